@@ -66,7 +66,9 @@ async def take_part(path: str, name: str, dies_at: str) -> None:
     ledger = Path(path).parent / f"{name}.ledger"
     Ledger.create(ledger, party=name, dataset="2026", relation="substitution", epsilon=5.0, delta=1e-4)
     async with smpc_dp.connect(path, party=name, ledger=ledger, on_event=watch) as session:
-        result = await session.average(statistics(name), method="gopa", epsilon=4.0, delta=1e-5)
+        result = await session.average(
+            statistics(name), expect={"protocol": "gopa", "epsilon": 4.0, "delta": 1e-5}
+        )
     print(json.dumps(result.to_json()))
 
 

@@ -14,17 +14,18 @@ from smpc_dp.platforms import check_platform
 
 check_platform()
 
+from smpc_dp.errors import (  # noqa: E402 - what it needs is not there on other platforms
+    ConfigError,
+    LocalError,
+    PeerFault,
+    PrivacyError,
+    SmpcError,
+    TimeoutFault,
+    VerificationError,
+)
+
 if TYPE_CHECKING:
     from smpc_dp import simulate
-    from smpc_dp.errors import (
-        ConfigError,
-        LocalError,
-        PeerFault,
-        PrivacyError,
-        SmpcError,
-        TimeoutFault,
-        VerificationError,
-    )
     from smpc_dp.identity import Identity
     from smpc_dp.protocols.pairwise.evaluation import Evaluation
     from smpc_dp.protocols.pairwise.statistic_result import StatisticResult
@@ -36,15 +37,6 @@ if TYPE_CHECKING:
 else:
     # Loaded at their first use: the command line must be able to catch Ctrl-C before that takes its time.
     _HOMES = {
-        "smpc_dp.errors": (
-            "ConfigError",
-            "LocalError",
-            "PeerFault",
-            "PrivacyError",
-            "SmpcError",
-            "TimeoutFault",
-            "VerificationError",
-        ),
         "smpc_dp.identity": ("Identity",),
         "smpc_dp.protocols.pairwise.evaluation": ("Evaluation",),
         "smpc_dp.protocols.pairwise.statistic_result": ("StatisticResult",),

@@ -3,7 +3,7 @@
 In docs/session-file.md a comment `<!-- settings: MODULE.CLASS without KEY KEY -->` stands before each table,
 which ends at the next blank line; `own` in the place of `without ...` leaves out the keys of the class's
 bases. Rows whose first cell names several keys are kept: they say what tables share.
-In protocols/*/README.md a comment `<!-- states: MODULE.ROLE -->` stands before the table and the diagram of a
+In protocols/*/*.md a comment `<!-- states: MODULE.ROLE -->` stands before the table and the diagram of a
 role's states, which end at a comment `<!-- end -->`.
 `python -m smpc_dp_lab.reference` writes the files anew.
 """
@@ -48,5 +48,5 @@ def specified(text: str) -> str:
 
 if __name__ == "__main__":
     PAGE.write_text(rendered(PAGE.read_text("utf-8")), "utf-8")
-    for page in Path("protocols").glob("*/README.md"):
+    for page in Path("protocols").glob("*/*.md"):
         page.write_text(specified(page.read_text("utf-8")), "utf-8")

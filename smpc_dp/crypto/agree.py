@@ -12,6 +12,14 @@ from smpc_dp.errors import VerificationError
 _ANY_SECRET = bytes(range(32))
 
 
+def _shared(secret: bytes, key: bytes) -> bytes:
+    """Return the point that both ends reach; raise VerificationError for a key of small order."""
+    try:
+        return nacl.bindings.crypto_scalarmult(secret, key)
+    except (CryptoError, RuntimeError):
+        raise VerificationError("public key is a point of small order") from None
+
+
 def public_key(secret: bytes) -> bytes:
     """Return the X25519 public key of a 32-byte secret."""
     return nacl.bindings.crypto_scalarmult_base(secret)
@@ -19,10 +27,7 @@ def public_key(secret: bytes) -> bytes:
 
 def check_public_key(key: bytes) -> None:
     """Raise VerificationError when every agreement with `key` would be the same: a point of small order."""
-    try:
-        nacl.bindings.crypto_scalarmult(_ANY_SECRET, key)
-    except (CryptoError, RuntimeError):
-        raise VerificationError("public key is a point of small order") from None
+    _shared(_ANY_SECRET, key)
 
 
 def agree(secret: bytes, peer_public: bytes, *, salt: bytes, info: bytes) -> bytes:
@@ -31,8 +36,5 @@ def agree(secret: bytes, peer_public: bytes, *, salt: bytes, info: bytes) -> byt
     Raises:
         VerificationError: the peer's key is a point of small order (RFC 7748, section 6.1).
     """
-    try:
-        shared = nacl.bindings.crypto_scalarmult(secret, peer_public)
-    except (CryptoError, RuntimeError):
-        raise VerificationError("public key is a point of small order") from None
+    shared = _shared(secret, peer_public)
     return HKDF(algorithm=hashes.SHA256(), length=32, salt=salt, info=info).derive(shared)

@@ -41,6 +41,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from enum import StrEnum
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -82,6 +83,17 @@ class Run:
     threads: int = 1
     kernel: str | None = None
 
+    @property
+    def settings(self) -> dict[str, Any]:
+        """All but the instances and the start, as the core takes them."""
+        return {
+            "mode": self.mode.value,
+            "tile": self.tile,
+            "first_instance": self.first_instance,
+            "threads": self.threads,
+            "kernel": self.kernel,
+        }
+
 
 def compile_circuit(
     op: NDArray[np.uint8],
@@ -109,17 +121,7 @@ class Garbler:
     """
 
     def __init__(self, circuit: GarblingCircuit, run: Run, seed: bytes) -> None:
-        self._core = _core.Garbler(
-            circuit,
-            run.n_instances,
-            seed,
-            run.start,
-            mode=run.mode.value,
-            tile=run.tile,
-            first_instance=run.first_instance,
-            threads=run.threads,
-            kernel=run.kernel,
-        )
+        self._core = _core.Garbler(circuit, run.n_instances, seed, run.start, **run.settings)
 
     @property
     def done(self) -> bool:
@@ -203,16 +205,7 @@ class Evaluator:
     """Takes the active labels of the inputs, then the tables; gives the active labels of the outputs."""
 
     def __init__(self, circuit: GarblingCircuit, run: Run) -> None:
-        self._core = _core.Evaluator(
-            circuit,
-            run.n_instances,
-            run.start,
-            mode=run.mode.value,
-            tile=run.tile,
-            first_instance=run.first_instance,
-            threads=run.threads,
-            kernel=run.kernel,
-        )
+        self._core = _core.Evaluator(circuit, run.n_instances, run.start, **run.settings)
 
     @property
     def remaining(self) -> int:

@@ -6,42 +6,48 @@ the party.
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from functools import partial
 
-import msgspec
 import numpy as np
 from msgspec.structs import replace
 
 from smpc_dp.crypto import commit, proofs
 from smpc_dp.crypto.randomness import Randomness
 from smpc_dp.encoding import Lanes
-from smpc_dp.errors import LocalError
-from smpc_dp.protocols.contract import Envelope
-from smpc_dp.protocols.envelope import Context, Signer
+from smpc_dp.protocols.engine.party import Apply
+from smpc_dp.protocols.engine.run import Run
+from smpc_dp.protocols.engine.state import Transition
+from smpc_dp.protocols.envelope import Context, Signer, decode
 from smpc_dp.protocols.gopa.verifiable import messages as v
+from smpc_dp.protocols.gopa.verifiable.follow import VerifiableMember
+from smpc_dp.protocols.gopa.verifiable.joining import AwaitNeighbours, on_neighbours
 from smpc_dp.protocols.gopa.verifiable.params import VerifiableParameters
-from smpc_dp.protocols.gopa.verifiable.party import VerifiablePartyMachine
+from smpc_dp.protocols.gopa.verifiable.states import PARTY, party
 from smpc_dp.protocols.registry import MakeParty
-from smpc_dp.protocols.secagg.params import SumParameters
+from smpc_dp.protocols.result import Outcome
 from smpc_dp.protocols.secagg.survivors import FixedSurvivors
 from smpc_dp.seen import NOTHING_SEEN, Seen
 
 
-class NegativeLoans(VerifiablePartyMachine):
-    """A lender that commits to a negative number of loans, with a proof for the true number."""
-
-    def _enter(self, step: str, message: msgspec.Struct) -> Sequence[Envelope]:
-        if isinstance(message, v.Commit) and self._lanes is not None:
-            loans, *others = (int(value) for value in self._lanes)
-            values = (-max(loans, 1), *others)
-            self._lanes = (np.array(values, dtype=np.int64) + self._verifiable.centre).view(np.uint64)
-            message = replace(message, value=commit.commit(values, self._value_blinding))
-        return super()._enter(step, message)
+def commit_to_negative_loans(member: VerifiableMember, state: AwaitNeighbours, body: bytes) -> Transition:
+    """Commit to a negative number of loans, with a proof for the true number."""
+    after, [said] = on_neighbours(member, state, body)
+    loans, *others = (int(value) for value in after.vector)
+    values = (-max(loans, 1), *others)
+    vector = (np.array(values, dtype=np.int64) + member.parameters.centre).view(np.uint64)
+    message = decode(said.body, v.Commit, member.name)
+    false = replace(message, value=commit.commit(values, after.value_blinding))
+    entry = member.write(said.run_id, said.step, false)
+    return Transition(replace(after, vector=vector, entry=entry), (entry,))
 
 
 class _ChosenNoise(proofs.NoiseSecret):
     """Noise of 0 for the number of loans and as much as there can be for the rate."""
+
+    def __init__(self, drawn: proofs.NoiseSecret) -> None:
+        self.length, self.bits, self.commitment = drawn.length, drawn.bits, drawn.commitment
+        self._drawn = drawn
 
     def noise(self, coins: bytes) -> list[int]:  # noqa: ARG002 - the coins do not matter
         return [0, self.bits // 2]
@@ -49,33 +55,34 @@ class _ChosenNoise(proofs.NoiseSecret):
     def prove(
         self, context: bytes, coins: bytes, blinding: bytes, randomness: Randomness
     ) -> tuple[bytes, bytes]:
-        _, proof = super().prove(context, coins, blinding, randomness)
+        _, proof = self._drawn.prove(context, coins, blinding, randomness)
         return commit.commit(self.noise(coins), blinding), proof
 
 
-class ChosenNoise(VerifiablePartyMachine):
-    """A lender that adds noise of its choice, with a proof for the noise that the coins give."""
-
-    def _draw_secret(self) -> proofs.NoiseSecret:
-        return _ChosenNoise.draw(self._parameters.encoding.length, self._verifiable.bits, self._random)
+def choose_noise(member: VerifiableMember, state: AwaitNeighbours, body: bytes) -> Transition:
+    """Add noise of the lender's choice, with a proof for the noise that the coins give."""
+    after, sent = on_neighbours(member, state, body)
+    return Transition(replace(after, noise_secret=_ChosenNoise(after.noise_secret)), sent)
 
 
 def _make(
-    role: type[VerifiablePartyMachine],
+    cheat: Apply,
     context: Context,
-    parameters: SumParameters,
+    parameters: VerifiableParameters,
     identity: Signer,
     lanes: Lanes,
     randomness: Randomness | None = None,
     fixed: FixedSurvivors | None = None,  # noqa: ARG001 - of other protocols
     seen: Seen = NOTHING_SEEN,
-) -> VerifiablePartyMachine:
-    if not isinstance(parameters, VerifiableParameters):
-        raise LocalError("this role is for verifiable averages")
-    return role(context, parameters, identity, lanes, randomness, seen)
+    *,
+    check_total: bool = True,
+) -> Run[Outcome]:
+    """Return the run of a lender that has another function for one state."""
+    honest = party(context, parameters, identity, lanes, randomness, seen, check_total=check_total)
+    return Run(PARTY.with_row(AwaitNeighbours, cheat), honest.member, honest.state)
 
 
 ROLES: Mapping[str, MakeParty] = {
-    "range": partial(_make, NegativeLoans),
-    "noise": partial(_make, ChosenNoise),
+    "range": partial(_make, commit_to_negative_loans),
+    "noise": partial(_make, choose_noise),
 }

@@ -6,15 +6,15 @@ python -m smpc_dp.demo.lender SESSION NAME SHARD.csv --out RESULT.json
 from __future__ import annotations
 
 import argparse
-import json
 import select
 import sys
 from pathlib import Path
 
 import smpc_dp
 from smpc_dp.demo.lenders import lender_vector, read_loans
+from smpc_dp.demo.process import parser, run_member
 from smpc_dp.runtime.events import Event, OnEvent
-from smpc_dp.runtime.launcher import print_event, run_child
+from smpc_dp.runtime.launcher import print_event
 
 # A held lender goes on after this time if nobody kills it; the demonstration then fails.
 HOLD_SECONDS = 10.0
@@ -32,13 +32,9 @@ async def contribute(session_file: Path, name: str, shard: Path, on_event: OnEve
 
 def main() -> int:
     """Run one lender, print its events for the launcher, and write its result."""
-    parser = argparse.ArgumentParser(description="One lender of the demonstration.")
-    parser.add_argument("session", type=Path, help="the session file")
-    parser.add_argument("name", help="the lender's name in it")
-    parser.add_argument("shard", type=Path, help="the lender's loans, CSV")
-    parser.add_argument("--out", type=Path, required=True, help="where the result goes, JSON")
-    parser.add_argument("--hold-at", default="", help=argparse.SUPPRESS)
-    arguments = parser.parse_args()
+    parsed = parser("One lender of the demonstration.")
+    parsed.add_argument("--hold-at", default="", help=argparse.SUPPRESS)
+    arguments = parsed.parse_args()
 
     def tell(event: Event) -> None:
         print_event(event)
@@ -47,16 +43,11 @@ def main() -> int:
             # readable as soon as the launcher is gone.
             select.select([sys.stdin], [], [], HOLD_SECONDS)
 
-    async def act() -> int:
-        try:
-            result = await contribute(arguments.session, arguments.name, arguments.shard, tell)
-            arguments.out.write_text(json.dumps(result.to_json(), allow_nan=False) + "\n", "utf-8")
-        except (smpc_dp.SmpcError, OSError) as error:
-            print_event(Event(arguments.name, "failed", detail=str(error)))
-            return 1
-        return 0
+    async def act() -> object:
+        result = await contribute(arguments.session, arguments.name, arguments.shard, tell)
+        return result.to_json()
 
-    return run_child(act, supervised=True)
+    return run_member(arguments, act)
 
 
 if __name__ == "__main__":

@@ -6,7 +6,7 @@ import json
 import signal
 import sys
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -72,6 +72,26 @@ class Files:
     def result(self, name: str) -> Path:
         """What a lender was told."""
         return self.folder / "results" / f"{name}.json"
+
+    def prepare(self, parts: Mapping[str, Sequence[Loan]]) -> None:
+        """Make the folders, and write each lender's loans; raise LocalError when that fails."""
+        try:
+            for place in ("shards", "results"):
+                (self.folder / place).mkdir(mode=0o700)
+        except OSError as error:
+            raise LocalError(f"{self.folder}: cannot make a folder ({error.strerror})") from None
+        for name, loans in parts.items():
+            write_loans(self.shard(name), loans)
+
+    def lender_command(self, module: str, name: str) -> list[str]:
+        """Return how a lender's process is started."""
+        arguments = [str(self.session), name, str(self.shard(name)), "--out", str(self.result(name))]
+        return [sys.executable, "-m", f"smpc_dp.demo.{module}", *arguments]
+
+    def told(self, name: str) -> dict[str, Any]:
+        """Return what a lender was told."""
+        told: dict[str, Any] = json.loads(self.result(name).read_text("utf-8"))
+        return told
 
 
 @dataclass(frozen=True, slots=True)
@@ -181,14 +201,8 @@ async def demonstrate(
 def _prepare(files: Files) -> dict[str, list[Loan]]:
     """Write shards, identities and the session file; return the shards."""
     parts = shards(read_loans(DATA))
-    try:
-        for place in (files.shard(AGGREGATOR), files.result(AGGREGATOR)):
-            place.parent.mkdir(mode=0o700)
-    except OSError as error:
-        raise LocalError(f"{files.folder}: cannot make a folder ({error.strerror})") from None
+    files.prepare(parts)
     create_local_session(files.folder, LENDERS, PARAMETERS, aggregator=AGGREGATOR, timeouts=TIMEOUTS)
-    for name in LENDERS:
-        write_loans(files.shard(name), parts[name])
     return parts
 
 
@@ -204,23 +218,11 @@ async def _launch(
             on_kill(killed)
 
     launcher = Launcher(follow)
-    python = [sys.executable, "-m"]
-    commands = {
-        AGGREGATOR: [
-            *python,
-            "smpc_dp.demo.aggregator",
-            str(files.session),
-            AGGREGATOR,
-            "--out",
-            str(files.seen),
-        ]
-    }
+    aggregator = ["smpc_dp.demo.aggregator", str(files.session), AGGREGATOR, "--out", str(files.seen)]
+    commands = {AGGREGATOR: [sys.executable, "-m", *aggregator]}
     for name in LENDERS:
-        commands[name] = [
-            *(*python, "smpc_dp.demo.lender", str(files.session), name, str(files.shard(name))),
-            *("--out", str(files.result(name))),
-            *(("--hold-at", KILL_STEP) if name == killed else ()),
-        ]
+        commands[name] = files.lender_command("lender", name)
+        commands[name] += ["--hold-at", KILL_STEP] if name == killed else []
     return await launcher.run(commands, AGGREGATOR)
 
 
@@ -237,9 +239,7 @@ def _collect(
     for ending in sorted(failed, key=_said_why):
         raise LocalError(f"the process of {ending.name} failed: {ending.reason}")
     seen: dict[str, Any] = json.loads(files.seen.read_text("utf-8"))
-    told: list[dict[str, Any]] = [
-        json.loads(files.result(name).read_text("utf-8")) for name in LENDERS if name != killed
-    ]
+    told = [files.told(name) for name in LENDERS if name != killed]
     if any(
         other["fixed_point"] != seen["sum"] or other["survivors"] != told[0]["survivors"] for other in told
     ):

@@ -2,9 +2,7 @@
 
 from __future__ import annotations
 
-import json
 import shutil
-import sys
 import time
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
@@ -14,7 +12,8 @@ from typing import Any
 import numpy as np
 from rich.console import Console
 
-from smpc_dp.demo.lenders import DATA, LENDERS, Loan, read_loans, shards, write_loans
+from smpc_dp.demo.lenders import DATA, LENDERS, Loan, read_loans, shards
+from smpc_dp.demo.run import Files
 from smpc_dp.errors import LocalError, VerificationError
 from smpc_dp.runtime.audit import Report, audit
 from smpc_dp.runtime.events import OnEvent, ignore
@@ -124,24 +123,17 @@ async def _run(folder: Path, cheat: str, on_event: OnEvent) -> VerifiableRun:
     session = create_local_session(
         folder, LENDERS, PARAMETERS, protocol="gopa", aggregator=AGGREGATOR, timeouts=TIMEOUTS
     )
-    results = {name: folder / "results" / f"{name}.json" for name in LENDERS}
+    files = Files(folder)
+    files.prepare(parts)
     commands = {AGGREGATOR: member_command("party", str(session), "--as", AGGREGATOR)}
-    try:
-        for place in ("shards", "results"):
-            (folder / place).mkdir(mode=0o700)
-    except OSError as error:
-        raise LocalError(f"{folder}: cannot make a folder ({error.strerror})") from None
     for name in LENDERS:
-        shard = folder / "shards" / f"{name}.csv"
-        write_loans(shard, parts[name])
-        commands[name] = [sys.executable, "-m", "smpc_dp.demo.verifiable_lender", str(session), name]
-        commands[name] += [str(shard), "--out", str(results[name])]
+        commands[name] = files.lender_command("verifiable_lender", name)
         commands[name] += ["--cheat", cheat] if name == culprit else []
     endings = await Launcher(on_event).run(commands, AGGREGATOR)
     for ending in endings.values():
         if not ending.ok and ending.name != culprit:
             raise LocalError(f"the process of {ending.name} failed: {ending.reason}")
-    told = [json.loads(results[name].read_text("utf-8")) for name in LENDERS if name != culprit]
+    told = [files.told(name) for name in LENDERS if name != culprit]
     [log] = sorted((folder / "board").glob("request-*.jsonl"))
     shutil.copyfile(log, folder / LOG)
     head = told[0]["evidence"]["log"]["head"]

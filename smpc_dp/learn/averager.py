@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Protocol, runtime_checkable
+from typing import TYPE_CHECKING, Protocol
 
 import numpy as np
 from numpy.typing import NDArray
@@ -52,8 +52,8 @@ class Averaged:
     guarantee: PrivacyGuarantee | None = None
 
 
-class Averager(Protocol):
-    """Averages vectors over groups of users; all members of a group call it together, in the same order."""
+class Place(Protocol):
+    """Where some users of a network live."""
 
     @property
     def users(self) -> int:
@@ -67,8 +67,12 @@ class Averager(Protocol):
 
     @property
     def claim(self) -> str:
-        """What an average gives away, and against whom that holds."""
+        """What an average, a message or a token gives away, and against whom that holds."""
         ...
+
+
+class Averager(Place, Protocol):
+    """Averages vectors over groups of users; all members of a group call it together, in the same order."""
 
     async def average(
         self, vector: Rows, weight: NDArray[np.float64] | None = None, group: Groups | None = None
@@ -88,23 +92,8 @@ class Averager(Protocol):
         ...
 
 
-class PeerExchange(Protocol):
+class PeerExchange(Place, Protocol):
     """Messages between single users: what a user sends, its receiver sees."""
-
-    @property
-    def users(self) -> int:
-        """n, the users of the network."""
-        ...
-
-    @property
-    def here(self) -> Users:
-        """Shape (rows,): the users that live here, ascending."""
-        ...
-
-    @property
-    def claim(self) -> str:
-        """What the messages give away, and against whom that holds."""
-        ...
 
     def name_of(self, user: int) -> str:
         """What errors call a user."""
@@ -140,22 +129,8 @@ class PeerExchange(Protocol):
         ...
 
 
-@runtime_checkable
-class Named(Protocol):
-    """An exchange that knows what its users are called."""
-
-    def name_of(self, user: int) -> str:
-        """Return the name of a user by its number, from 0."""
-        ...
-
-
-def name_of(place: PeerExchange, user: int) -> str:
-    """Return what a user is called in errors: a party by its name, where it has one."""
-    return place.name_of(user) if isinstance(place, Named) else f"user {user}"
-
-
 class AllHere:
-    """An averager or an exchange in whose process all users live."""
+    """An averager, an exchange or a token's line in whose process all users live."""
 
     def __init__(self, users: int) -> None:
         self._here = np.arange(users)
@@ -169,6 +144,10 @@ class AllHere:
     def here(self) -> Users:
         """All users."""
         return self._here
+
+    def name_of(self, user: int) -> str:
+        """See `PeerExchange.name_of`."""
+        return f"user {user}"
 
 
 class PlainAverager(AllHere):
@@ -208,10 +187,6 @@ class PlainExchange(AllHere):
         """No protection at all."""
         return "NO PRIVACY: every receiver sees what it is sent; for tests and comparison only"
 
-    def name_of(self, user: int) -> str:
-        """See `PeerExchange.name_of`."""
-        return f"user {user}"
-
     async def exchange(self, vector: Rows, partner: Users) -> Rows:
         """Return the partners' vectors; see `PeerExchange.exchange`."""
         vector, partner = check_rows(self, vector), check_partners(self.users, partner)
@@ -227,7 +202,7 @@ class PlainExchange(AllHere):
         return check_boxes(self, vectors).transpose(1, 0, 2)
 
 
-def check_rows(place: Averager | PeerExchange, vector: Rows) -> Rows:
+def check_rows(place: Place, vector: Rows) -> Rows:
     """Return `vector` as float64; raise ConfigError unless it is finite and has a row for each user here."""
     vector = np.asarray(vector, dtype=np.float64)
     if vector.ndim != 2 or len(vector) != len(place.here):
@@ -255,7 +230,7 @@ def check_received(
     """
     wrong = np.zeros(0, dtype=np.intp) if screen is None else np.flatnonzero(~screen(received, ticks))
     if len(wrong):
-        name = name_of(place, int(senders[wrong[0]]))
+        name = place.name_of(int(senders[wrong[0]]))
         what = f"at tick {ticks[wrong[0]]} it sent an estimate, a sum or a record out of its bounds"
         raise PeerFault(name, what)
 

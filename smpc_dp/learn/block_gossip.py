@@ -6,20 +6,22 @@ be there at once [Bellet 2021, chapter 5, the local scale of multi-party computa
 
 from __future__ import annotations
 
-from typing import Annotated
+from dataclasses import dataclass
+from typing import Annotated, ClassVar
 
 import numpy as np
 from msgspec import Meta
 from numpy.typing import NDArray
 
 from smpc_dp.errors import Fault
-from smpc_dp.learn.needs import Learned, Means, Needs, Table
-from smpc_dp.learn.sgd import SgdSettings, descend
+from smpc_dp.learn.schedule import Ints, PublicDraws
+from smpc_dp.learn.sgd import SgdSettings
 
 
 class BlockGossip(SgdSettings, frozen=True, kw_only=True):
     """Descent in random groups."""
 
+    kind: ClassVar[str] = "block-gossip"
     group: Annotated[
         Annotated[int, Meta(ge=2, le=65_535)],
         Meta(description="s, members of a group, at most the number of parties"),
@@ -27,22 +29,47 @@ class BlockGossip(SgdSettings, frozen=True, kw_only=True):
 
     def faults(self, users: int) -> list[Fault]:
         """Return what is wrong with the settings for so many users."""
-        faults = self.step_faults()
+        faults = super().faults(users)
         if self.group > users:
             faults.append(Fault("group", f"of {self.group} cannot be drawn from {users} users"))
         return faults
 
     def groups(self, users: int) -> NDArray[np.intp]:
         """Return the drawn groups, shape (steps, s)."""
-        # Not at the top: graphs need scipy, and what only knows the learners' names does not.
-        from smpc_dp.learn.groups import GroupDraws
-
         return GroupDraws(users, self.group, self.seed).draw(self.steps)
 
-    def needs(self, users: int) -> Needs:
-        """Return what it communicates: in each step an average of models and a private one of gradients."""
-        return self.needs_of(users, mix=True)
 
-    async def run(self, means: Means, data: list[Table]) -> Learned:
-        """Learn; see `needs.Learner`."""
-        return await descend("block-gossip", self, means, data)
+# The stream of `PublicDraws` that groups are drawn from.
+STREAM = 9
+
+
+@dataclass(frozen=True, slots=True)
+class GroupDraws:
+    """Random groups of `size` out of n users, drawn without replacement within a round.
+
+    A round is a random order of the users cut into floor(n / size) groups; who is left over sits it out. So
+    every group is a uniformly random one, and no user takes part more than once in a round. Longer schedules
+    begin like shorter ones.
+
+    Attributes:
+        users: n, at least `size`.
+        size: s, 1 or more.
+        seed: public, 0 to 2^63 - 1.
+    """
+
+    users: int
+    size: int
+    seed: int
+
+    def draw(self, steps: int) -> Ints:
+        """Return the groups of the first `steps` steps, shape (steps, size), each ascending."""
+        each = self.users // self.size
+        rounds = -(-steps // each)
+        keys = PublicDraws(self.seed, STREAM).uniform(rounds * self.users).reshape(rounds, self.users)
+        orders = np.argsort(keys, axis=1, kind="stable")
+        groups = orders[:, : each * self.size].reshape(-1, self.size)
+        return np.sort(groups[:steps], axis=1).astype(np.intp)
+
+    def participations(self, steps: int) -> Ints:
+        """Return in how many of the first `steps` groups each user is, shape (users,)."""
+        return np.bincount(self.draw(steps).ravel(), minlength=self.users)

@@ -41,11 +41,7 @@ def read_table(path: str | os.PathLike[str]) -> Table:
         return _from_npy(file)
     if file.suffix not in (".csv", ".txt"):
         raise ConfigError([Fault(str(file), "unknown kind of file, the known ones are .npy, .csv, .txt")])
-    try:
-        lines = list(csv.reader(content.decode("utf-8-sig").splitlines()))
-    except (UnicodeDecodeError, csv.Error) as error:
-        raise ConfigError([Fault(str(file), f"no table ({error})")]) from None
-    rows = [(number, cells) for number, cells in enumerate(lines, 1) if cells]
+    rows = _cells(file, content)
     if rows and not any(_is_number(cell) for cell in rows[0][1]):
         rows = rows[1:]
     return numbers(rows, str(file))
@@ -249,33 +245,35 @@ def _sklearn(name: str) -> Any:
         raise LocalError(f"{name}: cannot be fetched ({error}); give a path") from None
 
 
-def _text(path: str | os.PathLike[str], what: str) -> str:
+def _unzipped(path: str | os.PathLike[str], what: str) -> list[tuple[int, list[str]]]:
+    """Return the cells of a file that may be compressed."""
     file = Path(path)
     if not file.exists():
         raise LocalError(f"{file}: there is no such file; needed is {what}")
     content = read_bounded(file, "the data", MAX_BYTES)
-    try:
-        if file.suffix == ".gz":
+    if file.suffix == ".gz":
+        try:
             with gzip.open(io.BytesIO(content)) as opened:
                 content = opened.read(MAX_BYTES + 1)
-            if len(content) > MAX_BYTES:
-                raise LocalError(f"{file}: holds more than {MAX_BYTES} bytes")
-        return content.decode("utf-8-sig")
-    except (OSError, EOFError, zlib.error, UnicodeDecodeError) as error:
-        raise ConfigError([Fault(str(file), f"cannot be read as text ({error})")]) from None
+        except (OSError, EOFError, zlib.error) as error:
+            raise ConfigError([Fault(str(file), f"cannot be read as text ({error})")]) from None
+        if len(content) > MAX_BYTES:
+            raise LocalError(f"{file}: holds more than {MAX_BYTES} bytes")
+    return _cells(file, content)
 
 
-def _cells(path: str | os.PathLike[str], what: str) -> list[tuple[int, list[str]]]:
+def _cells(file: Path, content: bytes) -> list[tuple[int, list[str]]]:
+    """Return the cells of each line that has any, with its number."""
     try:
-        rows = list(csv.reader(_text(path, what).splitlines()))
-    except csv.Error as error:
-        raise ConfigError([Fault(str(path), f"no table ({error})")]) from None
-    return [(number, cells) for number, cells in enumerate(rows, 1) if cells]
+        lines = list(csv.reader(content.decode("utf-8-sig").splitlines()))
+    except (UnicodeDecodeError, csv.Error) as error:
+        raise ConfigError([Fault(str(file), f"no table ({error})")]) from None
+    return [(number, cells) for number, cells in enumerate(lines, 1) if cells]
 
 
 def _named(path: str | os.PathLike[str], what: str) -> tuple[list[str], list[tuple[int, list[str]]]]:
     """Return the header and the other rows, all of one length."""
-    rows = _cells(path, what)
+    rows = _unzipped(path, what)
     if len(rows) < 2:
         raise ConfigError([Fault(str(path), f"holds no points; needed is {what}")])
     header = rows[0][1]
@@ -288,7 +286,7 @@ def _named(path: str | os.PathLike[str], what: str) -> tuple[list[str], list[tup
 
 def _plain(path: str | os.PathLike[str], what: str, columns: int) -> Table:
     """Return a table of so many columns without header and missing values."""
-    table = numbers(_cells(path, f"{what}, {columns} columns without header"), str(path))
+    table = numbers(_unzipped(path, f"{what}, {columns} columns without header"), str(path))
     if table.shape[1] != columns:
         raise ConfigError([Fault(str(path), f"has {table.shape[1]} columns, needs {columns}")])
     if len(bad := np.flatnonzero(~np.isfinite(table).all(axis=1))):

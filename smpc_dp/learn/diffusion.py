@@ -14,7 +14,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from smpc_dp.errors import ConfigError, Fault
-from smpc_dp.learn.averager import PeerExchange, Rows, check_rows, name_of
+from smpc_dp.learn.averager import PeerExchange, Rows, check_rows
 from smpc_dp.learn.topology import mixing_gap
 from smpc_dp.privacy.diffusion import DiffusionNoise
 from smpc_dp.privacy.guarantee import PrivacyGuarantee
@@ -134,12 +134,6 @@ def published(models: Rows, noise: DiffusionNoise, steps: int, epsilon: float, s
     return np.asarray(models + np.ldexp(drawn.astype(np.float64), -noise.bits))
 
 
-def own_perturbation(drawn: Rows, weights: sparse.csr_array) -> Rows:
-    """Return q_kk = -(1 - a_kk)/a_kk v_k of (20), shape (n, length); neighbours of k get v_k."""
-    own = weights.diagonal()[:, None]
-    return np.asarray(-(1 - own) / own * drawn, dtype=np.float64)
-
-
 def _check(
     exchange: PeerExchange,
     weights: sparse.csr_array,
@@ -182,7 +176,7 @@ def _bounded(exchange: PeerExchange, sent: Rows, step: int, far: float) -> Rows:
     wrong = np.flatnonzero(~(np.abs(sent) <= far).all(axis=1))
     if len(wrong):
         largest = float(np.abs(sent[wrong[0]]).max())
-        who = name_of(exchange, int(exchange.here[wrong[0]]))
+        who = exchange.name_of(int(exchange.here[wrong[0]]))
         what = (
             f"the descent diverges: at step {step} {who} has a coordinate of "
             f"{largest:.3g}, the bound is {far:.3g}; take smaller steps"

@@ -8,18 +8,19 @@ from __future__ import annotations
 
 import math
 from functools import cached_property
-from typing import TYPE_CHECKING, Annotated, Literal
+from typing import TYPE_CHECKING, Annotated, ClassVar, Literal
 
 import msgspec
 import numpy as np
 from msgspec import Meta
 
-from smpc_dp.errors import ConfigError, Fault, LocalError
-from smpc_dp.learn.averager import PeerExchange, Rows
+from smpc_dp.errors import ConfigError, Fault
+from smpc_dp.learn.averager import PeerExchange
 from smpc_dp.learn.diffusion import Diffused, diffuse, published
-from smpc_dp.learn.meetings import Graph, graph_of, renamed
+from smpc_dp.learn.exchanges import EXACT_STEPS
+from smpc_dp.learn.meetings import Graph, Positive, graph_of, renamed
 from smpc_dp.learn.models import Model, ModelName
-from smpc_dp.learn.needs import Learned, Means, Needs, PrivateMessages, Table
+from smpc_dp.learn.needs import Learned, Means, Needs, PrivateMessages, Table, spent
 from smpc_dp.privacy.diffusion import DiffusionNoise
 from smpc_dp.privacy.guarantee import PrivacyGuarantee
 from smpc_dp.privacy.sampling import NoiseSource
@@ -27,10 +28,6 @@ from smpc_dp.privacy.sampling import NoiseSource
 if TYPE_CHECKING:
     from scipy import sparse
 
-Positive = Annotated[float, Meta(gt=0, le=1e6)]
-
-# Grid steps of the messages' encoding in its bound, in powers of two; `exchanges.EXACT_STEPS`.
-_ROOM = 40
 CLAIM = "NO PRIVACY between neighbours: each sees the others' models, and from them their gradients"
 OWN = "a model is its user's own and NOT covered: with it, or with the average of all, the noise is gone"
 
@@ -38,6 +35,7 @@ OWN = "a model is its user's own and NOT covered: with it, or with the average o
 class Diffusion(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True, dict=True):
     """Adapt, then combine: see `learn.diffusion`. Every message is needed."""
 
+    kind: ClassVar[str] = "diffusion"
     features: Annotated[
         Annotated[int, Meta(ge=1, le=1_000_000)], Meta(description="columns of every table without the label")
     ]
@@ -70,13 +68,7 @@ class Diffusion(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields
     radius: Annotated[
         Positive, Meta(description="without noise: a coordinate beyond it means divergence")
     ] = 1_000.0
-    topology: Annotated[
-        Graph,
-        Meta(
-            description="edges of parties by name or by number from 0 in the roster's order",
-            extra={"range": '`"ring"`, `"complete"`, or edges `[["alice", "bob"], ...]`'},
-        ),
-    ] = "ring"
+    topology: Graph = "ring"
     weights: Annotated[Literal["metropolis", "max-degree"], Meta(description="of the neighbours' models")] = (
         "metropolis"
     )
@@ -128,7 +120,7 @@ class Diffusion(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields
             self.combination(users)
             noise = self.planned
             if noise is not None and not found:
-                if self._largest(noise) > 2.0**_ROOM:
+                if self._largest(noise) > EXACT_STEPS:
                     what = f"{self.epsilon:g} for {self.steps} steps needs too much noise"
                     found.append(Fault("epsilon", f"{what} for the grid of the messages"))
                 self.claimed(noise)
@@ -148,39 +140,33 @@ class Diffusion(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields
         """Of a message's l2 norm. With noise the messages' grid is the noise's."""
         if self.planned is None:
             return self.radius * math.sqrt(self.loss.length) * (1 + 1e-9)
-        return 2.0 ** (_ROOM - self.planned.bits)
+        return math.ldexp(EXACT_STEPS, -self.planned.bits)
 
     def needs(self, users: int) -> Needs:
         """Return what it communicates: a message of each user to its neighbours in each step."""
-        # Not at the top: scipy.
-        from smpc_dp.privacy.accountant.events import Event, Pure
-
         messages = PrivateMessages(self.loss.length, self._bound, np.full(users, self.steps), None, None)
         if self.planned is None:
             return Needs(exchange=messages)
-        claim = self.claimed(self.planned)
-        return Needs(
-            exchange=messages, own=Event(claim.mechanism, claim.relation, (Pure(epsilon=claim.epsilon),))
-        )
+        return Needs(exchange=messages, own=spent(self.claimed(self.planned)))
 
     async def run(self, means: Means, data: list[Table]) -> Learned:
         """Learn; see `needs.Learner`."""
-        exchange, noise = means.exchange, self.planned
-        if exchange is None:
-            raise LocalError("diffusion needs messages")
+        exchange, noise = means.peers, self.planned
         source = None if noise is None else means.source
         found = await self._descend(exchange, data, source)
         steps = np.full(len(data), self.steps)
         values, guarantee, claim = found.models, None, f"{CLAIM}; {exchange.claim}"
         if noise is not None and source is not None:
-            values, guarantee = self._released(values, noise, source), self.claimed(noise)
+            guarantee = self.claimed(noise)
+            if self.publish is not None:
+                values = published(values, noise, self.steps, self.publish, source)
             claim = (
                 f"by the noise on each message: {guarantee.assumption}; the line by itself: {exchange.claim}"
             )
         confidential = self.noise == "homomorphic" and self.publish is None
         if confidential:
             claim = f"{OWN}; {claim}"
-        return Learned("diffusion", values, self.loss.names, steps, steps, (), guarantee, claim, confidential)
+        return Learned(self.kind, values, self.loss.names, steps, steps, (), guarantee, claim, confidential)
 
     async def _descend(
         self, exchange: PeerExchange, data: list[Table], source: NoiseSource | None
@@ -203,9 +189,3 @@ class Diffusion(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields
             )
         except ConfigError as error:
             raise renamed(error, "step_size", "rate") from None
-
-    def _released(self, models: Rows, noise: DiffusionNoise, source: NoiseSource) -> Rows:
-        """Return the models as they are shown."""
-        if self.publish is None:
-            return models
-        return published(models, noise, self.steps, self.publish, source)

@@ -10,12 +10,13 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass
+from typing import Required, TypedDict, Unpack
 
 import numpy as np
 from numpy.typing import NDArray
 
 from smpc_dp.errors import ConfigError, Fault
-from smpc_dp.learn.averager import PeerExchange, Rows, Screen, check_received, name_of
+from smpc_dp.learn.averager import PeerExchange, Rows, Screen, check_received
 from smpc_dp.learn.gosta import check_clocked
 from smpc_dp.learn.pairwise_losses import PairGradient, Prox, no_regulariser
 from smpc_dp.learn.schedule import Clock, spans
@@ -61,6 +62,16 @@ class Models:
         return last
 
 
+class Settings(TypedDict, total=False):
+    """What both algorithms take beside records, gradient, clock and ticks; see `dual_averaging`."""
+
+    dimension: Required[int]
+    step_size: StepSize | None
+    prox: Prox
+    every: int | None
+    screen: Screen | None
+
+
 class _State:
     """Everybody's variables, and what the two algorithms do alike with them."""
 
@@ -69,16 +80,28 @@ class _State:
         exchange: PeerExchange,
         records: Rows,
         gradient: PairGradient,
+        clock: Clock,
+        ticks: int,
+        *,
         dimension: int,
-        step_size: StepSize,
-        prox: Prox,
-        screen: Screen | None,
+        step_size: StepSize | None = None,
+        prox: Prox = no_regulariser,
+        every: int | None = None,
+        screen: Screen | None = None,
     ) -> None:
-        self.screen = screen
-        self.exchange, self.records, self.gradient = exchange, records, gradient
-        self.step_size, self.prox = step_size, prox
-        self.auxiliary = records.copy()
-        self.dual, self.theta, self.average = (np.zeros((len(records), dimension)) for _ in range(3))
+        """Start; raise ConfigError on a bad argument."""
+        self.records = check_clocked(exchange, records, clock, ticks, every)
+        found = Arguments()
+        found.integer("dimension", dimension, 1, 1_000_000)
+        found.done()
+        self.step_size = step_size or inverse_root()
+        sampled = np.asarray(self.step_size(np.unique(np.geomspace(1, max(ticks, 2), 50).round())))
+        if not (np.all(np.isfinite(sampled)) and np.all(sampled > 0) and np.all(np.diff(sampled) <= 0)):
+            raise ConfigError([Fault("step_size", "must be positive and must not increase")])
+        self.exchange, self.gradient, self.prox, self.screen = exchange, gradient, prox, screen
+        self.spans = spans(clock, exchange.users, ticks, ticks if every is None else every)
+        self.auxiliary = self.records.copy()
+        self.dual, self.theta, self.average = (np.zeros((len(self.records), dimension)) for _ in range(3))
         self.ticks: list[int] = []
         self.kept: tuple[list[Floats], ...] = ([], [], [], [])
 
@@ -105,7 +128,7 @@ class _State:
         # Written so that NaN is caught.
         wrong = np.flatnonzero(~(np.linalg.norm(theta, axis=1) <= DIVERGED))
         if len(wrong):
-            user = name_of(self.exchange, int(self.exchange.here[who][wrong[0]]))
+            user = self.exchange.name_of(int(self.exchange.here[who][wrong[0]]))
             what = (
                 f"the run diverges: theta of {user} exceeds {DIVERGED:g} at tick {tick[wrong[0]]}; "
                 "take smaller steps, a regulariser or scaled records"
@@ -130,12 +153,7 @@ async def dual_averaging(
     gradient: PairGradient,
     clock: Clock,
     ticks: int,
-    *,
-    dimension: int,
-    step_size: StepSize | None = None,
-    prox: Prox = no_regulariser,
-    every: int | None = None,
-    screen: Screen | None = None,
+    **settings: Unpack[Settings],
 ) -> Models:
     """Minimise with a global clock: Algorithm 3.2.
 
@@ -158,20 +176,9 @@ async def dual_averaging(
         ConfigError: an argument is refused, or the run diverges. PeerFault, TimeoutFault: an exchange failed,
             or somebody sent what the screen refuses.
     """
-    state, every = _start(
-        exchange,
-        records,
-        gradient,
-        clock,
-        ticks,
-        dimension=dimension,
-        step_size=step_size,
-        prox=prox,
-        every=every,
-        screen=screen,
-    )
+    state = _State(exchange, records, gradient, clock, ticks, **settings)
     rows = len(exchange.here)
-    for span in spans(clock, exchange.users, ticks, every):
+    for span in state.spans:
         if span.copies * 2 > exchange.users:
             raise ConfigError([Fault("clock", "has more meetings in a tick than there are pairs")])
         pairs = span.pairs
@@ -193,12 +200,7 @@ async def dual_averaging_asynchronous(
     gradient: PairGradient,
     clock: Clock,
     ticks: int,
-    *,
-    dimension: int,
-    step_size: StepSize | None = None,
-    prox: Prox = no_regulariser,
-    every: int | None = None,
-    screen: Screen | None = None,
+    **settings: Unpack[Settings],
 ) -> Models:
     """Minimise without a global clock: Remark 3.4 [Colin, Bellet, Salmon, Clemencon 2016].
 
@@ -207,22 +209,11 @@ async def dual_averaging_asynchronous(
 
     Arguments, result and errors as of `dual_averaging`.
     """
-    state, every = _start(
-        exchange,
-        records,
-        gradient,
-        clock,
-        ticks,
-        dimension=dimension,
-        step_size=step_size,
-        prox=prox,
-        every=every,
-        screen=screen,
-    )
+    state = _State(exchange, records, gradient, clock, ticks, **settings)
     here = exchange.here
     weight = 1.0 / clock.chances[here]
     meetings = np.zeros(len(here))
-    for span in spans(clock, exchange.users, ticks, every):
+    for span in state.spans:
         for step in span.rounds:
             met = np.flatnonzero(step.meeting[here] >= 0)
             at = span.tick(step.meeting[here[met]])
@@ -232,29 +223,3 @@ async def dual_averaging_asynchronous(
             state.average[met] += (state.theta[met] - state.average[met]) / meetings[met, None]
         state.keep(span.end)
     return state.models()
-
-
-def _start(
-    exchange: PeerExchange,
-    records: Rows,
-    gradient: PairGradient,
-    clock: Clock,
-    ticks: int,
-    *,
-    dimension: int,
-    step_size: StepSize | None,
-    prox: Prox,
-    every: int | None,
-    screen: Screen | None,
-) -> tuple[_State, int]:
-    """Return the first state and how often models are kept; raise ConfigError on a bad argument."""
-    records = check_clocked(exchange, records, clock, ticks, every)
-    found = Arguments()
-    found.integer("dimension", dimension, 1, 1_000_000)
-    found.done()
-    step_size = step_size or inverse_root()
-    sampled = np.asarray(step_size(np.unique(np.geomspace(1, max(ticks, 2), 50).round())))
-    if not (np.all(np.isfinite(sampled)) and np.all(sampled > 0) and np.all(np.diff(sampled) <= 0)):
-        raise ConfigError([Fault("step_size", "must be positive and must not increase")])
-    every = ticks if every is None else every
-    return _State(exchange, records, gradient, dimension, step_size, prox, screen), every

@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections import deque
 from collections.abc import Callable
 from itertools import pairwise
-from typing import TYPE_CHECKING
 
 import numpy as np
 from numpy.typing import NDArray
@@ -14,10 +13,6 @@ from smpc_dp.errors import ConfigError, Fault, LocalError, PeerFault, Verificati
 from smpc_dp.learn.averager import Boxes, PeerExchange, Users
 from smpc_dp.learn.needs import PrivateMessages
 from smpc_dp.learn.tokens import Taken, Token, Values, nothing
-
-if TYPE_CHECKING:
-    from smpc_dp.privacy.accountant.events import Event, Gaussian
-    from smpc_dp.privacy.guarantee import PrivacyGuarantee
 
 # Values of 64 bits travel as two halves, which every encoding holds exactly.
 _HALF = 1 << 32
@@ -42,6 +37,20 @@ class _OnExchange:
         """The party's own number, or nobody at a hub."""
         return self._exchange.here
 
+    @property
+    def anonymous(self) -> bool:
+        """The receiver knows the sender, and the sender the receiver."""
+        return False
+
+    @property
+    def claim(self) -> str:
+        """That of the exchange."""
+        return self._exchange.claim
+
+    def name_of(self, user: int) -> str:
+        """That of the exchange."""
+        return self._exchange.name_of(user)
+
 
 class PathTokens(_OnExchange):
     """A token along a public path, by exchanges: at hop h it goes from `path[h]` to `path[h + 1]`.
@@ -61,20 +70,6 @@ class PathTokens(_OnExchange):
         self._steps = [t for t, pair in enumerate(passed, 1) if pair[0] != pair[1]] + [len(path)] * len(
             others
         )
-
-    @property
-    def anonymous(self) -> bool:
-        """The path is public."""
-        return False
-
-    @property
-    def claim(self) -> str:
-        """That of the exchange."""
-        return self._exchange.claim
-
-    def name_of(self, user: int) -> str:
-        """That of the exchange."""
-        return self._exchange.name_of(user)
 
     async def pass_on(self, sender: int, receiver: int, token: Token) -> None:
         """Hand the token on; raise LocalError unless it is this hop's turn."""
@@ -128,22 +123,13 @@ class CoveredTokens(_OnExchange):
         self._arrived: deque[Taken] = deque()
 
     @property
-    def anonymous(self) -> bool:
-        """The receiver knows the sender, and the sender the receiver; nobody else knows either."""
-        return False
-
-    @property
     def claim(self) -> str:
         """What the messages give away, and against whom that holds."""
         return (
             "who passes the token on knows to whom, who gets it from whom, and nobody else who has it, the "
             "aggregator included: at each step everyone sends everyone a sealed message of the same length; "
-            f"who sees when users are busy may know. A message by itself: {self._exchange.claim}"
+            f"who sees when users are busy may know. A message by itself: {super().claim}"
         )
-
-    def name_of(self, user: int) -> str:
-        """That of the exchange."""
-        return self._exchange.name_of(user)
 
     async def pass_on(self, sender: int, receiver: int, token: Token) -> None:
         """Hand the token on at the hop of its step; raise LocalError when that is past."""
@@ -222,16 +208,10 @@ def packed(token: Token) -> NDArray[np.float64]:
 def unpacked(vector: NDArray[np.float64], like: Values, sender: str) -> Token | None:
     """Return the token of a message, or None for cover; raise PeerFault for what is neither."""
     whole = np.rint(vector).astype(np.int64)
-    if (
-        np.any(whole != vector)
-        or whole.min() < 0
-        or whole.max() >= _HALF
-        or whole[0] not in (_NOTHING, _HERE)
-    ):
+    good = np.all((whole == vector) & (whole >= 0) & (whole < _HALF))
+    if not good or not (whole[0] == _HERE or (whole == _NOTHING).all()):
         raise PeerFault(sender, "its message is neither a token nor none")
     if whole[0] == _NOTHING:
-        if whole.any():
-            raise PeerFault(sender, "its message is neither a token nor none")
         return None
     low, high = whole[2:].astype(np.uint64).reshape(2, -1)
     bits = (low + high * np.uint64(_HALF)).reshape(like.shape)
@@ -245,14 +225,3 @@ def token_messages(values: int, users: int, hops: int) -> PrivateMessages:
     # A power of two of at least the norm of the largest message.
     bound = 2.0 ** np.ceil(np.log2(_HALF * np.sqrt(width(values))))
     return PrivateMessages(width(values), float(bound), np.full(users, hops), None, None)
-
-
-def spent(claim: PrivacyGuarantee, known: Gaussian | None = None) -> Event:
-    """Return what a whole run of a token is to a ledger: it is charged at once, before the first message.
-
-    `known`: what the run is to every observer; None: only the claim's epsilon and delta are known.
-    """
-    # Not at the top: scipy.
-    from smpc_dp.privacy.accountant.events import Event, Pure
-
-    return Event(claim.mechanism, claim.relation, (known or Pure(claim.epsilon, claim.delta),))

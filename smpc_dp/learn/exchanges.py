@@ -10,6 +10,7 @@ import numpy as np
 
 from smpc_dp.learn.averager import (
     Boxes,
+    Place,
     Planned,
     Rows,
     Users,
@@ -18,9 +19,9 @@ from smpc_dp.learn.averager import (
     check_partners,
     check_rows,
 )
-from smpc_dp.learn.methods import STEPS, calibrate
+from smpc_dp.learn.methods import STEPS, calibrate, of_all
 from smpc_dp.learn.needs import PrivateMessages
-from smpc_dp.privacy.guarantee import PrivacyGuarantee, delta_warnings
+from smpc_dp.privacy.guarantee import PrivacyGuarantee
 from smpc_dp.protocols.exchange.params import ExchangeParameters, plan_exchange
 
 if TYPE_CHECKING:
@@ -82,39 +83,19 @@ def plan_messages(need: PrivateMessages, users: int) -> Exchanging:
         )
 
     parameters = calibrate(one, need.epsilon, need.delta, count)
-    guarantee = PrivacyGuarantee(
-        epsilon=need.epsilon,
-        delta=need.delta,
-        relation="substitution",
-        sensitivity={"l2": parameters.encoding.diameter},
-        unit="grid step",
-        mechanism=(
-            f"{count} vectors at most, each with discrete Gaussian noise of variance {parameters.variance}"
-        ),
-        assumption="none about others: local differential privacy; who sends to whom is public",
-        proof="composition over a user's vectors (privacy.accountant)",
-        warnings=delta_warnings(need.delta, users),
+    guarantee = of_all(
+        (need.epsilon, need.delta),
+        users,
+        parameters.encoding.diameter,
+        f"{count} vectors at most, each with discrete Gaussian noise of variance {parameters.variance}",
+        "none about others: local differential privacy; who sends to whom is public",
+        "a user's vectors",
     )
     return Exchanging(parameters, guarantee, count)
 
 
-class OneUser:
+class OneUser(Place):
     """A `PeerExchange` of one user, who takes part in one request for each call; `meet` says how."""
-
-    @property
-    def users(self) -> int:
-        """n, the users of the network."""
-        raise NotImplementedError
-
-    @property
-    def here(self) -> Users:
-        """The user's own number."""
-        raise NotImplementedError
-
-    @property
-    def claim(self) -> str:
-        """What the messages give away, and against whom that holds."""
-        raise NotImplementedError
 
     def name_of(self, user: int) -> str:
         """What errors call a user."""

@@ -9,9 +9,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from smpc_dp.errors import ConfigError, Fault
-from smpc_dp.learn.averager import Rows
 from smpc_dp.learn.dual_averaging import StepSize
-from smpc_dp.learn.pairwise_losses import PairGradient
 from smpc_dp.learn.topology import Topology
 
 Floats = NDArray[np.float64]
@@ -71,7 +69,7 @@ def dual_averaging_terms(
 
     Args:
         optimum: theta*, shape (p,). lipschitz: L_h. ticks: T, above 1.
-        bias: C3, from `mean_bias`.
+        bias: C3, measured.
 
     Raises:
         ConfigError: the graph is disconnected, or T is below 2.
@@ -88,19 +86,3 @@ def dual_averaging_terms(
 
     centralised = float(optimum @ optimum) / (2 * ticks * last) + lipschitz**2 * summed / (2 * ticks)
     return ErrorTerms(centralised, network(1 - rate / 2), network(max(0.0, 1 - rate)), bias)
-
-
-def mean_bias(gradient: PairGradient, theta: Rows, records: Rows, auxiliary: Rows) -> Floats:
-    """Return the average bias of the users' gradients, the bar epsilon of Theorem 3.2, shape (p,).
-
-    The mean over u of the gradient at (x_u, a_u) less that over all (x_u, x_v); O(n^2).
-
-    Args:
-        theta: shape (n, p). records, auxiliary: shape (n, length), of all users.
-    """
-    users = len(records)
-    taken = gradient(theta, records, auxiliary).mean(axis=0)
-    full = np.zeros(theta.shape[1])
-    for user in range(users):
-        full += gradient(theta[user], records[user], records).mean(axis=0)
-    return np.asarray(taken - full / users)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from typing import Annotated, Literal
+from typing import TYPE_CHECKING, Annotated, ClassVar, Literal
 
 import msgspec
 import numpy as np
@@ -13,15 +13,30 @@ from numpy.typing import NDArray
 from smpc_dp.encoding import shown
 from smpc_dp.errors import ConfigError, Fault
 from smpc_dp.learn import topology
+from smpc_dp.learn.averager import PeerExchange, Rows
+from smpc_dp.learn.needs import Learned, Means, Needs, PrivateMessages, Table
 from smpc_dp.learn.schedule import Clock, EdgeClock, PoissonClock
 from smpc_dp.learn.topology import Topology
+from smpc_dp.privacy.guarantee import PrivacyGuarantee
+from smpc_dp.privacy.sampling import NoiseSource
 
+if TYPE_CHECKING:
+    from smpc_dp.privacy.accountant.events import Event
+
+CLAIM = "NO PRIVACY between users: records wander from user to user, and each sees those that it gets"
 User = Annotated[int, Meta(ge=0, le=65_534)]
-Graph = Literal["ring", "complete"] | tuple[tuple[User, User], ...]
+Graph = Annotated[
+    Literal["ring", "complete"] | tuple[tuple[User, User], ...],
+    Meta(
+        description="edges of parties by name or by number from 0 in the roster's order",
+        extra={"range": '`"ring"`, `"complete"`, or edges `[["alice", "bob"], ...]`'},
+    ),
+]
 """A graph of all parties, or its edges: pairs of users, who are numbered from 0 in the roster's order; a
 session may name them (`numbered`). No other graphs by name: random ones might differ between machines."""
 
 ClockName = Literal["asynchronous", "synchronous"]
+Positive = Annotated[float, Meta(gt=0, le=1e6)]
 Ticks = Annotated[int, Meta(ge=1, le=1_000_000)]
 Seed = Annotated[int, Meta(ge=0, le=2**63 - 1)]
 
@@ -64,19 +79,14 @@ def renamed(error: ConfigError, argument: str, key: str) -> ConfigError:
 
 
 class Meetings(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True, dict=True):
-    """Settings of learners whose users meet in pairs."""
+    """A learner whose users meet in pairs; `kind` is its name, `fields` the columns of a record."""
 
+    kind: ClassVar[str]
     ticks: Annotated[Ticks, Meta(description="meetings of two users; each user must have one")]
     clock: Annotated[ClockName, Meta(description='`method = "u2"` needs the synchronous one')] = (
         "asynchronous"
     )
-    topology: Annotated[
-        Graph,
-        Meta(
-            description="edges of parties by name or by number from 0 in the roster's order",
-            extra={"range": '`"ring"`, `"complete"`, or edges `[["alice", "bob"], ...]`'},
-        ),
-    ] = "complete"
+    topology: Graph = "complete"
     seed: Annotated[Seed, Meta(description="public, of who meets when")] = 1
 
     @property
@@ -94,12 +104,65 @@ class Meetings(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=
         drawn = self.clock_of(users).draw(self.draws)
         return np.bincount(drawn.ravel(), minlength=users).astype(np.intp)
 
-    def meeting_faults(self, users: int) -> list[Fault]:
-        """Return what is wrong with the schedule: its graph, or that a user never meets anybody."""
+    @property
+    def fields(self) -> int:
+        raise NotImplementedError
+
+    @property
+    def names(self) -> tuple[str, ...]:
+        """Of what is learned."""
+        raise NotImplementedError
+
+    @property
+    def length(self) -> int:
+        """Numbers of a message."""
+        raise NotImplementedError
+
+    @property
+    def protected(self) -> tuple[str, PrivacyGuarantee | None, Event | None]:
+        """What holds of records, the guarantee of all messages and what they are to a ledger."""
+        return f"{CLAIM}; ", None, None
+
+    def setting_faults(self, users: int) -> list[Fault]:
+        """Return what is wrong with the settings by themselves, for so many users; may raise ConfigError."""
+        raise NotImplementedError
+
+    def bound(self, users: int) -> float:
+        """Bound a message's l2 norm; raises ConfigError."""
+        raise NotImplementedError
+
+    def largest_faults(self, bound: float) -> list[Fault]:
+        """Return why what is sent would be rounded away on the grid of messages of this bound."""
+        raise NotImplementedError
+
+    async def gossip(self, exchange: PeerExchange, records: Table, source: NoiseSource) -> Rows:
+        """Gossip on the records of the users here, (rows, fields); return what they have learned."""
+        raise NotImplementedError
+
+    def faults(self, users: int) -> list[Fault]:
+        """Return what is wrong with the settings for so many users."""
         try:
-            counted = self.meetings(users)
+            return self.setting_faults(users) or self.largest_faults(self.bound(users))
         except ConfigError as error:
             return list(error.faults)
+
+    def needs(self, users: int) -> Needs:
+        """Return what it communicates: what wanders with records or reports, a message a meeting."""
+        messages = PrivateMessages(self.length, self.bound(users), self.meetings(users))
+        return Needs(exchange=messages, own=self.protected[2])
+
+    async def run(self, means: Means, data: list[Table]) -> Learned:
+        """Gossip; see `needs.Learner`."""
+        exchange, (claim, guarantee, _) = means.peers, self.protected
+        records = np.concatenate(data) if data else np.zeros((0, self.fields))
+        values = await self.gossip(exchange, records, means.source)
+        steps = self.meetings(exchange.users)[exchange.here]
+        claim += exchange.claim
+        return Learned(self.kind, values, self.names, steps, steps, (), guarantee, claim)
+
+    def meeting_faults(self, users: int) -> list[Fault]:
+        """Return that a user never meets anybody; raise ConfigError for the graph."""
+        counted = self.meetings(users)
         if counted.all():
             return []
         what = f"{self.ticks} are too few: user {int(counted.argmin())} never meets anybody"

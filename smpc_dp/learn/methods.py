@@ -22,7 +22,7 @@ from smpc_dp.encoding import Encoding
 from smpc_dp.errors import ConfigError, Fault
 from smpc_dp.learn.averager import Planned, Rows
 from smpc_dp.learn.needs import PrivateAverages, PublicAverages
-from smpc_dp.learn.servers import check_epsilon, plan_exact_vectors, plan_vectors
+from smpc_dp.learn.servers import SERVER_STEPS, check_epsilon, plan_vectors
 from smpc_dp.learn.weighted import Weighting
 from smpc_dp.privacy.gaussian import gaussian_epsilon, gaussian_mu
 from smpc_dp.privacy.guarantee import PrivacyGuarantee, delta_warnings
@@ -115,21 +115,26 @@ class AveragerTable(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
                 missing=self.missing,
             )
         if self.method == "mpyc":
-            return plan_vectors(size, length, l2_bound, self.missing, epsilon, delta)
+            precision = l2_bound / SERVER_STEPS
+            grid = Encoding.plan(length=length, l2_bound=l2_bound, precision=precision, parties=size)
+            return plan_vectors(grid, self.missing, (epsilon, delta))
         given: dict[str, object] = self._group(size, length) | {"epsilon": epsilon, "delta": delta}
         if self.method == "gopa":
             given |= {} if self.on_dropout is None else {"on_dropout": self.on_dropout}
         elif self.mechanism is not None:
             given["mechanism"] = self.mechanism
         # With proofs the grid follows from the noise.
-        grid = {"verifiable": True} if self.verifiable else {"precision": l2_bound / STEPS}
-        given |= {"l2_bound": l2_bound} | grid
+        fine = {"verifiable": True} if self.verifiable else {"precision": l2_bound / STEPS}
+        given |= {"l2_bound": l2_bound} | fine
         return _checked(self.method, given, size)
 
     def plan_public(self, size: int, length: int, bound: float) -> GroupParameters:
         """Return the parameters of an exact average of public vectors over a group."""
         if self.method == "mpyc":
-            return plan_exact_vectors(size, length, bound, self.missing, bound / PUBLIC_STEPS)
+            grid = Encoding.plan(
+                length=length, lower=-bound, upper=bound, precision=bound / PUBLIC_STEPS, parties=size
+            )
+            return plan_vectors(grid, self.missing)
         if self.method in ("local", "pair"):
             return plan_exchange(
                 size,
@@ -293,16 +298,13 @@ def plan_private(table: AveragerTable, need: PrivateAverages, users: int) -> Ave
     plans = {size: planned(size) for size in need.sizes}
     some = next(iter(plans.values()))
     one = _privacy(some).guarantee
-    guarantee = PrivacyGuarantee(
-        epsilon=need.epsilon,
-        delta=need.delta,
-        relation="substitution",
-        sensitivity={"l2": _encoding(some).diameter},
-        unit="grid step",
-        mechanism=f"{count} averages at most, each: {'' if one is None else one.mechanism}",
-        assumption=f"{_assumption(table)}; every group's average is public, and who is in it",
-        proof="composition over a user's participations (privacy.accountant)",
-        warnings=delta_warnings(need.delta, users),
+    guarantee = of_all(
+        (need.epsilon, need.delta),
+        users,
+        _encoding(some).diameter,
+        f"{count} averages at most, each: {'' if one is None else one.mechanism}",
+        f"{_assumption(table)}; every group's average is public, and who is in it",
+        "a user's participations",
     )
     return Averaging(plans, guarantee, count, weighting)
 
@@ -332,6 +334,24 @@ def _assumption(table: AveragerTable) -> str:
 def plan_public(table: AveragerTable, need: PublicAverages) -> Averaging:
     """Return exact averages of public vectors: on shares, between two, or by secure aggregation."""
     return Averaging({size: table.plan_public(size, need.length, need.bound) for size in need.sizes})
+
+
+def of_all(
+    budget: tuple[float, float], users: int, diameter: float, mechanism: str, assumption: str, over: str
+) -> PrivacyGuarantee:
+    """Return the guarantee of all releases of a user together, of vectors `diameter` grid steps apart."""
+    epsilon, delta = budget
+    return PrivacyGuarantee(
+        epsilon=epsilon,
+        delta=delta,
+        relation="substitution",
+        sensitivity={"l2": diameter},
+        unit="grid step",
+        mechanism=mechanism,
+        assumption=assumption,
+        proof=f"composition over {over} (privacy.accountant)",
+        warnings=delta_warnings(delta, users),
+    )
 
 
 def calibrate(plan: Callable[[float, float], P], epsilon: float, delta: float, count: int) -> P:

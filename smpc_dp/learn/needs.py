@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, Protocol
 
@@ -14,11 +15,18 @@ from smpc_dp.privacy.guarantee import PrivacyGuarantee
 from smpc_dp.privacy.sampling import NoiseSource
 
 if TYPE_CHECKING:
-    from smpc_dp.privacy.accountant.events import Event
+    from smpc_dp.privacy.accountant.events import Event, Gaussian
     from smpc_dp.privacy.sampling import NoiseSource
 
 # A user's data: shape (points, columns).
 Table = NDArray[np.float64]
+
+
+def bound_faults(lower: float, upper: float) -> list[Fault]:
+    """Return what is wrong with the bounds of a number, as settings."""
+    if math.isfinite(upper - lower) and lower < upper:
+        return []
+    return [Fault("upper", f"must be above lower and both finite: {lower}, {upper}")]
 
 
 @dataclass(frozen=True)
@@ -81,6 +89,17 @@ class Needs:
     mix: PublicAverages | None = None
     exchange: PrivateMessages | None = None
     own: Event | None = None
+
+
+def spent(claim: PrivacyGuarantee, known: Gaussian | None = None) -> Event:
+    """Return what a whole run is to a ledger: it is charged at once, before the first message.
+
+    `known`: what the run is to every observer; None: only the claim's epsilon and delta are known.
+    """
+    # Not at the top: scipy.
+    from smpc_dp.privacy.accountant.events import Event, Pure
+
+    return Event(claim.mechanism, claim.relation, (known or Pure(claim.epsilon, claim.delta),))
 
 
 @dataclass(frozen=True)

@@ -1,18 +1,29 @@
-"""What learners of a session by gossip dual averaging have in common: loss, regulariser, who meets when."""
+"""Gossip dual averaging of a pairwise loss, as learners of sessions: of records in the clear, and of reports.
+
+Each user has one record. In the clear it travels from user to user, sealed against everybody else: nothing
+protects it from those who meet it. On reports gradients are the unbiased ones (3.10) [Bellet 2021, Remark
+3.5].
+"""
 
 from __future__ import annotations
 
-from typing import Annotated, Literal
+import math
+from functools import cached_property, partial
+from typing import Annotated, ClassVar, Literal
 
 import numpy as np
 from msgspec import Meta
 from numpy.typing import NDArray
 
 from smpc_dp.errors import ConfigError, Fault
-from smpc_dp.learn.averager import PeerExchange, Rows, Screen
-from smpc_dp.learn.dual_averaging import Models, dual_averaging, dual_averaging_asynchronous, inverse_root
-from smpc_dp.learn.meetings import Meetings, renamed
-from smpc_dp.learn.needs import Table
+from smpc_dp.kernels.fields import Cells, Field, nearest_codes
+from smpc_dp.kernels.quantiser import Quantiser
+from smpc_dp.learn.averager import PeerExchange, Rows, Screen, whole
+from smpc_dp.learn.dual_averaging import dual_averaging, dual_averaging_asynchronous, inverse_root
+from smpc_dp.learn.exchanges import EXACT_STEPS, on_messages_grid
+from smpc_dp.learn.meetings import Meetings, Positive, renamed
+from smpc_dp.learn.needs import Table, bound_faults
+from smpc_dp.learn.on_reports import MOST, OfUser, OnReports
 from smpc_dp.learn.pair_statistics import SLACK, Known
 from smpc_dp.learn.pairwise_losses import (
     PairGradient,
@@ -26,24 +37,20 @@ from smpc_dp.learn.pairwise_losses import (
     positive_semidefinite,
     squared_l2,
 )
+from smpc_dp.privacy.sampling import NoiseSource
 
 Regulariser = Literal["ball", "psd", "l1", "l2", "none"]
-Positive = Annotated[float, Meta(gt=0, le=1e6)]
 
 # Entries of a learned vector: a metric has the square of the features.
 _LONGEST = 1 << 20
 
 
-class PairDescent(Meetings, frozen=True, kw_only=True, forbid_unknown_fields=True, dict=True):
+class PairDescent(Meetings, frozen=True, kw_only=True):
     """Gossip dual averaging of a pairwise loss.
 
     Attributes, beside those of `Meetings`:
-        features: d, columns before the label.
         loss: "auc", logistic, of a linear score, theta of d entries and labels 0 and 1; "metric", logistic,
             of pairs with equal and with differing labels, theta of d^2 entries.
-        classes: labels are 0 to classes - 1, for "metric".
-        threshold: of "metric": the squared distance that tells classes apart.
-        rate: of the step sizes rate/sqrt(t).
         regulariser: "ball": theta stays in the l2 ball of `radius`; "psd": a metric; "l1", "l2": `weight`
             times that norm of theta, the l2 norm squared. None: "ball" for auc, "psd" for metric.
     """
@@ -82,6 +89,11 @@ class PairDescent(Meetings, frozen=True, kw_only=True, forbid_unknown_fields=Tru
         if chosen == "none":
             return no_regulariser
         return l1(self.weight) if chosen == "l1" else squared_l2(self.weight)
+
+    @property
+    def fields(self) -> int:
+        """Columns of a record: its features and its label."""
+        return self.features + 1
 
     @property
     def names(self) -> tuple[str, ...]:
@@ -146,11 +158,11 @@ class PairDescent(Meetings, frozen=True, kw_only=True, forbid_unknown_fields=Tru
 
     async def descend(
         self, exchange: PeerExchange, rows: Rows, gradient: PairGradient, screen: Screen
-    ) -> Models:
-        """Gossip to the last tick; see `learn.dual_averaging`."""
+    ) -> Rows:
+        """Gossip to the last tick, see `learn.dual_averaging`; return each user's average theta."""
         run = dual_averaging if self.clock == "synchronous" else dual_averaging_asynchronous
         try:
-            return await run(
+            found = await run(
                 exchange,
                 rows,
                 gradient,
@@ -163,3 +175,136 @@ class PairDescent(Meetings, frozen=True, kw_only=True, forbid_unknown_fields=Tru
             )
         except ConfigError as error:
             raise renamed(error, "step_size", "rate") from None
+        return found.final
+
+
+# Steps of a message's grid that a record is to have, and a label.
+_FINE, _WHOLE = 2.0**10, 8
+
+
+class DualAveraging(PairDescent, frozen=True, kw_only=True):
+    """See `PairDescent`; a `needs.Learner`. `record_bound`: of the l2 norm of a record's features."""
+
+    kind: ClassVar[str] = "dual-averaging"
+    record_bound: Annotated[Positive, Meta(description="of the L2 norm of a record's features")]
+
+    @property
+    def length(self) -> int:
+        """Numbers of a message: a sum of gradients and a record."""
+        return self.dimension + self.fields
+
+    def largest_faults(self, bound: float) -> list[Fault]:
+        """Return why records would be rounded away beside what messages of this bound may reach."""
+        if bound > EXACT_STEPS * min(1 / _WHOLE, self.record_bound / _FINE):
+            what = f"{self.ticks}: sums may reach {bound:.3g}, beside which records are rounded away"
+            return [Fault("ticks", what)]
+        return []
+
+    def bound(self, users: int) -> float:
+        """Bound a message's l2 norm."""
+        dual = self.dual_bound(self.slope_bound(2 * self.record_bound), users)
+        return math.hypot(dual, self.record_bound, self.classes) * (1 + 1e-9)
+
+    def _known(self, bound: float, records: Rows) -> NDArray[np.bool_]:
+        """Tell which records are within their bound, shape (m,)."""
+        norms = np.linalg.norm(records[:, :-1], axis=1)
+        return np.asarray((norms <= self.record_bound + SLACK * bound) & whole(records[:, -1], self.classes))
+
+    def check_data(self, table: Table, user: str) -> None:
+        """Raise ConfigError, naming the user, unless its table is one record within its bound."""
+        self.check_shape(table, user)
+        norm = float(np.linalg.norm(table[0, :-1]))
+        if norm > self.record_bound:
+            raise ConfigError([Fault(user, f"the record's norm exceeds {self.record_bound:g}")])
+
+    async def gossip(
+        self,
+        exchange: PeerExchange,
+        records: Table,
+        source: NoiseSource,  # noqa: ARG002
+    ) -> Rows:
+        """Descend on records."""
+        slope, bound = self.slope_bound(2 * self.record_bound), self.bound(exchange.users)
+        # What others have of a record is then exactly what its user has.
+        records = on_messages_grid(records, bound)
+        screen = self.screen(slope, exchange.users, bound, partial(self._known, bound))
+        return await self.descend(exchange, records, self.pairwise_loss.gradient, screen)
+
+
+# A gradient evaluates the loss on the square of so many cells.
+MAX_CELLS = 256
+
+
+class DualAveragingReports(OnReports, PairDescent, frozen=True, kw_only=True):
+    """See `PairDescent`; a `needs.Learner`."""
+
+    kind: ClassVar[str] = "dual-averaging-reports"
+    lower: Annotated[float, Meta(description="of every feature")]
+    upper: Annotated[float, Meta(description="of every feature")]
+    bins: Annotated[
+        Annotated[int, Meta(ge=2, le=MAX_CELLS)],
+        Meta(description="cells of a feature; 256 cells of a record at most"),
+    ]
+    epsilon: OfUser
+    labels: Annotated[Literal["private", "public"], Meta(description="public labels are not protected")] = (
+        "private"
+    )
+
+    @cached_property
+    def quantiser(self) -> Quantiser:
+        """Records to cells, with their labels if these are private."""
+        cells = Cells(self.lower, self.upper, bins=self.bins)
+        label = Field(0, self.classes - 1, name="label", exact=True)
+        fields = (*[cells] * self.features, *([label] if self.labels == "private" else []))
+        return Quantiser(fields, tuple(field.steps + 1 for field in fields))
+
+    @property
+    def length(self) -> int:
+        """Numbers of a message: a sum of gradients, and a report, an answer, its user and maybe a label."""
+        return self.dimension + (2 if self.labels == "private" else 3)
+
+    def setting_faults(self, users: int) -> list[Fault]:
+        """Return what is wrong with the settings by themselves, for so many users."""
+        if faults := bound_faults(self.lower, self.upper):
+            return faults
+        labels = self.classes if self.labels == "private" else 1
+        if math.log(self.bins) * self.features + math.log(labels) > math.log(MAX_CELLS) + 1e-9:
+            what = f"{self.bins} for each of {self.features} features are more than {MAX_CELLS} cells"
+            return [Fault("bins", f"{what}, labels counted" if self.labels == "private" else what)]
+        return super().setting_faults(users)
+
+    def largest_faults(self, bound: float) -> list[Fault]:
+        """Return why reports would be rounded away beside what messages of this bound may reach."""
+        if bound > MOST:
+            what = f"{self.epsilon:g} is too small for {self.ticks} ticks: a message may reach {bound:.3g}"
+            return [Fault("epsilon", what)]
+        return []
+
+    def bound(self, users: int) -> float:
+        """Bound a message's l2 norm."""
+        dual = self.dual_bound(self._slope, users)
+        return math.hypot(dual, self.quantiser.categories, users, self.classes) * (1 + 1e-9)
+
+    @property
+    def _slope(self) -> float:
+        """Bound an unbiased gradient's l2 norm."""
+        apart = (self.upper - self.lower) * math.sqrt(self.features)
+        return self.slope_bound(apart) * self.reports.response.law.pair_growth()
+
+    def check_data(self, table: Table, user: str) -> None:
+        """Raise ConfigError, naming the user, unless its table is one record within the bounds."""
+        self.check_shape(table, user)
+        if not np.all((table[:, :-1] >= self.lower) & (table[:, :-1] <= self.upper)):
+            raise ConfigError([Fault(user, f"a feature is outside [{self.lower:g}, {self.upper:g}]")])
+
+    async def gossip(self, exchange: PeerExchange, records: Table, source: NoiseSource) -> Rows:
+        """Report and descend."""
+        public = self.labels == "public"
+        cells = self.quantiser.categorise(nearest_codes(self.quantiser.fields, records))
+        labels = records[:, -1] if public else None
+        rows = self.reports.randomise(cells, exchange.here, labels=labels, source=source)
+        points = self.quantiser.points()
+        gradient = self.reports.gradient(self.pairwise_loss.gradient, points, labelled=public)
+        known = self.reports.known(exchange.users, labels=self.classes if public else None)
+        screen = self.screen(self._slope, exchange.users, self.bound(exchange.users), known)
+        return await self.descend(exchange, rows, gradient, screen)

@@ -1,27 +1,37 @@
-"""Statistics that are means over pairs of records, and how gossip estimates them, as a session's settings."""
+"""Means over pairs of records, by gossip, as learners of sessions: of records in the clear, and of reports.
+
+In the clear records travel from user to user, sealed against everybody else: nothing protects them from
+those who meet them. Of a kernel that is described the codes travel, with their user's number, so that nobody
+pairs a record with itself: its kernel need not be 0 then.
+"""
 
 from __future__ import annotations
 
 import math
 from collections.abc import Awaitable, Callable
-from functools import cached_property
-from typing import Any, Literal
+from functools import cached_property, partial
+from typing import Annotated, Any, ClassVar, Literal
 
 import numpy as np
+from msgspec import Meta
 from numpy.typing import NDArray
 
 from smpc_dp.errors import ConfigError, Fault, PrivacyError
 from smpc_dp.extensions import Group, others
 from smpc_dp.kernels.described import read_kernel
+from smpc_dp.kernels.fields import Cells, Floats
 from smpc_dp.kernels.forms import Form
 from smpc_dp.kernels.kernel import Kernel
-from smpc_dp.kernels.named import FORMS, registered_kernel
-from smpc_dp.learn.averager import PeerExchange, Rows, Screen
+from smpc_dp.kernels.named import FORMS, auc, registered_kernel
+from smpc_dp.kernels.quantiser import Quantiser, bins_of
+from smpc_dp.learn.averager import PeerExchange, Rows, Screen, whole
+from smpc_dp.learn.exchanges import EXACT_STEPS, on_messages_grid
 from smpc_dp.learn.gosta import Estimates, PairKernel, gosta, gosta_asynchronous, u2_gossip
 from smpc_dp.learn.meetings import Meetings
-from smpc_dp.learn.needs import Table
+from smpc_dp.learn.needs import Table, bound_faults
+from smpc_dp.learn.on_reports import MOST, OfUser, OnReports
+from smpc_dp.privacy.sampling import NoiseSource
 
-Floats = NDArray[np.float64]
 STATISTICS = ("gini_mean_difference", "variance", "kendall_tau", "auc")
 Method = Literal["gosta", "u2"]
 # Which records, shape (m, columns), are ones that a user can have: shape (m,).
@@ -31,7 +41,7 @@ Known = Callable[[Rows], NDArray[np.bool_]]
 SLACK = 2.0**-31
 
 
-class PairEstimate(Meetings, frozen=True, kw_only=True, forbid_unknown_fields=True, dict=True):
+class PairEstimate(Meetings, frozen=True, kw_only=True):
     """What estimates of a pairwise statistic by gossip have in common: records, and who meets when.
 
     Attributes, beside those of `Meetings`:
@@ -66,6 +76,11 @@ class PairEstimate(Meetings, frozen=True, kw_only=True, forbid_unknown_fields=Tr
         return str(self.statistic) if self.own is None else self.own.name
 
     @property
+    def names(self) -> tuple[str, ...]:
+        """One statistic."""
+        return (self.name,)
+
+    @property
     def fields(self) -> int:
         """Values of a record."""
         return len(self.own.fields) if self.own else len(self.form.fields) + (self.statistic == "auc")
@@ -87,8 +102,8 @@ class PairEstimate(Meetings, frozen=True, kw_only=True, forbid_unknown_fields=Tr
                 return [Fault(key, "the fields of the kernel have bounds of their own") for key in given]
         elif missing := [key for key, bound in bounds.items() if math.isnan(bound)]:
             return [Fault(key, "is missing") for key in missing]
-        elif not (math.isfinite(self.upper - self.lower) and self.lower < self.upper):
-            return [Fault("upper", f"must be above lower and both finite: {self.lower}, {self.upper}")]
+        elif found := bound_faults(self.lower, self.upper):
+            return found
         faults = []
         if self.method == "u2" and self.clock != "synchronous":
             faults.append(Fault("clock", 'must be "synchronous" for "u2"'))
@@ -154,20 +169,190 @@ class PairEstimate(Meetings, frozen=True, kw_only=True, forbid_unknown_fields=Tr
 
     async def estimate(
         self, exchange: PeerExchange, rows: Rows, kernel: PairKernel, screen: Screen
-    ) -> Estimates:
-        """Gossip to the last tick; see `learn.gosta`."""
+    ) -> Floats:
+        """Gossip to the last tick, see `learn.gosta`; return the statistic over pairs of different users.
+
+        Shape (rows, 1); for auc over the pairs of a label 1 and a label 0.
+        """
         run: Callable[..., Awaitable[Estimates]] = u2_gossip
         if self.method == "gosta":
             run = gosta if self.clock == "synchronous" else gosta_asynchronous
-        return await run(exchange, rows, kernel, self.clock_of(exchange.users), self.ticks, screen=screen)
-
-    def over_pairs(self, estimates: Floats, users: int) -> Floats:
-        """Return the statistic, shape (rows, 1), from means over all n^2 pairs.
-
-        Over the pairs of different users; for auc over those of a label 1 and a label 0.
-        """
+        users = exchange.users
+        found = await run(exchange, rows, kernel, self.clock_of(users), self.ticks, screen=screen)
+        # Of the mean over all n^2 pairs.
         if self.positives is not None:
             factor = users**2 / (2 * self.positives * (users - self.positives))
         else:
             factor = users / (users - 1)
-        return np.asarray(estimates[:, None] * factor)
+        return np.asarray(found.final[:, None] * factor)
+
+
+# A message travels in `exchanges.EXACT_STEPS` steps of its bound; a range of values is to have so many, and 1
+# where records travel as codes.
+_FINE, _WHOLE = 2.0**20, 16
+
+
+def on_codes(kernel: Kernel) -> PairKernel:
+    """Return a kernel on rows of codes with their users' numbers: 0 for rows of one user."""
+
+    def values(own: Rows, other: Rows) -> Rows:
+        first, second = np.rint(own).astype(np.int64), np.rint(other).astype(np.int64)
+        found = kernel.decode(kernel.integer(first[:, :-1], second[:, :-1]))
+        return np.where(first[:, -1] == second[:, -1], 0.0, found)
+
+    return values
+
+
+class GossipClear(PairEstimate, frozen=True, kw_only=True):
+    """GoSta, or U2-gossip, on records; a `needs.Learner`. See `PairEstimate`."""
+
+    kind: ClassVar[str] = "gossip-clear"
+
+    @property
+    def length(self) -> int:
+        """Numbers of a message: of codes one more, their user's."""
+        return self.columns + self.fields + (self.own is not None)
+
+    def largest_faults(self, bound: float) -> list[Fault]:
+        """Return why records would be rounded away beside what messages of this bound may reach."""
+        finest = min(self.upper - self.lower, 1.0) / _FINE if self.own is None else 1 / _WHOLE
+        if bound > finest * EXACT_STEPS:
+            what = f"{self.ticks}: messages may reach {bound:.3g}, beside which records are rounded away"
+            return [Fault("ticks", what)]
+        return []
+
+    def bound(self, users: int) -> float:
+        """Bound a message's l2 norm: what the method sends of its estimate, and a record."""
+        if self.own is None:
+            record = math.sqrt(self.fields) * max(abs(self.lower), abs(self.upper), 1.0)
+        else:
+            record = math.hypot(users, *(field.steps for field in self.own.fields))
+        return math.hypot(self.state_bound(self._largest), record) * (1 + 1e-9)
+
+    @property
+    def _largest(self) -> float:
+        """Bound |h|."""
+        if self.own is not None:
+            return max(abs(self.own.low), abs(self.own.high))
+        return max(abs(self.form.low), abs(self.form.high(self.upper - self.lower)))
+
+    def _known(self, users: int, records: Rows) -> NDArray[np.bool_]:
+        """Tell which records are within the bounds, shape (m,)."""
+        if self.own is not None:
+            below = (*(field.steps + 1 for field in self.own.fields), users)
+            possible = [whole(column, most) for column, most in zip(records.T, below, strict=True)]
+            return np.asarray(np.logical_and.reduce(possible))
+        values = records[:, :1] if self.statistic == "auc" else records
+        slack = SLACK * self.bound(users)
+        good = ((values >= self.lower - slack) & (values <= self.upper + slack)).all(axis=1)
+        return np.asarray(good & whole(records[:, 1], 2) if self.statistic == "auc" else good)
+
+    async def gossip(
+        self,
+        exchange: PeerExchange,
+        records: Table,
+        source: NoiseSource,  # noqa: ARG002
+    ) -> Rows:
+        """Gossip on records, or on their codes."""
+        users = exchange.users
+        bound = self.bound(users)
+        if self.own is not None:
+            rows, kernel = np.column_stack([self.own.codes(records), exchange.here]) * 1.0, on_codes(self.own)
+        else:
+            # A record that comes back to its user must be the same: h jumps at equal values.
+            rows, kernel = on_messages_grid(records, bound), self.form.value
+        screen = self.screen(self._largest, bound, partial(self._known, users))
+        return await self.estimate(exchange, rows, kernel, screen)
+
+
+# The kernel's table on cells has the square of it.
+MAX_CELLS = 1_024
+
+
+class GossipReports(OnReports, PairEstimate, frozen=True, kw_only=True):
+    """GoSta, or U2-gossip, on reports; a `needs.Learner`.
+
+    Every user ends with an estimate of the mean of h over the pairs of different users, in the unit of the
+    records.
+    """
+
+    kind: ClassVar[str] = "gossip-reports"
+    bins: Annotated[
+        Annotated[int, Meta(ge=2, le=MAX_CELLS)],
+        Meta(description="cells of a value; 1,024 cells of a record at most"),
+    ]
+    epsilon: OfUser
+    labels: Annotated[
+        Literal["private", "public"], Meta(description="of auc: public labels are not protected")
+    ] = "private"
+
+    @property
+    def labelled(self) -> bool:
+        """Whether reports come with their labels."""
+        return self.statistic == "auc" and self.labels == "public"
+
+    @cached_property
+    def kernel(self) -> Kernel:
+        """h on cells; of label 1 and 0 where labels are sent."""
+        if self.own is not None:
+            return self.own
+        form = auc if self.labelled else self.form
+        return form(*[Cells(self.lower, self.upper, bins=self.bins) for _ in form.fields])
+
+    @cached_property
+    def quantiser(self) -> Quantiser:
+        """Records to cells."""
+        return Quantiser(self.kernel.fields, bins_of(self.kernel, self.bins))
+
+    @property
+    def length(self) -> int:
+        """Numbers of a message: a report has an answer, its user and maybe a label."""
+        return self.columns + (3 if self.labelled else 2)
+
+    def setting_faults(self, users: int) -> list[Fault]:
+        """Return what is wrong with the settings by themselves, for so many users."""
+        if self.labels == "public" and self.statistic != "auc":
+            return [Fault("labels", "are of auc alone")]
+        faults = super().setting_faults(users)
+        if not faults and math.prod(bins_of(self.kernel, self.bins)) > MAX_CELLS:
+            what = f"{self.bins} for each value of a record are more than {MAX_CELLS} cells"
+            return [Fault("bins", what)]
+        return faults
+
+    def largest_faults(self, bound: float) -> list[Fault]:
+        """Return why reports would be rounded away beside what messages of this bound may reach."""
+        if bound > MOST:
+            what = f"{self.epsilon:g} is too small for {self.bins} bins: a message may reach {bound:.3g}"
+            return [Fault("epsilon", what)]
+        return []
+
+    def bound(self, users: int) -> float:
+        """Bound a message's l2 norm: an estimate is a mean of values of the unbiased kernel."""
+        return math.hypot(self.state_bound(self._largest), self.quantiser.categories, users) * (1 + 1e-9)
+
+    @cached_property
+    def _matrix(self) -> Floats:
+        """h between cells, shape (k, k)."""
+        return self.quantiser.matrix(self.kernel)
+
+    @cached_property
+    def _largest(self) -> float:
+        """Bound the unbiased kernel's absolute value."""
+        return float(np.abs(self.reports.response.law.unbiased_pairs(self._matrix)).max())
+
+    def _kernel(self) -> PairKernel:
+        """Return the unbiased kernel on reports, of the statistic over all pairs."""
+        if not self.labelled:
+            return self.reports.kernel(self._matrix)
+        half = self.reports.labelled_kernel(self._matrix)
+        return lambda own, other: 2 * half(own, other)
+
+    async def gossip(self, exchange: PeerExchange, records: Table, source: NoiseSource) -> Rows:
+        """Report and gossip."""
+        labels = records[:, 1] if self.labelled else None
+        codes = self.kernel.codes(records[:, : len(self.kernel.fields)])
+        cells = self.quantiser.categorise(codes)
+        rows = self.reports.randomise(cells, exchange.here, labels=labels, source=source)
+        known = self.reports.known(exchange.users, labels=2 if self.labelled else None)
+        screen = self.screen(self._largest, self.bound(exchange.users), known)
+        return await self.estimate(exchange, rows, self._kernel(), screen)

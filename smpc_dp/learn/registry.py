@@ -17,16 +17,18 @@ from smpc_dp.errors import ConfigError, Fault, PrivacyError
 from smpc_dp.extensions import Group, find, others
 from smpc_dp.learn.block_gossip import BlockGossip
 from smpc_dp.learn.diffusion_learner import Diffusion
-from smpc_dp.learn.dual_averaging_learner import DualAveraging
-from smpc_dp.learn.dual_averaging_reports import DualAveragingReports
 from smpc_dp.learn.exchanges import Exchanging, plan_messages
-from smpc_dp.learn.gossip_clear import GossipClear
-from smpc_dp.learn.gossip_reports import GossipReports
 from smpc_dp.learn.methods import AveragerTable, Averaging, GroupParameters, plan_private, plan_public
 from smpc_dp.learn.needs import Learned, Learner
-from smpc_dp.learn.ring_learner import RingHistogramLearner, RingSumLearner
+from smpc_dp.learn.pair_descent import DualAveraging, DualAveragingReports
+from smpc_dp.learn.pair_statistics import GossipClear, GossipReports
 from smpc_dp.learn.sgd import FederatedSgd
-from smpc_dp.learn.walk_learners import WalkHistogramLearner, WalkSumLearner
+from smpc_dp.learn.token_learners import (
+    RingHistogramLearner,
+    RingSumLearner,
+    WalkHistogramLearner,
+    WalkSumLearner,
+)
 from smpc_dp.learn.walk_sgd_learner import WalkSgdLearner
 from smpc_dp.protocols.mpyc.params import VectorParameters
 from smpc_dp.protocols.names import LEARN, VERIFIABLE_VERSION, has_servers, version_of
@@ -34,18 +36,21 @@ from smpc_dp.protocols.secagg.params import SumParameters
 from smpc_dp.settings import read
 
 LEARNERS: Mapping[str, type[Any]] = {
-    "sgd": FederatedSgd,
-    "block-gossip": BlockGossip,
-    "diffusion": Diffusion,
-    "ring-sum": RingSumLearner,
-    "ring-histogram": RingHistogramLearner,
-    "walk-sum": WalkSumLearner,
-    "walk-histogram": WalkHistogramLearner,
-    "walk-sgd": WalkSgdLearner,
-    "gossip-clear": GossipClear,
-    "gossip-reports": GossipReports,
-    "dual-averaging": DualAveraging,
-    "dual-averaging-reports": DualAveragingReports,
+    learner.kind: learner
+    for learner in (
+        FederatedSgd,
+        BlockGossip,
+        Diffusion,
+        RingSumLearner,
+        RingHistogramLearner,
+        WalkSumLearner,
+        WalkHistogramLearner,
+        WalkSgdLearner,
+        GossipClear,
+        GossipReports,
+        DualAveraging,
+        DualAveragingReports,
+    )
 }
 
 # Keys of `[parameters]` that are not the learner's own settings.

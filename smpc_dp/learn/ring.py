@@ -11,6 +11,7 @@ import math
 from collections.abc import Callable
 from dataclasses import dataclass
 from fractions import Fraction
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -133,7 +134,30 @@ class RingSum:
         return TokenSum(math.ldexp(total, -self.grid.bits), n * rounds, self.plan.error_std, claim)
 
 
-class RingHistogram:
+class PlannedHistogram:
+    """What histograms by a token have in common: the law of an answer, with the plan's beta.
+
+    Counts are whole, and answers exact: that is their grid.
+    """
+
+    grid = Grid(bits=0, variance=Fraction(0), share=Fraction(0), closeness=0.0)
+
+    def __init__(self, plan: NetworkPlan, categories: int, topology: str) -> None:
+        """`categories`: d, that of the plan; raise ConfigError if the plan is for something else."""
+        check_plan(plan, topology=topology, task="histogram", users=plan.parties, rounds=plan.rounds)
+        if plan.beta is None:
+            raise ConfigError([Fault("plan", "has no beta")])
+        self.plan, self.categories = plan, categories
+        self.law = ResponseLaw.of_beta(categories, Fraction(plan.beta))
+
+    def ended(self, total: NDArray[Any], answers: int, where: str) -> TokenHistogram:
+        """Return the counts that the token's `total`, its random elements off, has of so many answers."""
+        mechanism = f"randomised response, beta = {self.plan.beta:.6g}, {where}"
+        claim = guarantee(self.plan, 0.0, mechanism)
+        return TokenHistogram(self.law.unbiased(total, answers), answers, self.plan.error_std, claim)
+
+
+class RingHistogram(PlannedHistogram):
     """Counts of n users' K answers each in d categories, by randomised response with the plan's beta.
 
     The first user puts ceil(beta n) uniform elements into the token at the start, the last one as many at
@@ -141,12 +165,8 @@ class RingHistogram:
     """
 
     def __init__(self, plan: NetworkPlan, categories: int) -> None:
-        """`categories`: d, that of the plan; raise ConfigError if the plan is for something else."""
-        check_plan(plan, topology="ring", task="histogram", users=plan.parties, rounds=plan.rounds)
-        if plan.beta is None:
-            raise ConfigError([Fault("plan", "has no beta")])
-        self.plan, self.categories = plan, categories
-        self.law = ResponseLaw.of_beta(categories, Fraction(plan.beta))
+        """See `PlannedHistogram`."""
+        super().__init__(plan, categories, "ring")
         self.random = math.ceil(self.law.beta * plan.parties)
 
     async def run(self, tokens: TokenPassing, values: Integers, source: NoiseSource) -> TokenHistogram:
@@ -181,9 +201,7 @@ class RingHistogram:
                 return bool(token.min() >= 0 and token.max() <= answers and token.sum() == answers)
 
             total = await _turn(tokens, rounds, np.zeros(d, np.int64), add, possible)
-        counts = self.law.unbiased(total - 2 * self.random / d, n * rounds)
-        claim = guarantee(self.plan, 0.0, f"randomised response, beta = {self.plan.beta:.6g}, on a ring")
-        return TokenHistogram(counts, n * rounds, self.plan.error_std, claim)
+        return self.ended(total - 2 * self.random / d, n * rounds, "on a ring")
 
 
 async def _turn(

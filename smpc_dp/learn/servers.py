@@ -8,8 +8,9 @@ from smpc_dp.privacy.central_gaussian import GREATEST_EPSILON, WideGaussian
 from smpc_dp.protocols.mpyc.params import VectorParameters
 from smpc_dp.protocols.secagg.noisy import sensitivity_of
 
-# A step of the grid is this fraction of the bound of a vector: far below any noise, and cheap to check.
-STEPS = 1 << 12
+# A step of the grid of private averages is this fraction of the bound of a vector: far below any noise, and
+# cheap to check.
+SERVER_STEPS = 1 << 12
 # The longest that mpyc may compute one average.
 SECONDS = 600.0
 # Processor time of a server, as measured: of a level of a draw, and of a bit of a value that is checked.
@@ -24,41 +25,25 @@ def check_epsilon(epsilon: float) -> None:
 
 
 def plan_vectors(
-    size: int, length: int, l2_bound: float, missing: int, epsilon: float, delta: float
+    encoding: Encoding, missing: int, budget: tuple[float, float] | None = None
 ) -> VectorParameters:
-    """Return the parameters of a group's private average, (epsilon, delta)-DP by itself.
+    """Return the parameters of the average of a group of `encoding.parties`, so many of whom may be missing.
 
-    Raises ConfigError for what cannot be.
+    `budget`: epsilon and delta of this average by itself; None: it is exact. Raises ConfigError for what
+    cannot be.
     """
-    encoding = Encoding.plan(length=length, l2_bound=l2_bound, precision=l2_bound / STEPS, parties=size)
-    noise = WideGaussian.calibrate(epsilon, delta, sensitivity_of(encoding))
-    _check_work(size, encoding, noise.levels)
+    noise = None if budget is None else WideGaussian.calibrate(*budget, sensitivity_of(encoding))
+    _check_work(encoding.parties, encoding, 0 if noise is None else noise.levels)
+    epsilon, delta = budget or (None, 0.0)
     return VectorParameters(
-        users=size,
-        fewest=size - missing,
+        users=encoding.parties,
+        fewest=encoding.parties - missing,
         encoding=encoding,
         epsilon=epsilon,
         delta=delta,
         mechanism="gaussian",
         seconds=SECONDS,
         noise=noise,
-    )
-
-
-def plan_exact_vectors(
-    size: int, length: int, bound: float, missing: int, precision: float
-) -> VectorParameters:
-    """Return the parameters of an exact average of vectors whose coordinates are within `bound`."""
-    encoding = Encoding.plan(length=length, lower=-bound, upper=bound, precision=precision, parties=size)
-    _check_work(size, encoding, 0)
-    return VectorParameters(
-        users=size,
-        fewest=size - missing,
-        encoding=encoding,
-        epsilon=None,
-        delta=0.0,
-        mechanism="gaussian",
-        seconds=SECONDS,
     )
 
 

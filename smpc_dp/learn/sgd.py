@@ -7,7 +7,7 @@ private: those of a user are clipped to an L2 norm C, all its points together.
 from __future__ import annotations
 
 import math
-from typing import Annotated, Literal
+from typing import Annotated, ClassVar, Literal
 
 import msgspec
 import numpy as np
@@ -25,8 +25,9 @@ Steps = Annotated[int, Meta(ge=1, le=1_000_000)]
 
 
 class SgdSettings(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """What every kind of gradient descent here has."""
+    """What every kind of gradient descent here has; `kind` is the learner's name."""
 
+    kind: ClassVar[str]
     features: Annotated[
         Annotated[int, Meta(ge=1, le=1_000_000)],
         Meta(description="d, columns of every table without the label"),
@@ -80,7 +81,7 @@ class SgdSettings(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fiel
         """Return in how many of these groups each user is, shape (n,)."""
         return np.bincount(groups.ravel(), minlength=users)
 
-    def step_faults(self) -> list[Fault]:
+    def faults(self, users: int) -> list[Fault]:  # noqa: ARG002
         """Return what is wrong with the settings whatever the groups are."""
         if self.rate * self.ridge >= 2:
             what = f"{self.rate:g} with ridge = {self.ridge:g} diverges: their product must be below 2"
@@ -89,22 +90,27 @@ class SgdSettings(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fiel
             return [Fault("max_points", "must be above 0 with weights = 'points', and is for that alone")]
         return []
 
-    def needs_of(self, users: int, *, mix: bool) -> Needs:
-        """Return what descent over `groups` communicates."""
+    def needs(self, users: int) -> Needs:
+        """Return what it communicates: a private average of each step's group, and before it one of models.
+
+        The models of all users differ only for those who have missed a step.
+        """
         groups, length = self.groups(users), self.loss.length
         sizes = frozenset({groups.shape[1]})
         participations = self.participations(groups, users)
         weights = (1.0, float(self.max_points)) if self.weights == "points" else None
         average = PrivateAverages(length, self.clip, sizes, participations, self.epsilon, self.delta, weights)
-        return Needs(average, PublicAverages(length, self.radius, sizes) if mix else None)
+        return Needs(average, PublicAverages(length, self.radius, sizes))
+
+    async def run(self, means: Means, data: list[Table]) -> Learned:
+        """Learn; see `needs.Learner`."""
+        return await descend(self, means, data)
 
 
 class FederatedSgd(SgdSettings, frozen=True, kw_only=True):
     """All users average their clipped gradients in every step, and take the same step."""
 
-    def faults(self, users: int) -> list[Fault]:  # noqa: ARG002
-        """Return what is wrong with the settings."""
-        return self.step_faults()
+    kind: ClassVar[str] = "sgd"
 
     def groups(self, users: int) -> NDArray[np.intp]:
         """Return everybody for each step."""
@@ -114,23 +120,12 @@ class FederatedSgd(SgdSettings, frozen=True, kw_only=True):
         """Return the number of steps for everybody."""
         return np.full(users, len(groups))
 
-    def needs(self, users: int) -> Needs:
-        """Return what it communicates: a private average of all in each step, and before it one of models.
-
-        The models differ only for users who have missed a step.
-        """
-        return self.needs_of(users, mix=True)
-
-    async def run(self, means: Means, data: list[Table]) -> Learned:
-        """Learn; see `needs.Learner`."""
-        return await descend("sgd", self, means, data)
-
 
 # Averages of a step: of models, then of gradients.
 REQUESTS_A_STEP = 2
 
 
-async def descend(name: str, settings: SgdSettings, means: Means, data: list[Table]) -> Learned:
+async def descend(settings: SgdSettings, means: Means, data: list[Table]) -> Learned:
     """Run gradient descent over the groups of `settings`.
 
     In each step the group averages its members' models, then their clipped gradients there, and each member
@@ -142,7 +137,7 @@ async def descend(name: str, settings: SgdSettings, means: Means, data: list[Tab
     """
     averager, mixer, model = means.average, means.mix, settings.loss
     if averager is None or mixer is None:
-        raise LocalError(f"{name} needs averages of gradients and of models")
+        raise LocalError(f"{settings.kind} needs averages of gradients and of models")
     here, users = averager.here, averager.users
     if len(data) != len(here):
         raise ConfigError([Fault("data", f"{len(data)} tables for {len(here)} users")])
@@ -181,15 +176,7 @@ async def descend(name: str, settings: SgdSettings, means: Means, data: list[Tab
         weights = weights.copy()
         weights[rows] = stepped
         done[rows] += 1
-    return Learned(
-        name,
-        weights,
-        model.names,
-        planned,
-        done,
-        tuple(failures),
-        claim=averager.claim,
-    )
+    return Learned(settings.kind, weights, model.names, planned, done, tuple(failures), claim=averager.claim)
 
 
 def check_radius(weights: Rows, settings: SgdSettings, step: int) -> None:

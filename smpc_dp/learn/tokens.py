@@ -14,7 +14,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from smpc_dp.errors import ConfigError, Fault, PeerFault
-from smpc_dp.learn.averager import Users
+from smpc_dp.learn.averager import AllHere, Place
 
 Values = NDArray[np.int64] | NDArray[np.float64]
 # Whether users who follow the protocol can have made a token of this many steps, above 0.
@@ -42,27 +42,12 @@ def nothing() -> None:
     """Do nothing while others have the token."""
 
 
-class TokenPassing(Protocol):
+class TokenPassing(Place, Protocol):
     """Hands tokens from one user to another over private channels."""
-
-    @property
-    def users(self) -> int:
-        """n, the users of the network, who are 0 to n - 1."""
-        ...
-
-    @property
-    def here(self) -> Users:
-        """Shape (rows,): the users that live here, ascending."""
-        ...
 
     @property
     def anonymous(self) -> bool:
         """Whether a receiver does not learn who sent, nor a sender whom it sent to (Remark 4.5)."""
-        ...
-
-    @property
-    def claim(self) -> str:
-        """What passing a token gives away, and against whom that holds."""
         ...
 
     def name_of(self, user: int) -> str:
@@ -85,11 +70,11 @@ class TokenPassing(Protocol):
         ...
 
 
-class PlainTokens:
+class PlainTokens(AllHere):
     """Tokens in the memory of one process, for simulations and tests: nothing hides who passes to whom."""
 
     def __init__(self, users: int) -> None:
-        self._here = np.arange(users)
+        super().__init__(users)
         self._users = users
         self._lanes = [asyncio.Queue[Taken]()] * users
 
@@ -106,13 +91,8 @@ class PlainTokens:
 
     @property
     def users(self) -> int:
-        """n."""
+        """n, though one of `apart` has a single user here."""
         return self._users
-
-    @property
-    def here(self) -> Users:
-        """All users, or the one of `apart`."""
-        return self._here
 
     @property
     def anonymous(self) -> bool:
@@ -123,10 +103,6 @@ class PlainTokens:
     def claim(self) -> str:
         """No protection at all."""
         return "NO PRIVACY: tokens are in the memory of one process; for simulations and tests only"
-
-    def name_of(self, user: int) -> str:
-        """See `TokenPassing.name_of`."""
-        return f"user {user}"
 
     async def pass_on(self, sender: int, receiver: int, token: Token) -> None:
         """Put the token into the receiver's lane; see `TokenPassing.pass_on`."""

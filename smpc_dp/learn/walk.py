@@ -17,7 +17,7 @@ from numpy.typing import NDArray
 
 from smpc_dp.errors import ConfigError, Fault
 from smpc_dp.learn.averager import Users
-from smpc_dp.learn.ring import TokenHistogram, TokenSum
+from smpc_dp.learn.ring import PlannedHistogram, TokenHistogram, TokenSum
 from smpc_dp.learn.tokens import Token, TokenPassing, Values, check_token
 from smpc_dp.privacy.network.grid import Grid, check_plan, guarantee
 from smpc_dp.privacy.network.plan import NetworkPlan
@@ -275,19 +275,16 @@ class _Adder:
         return added + self.of(np.array([visit.user]), np.array([visit.before]))
 
 
-class WalkHistogram:
+class WalkHistogram(PlannedHistogram):
     """Counts of what T steps over the complete graph gather, by randomised response (Remark 4.6).
 
     The plan is `plan_walk_histogram`'s. The first step adds a uniform element.
     """
 
     def __init__(self, plan: NetworkPlan, categories: int) -> None:
-        """`categories`: d, that of the plan; raise ConfigError if the plan is for something else."""
-        check_plan(plan, topology="complete", task="histogram", users=plan.parties)
-        if plan.beta is None:
-            raise ConfigError([Fault("plan", "has no beta")])
-        self.plan, self.categories = plan, categories
-        self.steps, self.law = plan.steps or 0, ResponseLaw.of_beta(categories, Fraction(plan.beta))
+        """See `PlannedHistogram`."""
+        super().__init__(plan, categories, "complete")
+        self.steps = plan.steps or 0
 
     async def run(self, tokens: TokenPassing, values: Integers, source: NoiseSource) -> TokenHistogram:
         """Walk with a category of each user here, shape (rows,), answered anew at each visit.
@@ -309,11 +306,7 @@ class WalkHistogram:
             shadow, start = replace(counter, source=NoiseSource.system()), np.zeros(d, np.int64)
             found = await walk(tokens, counter, start, self.steps, Limits(), source, shadow)
             total = found.astype(np.int64)
-        counts = self.law.unbiased(total - 1 / d, self.steps - 1)
-        claim = guarantee(
-            self.plan, 0.0, f"randomised response, beta = {self.plan.beta:.6g}, at each step of a random walk"
-        )
-        return TokenHistogram(counts, self.steps - 1, self.plan.error_std, claim)
+        return self.ended(total - 1 / d, self.steps - 1, "at each step of a random walk")
 
 
 @dataclass(frozen=True, slots=True)

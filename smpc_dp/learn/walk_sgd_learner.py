@@ -3,34 +3,33 @@
 from __future__ import annotations
 
 import math
-from typing import TYPE_CHECKING, Annotated, Literal
+from typing import TYPE_CHECKING, Annotated, ClassVar
 
 import numpy as np
 from msgspec import Meta
 
 from smpc_dp.errors import ConfigError, Fault
 from smpc_dp.learn.averager import Rows, Users
+from smpc_dp.learn.meetings import Positive
 from smpc_dp.learn.models import Model, ModelName
 from smpc_dp.learn.needs import Table
+from smpc_dp.learn.token_learners import EdgeCap, MaxContributions, Paths, WalkLearner, walk_plan
 from smpc_dp.learn.tokens import TokenPassing, Values
-from smpc_dp.learn.walk_learners import Limit, WalkLearner
 
 if TYPE_CHECKING:
     from smpc_dp.learn.walk_known import KnownWalkSgd
     from smpc_dp.learn.walk_sgd import WalkSgd
     from smpc_dp.privacy.guarantee import PrivacyGuarantee
-    from smpc_dp.privacy.network.plan import NetworkPlan
     from smpc_dp.privacy.sampling import NoiseSource
 
 # Of clip over the largest gradient of a known path: none is as much as rounded there.
 _ABOVE = 1 + 2e-6
 
-Positive = Annotated[float, Meta(gt=0, le=1e6)]
 
-
-class WalkSgdLearner(WalkLearner, frozen=True, kw_only=True, forbid_unknown_fields=True, dict=True):
+class WalkSgdLearner(WalkLearner, frozen=True, kw_only=True):
     """A model by T noisy gradient steps on a walking token: see `learn.walk_sgd`."""
 
+    kind: ClassVar[str] = "walk-sgd"
     features: Annotated[
         Annotated[int, Meta(ge=1, le=10_000)], Meta(description="columns of every table without the label")
     ]
@@ -44,9 +43,7 @@ class WalkSgdLearner(WalkLearner, frozen=True, kw_only=True, forbid_unknown_fiel
         Meta(description="labels: 0, 1, for softmax 0 to `classes` - 1; logistic with known paths"),
     ] = "logistic"
     classes: Annotated[Annotated[int, Meta(ge=2, le=1_000)], Meta(description="labels of softmax")] = 2
-    paths: Annotated[
-        Literal["neighbours", "known"], Meta(description="`known` for colluders who know the whole path")
-    ] = "neighbours"
+    paths: Paths = "neighbours"
     record_bound: Annotated[
         Positive | None,
         Meta(
@@ -54,10 +51,8 @@ class WalkSgdLearner(WalkLearner, frozen=True, kw_only=True, forbid_unknown_fiel
             extra={"default": "needed with known paths"},
         ),
     ] = None
-    max_contributions: Annotated[
-        Limit, Meta(description="with known paths: contributions of a party; then noise alone")
-    ] = None
-    edge_cap: Annotated[Limit, Meta(description="with known paths: uses of an edge; then noise alone")] = None
+    max_contributions: MaxContributions = None
+    edge_cap: EdgeCap = None
 
     @property
     def reach(self) -> float:
@@ -92,11 +87,6 @@ class WalkSgdLearner(WalkLearner, frozen=True, kw_only=True, forbid_unknown_fiel
         return Model(self.model, self.features, self.classes)
 
     @property
-    def kind(self) -> str:
-        """The learner's name."""
-        return "walk-sgd"
-
-    @property
     def names(self) -> tuple[str, ...]:
         """Of the model's coordinates."""
         return self.loss.names
@@ -107,28 +97,12 @@ class WalkSgdLearner(WalkLearner, frozen=True, kw_only=True, forbid_unknown_fiel
         zeros: Values = np.zeros(self.loss.length)
         return zeros.astype(np.int64) if self.paths == "known" else zeros
 
-    def plan(self, users: int) -> NetworkPlan:
-        """Return the planned noise; raises ConfigError."""
-        from smpc_dp.privacy.network.complete import plan_walk
-
-        return plan_walk(
-            "sgd",
-            users,
-            self.steps,
-            self.epsilon,
-            self.delta,
-            sensitivity=2 * self.clip,
-            colluding=self.colluding,
-            paths=self.paths,
-            max_contributions=self.max_contributions,
-            edge_cap=self.edge_cap,
-        )
-
-    def made(self, plan: NetworkPlan) -> WalkSgd | KnownWalkSgd:
-        """Return the planned protocol; raises ConfigError."""
+    def planned(self, users: int) -> WalkSgd | KnownWalkSgd:
+        """Return the protocol with its planned noise; raises ConfigError."""
         from smpc_dp.learn.walk_known import KnownWalkSgd
         from smpc_dp.learn.walk_sgd import SgdNoise, WalkSgd
 
+        plan = walk_plan(self, "sgd", users, 2 * self.clip)
         if self.paths == "known":
             length = self.loss.length
             return KnownWalkSgd(plan, self.clip, length=length, rate=self.rate, radius=self.radius)

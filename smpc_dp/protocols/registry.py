@@ -38,8 +38,6 @@ from smpc_dp.seen import NOTHING_SEEN, Seen
 
 if TYPE_CHECKING:
     from smpc_dp.board.keeping import Board
-    from smpc_dp.protocols.gopa.direct import DirectMachine
-    from smpc_dp.protocols.gopa.direct_params import DirectParameters
     from smpc_dp.protocols.gopa.params import GopaParameters
 
 # Every sum is a secure sum, or like one. What the other protocols have besides is imported by their sessions
@@ -153,7 +151,8 @@ class MakeParty(Protocol):
     """Makes the role of a party in one request: `party` of a protocol, or one of the caller's in its place.
 
     Arguments as of `smpc_dp.protocols.secagg.states.party`; `seen`: what the party keeps of the session log,
-    for a verifiable run.
+    for a verifiable run. A role of such a run is also given `check_total=False` where the party does not add
+    up the total.
     """
 
     def __call__(
@@ -266,10 +265,12 @@ def make_party(
     randomness: Randomness | None = None,
     fixed: FixedSurvivors | None = None,
     seen: Seen = NOTHING_SEEN,
+    **verifiable: bool,
 ) -> Run[Any]:
     """Return the role of a party in one request of any protocol; see `MakeParty`."""
+    make: Callable[..., Run[Any]]
     make, _ = _roles_of(parameters.protocol)
-    return make(context, parameters, identity, lanes, randomness, fixed, seen)
+    return make(context, parameters, identity, lanes, randomness, fixed, seen, **verifiable)
 
 
 def make_aggregator(
@@ -285,20 +286,3 @@ def make_aggregator(
     """Return the role of the aggregator in one request of any protocol; see `MakeAggregator`."""
     _, make = _roles_of(parameters.protocol)
     return make(context, parameters, identity, threads=threads, watch=watch, board=board, fixed=fixed)
-
-
-def direct_machine(
-    context: Context,
-    parameters: DirectParameters,
-    identity: Signer,
-    lanes: Lanes,
-    randomness: Randomness | None = None,
-) -> DirectMachine:
-    """Return the machine of a user without a relay: of whoever coordinates the request, or another."""
-    from smpc_dp.protocols.gopa.direct import DirectMachine
-    from smpc_dp.protocols.gopa.direct_coordinator import CoordinatorMachine
-    from smpc_dp.protocols.gopa.direct_evidence import coordinator_of
-
-    coordinator = context.names[coordinator_of(context.request, len(context.names)) - 1]
-    kind = CoordinatorMachine if identity.name == coordinator else DirectMachine
-    return kind(context, parameters, identity, lanes, randomness)

@@ -8,16 +8,16 @@ for.
 from __future__ import annotations
 
 from collections.abc import Iterable
-from typing import Any
 
 import msgspec
 from msgspec.structs import replace
 
 from smpc_dp.board.keeping import Board
 from smpc_dp.board.log import Entry, next_head
-from smpc_dp.protocols.contract import Envelope
-from smpc_dp.protocols.engine.collector import Collector
 from smpc_dp.protocols.result import LoggedRun
+
+# Whose message, its body and its signature.
+Signed = tuple[str, bytes, bytes]
 
 
 class RunLog(msgspec.Struct, frozen=True):
@@ -41,23 +41,15 @@ class RunLog(msgspec.Struct, frozen=True):
         return LoggedRun(self.number, self.session_head, self.head)
 
 
-def append(board: Board, log: RunLog, signed: Iterable[Envelope]) -> tuple[RunLog, bytes]:
-    """Put signed messages on the board, in this order; return where the log ends, and the digests."""
+def append(board: Board, log: RunLog, kind: str, signed: Iterable[Signed]) -> tuple[RunLog, bytes]:
+    """Put messages of one kind on the board, in this order; return where the log ends, and the digests."""
     entries: list[Entry] = []
     digests: list[bytes] = []
     length, head = log.length, log.head
-    for envelope in signed:
+    for party, body, signature in signed:
         length += 1
-        signature = envelope.signature.hex()
-        entry = Entry(length, head.hex(), envelope.sender, envelope.step, envelope.body, signature)
-        entries.append(entry)
-        digests.append(entry.digest())
+        entries.append(Entry(length, head.hex(), party, kind, body, signature.hex()))
+        digests.append(entries[-1].digest())
         head = next_head(head, digests[-1:])
     board.append(entries)
     return replace(log, length=length, head=head), b"".join(digests)
-
-
-def sign_entry(collector: Collector[Any], run_id: bytes, kind: str, message: msgspec.Struct) -> Envelope:
-    """Return a statement of the aggregator as it is logged: signed as a message to itself."""
-    [signed] = collector.context.write(collector.identity, run_id, kind, (collector.name,), message)
-    return signed

@@ -2,7 +2,11 @@
 
 from __future__ import annotations
 
+import operator
+from collections.abc import Callable
+
 from smpc_dp.circuits import aes, sha256
+from smpc_dp.circuits.builder import Bits
 from smpc_dp.circuits.gadgets import (
     absolute,
     add,
@@ -47,58 +51,17 @@ def _two(width: int, signed: bool | None = None) -> tuple[Value, Value]:
     return _number("x", width, signed), _number("y", width, signed)
 
 
-def _add(width: int) -> Published:
+def _modular(
+    name: str, formula: str, width: int, gadget: Callable[..., Bits], plain: Callable[..., int]
+) -> Published:
+    """Return an operation on one or two integers, modulo 2^width."""
     return Published(
-        f"add{width}",
-        f"z = x + y mod 2^{width}",
-        _two(width),
+        f"{name}{width}",
+        f"z = {formula} mod 2^{width}",
+        _two(width) if "y" in formula else (_number("x", width),),
         (_number("z", width),),
-        lambda builder, x, y: [add(builder, x, y)],
-        lambda x, y: ((x + y) % (1 << width),),
-    )
-
-
-def _subtract(width: int) -> Published:
-    return Published(
-        f"sub{width}",
-        f"z = x - y mod 2^{width}",
-        _two(width),
-        (_number("z", width),),
-        lambda builder, x, y: [subtract(builder, x, y)],
-        lambda x, y: ((x - y) % (1 << width),),
-    )
-
-
-def _multiply(width: int) -> Published:
-    return Published(
-        f"mul{width}",
-        f"z = x y mod 2^{width}",
-        _two(width),
-        (_number("z", width),),
-        lambda builder, x, y: [multiply(builder, x, y)],
-        lambda x, y: (x * y % (1 << width),),
-    )
-
-
-def _negate(width: int) -> Published:
-    return Published(
-        f"neg{width}",
-        f"z = -x mod 2^{width}",
-        (_number("x", width),),
-        (_number("z", width),),
-        lambda builder, x: [negate(builder, x)],
-        lambda x: (-x % (1 << width),),
-    )
-
-
-def _absolute(width: int) -> Published:
-    return Published(
-        f"abs{width}",
-        f"z = |x|; |-2^{width - 1}| is 2^{width - 1}",
-        (_number("x", width, True),),
-        (_number("z", width, False),),
-        lambda builder, x: [absolute(builder, x)],
-        lambda x: (abs(_signed(x, width)),),
+        lambda builder, *values: [gadget(builder, *values)],
+        lambda *values: (plain(*values) % (1 << width),),
     )
 
 
@@ -116,17 +79,6 @@ def _less_than(width: int, signed: bool) -> Published:
     )
 
 
-def _less_than_threshold() -> Published:
-    return Published(
-        f"less_u16_than_{THRESHOLD}",
-        f"z = (x < {THRESHOLD}), unsigned; the constant is public and part of the circuit",
-        (_number("x", 16, False),),
-        (_truth("z", f"x < {THRESHOLD}"),),
-        lambda builder, x: [(less_than_constant(builder, x, THRESHOLD),)],
-        lambda x: (int(x < THRESHOLD),),
-    )
-
-
 def _equal(width: int) -> Published:
     return Published(
         f"equal{width}",
@@ -138,46 +90,52 @@ def _equal(width: int) -> Published:
     )
 
 
-def _multiplex(width: int) -> Published:
-    return Published(
-        f"mux{width}",
-        "z = y if c = 1, else x",
-        (*_two(width), Value("c", 1, "the choice")),
-        (_number("z", width),),
-        lambda builder, x, y, c: [multiplex(builder, c[0], x, y)],
-        lambda x, y, c: (y if c else x,),
-    )
-
-
-def _popcount(width: int) -> Published:
-    return Published(
-        f"popcount{width}",
-        f"z = how many of the {width} bits of x are 1",
-        (Value("x", width, f"{width} bits"),),
-        (_number("z", width.bit_length(), False),),
-        lambda builder, x: [popcount(builder, x)],
-        lambda x: (x.bit_count(),),
-    )
-
-
 def _block(name: str, bits: int, what: str) -> Value:
     return Value(name, bits, f"{what}: {bits // 8} bytes as one big-endian integer")
 
 
 _ALL = (
-    _add(32),
-    _add(64),
-    _subtract(64),
-    _negate(64),
-    _absolute(32),
-    _multiply(32),
-    _multiply(64),
+    _modular("add", "x + y", 32, add, operator.add),
+    _modular("add", "x + y", 64, add, operator.add),
+    _modular("sub", "x - y", 64, subtract, operator.sub),
+    _modular("neg", "-x", 64, negate, operator.neg),
+    Published(
+        "abs32",
+        "z = |x|; |-2^31| is 2^31",
+        (_number("x", 32, True),),
+        (_number("z", 32, False),),
+        lambda builder, x: [absolute(builder, x)],
+        lambda x: (abs(_signed(x, 32)),),
+    ),
+    _modular("mul", "x y", 32, multiply, operator.mul),
+    _modular("mul", "x y", 64, multiply, operator.mul),
     *(_less_than(width, signed) for width in (16, 32, 64) for signed in (False, True)),
-    _less_than_threshold(),
+    Published(
+        f"less_u16_than_{THRESHOLD}",
+        f"z = (x < {THRESHOLD}), unsigned; the constant is public and part of the circuit",
+        (_number("x", 16, False),),
+        (_truth("z", f"x < {THRESHOLD}"),),
+        lambda builder, x: [(less_than_constant(builder, x, THRESHOLD),)],
+        lambda x: (int(x < THRESHOLD),),
+    ),
     _equal(32),
     _equal(64),
-    _multiplex(64),
-    _popcount(64),
+    Published(
+        "mux64",
+        "z = y if c = 1, else x",
+        (*_two(64), Value("c", 1, "the choice")),
+        (_number("z", 64),),
+        lambda builder, x, y, c: [multiplex(builder, c[0], x, y)],
+        lambda x, y, c: (y if c else x,),
+    ),
+    Published(
+        "popcount64",
+        "z = how many of the 64 bits of x are 1",
+        (Value("x", 64, "64 bits"),),
+        (_number("z", 7, False),),
+        lambda builder, x: [popcount(builder, x)],
+        lambda x: (x.bit_count(),),
+    ),
     Published(
         "aes128",
         "AES-128 encryption of one block [FIPS 197], key schedule included",

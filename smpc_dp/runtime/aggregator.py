@@ -17,7 +17,7 @@ from smpc_dp.protocols.engine.events import Cancellation, Conviction, Deadline, 
 from smpc_dp.protocols.engine.run import Run
 from smpc_dp.protocols.exchange.states import Relayed
 from smpc_dp.protocols.gopa.verifiable.params import VerifiableParameters
-from smpc_dp.protocols.pairwise.statistic_hub import StatisticHub
+from smpc_dp.protocols.pairwise import statistic_states
 from smpc_dp.protocols.pairwise.statistic_messages import HELLO as STATISTIC_HELLO
 from smpc_dp.protocols.pairwise.statistic_result import StatisticResult
 from smpc_dp.protocols.pairwise.statistic_terms import statistic_context
@@ -148,7 +148,9 @@ class Server:
         """Return the machine for a request that is for a statistic."""
         member, make = self._membership, plan_maker(self._kernels)
         context, corrupt = member.context(number), member.parameters.plan.max_corrupt
-        machine = StatisticHub(context, member.identity, make, board=self._board, corrupt=corrupt)
+        machine = statistic_states.aggregator(
+            context, member.identity, make, board=self._board, corrupt=corrupt
+        )
         self._ban_culprits(number, machine)
         return machine
 
@@ -174,9 +176,9 @@ class Server:
             return False
         machine, begun, declared, step, waiting = self._machine, bool(held), False, "", -1
         drained = False
-        if machine.state.longest:
+        if longest := machine.role.longest(machine.member):
             # What is false is kept, however long, and shown.
-            self._hub.hear(machine.state.longest)
+            self._hub.hear(longest)
         while not machine.finished:
             if machine.step != step:
                 step, waiting, drained = machine.step, -1, False

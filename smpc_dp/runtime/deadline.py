@@ -87,7 +87,7 @@ def party_run_seconds(steps: int, timeouts: Timeouts, before: int = 0) -> float:
 
 
 def direct_run_seconds(patience: Sequence[bool], timeouts: Timeouts) -> float:
-    """Return the longest time of a request without a relay; `patience` as `DirectRole.patience` says."""
+    """Return the longest time of a request without a relay; `patience` as `PeerRole.patience` says."""
     return timeouts.gather + sum(PATIENCE if patient else 1.0 for patient in patience) * timeouts.step
 
 

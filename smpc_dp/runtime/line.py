@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from contextlib import suppress
-from typing import TYPE_CHECKING, Any, Protocol
+from typing import TYPE_CHECKING, Any, Protocol, cast
 
 import numpy as np
 
@@ -34,7 +34,7 @@ from smpc_dp.transport.tls import Contexts
 
 if TYPE_CHECKING:
     from smpc_dp.board.followed import Followed
-    from smpc_dp.protocols.gopa.verifiable.party import VerifiablePartyMachine
+    from smpc_dp.protocols.gopa.verifiable.params import VerifiableParameters
 
 
 class Line(Protocol):
@@ -150,7 +150,7 @@ class HubLine:
             raise TimeoutFault({self._membership.aggregator}, "hello", "the connection is lost")
         kept = KeptRun(membership.runs_seen, membership.context(request).scope)
         machine = self._machine(membership, request, question, lanes, kept.seen)
-        logged = _logged(membership, machine)
+        logged = _logged(membership)
         self.followed = None
         try:
             receipt = await self._drive(request, machine, charge, before, kept, logged)
@@ -159,7 +159,7 @@ class HubLine:
             tell(self._on_event, "failed", request, machine, error)
             raise
         if logged is not None:
-            self.followed = logged.followed
+            self.followed = machine.state.followed
         return machine, receipt
 
     async def ask(self, request: int, question: Envelope, step: str, seconds: float) -> bytes:
@@ -206,10 +206,11 @@ class HubLine:
     ) -> Run[Any]:
         context = membership.context(request, question)
         parameters, identity = membership.parameters, membership.identity
-        machine = self._make_party(context, parameters, identity, lanes, fixed=self._fixed, seen=seen)
-        if (logged := _logged(membership, machine)) is not None:
-            logged.check_total, self.check_total = self.check_total, True
-        return machine
+        make: Callable[..., Run[Any]] = self._make_party
+        chosen = {}
+        if _logged(membership) is not None and not self.check_total:
+            chosen["check_total"], self.check_total = False, True
+        return make(context, parameters, identity, lanes, fixed=self._fixed, seen=seen, **chosen)
 
     async def _drive(
         self,
@@ -218,10 +219,12 @@ class HubLine:
         charge: Charge,
         before: int,
         kept: KeptRun,
-        logged: VerifiablePartyMachine | None,
+        logged: VerifiableParameters | None,
     ) -> Receipt | None:
         """Run the machine to its end; return the ledger's receipt."""
         receipt: Receipt | None = None
+        # For so many parties that sign something false the run is charged when its first data is sent.
+        charged = 0 if logged is None else logged.plan.max_corrupt
         timeouts = self._membership.session.timeouts
         await self.send(request, machine.handle(Start()))
         until = now() + timeouts.connect + (1 + before) * (timeouts.gather + PATIENCE * timeouts.step)
@@ -238,11 +241,11 @@ class HubLine:
                     receipt = await charge(machine.run_id)
             finally:
                 # Also if the run ends here: what was published stays so.
-                if receipt is not None and logged is not None:
-                    for raised in logged.take_raised():
-                        receipt = await charge(machine.run_id, raised)
+                if receipt is not None and logged is not None and machine.state.false_count > charged:
+                    charged = machine.state.false_count
+                    receipt = await charge(machine.run_id, logged.event_without(charged))
             if logged is not None:
-                await kept.keep(logged.seen)
+                await kept.keep(machine.state.seen)
             await self.send(request, answer)
             if machine.step != due:
                 until = now() + PATIENCE * timeouts.step
@@ -290,12 +293,9 @@ class HubLine:
             return
 
 
-def _logged(membership: Membership, machine: Run[Any]) -> VerifiablePartyMachine | None:
-    """Return the machine of a run with a log; None of another one."""
+def _logged(membership: Membership) -> VerifiableParameters | None:
+    """Return the parameters of runs with a log; None of other ones."""
     parameters = membership.parameters
     if (parameters.protocol, parameters.version) != (GOPA, VERIFIABLE_VERSION):
         return None
-    # What runs with a log need is loaded by them alone.
-    from smpc_dp.protocols.gopa.verifiable.party import VerifiablePartyMachine
-
-    return machine if isinstance(machine, VerifiablePartyMachine) else None
+    return cast("VerifiableParameters", parameters)

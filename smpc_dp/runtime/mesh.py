@@ -16,11 +16,12 @@ from smpc_dp.errors import Code, ConfigError, Fault, PeerFault, SmpcError, Timeo
 from smpc_dp.privacy.accountant.receipt import Receipt
 from smpc_dp.protocols.abort import ABORT, Abort
 from smpc_dp.protocols.contract import Envelope
-from smpc_dp.protocols.gopa.direct import DirectMachine
+from smpc_dp.protocols.engine import events
+from smpc_dp.protocols.engine.run import Run
+from smpc_dp.protocols.gopa import direct_states
 from smpc_dp.protocols.gopa.direct_evidence import coordinator_of
 from smpc_dp.protocols.gopa.direct_params import DirectParameters
 from smpc_dp.protocols.gopa.messages import PUBLISH
-from smpc_dp.protocols.registry import direct_machine
 from smpc_dp.protocols.result import Outcome
 from smpc_dp.protocols.secagg.messages import HELLO, START
 from smpc_dp.roster import split_address
@@ -55,7 +56,7 @@ class Mesh:
         self._settled: dict[str, SmpcError | None] = {}
         self._news = asyncio.Event()
         self._early: dict[str, list[News]] = {}
-        self._hello: tuple[int, DirectMachine, Sequence[Envelope]] | None = None
+        self._hello: tuple[int, Run[Outcome], Sequence[Envelope]] | None = None
 
     @classmethod
     async def open(
@@ -94,22 +95,22 @@ class Mesh:
         self, request: int, question: str, lanes: Lanes, charge: Charge
     ) -> tuple[Outcome, Receipt | None]:
         """See `Line.run`."""
-        machine = self._machine(request, question, lanes)
+        run = self._begin(request, question, lanes)
         try:
-            receipt = await self._drive(request, machine, charge)
+            receipt = await self._drive(request, run, charge)
         except SmpcError as error:
-            self._links.send(request, machine.farewell(error))
-            tell(self._on_event, "failed", request, machine, error)
+            self._links.send(request, run.handle(events.Cancellation(error)))
+            tell(self._on_event, "failed", request, run, error)
             raise
         finally:
             self._hello = None
-        return machine.result, receipt
+        return run.result, receipt
 
     async def decline(self, request: int, error: SmpcError) -> None:
         """See `Line.decline`."""
         encoding = self._parameters.encoding
-        machine = self._machine(request, "", np.zeros(encoding.lanes, dtype=encoding.dtype))
-        self._links.send(request, machine.farewell(error))
+        run = self._begin(request, "", np.zeros(encoding.lanes, dtype=encoding.dtype))
+        self._links.send(request, run.handle(events.Cancellation(error)))
 
     async def close(self) -> None:
         """Send what waits, and say goodbye to everyone."""
@@ -162,8 +163,8 @@ class Mesh:
         reader = self._links.welcome(channel).tasks[0]
         self._settle(channel.peer, None)
         if self._hello is not None:
-            request, machine, hello = self._hello
-            if not machine.place:
+            request, run, hello = self._hello
+            if not run.state.place:
                 self._links.send(
                     request, [envelope for envelope in hello if envelope.receiver == channel.peer]
                 )
@@ -193,54 +194,54 @@ class Mesh:
 
     # Requests
 
-    def _machine(self, request: int, question: str, lanes: Lanes) -> DirectMachine:
+    def _begin(self, request: int, question: str, lanes: Lanes) -> Run[Outcome]:
         context = self._membership.context(request, question)
-        return direct_machine(context, self._parameters, self._membership.identity, lanes)
+        return direct_states.party(context, self._parameters, self._membership.identity, lanes)
 
-    async def _drive(self, request: int, machine: DirectMachine, charge: Charge) -> Receipt | None:
-        """Run the machine to its end; return the ledger's receipt."""
+    async def _drive(self, request: int, run: Run[Outcome], charge: Charge) -> Receipt | None:
+        """Drive a run to its end; return the ledger's receipt."""
         receipt: Receipt | None = None
-        deadline = StepTimer(self._membership.session.timeouts, first=False)
-        hello = machine.start()
-        self._hello = request, machine, hello
+        timer = StepTimer(self._membership.session.timeouts, first=False)
+        hello = run.handle(events.Start())
+        self._hello = request, run, hello
         self._links.send(request, hello)
-        absent = [name for name in self._others() if not self._links.is_live(name)]
-        sent: Sequence[Envelope] = machine.lost_all(absent)
+        absent = tuple(name for name in self._others() if not self._links.is_live(name))
+        sent = run.handle(events.PeersLost(absent))
         early, step, drained, waiting = self._take_early(request), "", False, -1
         while True:
             if any(envelope.step == PUBLISH for envelope in sent):
                 # The first message that depends on the data: charged when it is there, before it is sent.
-                receipt = await charge(machine.run_id)
+                receipt = await charge(run.run_id)
             self._links.send(request, sent)
-            if machine.finished:
+            if run.finished:
                 return receipt
-            if machine.step != step:
-                step, drained, waiting = machine.step, False, -1
-                self._begin(deadline, machine)
-            if waiting != (waiting := len(machine.waiting_for)):
-                tell(self._on_event, "step", request, machine)
+            if run.step != step:
+                step, drained, waiting = run.step, False, -1
+                self._set_timer(timer, run)
+            if waiting != (waiting := len(run.waiting_for)):
+                tell(self._on_event, "step", request, run)
             sent = ()
-            if not early and deadline.passed:
+            if not early and timer.passed:
                 if drained:
-                    sent = await asyncio.to_thread(machine.expire)
+                    sent = await asyncio.to_thread(run.handle, events.Deadline())
                 else:
                     early, drained = self._links.news.take_all(), True
                 continue
-            news = early.pop(0) if early else await self._next(deadline.at)
+            news = early.pop(0) if early else await self._next(timer.at)
             if news is not None:
-                sent = await self._apply(request, machine, news)
-                if machine.step == step and machine.has_enough:
-                    deadline.enough()
+                sent = await self._apply(request, run, news)
+                if run.step == step and run.has_enough:
+                    timer.enough()
 
-    def _begin(self, deadline: StepTimer, machine: DirectMachine) -> None:
+    def _set_timer(self, timer: StepTimer, run: Run[Outcome]) -> None:
         timeouts = self._membership.session.timeouts
-        if machine.step == HELLO:
-            deadline.begin()
-        elif machine.patient:
-            wait = timeouts.gather if machine.step == START else 0.0
-            deadline.step(wait + PATIENCE * timeouts.step)
+        if run.step == HELLO:
+            timer.begin()
+        elif run.state.patient:
+            wait = timeouts.gather if run.step == START else 0.0
+            timer.step(wait + PATIENCE * timeouts.step)
         else:
-            deadline.step(timeouts.step)
+            timer.step(timeouts.step)
 
     async def _next(self, until: float) -> News | None:
         """Return the next news, or None when the time comes first."""
@@ -257,14 +258,14 @@ class Mesh:
         self._early = {peer: news for peer, news in kept.items() if news}
         return due
 
-    async def _apply(self, request: int, machine: DirectMachine, news: News) -> Sequence[Envelope]:
+    async def _apply(self, request: int, run: Run[Outcome], news: News) -> Sequence[Envelope]:
         envelope = news.envelope
         if envelope is None and self._links.is_live(news.peer):
             # It has called again.
             return ()
         if envelope is None:
-            self._on_event(Event(machine.name, "lost", request, machine.step, detail=news.peer))
-            return await asyncio.to_thread(machine.lost, news.peer)
+            self._on_event(Event(run.name, "lost", request, run.step, detail=news.peer))
+            return await asyncio.to_thread(run.handle, events.PeersLost((news.peer,)))
         if news.request > request:
             kept = self._early.setdefault(news.peer, [])
             if len(envelope.body) <= SMALL_MESSAGE and len(kept) < EARLY_LIMIT:
@@ -274,7 +275,7 @@ class Mesh:
             if envelope.step == HELLO:
                 self._links.send(news.request, self._too_late(news.peer, news.request, request))
             return ()
-        return await asyncio.to_thread(machine.receive, envelope)
+        return await asyncio.to_thread(run.handle, events.Message(envelope))
 
     def _too_late(self, peer: str, asked: int, request: int) -> Sequence[Envelope]:
         """Tell whoever waits for us to coordinate a past request; it can ask for the next one."""

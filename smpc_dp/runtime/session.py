@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import os
-from collections.abc import AsyncIterator, Callable, Sequence
+from collections.abc import AsyncIterator, Callable, Mapping, Sequence
 from contextlib import asynccontextmanager
 from typing import TYPE_CHECKING, Any, Literal, cast
 
@@ -82,7 +82,7 @@ class Session:
         weight: float | None = None,
         clip: bool = False,
         label: str = "",
-        method: str | None = None,
+        expect: Mapping[str, object] | None = None,
     ) -> Result:
         """Return the exact sum of the survivors' vectors (times their weights, if the session has weights).
 
@@ -95,16 +95,15 @@ class Session:
             label: what this request is, in at most 200 characters that everybody may read ("round 7").
                 Parties that call with another label, or ask for an average where others ask for a sum, are
                 not added up with them.
-            method: the session's protocol, where given.
+            expect: what the session file must say: "protocol" and keys of `[parameters]` with their values,
+                None for a key that must not be there. Of a difference nothing is sent.
 
         Raises:
             ConfigError, PrivacyError: vector, weight or ledger is refused; others are told `own` for each.
             PeerFault: somebody broke the protocol; TimeoutFault: somebody is missing. The session can go on
                 with the next request, unless the aggregator itself is lost.
         """
-        protocol = self._membership.session.protocol
-        if method not in (None, protocol):
-            raise ConfigError([Fault("method", f"is {method!r}, the session file says {protocol!r}")])
+        self._check_expected(expect or {})
         return await self._run("sum", vector, weight, clip, label)
 
     async def average(
@@ -114,36 +113,30 @@ class Session:
         weight: float | None = None,
         clip: bool = False,
         label: str = "",
-        method: str | None = None,
-        epsilon: float | None = None,
-        delta: float | None = None,
-        l2_bound: float | None = None,
-        verifiable: bool | None = None,
+        expect: Mapping[str, object] | None = None,
         check_total: bool = True,
     ) -> Result:
         """Return the (weighted) average of the survivors' vectors; arguments and errors as in `sum`.
 
-        `method`, `epsilon`, `delta`, `l2_bound` and `verifiable` are the session file's; where given, they
-        must be the same. In a verifiable session this party adds up the total itself before it attests it;
-        without `check_total` it does neither, and `evidence.checked` of the result is False.
+        In a verifiable session this party adds up the total itself before it attests it; without
+        `check_total` it does neither, and `evidence.checked` of the result is False.
         """
-        session = self._membership.session
-        given = {"method": method, "epsilon": epsilon, "delta": delta, "l2_bound": l2_bound}
-        due = {"method": session.protocol} | {
-            key: session.parameters.get(key) for key in given if key != "method"
-        }
-        due["verifiable"] = session.parameters.get("verifiable", False)
-        given["verifiable"] = verifiable
-        differing = [
-            Fault(key, f"is {value!r}, the session file says {due[key]!r}")
-            for key, value in given.items()
-            if value is not None and value != due[key]
-        ]
-        if differing:
-            raise ConfigError(differing)
+        self._check_expected(expect or {})
         if self._hub is not None:
             self._hub.check_total = check_total
         return await self._run("average", vector, weight, clip, label)
+
+    def _check_expected(self, expect: Mapping[str, object]) -> None:
+        """Raise ConfigError for every key of which the session file says something else."""
+        session = self._membership.session
+        said = {"protocol": session.protocol, **session.parameters}
+        faults = [
+            Fault(key, f"is {value!r}, the session file says {said.get(key)!r}")
+            for key, value in expect.items()
+            if said.get(key) != value
+        ]
+        if faults:
+            raise ConfigError(faults)
 
     def log(self) -> ServedLog:
         """Return the log of the last request, which must have been a verifiable one that ended well.

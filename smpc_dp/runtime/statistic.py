@@ -18,13 +18,13 @@ from smpc_dp.kernels.kernel import Kernel
 from smpc_dp.kernels.named import kernel_of, registered_kernel
 from smpc_dp.privacy.circuit_noise import NoiseKind
 from smpc_dp.protocols.contract import Envelope
-from smpc_dp.protocols.engine.run import Machine
+from smpc_dp.protocols.engine.events import Message, Report, Start
+from smpc_dp.protocols.engine.run import Machine, Run
 from smpc_dp.protocols.envelope import Context
 from smpc_dp.protocols.pairwise.evaluator import EvaluatorRole
 from smpc_dp.protocols.pairwise.garbler import GarblerRole
 from smpc_dp.protocols.pairwise.relay import SealedLine
 from smpc_dp.protocols.pairwise.statistic import StatisticPlan
-from smpc_dp.protocols.pairwise.statistic_hub import MakePlan
 from smpc_dp.protocols.pairwise.statistic_messages import (
     PAIR,
     RELAY,
@@ -32,8 +32,11 @@ from smpc_dp.protocols.pairwise.statistic_messages import (
     Relay,
     RelayEnd,
 )
-from smpc_dp.protocols.pairwise.statistic_party import StatisticParty
+from smpc_dp.protocols.pairwise.statistic_party import Evaluating
 from smpc_dp.protocols.pairwise.statistic_result import StatisticResult, event_of
+from smpc_dp.protocols.pairwise.statistic_serving import MakePlan
+from smpc_dp.protocols.pairwise.statistic_states import party
+from smpc_dp.protocols.pairwise.statistic_wire import PairWire
 from smpc_dp.runtime.deadline import PATIENCE, now, pairs_seconds
 from smpc_dp.runtime.evaluation import Evaluations
 from smpc_dp.runtime.events import Kind
@@ -57,11 +60,11 @@ class Wire(Protocol):
 
     async def send(self, envelopes: Sequence[Envelope]) -> None: ...
 
-    async def next_envelope(self, machine: StatisticParty, until: float) -> Envelope | None: ...
+    async def next_envelope(self, machine: Machine, until: float) -> Envelope | None: ...
 
     async def charge_event(self, run_id: bytes, event: Event) -> Receipt | None: ...
 
-    def tell(self, kind: Kind, machine: StatisticParty, detail: str | SmpcError = "") -> None: ...
+    def tell(self, kind: Kind, machine: Machine, detail: str | SmpcError = "") -> None: ...
 
 
 class SessionWire:
@@ -83,7 +86,7 @@ class SessionWire:
         """Send to the aggregator."""
         await self._line.send(self._request, envelopes)
 
-    async def next_envelope(self, machine: StatisticParty, until: float) -> Envelope | None:
+    async def next_envelope(self, machine: Machine, until: float) -> Envelope | None:
         """Return the next message of the request, as `HubLine.next_envelope` does."""
         return await self._line.next_envelope(self._request, machine, until)
 
@@ -91,7 +94,7 @@ class SessionWire:
         """Charge an event to the ledger, if there is one."""
         return await self._charge(run_id, lambda: event)
 
-    def tell(self, kind: Kind, machine: StatisticParty, detail: str | SmpcError = "") -> None:
+    def tell(self, kind: Kind, machine: Machine, detail: str | SmpcError = "") -> None:
         """Tell who watches."""
         self._tell(kind, machine, detail)
 
@@ -130,11 +133,9 @@ class Asked:
         plan = plan_statistic(kernel, parties, epsilon, delta, partners=partners, noise=noise, zetas=zetas)
         return cls(plan, codes, -1 if mark is None else int(mark), question_of(kernel, plan, noise))
 
-    def machine(self, context: Context, identity: Identity, corrupt: int, seen: Seen) -> StatisticParty:
-        """Return the party's machine for one request; `corrupt` and `seen` as of `StatisticParty`."""
-        return StatisticParty(
-            context, identity, self.plan, self.question, self.mark, corrupt=corrupt, seen=seen
-        )
+    def machine(self, context: Context, identity: Identity, corrupt: int, seen: Seen) -> Run[StatisticResult]:
+        """Return the party's role in one request; `corrupt` and `seen` as of `statistic_states.party`."""
+        return party(context, identity, self.plan, self.question, self.mark, corrupt=corrupt, seen=seen)
 
 
 def plan_maker(kernels: Sequence[Kernel]) -> MakePlan:
@@ -169,7 +170,7 @@ class PairRounds:
 
     def __init__(
         self,
-        machine: StatisticParty,
+        machine: Run[StatisticResult],
         identity: Identity,
         asked: Asked,
         evaluations: Evaluations,
@@ -178,6 +179,9 @@ class PairRounds:
         kept: KeptRun,
     ) -> None:
         self._machine = machine
+        # Its steps are taken one after the other, though evaluations end beside its messages.
+        self._stepping = asyncio.Lock()
+        self._pairs = PairWire(machine.member)
         self._identity = identity
         self._plan = asked.plan
         self._codes = asked.codes
@@ -200,7 +204,7 @@ class PairRounds:
         receipt: Receipt | None = None
         working: asyncio.Task[None] | None = None
         machine, wire, timeouts = self._machine, self._wire, self._timeouts
-        await wire.send(machine.start())
+        await wire.send(machine.handle(Start()))
         until = now() + timeouts.connect + timeouts.gather + PATIENCE * timeouts.step
         try:
             while not machine.finished:
@@ -209,22 +213,23 @@ class PairRounds:
                 if envelope is None:
                     continue
                 if envelope.step == PAIR:
-                    self._deliver(*machine.open_pair(envelope))
+                    self._deliver(*self._pairs.open_pair(machine.run_id, envelope))
                     continue
                 if envelope.step in (RELAY, RELAY_END):
-                    self._deliver_relayed(machine.open_relay(envelope))
+                    self._deliver_relayed(self._pairs.open_relay(machine.run_id, envelope))
                     continue
                 step = machine.step
-                answer = await asyncio.to_thread(machine.receive, envelope)
-                await self._kept.keep(machine.seen)
+                async with self._stepping:
+                    answer = await asyncio.to_thread(machine.handle, Message(envelope))
+                await self._kept.keep(machine.state.seen)
                 await wire.send(answer)
                 if machine.step != step:
                     until = now() + PATIENCE * timeouts.step
-                if working is None and machine.evaluations is not None:
+                if working is None and isinstance(state := machine.state, Evaluating):
                     event = await asyncio.to_thread(event_of, self._plan)
                     receipt = await wire.charge_event(machine.run_id, event)
-                    self._open_tunnels(machine.evaluations)
-                    working = asyncio.create_task(self._work())
+                    self._open_tunnels(state.evaluations)
+                    working = asyncio.create_task(self._work(state.evaluations))
                     # Others may be at their pairs for as long as this.
                     until += pairs_seconds(self._plan.partners, timeouts)
         finally:
@@ -240,9 +245,9 @@ class PairRounds:
                     raise error
         return receipt
 
-    async def _work(self) -> None:
+    async def _work(self, evaluations: Sequence[tuple[int, str, str]]) -> None:
         failed = []
-        for matching, garbler, evaluator in self._machine.evaluations or []:
+        for matching, garbler, evaluator in evaluations:
             what = f"matching {matching + 1}: {garbler} with {evaluator}"
             self._wire.tell("step", self._machine, what)
             try:
@@ -253,7 +258,9 @@ class PairRounds:
             except SmpcError as error:
                 failed.append(matching)
                 self.faults.append(f"pair {garbler}, {evaluator}: {error}")
-        await self._wire.send(self._machine.done(failed))
+        async with self._stepping:
+            done = self._machine.handle(Report(failed))
+        await self._wire.send(done)
 
     def _open_tunnels(self, evaluations: Sequence[tuple[int, str, str]]) -> None:
         """Open all at once: the aggregator's words, and a partner's, may come before an evaluation's turn."""
@@ -262,9 +269,9 @@ class PairRounds:
             self._tunnels[matching] = self._tunnel(matching, loop)
             peer = evaluator if own == garbler else garbler
             if not self._evaluations.is_reachable(peer):
-                context = self._machine.pair_context(matching, garbler, evaluator)
+                context = self._pairs.context(self._machine.run_id, matching, garbler, evaluator)
                 line = SealedLine(context, self._identity, SystemRandomness())
-                hub = self._machine.hub
+                hub = self._pairs.aggregator
                 self._relayed[matching] = RelayedChannel(peer, hub, matching, line, self._give)
             else:
                 self._halts[matching] = Halt()
@@ -283,19 +290,19 @@ class PairRounds:
             halt.now()
 
     async def _give(self, message: Relay | RelayEnd) -> None:
-        await self._wire.send(self._machine.relay_message(message))
+        await self._wire.send((self._pairs.write_relay(self._machine.run_id, message),))
 
     def _tunnel(self, matching: int, loop: asyncio.AbstractEventLoop) -> Tunnel:
         async def send(content: bytes) -> None:
-            await self._wire.send(self._machine.pair_message(matching, content))
+            await self._wire.send((self._pairs.write_pair(self._machine.run_id, matching, content),))
 
-        tunnel = Tunnel(self._machine.hub, loop, send)
+        tunnel = Tunnel(self._pairs.aggregator, loop, send)
         tunnel.wait(self._timeouts.gather + self._timeouts.step)
         return tunnel
 
     async def _evaluate(self, matching: int, garbler: str, evaluator: str) -> None:
         engine = self._plan.evaluation(garbler, evaluator)
-        context = self._machine.pair_context(matching, garbler, evaluator)
+        context = self._pairs.context(self._machine.run_id, matching, garbler, evaluator)
         own, randomness = self._identity.name, SystemRandomness()
         kind = GarblerRole if own == garbler else EvaluatorRole
         role = kind(context, self._identity, engine, self._plan.inputs(self._codes, randomness), randomness)

@@ -12,7 +12,7 @@ from pathlib import Path
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from smpc_dp.board.memory import MemoryBoard
+from smpc_dp.board.keeping import MemoryBoard
 from smpc_dp.box import Bound
 from smpc_dp.encoding import MAX_LENGTH, Encoding, shown
 from smpc_dp.errors import ConfigError, Fault, SmpcError

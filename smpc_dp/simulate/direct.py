@@ -1,4 +1,4 @@
-"""Sessions without a relay in one process: the machines of all users, and channels between any two."""
+"""Sessions without a relay in one process: all users, and channels between any two."""
 
 from __future__ import annotations
 
@@ -8,12 +8,13 @@ from dataclasses import dataclass, replace
 
 from numpy.typing import ArrayLike
 
+from smpc_dp.protocols.engine.run import Run
 from smpc_dp.protocols.envelope import Context
-from smpc_dp.protocols.gopa.direct import DirectMachine
+from smpc_dp.protocols.gopa import direct_states
+from smpc_dp.protocols.gopa.direct_evidence import coordinator_of
 from smpc_dp.protocols.gopa.direct_messages import EVERYONE
 from smpc_dp.protocols.gopa.direct_params import DirectParameters
-from smpc_dp.protocols.registry import direct_machine
-from smpc_dp.protocols.result import Result
+from smpc_dp.protocols.result import Outcome, Result
 from smpc_dp.simulate.drive import drive
 from smpc_dp.simulate.stage import draw_kills, set_stage
 from smpc_dp.transport.memory import Faults, MemoryNetwork
@@ -21,15 +22,15 @@ from smpc_dp.transport.memory import Faults, MemoryNetwork
 
 @dataclass(slots=True)
 class DirectCast:
-    """The machines of one simulated run without a relay."""
+    """The parties of one simulated run without a relay."""
 
     context: Context
-    users: list[DirectMachine]
+    users: list[Run[Outcome]]
 
     @property
-    def coordinator(self) -> DirectMachine:
+    def coordinator(self) -> Run[Outcome]:
         """The one that proposes the sets."""
-        return next(user for user in self.users if user.name == user.coordinator)
+        return self.users[coordinator_of(self.context.request, len(self.users)) - 1]
 
 
 def cast_direct(
@@ -41,7 +42,7 @@ def cast_direct(
     seed_for_simulation: int | None = None,
     remember: bool = True,
 ) -> tuple[DirectCast, int]:
-    """Return the machines of a run over `vectors`, and how many values were clipped; see `set_stage`."""
+    """Return the parties of a run over `vectors`, and how many values were clipped; see `set_stage`."""
     stage = set_stage(
         len(vectors),
         request=request,
@@ -54,12 +55,14 @@ def cast_direct(
     context = replace(
         stage.context, aggregator=EVERYONE, keys={name: stage.context.keys[name] for name in names}
     )
-    users: list[DirectMachine] = []
+    users: list[Run[Outcome]] = []
     clipped = 0
     for name, vector in zip(names, vectors, strict=True):
         lanes, changed = parameters.encoding.encode(vector, party=name, clip=clip)
         clipped += changed
-        users.append(direct_machine(context, parameters, stage.signers[name], lanes, stage.sources[name]))
+        users.append(
+            direct_states.party(context, parameters, stage.signers[name], lanes, stage.sources[name])
+        )
     return DirectCast(context, users), clipped
 
 

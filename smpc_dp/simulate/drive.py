@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
+from typing import Any, cast
 
 from smpc_dp.errors import PeerFault, SmpcError
 from smpc_dp.protocols.engine.events import Cancellation, Deadline, Event, Message, PeersLost, Start
-from smpc_dp.protocols.engine.run import Machine
-from smpc_dp.protocols.gopa.direct import DirectMachine
+from smpc_dp.protocols.engine.run import Machine, Run
 from smpc_dp.transport.memory import Delivery, MemoryNetwork
 
 Progress = Callable[[str, int], None]
@@ -30,7 +30,8 @@ def drive(
     Args:
         hub: the name of the machine (the aggregator) whose deadlines are shorter than everybody else's.
         progress: called with the hub's step and the number it waits for, whenever the step changes.
-        mesh: everyone has a link to everyone, and the deadlines of those who are furthest behind pass first.
+        mesh: everyone has a link to everyone, and the deadlines of those who are furthest behind pass first;
+            every machine is a `Run`.
     """
     kind = _MeshDrive if mesh else _Drive
     return kind({machine.name: machine for machine in machines}, network, hub, progress).run()
@@ -120,7 +121,11 @@ class _MeshDrive(_Drive):
 
     def _latest(self, waiting: Sequence[Machine]) -> Machine:
         # All have the same time for a step, and begin it at about the same time.
-        users = [machine for machine in waiting if isinstance(machine, DirectMachine)]
-        first = min((user.patient, user.place) for user in users)
-        latest = [user for user in users if (user.patient, user.place) == first]
+        states = [run.state for run in cast("Sequence[Run[Any]]", waiting)]
+        first = min((state.patient, state.place) for state in states)
+        latest = [
+            machine
+            for machine, state in zip(waiting, states, strict=True)
+            if (state.patient, state.place) == first
+        ]
         return latest[self._network.choose(len(latest))]

@@ -19,8 +19,8 @@ from collections.abc import Iterator, Sequence
 
 from smpc_dp.crypto.memory import working_memory
 from smpc_dp.errors import PeerFault, SmpcError, TimeoutFault
-from smpc_dp.transport import framing, handshake, tls
-from smpc_dp.transport.channel import CLOSE_SECONDS, ChannelClosed
+from smpc_dp.transport import framing, handshake
+from smpc_dp.transport.channel import CLOSE_SECONDS, ChannelClosed, broken
 
 Buffer = bytes | bytearray | memoryview
 
@@ -118,10 +118,8 @@ class Link:
                 self._socket.sendall(self._tls.encrypt(part))
         except TimeoutError:
             raise TimeoutFault({self.peer}, "send", f"it did not read for {self._timeout} s") from None
-        except ssl.SSLError as error:
-            raise PeerFault(self.peer, tls.describe(error)) from None
-        except OSError:
-            raise ChannelClosed(self.peer, clean=False) from None
+        except OSError as error:
+            raise broken(error, self.peer) from None
 
     def read(self, limit: int) -> memoryview:
         """Return the next message, of at most `limit` bytes; it stays until KEPT more have been read.
@@ -148,12 +146,8 @@ class Link:
             message = self._short(total) if total <= framing.MAX_FRAME else self._long(total)
         except TimeoutError:
             raise TimeoutFault({self.peer}, "receive", f"nothing came for {self._timeout} s") from None
-        except ssl.SSLZeroReturnError:
-            raise ChannelClosed(self.peer, clean=False) from None
-        except ssl.SSLError as error:
-            raise PeerFault(self.peer, tls.describe(error)) from None
-        except OSError:
-            raise ChannelClosed(self.peer, clean=False) from None
+        except OSError as error:
+            raise broken(error, self.peer) from None
         return message
 
     def wait(self, seconds: float) -> None:

@@ -44,6 +44,13 @@ class ChannelClosed(SmpcError):
         super().__init__(f"{peer}: the channel was {'closed' if clean else 'cut'}")
 
 
+def broken(error: OSError, peer: str) -> SmpcError:
+    """Return what a connection's error, which is no timeout, says of the member at its other end."""
+    if isinstance(error, ssl.SSLError) and not isinstance(error, ssl.SSLZeroReturnError):
+        return PeerFault(peer, tls.describe(error))
+    return ChannelClosed(peer, clean=False)
+
+
 class Link(asyncio.StreamReaderProtocol):
     """asyncio's stream protocol, which also says when the connection is gone, and when bytes last came."""
 
@@ -271,10 +278,8 @@ class Channel:
         except TimeoutError:
             detail = f"a frame took more than {self.frame_timeout} s, or a message {self._message_timeout} s"
             raise TimeoutFault({self.peer}, "receive", detail) from None
-        except ssl.SSLError as error:
-            raise PeerFault(self.peer, tls.describe(error)) from None
-        except OSError:
-            raise ChannelClosed(self.peer, clean=False) from None
+        except OSError as error:
+            raise broken(error, self.peer) from None
         finally:
             if not message.content:
                 message.release()
@@ -357,10 +362,8 @@ class Channel:
         except TimeoutError:
             detail = f"it did not read for {self.frame_timeout} s"
             raise TimeoutFault({self.peer}, "send", detail) from None
-        except ssl.SSLError as error:
-            raise PeerFault(self.peer, tls.describe(error)) from None
-        except OSError:
-            raise ChannelClosed(self.peer, clean=False) from None
+        except OSError as error:
+            raise broken(error, self.peer) from None
         finally:
             if not whole:
                 self.abort()

@@ -12,11 +12,11 @@ from collections.abc import Coroutine, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from smpc_dp.errors import ConfigError, Fault, LocalError, PeerFault, TimeoutFault
+from smpc_dp.errors import LocalError, PeerFault, TimeoutFault
 from smpc_dp.roster import Member, split_address
 from smpc_dp.transport import handshake, tls
 from smpc_dp.transport.blocking import BlockingChannel, Halt, Link, Tls
-from smpc_dp.transport.endpoint import ATTEMPT_SECONDS, Endpoint
+from smpc_dp.transport.endpoint import ATTEMPT_SECONDS, Endpoint, address_of
 from smpc_dp.transport.sockets import pauses, tune
 from smpc_dp.transport.strangers import HANDSHAKE_SECONDS, STRANGERS, Strangers, source_of
 
@@ -35,9 +35,7 @@ def dial_blocking(
 
     `patience`: seconds that the peer may take to welcome us, by default the `frame_timeout`.
     """
-    target = endpoint.roster.member(peer).address
-    if target is None:
-        raise ConfigError([Fault("roster", f"'{peer}' has no address to be reached at")])
+    target = address_of(endpoint.roster, peer)
     host, port = split_address(target)
     deadline = time.monotonic() + endpoint.connect_timeout
     pause, last = pauses(), "no answer"
@@ -160,6 +158,18 @@ class Door:
         _LOG.warning("%s: refused %s", self._endpoint.identity.name, why)
 
 
+def server_at_home(endpoint: Endpoint) -> socket.socket:
+    """Return a socket that listens at our address of the roster.
+
+    LocalError when it cannot be had, ConfigError for none.
+    """
+    address = address_of(endpoint.roster, endpoint.identity.name)
+    try:
+        return socket.create_server(split_address(address), backlog=BACKLOG)
+    except OSError as error:
+        raise LocalError(f"cannot listen on {address}: {error.strerror}") from None
+
+
 def accept_blocking(endpoint: Endpoint, peers: Sequence[str]) -> dict[str, BlockingChannel]:
     """Listen at our address of the roster until each of `peers` has connected, and return the channels.
 
@@ -172,16 +182,10 @@ def accept_blocking(endpoint: Endpoint, peers: Sequence[str]) -> dict[str, Block
         TimeoutFault: names who did not come in time, and why the last one that was dropped was.
     """
     own = endpoint.roster.member(endpoint.identity.name)
-    if own.address is None:
-        raise ConfigError([Fault("roster", f"'{own.name}' has no address to be reached at")])
     channels: dict[str, BlockingChannel] = {}
     deadline = time.monotonic() + endpoint.connect_timeout
     try:
-        server = socket.create_server(split_address(own.address), backlog=BACKLOG)
-    except OSError as error:
-        raise LocalError(f"cannot listen on {own.address}: {error.strerror}") from None
-    try:
-        with server, Door(endpoint, server) as door:
+        with server_at_home(endpoint) as server, Door(endpoint, server) as door:
             while missing := set(peers) - channels.keys():
                 if (came := door.wait(deadline)) is None:
                     late = f"not here in {endpoint.connect_timeout} s{door.dropped}"
@@ -225,11 +229,10 @@ def _call(endpoint: Endpoint, address: tuple[str, int], peer: str, seconds: floa
         while not _step(raw, secured, peer, raw.recv(SHAKE_BYTES)):
             pass
         found = tls.authenticated(secured.object, endpoint.roster, peer)
-    except OSError as error:
+    except (OSError, PeerFault) as error:
         raw.close()
-        raise ConnectionError(_broken(error)) from None
-    except PeerFault:
-        raw.close()
+        if isinstance(error, OSError):
+            raise ConnectionError(_broken(error)) from None
         raise
     return Link(found.name, raw, secured, endpoint.frame_timeout), found
 

@@ -91,6 +91,14 @@ class Endpoint:
         )
 
 
+def address_of(roster: Roster, name: str) -> str:
+    """Return the address of a member; raise ConfigError when it has none."""
+    address = roster.member(name).address
+    if address is None:
+        raise ConfigError([Fault("roster", f"'{name}' has no address to be reached at")])
+    return address
+
+
 class Listener:
     """Accepts the other members, one live channel each, until it is closed. Made by `listen`."""
 
@@ -248,9 +256,7 @@ async def dial(endpoint: Endpoint, peer: str, address: str | None = None) -> Cha
     when it is not reached in time, PeerFault when another answers in its place, it refuses us or breaks the
     hello, and ConfigError when it has no address or its session differs from ours (`faults` says in what).
     """
-    target = address if address is not None else endpoint.roster.member(peer).address
-    if target is None:
-        raise ConfigError([Fault("roster", f"'{peer}' has no address to be reached at")])
+    target = address if address is not None else address_of(endpoint.roster, peer)
     try:
         host, port = split_address(target)
     except ValueError as error:

@@ -6,18 +6,16 @@ import contextlib
 import functools
 import itertools
 import logging
-import socket
 import threading
 import time
 from collections import deque
 from collections.abc import Iterable
 
-from smpc_dp.errors import ConfigError, Fault, LocalError, PeerFault, SmpcError, TimeoutFault
-from smpc_dp.roster import split_address
+from smpc_dp.errors import PeerFault, SmpcError, TimeoutFault
 from smpc_dp.transport import handshake
 from smpc_dp.transport.blocking import BlockingChannel, Halt, Link
 from smpc_dp.transport.channel import PING_SECONDS, ChannelClosed
-from smpc_dp.transport.connect import BACKLOG, Door, answer, dial_blocking, greeted
+from smpc_dp.transport.connect import Door, answer, dial_blocking, greeted, server_at_home
 from smpc_dp.transport.endpoint import Endpoint
 
 # Members that wait at once, and connections of each; a connection beyond them is dropped.
@@ -58,12 +56,7 @@ class Lobby:
         """Listen at our address of the roster; LocalError when it cannot be had, ConfigError for none."""
         self._endpoint = endpoint
         self._own = endpoint.roster.member(endpoint.identity.name)
-        if self._own.address is None:
-            raise ConfigError([Fault("roster", f"'{self._own.name}' has no address to be reached at")])
-        try:
-            self._server = socket.create_server(split_address(self._own.address), backlog=BACKLOG)
-        except OSError as error:
-            raise LocalError(f"cannot listen on {self._own.address}: {error.strerror}") from None
+        self._server = server_at_home(endpoint)
         self._waiting: dict[str, deque[Link]] = {}
         self._news = threading.Condition()
         self._closed = False
@@ -135,16 +128,13 @@ class Lobby:
     def _is_ready(self, channel: BlockingChannel) -> bool:
         """Return False if the caller has gone; raise PeerFault if it says something else."""
         try:
-            said = bytes(channel.receive(len(_READY)))
-        except ChannelClosed:
+            if bytes(channel.receive(len(_READY))) != _READY:
+                raise PeerFault(channel.peer, "said something else than that it is ready")
+        except SmpcError as error:
             channel.close()
-            return False
-        except SmpcError:
-            channel.close()
+            if isinstance(error, ChannelClosed):
+                return False
             raise
-        if said != _READY:
-            channel.close()
-            raise PeerFault(channel.peer, "said something else than that it is ready")
         return True
 
     def _next(self, peer: str, deadline: float, halt: Halt) -> tuple[Link, bool]:

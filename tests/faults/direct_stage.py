@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections import deque
 from collections.abc import Callable, Iterable, Mapping
-from functools import partial
 from typing import Any
 
 import msgspec
@@ -16,12 +15,13 @@ from smpc_dp.encoding import fixed_point_sum
 from smpc_dp.errors import PeerFault, SmpcError, TimeoutFault
 from smpc_dp.protocols.abort import ABORT, LEAVE, Abort
 from smpc_dp.protocols.contract import Envelope
+from smpc_dp.protocols.engine.events import Cancellation, Deadline, Event, Message, PeersLost, Start
+from smpc_dp.protocols.engine.run import Run
 from smpc_dp.protocols.envelope import Context, decode
 from smpc_dp.protocols.gopa import direct_messages as d
 from smpc_dp.protocols.gopa import messages as g
-from smpc_dp.protocols.gopa.direct import DirectMachine
 from smpc_dp.protocols.gopa.direct_params import DirectParameters, check_parameters
-from smpc_dp.protocols.registry import direct_machine
+from smpc_dp.protocols.gopa.direct_states import party
 from smpc_dp.protocols.result import Outcome
 from smpc_dp.protocols.secagg import messages as m
 from smpc_dp.simulate.randomness import SeededRandomnessForSimulation
@@ -85,47 +85,45 @@ class DirectStage:
         )
         self.sent: list[Envelope] = []
         self.errors: dict[str, SmpcError] = {}
-        self.users: dict[str, DirectMachine] = {}
+        self.users: dict[str, Run[Outcome]] = {}
         for place, name in enumerate(self.names):
             lanes, _ = self.encoding.encode(self.vectors[place], party=name)
             randomness = SeededRandomnessForSimulation(self.run, f"direct {request} {name}")
-            self.users[name] = direct_machine(
-                self.context, self.parameters, self.signers[name], lanes, randomness
-            )
+            self.users[name] = party(self.context, self.parameters, self.signers[name], lanes, randomness)
 
     def play(self, tamper: Tamper = lambda envelope: (envelope,), out: Iterable[str] = ()) -> DirectStage:
         """Run to the end, in order of sending; `out` are processes that are not there at all."""
         queue: deque[Envelope] = deque()
         absent = self.out = set(out)
 
-        def act(name: str, action: Callable[[], Iterable[Envelope]]) -> None:
+        def act(name: str, event: Event) -> None:
             try:
-                sent = list(action())
+                sent = list(self.users[name].handle(event))
             except SmpcError as error:
                 self.errors[name] = error
-                sent = list(self.users[name].farewell(error))
+                sent = list(self.users[name].handle(Cancellation(error)))
             self.sent += sent
             for envelope in sent:
                 queue.extend(tamper(envelope))
 
         for name in self.names:
             if name not in absent:
-                act(name, self.users[name].start)
+                act(name, Start())
         for name in self.names:
             if name not in absent:
-                act(name, partial(self.users[name].lost_all, absent))
+                act(name, PeersLost(tuple(absent)))
         while True:
             while queue:
                 envelope = queue.popleft()
                 if envelope.receiver not in {*self.errors, *absent}:
-                    act(envelope.receiver, partial(self.users[envelope.receiver].receive, envelope))
+                    act(envelope.receiver, Message(envelope))
             waiting = [
                 user for name, user in self.users.items() if not user.finished and name not in {*absent}
             ]
             if not waiting:
                 return self
-            latest = min(waiting, key=lambda user: (user.patient, user.place))
-            act(latest.name, latest.expire)
+            latest = min(waiting, key=lambda user: (user.state.patient, user.state.place))
+            act(latest.name, Deadline())
 
     def sign(self, envelope: Envelope) -> Envelope:
         """Sign what a sender sends anew."""

@@ -3,10 +3,9 @@
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from typing import Any
 
-import msgspec
 import nacl.bindings
 import pytest
 from msgspec.structs import replace
@@ -16,68 +15,77 @@ from smpc_dp.board.followed import Followed
 from smpc_dp.errors import PeerFault, TimeoutFault, VerificationError
 from smpc_dp.protocols.begin import Begun
 from smpc_dp.protocols.contract import Envelope
+from smpc_dp.protocols.engine.collector import CollectorRole, Item
+from smpc_dp.protocols.engine.state import Transition
 from smpc_dp.protocols.envelope import decode, encode
+from smpc_dp.protocols.gopa.verifiable import collecting, counting
 from smpc_dp.protocols.gopa.verifiable import messages as v
-from smpc_dp.protocols.gopa.verifiable.relay import VerifiableRelayMachine
+from smpc_dp.protocols.gopa.verifiable.collecting import CollectCoins, CollectCommitments
+from smpc_dp.protocols.gopa.verifiable.counting import CollectExclusions, CollectTally
+from smpc_dp.protocols.gopa.verifiable.hosting import VerifiableAggregator
+from smpc_dp.protocols.gopa.verifiable.states import AGGREGATOR
 from smpc_dp.protocols.secagg import messages as m
 from smpc_dp.simulate.randomness import SeededRandomnessForSimulation
-from smpc_dp_lab.vectors.verifiable_runs import RELAY, USERS, Played, honest, play
+from smpc_dp_lab.vectors.verifiable_runs import RELAY, USERS, Host, Played, honest, play
+from tests.faults.hosts import Lie, censoring, liar
 from tests.faults.test_verifiable import audited
 
 VICTIM = "ann"
 
 
-class Accepting(VerifiableRelayMachine):
-    """Takes every attestation that it can use."""
-
-    def _accept_attestation(self, _party: int, envelope: Envelope) -> None:
-        decode(envelope.body, m.Attestation, envelope.sender)
-
-    def _certify(self, step: str, kind: str, answer: str) -> Any:
-        self._received = {
-            party: envelope
-            for party, envelope in self._received.items()
-            if decode(envelope.body, m.Attestation, "").set_digest == self._set_digest
-        }
-        return super()._certify(step, kind, answer)
+def _take(_relay: VerifiableAggregator, _state: Any, _party: int, envelope: Envelope) -> Item:
+    """Take every attestation."""
+    attested = decode(envelope.body, m.Attestation, envelope.sender).set_digest
+    return Item(attested, b"", envelope.signature)
 
 
-class Equivocating(Accepting):
-    """Tells some users something else in one step."""
+def _certify(finish: Callable[[Any, Any], Transition]) -> Callable[[Any, Any], Transition]:
+    """Certify with those attestations that can be used."""
 
-    step_of_lie = ""
-    lie: Callable[[Any, Any], msgspec.Struct]
-    lied_to: tuple[str, ...] = (VICTIM,)
+    def certify(relay: VerifiableAggregator, state: Any) -> Transition:
+        items, due = state.inbox.items, state.attesting.digest
+        for party in [party for party, item in items.items() if item.message != due]:
+            del items[party]
+        return finish(relay, state)
 
-    def _write(self, step: str, names: Sequence[str], message: msgspec.Struct) -> list[Envelope]:
-        if step != self.step_of_lie:
-            return super()._write(step, names, message)
-        lied = [name for name in names if name in self.lied_to]
-        rest = [name for name in names if name not in lied]
-        sent = super()._write(step, rest, message)
-        return sent + (super()._write(step, lied, type(self).lie(self, message)) if lied else [])
+    return certify
 
 
-def shown_otherwise(
-    step: str, lie: Callable[[Any, Any], msgspec.Struct], lied_to: tuple[str, ...] = (VICTIM,)
-) -> Played:
-    fields = {"step_of_lie": step, "lie": staticmethod(lie), "lied_to": lied_to}
-    return play(relay=type("Liar", (Equivocating,), fields))
+def _accepting() -> CollectorRole:
+    """Return the role of a relay that takes every attestation that it can use."""
+    role = AGGREGATOR
+    for state, finish in (
+        (CollectCommitments, collecting.finish_commitments),
+        (CollectCoins, collecting.finish_coins),
+        (CollectExclusions, counting.finish_exclusions),
+        (CollectTally, counting.finish_tally),
+    ):
+        role = role.with_stage(state, accept=_take, finish=_certify(finish))
+    return role
+
+
+def equivocating(step: str, lie: Lie, lied_to: tuple[str, ...]) -> Host:
+    """Return a relay that tells some users something else in one step."""
+    return Host(liar(step, lie, lied_to), _accepting())
+
+
+def shown_otherwise(step: str, lie: Lie, lied_to: tuple[str, ...] = (VICTIM,)) -> Played:
+    return play(relay=equivocating(step, lie, lied_to))
 
 
 def last_digest_changed(digests: bytes) -> bytes:
     return digests[:-32] + bytes(32)
 
 
-def other_head(_relay: Any, message: Begun) -> Begun:
+def other_head(_relay: Any, _run_id: bytes, message: Begun) -> Begun:
     """Another header: another session, request or set of users."""
     return replace(message, head=bytes(32))
 
 
-def coins_signed_again(relay: Any, message: v.Coins) -> v.Coins:
+def coins_signed_again(relay: Any, run_id: bytes, message: v.Coins) -> v.Coins:
     """A colluding user has signed its coin a second time: another entry, the same coin."""
     name, body = USERS[-1], encode(v.Coin(message.coins[-32:]))
-    statement = relay._context.statement(relay._run_id, v.COIN, name, RELAY, hashlib.sha256(body).digest())
+    statement = relay.context.statement(run_id, v.COIN, name, RELAY, hashlib.sha256(body).digest())
     again = signed_with_another_nonce(SeededRandomnessForSimulation(0, f"key {name}").bytes(32), statement)
     return replace(message, signatures=message.signatures[:-64] + again)
 
@@ -97,18 +105,16 @@ def signed_with_another_nonce(seed: bytes, statement: bytes) -> bytes:
     return point + nacl.bindings.crypto_core_ed25519_scalar_add(nonce, product)
 
 
-def another_publication(_relay: Any, message: v.Publications) -> v.Publications:
+def another_publication(_relay: Any, _run_id: bytes, message: v.Publications) -> v.Publications:
     return replace(message, digests=last_digest_changed(message.digests))
 
 
-def another_tally(relay: Any, message: v.Tallied) -> v.Tallied:
+def another_tally(relay: Any, run_id: bytes, message: v.Tallied) -> v.Tallied:
     """A second tally, rightly signed by the relay, with another total."""
     tally = decode(message.tally, v.Tally, "")
     total = (int.from_bytes(tally.total[:8], "little") + 1).to_bytes(8, "little") + tally.total[8:]
     body = encode(replace(tally, total=total))
-    [envelope] = relay._context.write(
-        relay._identity, relay._run_id, v.TALLY, [RELAY], replace(tally, total=total)
-    )
+    envelope = relay.write_own(run_id, v.TALLY, replace(tally, total=total))
     assert envelope.body == body
     return replace(message, tally=body, signature=envelope.signature)
 
@@ -153,7 +159,7 @@ def test_two_halves_with_two_logs_have_no_quorum(step: str, lie: Any, never: set
 
 def test_a_followed_log_holds_every_line() -> None:
     played = honest()
-    log = played.users[VICTIM].followed
+    log = played.users[VICTIM].state.followed
     assert log is not None
     assert len(log) == len(played.lines) - 1
     for number, line in enumerate(played.lines):
@@ -166,8 +172,7 @@ def test_a_followed_log_holds_every_line() -> None:
     with pytest.raises(VerificationError, match="entry 3 is not that"):
         log.check(3, played.log(entries)[3])
     # Heads that do not fit, of an entry that does.
-    other = Followed(bytes(32))
-    other.extend([entry.digest() for entry in played.entries])
+    other = Followed(bytes(32)).after(b"".join(entry.digest() for entry in played.entries))
     with pytest.raises(VerificationError, match="entry 3 is not that"):
         other.check(3, played.lines[3])
     with pytest.raises(VerificationError, match="the header is not that"):
@@ -183,13 +188,7 @@ def test_a_followed_log_holds_every_line() -> None:
 def silenced(step: str, name: str) -> Played:
     """Run with a host that loses what one user says from one step on."""
 
-    class Censoring(VerifiableRelayMachine):
-        def receive(self, envelope: Envelope) -> Sequence[Envelope]:
-            if envelope.sender == name and envelope.step == step:
-                return self.lost(name)
-            return super().receive(envelope)
-
-    return play(relay=Censoring)
+    return play(relay=censoring(name, step))
 
 
 @pytest.mark.parametrize("step", [v.COMMIT, v.ATTEST_COMMITMENTS, v.COIN, v.ATTEST_COINS, v.PUBLISH, v.OPEN])

@@ -7,8 +7,9 @@ from collections.abc import Iterable, Sequence
 import pytest
 
 from smpc_dp.protocols.contract import Envelope
+from smpc_dp.protocols.engine.events import Message, PeersLost, Start
 from smpc_dp.protocols.gopa import direct_messages as d
-from smpc_dp.protocols.registry import direct_machine
+from smpc_dp.protocols.gopa.direct_states import party
 from smpc_dp.protocols.secagg import messages as m
 from smpc_dp.protocols.secagg.graph import PartySet
 from smpc_dp.simulate.randomness import SeededRandomnessForSimulation
@@ -21,14 +22,15 @@ def hello_of_another_process(stage: DirectStage, name: str) -> Sequence[Envelope
     """Return what another process of this user says: the same question, with another nonce."""
     lanes, _ = stage.encoding.encode(stage.vectors[0], party=name)
     randomness = SeededRandomnessForSimulation(9, name)
-    return direct_machine(stage.context, stage.parameters, stage.signers[name], lanes, randomness).start()
+    process = party(stage.context, stage.parameters, stage.signers[name], lanes, randomness)
+    return process.handle(Start())
 
 
 @pytest.mark.parametrize("name", [AGAIN, COORDINATOR])
 def test_who_starts_again_before_the_run_takes_part(name: str) -> None:
     stage = DirectStage()
     for envelope in hello_of_another_process(stage, name):
-        stage.users[envelope.receiver].receive(envelope)
+        stage.users[envelope.receiver].handle(Message(envelope))
     stage.play()
     stage.assert_published(*stage.names)
     assert all(outcome.faults == () for outcome in stage.outcomes().values())
@@ -37,14 +39,15 @@ def test_who_starts_again_before_the_run_takes_part(name: str) -> None:
 def test_who_calls_again_before_the_run_takes_part() -> None:
     stage = DirectStage()
     coordinator = stage.users[COORDINATOR]
-    coordinator.start()
+    coordinator.handle(Start())
     sent: Sequence[Envelope] = ()
     for name in (AGAIN, *(name for name in stage.names if name not in (AGAIN, COORDINATOR))):
-        [hello] = [envelope for envelope in stage.users[name].start() if envelope.receiver == COORDINATOR]
-        sent = coordinator.receive(hello)
+        hellos = stage.users[name].handle(Start())
+        [hello] = [envelope for envelope in hellos if envelope.receiver == COORDINATOR]
+        sent = coordinator.handle(Message(hello))
         if name == AGAIN:
-            coordinator.lost(AGAIN)
-            assert coordinator.receive(hello) == []
+            coordinator.handle(PeersLost((AGAIN,)))
+            assert coordinator.handle(Message(hello)) == []
     [start] = {envelope.body for envelope in sent if envelope.step == d.START}
     present = stage.read(next(envelope for envelope in sent if envelope.body == start)).present
     assert list(PartySet.unpack(present, len(stage.names), COORDINATOR)) == [1, 2, 3, 4, 5, 6, 7, 8]

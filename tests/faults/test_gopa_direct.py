@@ -11,6 +11,7 @@ import pytest
 from smpc_dp.errors import Code, ConfigError, PrivacyError, TimeoutFault
 from smpc_dp.protocols.abort import TEXTS
 from smpc_dp.protocols.contract import Envelope
+from smpc_dp.protocols.engine.events import Cancellation, Message
 from smpc_dp.protocols.envelope import encode
 from smpc_dp.protocols.gopa import direct_messages as d
 from smpc_dp.protocols.gopa import messages as g
@@ -422,16 +423,22 @@ def test_forged_signatures_are_ignored_and_named(step: str) -> None:
     assert any(f"{CHEAT}: " in fault for fault in outcome.faults) or step == d.ATTEST_TOTAL
 
 
+def kept_bytes(stage: DirectStage, name: str) -> int:
+    """Return how many bytes of letters a user keeps."""
+    letters = stage.users[name].state.inbox.letters
+    return sum(len(letter.body) for of_step in letters.values() for letter in of_step.values())
+
+
 @pytest.mark.parametrize("step", [m.HELLO, m.ADVERTISE, m.REVEAL, m.ATTEST_PARTICIPANTS, g.PUBLISH])
 def test_nobody_keeps_a_message_that_is_larger_than_its_step_needs(step: str) -> None:
     stage = DirectStage()
     for name in without(CHEAT):
         for due, size in ((step, 1 << 16), (d.HELD, 10), (d.WITNESS, 1 << 16)):
-            kept = sum(len(letter.body) for letter in stage.users[name]._mail.values())
+            kept = kept_bytes(stage, name)
             large = Envelope(b"", due, CHEAT, name, bytes(size), b"")
             if due != d.HELD or name != COORDINATOR:
-                stage.users[name].receive(stage.sign(large))
-            assert sum(len(letter.body) for letter in stage.users[name]._mail.values()) == kept
+                stage.users[name].handle(Message(stage.sign(large)))
+            assert kept_bytes(stage, name) == kept
     stage.play()
     stage.assert_published(*EVERYBODY)
     assert all(
@@ -533,7 +540,7 @@ def test_too_few_users_stop_the_run_before_anything_is_published() -> None:
 def test_an_input_that_is_refused_stops_nobody_but_its_owner() -> None:
     stage = DirectStage()
     machine = stage.users[CHEAT]
-    hellos = machine.farewell(ConfigError("no input"))
+    hellos = machine.handle(Cancellation(ConfigError("no input")))
     queued = {e.receiver: e for e in hellos}
 
     def tamper(envelope: Envelope) -> Iterable[Envelope]:
@@ -542,7 +549,7 @@ def test_an_input_that_is_refused_stops_nobody_but_its_owner() -> None:
         return (envelope,)
 
     queue = [queued.pop(COORDINATOR)]
-    stage.users[COORDINATOR].receive(queue[0])
+    stage.users[COORDINATOR].handle(Message(queue[0]))
     stage.play(tamper, out=[CHEAT])
     stage.assert_published(*without(CHEAT))
 

@@ -17,6 +17,7 @@ from numpy.typing import NDArray
 from smpc_dp.crypto.randomness import Randomness, SystemRandomness
 from smpc_dp.encoding import Lanes, fixed_point_sum
 from smpc_dp.errors import PeerFault, SmpcError, TimeoutFault
+from smpc_dp.protocols.gopa.direct_states import PARTY
 from smpc_dp.protocols.gopa.params import GopaParameters
 from smpc_dp.protocols.mpyc.server import Job
 from smpc_dp.runtime.deadline import direct_run_seconds, servers_run_seconds
@@ -90,7 +91,8 @@ async def play_direct(
     tasks = {name: loop.create_task(take_part(name)) for name in names}
     await asyncio.wait([tasks[name] for name in names if name not in crooks])
     # Seven phases; a message of each of the others after a deadline.
-    stated = direct_run_seconds([True] * 3 + [False] * 2 + [True, False], TIMEOUTS)
+    assert PARTY.patience == (True, True, True, False, False, True, False)
+    stated = direct_run_seconds(PARTY.patience, TIMEOUTS)
     for name in told.times.keys() - crooks.keys():
         assert told.times[name] <= stated + 7 * 4 * len(names) ** 2 * WORK, (name, told.times[name])
     for mesh in meshes.values():

@@ -16,10 +16,12 @@ from smpc_dp.privacy.accountant.ledger import Ledger
 from smpc_dp.protocols.contract import Envelope
 from smpc_dp.protocols.envelope import Context, decode, decode_envelope, encode_envelope
 from smpc_dp.protocols.pairwise import statistic_messages as m
+from smpc_dp.protocols.pairwise import statistic_states as states
 from smpc_dp.protocols.pairwise.relay import CHUNK_BYTES, SealedLine
-from smpc_dp.protocols.pairwise.statistic_hub import StatisticHub
+from smpc_dp.protocols.pairwise.statistic_pairs import CollectDone, on_relay
 from smpc_dp.protocols.pairwise.statistic_relay import RelayDesk, most_frames
 from smpc_dp.protocols.pairwise.statistic_result import StatisticResult
+from smpc_dp.protocols.pairwise.statistic_serving import Aggregator
 from smpc_dp.protocols.pairwise.statistic_terms import Draw
 from smpc_dp.runtime.local import create_local_session
 from smpc_dp.runtime.relay import RelayedChannel
@@ -213,25 +215,32 @@ class Hostile:
         self.attack = attack
         self.victim: tuple[str, str] | None = None
         self._held: list[Envelope] = []
-        self._honest = StatisticHub._relay
 
-    def relay(self, hub: StatisticHub, envelope: Envelope) -> list[Envelope]:
-        sent = self._honest(hub, envelope)
+    def relay(
+        self, aggregator: Aggregator, state: CollectDone, party: int, envelope: Envelope
+    ) -> list[Envelope]:
+        sent = on_relay(aggregator, state, party, envelope)
         if not sent or envelope.step != m.RELAY:
             return sent
         frame = decode(envelope.body, m.Relay, envelope.sender)
         way = (envelope.sender, sent[0].receiver)
         if not frame.content or frame.number < 3 or self.victim not in (None, way):
             return sent
-        return self._strike(hub, frame, sent, way)
 
-    def _strike(
-        self, hub: StatisticHub, frame: m.Relay, sent: list[Envelope], way: tuple[str, str]
-    ) -> list[Envelope]:
         def again(**changes: object) -> list[Envelope]:
             fields = {name: getattr(frame, name) for name in frame.__struct_fields__}
-            return hub._write(m.RELAY, [way[1]], m.Relay(**{**fields, **changes}))
+            receiver = aggregator.context.number(way[1])
+            return aggregator.write(state.run_id, m.RELAY, (receiver,), m.Relay(**{**fields, **changes}))
 
+        return self._strike(again, frame, sent, way)
+
+    def _strike(
+        self,
+        again: Callable[..., list[Envelope]],
+        frame: m.Relay,
+        sent: list[Envelope],
+        way: tuple[str, str],
+    ) -> list[Envelope]:
         first, self.victim = self.victim is None, way
         if self.attack == "drop":
             return [] if first else again(number=frame.number - 1)
@@ -252,7 +261,9 @@ async def test_a_relay_that_touches_a_frame_costs_one_pair(
     attack: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     hostile = Hostile(attack)
-    monkeypatch.setattr(StatisticHub, "_relay", lambda hub, envelope: hostile.relay(hub, envelope))
+    [honest] = [stage for stage in states.AGGREGATOR.stages if stage.state is CollectDone]
+    beside = {**honest.beside, m.RELAY: hostile.relay}
+    monkeypatch.setattr(states, "AGGREGATOR", states.AGGREGATOR.with_stage(CollectDone, beside=beside))
     path = create_local_session(tmp_path, PARTIES, PARAMETERS, timeouts=SHORT)
     for name in PARTIES:
         Ledger.create(

@@ -14,12 +14,15 @@ from smpc_dp.kernels import Field, Kernel, kendall_tau
 from smpc_dp.kernels.named import find_kernel
 from smpc_dp.protocols.abort import TEXTS
 from smpc_dp.protocols.contract import Envelope
+from smpc_dp.protocols.engine.events import Cancellation, Deadline, Message, PeersLost, Report, Start
+from smpc_dp.protocols.engine.run import Run
 from smpc_dp.protocols.envelope import Context, decode
 from smpc_dp.protocols.pairwise import statistic_messages as m
+from smpc_dp.protocols.pairwise import statistic_states as states
 from smpc_dp.protocols.pairwise.statistic import StatisticPlan
-from smpc_dp.protocols.pairwise.statistic_hub import StatisticHub
-from smpc_dp.protocols.pairwise.statistic_party import StatisticParty
+from smpc_dp.protocols.pairwise.statistic_result import StatisticResult
 from smpc_dp.protocols.pairwise.statistic_terms import statistic_context
+from smpc_dp.protocols.pairwise.statistic_wire import PairWire
 from smpc_dp.protocols.secagg.graph import pack_set
 from smpc_dp.runtime.statistic import plan_maker
 from smpc_dp.simulate.randomness import SeededRandomnessForSimulation
@@ -48,16 +51,14 @@ class Table:
         keys = {name: bytes(signer.key.verify_key) for name, signer in self.signers.items()}
         self.context = Context("secagg", 1, b"s" * 32, 1, names, HUB, keys)
         self.plan = plan_statistic(kernel, len(names), 1.0, partners=partners)
-        self.hub = StatisticHub(self.context, self.signers[HUB], plan_maker([]))
+        self.hub = states.aggregator(self.context, self.signers[HUB], plan_maker([]))
         self.parties = {}
         for number, name in enumerate(names):
             plan = (plans or {}).get(name, self.plan)
             mark = (marks or {}).get(name, -1)
             source = SeededRandomnessForSimulation(number, "party")
             question = question_of(kernel, plan, "laplace")
-            self.parties[name] = StatisticParty(
-                self.context, self.signers[name], plan, question, mark, source
-            )
+            self.parties[name] = states.party(self.context, self.signers[name], plan, question, mark, source)
         self.tamper = tamper
         self.errors: dict[str, SmpcError] = {}
 
@@ -74,23 +75,29 @@ class Table:
 
     def play(self) -> None:
         """Deliver until nothing moves."""
-        self.deliver([envelope for party in self.parties.values() for envelope in party.start()])
+        self.deliver([envelope for party in self.parties.values() for envelope in party.handle(Start())])
 
     def deliver(self, envelopes: Sequence[Envelope]) -> None:
         """Deliver these, and what follows from them."""
         waiting = list(envelopes)
         while waiting:
             for envelope in self.tamper(waiting.pop(0)):
-                machine: StatisticHub | StatisticParty = self.parties.get(envelope.receiver) or self.hub
-                if isinstance(machine, StatisticParty) and envelope.step == m.RELAY_END:
+                machine = self.parties.get(envelope.receiver) or self.hub
+                if machine is not self.hub and envelope.step == m.RELAY_END:
                     # Its driver takes these beside the run.
-                    machine.open_relay(envelope)
+                    PairWire(machine.member).open_relay(machine.run_id, envelope)
                     continue
                 try:
-                    waiting += machine.receive(envelope)
+                    waiting += machine.handle(Message(envelope))
                 except SmpcError as error:
                     self.errors[envelope.receiver] = error
-                    waiting += machine.farewell(error)
+                    waiting += machine.handle(Cancellation(error))
+
+
+def drawn_for(party: Run[StatisticResult]) -> tuple[tuple[int, str, str], ...] | None:
+    """Return the evaluations of a party; None before they are drawn."""
+    evaluations: tuple[tuple[int, str, str], ...] | None = getattr(party.state, "evaluations", None)
+    return evaluations
 
 
 def altered(table: Table, step: str, to: str, change: Callable[[object], object], kind: type) -> Tamper:
@@ -109,7 +116,7 @@ def test_everybody_draws_the_same_matchings() -> None:
     assert not table.errors
     seen: dict[tuple[int, str, str], set[str]] = {}
     for name, party in table.parties.items():
-        evaluations = party.evaluations
+        evaluations = drawn_for(party)
         assert evaluations is not None
         # Never more than P, once in each matching, with somebody else.
         assert len(evaluations) <= 3
@@ -136,7 +143,7 @@ def test_an_aggregator_cannot_exchange_a_coin(coin: int) -> None:
     table.play()
     assert isinstance(table.errors["ben"], PeerFault)
     assert f"has a coin of {NAMES[coin]} that it had not committed to" in str(table.errors["ben"])
-    assert table.parties["ben"].evaluations is None
+    assert drawn_for(table.parties["ben"]) is None
 
 
 def test_an_aggregator_cannot_exchange_a_commitment_for_one_party() -> None:
@@ -175,11 +182,11 @@ def test_a_party_checks_the_start(change: Callable[[object], object], said: str)
 def test_fewer_than_a_quorum_have_no_run() -> None:
     """Or an aggregator could leave a party no partner but one of its choice."""
     table = Table()
-    hellos = [envelope for name in ("ada", "ben") for envelope in table.parties[name].start()]
+    hellos = [envelope for name in ("ada", "ben") for envelope in table.parties[name].handle(Start())]
     for envelope in hellos:
-        table.hub.receive(envelope)
+        table.hub.handle(Message(envelope))
     with pytest.raises(TimeoutFault, match="3 are needed"):
-        table.hub.expire()
+        table.hub.handle(Deadline())
 
 
 def wrong_coins(table: Table, *guilty: str) -> Tamper:
@@ -191,8 +198,14 @@ def wrong_coins(table: Table, *guilty: str) -> Tamper:
     return tamper
 
 
-def without_coin(name: str) -> Tamper:
-    return lambda envelope: [] if (envelope.sender, envelope.step) == (name, "coin") else [envelope]
+def without_coin(name: str, withheld: list[Envelope] | None = None) -> Tamper:
+    def tamper(envelope: Envelope) -> Iterable[Envelope]:
+        if (envelope.sender, envelope.step) != (name, "coin"):
+            yield envelope
+        elif withheld is not None:
+            withheld.append(envelope)
+
+    return tamper
 
 
 def test_who_opens_another_coin_is_named_and_the_rest_draws_anew() -> None:
@@ -200,14 +213,17 @@ def test_who_opens_another_coin_is_named_and_the_rest_draws_anew() -> None:
     table.tamper = wrong_coins(table, "cem coin")
     table.play()
     assert table.errors.pop("cem").code == Code.FAULT
-    assert any(fault.startswith("cem: opened a coin that it had not") for fault in table.hub._faults)
+    assert any(
+        fault.startswith("cem: opened a coin that it had not") for fault in table.hub.state.inbox.faults
+    )
     assert not table.errors
     others = [party for name, party in table.parties.items() if name != "cem"]
-    assert table.parties["cem"].evaluations is None
+    assert drawn_for(table.parties["cem"]) is None
     for party in others:
         assert party.run_id == table.hub.run_id
-        assert party.evaluations
-        assert not any("cem" in pair for _, *pair in party.evaluations)
+        drawn = drawn_for(party)
+        assert drawn
+        assert not any("cem" in pair for _, *pair in drawn)
 
 
 def test_who_is_late_with_its_coin_is_named_and_the_rest_draws_anew() -> None:
@@ -216,27 +232,25 @@ def test_who_is_late_with_its_coin_is_named_and_the_rest_draws_anew() -> None:
     table.play()
     assert table.hub.step == "coin"
     assert table.hub.waiting_for == {"ada"}
-    table.deliver(table.hub.expire())
+    table.deliver(table.hub.handle(Deadline()))
     assert isinstance(table.errors["ada"], TimeoutFault)
-    assert table.parties["ben"].evaluations
+    assert drawn_for(table.parties["ben"])
 
 
 def test_a_coin_that_is_in_counts_though_its_party_is_lost() -> None:
     """Or a draw could be given up by cutting a connection, with nobody whose coin is missing."""
     table = Table()
-    table.tamper = without_coin("eve")
+    withheld: list[Envelope] = []
+    table.tamper = without_coin("eve", withheld)
     table.play()
-    table.deliver(table.hub.lost("ada"))
+    table.deliver(table.hub.handle(PeersLost(("ada",))))
     table.tamper = lambda envelope: [envelope]
-    (coin,) = statistic_context(table.context).write(
-        table.signers["eve"], table.hub.run_id, "coin", [HUB], m.Coin(table.parties["eve"]._coins[0])
-    )
-    table.deliver([coin])
-    drawn = table.parties["ben"].evaluations
+    table.deliver(withheld)
+    drawn = drawn_for(table.parties["ben"])
     assert drawn is not None
     assert table.hub.step == m.DONE
     assert {"ada"} <= {
-        name for party in table.parties.values() for _, *pair in party.evaluations or () for name in pair
+        name for party in table.parties.values() for _, *pair in drawn_for(party) or () for name in pair
     }
 
 
@@ -249,7 +263,7 @@ def test_three_draws_without_a_coin_end_the_run() -> None:
     assert isinstance(error, TimeoutFault)
     assert error.missing == {"c"}
     assert "3 draws of matchings lacked a coin" in str(error)
-    assert all(party.evaluations is None for party in table.parties.values())
+    assert all(drawn_for(party) is None for party in table.parties.values())
 
 
 def test_fewer_than_a_quorum_draw_nothing() -> None:
@@ -286,7 +300,7 @@ def test_a_draw_is_not_given_up_while_nobody_is_missing() -> None:
         table.signers[HUB], ben.run_id, "again-2", ["ben"], m.Again(pack_set(range(1, 6), 5))
     )
     with pytest.raises(PeerFault, match="nobody is missing"):
-        ben.receive(again)
+        ben.handle(Message(again))
 
 
 def test_nobody_is_drawn_twice_whatever_the_aggregator_sends() -> None:
@@ -301,25 +315,25 @@ def test_nobody_is_drawn_twice_whatever_the_aggregator_sends() -> None:
     table.tamper = tamper
     table.play()
     ben = table.parties["ben"]
-    drawn = ben.evaluations
+    drawn = drawn_for(ben)
     assert drawn is not None
     assert len(drawn) <= 2
-    assert not ben.receive(matched[0])
+    assert not ben.handle(Message(matched[0]))
     (again,) = statistic_context(table.context).write(
         table.signers[HUB], ben.run_id, "again-2", ["ben"], m.Again(pack_set((1, 2, 3), 5))
     )
     with pytest.raises(PeerFault, match="'again-2' where 'estimate' is due"):
-        ben.receive(again)
-    assert ben.evaluations == drawn
+        ben.handle(Message(again))
+    assert drawn_for(ben) == drawn
 
 
 def test_one_wrong_hello_excludes_its_party_alone_though_it_is_the_first() -> None:
     table = Table(plans={"ada": plan_statistic(KERNEL, 5, 2.0, partners=2)})
     table.play()
     assert table.errors.pop("ada").code == Code.QUESTION
-    assert table.hub._faults == ["ada: asks for another statistic than 4 others"]
+    assert table.hub.state.inbox.faults == ["ada: asks for another statistic than 4 others"]
     assert not table.errors
-    assert table.parties["ben"].evaluations
+    assert drawn_for(table.parties["ben"])
 
 
 def test_no_statistic_that_half_ask_for() -> None:
@@ -334,8 +348,8 @@ def test_a_party_that_asks_for_something_else_is_left_out() -> None:
     table = Table(plans={"dot": other})
     table.play()
     assert table.errors["dot"].code == Code.QUESTION
-    assert table.hub._faults == ["dot: asks for another statistic than 4 others"]
-    evaluations = table.parties["ada"].evaluations
+    assert table.hub.state.inbox.faults == ["dot: asks for another statistic than 4 others"]
+    evaluations = drawn_for(table.parties["ada"])
     assert evaluations is not None
     assert not any("dot" in pair for _, *pair in evaluations)
 
@@ -349,7 +363,7 @@ def test_labels_are_public_and_needed_on_both_sides() -> None:
     table = Table(1, kernel=kernel, marks={name: int(name < "c") for name in NAMES})
     table.play()
     assert not table.errors
-    pairs = table.parties["ada"].evaluations
+    pairs = drawn_for(table.parties["ada"])
     assert pairs is not None
     assert all(garbler < "c" <= evaluator for _, garbler, evaluator in pairs)
 
@@ -365,33 +379,33 @@ def test_messages_of_pairs_are_taken_once_and_in_order() -> None:
     for message in (m.Pair(7, 0, b""), m.Pair(0, 1, b""), m.Pair(0, 0, b"")):
         table = Table(partners=1)
         table.play()
-        pair = table.parties["ada"].evaluations or table.parties["ben"].evaluations
+        pair = drawn_for(table.parties["ada"]) or drawn_for(table.parties["ben"])
         assert pair is not None
         _, garbler, evaluator = pair[0]
         envelope = pair_message(table, evaluator, message)
         if message == m.Pair(0, 0, b""):
             # Due, but nonsense: it costs the pair.
-            answer = table.hub.receive(envelope)
+            answer = table.hub.handle(Message(envelope))
             more = pair_message(table, garbler, m.Pair(0, 0, b"nonsense"))
-            answer = [*answer, *table.hub.receive(more)]
+            answer = [*answer, *table.hub.handle(Message(more))]
             assert {sent.receiver for sent in answer} == {garbler, evaluator}
         else:
-            answer = table.hub.receive(envelope)
+            answer = table.hub.handle(Message(envelope))
             assert [sent.step for sent in answer] == ["abort", m.RELAY_END]
         with pytest.raises(TimeoutFault, match="no pair was evaluated"):
-            table.hub.expire()
+            table.hub.handle(Deadline())
 
 
 def test_nobody_holds_a_run_up_with_endless_messages_of_a_pair() -> None:
     table = Table(partners=1)
     table.play()
-    pair = table.parties["ada"].evaluations or table.parties["ben"].evaluations
+    pair = drawn_for(table.parties["ada"]) or drawn_for(table.parties["ben"])
     assert pair is not None
     sender = pair[0][2]
     for number in range(m.MAX_PAIR_MESSAGES):
-        answer = table.hub.receive(pair_message(table, sender, m.Pair(0, number, b"")))
+        answer = table.hub.handle(Message(pair_message(table, sender, m.Pair(0, number, b""))))
         assert {envelope.step for envelope in answer} <= {m.PAIR}
-    abort, _ = table.hub.receive(pair_message(table, sender, m.Pair(0, m.MAX_PAIR_MESSAGES, b"")))
+    abort, _ = table.hub.handle(Message(pair_message(table, sender, m.Pair(0, m.MAX_PAIR_MESSAGES, b""))))
     assert (abort.step, abort.receiver) == ("abort", sender)
 
 
@@ -399,6 +413,7 @@ def test_a_party_takes_only_so_many_messages_of_a_pair() -> None:
     table = Table(partners=1)
     table.play()
     ada, context = table.parties["ada"], statistic_context(table.context)
+    wire = PairWire(ada.member)
 
     def from_hub(number: int) -> Envelope:
         message = m.Pair(0, number, b"x")
@@ -406,18 +421,18 @@ def test_a_party_takes_only_so_many_messages_of_a_pair() -> None:
         return envelope
 
     with pytest.raises(PeerFault, match="where 0 is due"):
-        ada.open_pair(from_hub(1))
+        wire.open_pair(ada.run_id, from_hub(1))
     for number in range(m.MAX_PAIR_MESSAGES):
-        assert ada.open_pair(from_hub(number)) == (0, b"x")
+        assert wire.open_pair(ada.run_id, from_hub(number)) == (0, b"x")
     with pytest.raises(PeerFault, match="more messages"):
-        ada.open_pair(from_hub(m.MAX_PAIR_MESSAGES))
+        wire.open_pair(ada.run_id, from_hub(m.MAX_PAIR_MESSAGES))
 
 
 def test_without_any_pair_there_is_no_estimate() -> None:
     table = Table(partners=1)
     table.play()
     with pytest.raises(TimeoutFault, match="no pair was evaluated"):
-        table.hub.expire()
+        table.hub.handle(Deadline())
 
 
 def test_a_question_is_checked() -> None:
@@ -465,18 +480,18 @@ def test_one_record_of_the_kernels_domain() -> None:
             ask(3, wrong, labelled)
 
 
-def test_who_waits_for_a_silent_partner_gets_the_estimate(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_who_waits_for_a_silent_partner_gets_the_estimate() -> None:
     """It has paid, and is not late by its own fault: nobody is expelled in the last step."""
     table = Table(partners=1)
     table.play()
-    drawn = table.parties["ada"].evaluations or table.parties["ben"].evaluations
+    drawn = drawn_for(table.parties["ada"]) or drawn_for(table.parties["ben"])
     assert drawn
     ((matching, *pair),) = drawn
-    monkeypatch.setattr(table.hub, "_outputs", {(matching, (pair[0], pair[1])): 1})
+    table.hub.state.pairs.outputs[matching, (pair[0], pair[1])] = 1
     for name in sorted(set(NAMES) - {"eve"}):
-        table.deliver(table.parties[name].done([]))
+        table.deliver(table.parties[name].handle(Report([])))
     assert table.hub.step == m.DONE
-    table.deliver(table.hub.expire())
+    table.deliver(table.hub.handle(Deadline()))
     assert not table.errors
     assert table.hub.finished
     assert table.parties["eve"].result.value == table.parties["ada"].result.value == table.hub.result.value
@@ -485,24 +500,24 @@ def test_who_waits_for_a_silent_partner_gets_the_estimate(monkeypatch: pytest.Mo
 
 def test_the_partner_of_who_was_lost_with_its_coin_in_is_told_at_once() -> None:
     table = Table(partners=1, names=NAMES[:4])
-    table.tamper = without_coin("dot")
+    withheld: list[Envelope] = []
+    table.tamper = without_coin("dot", withheld)
     table.play()
-    table.deliver(table.hub.lost("ada"))
+    table.deliver(table.hub.handle(PeersLost(("ada",))))
     ended: list[str] = []
 
     def watch(envelope: Envelope) -> Iterable[Envelope]:
         if envelope.step == m.RELAY_END:
-            assert table.parties[envelope.receiver].open_relay(envelope) == m.RelayEnd(0)
+            assert PairWire(table.parties[envelope.receiver].member).open_relay(
+                table.hub.run_id, envelope
+            ) == m.RelayEnd(0)
             ended.append(envelope.receiver)
         else:
             yield envelope
 
     table.tamper = watch
-    (coin,) = statistic_context(table.context).write(
-        table.signers["dot"], table.hub.run_id, "coin", [HUB], m.Coin(table.parties["dot"]._coins[0])
-    )
-    table.deliver([coin])
-    ((_, *pair),) = table.parties[ended[0]].evaluations or [(0, "", "")]
+    table.deliver(withheld)
+    ((_, *pair),) = drawn_for(table.parties[ended[0]]) or [(0, "", "")]
     assert set(pair) == {"ada", *ended}
 
 
@@ -513,7 +528,7 @@ def test_nobody_pays_for_a_further_draw_that_has_no_pair() -> None:
     table.tamper = wrong_coins(table, "ada coin")
     table.play()
     assert "all who take part have the same one" in str(table.errors[HUB])
-    assert all(party.evaluations is None for party in table.parties.values())
+    assert all(drawn_for(party) is None for party in table.parties.values())
 
 
 @pytest.mark.parametrize(

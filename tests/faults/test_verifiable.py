@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import io
 import math
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping
 from typing import Any
 
 import msgspec
@@ -20,8 +20,8 @@ from smpc_dp.protocols.contract import Envelope
 from smpc_dp.protocols.envelope import decode, encode
 from smpc_dp.protocols.gopa.verifiable import audit as auditing
 from smpc_dp.protocols.gopa.verifiable import messages as v
+from smpc_dp.protocols.gopa.verifiable.hosting import VerifiableAggregator
 from smpc_dp.protocols.gopa.verifiable.params import VerifiableParameters
-from smpc_dp.protocols.gopa.verifiable.relay import VerifiableRelayMachine
 from smpc_dp.protocols.registry import check_gopa
 from smpc_dp.protocols.secagg import messages as m
 from smpc_dp.protocols.secagg.graph import pack_list, pack_set, unpack_list
@@ -34,6 +34,7 @@ from smpc_dp_lab.vectors.verifiable_runs import (
     NINE,
     RELAY,
     USERS,
+    Host,
     Played,
     entry_of,
     honest,
@@ -42,6 +43,7 @@ from smpc_dp_lab.vectors.verifiable_runs import (
 )
 from smpc_dp_lab.vectors.verifiable_users import CHEAT, off_by_one, with_noise
 from tests.audits import of_itself
+from tests.faults.hosts import entries_of, liar
 
 VICTIM = "ann"
 
@@ -168,13 +170,14 @@ def test_what_was_sent_counts_though_its_user_is_lost(message: int) -> None:
 
 
 def test_a_total_that_cannot_be_is_refused() -> None:
-    class Inventing(VerifiableRelayMachine):
-        def _accept_publish(self, party: int, envelope: Envelope) -> None:
-            super()._accept_publish(party, envelope)
-            if party == 1:
-                self._sum += np.uint64(10_000)
+    class Inventing(VerifiableAggregator):
+        def write_own(self, run_id: bytes, kind: str, message: Any) -> Envelope:
+            if kind == v.TALLY:
+                total = np.frombuffer(message.total, "<u8") + np.uint64(10_000)
+                message = replace(message, total=total.tobytes())
+            return super().write_own(run_id, kind, message)
 
-    played = play(relay=Inventing)
+    played = play(relay=Host(member=Inventing))
     for name in USERS:
         assert isinstance(played.errors[name], VerificationError)
     assert "somebody lies" in str(played.errors["ann"])
@@ -183,25 +186,9 @@ def test_a_total_that_cannot_be_is_refused() -> None:
 # A relay that lies to users.
 
 
-class LyingRelay(VerifiableRelayMachine):
-    """Changes what it tells one user, or all, in one step."""
-
-    step_of_lie = ""
-    lie: Callable[[Any], msgspec.Struct]
-    only: str | None = VICTIM
-
-    def _write(self, step: str, names: Sequence[str], message: msgspec.Struct) -> list[Envelope]:
-        if step != self.step_of_lie:
-            return super()._write(step, names, message)
-        lied = [name for name in names if self.only in (None, name)]
-        rest = [name for name in names if name not in lied]
-        sent = super()._write(step, rest, message)
-        return sent + super()._write(step, lied, type(self).lie(message))
-
-
-def told(step: str, lie: Callable[[Any], msgspec.Struct], *, only: str | None = VICTIM) -> Played:
-    kind = type("Liar", (LyingRelay,), {"step_of_lie": step, "lie": staticmethod(lie), "only": only})
-    return play(relay=kind)
+def told(step: str, lie: Callable[[Any], msgspec.Struct], *, only: str = VICTIM) -> Played:
+    """Change what the relay tells one user in one step."""
+    return play(relay=Host(member=liar(step, lambda _relay, _run_id, message: lie(message), (only,))))
 
 
 def refused(played: Played, what: str, who: str = VICTIM) -> None:
@@ -255,7 +242,6 @@ def test_another_set_for_one_user_gets_no_quorum_there() -> None:
         return replace(message, participants=pack_set([1, 2, 3, 4], len(USERS)), commits=kept)
 
     played = told(v.COMMITTED, lie)
-    assert isinstance(played.relay, LyingRelay)
     # its attestation is of another set, which an honest relay takes for its fault; a lying one cannot use it
     assert isinstance(played.errors[VICTIM], PeerFault)
     assert v.PUBLISH not in shown(played)
@@ -279,21 +265,25 @@ def test_a_certificate_that_was_not_signed_is_refused() -> None:
         refused(told(step, lie), "signatures, 4 are due")
 
 
+def published_first(relay: VerifiableAggregator) -> m.Advertisement:
+    """Return the first publication on the board, which is the victim's."""
+    entry = next(entry for entry in entries_of(relay) if entry.kind == v.PUBLISH)
+    return m.Advertisement(1, entry.payload, bytes.fromhex(entry.signature))
+
+
 def test_nobody_opens_an_edge_to_a_user_that_said_nothing_false() -> None:
     """The relay keeps an honest user's x_hat and claims that it is false, to be left with its value."""
 
-    class Stripping(LyingRelay):
-        step_of_lie = v.PUBLICATIONS
-        only = None
-
-        def _write(self, step: str, names: Sequence[str], message: msgspec.Struct) -> list[Envelope]:
+    class Stripping(VerifiableAggregator):
+        def write(
+            self, run_id: bytes, step: str, parties: Iterable[int], message: msgspec.Struct
+        ) -> list[Envelope]:
             if isinstance(message, v.Publications):
-                envelope = self._received[1]
-                shown = [] if VICTIM in names else [m.Advertisement(1, envelope.body, envelope.signature)]
+                shown = [] if 1 in parties else [published_first(self)]
                 message = replace(message, false=pack_list([1]), shown=shown)
-            return VerifiableRelayMachine._write(self, step, names, message)
+            return super().write(run_id, step, parties, message)
 
-    played = play(relay=Stripping)
+    played = play(relay=Host(member=Stripping))
     for name in USERS[1:]:
         refused(played, f"says that {VICTIM} said something false, and it did not", name)
     refused(played, f"says that {VICTIM} has signed something false")
@@ -301,16 +291,12 @@ def test_nobody_opens_an_edge_to_a_user_that_said_nothing_false() -> None:
 
 
 def test_a_forged_false_publication_is_refused() -> None:
-    class Forging(LyingRelay):
-        def _write(self, step: str, names: Sequence[str], message: msgspec.Struct) -> list[Envelope]:
-            if isinstance(message, v.Publications):
-                body = decode(self._received[1].body, v.Publish, "")
-                forged = msgspec.msgpack.encode(replace(body, x_hat=bytes(16)))
-                false = m.Advertisement(1, forged, self._received[1].signature)
-                message = replace(message, false=pack_list([1]), shown=[false])
-            return VerifiableRelayMachine._write(self, step, names, message)
+    def lie(relay: VerifiableAggregator, _run_id: bytes, message: v.Publications) -> v.Publications:
+        real = published_first(relay)
+        forged = msgspec.msgpack.encode(replace(decode(real.body, v.Publish, ""), x_hat=bytes(16)))
+        return replace(message, false=pack_list([1]), shown=[replace(real, body=forged)])
 
-    played = play(relay=Forging)
+    played = play(relay=Host(member=liar(v.PUBLICATIONS, lie)))
     for name in USERS[1:]:
         refused(played, f"that {VICTIM} did not sign", name)
     assert v.OPEN not in shown(played)

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
+import dataclasses
 import io
-from collections.abc import Sequence
 from typing import Any
 
 import msgspec
@@ -12,14 +12,17 @@ import pytest
 from msgspec.structs import replace
 
 from smpc_dp.board.log import MAX_LINE_BYTES, Entry, encode_line
-from smpc_dp.crypto import proofs
 from smpc_dp.errors import PeerFault, TimeoutFault
 from smpc_dp.privacy.gopa.verifiable import greatest_bias
 from smpc_dp.protocols.contract import Envelope
+from smpc_dp.protocols.engine.collector import Item
+from smpc_dp.protocols.gopa.verifiable import collecting
 from smpc_dp.protocols.gopa.verifiable import messages as v
+from smpc_dp.protocols.gopa.verifiable.collecting import CollectCommit
+from smpc_dp.protocols.gopa.verifiable.hosting import VerifiableAggregator
 from smpc_dp.protocols.gopa.verifiable.params import VerifiableParameters, check_parameters
-from smpc_dp.protocols.gopa.verifiable.relay import VerifiableRelayMachine
 from smpc_dp.protocols.gopa.verifiable.statements import BOUNDS, COMMIT_MALFORMED, FALSE, MALFORMED
+from smpc_dp.protocols.gopa.verifiable.states import AGGREGATOR
 from smpc_dp.protocols.secagg.graph import pack_list
 from smpc_dp.runtime.audit import audit_stream
 from smpc_dp_lab.vectors.verifiable_runs import (
@@ -28,6 +31,7 @@ from smpc_dp_lab.vectors.verifiable_runs import (
     PARAMETERS,
     RELAY,
     USERS,
+    Host,
     Played,
     Setting,
     play,
@@ -41,6 +45,7 @@ from smpc_dp_lab.vectors.verifiable_users import (
     out_of_range,
     too_far_out,
 )
+from tests.faults.hosts import liar, losing
 
 # Nobody may be lost.
 ALL = Setting(INPUTS, PARAMETERS | {"dropout": 0})
@@ -120,7 +125,7 @@ def test_the_same_without_its_authors_signature_excludes_nobody() -> None:
         lambda _user, message: replace(message, edges=b"\xff" * 32 + message.edges[32:]),
         lambda _user, message: replace(message, value=b"\xff" * 32),
         lambda _user, message: replace(message, neighbours=message.neighbours[::-1]),
-        lambda user, message: replace(message, neighbours=pack_list([1, 2, 3, user._index])),
+        lambda user, message: replace(message, neighbours=pack_list([1, 2, 3, user.member.index])),
         lambda _user, message: replace(message, range_proof=message.range_proof + b"1"),
     ],
 )
@@ -155,28 +160,21 @@ def test_more_cheats_than_the_plan_counts_on_end_it() -> None:
     assert v.COIN not in {entry.kind for entry in played.entries}
 
 
-class Excluding(VerifiableRelayMachine):
-    """Leaves out a user that has committed to nothing false, and says that it has, if `says_so`."""
-
-    says_so = True
-
-    def _exclude_false(self, batch: proofs.Batch) -> list[int]:
-        if self.step != v.COMMIT:
-            return super()._exclude_false(batch)
-        party = USERS.index(CHEAT) + 1
-        self._drop(party, PeerFault(CHEAT, "is left out"))
-        self._shown_false += 1
-        return [party] if self.says_so else []
+def leave_out(relay: VerifiableAggregator, state: CollectCommit, party: int, envelope: Envelope) -> Item:
+    """Call false what a user has committed to, which is not."""
+    item = collecting.accept_commit(relay, state, party, envelope)
+    return dataclasses.replace(item, message=COMMIT_MALFORMED) if envelope.sender == CHEAT else item
 
 
-class Silent(Excluding):
-    """Says nothing of it."""
-
-    says_so = False
+EXCLUDING = Host(role=AGGREGATOR.with_stage(CollectCommit, accept=leave_out))
+# Says nothing of it.
+SILENT = dataclasses.replace(
+    EXCLUDING, member=liar(v.COMMITTED, lambda _relay, _run_id, message: replace(message, false=[]))
+)
 
 
 @pytest.mark.parametrize(
-    ("relay", "what"), [(Excluding, "committed to something false: it did not"), (Silent, "has 4 parties")]
+    ("relay", "what"), [(EXCLUDING, "committed to something false: it did not"), (SILENT, "has 4 parties")]
 )
 def test_nobody_goes_on_without_a_user_that_said_nothing_false(relay: Any, what: str) -> None:
     played = play(relay=relay, setting=ALL)
@@ -191,19 +189,6 @@ def test_nobody_goes_on_without_a_user_that_said_nothing_false(relay: Any, what:
 # Who is lost besides.
 
 
-def losing(name: str, step: str) -> type[VerifiableRelayMachine]:
-    """Return a relay that loses its link to a user once it has heard what it says in this step."""
-
-    class Losing(VerifiableRelayMachine):
-        def receive(self, envelope: Envelope) -> Sequence[Envelope]:
-            sent = super().receive(envelope)
-            if (envelope.sender, envelope.step) == (name, step):
-                return [*sent, *self.lost(name)]
-            return sent
-
-    return Losing
-
-
 MALFORMED_COMMIT = at(v.COMMIT, raw(b""))
 
 
@@ -216,7 +201,7 @@ def test_who_leaves_after_a_false_commit_is_lost_and_no_more(others: tuple[str, 
     report = audited(played)
     assert report.code == 3, report.conclusion
     assert [item.party for item in report.excluded] == list(others)
-    assert played.relay._shown_false == len(others)
+    assert played.relay.state.shown_false == len(others)
 
 
 def test_a_false_commit_and_a_loss_do_not_make_users_blame_the_relay() -> None:
@@ -245,7 +230,7 @@ def test_relay_users_and_audit_have_the_same_epsilon_if_a_cheat_is_lost_before_i
         assert guarantee.epsilon == report.verdict.epsilon
         # Three can have seen their noise and gone, not two.
         assert machine.result.noise is not None
-        bias = greatest_bias(played.relay._verifiable.bits, 3)
+        bias = greatest_bias(played.relay.member.parameters.bits, 3)
         assert machine.result.noise.bias == pytest.approx(bias)
         assert report.verdict.bias == pytest.approx(bias / 6)
     assert report.conclusion.endswith(

@@ -2,22 +2,27 @@
 
 from __future__ import annotations
 
+import dataclasses
 from collections.abc import Callable, Sequence
 from typing import Any
 
-import msgspec
 import numpy as np
 import pytest
 from msgspec.structs import replace
 
 from smpc_dp.errors import PeerFault, TimeoutFault
 from smpc_dp.protocols.contract import Envelope
+from smpc_dp.protocols.engine.state import Transition
 from smpc_dp.protocols.envelope import decode, encode
+from smpc_dp.protocols.gopa.verifiable import counting
 from smpc_dp.protocols.gopa.verifiable import messages as v
+from smpc_dp.protocols.gopa.verifiable.counting import CollectOpen, CollectPublish
+from smpc_dp.protocols.gopa.verifiable.hosting import VerifiableAggregator
 from smpc_dp.protocols.gopa.verifiable.recount import narrowed, widened
-from smpc_dp.protocols.gopa.verifiable.relay import VerifiableRelayMachine
-from smpc_dp_lab.vectors.verifiable_runs import RELAY, USERS, Cheater, Played, honest, parameters, play
+from smpc_dp.protocols.gopa.verifiable.states import AGGREGATOR
+from smpc_dp_lab.vectors.verifiable_runs import RELAY, USERS, Host, Played, honest, parameters, play
 from smpc_dp_lab.vectors.verifiable_users import CHEAT, off_by_one
+from tests.faults.hosts import liar
 
 Tallied = v.Tallied
 
@@ -28,31 +33,26 @@ def more(total: bytes) -> bytes:
     return lanes.tobytes()
 
 
-class Miscounting(VerifiableRelayMachine):
+class Miscounting(VerifiableAggregator):
     """Puts a total on the board, and signs it, that is one more than the sum."""
 
-    def _log_own(self, kind: str, message: Any) -> Envelope:
+    def write_own(self, run_id: bytes, kind: str, message: Any) -> Envelope:
         if kind == v.TALLY:
             message = replace(message, total=more(message.total))
-        return super()._log_own(kind, message)
+        return super().write_own(run_id, kind, message)
 
 
-class Keeping(VerifiableRelayMachine):
-    """Leaves what was opened in the total."""
+MISCOUNTING = Host(member=Miscounting)
 
-    def _begin_tally(self) -> list[Envelope]:
-        self._opened = {}
-        return super()._begin_tally()
+
+def keep(relay: VerifiableAggregator, state: CollectOpen) -> Transition:
+    """Leave what was opened in the total."""
+    return counting.finish_open(relay, replace(state, opened={}))
 
 
 def told(lie: Callable[[Tallied], Tallied]) -> Played:
     """Play a run whose relay changes what it shows with its tally, for everybody."""
-
-    class Lying(VerifiableRelayMachine):
-        def _write(self, step: str, names: Sequence[str], message: msgspec.Struct) -> list[Envelope]:
-            return super()._write(step, names, lie(message) if isinstance(message, v.Tallied) else message)
-
-    return play(relay=Lying)
+    return play(relay=Host(member=liar(v.TALLIED, lambda _relay, _run_id, message: lie(message))))
 
 
 def refused(played: Played, what: str, users: Sequence[str] = USERS) -> None:
@@ -66,14 +66,14 @@ def refused(played: Played, what: str, users: Sequence[str] = USERS) -> None:
 
 @pytest.mark.parametrize("memo", [False, True])
 def test_every_user_refuses_a_wrong_total(memo: bool) -> None:
-    played = play(relay=Miscounting, memo=memo)
+    played = play(relay=MISCOUNTING, memo=memo)
     refused(played, "the total is not the sum of what was published")
 
 
 def test_what_was_opened_must_come_out_of_the_total() -> None:
     rest = [name for name in USERS if name != CHEAT]
     assert not set(play({CHEAT: off_by_one}).errors) & set(rest)
-    played = play({CHEAT: off_by_one}, relay=Keeping)
+    played = play({CHEAT: off_by_one}, relay=Host(role=AGGREGATOR.with_stage(CollectOpen, finish=keep)))
     assert v.OPEN in [entry.kind for entry in played.entries]
     for name in rest:
         error = played.errors[name]
@@ -137,30 +137,19 @@ def test_what_is_shown_must_be_the_entries(name: str) -> None:
 def test_a_value_that_its_user_did_not_sign_is_not_counted() -> None:
     """The relay writes a publication in a user's name: hashes, total and heads all agree."""
 
-    class Forging(VerifiableRelayMachine):
-        def _finish_publish(self) -> list[Envelope]:
-            real = self._publications[1]
-            self._publications[1] = replace(real, signature=bytes(64))
-            return super()._finish_publish()
+    def finish(relay: VerifiableAggregator, state: CollectPublish) -> Transition:
+        state.publications[1] = dataclasses.replace(state.publications[1], signature=bytes(64))
+        return counting.finish_publish(relay, state)
 
-    played = play(relay=Forging)
+    played = play(relay=Host(role=AGGREGATOR.with_stage(CollectPublish, finish=finish)))
     refused(played, f"{USERS[0]} did not sign", USERS[1:])
 
 
 # Users who do not check.
 
 
-def skipping(*users: str) -> type[Cheater]:
-    class Skipping(Cheater):
-        def __init__(self, *given: Any) -> None:
-            super().__init__(*given)
-            self.check_total = self.name not in users
-
-    return Skipping
-
-
 def test_evidence_says_who_has_checked_and_only_they_vouch() -> None:
-    played = play(user=skipping(USERS[1]))
+    played = play(unchecked=USERS[1:2])
     assert not played.errors
     for name, machine in played.users.items():
         assert machine.result.evidence.checked is (name != USERS[1])
@@ -174,7 +163,7 @@ def test_evidence_says_who_has_checked_and_only_they_vouch() -> None:
 def test_without_a_quorum_that_has_checked_there_is_no_average() -> None:
     quorum = parameters().plan.quorum
     lazy = USERS[: len(USERS) - quorum + 1]
-    played = play(user=skipping(*lazy))
+    played = play(unchecked=lazy)
     error = played.errors[RELAY]
     assert isinstance(error, TimeoutFault)
     assert error.missing == set(lazy)
@@ -183,7 +172,7 @@ def test_without_a_quorum_that_has_checked_there_is_no_average() -> None:
 
 
 def test_a_miscounted_total_needs_a_quorum_that_does_not_check() -> None:
-    played = play(relay=Miscounting, user=skipping(USERS[0]))
+    played = play(relay=MISCOUNTING, unchecked=USERS[:1])
     for name in USERS[1:]:
         assert "is not the sum" in str(played.errors[name])
     assert v.CERTIFY_TALLY not in [entry.kind for entry in played.entries]

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 import functools
 import io
 import random
@@ -13,13 +14,17 @@ import numpy as np
 import pytest
 from msgspec.structs import replace
 
-from smpc_dp.crypto import proofs
 from smpc_dp.errors import PeerFault, TimeoutFault
 from smpc_dp.protocols.contract import Envelope
+from smpc_dp.protocols.engine.collector import Item
+from smpc_dp.protocols.engine.state import Transition
 from smpc_dp.protocols.envelope import decode, encode
+from smpc_dp.protocols.gopa.verifiable import counting
 from smpc_dp.protocols.gopa.verifiable import messages as v
-from smpc_dp.protocols.gopa.verifiable.relay import VerifiableRelayMachine
+from smpc_dp.protocols.gopa.verifiable.counting import CollectOpen
+from smpc_dp.protocols.gopa.verifiable.hosting import VerifiableAggregator
 from smpc_dp.protocols.gopa.verifiable.statements import FALSE, OPENING, OPENING_OTHER
+from smpc_dp.protocols.gopa.verifiable.states import AGGREGATOR
 from smpc_dp.protocols.secagg.graph import pack_list, unpack_list
 from smpc_dp.runtime.audit import Report, audit_stream
 from smpc_dp_lab.vectors.verifiable_openings import (
@@ -33,9 +38,10 @@ from smpc_dp_lab.vectors.verifiable_openings import (
     too_far_out,
     too_long,
 )
-from smpc_dp_lab.vectors.verifiable_runs import NINE, RELAY, SPARSE, Played, Setting, entry_of, play
+from smpc_dp_lab.vectors.verifiable_runs import NINE, RELAY, SPARSE, Host, Played, Setting, entry_of, play
 from smpc_dp_lab.vectors.verifiable_users import CHEAT, OTHER, at, off_by_one, out_of_range, says
-from tests.faults.test_board_equivocation import Accepting
+from tests.faults.hosts import censoring, liar
+from tests.faults.test_board_equivocation import another_publication, equivocating
 
 NAMES = tuple(NINE.inputs)
 FALSE_OPENER = {CHEAT: off_by_one, OTHER: at(v.OPEN, to_something_else)}
@@ -131,13 +137,7 @@ def test_a_missing_opening_excludes_nobody(round_: int) -> None:
     """Silence may be the relay's doing: the term stays in the total, and the audit says whose it is."""
     step = v.in_round(v.OPEN, round_)
 
-    class Censoring(VerifiableRelayMachine):
-        def receive(self, envelope: Envelope) -> Sequence[Envelope]:
-            if envelope.sender == "ann" and envelope.step == step:
-                return self.lost("ann")
-            return super().receive(envelope)
-
-    played = play(FALSE_OPENER, setting=NINE, relay=Censoring)
+    played = play(FALSE_OPENER, setting=NINE, relay=censoring("ann", step))
     report = audited(played)
     assert [item.party for item in report.excluded] == [OTHER, CHEAT]
     assert report.verdict is not None
@@ -155,17 +155,18 @@ def test_a_missing_opening_excludes_nobody(round_: int) -> None:
 # What a relay cannot do with rounds.
 
 
-class Accusing(VerifiableRelayMachine):
-    """Calls a right opening of the first round false."""
-
-    def _exclude_false(self, batch: proofs.Batch) -> list[int]:
-        false = super()._exclude_false(batch)
-        victim = NAMES.index("ann") + 1
-        return sorted({*false, victim}) if self.step == v.OPEN else false
+def accuse(relay: VerifiableAggregator, state: CollectOpen, party: int, envelope: Envelope) -> Item:
+    """Call a right opening of the first round false."""
+    item = counting.accept_open(relay, state, party, envelope)
+    if (envelope.sender, envelope.step) == ("ann", v.OPEN):
+        item = state.openings[party] = dataclasses.replace(item, message=OPENING)
+    return item
 
 
 def test_no_edge_is_opened_to_a_user_whose_opening_is_right() -> None:
-    played = play({CHEAT: off_by_one}, setting=NINE, relay=Accusing)
+    played = play(
+        {CHEAT: off_by_one}, setting=NINE, relay=Host(role=AGGREGATOR.with_stage(CollectOpen, accept=accuse))
+    )
     assert v.in_round(v.OPEN, 2) not in kinds(played)
     for name in NAMES:
         if name not in ("ann", CHEAT):
@@ -179,21 +180,13 @@ def test_no_edge_is_opened_to_a_user_whose_opening_is_right() -> None:
 def test_no_edge_is_opened_for_what_was_signed_in_another_round() -> None:
     """A user's right opening of the first round, shown as its opening of the second, would be false there."""
 
-    class Replaying(VerifiableRelayMachine):
-        first: Envelope
+    def finish(relay: VerifiableAggregator, state: CollectOpen) -> Transition:
+        if state.number == 2:
+            state.openings[1] = dataclasses.replace(state.said[1][1], message=OPENING)
+        return counting.finish_open(relay, state)
 
-        def _accept_open(self, party: int, envelope: Envelope) -> None:
-            if (envelope.sender, envelope.step) == ("ann", v.OPEN):
-                type(self).first = envelope
-            super()._accept_open(party, envelope)
-
-        def _finish_open(self) -> list[Envelope]:
-            if self._round == 2:
-                self._openings[1] = replace(self.first, step=v.in_round(v.OPEN, 2))
-                self._refused[1] = OPENING
-            return super()._finish_open()
-
-    played = play(FALSE_OPENER, setting=NINE, relay=Replaying)
+    relay = Host(role=AGGREGATOR.with_stage(CollectOpen, finish=finish))
+    played = play(FALSE_OPENER, setting=NINE, relay=relay)
     assert v.in_round(v.OPEN, 3) not in kinds(played)
     errors = {name: played.errors[name] for name in NAMES if name not in ("ann", CHEAT, OTHER)}
     for error in errors.values():
@@ -201,25 +194,12 @@ def test_no_edge_is_opened_for_what_was_signed_in_another_round() -> None:
         assert "'open-2' that ann did not sign" in error.reason
 
 
-class Forking(Accepting):
-    """Shows some users another log before a round."""
-
-    step_of_lie = ""
-    lied_to: tuple[str, ...] = ("ann",)
-
-    def _write(self, step: str, names: Sequence[str], message: Any) -> list[Envelope]:
-        if step == self.step_of_lie and set(names) & set(self.lied_to):
-            message = replace(message, digests=message.digests[:-32] + bytes(32))
-        return super()._write(step, names, message)
-
-
 @pytest.mark.parametrize(("step", "number"), [(v.PUBLICATIONS, 1), (v.OPENINGS, 2)])
 def test_nobody_opens_an_edge_before_a_quorum_has_signed_the_same_log(step: str, number: int) -> None:
     """One user with another log goes no further; half of them with another one: nobody does."""
     opening = v.in_round(v.OPEN, number)
     for lied_to in (("ann",), ("ann", "cyd", "eve", "fay")):
-        relay = type("Forked", (Forking,), {"step_of_lie": step, "lied_to": lied_to})
-        played = play(FALSE_OPENER, setting=NINE, relay=relay)
+        played = play(FALSE_OPENER, setting=NINE, relay=equivocating(step, another_publication, lied_to))
         said = {entry.party for entry in played.entries if entry.kind == opening}
         if len(lied_to) > 1:
             assert not said
@@ -235,11 +215,8 @@ def test_nobody_opens_an_edge_before_a_quorum_has_signed_the_same_log(step: str,
 def told(step: str, lie: Any) -> dict[str, Any]:
     """Return what users say to a relay that changes its messages of one step."""
 
-    class Lying(VerifiableRelayMachine):
-        def _write(self, at_step: str, names: Sequence[str], message: Any) -> list[Envelope]:
-            return super()._write(at_step, names, lie(message) if at_step == step else message)
-
-    played = play(FALSE_OPENER, setting=NINE, relay=Lying)
+    relay = Host(member=liar(step, lambda _relay, _run_id, message: lie(message)))
+    played = play(FALSE_OPENER, setting=NINE, relay=relay)
     assert v.in_round(v.OPEN, 2) not in kinds(played)
     return {name: played.errors[name] for name in NAMES if name not in (CHEAT, OTHER)}
 
@@ -265,12 +242,13 @@ def test_a_relay_that_lies_about_openings_is_refused(lie: Any, what: str) -> Non
 
 
 def test_a_tally_that_counts_who_opened_something_false_is_refused() -> None:
-    class Counting(VerifiableRelayMachine):
-        def _begin_tally(self) -> list[Envelope]:
-            self._published.add(NAMES.index(OTHER) + 1)
-            return super()._begin_tally()
+    def finish(relay: VerifiableAggregator, state: CollectOpen) -> Transition:
+        if state.number == 2:
+            state = replace(state, published=state.published | {NAMES.index(OTHER) + 1})
+        return counting.finish_open(relay, state)
 
-    played = play(FALSE_OPENER, setting=NINE, relay=Counting)
+    relay = Host(role=AGGREGATOR.with_stage(CollectOpen, finish=finish))
+    played = play(FALSE_OPENER, setting=NINE, relay=relay)
     for name in NAMES:
         if name not in (CHEAT, OTHER):
             assert "counts others than those who said nothing false" in str(played.errors[name])
@@ -359,7 +337,7 @@ def test_whatever_a_group_does_no_edge_between_others_is_opened(seed: int) -> No
         int(kind.rpartition("-")[2]) for kind in kinds(played) if kind.startswith("certify-exclusions-")
     ]
     assert all(two == one + 1 for one, two in pairwise(sorted(rounds)))
-    assert len(rounds) < played.relay._verifiable.most_false
+    assert len(rounds) < played.relay.member.parameters.most_false
 
 
 def opened_pairs_of(played: Played, users: Sequence[str]) -> list[tuple[str, str]]:
@@ -402,17 +380,13 @@ def test_a_user_that_was_told_of_another_false_one_signs_no_wrong_opening() -> N
         if numbers[cheat] in commits[name] and numbers[silent] not in commits[name] and name != silent
     )
 
-    class Naming(Forking):
-        def _write(self, step: str, at: Sequence[str], message: Any) -> list[Envelope]:
-            if step == v.PUBLICATIONS and victim in at:
-                authors = {*unpack_list(message.authors, len(names), "")} - {numbers[cheat]}
-                told = pack_list(sorted({*authors, numbers[silent]}))
-                message = replace(
-                    message, authors=told, false=pack_list([numbers[silent]]), shown=[], commits=[]
-                )
-            return super()._write(step, at, message)
+    def lie(_relay: VerifiableAggregator, _run_id: bytes, message: v.Publications) -> v.Publications:
+        authors = {*unpack_list(message.authors, len(names), "")} - {numbers[cheat]}
+        told = pack_list(sorted({*authors, numbers[silent]}))
+        return replace(message, authors=told, false=pack_list([numbers[silent]]), shown=[], commits=[])
 
-    played = play({cheat: off_by_one}, setting=SPARSE, relay=Naming, memo=True, kill={silent: 9})
+    relay = equivocating(v.PUBLICATIONS, lie, (victim,))
+    played = play({cheat: off_by_one}, setting=SPARSE, relay=relay, memo=True, kill={silent: 9})
     assert (victim, v.OPEN) not in {(entry.party, entry.kind) for entry in played.entries}
     assert isinstance(played.errors[victim], PeerFault)
     assert victim not in {item.party for item in audited(played).excluded}

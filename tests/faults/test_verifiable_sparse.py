@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
+import dataclasses
 import functools
 import io
 import random
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import Any
 
 import msgspec
@@ -13,12 +14,18 @@ import numpy as np
 import pytest
 from msgspec.structs import replace
 
-from smpc_dp.crypto import commit
 from smpc_dp.errors import PeerFault, PrivacyError
 from smpc_dp.protocols.contract import Envelope
+from smpc_dp.protocols.engine.collector import Item
+from smpc_dp.protocols.engine.state import Transition
 from smpc_dp.protocols.envelope import decode, encode
+from smpc_dp.protocols.gopa.verifiable import collecting, counting
 from smpc_dp.protocols.gopa.verifiable import messages as v
-from smpc_dp.protocols.gopa.verifiable.relay import VerifiableRelayMachine
+from smpc_dp.protocols.gopa.verifiable.collecting import CollectReveal
+from smpc_dp.protocols.gopa.verifiable.counting import CollectPublish
+from smpc_dp.protocols.gopa.verifiable.hosting import VerifiableAggregator
+from smpc_dp.protocols.gopa.verifiable.statements import SUM, Rules
+from smpc_dp.protocols.gopa.verifiable.states import AGGREGATOR
 from smpc_dp.protocols.secagg import messages as m
 from smpc_dp.protocols.secagg.graph import pack_list, unpack_list
 from smpc_dp.runtime.audit import Report, audit_stream
@@ -26,6 +33,7 @@ from smpc_dp_lab.vectors.verifiable_runs import (
     RELAY,
     SPARSE,
     Cheater,
+    Host,
     Played,
     Tamper,
     entry_of,
@@ -33,6 +41,7 @@ from smpc_dp_lab.vectors.verifiable_runs import (
     play,
 )
 from smpc_dp_lab.vectors.verifiable_users import off_by_one
+from tests.faults.hosts import liar
 
 NAMES = list(SPARSE.inputs)
 USERS = len(NAMES)
@@ -124,12 +133,8 @@ def shifted(place: int) -> Tamper:
     def tamper(user: Cheater, step: str, message: msgspec.Struct) -> msgspec.Struct:
         if not isinstance(message, v.Commit):
             return message
-        peer = sorted(user._deltas)[place % len(user._deltas)]
-        delta, blinding = user._deltas[peer]
-        user._deltas[peer] = delta + np.uint64(1), blinding
-        wrong = commit.commit([int(delta.view(np.int64)[0]) + 1], blinding)
-        user._own_edges[peer] = wrong
-        return replace(message, edges=b"".join(edge for _, edge in sorted(user._own_edges.items())))
+        user.shift_edge(sorted(user.next.terms)[place % len(user.next.terms)], 1)
+        return replace(message, edges=b"".join(edge for _, edge in sorted(user.next.edges.items())))
 
     return tamper
 
@@ -140,10 +145,9 @@ def dropped(place: int) -> Tamper:
     def tamper(user: Cheater, step: str, message: msgspec.Struct) -> msgspec.Struct:
         if not isinstance(message, v.Commit):
             return message
-        peer = sorted(user._deltas)[place % len(user._deltas)]
-        del user._own_edges[peer]
-        edges = b"".join(edge for _, edge in sorted(user._own_edges.items()))
-        return replace(message, neighbours=pack_list(sorted(user._own_edges)), edges=edges)
+        user.drop_edge(sorted(user.next.terms)[place % len(user.next.terms)])
+        edges = b"".join(edge for _, edge in sorted(user.next.edges.items()))
+        return replace(message, neighbours=pack_list(sorted(user.next.edges)), edges=edges)
 
     return tamper
 
@@ -170,27 +174,28 @@ def test_nobody_goes_on_whose_own_draws_are_voided() -> None:
     """A relay keeps a user's draws from those that it drew: it sees that, and nobody publishes."""
     victim = NAMES.index(CHEAT) + 1
 
-    class Hiding(VerifiableRelayMachine):
-        def _finish_reveal(self) -> list[Envelope]:
-            sent = super()._finish_reveal()
-            return [self._hidden(envelope) for envelope in sent]
+    def finish(relay: VerifiableAggregator, state: CollectReveal) -> Transition:
+        drawn = {party: item.message for party, item in state.inbox.items.items()}
 
-        def _hidden(self, envelope: Envelope) -> Envelope:
+        def hidden(envelope: Envelope) -> Envelope:
             message = decode(envelope.body, m.Neighbours, RELAY)
-            party = self._context.number(envelope.receiver)
-            if victim not in {opening.party for opening in message.openings} or victim in self._drawn[party]:
+            party = relay.context.number(envelope.receiver)
+            if victim not in {opening.party for opening in message.openings} or victim in drawn[party]:
                 return envelope
-            around = tuple(peer for peer in self._neighbours[party] if peer != victim)
+            around = tuple(item.party for item in message.advertisements if item.party != victim)
             message = replace(
                 message,
                 openings=[opening for opening in message.openings if opening.party != victim],
                 advertisements=[item for item in message.advertisements if item.party != victim],
-                proof=self._roll.prove(around),
+                proof=state.commitments.roll.prove(around),
             )
-            [again] = self._write(m.NEIGHBOURS, [envelope.receiver], message)
+            [again] = relay.write(state.run_id, m.NEIGHBOURS, [party], message)
             return again
 
-    played = run(relay=Hiding)
+        after, sent = collecting.finish_reveal(relay, state)
+        return Transition(after, [hidden(envelope) for envelope in sent])
+
+    played = run(relay=Host(role=AGGREGATOR.with_stage(CollectReveal, finish=finish)))
     error = played.errors[CHEAT]
     assert isinstance(error, PrivacyError)
     assert "that it drew count" in str(error)
@@ -201,14 +206,10 @@ def test_nobody_goes_on_whose_own_draws_are_voided() -> None:
 def test_a_coin_that_its_user_did_not_sign_is_refused() -> None:
     """Without the signatures a relay could go on without a user that did not accept its edges."""
 
-    class Inventing(VerifiableRelayMachine):
-        def _finish_coin(self) -> list[Envelope]:
-            sent = super()._finish_coin()
-            message = decode(sent[0].body, v.Coins, RELAY)
-            false = replace(message, signatures=bytes(64) + message.signatures[64:])
-            return self._broadcast(v.COINS, false)
+    def lie(_relay: VerifiableAggregator, _run_id: bytes, message: v.Coins) -> v.Coins:
+        return replace(message, signatures=bytes(64) + message.signatures[64:])
 
-    played = run(relay=Inventing)
+    played = run(relay=Host(member=liar(v.COINS, lie)))
     for name in NAMES:
         error = played.errors[name]
         assert isinstance(error, PeerFault)
@@ -216,53 +217,50 @@ def test_a_coin_that_its_user_did_not_sign_is_refused() -> None:
         assert f"a coin that {NAMES[0]} did not sign" in str(error)
 
 
-class Accusing(VerifiableRelayMachine):
-    """Calls a right publication false."""
+def call_false(relay: VerifiableAggregator, state: CollectPublish, party: int, envelope: Envelope) -> Item:
+    """Call a right publication false."""
+    item = counting.accept_publish(relay, state, party, envelope)
+    if envelope.sender == CHEAT:
+        item = state.publications[party] = dataclasses.replace(item, message=SUM)
+    return item
 
-    def _exclude_false(self, batch: Any) -> list[int]:
-        false = super()._exclude_false(batch)
-        return [*false, NAMES.index(CHEAT) + 1] if self.step == v.PUBLISH else false
 
-
-def accuse(relay: type[VerifiableRelayMachine]) -> dict[str, Any]:
-    """Return what the accused user's neighbours say to that."""
-    played = run(relay=relay)
+def accuse(lie: Callable[[v.Publications], v.Publications] = lambda message: message) -> dict[str, Any]:
+    """Return what an accused user's neighbours say to that, and to what they are shown."""
+    member = liar(v.PUBLICATIONS, lambda _relay, _run_id, message: lie(message))
+    played = run(relay=Host(member, AGGREGATOR.with_stage(CollectPublish, accept=call_false)))
     assert not any(entry.kind == v.OPEN for entry in played.entries)
     return {name: played.errors[name] for name in neighbours_of(honest(), CHEAT)}
 
 
 def test_no_edge_is_opened_to_a_user_whose_publication_is_right() -> None:
-    for error in accuse(Accusing).values():
+    for error in accuse().values():
         assert isinstance(error, PeerFault)
         assert error.culprit == RELAY
         assert f"says that {CHEAT} said something false, and it did not" in str(error)
 
 
 def test_no_edge_is_opened_without_what_the_neighbours_say() -> None:
-    class Withholding(Accusing):
-        def _commits_about(self, party: int) -> list[m.Advertisement]:
-            return super()._commits_about(party)[1:]
+    def lie(message: v.Publications) -> v.Publications:
+        return replace(message, commits=message.commits[1:])
 
-    errors = [str(error) for error in accuse(Withholding).values()]
+    errors = [str(error) for error in accuse(lie).values()]
     assert all("and not what its neighbours say" in error for error in errors)
 
 
 def test_no_edge_is_opened_by_what_another_log_says() -> None:
-    class Forging(Accusing):
-        def _commits_about(self, party: int) -> list[m.Advertisement]:
-            self._committed = bytes(32) + self._committed[32:]
-            return super()._commits_about(party)
+    def lie(message: v.Publications) -> v.Publications:
+        return replace(message, committed=bytes(32) + message.committed[32:])
 
-    errors = [str(error) for error in accuse(Forging).values()]
+    errors = [str(error) for error in accuse(lie).values()]
     assert all("other commitments than those that a quorum has signed" in error for error in errors)
 
 
 def test_a_commit_of_nobody_is_refused() -> None:
-    class Inventing(Accusing):
-        def _commits_about(self, party: int) -> list[m.Advertisement]:
-            return [replace(item, party=60_000) for item in super()._commits_about(party)]
+    def lie(message: v.Publications) -> v.Publications:
+        return replace(message, commits=[replace(item, party=60_000) for item in message.commits])
 
-    for error in accuse(Inventing).values():
+    for error in accuse(lie).values():
         assert isinstance(error, PeerFault)
         assert error.culprit == RELAY
         assert "a commit of party 60000" in str(error)
@@ -276,7 +274,7 @@ def test_more_neighbours_than_anybody_accepts_are_refused() -> None:
         checked, session=replace(checked.session, place=replace(checked.session.place, most_drawn_by=0))
     )
     entry = entry_of(honest(), v.COMMIT, CHEAT)
-    rules = type(honest().relay._rules)(honest().context, fewer, bytes(32))
+    rules = Rules(honest().context, fewer, bytes(32))
     with pytest.raises(PeerFault, match="more than any user accepts"):
         rules.read_commit(8, entry.payload, CHEAT)
 
@@ -302,15 +300,12 @@ def test_a_ledger_is_not_charged_for_cheats_that_the_relay_makes_up() -> None:
     far = [party for party, name in enumerate(NAMES, 1) if name not in near]
     assert parameters(SPARSE).epsilon_without(len(far)) > parameters(SPARSE).epsilon_without(0)
 
-    class Slandering(VerifiableRelayMachine):
-        def _write(self, step: str, names: Sequence[str], message: msgspec.Struct) -> list[Envelope]:
-            if step == v.PUBLICATIONS and victim in names:
-                message = replace(message, false=pack_list(far))
-            return super()._write(step, names, message)
+    def lie(_relay: VerifiableAggregator, _run_id: bytes, message: v.Publications) -> v.Publications:
+        return replace(message, false=pack_list(far))
 
-    played = run(relay=Slandering)
+    played = run(relay=Host(member=liar(v.PUBLICATIONS, lie, (victim,))))
     error = played.errors[victim]
     assert isinstance(error, PeerFault)
     assert error.culprit == RELAY
     assert "goes on with too few users" in str(error)
-    assert played.users[victim].take_raised() == []
+    assert played.users[victim].last.false_count == 0

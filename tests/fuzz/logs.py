@@ -31,8 +31,7 @@ def _log() -> tuple[Header, list[Entry]]:
 
 _HEADER, _ENTRIES = _log()
 _LINES = tuple(encode_line(line) for line in (_HEADER, *_ENTRIES))
-_HEADS = Followed(first_head(_LINES[0]))
-_HEADS.extend([entry.digest() for entry in _ENTRIES])
+_HEADS = Followed(first_head(_LINES[0])).after(b"".join(entry.digest() for entry in _ENTRIES))
 
 
 def _line(kind: type[Header] | type[Entry]) -> Decoder:

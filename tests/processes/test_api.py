@@ -112,8 +112,8 @@ async def test_a_refused_vector_is_missing_and_shifts_nothing(tmp_path: Path) ->
             result = await session.sum([1.0, 0.0])
             assert result.value.tolist() == [4.0, 0.0]
             assert result.absent == ("bob",)
-        with pytest.raises(smpc_dp.ConfigError, match="method"):
-            await session.average([0.0, 0.0], method="gopa")
+        with pytest.raises(smpc_dp.ConfigError, match="protocol"):
+            await session.average([0.0, 0.0], expect={"protocol": "gopa"})
         result = await session.sum([2.0, 1.0])
         assert result.value.tolist() == [10.0, 5.0]
         assert result.survivors == PARTIES

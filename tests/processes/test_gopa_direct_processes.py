@@ -116,7 +116,7 @@ def test_a_coordinator_that_is_killed_is_named_and_the_next_request_works(sessio
         async with smpc_dp.connect(session, party=name, on_event=watch) as opened:
             for _ in range(2):
                 try:
-                    ended.append(await opened.average(vector(name), method="gopa"))
+                    ended.append(await opened.average(vector(name), expect={"protocol": "gopa"}))
                 except smpc_dp.SmpcError as error:
                     ended.append(error)
         return ended

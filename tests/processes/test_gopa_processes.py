@@ -39,10 +39,10 @@ async def average_within_a_ball(folder: Path) -> None:
     async with contextlib.AsyncExitStack() as stack:
         sessions = [await stack.enter_async_context(smpc_dp.connect(path, name)) for name in names]
         with pytest.raises(smpc_dp.ConfigError, match=r"l2_bound: is 4.0, the session file says 5.0"):
-            await sessions[0].average([3.0, 4.0], l2_bound=4.0)
+            await sessions[0].average([3.0, 4.0], expect={"l2_bound": 4.0})
         results = await asyncio.gather(
             *(
-                session.average(vector, method="gopa", l2_bound=5.0, clip=True)
+                session.average(vector, expect={"protocol": "gopa", "l2_bound": 5.0}, clip=True)
                 for session, vector in zip(sessions, [[3.0, 4.0]] * 3 + [[30.0, 40.0]], strict=True)
             )
         )

@@ -24,7 +24,7 @@ from smpc_dp.cli import app
 from smpc_dp.cli.learn import report_learned
 from smpc_dp.errors import ConfigError, Fault, PeerFault, PrivacyError, SmpcError, TimeoutFault
 from smpc_dp.learn import registry
-from smpc_dp.learn.groups import GroupDraws
+from smpc_dp.learn.block_gossip import GroupDraws
 from smpc_dp.learn.needs import Learned, Means, Needs, PrivateMessages, Table
 from smpc_dp.privacy.accountant.ledger import Ledger
 from smpc_dp.privacy.sampling import NoiseSource

@@ -13,7 +13,7 @@ import numpy as np
 import pytest
 
 from smpc_dp.errors import ConfigError, SmpcError
-from smpc_dp.learn.groups import GroupDraws
+from smpc_dp.learn.block_gossip import GroupDraws
 from smpc_dp.learn.needs import Learned
 from smpc_dp.privacy.accountant.ledger import Ledger
 from smpc_dp.runtime.events import Event

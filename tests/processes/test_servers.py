@@ -115,8 +115,8 @@ async def test_a_session_goes_on_from_sum_to_average_to_statistic(tmp_path: Path
     kernel = kendall_tau(Field(0, 9), Field(0, 9))
 
     async def act(opened: smpc_dp.Session, place: int) -> object:
-        total = await opened.sum(vector(place), method="mpyc", label="first")
-        mean = await opened.average(vector(place), method="mpyc")
+        total = await opened.sum(vector(place), expect={"protocol": "mpyc"}, label="first")
+        mean = await opened.average(vector(place), expect={"protocol": "mpyc"})
         tau = await opened.pairwise(kernel, (place, place + 3), 12.0, engine="mpyc")
         return total, mean, tau
 

@@ -356,7 +356,9 @@ async def test_a_verifiable_average_shows_no_vector_whether_the_total_is_checked
 
     async def party(name: str) -> smpc_dp.Result:
         async with smpc_dp.connect(path, party=name) as session:
-            return await session.average([4711.25], method="gopa", verifiable=True, check_total=name != "bob")
+            return await session.average(
+                [4711.25], expect={"protocol": "gopa", "verifiable": True}, check_total=name != "bob"
+            )
 
     results = dict(zip(names, await asyncio.gather(*map(party, names)), strict=True))
     await serving

@@ -57,7 +57,10 @@ async def with_sessions(
             sessions[0].log()
         results = await asyncio.gather(
             *(
-                session.average([3.0, 4.0], method="gopa", l2_bound=bounds.get("l2_bound"), verifiable=True)
+                session.average(
+                    [3.0, 4.0],
+                    expect={"protocol": "gopa", "l2_bound": bounds.get("l2_bound"), "verifiable": True},
+                )
                 for session in sessions
             )
         )
@@ -219,7 +222,7 @@ import smpc_dp
 async def main():
     async with smpc_dp.connect(sys.argv[1], sys.argv[2]) as session:
         for _ in range(2):
-            result = await session.average([0.5], method="gopa", verifiable=True)
+            result = await session.average([0.5], expect={"protocol": "gopa", "verifiable": True})
             print("line", result.evidence.log.number, flush=True)
 
 try:
@@ -279,6 +282,7 @@ class Waiting:
 
     name, step, finished, has_enough = "relay", v.COMMIT, False, False
     waiting_for, state = frozenset[str](), State()
+    role, member = SimpleNamespace(longest=lambda _member: 0), None
 
     def handle(self, event: Event) -> tuple[()]:
         self.finished = self.finished or isinstance(event, Deadline)

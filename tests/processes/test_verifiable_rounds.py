@@ -18,11 +18,12 @@ from smpc_dp.errors import PeerFault, PrivacyError, SmpcError
 from smpc_dp.privacy.accountant.events import Event, Pure
 from smpc_dp.privacy.accountant.ledger import Ledger
 from smpc_dp.protocols.gopa.verifiable import messages as v
-from smpc_dp.protocols.gopa.verifiable.party import VerifiablePartyMachine
 from smpc_dp.protocols.gopa.verifiable.statements import FALSE, MALFORMED, OPENING_OTHER
+from smpc_dp.protocols.registry import make_party
 from smpc_dp.protocols.result import Result
 from smpc_dp.runtime.audit import Report
 from smpc_dp.runtime.local import create_local_session
+from smpc_dp_lab.vectors.verifiable_runs import Cheater
 
 NAMES = ("alice", "bob", "carol", "dave", "erin")
 PARAMETERS = {
@@ -39,17 +40,16 @@ PARAMETERS = {
 Lie = Callable[[Any], Any]
 
 
-def results(
-    folder: Path, monkeypatch: pytest.MonkeyPatch, lies: dict[tuple[str, str], Lie]
-) -> tuple[dict[str, Result | SmpcError], Report]:
+def results(folder: Path, lies: dict[tuple[str, str], Lie]) -> tuple[dict[str, Result | SmpcError], Report]:
     """Average 0.5 of everybody, some of whom say something else in some steps; return what each got."""
-    enter = VerifiablePartyMachine._enter
 
-    def lying(self: VerifiablePartyMachine, step: str, message: msgspec.Struct) -> Any:
-        lie = lies.get((self.name, step))
-        return enter(self, step, message if lie is None else lie(message))
+    def lying(*given: Any, **named: Any) -> Cheater:
+        def tamper(user: Cheater, step: str, message: msgspec.Struct) -> Any:
+            lie = lies.get((user.name, step))
+            return message if lie is None else lie(message)
 
-    monkeypatch.setattr(VerifiablePartyMachine, "_enter", lying)
+        return Cheater(make_party(*given, **named), tamper)
+
     path = create_local_session(folder, list(NAMES), PARAMETERS, protocol="gopa")
     ledgers = {path.stem: path for path in folder.glob("*.ledger")}
 
@@ -57,10 +57,15 @@ def results(
         serving = asyncio.create_task(smpc_dp.serve(path, requests=1))
         async with contextlib.AsyncExitStack() as stack:
             sessions = [
-                await stack.enter_async_context(smpc_dp.connect(path, name, ledger=ledgers.get(name)))
+                await stack.enter_async_context(
+                    smpc_dp.connect(path, name, ledger=ledgers.get(name), role=lying)
+                )
                 for name in NAMES
             ]
-            asked = [session.average([0.5], method="gopa", verifiable=True) for session in sessions]
+            asked = [
+                session.average([0.5], expect={"protocol": "gopa", "verifiable": True})
+                for session in sessions
+            ]
             got = await asyncio.gather(*asked, return_exceptions=True)
         await serving
         return dict(zip(NAMES, got, strict=True))
@@ -78,8 +83,8 @@ def off_by_one(message: Any) -> Any:
     return replace(message, x_hat=(np.frombuffer(message.x_hat, "<u8") + np.uint64(1)).tobytes())
 
 
-def test_who_publishes_too_much_is_excluded(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    got, report = results(tmp_path, monkeypatch, {("dave", v.PUBLISH): longer(10_000)})
+def test_who_publishes_too_much_is_excluded(tmp_path: Path) -> None:
+    got, report = results(tmp_path, {("dave", v.PUBLISH): longer(10_000)})
     assert report.code == 3, report.conclusion
     assert [(item.party, item.reason) for item in report.excluded] == [("dave", FALSE[MALFORMED])]
     assert report.verdict is not None
@@ -92,9 +97,9 @@ def test_who_publishes_too_much_is_excluded(tmp_path: Path, monkeypatch: pytest.
             assert tuple(result.value) == report.verdict.average
 
 
-def test_what_no_channel_takes_was_not_said(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_what_no_channel_takes_was_not_said(tmp_path: Path) -> None:
     """Three times what the relay hears: the link is cut before it is read, and the user is silent."""
-    got, report = results(tmp_path, monkeypatch, {("dave", v.PUBLISH): longer(50_000)})
+    got, report = results(tmp_path, {("dave", v.PUBLISH): longer(50_000)})
     assert report.code == 1
     assert not report.excluded
     assert report.verdict is not None
@@ -102,7 +107,7 @@ def test_what_no_channel_takes_was_not_said(tmp_path: Path, monkeypatch: pytest.
     assert isinstance(got["dave"], SmpcError)
 
 
-def test_who_opens_something_false_is_excluded_too(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_who_opens_something_false_is_excluded_too(tmp_path: Path) -> None:
     lies: dict[tuple[str, str], Lie] = {
         ("dave", v.PUBLISH): off_by_one,
         ("bob", v.OPEN): lambda _message: v.Open(b"", b"", b""),
@@ -111,7 +116,7 @@ def test_who_opens_something_false_is_excluded_too(tmp_path: Path, monkeypatch: 
     ledger = Ledger.create(
         place, party="alice", dataset="d", relation="substitution", epsilon=8.0, delta=1e-3
     )
-    got, report = results(tmp_path, monkeypatch, lies)
+    got, report = results(tmp_path, lies)
     assert report.code == 3, report.conclusion
     assert {item.party: item.reason for item in report.excluded}["bob"] == FALSE[OPENING_OTHER]
     assert report.verdict is not None

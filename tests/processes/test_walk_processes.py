@@ -14,8 +14,8 @@ import pytest
 from smpc_dp.errors import ConfigError, PrivacyError, SmpcError
 from smpc_dp.learn.needs import Learned, Means, Table
 from smpc_dp.learn.registry import check_learn
+from smpc_dp.learn.token_learners import WalkLearner, planned_walk
 from smpc_dp.learn.tokens import PlainTokens
-from smpc_dp.learn.walk_learners import WalkLearner, planned_walk
 from smpc_dp.privacy.accountant.ledger import Ledger
 from smpc_dp.privacy.sampling import NoiseSource
 from smpc_dp.runtime.events import Event

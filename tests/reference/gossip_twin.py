@@ -94,3 +94,19 @@ def dual_averaging_asynchronous(
             weight = 1 / (m[u] * chances[u])
             average[u] = (1 - weight) * average[u] + weight * theta[u]
     return average
+
+
+def mean_bias(gradient: Callable[..., Floats], theta: Floats, records: Floats, auxiliary: Floats) -> Floats:
+    """Return the average bias of the users' gradients, the bar epsilon of Theorem 3.2, shape (p,).
+
+    The mean over u of the gradient at (x_u, a_u) less that over all (x_u, x_v); O(n^2).
+
+    Args:
+        theta: shape (n, p). records, auxiliary: shape (n, length), of all users.
+    """
+    users = len(records)
+    taken = gradient(theta, records, auxiliary).mean(axis=0)
+    full = np.zeros(theta.shape[1])
+    for user in range(users):
+        full += gradient(theta[user], records[user], records).mean(axis=0)
+    return np.asarray(taken - full / users)

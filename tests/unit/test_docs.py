@@ -336,7 +336,7 @@ def test_every_field_of_a_command_is_documented(
 
 
 @pytest.mark.parametrize(
-    "page", sorted((ROOT / "protocols").glob("*/README.md")), ids=lambda page: page.parent.name
+    "page", sorted((ROOT / "protocols").glob("*/*.md")), ids=lambda page: f"{page.parent.name}/{page.stem}"
 )
 def test_states_in_specifications_are_those_of_the_code(page: Path) -> None:
     text = page.read_text("utf-8")

@@ -4,8 +4,7 @@ from __future__ import annotations
 
 import hashlib
 import json
-from collections.abc import Callable, Iterable
-from functools import partial
+from collections.abc import Iterable
 from pathlib import Path
 from typing import Any
 
@@ -20,11 +19,13 @@ from smpc_dp.encoding import Encoding, Lanes
 from smpc_dp.errors import PeerFault, SmpcError, TimeoutFault
 from smpc_dp.privacy.secagg_plan import plan_secagg
 from smpc_dp.protocols.contract import Envelope
+from smpc_dp.protocols.engine.events import Deadline, Event, Message, Start
+from smpc_dp.protocols.engine.run import Run
 from smpc_dp.protocols.envelope import Context
 from smpc_dp.protocols.gopa import messages as g
-from smpc_dp.protocols.gopa.direct import DirectMachine
+from smpc_dp.protocols.gopa.direct_states import party
 from smpc_dp.protocols.gopa.plan import Place
-from smpc_dp.protocols.registry import direct_machine
+from smpc_dp.protocols.result import Outcome
 from smpc_dp.protocols.secagg.graph import pack_set
 from smpc_dp.simulate.drive import drive
 from smpc_dp.simulate.stage import Signer
@@ -51,7 +52,7 @@ class Drawn:
         return drawn
 
 
-def machines_of(vector: dict[str, Any]) -> tuple[dict[str, DirectMachine], dict[str, Drawn]]:
+def machines_of(vector: dict[str, Any]) -> tuple[dict[str, Run[Outcome]], dict[str, Drawn]]:
     """Return fresh machines, made of nothing but what the file holds."""
     session = vector["session"]
     parameters = msgspec.structs.replace(
@@ -81,7 +82,7 @@ def machines_of(vector: dict[str, Any]) -> tuple[dict[str, DirectMachine], dict[
     for name in session["names"]:
         signer = Signer(name, SigningKey(bytes.fromhex(identities[name]["signing_seed"])))
         lanes: Lanes = np.array(vector["inputs"][name]["lanes"], parameters.encoding.dtype)
-        users[name] = direct_machine(context, parameters, signer, lanes, draws[name])
+        users[name] = party(context, parameters, signer, lanes, draws[name])
     return users, draws
 
 
@@ -154,7 +155,7 @@ def test_the_total_is_the_sum_of_what_was_published(path: Path) -> None:
     assert signed.hex() == between["total_digest"]
 
 
-def replayed(vector: dict[str, Any]) -> tuple[DirectMachine, list[Envelope]]:
+def replayed(vector: dict[str, Any]) -> tuple[Run[Outcome], list[Envelope]]:
     """Return a fresh machine, fed up to the fault, and what the base run sent to it from there on."""
     base = json.loads((PUBLISHED / vector["base"]).read_bytes())
     users, _ = machines_of(base)
@@ -162,9 +163,9 @@ def replayed(vector: dict[str, Any]) -> tuple[DirectMachine, list[Envelope]]:
     drive(users.values(), network, base["session"]["coordinator"], mesh=True)
     came = [envelope for envelope in network.sent if envelope.receiver == vector["receiver"]]
     machine = machines_of(base)[0][vector["receiver"]]
-    machine.start()
+    machine.handle(Start())
     for envelope in came[: vector["after"]]:
-        machine.receive(envelope)
+        machine.handle(Message(envelope))
     return machine, came[vector["after"] :]
 
 
@@ -190,18 +191,18 @@ def test_every_kind_of_fault_is_there() -> None:
 def test_fault_is_refused(path: Path) -> None:
     vector = json.loads(path.read_bytes())
     machine, rest = replayed(vector)
-    steps: list[Callable[[], object]] = [partial(machine.receive, e) for e in envelopes_of(vector)]
+    steps: list[Event] = [Message(e) for e in envelopes_of(vector)]
     if vector["deadline"]:
-        steps.append(machine.expire)
+        steps.append(Deadline())
     if not vector["expect"]["ends"]:
-        why = assert_noted(vector, machine, [*steps, *(partial(machine.receive, e) for e in rest)])
+        why = assert_noted(vector, machine, [*steps, *map(Message, rest)])
         check_reason(path, why)
         return
     for step in steps[:-1]:
-        step()
+        machine.handle(step)
     assert not machine.finished, "refused before the fault"
     with pytest.raises(SmpcError) as raised:
-        steps[-1]()
+        machine.handle(steps[-1])
     error, expect = raised.value, vector["expect"]
     assert type(error).__name__ == expect["error"]
     assert isinstance(error, (PeerFault, TimeoutFault))
@@ -210,17 +211,15 @@ def test_fault_is_refused(path: Path) -> None:
     assert layer_of(str(error)) == expect["layer"]
     check_reason(path, str(error))
     assert machine.finished, "a user that refused goes on"
-    assert machine.receive(rest[-1]) == ()
+    assert machine.handle(Message(rest[-1])) == ()
     with pytest.raises(SmpcError, match="has no result"):
         _ = machine.result
 
 
-def assert_noted(
-    vector: dict[str, Any], machine: DirectMachine, steps: Iterable[Callable[[], object]]
-) -> str:
+def assert_noted(vector: dict[str, Any], machine: Run[Outcome], steps: Iterable[Event]) -> str:
     """The fault costs the run nothing: the result is the base run's, with a note, which is returned."""
     for step in steps:
-        step()
+        machine.handle(step)
     expected = json.loads((PUBLISHED / vector["base"]).read_bytes())["result"]
     assert machine.result.total.tolist() == expected["fixed_point"]
     assert list(machine.result.survivors) == expected["survivors"]
@@ -237,9 +236,9 @@ def test_without_the_fault_it_is_taken(path: Path) -> None:
     machine, rest = replayed(vector)
     base = json.loads((PUBLISHED / vector["base"]).read_bytes())
     for envelope in rest:
-        machine.receive(envelope)
+        machine.handle(Message(envelope))
     if not machine.finished:
         assert base["kill"], "what is not lost needs no deadline"
-        machine.expire()
+        machine.handle(Deadline())
     assert machine.result.total.tolist() == base["result"]["fixed_point"]
     assert list(machine.result.faults) == base["result"]["faults"][vector["receiver"]]

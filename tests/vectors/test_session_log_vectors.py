@@ -10,13 +10,13 @@ from typing import Any
 import pytest
 
 from smpc_dp.errors import LocalError, PeerFault
-from smpc_dp.protocols.begin import PartyBegin
+from smpc_dp.protocols.begin import attest_begin
 from smpc_dp.protocols.secagg.graph import PartySet
 from smpc_dp.runtime.audit import Report, audit
 from smpc_dp.seen import Seen
 from smpc_dp_lab.vectors.verifiable_listed import listed, packed
 from smpc_dp_lab.vectors.verifiable_lists import all_falsified
-from smpc_dp_lab.vectors.verifiable_runs import RELAY, USERS, parameters
+from smpc_dp_lab.vectors.verifiable_runs import RELAY, USERS
 
 FOLDER = Path(__file__).resolve().parents[2] / "protocols" / "gopa" / "vectors"
 VALID = json.loads((FOLDER / "session-log.json").read_text("utf-8"))
@@ -51,10 +51,10 @@ def attested(number: int, begin: str, seen: dict[str, Any]) -> Seen:
     kept = Seen(
         seen["number"], bytes.fromhex(seen["head"]), seen["closed"], bytes.fromhex(seen["closed_head"])
     )
-    party = PartyBegin(context, parameters().plan.quorum, kept)
     run_id = bytes.fromhex(json.loads(run_of(number)["log"][0])["run_id"])
-    party.attest(bytes.fromhex(begin), run_id, PartySet.unpack(packed(USERS), len(USERS), RELAY))
-    return party.seen
+    present = PartySet.unpack(packed(USERS), len(USERS), RELAY)
+    after, _ = attest_begin(context, kept, run_id, present, bytes.fromhex(begin))
+    return after
 
 
 def refusal(vector: dict[str, Any], folder: Path) -> tuple[str, str]:

@@ -14,10 +14,14 @@ import pytest
 from smpc_dp.errors import PeerFault, SmpcError, VerificationError
 from smpc_dp.protocols.abort import ABORT
 from smpc_dp.protocols.contract import Envelope
+from smpc_dp.protocols.engine.events import Message, Report, Start
+from smpc_dp.protocols.engine.run import Run
 from smpc_dp.protocols.envelope import decode, decode_envelope
 from smpc_dp.protocols.pairwise import statistic_messages as m
 from smpc_dp.protocols.pairwise.relay import SealedLine
-from smpc_dp.protocols.pairwise.statistic_party import StatisticParty
+from smpc_dp.protocols.pairwise.statistic_party import Evaluating
+from smpc_dp.protocols.pairwise.statistic_result import StatisticResult
+from smpc_dp.protocols.pairwise.statistic_wire import PairWire
 from smpc_dp_lab.vectors import statistic_runs as runs
 from smpc_dp_lab.vectors.runs import Recording
 from tests.vectors.reasons import check_reason
@@ -53,13 +57,13 @@ def sent_to(base: str, receiver: str) -> list[Envelope]:
     ]
 
 
-def take(party: StatisticParty, envelope: Envelope) -> None:
+def take(party: Run[StatisticResult], wire: PairWire, envelope: Envelope) -> None:
     if envelope.step == m.PAIR:
-        party.open_pair(envelope)
+        wire.open_pair(party.run_id, envelope)
     elif envelope.step in (m.RELAY, m.RELAY_END):
-        party.open_relay(envelope)
+        wire.open_relay(party.run_id, envelope)
     else:
-        party.receive(envelope)
+        party.handle(Message(envelope))
 
 
 def refusal(base: str, arriving: Iterable[Envelope], receiver: str) -> tuple[int, SmpcError | None]:
@@ -68,28 +72,28 @@ def refusal(base: str, arriving: Iterable[Envelope], receiver: str) -> tuple[int
     done = 0
     if receiver != runs.HUB:
         party = run.parties[receiver]
-        party.start()
+        party.handle(Start())
         for done, envelope in enumerate(arriving):
             try:
-                take(party, envelope)
+                take(party, run.wires[receiver], envelope)
                 if envelope.step == m.MATCHED:
                     finish(party, played(base))
             except SmpcError as error:
                 return done, error
         return done + 1, None
     for done, envelope in enumerate(arriving):
-        for answer in run.hub.receive(envelope):
+        for answer in run.hub.handle(Message(envelope)):
             if answer.step == ABORT:
-                return done, PeerFault(answer.receiver, run.hub._faults[-1])
+                return done, PeerFault(answer.receiver, run.hub.state.inbox.faults[-1])
     return done + 1, None
 
 
-def finish(party: StatisticParty, run: runs.Run) -> None:
+def finish(party: Run[StatisticResult], run: runs.Run) -> None:
     """Say what the party has said of its pairs: what comes next is the estimate."""
-    if party.evaluations is not None and any(
+    if isinstance(party.state, Evaluating) and any(
         (envelope.sender, envelope.step) == (party.name, m.DONE) for envelope in run.sent
     ):
-        party.done(())
+        party.handle(Report(()))
 
 
 def layer_of(text: str) -> str:
@@ -152,7 +156,7 @@ def test_frame_is_refused(path: Path) -> None:
     def feed(*arriving: bytes) -> None:
         run = played(vector["base"])
         [evaluation] = [each for each in run.evaluations if vector["receiver"] in each.pair]
-        context = run.parties[vector["receiver"]].pair_context(evaluation.matching, *evaluation.pair)
+        context = run.pair_context(vector["receiver"], evaluation.matching, evaluation.pair)
         source = Recording(run.source(vector["receiver"], f"relay {evaluation.matching}"))
         line = SealedLine(context, run.signers[vector["receiver"]], source)
         line.meet(arriving[0])

@@ -19,6 +19,7 @@ from scipy.optimize import minimize
 from scipy.special import expit
 
 from smpc_dp.errors import ConfigError, Fault
+from smpc_dp_lab.bench.figures import refuse, within
 from smpc_dp_lab.bench.gosta import COLOURS, NEIGHBOURS, REWIRED
 from smpc_dp_lab.bench.plots import finish_axes, write_plot
 
@@ -329,16 +330,13 @@ def _terms(
 
 
 def _check(users: int, iterations: int, repetitions: int, synchronous: int) -> None:
-    faults = []
-    if not 12 <= users <= 5_000:
-        faults.append(Fault("data", f"must have 12 to 5,000 records, has {users}"))
-    if not TIMES <= iterations <= 10_000_000:
-        faults.append(Fault("iterations", f"must be {TIMES} to 10,000,000, is {iterations}"))
-    for name, value in (("repetitions", repetitions), ("synchronous", synchronous)):
-        if not 1 <= value <= 1_000:
-            faults.append(Fault(name, f"must be 1 to 1,000, is {value}"))
-    if faults:
-        raise ConfigError(faults)
+    few = not 12 <= users <= 5_000
+    refuse(
+        [Fault("data", f"must have 12 to 5,000 records, has {users}")] if few else [],
+        within("iterations", iterations, TIMES, 10_000_000),
+        within("repetitions", repetitions, 1, 1_000),
+        within("synchronous", synchronous, 1, 1_000),
+    )
 
 
 def _tell(progress: Progress | None, what: str, done: int, total: int) -> None:

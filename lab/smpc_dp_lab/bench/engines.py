@@ -8,7 +8,6 @@ noise.
 from __future__ import annotations
 
 import math
-import platform
 from collections.abc import Callable, Mapping, Sequence
 from importlib.metadata import version
 from typing import Any
@@ -16,7 +15,7 @@ from typing import Any
 import numpy as np
 
 from smpc_dp.crypto.noise import NoiseSource
-from smpc_dp.errors import ConfigError, Fault
+from smpc_dp.errors import Fault
 from smpc_dp.kernels import Field, Kernel, circuit_kernel, definitions, gini_mean_difference, kendall_tau
 from smpc_dp.kernels.fields import Codes
 from smpc_dp.kernels.on_bits import as_circuit
@@ -26,9 +25,20 @@ from smpc_dp.statistics import exact
 from smpc_dp.statistics.ideal import noisy_mean
 from smpc_dp.statistics.shared.kernels import Way
 from smpc_dp.statistics.shared.plan import read_answer, statistic_program
-from smpc_dp_lab.bench.figures import Figure, Peer, Report, Target
+from smpc_dp_lab.bench.figures import (
+    Figure,
+    Peer,
+    Progress,
+    Report,
+    Steps,
+    Target,
+    cost,
+    refuse,
+    versions,
+    within,
+)
 from smpc_dp_lab.bench.servers import DELAY, Measured, run_servers
-from smpc_dp_lab.bench.statistic import garbled_session
+from smpc_dp_lab.bench.statistic import both, garbled_session
 
 SERVERS = (3, 5, 7)
 USERS = 30
@@ -42,7 +52,7 @@ LIMIT = 1.5
 # (bits of a grid, users) at which the ways of computing a sum over all pairs are compared.
 WAYS = ((4, 30), (4, 100), (8, 30), (8, 100), (16, 30), (16, 100), (16, 200))
 
-Progress = Callable[[str, int, int], None]
+Pair = Mapping[str, Mapping[str, Any]]
 
 
 def run_engines_bench(
@@ -58,25 +68,13 @@ def run_engines_bench(
 
     Raises ConfigError for a number out of range, LocalError when a measuring process fails.
     """
-    faults = []
-    if runs < 1:
-        faults.append(Fault("runs", f"must be at least 1, is {runs}"))
+    faults = within("runs", runs, 1)
     if any(m < 3 or m % 2 == 0 or m > 9 for m in servers):
         faults.append(Fault("servers", f"must be odd numbers from 3 to 9, are {list(servers)}"))
     if any(n < 4 or n % 2 for n in sizes):
         faults.append(Fault("sizes", f"must be even numbers of at least 4, are {list(sizes)}"))
-    if faults:
-        raise ConfigError(faults)
-    steps = 1 + 4 * len(servers) + len(WAYS) + len(sizes)
-    done = 0
-    steps += 3
-
-    def advance() -> None:
-        nonlocal done
-        done += 1
-        if progress is not None:
-            progress("measurements", done, steps)
-
+    refuse(faults)
+    advance = Steps(progress, "measurements", 4 + 4 * len(servers) + len(WAYS) + len(sizes))
     pairs = [garbled_session(1) for _ in range(runs)]
     advance()
     figures = _garbled(pairs)
@@ -91,38 +89,28 @@ def run_engines_bench(
     for n in sizes:
         figures += [_error(n, epsilon) for epsilon in EPSILONS]
         advance()
-    versions = {
-        "smpc-dp": version("smpc-dp"),
-        "mpyc": version("mpyc"),
-        "python": platform.python_version(),
-        "numpy": np.__version__,
-    }
-    return Report("engines", figures, versions, {"runs": runs, "servers": list(servers), "users": USERS})
+    parameters = {"runs": runs, "servers": list(servers), "users": USERS}
+    return Report("engines", figures, versions("mpyc", "numpy"), parameters)
 
 
-def _garbled(pairs: Sequence[Mapping[str, Mapping[str, Any]]]) -> list[Figure]:
+def _garbled(pairs: Sequence[Pair]) -> list[Figure]:
     how = "garbler, evaluator and aggregator are three processes, mutual TLS on loopback; one noisy pair"
-
-    def both(key: str) -> list[float]:
-        return [float(pair["garbler"][key] + pair["evaluator"][key]) for pair in pairs]
-
+    waits = [pair["evaluator"]["rounds"] for pair in pairs]
     return [
-        Figure("garbled, a pair: processor time", "s", both("fresh"), "lower", f"{how}; both sides"),
-        Figure("garbled, a pair: sent", "B", both("bytes"), "lower", f"{how}; both sides"),
-        Figure(
-            "garbled, a pair: rounds",
-            "rounds",
-            [float(pair["evaluator"]["rounds"]) for pair in pairs],
-            "lower",
-            f"{how}; how often the evaluator waits",
-        ),
+        cost("garbled, a pair: processor time", "s", _both(pairs, "fresh"), f"{how}; both sides"),
+        cost("garbled, a pair: sent", "B", _both(pairs, "bytes"), f"{how}; both sides"),
+        cost("garbled, a pair: rounds", "rounds", waits, f"{how}; how often the evaluator waits"),
     ]
+
+
+def _both(pairs: Sequence[Pair], key: str) -> list[float]:
+    return [both(pair, key) for pair in pairs]
 
 
 def _of_servers(
     m: int,
     runs: int,
-    pairs: Sequence[Mapping[str, Mapping[str, Any]]],
+    pairs: Sequence[Pair],
     advance: Callable[[], None],
 ) -> list[Figure]:
     generator = np.random.default_rng(m)
@@ -136,30 +124,17 @@ def _of_servers(
         how = f"{m} servers, processes on loopback, mpyc's sockets; range checks and one noise included"
         name = f"mpyc, {m} servers, {what}"
         alone = users == 2
+        busy, sent = (_peer(pairs, key) if alone else None for key in ("fresh", "bytes"))
         figures += [
-            Figure(f"{name}: wall", "s", taken.wall, "lower", f"{how}; the slowest server by the clock"),
-            Figure(
-                f"{name}: processor time",
-                "s",
-                taken.cpu,
-                "lower",
-                f"{how}; all servers",
-                _peer(pairs, "fresh") if alone else None,
-            ),
-            Figure(
-                f"{name}: sent",
-                "B",
-                [float(size) for size in taken.sent],
-                "lower",
-                f"{how}; all servers",
-                _peer(pairs, "bytes") if alone else None,
-            ),
+            cost(f"{name}: wall", "s", taken.wall, f"{how}; the slowest server by the clock"),
+            cost(f"{name}: processor time", "s", taken.cpu, f"{how}; all servers", peer=busy),
+            cost(f"{name}: sent", "B", taken.sent, f"{how}; all servers", peer=sent),
         ]
         advance()
         if alone:
             counted: Measured = run_servers(terms, records, m, 1, delay=DELAY)
             note = f"{how}; every message delayed by {DELAY} s, and pauses counted"
-            figures.append(Figure(f"{name}: rounds", "rounds", [float(counted.rounds)], "lower", note))
+            figures.append(cost(f"{name}: rounds", "rounds", [counted.rounds], note))
             advance()
     return figures
 
@@ -176,31 +151,30 @@ def _over_channels(m: int, runs: int) -> list[Figure]:
         ours.append(run_servers(terms, records, m, 1, channels=True))
     name = f"mpyc over our channels, {m} servers, all pairs of {USERS}"
     how = "processes on loopback; the first computation of each mpyc process, start-up left out"
-    plain = "mpyc over its own plain sockets"
+    plain, known = "mpyc over its own plain sockets", version("mpyc")
+    walls, plain_walls = ([taken.wall[0] for taken in some] for some in (ours, own))
+    busy, plain_busy = ([taken.cpu[0] for taken in some] for some in (ours, own))
     return [
-        Figure(
+        cost(
             f"{name}: wall",
             "s",
-            [taken.wall[0] for taken in ours],
-            "lower",
+            walls,
             f"{how}; the slowest server by the clock",
-            Peer(plain, version("mpyc"), float(np.median([taken.wall[0] for taken in own]))),
+            peer=Peer.of(plain, known, plain_walls),
             target=Target("ratio_to_peer", 1 / LIMIT),
         ),
-        Figure(
+        cost(
             f"{name}: processor time",
             "s",
-            [taken.cpu[0] for taken in ours],
-            "lower",
+            busy,
             f"{how}; all servers, mpyc and channels",
-            Peer(plain, version("mpyc"), float(np.median([taken.cpu[0] for taken in own]))),
+            peer=Peer.of(plain, known, plain_busy),
         ),
     ]
 
 
-def _peer(pairs: Sequence[Mapping[str, Mapping[str, Any]]], key: str) -> Peer:
-    values = [float(pair["garbler"][key] + pair["evaluator"][key]) for pair in pairs]
-    return Peer("a garbled pair, both sides", version("smpc-dp"), float(np.median(values)))
+def _peer(pairs: Sequence[Pair], key: str) -> Peer | None:
+    return Peer.of("a garbled pair, both sides", version("smpc-dp"), _both(pairs, key))
 
 
 def _of_ways(bits: int, users: int, servers: int, runs: int) -> list[Figure]:
@@ -211,20 +185,17 @@ def _of_ways(bits: int, users: int, servers: int, runs: int) -> list[Figure]:
     ways.append("sort")
     note = f"Gini's mean difference with noise, {servers} servers on loopback, processor time of all"
     return [
-        Figure(
+        cost(
             f"all pairs of {users}, {bits} bits, by {way}",
             "s",
             run_servers(terms, records, servers, runs, way=way).cpu,
-            "lower",
             note,
         )
         for way in ways
     ]
 
 
-def _of_circuits(
-    m: int, runs: int, pairs: Sequence[Mapping[str, Mapping[str, Any]]], advance: Callable[[], None]
-) -> list[Figure]:
+def _of_circuits(m: int, runs: int, pairs: Sequence[Pair], advance: Callable[[], None]) -> list[Figure]:
     """Measure what is compiled from circuits: tau as if it were a user's, and noise in a single pair."""
     tau = kendall_tau(GRID, GRID)
     own = circuit_kernel(
@@ -242,29 +213,15 @@ def _of_circuits(
     advance()
     name, how = f"mpyc, {m} servers, a user's kernel", "Kendall's tau as if it were a user's own circuit"
     rival = "the same kernel compiled from its definition"
+    known_version, note = version("smpc-dp"), f"{how}; all servers, range checks and one noise included"
+    busy, sent = (Peer.of(rival, known_version, values) for values in (other.cpu, other.sent))
+    whole, own_noise = f"{name}, all pairs of {USERS}", f"mpyc, {m} servers, a pair with noise of its own"
+    law = "Kendall's tau, the law of a garbled pair; all servers, range checks included"
     return [
-        Figure(
-            f"{name}, all pairs of {USERS}: {what}",
-            unit,
-            [float(value) for value in found],
-            "lower",
-            f"{how}; all servers, range checks and one noise included",
-            Peer(rival, version("smpc-dp"), float(np.median(than))),
-        )
-        for what, unit, found, than in (
-            ("processor time", "s", taken.cpu, other.cpu),
-            ("sent", "B", taken.sent, other.sent),
-        )
-    ] + [
-        Figure(f"{name}, a pair: rounds", "rounds", [float(counted.rounds)], "lower", how),
-        Figure(
-            f"mpyc, {m} servers, a pair with noise of its own: processor time",
-            "s",
-            alone.cpu,
-            "lower",
-            "Kendall's tau, the law of a garbled pair; all servers, range checks included",
-            _peer(pairs, "fresh"),
-        ),
+        cost(f"{whole}: processor time", "s", taken.cpu, note, peer=busy),
+        cost(f"{whole}: sent", "B", taken.sent, note, peer=sent),
+        cost(f"{name}, a pair: rounds", "rounds", [counted.rounds], how),
+        cost(f"{own_noise}: processor time", "s", alone.cpu, law, peer=_peer(pairs, "fresh")),
     ]
 
 
@@ -287,14 +244,8 @@ def _error(users: int, epsilon: float) -> Figure:
         f"root mean squared error of tau = 1/3 over {DRAWS} samples and noises, ideal functionalities; "
         "substitution of one record"
     )
-    return Figure(
-        f"error, epsilon {epsilon:g}, {users} users",
-        "tau",
-        [_root_mean_square(central)],
-        "lower",
-        note,
-        rival,
-    )
+    name = f"error, epsilon {epsilon:g}, {users} users"
+    return cost(name, "tau", [_root_mean_square(central)], note, peer=rival)
 
 
 def _two_party(kernel: Kernel, codes: Codes, epsilon: float, source: SeededRandomnessForSimulation) -> float:

@@ -8,11 +8,14 @@ from __future__ import annotations
 
 import os
 import platform
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
+from importlib.metadata import version
 from pathlib import Path
 from statistics import median
-from typing import Literal
+from typing import Any, Literal, Self
+
+from smpc_dp.errors import ConfigError, Fault
 
 Better = Literal["higher", "lower"]
 Goal = Literal["ratio_to_peer", "ratio_to_limit", "median"]
@@ -34,6 +37,12 @@ class Peer:
     version: str
     median: float
 
+    @classmethod
+    def of(cls, name: str, version: str | None, values: Iterable[float]) -> Self | None:
+        """Return the peer with the median of these measurements; None without a version or any of them."""
+        taken = list(values)
+        return cls(name, version, float(median(taken))) if version is not None and taken else None
+
 
 @dataclass(frozen=True, slots=True)
 class Limit:
@@ -41,6 +50,11 @@ class Limit:
 
     name: str
     median: float
+
+    @classmethod
+    def of(cls, name: str, values: Iterable[float]) -> Self:
+        """Return the limit with the median of these measurements."""
+        return cls(name, float(median(values)))
 
 
 @dataclass(frozen=True, slots=True)
@@ -133,8 +147,54 @@ class Report:
         }
 
 
+def cost(name: str, unit: str, values: Iterable[float], note: str, **beside: Any) -> Figure:
+    """Return a figure that is better the lower; `beside` has its peer, limit and target."""
+    return Figure(name, unit, [float(value) for value in values], "lower", note, **beside)
+
+
+def rate(name: str, unit: str, values: Iterable[float], note: str, **beside: Any) -> Figure:
+    """Return a figure that is better the higher; `beside` has its peer, limit and target."""
+    return Figure(name, unit, [float(value) for value in values], "higher", note, **beside)
+
+
+def versions(*packages: str, **others: str | None) -> dict[str, str | None]:
+    """Return the versions of this package, of Python and of the named packages, and `others`."""
+    known = {package: version(package) for package in packages}
+    return {"smpc-dp": version("smpc-dp"), "python": platform.python_version(), **known, **others}
+
+
 # Takes one measurement and returns it; None when there is nothing to measure.
 Measure = Callable[[], float | None]
+# What is measured, how much of it is done, and how much there is.
+Progress = Callable[[str, int, int], None]
+
+
+class Steps:
+    """Counts the steps of a measurement for a progress display, which may be None."""
+
+    def __init__(self, progress: Progress | None, name: str, whole: int) -> None:
+        self._progress, self._name, self._whole, self._done = progress, name, whole, 0
+
+    def __call__(self) -> None:
+        """Tell that one more is done."""
+        self._done += 1
+        if self._progress is not None:
+            self._progress(self._name, self._done, self._whole)
+
+
+def within(name: str, value: int, least: int, most: int | None = None) -> list[Fault]:
+    """Return the fault of a number that is out of range, in a list; an empty one if it is not."""
+    if value >= least and (most is None or value <= most):
+        return []
+    bound = f"at least {least}" if most is None else f"{least:,} to {most:,}"
+    return [Fault(name, f"must be {bound}, is {value}")]
+
+
+def refuse(*faults: Sequence[Fault]) -> None:
+    """Raise ConfigError if there is any fault."""
+    found = [fault for some in faults for fault in some]
+    if found:
+        raise ConfigError(found)
 
 
 def alternate(

@@ -2,14 +2,9 @@
 
 from __future__ import annotations
 
-import platform
-from collections.abc import Callable, Sequence
-from importlib.metadata import version
+from collections.abc import Sequence
 from statistics import median
 from time import process_time
-
-import nacl
-import numpy as np
 
 from smpc_dp.crypto.agree import agree, public_key
 from smpc_dp.errors import ConfigError, Fault
@@ -19,7 +14,7 @@ from smpc_dp.protocols.secagg.noisy import check_noisy
 from smpc_dp.protocols.secagg.params import SecAggParameters, SumParameters
 from smpc_dp.protocols.secagg.params import check_parameters as check_exact
 from smpc_dp.simulate.recording import Sampled, record_sample
-from smpc_dp_lab.bench.figures import Figure, Limit, Report
+from smpc_dp_lab.bench.figures import Figure, Limit, Progress, Report, cost, rate, refuse, versions, within
 
 STEPS = 1 << 20
 EPSILON, DELTA = 1.0, 1e-6
@@ -31,8 +26,6 @@ MOST_COMPLETE = 1_000
 AGREEMENTS = 2_000
 # The signed keys of one neighbour: an `Advertise` and the signature of its envelope.
 KEYS_BYTES = ADVERTISEMENT + 64
-
-Progress = Callable[[str, int, int], None]
 
 
 def run_gopa_bench(
@@ -58,19 +51,12 @@ def run_gopa_bench(
     Raises:
         ConfigError: a number is out of range.
     """
-    faults = [
-        Fault("parties", f"must be {LEAST_PARTIES} to {MOST_PARTIES}, is {n}")
-        for n in parties
-        if not LEAST_PARTIES <= n <= MOST_PARTIES
-    ]
-    if runs < 1:
-        faults.append(Fault("runs", f"must be at least 1, is {runs}"))
-    if lost < 0:
-        faults.append(Fault("lost", f"must be at least 0, is {lost}"))
-    if not parties:
-        faults.append(Fault("parties", "is empty"))
-    if faults:
-        raise ConfigError(faults)
+    refuse(
+        *(within("parties", n, LEAST_PARTIES, MOST_PARTIES) for n in parties),
+        within("runs", runs, 1),
+        within("lost", lost, 0),
+        [] if parties else [Fault("parties", "is empty")],
+    )
     figures: list[Figure] = []
     plans: list[dict[str, object]] = []
     cases = [(n, *case) for n in parties for case in _all_cases(n, length, lost, dropout)]
@@ -99,12 +85,7 @@ def run_gopa_bench(
     return Report(
         bench="gopa",
         figures=figures,
-        versions={
-            "smpc-dp": version("smpc-dp"),
-            "python": platform.python_version(),
-            "numpy": np.__version__,
-            "pynacl": nacl.__version__,
-        },
+        versions=versions("numpy", "pynacl"),
         parameters={
             "length": length,
             "lost": lost,
@@ -154,39 +135,35 @@ def _figures(
     plan = parameters.plan
     vector = float(parameters.encoding.lanes * parameters.encoding.element_bytes)
     return [
-        Figure(
-            name=f"{name}: users per second in simulation",
-            unit="1/s",
-            values=[sample.others_per_second for sample in samples],
-            better="higher",
-            note="users that one second of CPU time simulates, relay included; in one process each signature "
+        rate(
+            f"{name}: users per second in simulation",
+            "1/s",
+            [sample.others_per_second for sample in samples],
+            "users that one second of CPU time simulates, relay included; in one process each signature "
             "is checked once, not once by every user",
         ),
-        Figure(
-            name=f"{name}: CPU time of a user",
-            unit="s",
-            values=[median(sample.seconds) for sample in samples],
-            better="lower",
-            limit=Limit("agreeing on a key with each neighbour", plan.mask_degree * agreement),
-            note=f"median over {SAMPLE} users that check everything themselves; grows with the degree, and "
+        cost(
+            f"{name}: CPU time of a user",
+            "s",
+            [median(sample.seconds) for sample in samples],
+            f"median over {SAMPLE} users that check everything themselves; grows with the degree, and "
             "with the logarithm of the number of users",
+            limit=Limit("agreeing on a key with each neighbour", plan.mask_degree * agreement),
         ),
-        Figure(
-            name=f"{name}: bytes up of a user",
-            unit="B",
-            values=[float(median(sample.up)) for sample in samples],
-            better="lower",
-            limit=Limit("the vector alone, packed", vector),
-            note="median over the same users of all encoded envelopes, without frames and TLS records; it "
+        cost(
+            f"{name}: bytes up of a user",
+            "B",
+            [median(sample.up) for sample in samples],
+            "median over the same users of all encoded envelopes, without frames and TLS records; it "
             "grows with the degree",
+            limit=Limit("the vector alone, packed", vector),
         ),
-        Figure(
-            name=f"{name}: bytes down of a user",
-            unit="B",
-            values=[float(median(sample.down)) for sample in samples],
-            better="lower",
+        cost(
+            f"{name}: bytes down of a user",
+            "B",
+            [median(sample.down) for sample in samples],
+            "likewise; grows with the degree times the logarithm of the number of users",
             limit=Limit("the signed keys of its neighbours", plan.mask_degree * KEYS_BYTES),
-            note="likewise; grows with the degree times the logarithm of the number of users",
         ),
     ]
 

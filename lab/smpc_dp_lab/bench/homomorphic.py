@@ -23,6 +23,7 @@ from smpc_dp.learn.topology import Topology, erdos_renyi, mixing_gap
 from smpc_dp.privacy.diffusion import DiffusionNoise, Kind
 from smpc_dp.privacy.sampling import NoiseSource
 from smpc_dp.simulate.randomness import SeededRandomnessForSimulation
+from smpc_dp_lab.bench.figures import refuse, within
 from smpc_dp_lab.bench.plots import finish_axes, write_plot
 
 if TYPE_CHECKING:
@@ -91,13 +92,7 @@ def homomorphic_deviation(
     Raises:
         ConfigError: a number is out of range.
     """
-    faults = []
-    if not 10 <= steps <= 100_000:
-        faults.append(Fault("steps", f"must be 10 to 100,000, is {steps}"))
-    if not 2 <= repetitions <= 10_000:
-        faults.append(Fault("repetitions", f"must be 2 to 10,000, is {repetitions}"))
-    if faults:
-        raise ConfigError(faults)
+    refuse(within("steps", steps, 10, 100_000), within("repetitions", repetitions, 2, 10_000))
     started = time.perf_counter()
     topology = _graph(seed)
     weights = topology.metropolis()

@@ -6,16 +6,27 @@ A synchronous tick is a step of every user, an asynchronous one a step of the tw
 from __future__ import annotations
 
 import asyncio
-import platform
 import time
 from collections.abc import Callable, Coroutine, Sequence
-from importlib.metadata import version
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from smpc_dp.errors import ConfigError, Fault
-from smpc_dp_lab.bench.figures import Figure, Measure, Peer, Report, Target, alternate
+from smpc_dp.errors import Fault
+from smpc_dp_lab.bench.figures import (
+    Figure,
+    Measure,
+    Peer,
+    Progress,
+    Report,
+    Steps,
+    Target,
+    alternate,
+    rate,
+    refuse,
+    versions,
+    within,
+)
 from smpc_dp_lab.bench.gosta import scored_records
 from smpc_dp_lab.bench.peer import GostaPeer
 
@@ -29,8 +40,6 @@ TICKS_PER_USER, PEER_TICKS = 50, 3_000
 DUAL_TICKS = 1_000
 FEATURES = 9
 TIMES_PEER = 20.0
-
-Progress = Callable[[str, int, int], None]
 
 
 def run_learn_bench(
@@ -50,24 +59,11 @@ def run_learn_bench(
     Raises:
         ConfigError: a number is out of range. LocalError: `peer_python` cannot be run.
     """
-    faults = []
-    if runs < 1:
-        faults.append(Fault("runs", f"must be at least 1, is {runs}"))
-    if not sizes or not all(100 <= users <= 100_000 for users in sizes):
-        faults.append(Fault("sizes", "must be 100 to 100,000"))
-    if faults:
-        raise ConfigError(faults)
+    wrong = not sizes or not all(100 <= users <= 100_000 for users in sizes)
+    refuse(within("runs", runs, 1), [Fault("sizes", "must be 100 to 100,000")] if wrong else [])
     from smpc_dp.learn import topology
 
     measures: dict[str, Measure] = {}
-    done = 0
-
-    def advance() -> None:
-        nonlocal done
-        done += 1
-        if progress is not None:
-            progress("rounds", done, runs)
-
     with GostaPeer(peer, peer_python) as theirs:
         for users in sizes:
             graph = topology.watts_strogatz(users, NEIGHBOURS, REWIRED, 1)
@@ -76,23 +72,15 @@ def run_learn_bench(
                 measures[f"GoSta {task}, n = {users:,}"] = _gosta(graph, records, task)
                 measures[f"peer GoSta {task}, n = {users:,}"] = _peer(theirs, task, users)
                 measures[f"dual averaging {task}, n = {users:,}"] = _dual(graph, task)
-        taken = alternate(runs, measures, advance)
+        taken = alternate(runs, measures, Steps(progress, "rounds", runs))
     figures = [_figure(name, values, taken, theirs) for name, values in taken.items() if "peer" not in name]
-    versions = {
-        "smpc-dp": version("smpc-dp"),
-        "python": platform.python_version(),
-        "numpy": np.__version__,
-        "gosta": theirs.version,
-    }
-    return Report("learn", figures, versions, {"runs": runs, "sizes": list(sizes)})
+    known = versions("numpy", gosta=theirs.version)
+    return Report("learn", figures, known, {"runs": runs, "sizes": list(sizes)})
 
 
 def _figure(name: str, values: list[float], taken: dict[str, list[float]], theirs: GostaPeer) -> Figure:
     gosta = name.startswith("GoSta")
-    found = taken.get(f"peer {name}", [])
-    beside = None
-    if found and theirs.version is not None:
-        beside = Peer("the authors' gosta", theirs.version, float(np.median(found)))
+    beside = Peer.of("the authors' gosta", theirs.version, taken.get(f"peer {name}", []))
     if gosta:
         note = (
             f"Watts-Strogatz graph, {TICKS_PER_USER} ticks a user, schedule included; the peer is given its "
@@ -103,7 +91,7 @@ def _figure(name: str, values: list[float], taken: dict[str, list[float]], their
         ticks = f"{DUAL_TICKS} ticks, or {TICKS_PER_USER} a user if asynchronous"
         note = f"logistic AUC, {FEATURES} features, Watts-Strogatz graph, {ticks}; no peer"
     target = Target("ratio_to_peer", TIMES_PEER) if gosta else None
-    return Figure(name, "user-steps/s", values, "higher", note, beside, target=target)
+    return rate(name, "user-steps/s", values, note, peer=beside, target=target)
 
 
 def _rate(run: Callable[[], Coroutine[Any, Any, object]], steps: int) -> float:

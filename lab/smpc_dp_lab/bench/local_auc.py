@@ -16,10 +16,10 @@ import msgspec
 import numpy as np
 from numpy.typing import NDArray
 
-from smpc_dp.errors import ConfigError, Fault
 from smpc_dp.kernels import Field, auc
 from smpc_dp.simulate.randomness import SeededRandomnessForSimulation
 from smpc_dp.statistics.exact import auc as exact_auc
+from smpc_dp_lab.bench.figures import refuse, within
 from smpc_dp_lab.bench.plots import finish_axes, write_plot
 
 if TYPE_CHECKING:
@@ -108,15 +108,11 @@ def auc_errors(
     Raises:
         ConfigError: a number is out of range.
     """
-    faults = [
-        Fault(name, f"must be 2 to 10,000,000, is {value}")
-        for name, value in (("positives", positives), ("negatives", negatives))
-        if not 2 <= value <= 10_000_000
-    ]
-    if not 2 <= repetitions <= 10_000:
-        faults.append(Fault("repetitions", f"must be 2 to 10,000, is {repetitions}"))
-    if faults:
-        raise ConfigError(faults)
+    refuse(
+        within("positives", positives, 2, 10_000_000),
+        within("negatives", negatives, 2, 10_000_000),
+        within("repetitions", repetitions, 2, 10_000),
+    )
     # Not at the top: scipy.
     from smpc_dp.statistics.local import LocalPairwise
     from smpc_dp.statistics.local_auc import LocalAuc

@@ -3,9 +3,7 @@
 from __future__ import annotations
 
 import json
-import subprocess
-import sys
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from pathlib import Path
 from tempfile import TemporaryDirectory
 
@@ -14,14 +12,14 @@ import msgspec
 from smpc_dp.board.log import Entry
 from smpc_dp.board.reader import LogReader
 from smpc_dp.errors import LocalError
-from smpc_dp_lab.bench.figures import Figure
+from smpc_dp_lab.bench.figures import Figure, Progress, Steps, cost
+from smpc_dp_lab.bench.workers import together
 
 THREADS = 2
 STEPS = 50
 """Grid steps of a value's range."""
 EPSILON, DELTA, CORRUPT = 1.0, 1e-6, 0.1
 
-Progress = Callable[[str, int, int], None]
 _Taken = dict[str, float]
 
 
@@ -39,20 +37,13 @@ def log_figures(users: Sequence[int], runs: int, progress: Progress | None = Non
         growth = (peaks[count] - peaks[first]) / (count - first)
         note = f"the difference of the two peaks for each user more than {first}; they vary by megabytes"
         name = f"logs of {first} and {count} users: audit, memory a user more"
-        figures.append(Figure(name, "B", [growth], "lower", note))
+        figures.append(cost(name, "B", [growth], note))
     return figures
 
 
 def _figures(path: Path, users: int, runs: int, progress: Progress | None) -> list[Figure]:
     name = f"log of {users} users"
-    done = 0
-
-    def step() -> None:
-        nonlocal done
-        done += 1
-        if progress is not None:
-            progress(name, done, runs + 1)
-
+    step = Steps(progress, name, runs + 1)
     given = (STEPS, EPSILON, DELTA, CORRUPT)
     made = _apart("make", str(path), str(users), *map(str, given))
     step()
@@ -71,17 +62,15 @@ def _figures(path: Path, users: int, runs: int, progress: Progress | None) -> li
     def figures(what: str, runs: Sequence[_Taken], note: str) -> list[Figure]:
         own = f"{note}; at most, of which the program itself {runs[0]['before'] / 1e6:.0f} MB"
         return [
-            Figure(
-                f"{name}: {what}", "s", [one["seconds"] for one in runs], "lower", f"{note}, by the clock"
-            ),
-            Figure(f"{name}: {what}, processor", "s", [one["processor"] for one in runs], "lower", note),
-            Figure(f"{name}: {what}, memory", "B", [one["peak"] for one in runs], "lower", own),
+            cost(f"{name}: {what}", "s", [one["seconds"] for one in runs], f"{note}, by the clock"),
+            cost(f"{name}: {what}, processor", "s", [one["processor"] for one in runs], note),
+            cost(f"{name}: {what}, memory", "B", [one["peak"] for one in runs], own),
         ]
 
     return [
         *figures("make", [made], making),
-        Figure(f"{name}: bytes", "B", [float(path.stat().st_size)], "lower", note),
-        Figure(f"{name}: a user's messages", "B", [said], "lower", f"{note}; payloads, without signatures"),
+        cost(f"{name}: bytes", "B", [path.stat().st_size], note),
+        cost(f"{name}: a user's messages", "B", [said], f"{note}; payloads, without signatures"),
         *figures("audit", taken, auditing),
     ]
 
@@ -109,11 +98,8 @@ def _neighbours(entry: Entry) -> int:
 
 def _apart(task: str, *arguments: str) -> _Taken:
     """Make or audit a log in a process of its own, and return what it says of itself."""
-    command = [sys.executable, "-m", "smpc_dp_lab.bench.log_worker", task, *arguments]
-    ended = subprocess.run(command, capture_output=True, text=True, check=False)
-    if ended.returncode:
-        raise LocalError(f"{task} {arguments[0]} failed: {ended.stderr[-500:]}")
-    answer: _Taken = json.loads(ended.stdout)
+    [printed] = together("log_worker", [[task, *arguments]], f"{task} {arguments[0]}")
+    answer: _Taken = json.loads(printed)
     if not answer["ok"]:
         raise LocalError(f"{arguments[0]}: the audit says that the log does not hold")
     return answer

@@ -10,7 +10,6 @@ from __future__ import annotations
 import json
 import resource
 import struct
-import subprocess
 import sys
 import tracemalloc
 from collections.abc import Iterator, Sequence
@@ -26,6 +25,7 @@ from smpc_dp.protocols.secagg import states as secagg
 from smpc_dp.protocols.secagg.params import SecAggParameters
 from smpc_dp.simulate.recording import record, vectors
 from smpc_dp.simulate.stage import AGGREGATOR, set_stage
+from smpc_dp_lab.bench.workers import together
 
 _LENGTH = struct.Struct("<I")
 _MAXRSS_UNIT = 1 if sys.platform == "darwin" else 1024
@@ -58,13 +58,8 @@ def _measure(request: _Request, heard: Sequence[Event]) -> int:
     frames = [msgspec.json.encode(request)]
     frames += [encode_envelope(event.envelope) if isinstance(event, Message) else b"" for event in heard]
     data = b"".join(_LENGTH.pack(len(frame)) + frame for frame in frames)
-    done = subprocess.run(
-        [sys.executable, "-m", "smpc_dp_lab.bench.memory"], input=data, capture_output=True, check=False
-    )
-    if done.returncode:
-        last = done.stderr.decode(errors="replace").strip().splitlines()[-1:]
-        raise LocalError(f"measuring memory failed: {' '.join(last)}")
-    peak: int = json.loads(done.stdout)
+    [printed] = together("memory", [[]], "measuring memory", inputs=[data])
+    peak: int = json.loads(printed)
     return peak
 
 

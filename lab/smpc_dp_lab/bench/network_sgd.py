@@ -17,11 +17,12 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy.special import expit
 
-from smpc_dp.errors import ConfigError, Fault
+from smpc_dp.errors import Fault
 from smpc_dp.learn.walk_sgd import Logistic, SgdNoise, WalkSgd
 from smpc_dp.privacy.dp_sgd import SgdPlan, plan_sgd
 from smpc_dp.privacy.sampling import NoiseSource
 from smpc_dp.simulate.randomness import SeededRandomnessForSimulation
+from smpc_dp_lab.bench.figures import refuse, within
 from smpc_dp_lab.bench.houses import Houses, load_houses, synthetic_houses
 from smpc_dp_lab.bench.plots import finish_axes, write_plot
 
@@ -111,17 +112,12 @@ def network_sgd(
     Raises:
         ConfigError: a number is out of range, or the file is no such table. OSError: it cannot be read.
     """
-    faults = []
-    if not 10 <= parties <= PARTIES:
-        faults.append(Fault("parties", f"must be 10 to {PARTIES}, is {parties}"))
-    if not 1_000 <= steps <= 1_000_000:
-        faults.append(Fault("steps", f"must be 1,000 to 1,000,000, is {steps}"))
-    if not 2 <= runs <= 1_000:
-        faults.append(Fault("runs", f"must be 2 to 1,000, is {runs}"))
-    if not epsilons:
-        faults.append(Fault("epsilon", "give at least one"))
-    if faults:
-        raise ConfigError(faults)
+    refuse(
+        within("parties", parties, 10, PARTIES),
+        within("steps", steps, 1_000, 1_000_000),
+        within("runs", runs, 2, 1_000),
+        [] if epsilons else [Fault("epsilon", "give at least one")],
+    )
     started = time.perf_counter()
     plans = {epsilon: plan_sgd(parties, steps, epsilon, delta, lipschitz=LIPSCHITZ) for epsilon in epsilons}
     data = synthetic_houses(seed) if houses is None else load_houses(houses)

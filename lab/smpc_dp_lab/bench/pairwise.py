@@ -7,29 +7,36 @@ machine. The peers are programs that are compiled elsewhere (`bench.drivers`) an
 from __future__ import annotations
 
 import json
-import platform
 import ssl
-import subprocess
-import sys
 import tempfile
 from collections.abc import Callable
-from dataclasses import dataclass
-from importlib.metadata import version
 from typing import Any, TypeVar
-
-import numpy as np
 
 from smpc_dp.crypto.garble import Mode
 from smpc_dp.crypto.ot import FIELD_SIZES
-from smpc_dp.errors import ConfigError, Fault, LocalError
 from smpc_dp.protocols.pairwise.params import PairwiseParameters
 from smpc_dp.protocols.pairwise.plan import Plan
 from smpc_dp.published.library import find
 from smpc_dp.runtime.pairwise import create_pairwise_session
 from smpc_dp_lab.bench import transfers
 from smpc_dp_lab.bench.drivers import DriverPeers, Turn
-from smpc_dp_lab.bench.figures import Figure, Limit, Measure, Report, Target, alternate
+from smpc_dp_lab.bench.figures import (
+    Figure,
+    Limit,
+    Measure,
+    Progress,
+    Report,
+    Steps,
+    Target,
+    alternate,
+    cost,
+    rate,
+    refuse,
+    versions,
+    within,
+)
 from smpc_dp_lab.bench.garbling_core import rates
+from smpc_dp_lab.bench.workers import together
 
 AND_BYTES = 32
 COMPARISONS = 10_000
@@ -43,20 +50,18 @@ PEER_KEYS = {
     Mode.UNIQUE: ("unique", "a key for each hash"),
 }
 
-Progress = Callable[[str, int, int], None]
 T = TypeVar("T")
 
 
-@dataclass(slots=True)
 class _Bench:
-    name: str
-    runs: int
-    progress: Progress | None
-    emp: DriverPeers
+    """The rounds of one benchmark, in turns with the peers."""
 
-    def __post_init__(self) -> None:
-        if self.runs < 1:
-            raise ConfigError([Fault("runs", f"must be at least 1, is {self.runs}")])
+    def __init__(
+        self, name: str, runs: int, progress: Progress | None, emp: str | None, drivers: list[str]
+    ) -> None:
+        refuse(within("runs", runs, 1))
+        self.name, self.runs, self.progress = name, runs, progress
+        self.emp = DriverPeers(emp, drivers)
 
     def repeat(self, what: str, measure: Callable[[], T], peer: Turn) -> list[T]:
         """Take `runs` measurements in turns with the peer's, after one that is thrown away."""
@@ -71,25 +76,11 @@ class _Bench:
 
     def alternate(self, what: str, measures: dict[str, Measure]) -> dict[str, list[float]]:
         """Take `runs` rounds of all `measures`, and tell the progress of each."""
-        done = 0
-
-        def advance() -> None:
-            nonlocal done
-            done += 1
-            if self.progress is not None:
-                self.progress(what, done, self.runs)
-
-        return alternate(self.runs, measures, advance)
+        return alternate(self.runs, measures, Steps(self.progress, what, self.runs))
 
     def report(self, figures: list[Figure]) -> Report:
-        versions = {
-            "smpc-dp": version("smpc-dp"),
-            "python": platform.python_version(),
-            "numpy": np.__version__,
-            "openssl": ssl.OPENSSL_VERSION,
-            **self.emp.versions,
-        }
-        return Report(self.name, figures, versions, {"runs": self.runs})
+        known = versions("numpy", openssl=ssl.OPENSSL_VERSION, **self.emp.versions)
+        return Report(self.name, figures, known, {"runs": self.runs})
 
 
 def run_garbling_bench(runs: int = 7, progress: Progress | None = None, emp: str | None = None) -> Report:
@@ -99,7 +90,7 @@ def run_garbling_bench(runs: int = 7, progress: Progress | None = None, emp: str
 
     Raises ConfigError for fewer than 1 runs, LocalError when a measuring process or a peer's driver fails.
     """
-    bench = _Bench("garbling", runs, progress, DriverPeers(emp, ["emp_garbling", "emp_sh2pc"]))
+    bench = _Bench("garbling", runs, progress, emp, ["emp_garbling", "emp_sh2pc"])
     figures = []
     for circuit, instances, mode, targets in (
         ("less_u64", 1 << 16, Mode.TILE, (Target("median", 110e6), Target("median", 120e6))),
@@ -126,14 +117,14 @@ def _in_memory(
         lambda: rates(plan.compiled, instances, mode=mode, tile=tile, runs=repeats).per_second(),
         peer,
     )
+    note = f"{instances} x {circuit}, one thread, in memory; bound by AES; {_keys(mode, tile)}"
     return [
-        Figure(
+        rate(
             f"{what} {circuit} x {instances}, {mode.value} keys",
             "AND/s",
-            [rate[place] for rate in taken],
-            "higher",
-            f"{instances} x {circuit}, one thread, in memory; bound by AES; {_keys(mode, tile)}",
-            peer.peer(what, "AND/s", how),
+            [found[place] for found in taken],
+            note,
+            peer=peer.peer(what, "AND/s", how),
             target=None if targets is None else targets[place],
         )
         for place, what in enumerate(("garble", "evaluate"))
@@ -146,39 +137,22 @@ def _end_to_end(bench: _Bench) -> list[Figure]:
     emp = bench.emp.turn("emp_sh2pc", circuit, instances)
     taken = bench.repeat("end to end", lambda: _pair(circuit, instances, "channel evaluate"), emp)
     values = [gates / run["steps"]["done"] for run in taken]
-    limit = Limit("channel, 32 bytes an AND", _median([run["channel"] / AND_BYTES for run in taken]))
+    limit = Limit.of("channel, 32 bytes an AND", [run["channel"] / AND_BYTES for run in taken])
     note = (
         f"{instances} x {circuit}, two processes, mutual TLS on loopback, tiles share keys, transfers and "
         "outputs included; bound by the cores: TLS and sockets take about 50 ns of CPU an AND on both sides "
         "together, hashing 10, garbling and evaluating 13"
     )
-    what = "end to end"
+    half, name, peer = Target("ratio_to_limit", 0.5), "end to end", emp.peer("rate", "AND/s", PLAIN)
     return [
-        Figure(
-            f"{what}, of the channel",
-            "AND/s",
-            values,
-            "higher",
-            note,
-            None,
-            limit,
-            Target("ratio_to_limit", 0.5),
-        ),
-        Figure(
-            what,
-            "AND/s",
-            values,
-            "higher",
-            note,
-            emp.peer("rate", "AND/s", PLAIN),
-            target=Target("median", 20e6),
-        ),
+        rate(f"{name}, of the channel", "AND/s", values, note, limit=limit, target=half),
+        rate(name, "AND/s", values, note, peer=peer, target=Target("median", 20e6)),
     ]
 
 
 def run_ot_bench(runs: int = 7, progress: Progress | None = None, emp: str | None = None) -> Report:
     """Measure the setup and correlated transfers, in memory and over the channel. Errors as above."""
-    bench = _Bench("ot", runs, progress, DriverPeers(emp, ["emp_ot"]))
+    bench = _Bench("ot", runs, progress, emp, ["emp_ot"])
     count = transfers.CHUNKS * transfers.CHUNK
     turns = {k: bench.emp.turn("emp_ot", k, count) for k in FIELD_SIZES}
     figures = transfers.transfer_figures(
@@ -191,7 +165,7 @@ def run_ot_bench(runs: int = 7, progress: Progress | None = None, emp: str | Non
 
 def run_compare_bench(runs: int = 7, progress: Progress | None = None, emp: str | None = None) -> Report:
     """Measure comparisons of 16-bit integers by fresh parties: many, and a single one. Errors as above."""
-    bench = _Bench("compare", runs, progress, DriverPeers(emp, ["emp_sh2pc"]))
+    bench = _Bench("compare", runs, progress, emp, ["emp_sh2pc"])
     peer, peer_of_one = (bench.emp.turn("emp_sh2pc", "less_u16", number) for number in (COMPARISONS, 1))
     many = bench.repeat("many", lambda: _pair("less_u16", COMPARISONS, "evaluate"), peer)
     one = bench.repeat("one", lambda: _pair("less_u16", 1, "evaluate"), peer_of_one)
@@ -205,58 +179,29 @@ def run_compare_bench(runs: int = 7, progress: Progress | None = None, emp: str 
         "the setup: hellos, base transfers and one label, drawn at random, of each of the evaluator's input "
         "wires, with all checks; after it: everything that depends on an input, garbling, tables and outputs"
     )
-    figures = [
-        Figure(
-            f"{COMPARISONS} comparisons",
-            "s",
-            [run["steps"]["done"] for run in many],
-            "lower",
-            f"{how}; {bound}",
-            peer.peer("total", "s", PLAIN),
-            target=Target("median", 0.040),
-        ),
-        Figure(
-            "a comparison after setup",
-            "s",
-            after("inputs"),
-            "lower",
-            f"{how}; {setup}",
-            peer.peer("online", "s", f"{PLAIN}; its setup has as much", lambda value: value / COMPARISONS),
-            target=Target("median", 1.5e-6),
-        ),
-        Figure(
-            "a comparison after the base transfers",
-            "s",
-            after("transfers"),
-            "lower",
-            f"{how}; random transfers included, hellos and base transfers not",
-        ),
-        Figure(
-            f"{COMPARISONS} comparisons, sent",
-            "B",
-            [run["bytes"] for run in many],
-            "lower",
-            how,
-            peer.peer("sent", "B", PLAIN),
-        ),
-        Figure(
-            "one comparison",
-            "s",
-            [run["steps"]["done"] for run in one],
-            "lower",
-            how,
-            peer_of_one.peer("total", "s", PLAIN),
-        ),
-        Figure(
-            "one comparison, sent",
-            "B",
-            [run["bytes"] for run in one],
-            "lower",
-            how,
-            peer_of_one.peer("sent", "B", PLAIN),
-        ),
-    ]
-    return bench.report(figures)
+    alike = peer.peer("online", "s", f"{PLAIN}; its setup has as much", lambda value: value / COMPARISONS)
+    base = f"{how}; random transfers included, hellos and base transfers not"
+
+    def done(name: str, runs: list[dict[str, Any]], beside: Turn, note: str, goal: Target | None) -> Figure:
+        seconds = [run["steps"]["done"] for run in runs]
+        return cost(name, "s", seconds, note, peer=beside.peer("total", "s", PLAIN), target=goal)
+
+    def sent(name: str, runs: list[dict[str, Any]], beside: Turn) -> Figure:
+        return cost(name, "B", [run["bytes"] for run in runs], how, peer=beside.peer("sent", "B", PLAIN))
+
+    name, online = f"{COMPARISONS} comparisons", "a comparison after setup"
+    return bench.report(
+        [
+            done(name, many, peer, f"{how}; {bound}", Target("median", 0.040)),
+            cost(
+                online, "s", after("inputs"), f"{how}; {setup}", peer=alike, target=Target("median", 1.5e-6)
+            ),
+            cost("a comparison after the base transfers", "s", after("transfers"), base),
+            sent(f"{name}, sent", many, peer),
+            done("one comparison", one, peer_of_one, how, None),
+            sent("one comparison, sent", one, peer_of_one),
+        ]
+    )
 
 
 def _pair(circuit: str, instances: int, what: str) -> dict[str, Any]:
@@ -265,33 +210,11 @@ def _pair(circuit: str, instances: int, what: str) -> dict[str, Any]:
         session = create_pairwise_session(
             folder, {"circuit": circuit, "instances": instances, "output": "both"}
         )
-        workers = [
-            subprocess.Popen(
-                [sys.executable, "-m", "smpc_dp_lab.bench.pairwise_worker", str(session), name, what],
-                stdout=subprocess.PIPE,
-                stderr=subprocess.PIPE,
-                text=True,
-            )
-            for name in ("garbler", "evaluator")
-        ]
-        try:
-            ended = [worker.communicate(timeout=WORKER_SECONDS) for worker in workers]
-        except subprocess.TimeoutExpired:
-            raise LocalError(f"{circuit}: a measuring process took more than {WORKER_SECONDS} s") from None
-        finally:
-            for worker in workers:
-                worker.kill()
-                worker.wait()
-    if any(worker.returncode for worker in workers):
-        lines = "".join(errors for _, errors in ended).strip().splitlines() or ["no message"]
-        raise LocalError(f"{circuit}: a measuring process failed: {lines[-1]}")
-    measured: dict[str, Any] = json.loads(ended[1][0])
+        calls = [[str(session), name, what] for name in ("garbler", "evaluator")]
+        _, told = together("pairwise_worker", calls, f"{circuit}: a measuring process", WORKER_SECONDS)
+    measured: dict[str, Any] = json.loads(told)
     return measured
 
 
 def _keys(mode: Mode, tile: int) -> str:
     return f"{tile} instances share keys" if mode is Mode.TILE else "keys unique to gate and instance"
-
-
-def _median(values: list[float]) -> float:
-    return float(np.median(values))

@@ -7,12 +7,10 @@ are apart. The peers are programs that are compiled elsewhere (`bench.drivers`) 
 
 from __future__ import annotations
 
-import platform
 import time
 from collections.abc import Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
-from importlib.metadata import version
 from statistics import median
 
 import numpy as np
@@ -21,10 +19,23 @@ from smpc_dp.crypto import proofs
 from smpc_dp.crypto.commit import POINT_BYTES, SCALAR_BYTES, add_blindings, commit, fresh_blinding
 from smpc_dp.crypto.edges import Claim, EdgeFold
 from smpc_dp.crypto.randomness import SystemRandomness
-from smpc_dp.errors import ConfigError, Fault
+from smpc_dp.errors import Fault
 from smpc_dp.protocols.gopa.verifiable.params import MAX_PARTIES
-from smpc_dp_lab.bench.drivers import DriverPeers
-from smpc_dp_lab.bench.figures import Figure, Measure, Peer, Report, Target, alternate
+from smpc_dp_lab.bench.drivers import DriverPeers, Turn
+from smpc_dp_lab.bench.figures import (
+    Figure,
+    Measure,
+    Peer,
+    Progress,
+    Report,
+    Steps,
+    Target,
+    alternate,
+    cost,
+    refuse,
+    versions,
+    within,
+)
 from smpc_dp_lab.bench.logs import log_figures
 
 PEERS = ("bulletproofs_plus", "bulletproofs")
@@ -44,8 +55,6 @@ AUDIT_THREADS = 2
 
 # Whom each user calls its neighbours.
 _NEIGHBOURS = np.arange(1, DEGREE + 1, dtype="<u2").tobytes()
-
-Progress = Callable[[str, int, int], None]
 
 
 @dataclass(frozen=True, slots=True)
@@ -107,24 +116,20 @@ def run_proofs_bench(
         ConfigError: a number is out of range.
         LocalError: a driver is missing, failed or printed something else.
     """
-    faults = [
-        Fault(name, f"must be at least 1, is {value}")
-        for name, value in (("runs", runs), ("batch", batch), ("lengths", min(lengths)))
-        if value < 1
-    ]
-    faults += [
-        Fault("users", f"must be from 3 to {MAX_PARTIES}, is {count}")
-        for count in users
-        if not 3 <= count <= MAX_PARTIES
-    ]
-    if faults:
-        raise ConfigError(faults)
+    least = (("runs", runs), ("batch", batch), ("lengths", min(lengths)))
+    refuse(
+        *(within(name, value, 1) for name, value in least),
+        [
+            Fault("users", f"must be from 3 to {MAX_PARTIES}, is {count}")
+            for count in users
+            if not 3 <= count <= MAX_PARTIES
+        ],
+    )
     peers = DriverPeers(drivers, PEERS)
     figures = _ranges(runs, peers, progress)
     for length in lengths:
         figures += _users(length, runs, batch, progress)
     figures += log_figures(users, runs, progress)
-    versions = {"smpc-dp": version("smpc-dp"), "python": platform.python_version(), **peers.versions}
     parameters = {
         "runs": runs,
         "degree": DEGREE,
@@ -133,19 +138,7 @@ def run_proofs_bench(
         "batch": batch,
         "made": MADE,
     }
-    return Report("proofs", figures, versions, parameters)
-
-
-class _Steps:
-    """Counts rounds for a progress display."""
-
-    def __init__(self, name: str, runs: int, progress: Progress | None) -> None:
-        self._name, self._runs, self._progress, self._done = name, runs, progress, 0
-
-    def step(self) -> None:
-        self._done += 1
-        if self._progress is not None:
-            self._progress(self._name, self._done, self._runs)
+    return Report("proofs", figures, versions(**peers.versions), parameters)
 
 
 def _seconds(call: Callable[[], object]) -> float:
@@ -193,33 +186,30 @@ def _ranges(runs: int, peers: DriverPeers, progress: Progress | None) -> list[Fi
     taken = alternate(
         runs,
         ours | {driver: turn for driver, turn in zip(PEERS, turns, strict=True)},
-        _Steps("64-bit range proof", runs, progress).step,
+        Steps(progress, "64-bit range proof", runs),
     )
     names = {"prove": "prove", "verify": "verify alone", "batch": f"verify in a batch of {PEER_BATCH}, each"}
-    figures = []
-    for name, shown in names.items():
-        found = [turn.peer(name, "s", "64 bits, its own interface") for turn in turns]
-        fastest = min((peer for peer in found if peer is not None), key=_median, default=None)
-        figures.append(
-            Figure(
-                f"64-bit range proof: {shown}",
-                "s",
-                taken[name],
-                "lower",
-                "one value, one thread, by the clock, through the Python face; the peer is the fastest crate",
-                peer=fastest,
-                target=Target("ratio_to_peer", PART_OF_PEER),
-            )
+    note = "one value, one thread, by the clock, through the Python face; the peer is the fastest crate"
+    figures = [
+        cost(
+            f"64-bit range proof: {shown}",
+            "s",
+            taken[name],
+            note,
+            peer=_least(turns, name, "s"),
+            target=Target("ratio_to_peer", PART_OF_PEER),
         )
-    sizes = [turn.peer("bytes", "B", "64 bits, its own interface") for turn in turns]
-    smallest = min((peer for peer in sizes if peer is not None), key=_median, default=None)
+        for name, shown in names.items()
+    ]
+    smallest, size = _least(turns, "bytes", "B"), proofs.range_proof_bytes(1, 0, top)
     note = "one value; the peer is the crate with the smallest proof"
-    size = float(proofs.range_proof_bytes(1, 0, top))
-    return [*figures, Figure("64-bit range proof: bytes", "B", [size], "lower", note, peer=smallest)]
+    return [*figures, cost("64-bit range proof: bytes", "B", [size], note, peer=smallest)]
 
 
-def _median(peer: Peer) -> float:
-    return peer.median
+def _least(turns: Sequence[Turn], figure: str, unit: str) -> Peer | None:
+    """Return the best of the peers in a figure, None if none was measured."""
+    found = [turn.peer(figure, unit, "64 bits, its own interface") for turn in turns]
+    return min((peer for peer in found if peer is not None), key=lambda peer: peer.median, default=None)
 
 
 def _user(name: str, length: int, coins: bytes) -> _User:
@@ -276,44 +266,26 @@ def _users(length: int, runs: int, batch: int, progress: Progress | None) -> lis
         "audit": lambda: check(batch, AUDIT_THREADS),
     }
     check(1, 1)
-    taken = alternate(runs, measures, _Steps(name, runs, progress).step)
+    taken = alternate(runs, measures, Steps(progress, name, runs))
     small = length == 1
     note = (
         f"by the clock; {DEGREE} neighbours, values of 0 to {STEPS} grid steps, {NOISE_BITS} bits of noise a"
         " coordinate; commitments, range proof, noise proof and opening of the sum, without signatures"
     )
     repeated = f"{note}; {MADE} users, repeated"
+    proven = len(users[0].of_range) + len(users[0].of_noise)
+
+    def goal(bound: float, counts: bool = True) -> Target | None:
+        return Target("median", bound) if small and counts else None
+
+    def figure(what: str, unit: str, values: list[float], note: str, target: Target | None = None) -> Figure:
+        return cost(f"{name}: {what}", unit, values, note, target=target)
+
+    audited = f"{repeated}; {AUDIT_THREADS} threads"
     return [
-        Figure(
-            f"{name}: prove",
-            "s",
-            taken["prove"],
-            "lower",
-            f"{note}; one thread",
-            target=Target("median", PROVE_SECONDS) if small else None,
-        ),
-        Figure(
-            f"{name}: bytes",
-            "B",
-            [float(users[0].size)],
-            "lower",
-            f"of which proofs {len(users[0].of_range) + len(users[0].of_noise)} B; {note}",
-            target=Target("median", USER_BYTES) if small else None,
-        ),
-        Figure(f"{name}: verify alone", "s", taken["alone"], "lower", f"{note}; one thread"),
-        Figure(
-            f"{name}: verify in a batch of {batch}, each",
-            "s",
-            taken["batch"],
-            "lower",
-            f"{repeated}; one thread",
-        ),
-        Figure(
-            f"{name}: audit {batch}",
-            "s",
-            taken["audit"],
-            "lower",
-            f"{repeated}; {AUDIT_THREADS} threads",
-            target=Target("median", AUDIT_SECONDS) if small and batch == BATCH else None,
-        ),
+        figure("prove", "s", taken["prove"], f"{note}; one thread", goal(PROVE_SECONDS)),
+        figure("bytes", "B", [users[0].size], f"of which proofs {proven} B; {note}", goal(USER_BYTES)),
+        figure("verify alone", "s", taken["alone"], f"{note}; one thread"),
+        figure(f"verify in a batch of {batch}, each", "s", taken["batch"], f"{repeated}; one thread"),
+        figure(f"audit {batch}", "s", taken["audit"], audited, goal(AUDIT_SECONDS, batch == BATCH)),
     ]

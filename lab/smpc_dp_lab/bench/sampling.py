@@ -2,17 +2,13 @@
 
 from __future__ import annotations
 
-import platform
 import time
 from collections.abc import Callable
 from dataclasses import dataclass
 from fractions import Fraction
-from importlib.metadata import version
-from statistics import median
 
 import numpy as np
 
-from smpc_dp.errors import ConfigError, Fault
 from smpc_dp.privacy.sampling import (
     NoiseSource,
     bernoulli_exp,
@@ -21,7 +17,21 @@ from smpc_dp.privacy.sampling import (
     discrete_laplace,
     skellam,
 )
-from smpc_dp_lab.bench.figures import Figure, Limit, Measure, Peer, Report, Target, alternate
+from smpc_dp_lab.bench.figures import (
+    Figure,
+    Limit,
+    Measure,
+    Peer,
+    Progress,
+    Report,
+    Steps,
+    Target,
+    alternate,
+    cost,
+    refuse,
+    versions,
+    within,
+)
 from smpc_dp_lab.bench.peer import OpenDpPeer
 
 VALUES = 1_000_000
@@ -30,8 +40,6 @@ PEER_VALUES = 20_000
 KEYED_CALLS = 500
 TIMES_AS_FAST_AS_PEER = 20.0
 SCALE = 100
-
-Progress = Callable[[str, int, int], None]
 
 
 @dataclass(frozen=True, slots=True)
@@ -66,23 +74,12 @@ def run_sampling_bench(
         ConfigError: a number is out of range.
         LocalError: `peer_python` cannot be run, or its process failed.
     """
-    faults = [
-        Fault(name, f"must be at least {least}, is {value}")
-        for name, value, least in (("runs", runs, 1), ("values", values, 1000))
-        if value < least
-    ]
-    if faults:
-        raise ConfigError(faults)
+    refuse(within("runs", runs, 1), within("values", values, 1000))
     with OpenDpPeer(peer_python) as peer:
         figures = [_of_law(law, runs, values, peer, progress) for law in _laws()]
-        versions = {
-            "smpc-dp": version("smpc-dp"),
-            "opendp": peer.version,
-            "python": platform.python_version(),
-            "numpy": np.__version__,
-        }
+        known = versions("numpy", opendp=peer.version)
     figures += [_keyed(runs, progress), _first_call(runs, progress)]
-    return Report("sampling", figures, versions, {"runs": runs, "values": values, "peer_values": PEER_VALUES})
+    return Report("sampling", figures, known, {"runs": runs, "values": values, "peer_values": PEER_VALUES})
 
 
 def _laws() -> list[_Law]:
@@ -174,35 +171,18 @@ def _of_law(law: _Law, runs: int, values: int, peer: OpenDpPeer, progress: Progr
     }
     for measure in measures.values():
         measure()
-    done = _Steps(law.name, runs, progress)
-    taken = alternate(runs, measures, done.step)
-    version_of_peer = peer.version if taken["peer"] else None
-    return Figure(
+    taken = alternate(runs, measures, Steps(progress, law.name, runs))
+    return cost(
         law.name,
         "ns",
         taken["ours"],
-        "lower",
         f"CPU time of one value, {values} values in one call, one thread; {law.note}"
         + ("; the peer turns lists of Python integers into lists" if law.task else "")
         + "; the limit is inexact and not cryptographic",
-        peer=None
-        if version_of_peer is None
-        else Peer(peer.name, version_of_peer, float(median(taken["peer"]))),
-        limit=Limit(law.limit_name, float(median(taken["limit"]))),
+        peer=Peer.of(peer.name, peer.version, taken["peer"]),
+        limit=Limit.of(law.limit_name, taken["limit"]),
         target=law.target,
     )
-
-
-class _Steps:
-    """Counts rounds for a progress display."""
-
-    def __init__(self, name: str, runs: int, progress: Progress | None) -> None:
-        self._name, self._runs, self._progress, self._done = name, runs, progress, 0
-
-    def step(self) -> None:
-        self._done += 1
-        if self._progress is not None:
-            self._progress(self._name, self._done, self._runs)
 
 
 def _keyed(runs: int, progress: Progress | None) -> Figure:
@@ -216,9 +196,9 @@ def _keyed(runs: int, progress: Progress | None) -> Figure:
         return (time.process_time() - begun) / KEYED_CALLS
 
     measure()
-    taken = alternate(runs, {"ours": measure}, _Steps(name, runs, progress).step)
+    taken = alternate(runs, {"ours": measure}, Steps(progress, name, runs))
     note = f"CPU time, mean of {KEYED_CALLS} sources: what a party pays for its noise with one neighbour"
-    return Figure(name, "s", taken["ours"], "lower", note)
+    return cost(name, "s", taken["ours"], note)
 
 
 def _first_call(runs: int, progress: Progress | None) -> Figure:
@@ -231,6 +211,6 @@ def _first_call(runs: int, progress: Progress | None) -> Figure:
         discrete_gaussian(source, 1, variance)
         return time.process_time() - begun
 
-    taken = alternate(runs, {"ours": measure}, _Steps(name, runs, progress).step)
+    taken = alternate(runs, {"ours": measure}, Steps(progress, name, runs))
     note = "CPU time to make the table of a discrete Gaussian of sigma 38; the latest 64 laws are kept"
-    return Figure(name, "s", taken["ours"], "lower", note)
+    return cost(name, "s", taken["ours"], note)

@@ -2,14 +2,10 @@
 
 from __future__ import annotations
 
-import platform
 from collections.abc import Callable
 from dataclasses import dataclass
-from importlib.metadata import version
 from statistics import median
 
-import nacl
-import numpy as np
 from cryptography.hazmat.backends.openssl import backend
 
 from smpc_dp.encoding import Encoding
@@ -19,7 +15,22 @@ from smpc_dp.protocols.secagg.params import SecAggParameters
 from smpc_dp.simulate.recording import Recording, record
 from smpc_dp.simulate.stage import AGGREGATOR
 from smpc_dp_lab.bench import kernels, memory
-from smpc_dp_lab.bench.figures import Figure, Limit, Measure, Peer, Report, Target, alternate
+from smpc_dp_lab.bench.figures import (
+    Figure,
+    Limit,
+    Measure,
+    Peer,
+    Progress,
+    Report,
+    Steps,
+    Target,
+    alternate,
+    cost,
+    rate,
+    refuse,
+    versions,
+    within,
+)
 from smpc_dp_lab.bench.peer import FlowerPeer
 
 KEYSTREAM = "OpenSSL AES-256-CTR"
@@ -27,8 +38,6 @@ MASKS_OF_KEYSTREAM = 0.5
 TIMES_AS_FAST_AS_PEER = 10.0
 # A combination of shares costs the peer time quadratic in the threshold: from here on a sample is scaled.
 SAMPLED_FROM_THRESHOLD = 40
-
-Progress = Callable[[str, int, int], None]
 
 
 @dataclass(slots=True)
@@ -48,27 +57,20 @@ class _Bench:
     def lane_bytes(self) -> int:
         return self.parameters.encoding.dtype().itemsize
 
-    def step(self, what: str) -> Callable[[], None] | None:
-        """Return what tells the progress that one more round of `what` is done."""
-        if self.progress is None:
-            return None
-        tell, done = self.progress, 0
-
-        def advance() -> None:
-            nonlocal done
-            done += 1
-            tell(what, done, self.runs)
-
-        return advance
+    @property
+    def bytes_a_mask(self) -> int:
+        return self.length * self.lane_bytes
 
     def turns(self, what: str, measures: dict[str, Measure]) -> dict[str, list[float]]:
-        return alternate(self.runs, measures, self.step(what))
+        """Take rounds of these and of the machine's keystream, and tell the progress of each."""
+        given = measures | {"limit": kernels.keystream_rate}
+        return alternate(self.runs, given, Steps(self.progress, what, self.runs))
 
-    def beside(self, taken: dict[str, list[float]], scale: Callable[[float], float]) -> Peer | None:
+    def beside(
+        self, taken: dict[str, list[float]], scale: Callable[[float], float] = lambda seconds: seconds
+    ) -> Peer | None:
         """Return the peer with the measurements of its turns, each put into the figure's unit by `scale`."""
-        if self.peer.version is None or not taken["peer"]:
-            return None
-        return Peer(self.peer.name, self.peer.version, float(median(map(scale, taken["peer"]))))
+        return Peer.of(self.peer.name, self.peer.version, map(scale, taken["peer"]))
 
 
 def run_secagg_bench(
@@ -95,8 +97,7 @@ def run_secagg_bench(
         ConfigError: a number is out of range.
         LocalError: `peer_python` cannot be run, or a measuring process failed.
     """
-    if runs < 1:
-        raise ConfigError([Fault("runs", f"must be at least 1, is {runs}")])
+    refuse(within("runs", runs, 1))
     plan = plan_secagg(parties, dropout=dropout)
     if plan.max_dropouts < 1:
         raise ConfigError([Fault("dropout", f"{dropout} of {parties} parties is nobody")])
@@ -110,15 +111,11 @@ def run_secagg_bench(
         return Report(
             bench="secagg",
             figures=figures,
-            versions={
-                "smpc-dp": version("smpc-dp"),
-                "python": platform.python_version(),
-                "numpy": np.__version__,
-                "pynacl": nacl.__version__,
-                "cryptography": version("cryptography"),
-                "openssl": backend.openssl_version_text(),
-                "flwr": peer.version,
-            },
+            versions=versions(
+                *("numpy", "pynacl", "cryptography"),
+                openssl=backend.openssl_version_text(),
+                flwr=peer.version,
+            ),
             parameters={
                 "parties": parties,
                 "length": length,
@@ -139,32 +136,30 @@ def _complete(parties: int, dropout: float) -> SecAggPlan:
 
 def _masks(bench: _Bench) -> Figure:
     masks = round(bench.parameters.plan.mask_degree) + 1
-    made = masks * bench.length * bench.lane_bytes
+    made = masks * bench.bytes_a_mask
     taken = bench.turns(
         "masks",
         {
             "ours": lambda: kernels.mask_rate(bench.length, bench.parameters.encoding.dtype, masks),
             "peer": lambda: bench.peer.seconds("expand", length=bench.length, masks=masks),
-            "limit": kernels.keystream_rate,
         },
     )
-    return Figure(
-        name="mask expansion and addition",
-        unit="B/s",
-        values=taken["ours"],
-        better="higher",
-        peer=bench.beside(taken, lambda seconds: made / seconds),
-        limit=Limit(KEYSTREAM, float(median(taken["limit"]))),
-        target=Target("ratio_to_limit", MASKS_OF_KEYSTREAM),
-        note=f"{masks} masks of {bench.length} elements of {bench.lane_bytes} bytes added to one vector, one "
+    return rate(
+        "mask expansion and addition",
+        "B/s",
+        taken["ours"],
+        f"{masks} masks of {bench.length} elements of {bench.lane_bytes} bytes added to one vector, one "
         "thread; bound by the processor's AES units. The peer's elements are counted with the same bytes.",
+        peer=bench.beside(taken, lambda seconds: made / seconds),
+        limit=Limit.of(KEYSTREAM, taken["limit"]),
+        target=Target("ratio_to_limit", MASKS_OF_KEYSTREAM),
     )
 
 
 def _runs(bench: _Bench) -> list[Figure]:
     plan, encoding = bench.parameters.plan, bench.parameters.encoding
     masks = round(plan.mask_degree) + 1
-    made = masks * bench.length * bench.lane_bytes
+    made = masks * bench.bytes_a_mask
     seeds = iter(range(1, bench.runs + 1))
 
     def run() -> float:
@@ -185,49 +180,43 @@ def _runs(bench: _Bench) -> list[Figure]:
             "peer": lambda: bench.peer.seconds(
                 "client", length=bench.length, masks=masks, holders=plan.degree, threshold=plan.threshold
             ),
-            "limit": kernels.keystream_rate,
         },
     )
-    rate = float(median(taken["limit"]))
-    vector = float(encoding.lanes * encoding.element_bytes)
-    alone = Limit("the vector alone, packed", vector)
+    own = Limit(f"{KEYSTREAM} keystream of the client's masks", made / median(taken["limit"]))
+    alone = Limit("the vector alone, packed", float(encoding.lanes * encoding.element_bytes))
     return [
-        Figure(
-            name="client CPU time",
-            unit="s",
-            values=taken["ours"],
-            better="lower",
-            peer=bench.beside(taken, lambda seconds: seconds),
-            limit=Limit(f"{KEYSTREAM} keystream of the client's masks", made / rate),
-            note="median over the surviving clients of all calls of their machine in a run; bound by the "
+        cost(
+            "client CPU time",
+            "s",
+            taken["ours"],
+            "median over the surviving clients of all calls of their machine in a run; bound by the "
             "signatures and key agreements in it; sealing and every check are included. The peer does its "
             f"masking work alone: quantising, sharing two secrets among {plan.degree} with threshold "
             f"{plan.threshold}, {masks - 1} key agreements and {masks} masks.",
+            peer=bench.beside(taken),
+            limit=own,
         ),
-        Figure(
-            name="aggregator CPU time",
-            unit="s",
-            values=aggregator,
-            better="lower",
-            note="all calls of the aggregator's machine in a run, recovery included; bound by checking and "
+        cost(
+            "aggregator CPU time",
+            "s",
+            aggregator,
+            "all calls of the aggregator's machine in a run, recovery included; bound by checking and "
             "writing signatures, and adding up the vectors.",
         ),
-        Figure(
-            name="bytes up of one party",
-            unit="B",
-            values=up,
-            better="lower",
+        cost(
+            "bytes up of one party",
+            "B",
+            up,
+            "median over the survivors of all encoded envelopes, without frames and TLS records.",
             limit=alone,
-            note="median over the survivors of all encoded envelopes, without frames and TLS records.",
         ),
-        Figure(
-            name="bytes down of one party",
-            unit="B",
-            values=down,
-            better="lower",
-            limit=alone,
-            note="median over the survivors of all encoded envelopes, the result included, without frames "
+        cost(
+            "bytes down of one party",
+            "B",
+            down,
+            "median over the survivors of all encoded envelopes, the result included, without frames "
             "and TLS records.",
+            limit=alone,
         ),
     ]
 
@@ -251,10 +240,9 @@ def _recovery(bench: _Bench, plan: SecAggPlan) -> Figure:
                 pairs=wreck.pair_masks,
                 sample=sample,
             ),
-            "limit": kernels.keystream_rate,
         },
     )
-    made = masks * bench.length * bench.lane_bytes
+    made = masks * bench.bytes_a_mask
     estimate = (
         " The peer's time is an ESTIMATE in part: 3 secrets of each kind are combined and their time is "
         "scaled to all of them; its masks are measured in full."
@@ -262,18 +250,17 @@ def _recovery(bench: _Bench, plan: SecAggPlan) -> Figure:
         else ""
     )
     graph = "complete graph" if plan.degree == plan.parties - 1 else "planned graph"
-    return Figure(
-        name=f"aggregator recovery, {graph}",
-        unit="s",
-        values=taken["ours"],
-        better="lower",
-        peer=bench.beside(taken, lambda seconds: seconds),
-        limit=Limit(f"{KEYSTREAM} keystream of the masks", made / float(median(taken["limit"]))),
-        target=Target("ratio_to_peer", TIMES_AS_FAST_AS_PEER),
-        note=f"degree {plan.degree}, threshold {plan.threshold}: from revealed shares to the bare sum, one "
+    return cost(
+        f"aggregator recovery, {graph}",
+        "s",
+        taken["ours"],
+        f"degree {plan.degree}, threshold {plan.threshold}: from revealed shares to the bare sum, one "
         f"thread: {survivors} self-mask seeds and {bench.dropouts} masking keys, {survivors} self-masks and "
         f"{wreck.pair_masks} pairwise masks; bound by mask expansion and by key agreement. The peer combines "
         f"{plan.threshold} shares for each secret and expands as many masks." + estimate,
+        peer=bench.beside(taken),
+        limit=Limit(f"{KEYSTREAM} keystream of the masks", made / median(taken["limit"])),
+        target=Target("ratio_to_peer", TIMES_AS_FAST_AS_PEER),
     )
 
 
@@ -281,44 +268,28 @@ def _memory(bench: _Bench) -> list[Figure]:
     recording = bench.first
     if recording is None:
         raise LocalError("memory is measured on a recorded run, and there is none")
-    vector = Limit("one vector, as it is computed with", float(bench.length * bench.lane_bytes))
-    tell = bench.progress or (lambda *_: None)
-    peaks: list[float] = []
-    for done, (name, heard) in enumerate(
-        [(recording.client, recording.client_heard), (AGGREGATOR, recording.aggregator_heard)], 1
-    ):
-        peaks.append(float(memory.replay_peak(name, heard, bench.parameters, seed=1)))
-        tell("memory", done, 3)
-    whole = float(memory.whole_run_peak(bench.parameters, bench.dropouts, seed=1))
-    tell("memory", 3, 3)
+    vector = Limit("one vector, as it is computed with", float(bench.bytes_a_mask))
+    step = Steps(bench.progress, "memory", 3)
+    peaks = []
+    for name, heard in ((recording.client, recording.client_heard), (AGGREGATOR, recording.aggregator_heard)):
+        peaks.append(memory.replay_peak(name, heard, bench.parameters, seed=1))
+        step()
+    whole = memory.whole_run_peak(bench.parameters, bench.dropouts, seed=1)
+    step()
     alone = (
         "allocations through Python and numpy of one machine against recorded messages in a fresh process, "
         "its vector and the message at hand included, interpreter and modules not; bound by "
     )
+    copies = "a few copies of the vector (lanes, packed, in the envelope)."
+    at_hand = (
+        "a few copies of the vector at hand and of the result; it does not grow with the number of vectors."
+    )
+    resident = (
+        "resident memory of a fresh process with all parties, all their input vectors, the aggregator, the "
+        "messages under way, the interpreter and the modules."
+    )
     return [
-        Figure(
-            name="peak memory of a client",
-            unit="B",
-            values=[peaks[0]],
-            better="lower",
-            limit=vector,
-            note=alone + "a few copies of the vector (lanes, packed, in the envelope).",
-        ),
-        Figure(
-            name="peak memory of the aggregator",
-            unit="B",
-            values=[peaks[1]],
-            better="lower",
-            limit=vector,
-            note=alone + "a few copies of the vector at hand and of the result; it does not grow with the "
-            "number of vectors.",
-        ),
-        Figure(
-            name="peak memory of a whole run in one process",
-            unit="B",
-            values=[whole],
-            better="lower",
-            note="resident memory of a fresh process with all parties, all their input vectors, the "
-            "aggregator, the messages under way, the interpreter and the modules.",
-        ),
+        cost("peak memory of a client", "B", peaks[:1], alone + copies, limit=vector),
+        cost("peak memory of the aggregator", "B", peaks[1:], alone + at_hand, limit=vector),
+        cost("peak memory of a whole run in one process", "B", [whole], resident),
     ]

@@ -4,8 +4,6 @@ from __future__ import annotations
 
 import os
 import socket
-import subprocess
-import sys
 import tempfile
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
@@ -23,6 +21,7 @@ from smpc_dp.runtime.servers.engine import ENVIRONMENT
 from smpc_dp.runtime.session_file import Timeouts
 from smpc_dp.statistics.shared.kernels import Way
 from smpc_dp_lab.bench.servers_worker import Told, Work
+from smpc_dp_lab.bench.workers import together
 
 WORKER_SECONDS = 900
 # Of every message, where rounds are counted: far above what a small program computes in a round.
@@ -152,35 +151,16 @@ def _listening(servers: int) -> Iterator[list[socket.socket]]:
 
 def _together(works: Sequence[Work]) -> list[Told]:
     """Run one worker for each server; return what they say."""
-    started: list[subprocess.Popen[bytes]] = []
-    try:
-        for work in works:
-            process = subprocess.Popen(
-                [sys.executable, "-m", "smpc_dp_lab.bench.servers_worker"],
-                stdin=subprocess.PIPE,
-                stdout=subprocess.PIPE,
-                stderr=subprocess.PIPE,
-                env=os.environ | ENVIRONMENT,
-                pass_fds=() if work.listening < 0 else (work.listening,),
-                # As mpyc behind channels: the scheduler shares a busy machine out among sessions.
-                start_new_session=True,
-            )
-            started.append(process)
-            if process.stdin is not None:
-                process.stdin.write(msgspec.json.encode(work))
-                process.stdin.close()
-                process.stdin = None
-        told = []
-        for process in started:
-            output, errors = process.communicate(timeout=WORKER_SECONDS)
-            if process.returncode:
-                lines = errors.decode("utf-8", "replace").strip().splitlines() or ["no message"]
-                raise LocalError(f"a server failed: {lines[-1]}")
-            told.append(msgspec.json.decode(output, type=Told))
-    except subprocess.TimeoutExpired:
-        raise LocalError(f"a server took more than {WORKER_SECONDS} s") from None
-    finally:
-        for process in started:
-            process.kill()
-            process.wait()
-    return told
+    count = len(works)
+    printed = together(
+        "servers_worker",
+        [[]] * count,
+        "a server",
+        WORKER_SECONDS,
+        [msgspec.json.encode(work) for work in works],
+        env=[os.environ | ENVIRONMENT] * count,
+        pass_fds=[() if work.listening < 0 else (work.listening,) for work in works],
+        # As mpyc behind channels: the scheduler shares a busy machine out among sessions.
+        start_new_session=[True] * count,
+    )
+    return [msgspec.json.decode(told, type=Told) for told in printed]

@@ -8,26 +8,34 @@ The peers take turns with ours: mpyc, and emp-sh2pc in a program that is compile
 from __future__ import annotations
 
 import json
-import platform
 import ssl
 import subprocess
 import sys
 import tempfile
 from collections.abc import Callable, Mapping
-from importlib.metadata import version
-from itertools import count
 from pathlib import Path
 from typing import Any
 
-import numpy as np
-
 from smpc_dp.circuits.bristol import format_bristol
-from smpc_dp.errors import ConfigError, Fault, LocalError
+from smpc_dp.errors import LocalError
 from smpc_dp.published.kernels import TAU_COINS
 from smpc_dp.published.library import find
 from smpc_dp.runtime.pairwise import AGGREGATOR, create_pairwise_session
 from smpc_dp_lab.bench.drivers import DriverPeers, Turn
-from smpc_dp_lab.bench.figures import Figure, Peer, Report, Target, alternate
+from smpc_dp_lab.bench.figures import (
+    Figure,
+    Peer,
+    Progress,
+    Report,
+    Steps,
+    Target,
+    alternate,
+    cost,
+    refuse,
+    versions,
+    within,
+)
+from smpc_dp_lab.bench.workers import together
 
 CIRCUIT = "kendall_tau32_laplace"
 BATCH = 20_000
@@ -40,9 +48,9 @@ EMP_PEER = "semi-honest, channel not encrypted and connected before, the garbler
 # Fresh pairs of one process; the last one counts, and the first is told too.
 FRESH = 4
 WORKER_SECONDS = 600
-_NAMES = ("garbler", "evaluator", AGGREGATOR)
+SIDES = ("garbler", "evaluator")
+_NAMES = (*SIDES, AGGREGATOR)
 
-Progress = Callable[[str, int, int], None]
 Measured = Mapping[str, Any]
 
 
@@ -60,23 +68,11 @@ def run_statistic_bench(
 
     Raises ConfigError for a number out of range, LocalError when a measuring process or a peer fails.
     """
-    faults = []
-    if runs < 1:
-        faults.append(Fault("runs", f"must be at least 1, is {runs}"))
-    if parties < 2:
-        faults.append(Fault("parties", f"must be at least 2, is {parties}"))
-    if faults:
-        raise ConfigError(faults)
+    refuse(within("runs", runs, 1), within("parties", parties, 2))
     ones: list[dict[str, Measured]] = []
     batches: list[dict[str, Measured]] = []
     wholes: list[Measured] = []
     peers: list[Measured] = []
-    rounds = count(1)
-
-    def advance() -> None:
-        if progress is not None:
-            progress("pairs", next(rounds), runs)
-
     drivers = DriverPeers(emp, [EMP])
     with tempfile.TemporaryDirectory(prefix="smpc-dp-") as folder:
         path = Path(folder) / f"{CIRCUIT}.txt"
@@ -90,17 +86,10 @@ def run_statistic_bench(
             "whole": lambda: wholes.append(_worker_of(["whole", str(parties)])),
             "mpyc": lambda: peers.append(_mpyc(peer_python or sys.executable)),
         }
-        alternate(runs, turns, advance)
+        alternate(runs, turns, Steps(progress, "pairs", runs))
     figures = [*_of_pairs(ones, peers, one), *_of_batches(batches, peers, many), *_of_wholes(wholes, ones)]
-    versions = {
-        "smpc-dp": version("smpc-dp"),
-        "python": platform.python_version(),
-        "numpy": np.__version__,
-        "openssl": ssl.OPENSSL_VERSION,
-        "mpyc": peers[0].get("version"),
-        **drivers.versions,
-    }
-    return Report("pairwise", figures, versions, {"runs": runs, "parties": parties, "batch": BATCH})
+    known = versions("numpy", openssl=ssl.OPENSSL_VERSION, mpyc=peers[0].get("version"), **drivers.versions)
+    return Report("pairwise", figures, known, {"runs": runs, "parties": parties, "batch": BATCH})
 
 
 def _of_pairs(ones: list[dict[str, Measured]], peers: list[Measured], emp: Turn) -> list[Figure]:
@@ -113,159 +102,117 @@ def _of_pairs(ones: list[dict[str, Measured]], peers: list[Measured], emp: Turn)
     def of(name: str, key: str) -> list[float]:
         return [float(one[name][key]) for one in ones]
 
+    goal, theirs = Target("median", 0.025), _peer(peers, "one cpu", f"mpyc, a party of three, {PEER}")
+    fresh = f"{how}; connecting and the setup of oblivious transfers included, pair {FRESH} of a process"
+    cold = f"{how}; the same of the first pair, all caches cold"
+    # Which figure, of which key, with which note, peer and target; of both sides each.
+    kinds: tuple[tuple[str, str, str, Callable[[str], Peer | None], Target | None], ...] = (
+        ("fresh pair, {}", "fresh", fresh, lambda name: emp.peer(f"last {name}", "s", EMP_PEER), goal),
+        (
+            "first pair of a process, {}",
+            "first",
+            cold,
+            lambda name: emp.peer(f"first {name}", "s", EMP_PEER),
+            goal,
+        ),
+        ("fresh pair, {}: connecting", "connect", f"{how}; TLS alone", lambda _: None, None),
+        ("pair with cached setup, {}", "cached", how, lambda _: theirs, None),
+    )
     figures = [
-        Figure(
-            f"fresh pair, {name}",
-            "s",
-            of(name, "fresh"),
-            "lower",
-            f"{how}; connecting and the setup of oblivious transfers included, pair {FRESH} of a process",
-            emp.peer(f"last {name}", "s", EMP_PEER),
-            target=Target("median", 0.025),
-        )
-        for name in ("garbler", "evaluator")
-    ]
-    figures += [
-        Figure(
-            f"first pair of a process, {name}",
-            "s",
-            of(name, "first"),
-            "lower",
-            f"{how}; the same of the first pair, all caches cold",
-            emp.peer(f"first {name}", "s", EMP_PEER),
-            target=Target("median", 0.025),
-        )
-        for name in ("garbler", "evaluator")
-    ]
-    figures += [
-        Figure(f"fresh pair, {name}: connecting", "s", of(name, "connect"), "lower", f"{how}; TLS alone")
-        for name in ("garbler", "evaluator")
-    ]
-    figures += [
-        Figure(
-            f"pair with cached setup, {name}",
-            "s",
-            of(name, "cached"),
-            "lower",
-            how,
-            _peer(peers, "one cpu", f"mpyc, a party of three, {PEER}"),
-        )
-        for name in ("garbler", "evaluator")
+        cost(what.format(name), "s", of(name, key), note, peer=peer(name), target=target)
+        for what, key, note, peer, target in kinds
+        for name in SIDES
     ]
     sizes = "bytes of messages both sides send, to the aggregator too; without TLS and frames"
-    theirs = emp.peer("last sent", "B", EMP_PEER)
-    for what, key, goal, peer in (
-        ("fresh pair", "bytes", 100e3, theirs),
-        ("pair with cached setup", "cached_bytes", None, None),
-    ):
-        values = [float(one["garbler"][key] + one["evaluator"][key]) for one in ones]
-        target = None if goal is None else Target("median", goal)
-        figures.append(Figure(f"{what}, sent", "B", values, "lower", sizes, peer, target=target))
     waits = "how often the evaluator waits after it has sent"
-    figures += [
-        Figure("fresh pair, rounds", "rounds", of("evaluator", "rounds"), "lower", waits),
-        Figure("pair with cached setup, rounds", "rounds", of("evaluator", "cached_rounds"), "lower", waits),
-        Figure(
-            "fresh pair, wall",
-            "s",
-            of("evaluator", "wall"),
-            "lower",
-            f"{how}; the clock",
-            emp.peer("last wall", "s", EMP_PEER),
-        ),
-        Figure("pair, AND gates", "AND", [float(gates)], "lower", "of the published circuit"),
+
+    def sent(key: str) -> list[float]:
+        return [both(one, key) for one in ones]
+
+    last = emp.peer("last sent", "B", EMP_PEER)
+    wall = emp.peer("last wall", "s", EMP_PEER)
+    return [
+        *figures,
+        cost("fresh pair, sent", "B", sent("bytes"), sizes, peer=last, target=Target("median", 100e3)),
+        cost("pair with cached setup, sent", "B", sent("cached_bytes"), sizes),
+        cost("fresh pair, rounds", "rounds", of("evaluator", "rounds"), waits),
+        cost("pair with cached setup, rounds", "rounds", of("evaluator", "cached_rounds"), waits),
+        cost("fresh pair, wall", "s", of("evaluator", "wall"), f"{how}; the clock", peer=wall),
+        cost("pair, AND gates", "AND", [gates], "of the published circuit"),
     ]
-    return figures
+
+
+def both(pair: Mapping[str, Measured], key: str) -> float:
+    """Return what both sides of a pair took together."""
+    return float(sum(pair[name][key] for name in SIDES))
 
 
 def _of_batches(batches: list[dict[str, Measured]], peers: list[Measured], emp: Turn) -> list[Figure]:
+    def of(what: str, unit: str, values: list[float], note: str, **beside: Any) -> Figure:
+        name = f"a pair of {BATCH} between two hosts{what}"
+        return cost(name, unit, [value / BATCH for value in values], note, **beside)
+
     def theirs(key: str, unit: str) -> Peer | None:
         return emp.peer(f"last {key}", unit, EMP_PEER, lambda value: value / BATCH)
 
+    at_once = f"{BATCH} evaluations at once between the same two, the clock, setup and connecting included"
+    mpyc = _peer(peers, "many cpu", f"mpyc, {PEER_BATCH} at once, three times party 0's", 3)
     return [
-        Figure(
-            f"a pair of {BATCH} between two hosts",
-            "s",
-            [float(batch["evaluator"]["wall"]) / BATCH for batch in batches],
-            "lower",
-            f"{BATCH} evaluations at once between the same two, the clock, setup and connecting included",
-            theirs("wall", "s"),
-        ),
+        of("", "s", [batch["evaluator"]["wall"] for batch in batches], at_once, peer=theirs("wall", "s")),
         *(
-            Figure(
-                f"a pair of {BATCH} between two hosts, {name}",
+            of(
+                f", {name}",
                 "s",
-                [float(batch[name]["fresh"]) / BATCH for batch in batches],
-                "lower",
+                [batch[name]["fresh"] for batch in batches],
                 "the same, processor time of all threads",
-                theirs(name, "s"),
+                peer=theirs(name, "s"),
             )
-            for name in ("garbler", "evaluator")
+            for name in SIDES
         ),
-        Figure(
-            f"a pair of {BATCH} between two hosts, both sides",
+        of(
+            ", both sides",
             "s",
-            [float(b["garbler"]["fresh"] + b["evaluator"]["fresh"]) / BATCH for b in batches],
-            "lower",
+            [both(batch, "fresh") for batch in batches],
             "the same, processor time of garbler and evaluator together",
-            _peer(peers, "many cpu", f"mpyc, {PEER_BATCH} at once, three times party 0's", 3),
+            peer=mpyc,
             target=Target("median", 50e-6),
         ),
-        Figure(
-            f"a pair of {BATCH} between two hosts, sent",
+        of(
+            ", sent",
             "B",
-            [float(b["garbler"]["bytes"] + b["evaluator"]["bytes"]) / BATCH for b in batches],
-            "lower",
+            [both(batch, "bytes") for batch in batches],
             "the same, bytes of messages",
-            theirs("sent", "B"),
+            peer=theirs("sent", "B"),
         ),
     ]
 
 
 def _of_wholes(wholes: list[Measured], ones: list[dict[str, Measured]]) -> list[Figure]:
     pairs = int(wholes[0]["pairs"])
-    fresh = [
-        pairs * sum(float(one[name]["fresh"] - one[name]["cached"]) for name in ("garbler", "evaluator"))
-        for one in ones
-    ]
+    fresh = [pairs * (both(one, "fresh") - both(one, "cached")) for one in ones]
     how = (
         "every gate garbled, every transfer extended, every table evaluated, every label checked, by one "
         "thread of one process; one setup of transfers for all"
     )
+    beyond = (
+        "not measured as such: what a fresh pair costs both sides beyond a cached one, times the pairs; "
+        "spread over all users"
+    )
+    resident = "greatest resident size, the interpreter included"
     # The sizes that the targets were set for.
     goal = Target("median", 60.0) if pairs == PARTIES // 2 else None
+    name = f"{pairs} pairs in one process"
     return [
-        Figure(
-            f"{pairs} pairs in one process",
-            "s",
-            [float(each["wall"]) for each in wholes],
-            "lower",
-            how,
-            target=goal,
-        ),
-        Figure(
-            f"{pairs} pairs in one process, memory",
-            "B",
-            [float(each["memory"]) for each in wholes],
-            "lower",
-            "greatest resident size, the interpreter included",
-        ),
-        Figure(
-            f"{pairs} fresh setups and connections",
-            "s",
-            fresh,
-            "lower",
-            "not measured as such: what a fresh pair costs both sides beyond a cached one, times the pairs; "
-            "spread over all users",
-        ),
+        cost(name, "s", [each["wall"] for each in wholes], how, target=goal),
+        cost(f"{name}, memory", "B", [each["memory"] for each in wholes], resident),
+        cost(f"{pairs} fresh setups and connections", "s", fresh, beyond),
     ]
 
 
 def _peer(peers: list[Measured], key: str, name: str, times: int = 1) -> Peer | None:
     if any("version" not in peer for peer in peers):
         return None
-    values = [times * float(peer[key]) for peer in peers]
-    return Peer(name, str(peers[0]["version"]), float(np.median(values)))
+    return Peer.of(name, str(peers[0]["version"]), [times * float(peer[key]) for peer in peers])
 
 
 def _mpyc(python: str) -> Measured:
@@ -303,33 +250,14 @@ def garbled_session(instances: int) -> dict[str, Measured]:
         }
         session = str(create_pairwise_session(folder, parameters))
         times = FRESH if instances == 1 else 1
-        workers = {name: _start([session, name, str(times)]) for name in _NAMES}
-        return _ended(workers)
+        calls = [[session, name, str(times)] for name in _NAMES]
+        return dict(zip(_NAMES, _ended(calls), strict=True))
 
 
 def _worker_of(arguments: list[str]) -> Measured:
-    return _ended({"": _start(arguments)})[""]
+    return _ended([arguments])[0]
 
 
-def _start(arguments: list[str]) -> subprocess.Popen[str]:
-    return subprocess.Popen(
-        [sys.executable, "-m", "smpc_dp_lab.bench.statistic_worker", *arguments],
-        stdout=subprocess.PIPE,
-        stderr=subprocess.PIPE,
-        text=True,
-    )
-
-
-def _ended(workers: Mapping[str, subprocess.Popen[str]]) -> dict[str, Measured]:
-    try:
-        ended = {name: worker.communicate(timeout=WORKER_SECONDS) for name, worker in workers.items()}
-    except subprocess.TimeoutExpired:
-        raise LocalError(f"a measuring process took more than {WORKER_SECONDS} s") from None
-    finally:
-        for worker in workers.values():
-            worker.kill()
-            worker.wait()
-    if any(worker.returncode for worker in workers.values()):
-        lines = "".join(errors for _, errors in ended.values()).strip().splitlines() or ["no message"]
-        raise LocalError(f"a measuring process failed: {lines[-1]}")
-    return {name: json.loads(output) for name, (output, _) in ended.items()}
+def _ended(calls: list[list[str]]) -> list[Measured]:
+    printed = together("statistic_worker", calls, "a measuring process", WORKER_SECONDS)
+    return [json.loads(told) for told in printed]

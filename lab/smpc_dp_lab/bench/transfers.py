@@ -21,7 +21,7 @@ from smpc_dp.crypto import ot
 from smpc_dp.crypto.ot import CONTEXT_BYTES, FIELD_SIZES, ROW_BYTES, Octets, Receiver, Rows, Sender
 from smpc_dp.errors import LocalError
 from smpc_dp_lab.bench.drivers import Turn
-from smpc_dp_lab.bench.figures import Figure, Limit, Measure, Target, alternate
+from smpc_dp_lab.bench.figures import Figure, Limit, Measure, Target, alternate, cost, rate
 
 # With the block that hides, a chunk is 256 blocks of 128 rows: whole tiles of the core.
 CHUNK = 255 * 128
@@ -205,36 +205,16 @@ def setup_figures(runs: int, peer: Turn) -> list[Figure]:
     taken = alternate(max(runs, 21), measures)
     how = "both sides in turn, processor time"
     # The same number of multiplications, which the target is about; and those really made, which are cheaper.
-    limits = (
-        ("", "same", f"{VARYING + GENERATOR} multiplications of a varying point"),
-        (
-            ", of those made",
-            "made",
-            f"{VARYING} multiplications of a varying point, {GENERATOR} of the generator",
-        ),
-    )
+    of_same = f"{VARYING + GENERATOR} multiplications of a varying point"
+    of_made = f"{VARYING} multiplications of a varying point, {GENERATOR} of the generator"
     bound = f"{how}; bound by ristretto255, above the limit by maps to the group, decodings and hashing"
+    beside = peer.peer("setup", "s", "transfers on P-256, processor time of both sides")
+    name, least = "128 base transfers", Target("ratio_to_limit", 1 / MOST_TIMES)
+    same, made = Limit.of(of_same, taken["same"]), Limit.of(of_made, taken["made"])
     return [
-        Figure(
-            "setup",
-            "s",
-            taken["setup"],
-            "lower",
-            f"128 base transfers and trees of k = 2, {how}",
-            peer.peer("setup", "s", "transfers on P-256, processor time of both sides"),
-        ),
-        *(
-            Figure(
-                f"128 base transfers{name}",
-                "s",
-                taken["base"],
-                "lower",
-                bound,
-                limit=Limit(limit, median(taken[measure])),
-                target=Target("ratio_to_limit", 1 / MOST_TIMES) if measure == "same" else None,
-            )
-            for name, measure, limit in limits
-        ),
+        cost("setup", "s", taken["setup"], f"128 base transfers and trees of k = 2, {how}", peer=beside),
+        cost(name, "s", taken["base"], bound, limit=same, target=least),
+        cost(f"{name}, of those made", "s", taken["base"], bound, limit=made),
     ]
 
 
@@ -261,37 +241,32 @@ def transfer_figures(
     peer_turns: dict[str, Measure] = {f"peer {k}": turn for k, turn in peers.items()}
     taken = take(measures | {"channel": channel_rates} | peer_turns)
     how = f"SoftSpoken with its check, {CHUNKS} chunks of {CHUNK}, {DEPTH} on their way, sender and receiver"
+    note = f"{how} on a thread each in one process, until both are done; bound by AES and the caches"
     memory = [
-        Figure(
+        rate(
             f"correlated transfers in memory, k = {k}",
             "OT/s",
             taken[str(k)],
-            "higher",
-            f"{how} on a thread each in one process, until both are done; bound by AES and the caches",
-            peers[k].peer("random, memory", "OT/s", f"{PEER}, a thread each"),
+            note,
+            peer=peers[k].peer("random, memory", "OT/s", f"{PEER}, a thread each"),
             target=Target("median", 80e6) if k == 2 else None,
         )
         for k in FIELD_SIZES
     ]
+    note = f"{how} as above, by the processor time of the side that takes more"
     memory += [
-        Figure(
-            f"correlated transfers in memory, k = {k}, processor time",
-            "OT/s",
-            pair.by_processor,
-            "higher",
-            f"{how} as above, by the processor time of the side that takes more",
-        )
+        rate(f"correlated transfers in memory, k = {k}, processor time", "OT/s", pair.by_processor, note)
         for k, pair in pairs.items()
     ]
     channel = median(run["channel"] for run in over_channel)
+    note = f"{how} in two processes, mutual TLS on loopback; bound by TLS, beside AES on the same cores"
     return memory + [
-        Figure(
+        rate(
             f"correlated transfers over the channel, k = {k}",
             "OT/s",
             [run[over(k)] for run in over_channel],
-            "higher",
-            f"{how} in two processes, mutual TLS on loopback; bound by TLS, beside AES on the same cores",
-            peers[k].peer("random, loopback", "OT/s", f"{PEER}, channel not encrypted"),
+            note,
+            peer=peers[k].peer("random, loopback", "OT/s", f"{PEER}, channel not encrypted"),
             limit=Limit(f"channel, {ROW_BYTES // k} bytes a transfer", channel * k / ROW_BYTES),
             target=Target("median", 50e6) if k == 4 else None,
         )

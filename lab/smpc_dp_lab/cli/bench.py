@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import functools
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Annotated
 
@@ -19,6 +18,11 @@ if TYPE_CHECKING:
 STANDARD_PARTIES, STANDARD_LENGTH = 100, 100_000
 STANDARD = f"{STANDARD_PARTIES} parties, {STANDARD_LENGTH:,} coordinates"
 
+Runs = Annotated[int, typer.Option(help="Measurements of each figure.")]
+Json = Annotated[bool, typer.Option("--json", help="Print JSON.")]
+Emp = Annotated[str | None, typer.Option(help="A folder with the compiled drivers of emp's packages.")]
+Progressing = Callable[[str, int, int], None]
+
 app = typer.Typer(name="bench", help="Measure, beside peers and limits.", no_args_is_help=True)
 
 
@@ -31,12 +35,12 @@ def _group() -> None:
 def secagg(
     parties: Annotated[int, typer.Option(help="How many parties.")] = STANDARD_PARTIES,
     length: Annotated[int, typer.Option(help="Coordinates a vector.")] = STANDARD_LENGTH,
-    runs: Annotated[int, typer.Option(help="Measurements of each figure.")] = 5,
+    runs: Runs = 5,
     dropout: Annotated[float, typer.Option(help="Fraction that is killed in the dearest place.")] = 0.1,
     peer_python: Annotated[
         str | None, typer.Option(help="An interpreter with flwr, if this one has none.")
     ] = None,
-    as_json: Annotated[bool, typer.Option("--json", help="Print JSON.")] = False,
+    as_json: Json = False,
 ) -> None:
     """Measure secure aggregation.
 
@@ -45,18 +49,11 @@ def secagg(
     """
     from smpc_dp_lab.bench import run_secagg_bench
 
-    with Bar("rounds", quiet=as_json) as bar:
-        report = run_secagg_bench(parties, length, runs, bar.show, dropout=dropout, peer_python=peer_python)
-    if as_json:
-        print_json(report.to_json())
-    else:
-        _print(report)
-
-
-Runs = Annotated[int, typer.Option(help="Measurements of each figure.")]
-Json = Annotated[bool, typer.Option("--json", help="Print JSON.")]
-Emp = Annotated[str | None, typer.Option(help="A folder with the compiled drivers of emp's packages.")]
-Progressing = Callable[[str, int, int], None]
+    _show(
+        "rounds",
+        as_json,
+        lambda show: run_secagg_bench(parties, length, runs, show, dropout=dropout, peer_python=peer_python),
+    )
 
 
 @app.command()
@@ -67,7 +64,7 @@ def garbling(runs: Runs = 7, emp: Emp = None, as_json: Json = False) -> None:
     """
     from smpc_dp_lab.bench import run_garbling_bench
 
-    _measure(run_garbling_bench, runs, emp, as_json)
+    _show("rounds", as_json, lambda show: run_garbling_bench(runs, show, emp))
 
 
 @app.command()
@@ -78,7 +75,7 @@ def ot(runs: Runs = 7, emp: Emp = None, as_json: Json = False) -> None:
     """
     from smpc_dp_lab.bench import run_ot_bench
 
-    _measure(run_ot_bench, runs, emp, as_json)
+    _show("rounds", as_json, lambda show: run_ot_bench(runs, show, emp))
 
 
 @app.command()
@@ -89,7 +86,7 @@ def compare(runs: Runs = 7, emp: Emp = None, as_json: Json = False) -> None:
     """
     from smpc_dp_lab.bench import run_compare_bench
 
-    _measure(run_compare_bench, runs, emp, as_json)
+    _show("rounds", as_json, lambda show: run_compare_bench(runs, show, emp))
 
 
 @app.command()
@@ -110,7 +107,7 @@ def proofs(
     """
     from smpc_dp_lab.bench import run_proofs_bench
 
-    _measure(functools.partial(run_proofs_bench, users=users or ()), runs, drivers, as_json)
+    _show("rounds", as_json, lambda show: run_proofs_bench(runs, show, drivers, users=users or ()))
 
 
 @app.command()
@@ -127,12 +124,7 @@ def sampling(
     """
     from smpc_dp_lab.bench import run_sampling_bench
 
-    with Bar("rounds", quiet=as_json) as bar:
-        report = run_sampling_bench(runs, bar.show, peer_python=peer_python)
-    if as_json:
-        print_json(report.to_json())
-    else:
-        _print(report)
+    _show("rounds", as_json, lambda show: run_sampling_bench(runs, show, peer_python=peer_python))
 
 
 @app.command()
@@ -144,7 +136,7 @@ def gopa(
         ),
     ] = None,
     length: Annotated[int, typer.Option(help="Coordinates a vector.")] = 1,
-    runs: Annotated[int, typer.Option(help="Measurements of each figure.")] = 1,
+    runs: Runs = 1,
     lost: Annotated[int, typer.Option(help="Users that the plans may lose, at most a tenth of them.")] = 10,
     dropout: Annotated[float, typer.Option(help="Fraction that two plans may lose instead.")] = 0.01,
     as_json: Json = False,
@@ -155,20 +147,19 @@ def gopa(
     """
     from smpc_dp_lab.bench import run_gopa_bench
 
-    with Bar("runs", quiet=as_json) as bar:
-        report = run_gopa_bench(
-            parties or (100, 1_000), runs, bar.show, length=length, lost=lost, dropout=dropout
-        )
-    if as_json:
-        print_json(report.to_json())
-    else:
-        _print(report)
+    _show(
+        "runs",
+        as_json,
+        lambda show: run_gopa_bench(
+            parties or (100, 1_000), runs, show, length=length, lost=lost, dropout=dropout
+        ),
+    )
 
 
 @app.command()
 def pairwise(
     parties: Annotated[int, typer.Option(help="Users of the statistic in one process.")] = 246_000,
-    runs: Annotated[int, typer.Option(help="Measurements of each figure.")] = 5,
+    runs: Runs = 5,
     peer_python: Annotated[
         str | None, typer.Option(help="An interpreter with mpyc, if this one has none.")
     ] = None,
@@ -181,17 +172,12 @@ def pairwise(
     """
     from smpc_dp_lab.bench import run_statistic_bench
 
-    with Bar("rounds", quiet=as_json) as bar:
-        report = run_statistic_bench(runs, bar.show, parties, peer_python, emp)
-    if as_json:
-        print_json(report.to_json())
-    else:
-        _print(report)
+    _show("rounds", as_json, lambda show: run_statistic_bench(runs, show, parties, peer_python, emp))
 
 
 @app.command()
 def engines(
-    runs: Annotated[int, typer.Option(help="Measurements of each figure.")] = 3,
+    runs: Runs = 3,
     servers: Annotated[
         list[int] | None, typer.Option(help="A number of servers, odd; several times for several.")
     ] = None,
@@ -207,12 +193,11 @@ def engines(
     """
     from smpc_dp_lab.bench import run_engines_bench
 
-    with Bar("measurements", quiet=as_json) as bar:
-        report = run_engines_bench(runs, bar.show, servers or (3, 5, 7), parties or (30, 100, 1_000, 10_000))
-    if as_json:
-        print_json(report.to_json())
-    else:
-        _print(report)
+    _show(
+        "measurements",
+        as_json,
+        lambda show: run_engines_bench(runs, show, servers or (3, 5, 7), parties or (30, 100, 1_000, 10_000)),
+    )
 
 
 @app.command()
@@ -238,19 +223,17 @@ def learn(
     """
     from smpc_dp_lab.bench import run_learn_bench
 
-    with Bar("rounds", quiet=as_json) as bar:
-        report = run_learn_bench(runs, bar.show, users or (1_000, 10_000), peer, peer_python)
-    if as_json:
-        print_json(report.to_json())
-    else:
-        _print(report)
+    _show(
+        "rounds",
+        as_json,
+        lambda show: run_learn_bench(runs, show, users or (1_000, 10_000), peer, peer_python),
+    )
 
 
-def _measure(
-    bench: Callable[[int, Progressing, str | None], Report], runs: int, emp: str | None, as_json: bool
-) -> None:
-    with Bar("rounds", quiet=as_json) as bar:
-        report = bench(runs, bar.show, emp)
+def _show(unit: str, as_json: bool, bench: Callable[[Progressing], Report]) -> None:
+    """Run a benchmark, which is given what shows the progress, and print what it reports."""
+    with Bar(unit, quiet=as_json) as bar:
+        report = bench(bar.show)
     if as_json:
         print_json(report.to_json())
     else:

@@ -8,13 +8,14 @@ import msgspec
 
 from smpc_dp.encoding import Encoding
 from smpc_dp.privacy.secagg_plan import plan_secagg
+from smpc_dp.protocols.engine.run import Run
 from smpc_dp.protocols.envelope import decode
+from smpc_dp.protocols.gopa import direct_states
 from smpc_dp.protocols.gopa import messages as g
-from smpc_dp.protocols.gopa.direct import DirectMachine
 from smpc_dp.protocols.gopa.direct_messages import EVERYONE
 from smpc_dp.protocols.gopa.direct_params import DirectParameters, without_relay
 from smpc_dp.protocols.gopa.plan import Place
-from smpc_dp.protocols.registry import direct_machine
+from smpc_dp.protocols.result import Outcome
 from smpc_dp_lab.vectors.gopa_runs import GopaScenario, gopa_session_json
 from smpc_dp_lab.vectors.runs import (
     Row,
@@ -33,9 +34,9 @@ _ROWS: tuple[Row, ...] = ((0.5, -1.25), (-2.0, 0.0078125), (0.1, -0.1), (1.999, 
 
 @dataclass(slots=True)
 class DirectRun(Staged):
-    """The machines of one scenario."""
+    """The parties of one scenario."""
 
-    users: dict[str, DirectMachine]
+    users: dict[str, Run[Outcome]]
 
     def play(self) -> DirectRun:
         """Drive the run to its end."""
@@ -91,7 +92,7 @@ def cast(scenario: GopaScenario) -> DirectRun:
     stage = set_stage(scenario, EVERYONE, ())
     parameters = direct_parameters(scenario)
     users = {
-        name: direct_machine(
+        name: direct_states.party(
             stage.context, parameters, stage.signers[name], lanes.copy(), stage.randomness[name]
         )
         for name, lanes in stage.lanes.items()

@@ -232,7 +232,7 @@ def _frames(base: Base) -> Iterator[Frame]:
         for envelope in base.to(BEN)
         if envelope.step == m.RELAY and (message := decode(envelope.body, m.Relay, HUB)).content
     ]
-    context = run.parties[BEN].pair_context(evaluation.matching, *evaluation.pair)
+    context = run.pair_context(BEN, evaluation.matching, evaluation.pair)
 
     def fault(name: str, about: str, after: int, frame: bytes) -> Frame:
         return Frame(f"frame-{name}", about, base.name, peer, evaluation.matching, after, frame)

@@ -10,20 +10,22 @@ from functools import cached_property
 import numpy as np
 from nacl.signing import SigningKey
 
-from smpc_dp.board.memory import MemoryBoard
+from smpc_dp.board.keeping import MemoryBoard
 from smpc_dp.circuits.bristol import format_bristol
 from smpc_dp.kernels import Field, Kernel, auc, collision
 from smpc_dp.protocols.contract import Envelope
+from smpc_dp.protocols.engine.events import Deadline, Message, Report, Start
 from smpc_dp.protocols.envelope import Context, encode_envelope
 from smpc_dp.protocols.pairwise import statistic_messages as m
+from smpc_dp.protocols.pairwise import statistic_states as states
 from smpc_dp.protocols.pairwise.evaluator import EvaluatorRole
 from smpc_dp.protocols.pairwise.garbler import GarblerRole
 from smpc_dp.protocols.pairwise.participant import Evaluated, Participant
 from smpc_dp.protocols.pairwise.relay import SealedLine
 from smpc_dp.protocols.pairwise.statistic import PROTOCOL, VERSION, StatisticPlan
-from smpc_dp.protocols.pairwise.statistic_hub import StatisticHub
-from smpc_dp.protocols.pairwise.statistic_party import StatisticParty
+from smpc_dp.protocols.pairwise.statistic_party import Evaluating
 from smpc_dp.protocols.pairwise.statistic_terms import draw
+from smpc_dp.protocols.pairwise.statistic_wire import PairWire
 from smpc_dp.protocols.pairwise.turns import Receive, Send, Turns
 from smpc_dp.simulate.randomness import SeededRandomnessForSimulation
 from smpc_dp.simulate.stage import Signer
@@ -124,16 +126,17 @@ class Run:
         self.randomness = {name: Recording(self.source(name, "run")) for name in everyone}
         self.board = MemoryBoard("")
         self.records = {name: self._record(name) for name in NAMES}
-        self.hub = StatisticHub(
+        self.hub = states.aggregator(
             self.context, self.signers[HUB], lambda _: self.plan, self.randomness[HUB], board=self.board
         )
         marks = scenario.marks or (-1,) * len(NAMES)
         self.parties = {
-            name: StatisticParty(
+            name: states.party(
                 self.context, self.signers[name], self.plan, self.question, mark, self.randomness[name]
             )
             for name, mark in zip(NAMES, marks, strict=True)
         }
+        self.wires = {name: PairWire(party.member) for name, party in self.parties.items()}
         self.sent: list[Envelope] = []
         self.evaluations: list[Ended] = []
         self._inboxes: dict[tuple[str, int], deque[bytes]] = {}
@@ -149,14 +152,14 @@ class Run:
 
     def play(self) -> Run:
         """Drive the run to its end."""
-        self.deliver([envelope for party in self.parties.values() for envelope in party.start()])
+        self.deliver([envelope for party in self.parties.values() for envelope in party.handle(Start())])
         while self.hub.step in m.COINS:
-            self.deliver(self.hub.expire())
+            self.deliver(self.hub.handle(Deadline()))
         for matching in range(self.plan.partners):
             for pair in self.pairs[matching]:
                 self._evaluate(matching, pair)
         for name in self._present:
-            self.deliver(self.parties[name].done(()))
+            self.deliver(self.parties[name].handle(Report(())))
         return self
 
     @cached_property
@@ -170,7 +173,7 @@ class Run:
 
     @property
     def _present(self) -> list[str]:
-        return [name for name in NAMES if self.parties[name].evaluations is not None]
+        return [name for name in NAMES if isinstance(self.parties[name].state, Evaluating)]
 
     def deliver(self, envelopes: Iterable[Envelope]) -> None:
         """Deliver these, and what follows from them."""
@@ -182,21 +185,25 @@ class Run:
                 continue
             self.sent.append(envelope)
             if envelope.receiver == HUB:
-                waiting += self.hub.receive(envelope)
+                waiting += self.hub.handle(Message(envelope))
             elif envelope.step == m.PAIR:
-                matching, content = self.parties[envelope.receiver].open_pair(envelope)
+                matching, content = self.wires[envelope.receiver].open_pair(self.hub.run_id, envelope)
                 self._inboxes.setdefault((envelope.receiver, matching), deque()).append(content)
             elif envelope.step == m.RELAY:
-                frame = self.parties[envelope.receiver].open_relay(envelope)
+                frame = self.wires[envelope.receiver].open_relay(self.hub.run_id, envelope)
                 if isinstance(frame, m.Relay):
                     self._frames.setdefault((envelope.receiver, frame.matching), deque()).append(frame)
             elif envelope.step != "abort":
-                waiting += self.parties[envelope.receiver].receive(envelope)
+                waiting += self.parties[envelope.receiver].handle(Message(envelope))
+
+    def pair_context(self, name: str, matching: int, pair: tuple[str, str]) -> Context:
+        """Return the context of an evaluation as one of the pair has it."""
+        return self.wires[name].context(self.parties[name].run_id, matching, *pair)
 
     def _evaluate(self, matching: int, pair: tuple[str, str]) -> None:
         """Run both roles of a pair to their ends."""
         garbler, evaluator = pair
-        contexts = {name: self.parties[name].pair_context(matching, garbler, evaluator) for name in pair}
+        contexts = {name: self.pair_context(name, matching, pair) for name in pair}
         sources = {name: Recording(self.source(name, f"pair {matching}")) for name in pair}
         terms = self.plan.evaluation(garbler, evaluator)
         roles: dict[str, Participant] = {}
@@ -238,7 +245,7 @@ class Run:
     def _give(self, name: str, turn: Send, link: Link, ended: Ended) -> None:
         data = b"".join(turn.parts)
         if turn.to == HUB:
-            self.deliver(self.parties[name].pair_message(ended.matching, data))
+            self.deliver([self.wires[name].write_pair(self.hub.run_id, ended.matching, data)])
         else:
             ended.sent.append((name, turn.to, data))
             link.send(data)
@@ -248,7 +255,7 @@ class Run:
             return Link(peer)
         source = Recording(self.source(name, f"relay {ended.matching}"))
         ended.relay_randomness[name] = source
-        context = self.parties[name].pair_context(ended.matching, *ended.pair)
+        context = self.pair_context(name, ended.matching, ended.pair)
         line = SealedLine(context, self.signers[name], source)
         return RelayedLink(self, name, peer, ended.matching, line)
 
@@ -298,7 +305,8 @@ class RelayedLink(Link):
         number, self._told = self._sent, self._taken
         self._sent += bool(content)
         message = m.Relay(self._matching, number, self._told, content)
-        self._run.deliver(self._run.parties[self._name].relay_message(message))
+        wire, run_id = self._run.wires[self._name], self._run.hub.run_id
+        self._run.deliver([wire.write_relay(run_id, message)])
 
     def send(self, data: bytes) -> None:
         """Send one message, in as many frames as it takes; the other end takes each at once."""

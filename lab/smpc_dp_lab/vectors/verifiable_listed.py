@@ -9,8 +9,8 @@ from dataclasses import dataclass
 
 from msgspec.structs import replace
 
+from smpc_dp.board.keeping import MemoryBoard
 from smpc_dp.board.log import Chain, encode_line
-from smpc_dp.board.memory import MemoryBoard
 from smpc_dp.board.runs import CertifiedLine, MemorySessionLog, RunLine, Shown
 from smpc_dp.identity import Identity
 from smpc_dp.protocols.begin import Begin, attested
@@ -124,7 +124,7 @@ def listed() -> Listed:
         seen.append(kept.get(PARTY, NOTHING_SEEN))
         run = play(run=randomness, request=request, kill=kill, board=board, seen=kept)
         played.append(run)
-        kept = {name: user.seen for name, user in run.users.items()}
+        kept = {name: user.state.seen for name, user in run.users.items()}
     context = played[-1].context
     log = board.runs(context.session_digest, context.scope)
     return Listed(tuple(played), tuple(seen), log, tuple(log.export().splitlines()))

@@ -2,30 +2,42 @@
 
 from __future__ import annotations
 
+import dataclasses
 import functools
 import hashlib
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Any, TypeVar, cast
+from typing import Any, TypeVar
 
 import msgspec
 import numpy as np
 from msgspec.structs import replace
 
+from smpc_dp.board.keeping import MemoryBoard
 from smpc_dp.board.log import Chain, Entry, Header, decode_line, encode_line
-from smpc_dp.board.memory import MemoryBoard
 from smpc_dp.crypto import commit, proofs
 from smpc_dp.crypto.randomness import Randomness
 from smpc_dp.errors import LocalError, SmpcError
 from smpc_dp.identity import Identity
 from smpc_dp.protocols.contract import Envelope
+from smpc_dp.protocols.engine.collector import CollectorRole
+from smpc_dp.protocols.engine.events import Cancellation, Event
+from smpc_dp.protocols.engine.party import Apply, PartyState
+from smpc_dp.protocols.engine.run import Run
+from smpc_dp.protocols.engine.state import Transition
 from smpc_dp.protocols.envelope import Context, decode
+from smpc_dp.protocols.gopa.verifiable import committing, joining, publishing
 from smpc_dp.protocols.gopa.verifiable import messages as v
+from smpc_dp.protocols.gopa.verifiable.committing import AwaitCoinsCertificate, AwaitCommitmentsCertificate
+from smpc_dp.protocols.gopa.verifiable.follow import Term, VerifiableMember
+from smpc_dp.protocols.gopa.verifiable.hosting import VerifiableAggregator
+from smpc_dp.protocols.gopa.verifiable.joining import AwaitNeighbours
 from smpc_dp.protocols.gopa.verifiable.params import VerifiableParameters
-from smpc_dp.protocols.gopa.verifiable.party import VerifiablePartyMachine
-from smpc_dp.protocols.gopa.verifiable.relay import VerifiableRelayMachine
+from smpc_dp.protocols.gopa.verifiable.publishing import AwaitExclusionsCertificate
 from smpc_dp.protocols.gopa.verifiable.statements import signed
+from smpc_dp.protocols.gopa.verifiable.states import AGGREGATOR, PARTY, aggregator, party
 from smpc_dp.protocols.registry import check_gopa
+from smpc_dp.protocols.result import Outcome
 from smpc_dp.protocols.secagg.graph import pack_list
 from smpc_dp.protocols.session import canonical_session, session_digest, session_json
 from smpc_dp.roster import Member
@@ -98,9 +110,13 @@ class WatchedSecret(proofs.NoiseSecret):
     given: tuple[int, ...] = ()
     blinding = b""
 
+    def __init__(self, drawn: proofs.NoiseSecret) -> None:
+        self.length, self.bits, self.commitment = drawn.length, drawn.bits, drawn.commitment
+        self._drawn = drawn
+
     def noise(self, coins: bytes) -> list[int]:
         """Return the noise, and remember it."""
-        noise = super().noise(coins if self.coins_instead is None else self.coins_instead)
+        noise = self._drawn.noise(coins if self.coins_instead is None else self.coins_instead)
         self.given = tuple(noise)
         return noise
 
@@ -110,43 +126,86 @@ class WatchedSecret(proofs.NoiseSecret):
         """Prove, and remember the blinding."""
         self.blinding = blinding
         used = coins if self.coins_instead is None else self.coins_instead
-        return super().prove(context, used, blinding, randomness)
+        return self._drawn.prove(context, used, blinding, randomness)
 
 
-class Cheater(VerifiablePartyMachine):
-    """A user that may say something else than it should, in any entry of its own; and what it then needs."""
+# What a party says after each of these states is an entry of the board.
+ENTRIES: tuple[tuple[type[PartyState], Apply, type[msgspec.Struct]], ...] = (
+    (AwaitNeighbours, joining.on_neighbours, v.Commit),
+    (AwaitCommitmentsCertificate, committing.on_commitments_certificate, v.Coin),
+    (AwaitCoinsCertificate, committing.on_coins_certificate, v.Publish),
+    (AwaitExclusionsCertificate, publishing.on_exclusions_certificate, v.Open),
+)
 
-    tamper: Tamper | None = None
 
-    def _draw_secret(self) -> WatchedSecret:
-        drawn = WatchedSecret.draw(self._parameters.encoding.length, self._verifiable.bits, self._random)
-        self.secret = cast("WatchedSecret", drawn)
-        return self.secret
+class Cheater(Run[Outcome]):
+    """A user that may say something else than it should, in any entry of its own; and what it then needs.
 
-    def _enter(self, step: str, message: msgspec.Struct) -> Sequence[Envelope]:
-        return super()._enter(step, message if self.tamper is None else self.tamper(self, step, message))
+    `next` is the state that follows what it says, which it may change as well; `last` the newest one, but for
+    that in which it has stopped.
+    """
+
+    secret: WatchedSecret
+    next: Any
+    last: Any
+
+    def __init__(self, run: Run[Outcome], tamper: Tamper | None = None) -> None:
+        role = PARTY
+        for state, apply, kind in ENTRIES:
+            role = role.with_row(state, functools.partial(self._say, apply, kind))
+        super().__init__(role, run.member, run.state)
+        self._tamper = tamper
+
+    def handle(self, event: Event) -> Sequence[Envelope]:
+        """Take one step, and remember the state."""
+        try:
+            return super().handle(event)
+        finally:
+            if not isinstance(event, Cancellation):
+                self.last = self.state
+
+    def _say(
+        self, apply: Apply, kind: type[msgspec.Struct], member: VerifiableMember, state: Any, body: bytes
+    ) -> Transition:
+        self.next, [said] = apply(member, state, body)
+        if kind is v.Commit:
+            self.use_secret(self.next.noise_secret)
+        if self._tamper is None or self.next.entry is None:
+            return Transition(self.next, (said,))
+        message = self._tamper(self, said.step, decode(said.body, kind, ""))
+        entry = member.write(said.run_id, said.step, message)
+        return Transition(replace(self.next, entry=entry), (entry,))
+
+    def use_secret(self, drawn: proofs.NoiseSecret) -> None:
+        """Take these secret bits."""
+        self.secret = WatchedSecret(drawn)
+        self.next = replace(self.next, noise_secret=self.secret)
 
     def fresh_blinding(self) -> bytes:
         """Return a blinding of nothing in particular."""
-        return commit.fresh_blinding(self._random)
+        return commit.fresh_blinding(self.member.random)
 
     def fresh_coin(self) -> bytes:
         """Return another coin."""
-        return self._random.bytes(32)
+        coin: bytes = self.member.random.bytes(32)
+        return coin
 
     def use_values(self, values: Sequence[int]) -> bytes:
         """Take other values from now on, and return their commitment with the blinding of the true ones."""
-        self._lanes = (np.array(values, dtype=np.int64) + self._verifiable.centre).view(np.uint64)
-        return commit.commit(values, self._value_blinding)
+        vector = (np.array(values, dtype=np.int64) + self.member.parameters.centre).view(np.uint64)
+        self.next = replace(self.next, vector=vector)
+        return commit.commit(values, self.next.value_blinding)
 
     def prove_range(self, values: Sequence[int], low: proofs.Bound, high: proofs.Bound) -> bytes:
         """Prove, with the blinding of the true values, that others are within some bounds."""
-        context = self._rules.proof_context(self.name)
-        return proofs.prove_range(context, values, self._value_blinding, low, high, self._random)
+        context = self.member.rules(self.next.run_id).proof_context(self.name)
+        blinding = self.next.value_blinding
+        return proofs.prove_range(context, values, blinding, low, high, self.member.random)
 
     def draw_again(self) -> None:
         """Take other secret bits, once the first ones are committed to."""
-        self._noise_secret = self._draw_secret()
+        secret = self.secret
+        self.use_secret(proofs.NoiseSecret.draw(secret.length, secret.bits, self.member.random))
 
     def with_noise(self, message: v.Publish, noise: Sequence[int], *, committed: bool) -> v.Publish:
         """Return a publication with other noise in x_hat, and, if `committed`, in its commitment."""
@@ -156,31 +215,58 @@ class Cheater(VerifiablePartyMachine):
 
     def without_edge(self, message: v.Publish) -> v.Publish:
         """Return a publication without the first pairwise term."""
-        delta, blinding = self._deltas[min(self._agreed)]
+        delta, blinding = self.next.terms[min(self.next.terms)]
         x_hat = np.frombuffer(message.x_hat, dtype="<i8") - delta.view(np.int64)
         left = commit.add_blindings([message.blinding], [blinding])
         return replace(message, x_hat=x_hat.astype("<i8").tobytes(), blinding=left)
 
-    def drop_first_edge(self) -> None:
-        """Know nothing of the first edge any more."""
-        del self._own_edges[min(self._own_edges)]
+    def use_edges(self, edges: Mapping[int, bytes], terms: Mapping[int, Term] | None = None) -> None:
+        """Take other commitments to pairwise terms from now on, and other terms."""
+        terms = self.next.terms if terms is None else terms
+        self.next = replace(self.next, edges=dict(edges), terms=dict(terms))
+
+    def drop_edge(self, peer: int) -> None:
+        """Know nothing of an edge any more."""
+        self.use_edges({other: edge for other, edge in self.next.edges.items() if other != peer})
 
     def open_too(self, message: v.Open) -> v.Open:
         """Return an opening of one edge more, the last of those to users who said nothing false."""
-        peer = max(self._agreed)
-        delta, blinding = self._deltas[peer]
+        peer = max(self.next.terms)
+        delta, blinding = self.next.terms[peer]
         parties = pack_list([*np.frombuffer(message.parties, "<u2").tolist(), peer])
-        packed = self._parameters.encoding.pack(delta)
+        packed = self.member.parameters.encoding.pack(delta)
         return v.Open(parties, message.deltas + packed, message.blindings + blinding)
 
-    def shift_first_edge(self, shift: int) -> bytes:
-        """Take another term for the first edge, and return its commitment."""
-        first = min(self._deltas)
-        delta, blinding = self._deltas[first]
+    def shift_edge(self, peer: int, shift: int) -> bytes:
+        """Take another term for an edge, and return its commitment."""
+        delta, blinding = self.next.terms[peer]
         shifted = delta + np.uint64(shift)
-        self._deltas[first] = shifted, blinding
-        self._own_edges[first] = commit.commit(signed(shifted), blinding)
-        return self._own_edges[first]
+        edge = commit.commit(signed(shifted), blinding)
+        self.use_edges(self.next.edges | {peer: edge}, self.next.terms | {peer: (shifted, blinding)})
+        return edge
+
+
+@dataclass(frozen=True)
+class Host:
+    """How the relay of a run deviates.
+
+    Attributes:
+        member: what it signs and logs, and how.
+        role: the table of its states.
+        run: what holds its state.
+    """
+
+    member: type[VerifiableAggregator] = VerifiableAggregator
+    role: CollectorRole = AGGREGATOR
+    run: type[Run[Outcome]] = Run
+
+    def of(self, run: Run[Outcome]) -> Run[Outcome]:
+        """Return the run of this relay in the place of an honest one."""
+        given = {field.name: getattr(run.member, field.name) for field in dataclasses.fields(run.member)}
+        return self.run(self.role, self.member(**given), run.state)
+
+
+HONEST = Host()
 
 
 @dataclass(slots=True)
@@ -191,7 +277,7 @@ class Played:
     errors: dict[str, SmpcError]
     context: Context
     identities: dict[str, Identity]
-    relay: VerifiableRelayMachine = field(repr=False)
+    relay: Run[Outcome] = field(repr=False)
     users: dict[str, Cheater] = field(repr=False)
 
     @property
@@ -256,12 +342,12 @@ def members(keys: int = 0, setting: Setting = SETTING) -> list[Member]:
 def play(
     tampers: Mapping[str, Tamper] | None = None,
     *,
-    relay: type[VerifiableRelayMachine] = VerifiableRelayMachine,
+    relay: Host = HONEST,
     kill: Mapping[str, int] | None = None,
     run: int = RUN,
     keys: int = 0,
     setting: Setting = SETTING,
-    user: type[Cheater] = Cheater,
+    unchecked: Collection[str] = (),
     memo: bool = False,
     ball: bool = False,
     request: int | None = None,
@@ -272,13 +358,13 @@ def play(
 
     Args:
         tampers: who says something else, and what.
-        relay: the relay's machine.
+        relay: how the relay deviates.
         kill: users that fall silent, with the number of the message that they do not send any more.
         run: which run; another one has other randomness.
         keys: which set of identities.
         setting: users, values and parameters.
-        user: the users' machine.
-        memo: whether the machines share what each would find by itself.
+        unchecked: users that do not add up the total.
+        memo: whether users share what each would find by itself.
         ball: whether the norm is bounded and not the coordinates, in place of a setting.
         request: number of the request; by default that of the run.
         board: one with earlier runs of the session, on which this one goes on.
@@ -307,15 +393,14 @@ def play(
         lanes, _ = checked.encoding.encode(np.array(setting.inputs[name]), party=name)
         randomness = SeededRandomnessForSimulation(run, name)
         kept = (seen or {}).get(name, NOTHING_SEEN)
-        machine = user(context, checked, identities[name], lanes, randomness, kept)
-        machine.tamper = (tampers or {}).get(name)
-        users.append(machine)
+        user = party(
+            context, checked, identities[name], lanes, randomness, kept, check_total=name not in unchecked
+        )
+        users.append(Cheater(user, (tampers or {}).get(name)))
     board = MemoryBoard(session.decode("ascii")) if board is None else board
-    host = relay(context, checked, identities[RELAY], board=board)
+    host = relay.of(aggregator(context, checked, identities[RELAY], board=board))
     errors = drive([host, *users], MemoryNetwork(Faults(kill=dict(kill or {}))), RELAY)
-    return Played(
-        board.lines, errors, context, identities, host, {machine.name: machine for machine in users}
-    )
+    return Played(board.lines, errors, context, identities, host, {user.name: user for user in users})
 
 
 @functools.cache

@@ -13,9 +13,10 @@ from numpy.typing import NDArray
 
 from smpc_dp.crypto import proofs
 from smpc_dp.protocols.contract import Envelope
+from smpc_dp.protocols.engine.collector import Item
 from smpc_dp.protocols.envelope import decode
 from smpc_dp.protocols.gopa.verifiable import messages as v
-from smpc_dp.protocols.gopa.verifiable.relay import VerifiableRelayMachine
+from smpc_dp.protocols.gopa.verifiable.collecting import CollectCoin
 from smpc_dp.protocols.gopa.verifiable.statements import (
     BOUNDS,
     COMMIT_MALFORMED,
@@ -24,12 +25,14 @@ from smpc_dp.protocols.gopa.verifiable.statements import (
     RANGE,
     SUM,
 )
+from smpc_dp.protocols.gopa.verifiable.states import AGGREGATOR
 from smpc_dp_lab.vectors.fault import altered, flip
 from smpc_dp_lab.vectors.verifiable_cheat import BASE, EXCLUDED, REFUSED, VOID, Cheat
 from smpc_dp_lab.vectors.verifiable_runs import (
     RUN,
     SETTING,
     Cheater,
+    Host,
     Setting,
     Tamper,
     honest,
@@ -232,11 +235,12 @@ def _sums() -> Iterator[Cheat]:
 
 def _edges() -> Iterator[Cheat]:
     def one_sided(user: Cheater, message: v.Commit) -> v.Commit:
-        user.drop_first_edge()
+        user.drop_edge(min(user.next.edges))
         return replace(message, neighbours=message.neighbours[2:], edges=message.edges[32:])
 
     def other_noise(user: Cheater, message: v.Commit) -> v.Commit:
-        return replace(message, edges=user.shift_first_edge(1000) + message.edges[32:])
+        edge = user.shift_edge(min(user.next.terms), 1000)
+        return replace(message, edges=edge + message.edges[32:])
 
     check = "the two commitments of an edge cancel"
     for name, about, change in (
@@ -254,12 +258,14 @@ def _edges() -> Iterator[Cheat]:
 # coins
 
 
-class _TakesCoins(VerifiableRelayMachine):
-    """A relay that takes every coin."""
+def _take_coin(_relay: object, state: CollectCoin, party: int, envelope: Envelope) -> Item:
+    """Take every coin, as a relay does that deviates."""
+    decode(envelope.body, v.Coin, envelope.sender)
+    state.coins[party] = Item(None, envelope.body, envelope.signature)
+    return state.coins[party]
 
-    def _accept_coin(self, party: int, envelope: Envelope) -> None:
-        decode(envelope.body, v.Coin, envelope.sender)
-        self._coins[party] = envelope
+
+_TAKES_COINS = Host(role=AGGREGATOR.with_stage(CollectCoin, accept=_take_coin))
 
 
 def _coins() -> Iterator[Cheat]:
@@ -278,7 +284,7 @@ def _coins() -> Iterator[Cheat]:
             copy,
         ),
     ):
-        make = partial(lines_of, {CHEAT: tamper}, relay=_TakesCoins)
+        make = partial(lines_of, {CHEAT: tamper}, relay=_TAKES_COINS)
         yield Cheat(name, about, check, REFUSED, (CHEAT,), make)
     about = "A user does not open its coin: the run stops, and the log has no end."
     make = partial(lines_of, kill={CHEAT: 7})

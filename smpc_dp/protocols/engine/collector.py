@@ -110,6 +110,11 @@ class Collector(Generic[P_co]):
         names = [self.name_of(party) for party in parties]
         return self.context.write(self.identity, run_id or self.context.session_digest, step, names, message)
 
+    def write_own(self, run_id: bytes, kind: str, message: msgspec.Struct) -> Envelope:
+        """Return a statement for a log: signed as a message to itself."""
+        [signed] = self.context.write(self.identity, run_id, kind, (self.name,), message)
+        return signed
+
     def broadcast(self, state: CollectorState, step: str, message: msgspec.Struct) -> list[Envelope]:
         """Return one message for everyone who is not excluded."""
         return self.write(state.run_id, step, sorted(state.inbox.alive), message)
@@ -200,6 +205,11 @@ class Stage:
     times: Callable[[Any], int] = _once
 
 
+def _none(_collector: Any) -> int:
+    """Return 0."""
+    return 0
+
+
 @dataclass(frozen=True)
 class CollectorRole:
     """The collecting role in a protocol.
@@ -208,11 +218,13 @@ class CollectorRole:
         stages: the table; the first state is the one in which a run begins.
         check: (collector, state) raises an SmpcError where a run cannot go on after a loss.
         gone: (collector, state, party) -> what the others are told when a party is excluded.
+        longest: (collector) -> bytes of the longest message that must be heard; 0: as the session plans.
     """
 
     stages: tuple[Stage, ...]
     check: Callable[[Any, Any], None] = _nothing
     gone: Callable[[Any, Any, int], Sequence[Envelope]] = _nobody
+    longest: Callable[[Any], int] = _none
 
     @property
     def hello(self) -> str:

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import dataclasses
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from typing import Any, ClassVar, Generic, TypeVar
 
 import msgspec
@@ -22,6 +22,7 @@ from smpc_dp.protocols.contract import Envelope
 from smpc_dp.protocols.engine import events
 from smpc_dp.protocols.engine.state import State, Transition
 from smpc_dp.protocols.envelope import Context, Signer, decode
+from smpc_dp.seen import NOTHING_SEEN, Seen
 
 P_co = TypeVar("P_co", covariant=True)
 
@@ -39,9 +40,16 @@ class Progress(msgspec.Struct, frozen=True):
 
 
 class PartyState(State, frozen=True, kw_only=True, eq=False):
-    """A state of a party. `renews`: the expected message gives a run id, which its own envelope carries."""
+    """A state of a party.
+
+    Attributes:
+        seen: what the party keeps of the session log, durably, before the state's messages are sent; of
+            protocols whose runs are logged.
+        renews: whether the expected message gives a run id, which its own envelope carries.
+    """
 
     progress: Progress = Progress()
+    seen: Seen = NOTHING_SEEN
     renews: ClassVar[bool] = False
 
 
@@ -98,7 +106,7 @@ class Member(Generic[P_co]):
         return PeerFault(self.context.aggregator, reason)
 
 
-Apply = Callable[[Any, Any, bytes], Transition]
+Apply = Callable[[Any, Any, Any], Transition]
 
 
 @dataclass(frozen=True, slots=True)
@@ -107,13 +115,12 @@ class Row:
 
     Attributes:
         state: the state.
-        apply: (member, state, body of the expected message) -> the next state, and the answer.
+        apply: (member, state, body of the message) -> the next state, and the answer; in a row of
+            `PartyRole.reports` the holder's result is in the place of the body.
         next: the states that may follow.
         sends: the steps of the answer.
         ends: what can no longer happen after it, for the table that people read.
-        others: what is done with messages of other steps that the state takes in place of the expected one.
-        report: (member, state, result of the holder's work) -> the next state, and what is sent; None where a
-            state leaves no work to the holder.
+        instead: the step of the message, where it may come in place of the one that the state expects.
     """
 
     state: type[PartyState]
@@ -121,12 +128,7 @@ class Row:
     next: tuple[type[PartyState], ...]
     sends: tuple[str, ...]
     ends: str
-    others: Mapping[str, Apply] = field(default_factory=dict)
-    report: Callable[[Any, Any, Any], Transition] | None = None
-
-    def takes(self, state: PartyState, step: str) -> Apply | None:
-        """Return what is done with a message of a step; None where the state does not take it."""
-        return self.apply if step == state.step else self.others.get(step)
+    instead: str = ""
 
 
 @dataclass(frozen=True)
@@ -139,6 +141,7 @@ class PartyRole:
         hello: the step of that message.
         rows: the table.
         last: the step after which a party does not leave any more: its part is done.
+        reports: the rows of states that leave work to the role's holder, for its result.
     """
 
     first: type[PartyState]
@@ -146,15 +149,20 @@ class PartyRole:
     hello: str
     rows: tuple[Row, ...]
     last: str
+    reports: tuple[Row, ...] = ()
 
-    def row(self, state: State) -> Row | None:
-        """Return the row of a state; None before the run begins, and when it is over."""
-        return next((row for row in self.rows if type(state) is row.state), None)
+    def row(self, state: State) -> Row:
+        """Return the row of a state for the message that it expects."""
+        return next(row for row in self.rows if type(state) is row.state and not row.instead)
 
     def with_row(self, state: type[PartyState], apply: Apply) -> PartyRole:
-        """Return the role with another function for one state: to deviate in tests and demonstrations."""
+        """Return the role with another function for the message that a state expects.
+
+        To deviate in tests and demonstrations.
+        """
         rows = tuple(
-            dataclasses.replace(row, apply=apply) if row.state is state else row for row in self.rows
+            dataclasses.replace(row, apply=apply) if row.state is state and not row.instead else row
+            for row in self.rows
         )
         return dataclasses.replace(self, rows=rows)
 
@@ -165,6 +173,10 @@ class PartyRole:
     def has_enough(self, _member: Member[Any], _state: State) -> bool:
         """Return False: there is one message to wait for."""
         return False
+
+    def longest(self, _member: Member[Any]) -> int:
+        """Return 0: no message is longer than the session plans."""
+        return 0
 
     def step(self, member: Member[Any], state: PartyState, event: events.Event) -> Transition:
         """Return the next state of a party and what it sends; pure but for the values that it draws.
@@ -182,10 +194,7 @@ class PartyRole:
             case events.Message(envelope):
                 return self._receive(member, state, envelope)
             case events.Report(result):
-                row = self.row(state)
-                if row is None or row.report is None:
-                    raise LocalError(f"{member.name}: '{state.step}' leaves no work to the holder")
-                return _sent(member, state, row.report(member, state, result), state.progress.received)
+                return self._report(member, state, result)
             case events.PeersLost(peers) if member.context.aggregator not in peers:
                 return Transition(state)
             case events.Deadline() | events.PeersLost():
@@ -193,9 +202,15 @@ class PartyRole:
             case events.Conviction():
                 return Transition(state)
 
+    def _report(self, member: Member[Any], state: PartyState, result: object) -> Transition:
+        row = next((row for row in self.reports if type(state) is row.state), None)
+        if row is None:
+            raise LocalError(f"{member.name}: '{state.step}' leaves no work to the holder of the role")
+        return _sent(member, state, row.apply(member, state, result), state.progress.received)
+
     def _stop(self, member: Member[Any], state: PartyState, error: SmpcError) -> Transition:
         """Leave, and tell the aggregator, unless that was done or nothing is left to do."""
-        stopped = Stopped(run_id=state.run_id, progress=state.progress, code=error.code)
+        stopped = Stopped(run_id=state.run_id, progress=state.progress, seen=state.seen, code=error.code)
         if not {LEAVE, self.last}.isdisjoint(state.progress.sent):
             return Transition(stopped)
         run_id = state.run_id or member.context.session_digest
@@ -217,14 +232,12 @@ class PartyRole:
             raise equivocation(envelope, context, state.run_id, earlier, signature)
         if envelope.step == ABORT:
             return self._aborted(member, state, envelope)
-        row = self.row(state)
-        apply = None if row is None else row.takes(state, envelope.step)
-        if apply is None:
+        row = next((row for row in self.rows if _takes(row, state, envelope.step)), None)
+        if row is None:
             raise member.refuse(f"sent '{envelope.step}' where '{state.step}' is due")
-        renews = state.renews and envelope.step == state.step
-        if not renews and envelope.run_id != state.run_id:
+        if (row.instead or not state.renews) and envelope.run_id != state.run_id:
             raise member.refuse(f"sent '{envelope.step}' of another run")
-        answer = apply(member, state, envelope.body)
+        answer = row.apply(member, state, envelope.body)
         if envelope.run_id != answer.state.run_id:
             raise member.refuse(f"{state.step} is not for the run that its nonces give")
         return _sent(member, state, answer, {**received, envelope.step: (body_hash, envelope.signature)})
@@ -236,6 +249,11 @@ class PartyRole:
             raise member.refuse("sent an abort of another run")
         # For a process of this party that was there before, and whose connection was lost.
         return Transition(state)
+
+
+def _takes(row: Row, state: PartyState, step: str) -> bool:
+    """Tell whether a row is for messages of this step in this state."""
+    return type(state) is row.state and step == (row.instead or state.step)
 
 
 def _sent(

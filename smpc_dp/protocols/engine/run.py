@@ -34,6 +34,9 @@ class Machine(Protocol):
 class Run(Generic[R_co]):
     """One role in one run. It opens no socket, reads no clock and never sleeps.
 
+    A state in which the run is over may have an `outcome`, which is the result, or an `error`, which `handle`
+    raises: what else is in it then holds although the run has failed.
+
     Args:
         role: the table of the role's states, a `PartyRole`, a `CollectorRole` or alike.
         member: whom the role acts for, with what its steps read.
@@ -117,7 +120,11 @@ class Run(Generic[R_co]):
         except SmpcError:
             self._failed = True
             raise
-        return self._take(transition, event)
+        messages = self._take(transition, event)
+        if (error := getattr(transition.state, "error", None)) is not None:
+            self._failed = True
+            raise error
+        return messages
 
     def _take(self, transition: Transition, _event: Event) -> Sequence[Envelope]:
         """Make the state of a transition the newest, and return what is to be sent."""

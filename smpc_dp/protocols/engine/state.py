@@ -23,16 +23,18 @@ class State(msgspec.Struct, frozen=True, kw_only=True, eq=False):
         expects: the step whose messages the state takes.
         over: whether the role takes and sends nothing more.
         releases: whether the answer to the expected message is the first that depends on the party's vector.
+        place: of a role among peers, how many phases are behind it.
+        patient: whether the role waits for the coordinator, which itself waits for others first.
         matchings: how many pairs a party may have to evaluate, one after the other, within the step.
-        longest: bytes of the longest message that must be heard in the run; 0: as the session plans.
     """
 
     run_id: bytes = b""
     expects: ClassVar[str] = "done"
     over: ClassVar[bool] = False
     releases: ClassVar[bool] = False
+    place: ClassVar[int] = 0
+    patient: ClassVar[bool] = False
     matchings: ClassVar[int] = 0
-    longest: ClassVar[int] = 0
 
     def __repr__(self) -> str:
         # Fields hold secrets.

@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from typing import NamedTuple
 
 from smpc_dp.protocols.engine.collector import CollectorRole, Stage
 from smpc_dp.protocols.engine.party import PartyRole, Row
+from smpc_dp.protocols.engine.peers import PeerRole, Phase
 
 HEAD = "| state | event | next state | sends | what can no longer happen |\n|---|---|---|---|---|"
 
@@ -23,27 +25,41 @@ class Line(NamedTuple):
     ends: str
 
 
-def table(role: PartyRole | CollectorRole) -> tuple[Line, ...]:
+def table(role: PartyRole | CollectorRole | PeerRole) -> tuple[Line, ...]:
     """Return the lines of a role's table, in the order of a run.
 
     Besides, an error or a cancellation leads from every state to `Stopped`: a party sends `leave`, a
     collecting role `abort` to all parties. A collecting role stays in its state on the message, the loss or
-    the conviction of one party.
+    the conviction of one party, and on messages beside its step; so does a peer.
     """
     if isinstance(role, PartyRole):
-        begun = role.rows[0].state.__name__
-        first = Line(role.first.__name__, "the run begins", (begun,), (role.hello,), "")
-        return (first, *(_line(row, f"`{row.state.expects}` of the aggregator") for row in role.rows))
+        rows = [line for row in role.rows for line in _lines(role, row)]
+        return (_first(role, rows[0]), *rows)
+    if isinstance(role, PeerRole):
+        phases = [_line(phase, f"`{phase.state.expects}` of {phase.wait.of}") for phase in role.phases]
+        return (_first(role, phases[0]), *phases)
     return tuple(
         _line(stage, f"`{stage.state.expects}` of all parties that are left") for stage in role.stages
     )
 
 
-def _line(row: Row | Stage, event: str) -> Line:
+def _first(role: PartyRole | PeerRole, begun: Line) -> Line:
+    return Line(role.first.__name__, "the run begins", (begun.state,), (role.hello,), "")
+
+
+def _lines(role: PartyRole, row: Row) -> Iterator[Line]:
+    """Yield the line of a row, and those of the reports in its state."""
+    yield _line(row, f"`{row.instead or row.state.expects}` of the aggregator")
+    for report in role.reports:
+        if report.state is row.state and not row.instead:
+            yield _line(report, "the holder's report")
+
+
+def _line(row: Row | Stage | Phase, event: str) -> Line:
     return Line(row.state.__name__, event, tuple(after.__name__ for after in row.next), row.sends, row.ends)
 
 
-def markdown(role: PartyRole | CollectorRole) -> str:
+def markdown(role: PartyRole | CollectorRole | PeerRole) -> str:
     """Return the table and the diagram in Markdown."""
     lines = table(role)
     rows = [

@@ -1,232 +1,357 @@
-"""The user that coordinates a run of GOPA without a relay: it proposes sets, and is one of the users."""
+"""The party that coordinates a run without an aggregator: it proposes sets, and is one of the parties.
+
+It collects a letter of everybody in each step, leaves out who is late or wrong, and shows all what it has.
+The others trust it with nothing: at worst it makes as many parties vanish as the plan allows for, or stops
+the run.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterable, Mapping
+from collections.abc import Collection, Iterable, Mapping, Sequence
+from typing import ClassVar
 
-import msgspec
+from msgspec.structs import replace
 
-from smpc_dp.crypto.randomness import Randomness
 from smpc_dp.encoding import Lanes
 from smpc_dp.errors import Code, PeerFault, SmpcError, TimeoutFault
 from smpc_dp.protocols.abort import ABORT, abort_of, code_of
 from smpc_dp.protocols.contract import Envelope
-from smpc_dp.protocols.envelope import Context, Signer, decode
+from smpc_dp.protocols.engine.peers import Letter, PeerState, Take
+from smpc_dp.protocols.engine.state import Transition
+from smpc_dp.protocols.envelope import decode
 from smpc_dp.protocols.gopa import direct_messages as d
-from smpc_dp.protocols.gopa.direct import DirectMachine
-from smpc_dp.protocols.gopa.direct_evidence import Letter
+from smpc_dp.protocols.gopa.direct_agreement import (
+    Advertised,
+    Agreed,
+    Drawn,
+    Ready,
+    attest_participants,
+    draw,
+    open_draw,
+    read_advertise,
+    read_reveal,
+)
+from smpc_dp.protocols.gopa.direct_evidence import (
+    DirectInbox,
+    DirectPeer,
+    DirectState,
+    convict,
+    conviction,
+    has_signed,
+    proofs_of,
+    proven,
+)
 from smpc_dp.protocols.gopa.direct_keys import run_identifier
+from smpc_dp.protocols.gopa.direct_letters import FROM_ALL, keep
+from smpc_dp.protocols.gopa.direct_publication import (
+    CollectPublications,
+    attest_total,
+    read_published,
+    read_x_hat,
+)
 from smpc_dp.protocols.gopa.messages import PUBLISH
-from smpc_dp.protocols.gopa.params import GopaParameters
+from smpc_dp.protocols.phases.key_graph import hello
+from smpc_dp.protocols.result import Certificate
 from smpc_dp.protocols.secagg import messages as m
 from smpc_dp.protocols.secagg.graph import PartySet, pack_set
 
 
-class CoordinatorMachine(DirectMachine):
-    """The coordinator of one run; arguments as of `DirectMachine`.
+class CollectHello(PeerState[DirectInbox], frozen=True, kw_only=True, eq=False):
+    """The coordinator has said hello with a fresh nonce."""
 
-    It collects a message of everybody in each step, leaves out who is late or wrong, and shows all what it
-    has. The others trust it with nothing: at worst it makes as many users vanish as the plan allows for, or
-    stops the run.
-    """
+    expects: ClassVar[str] = m.HELLO
+    vector: Lanes
 
-    def __init__(
-        self,
-        context: Context,
-        parameters: GopaParameters,
-        identity: Signer,
-        lanes: Lanes,
-        randomness: Randomness | None = None,
-    ) -> None:
-        super().__init__(context, parameters, identity, lanes, randomness)
-        everyone = range(1, self._parties + 1)
-        self._errors: dict[int, SmpcError] = {}
-        self._told_late: set[int] = set()
-        self._phases = (
-            self._gathering(m.HELLO, lambda: everyone, self._propose_start),
-            self._gathering(m.ADVERTISE, lambda: self._present, self._propose_roll),
-            self._gathering(m.REVEAL, lambda: self._advertised, self._propose_participants),
-            self._quorum(m.ATTEST_PARTICIPANTS, lambda: self._participants, self._publish),
-            self._gathering(PUBLISH, lambda: self._participants, lambda: []),
-            self._gathering(d.HELD, self._others, self._propose_published),
-            self._quorum(d.ATTEST_TOTAL, lambda: self._participants, self._finish),
-        )
 
-    @property
-    def has_enough(self) -> bool:
-        """True when as many have said hello as the run needs."""
-        return self.step == m.HELLO and len(self._heard(m.HELLO)) >= self._plan.min_survivors
+class CollectAdvertise(PeerState[DirectInbox], frozen=True, kw_only=True, eq=False):
+    """The run has begun, and all who are present advertise."""
 
-    def _others(self) -> list[int]:
-        return [party for party in self._participants if party != self._me]
+    expects: ClassVar[str] = m.ADVERTISE
+    place: ClassVar[int] = 1
+    vector: Lanes
+    drawn: Drawn
 
-    def _heard(self, step: str, among: Iterable[int] | None = None) -> dict[int, Letter]:
-        """Return the letters of a step from those who are still there."""
-        letters = self._letters(step, range(1, self._parties + 1) if among is None else among)
-        return {party: letter for party, letter in letters.items() if party not in self._gone}
 
-    def _keep(self, party: int, envelope: Envelope, body_hash: bytes) -> list[Envelope]:
-        sent = super()._keep(party, envelope, body_hash)
-        if envelope.step != m.HELLO or not self._run_id or party in self._told_late:
-            return sent
-        first = self._mail.get((party, m.HELLO))
-        if party in self._present and first is not None and first.body_hash == body_hash:
-            return sent
-        self._told_late.add(party)
-        begun = TimeoutFault({envelope.sender}, m.HELLO, "the run has begun", code=Code.BEGUN)
-        return [*sent, self._tell_out(party, self._errors.get(party, begun))]
+class CollectReveal(PeerState[DirectInbox], frozen=True, kw_only=True, eq=False):
+    """All on the roll open their draws."""
 
-    def _tell_out(self, party: int, error: SmpcError) -> Envelope:
-        return self._write(ABORT, abort_of(error), self._name_of(party))
+    expects: ClassVar[str] = m.REVEAL
+    place: ClassVar[int] = 2
+    vector: Lanes
+    advertised: Advertised
 
-    def _drop(self, party: int, error: SmpcError) -> None:
-        self._errors[party] = error
-        self._gone.add(party)
-        self._note(error)
 
-    def _check_enough(self, left: Collection[int], before: Iterable[int], step: str) -> None:
-        needed = self._plan.min_survivors
-        if len(left) >= needed:
-            return
-        missing = {party: self._name_of(party) for party in before if party not in left}
-        known = self._errors.keys() & missing.keys()
-        why = {missing[party]: code_of(self._errors[party], missing[party]) for party in known}
-        reasons = "; ".join(list(self._faults)[:5])
-        detail = f"{len(left)} users are left, {needed} are needed: {reasons}"
-        raise TimeoutFault(missing.values(), step, detail, code=Code.FEW, why=why, number=needed)
+class CollectHeld(PeerState[DirectInbox], frozen=True, kw_only=True, eq=False):
+    """The time of publication is over, and the others tell what they have."""
 
-    def _tell_left_out(self, before: Iterable[int], left: Collection[int], step: str) -> list[Envelope]:
-        """Tell everyone who was in the set before and is not in the one that comes now."""
-        sent = []
-        for party in before:
-            if party not in left:
-                late = TimeoutFault({self._name_of(party)}, step, "deadline passed, or its link is gone")
-                sent.append(self._tell_out(party, self._errors.get(party, late)))
+    expects: ClassVar[str] = d.HELD
+    place: ClassVar[int] = 5
+    agreed: Agreed
+    certificate: Certificate
+
+
+# Whose letters are expected
+
+
+def everyone(peer: DirectPeer, _state: CollectHello) -> Iterable[int]:
+    """Return all parties."""
+    return peer.everyone
+
+
+def present(_peer: DirectPeer, state: CollectAdvertise) -> Iterable[int]:
+    """Return the parties that said hello."""
+    return state.drawn.present
+
+
+def advertised(_peer: DirectPeer, state: CollectReveal) -> Iterable[int]:
+    """Return the parties on the roll."""
+    return state.advertised.members
+
+
+def others(peer: DirectPeer, state: CollectHeld) -> list[int]:
+    """Return the participants but this one."""
+    index = peer.index
+    return [party for party in state.agreed.participants if party != index]
+
+
+def has_enough(peer: DirectPeer, state: CollectHello) -> bool:
+    """Tell whether as many have said hello as the run needs."""
+    return len(_heard(peer, state, peer.everyone)) >= peer.parameters.plan.min_survivors
+
+
+def _heard(peer: DirectPeer, state: DirectState, among: Iterable[int]) -> dict[int, Letter]:
+    """Return the letters of the state's step from those who are still there."""
+    letters, gone = peer.letters(state, state.step, among), state.inbox.gone
+    return {party: letter for party, letter in letters.items() if party not in gone}
+
+
+# Who is left out
+
+
+def _exclude(state: DirectState, party: int, error: SmpcError) -> None:
+    state.inbox.excluded[party] = error
+    state.inbox.gone.add(party)
+    state.inbox.note(error)
+
+
+def _tell_out(peer: DirectPeer, party: int, error: SmpcError) -> Envelope:
+    return peer.write_to(peer.context.session_digest, ABORT, abort_of(error), party)
+
+
+def _tell_left_out(
+    peer: DirectPeer, state: DirectState, before: Iterable[int], left: Collection[int], step: str
+) -> list[Envelope]:
+    """Tell everyone who was in the set before and is not in the one that comes now."""
+    sent = []
+    for party in before:
+        if party not in left:
+            late = TimeoutFault({peer.name_of(party)}, step, "deadline passed, or its link is gone")
+            sent.append(_tell_out(peer, party, state.inbox.excluded.get(party, late)))
+    return sent
+
+
+def _check_enough(
+    peer: DirectPeer, state: DirectState, left: Collection[int], before: Iterable[int], step: str
+) -> None:
+    needed, excluded = peer.parameters.plan.min_survivors, state.inbox.excluded
+    if len(left) >= needed:
+        return
+    missing = {party: peer.name_of(party) for party in before if party not in left}
+    known = excluded.keys() & missing.keys()
+    why = {missing[party]: code_of(excluded[party], missing[party]) for party in known}
+    reasons = "; ".join(list(state.inbox.faults)[:5])
+    detail = f"{len(left)} users are left, {needed} are needed: {reasons}"
+    raise TimeoutFault(missing.values(), step, detail, code=Code.FEW, why=why, number=needed)
+
+
+def _keep_hello(
+    peer: DirectPeer, state: DirectState, party: int, envelope: Envelope, body_hash: bytes
+) -> Sequence[Envelope]:
+    """Keep a hello; tell who says it to a run that has begun, once, that it is out."""
+    inbox = state.inbox
+    sent = keep(peer, state, party, envelope, body_hash)
+    if not state.run_id or party in inbox.answered:
         return sent
+    start = decode(inbox.letters[d.START][peer.index].body, d.Start, peer.name)
+    is_first = inbox.letters[m.HELLO][party].body_hash == body_hash
+    if is_first and party in PartySet.unpack(start.present, peer.parties, peer.name):
+        return sent
+    inbox.answered.add(party)
+    late = TimeoutFault({envelope.sender}, m.HELLO, "the run has begun", code=Code.BEGUN)
+    inbox.unsent.append(_tell_out(peer, party, inbox.excluded.get(party, late)))
+    return sent
 
-    # Proposals
 
-    def _propose_start(self) -> list[Envelope]:
-        everyone = range(1, self._parties + 1)
-        for party, letter in self._heard(m.HELLO).items():
-            try:
-                hello = decode(letter.body, m.Hello, self._name_of(party))
-                if msgspec.structs.replace(hello, nonce=self._hello.nonce) != self._hello:
-                    asks = f"asks {hello.question!r}, {self.name} asks {self._hello.question!r}"
-                    same = hello.question == self._hello.question
-                    if same:
-                        raise PeerFault(self._name_of(party), "has another plan or request")
-                    raise PeerFault(self._name_of(party), asks, code=Code.QUESTION)
-            except PeerFault as fault:
-                self._drop(party, fault)
-        letters = self._heard(m.HELLO)
-        self._check_enough(letters, everyone, m.HELLO)
-        hellos = [decode(letter.body, m.Hello, "") for letter in letters.values()]
-        present, nonces = pack_set(letters, self._parties), b"".join(hello.nonce for hello in hellos)
-        self._run_id = run_identifier(self._context, self._context.question, present, nonces)
-        signatures = b"".join(letter.signature for letter in letters.values())
-        sent = self._broadcast(d.START, d.Start(present, nonces, signatures), letters)
-        asked = self._errors.keys() & self._letters(m.HELLO, everyone).keys()
-        told = self._tell_left_out(sorted(asked), letters, m.HELLO)
-        return [*told, *sent, *self._on_start()]
+# What the coordinator takes.
+TAKES: dict[str, Take] = {**FROM_ALL, m.HELLO: _keep_hello}
 
-    def _propose_roll(self) -> list[Envelope]:
-        letters = self._heard(m.ADVERTISE, self._present)
-        for party, letter in list(letters.items()):
-            try:
-                self._read_advertise(party, letter.body)
-                if (party, m.ADVERTISE) in self._proofs:
-                    raise self._conviction(m.ADVERTISE, self._proofs[party, m.ADVERTISE])
-            except PeerFault as fault:
-                self._drop(party, fault)
-                del letters[party]
-        self._check_enough(letters, self._present, m.ADVERTISE)
-        roll = d.Roll(pack_set(letters, self._parties), *_shown(letters))
-        told = self._tell_left_out(self._present, letters, m.ADVERTISE)
-        return [*told, *self._broadcast(d.ROLL, roll, letters), *self._on_roll()]
+# Proposals
 
-    def _propose_participants(self) -> list[Envelope]:
-        letters = self._heard(m.REVEAL, self._advertised)
-        convicted: set[int] = set()
-        for party, letter in list(letters.items()):
-            try:
-                convicted |= self._read_reveal(party, letter.body)[1]
-            except PeerFault as fault:
-                self._drop(party, fault)
-                del letters[party]
-        for party in sorted(convicted & letters.keys()):
-            what = f"sent two different messages for step '{m.ADVERTISE}'"
-            self._drop(party, PeerFault(self._name_of(party), what))
+
+def say_hello(peer: DirectPeer, state: Ready) -> Transition:
+    """Begin: say hello to everyone, with a fresh nonce."""
+    sent = peer.broadcast(state, m.HELLO, hello(peer, peer.random.bytes(32)), peer.everyone)
+    return Transition(CollectHello(inbox=state.inbox, vector=state.vector), sent)
+
+
+def propose_start(peer: DirectPeer, state: CollectHello) -> Transition:
+    """Begin the run with those who asked the same, and draw as one of them."""
+    inbox, question = state.inbox, peer.context.question
+    for party, letter in _heard(peer, state, peer.everyone).items():
+        try:
+            _check_hello(peer, party, letter)
+        except PeerFault as fault:
+            _exclude(state, party, fault)
+    letters = _heard(peer, state, peer.everyone)
+    _check_enough(peer, state, letters, peer.everyone, m.HELLO)
+    nonces = b"".join(decode(letter.body, m.Hello, "").nonce for letter in letters.values())
+    packed = pack_set(letters, peer.parties)
+    begun = replace(state, run_id=run_identifier(peer.context, question, packed, nonces))
+    signatures = b"".join(letter.signature for letter in letters.values())
+    sent = peer.broadcast(begun, d.START, d.Start(packed, nonces, signatures), letters)
+    asked = sorted(inbox.excluded.keys() & peer.letters(state, m.HELLO, peer.everyone).keys())
+    told = _tell_left_out(peer, state, asked, letters, m.HELLO)
+    run_id, drawn, own = draw(peer, state)
+    after = CollectAdvertise(run_id=run_id, inbox=inbox, vector=state.vector, drawn=drawn)
+    return Transition(after, [*told, *sent, *own])
+
+
+def _check_hello(peer: DirectPeer, party: int, letter: Letter) -> None:
+    """Raise PeerFault naming the party if it asks for something else than this one."""
+    name = peer.name_of(party)
+    said = decode(letter.body, m.Hello, name)
+    own = hello(peer, said.nonce)
+    if said.question != own.question:
+        asks = f"asks {said.question!r}, {peer.name} asks {own.question!r}"
+        raise PeerFault(name, asks, code=Code.QUESTION)
+    if said != own:
+        raise PeerFault(name, "has another plan or request")
+
+
+def propose_roll(peer: DirectPeer, state: CollectAdvertise) -> Transition:
+    """Show all advertisements, and open the own draw."""
+    letters, before = _heard(peer, state, state.drawn.present), state.drawn.present
+    for party, letter in list(letters.items()):
+        try:
+            read_advertise(peer, party, letter.body)
+            _check_unconvicted(peer, state, m.ADVERTISE, party)
+        except PeerFault as fault:
+            _exclude(state, party, fault)
             del letters[party]
-        self._check_enough(letters, self._advertised, m.REVEAL)
-        proposed = d.Participants(pack_set(letters, self._parties), *_shown(letters))
-        told = self._tell_left_out(self._advertised, letters, m.REVEAL)
-        return [*told, *self._broadcast(d.PARTICIPANTS, proposed, letters), *self._on_participants()]
+    _check_enough(peer, state, letters, before, m.ADVERTISE)
+    roll = d.Roll(pack_set(letters, peer.parties), *_shown(letters))
+    told = _tell_left_out(peer, state, before, letters, m.ADVERTISE)
+    sent = peer.broadcast(state, d.ROLL, roll, letters)
+    opened, own = open_draw(peer, state, state.drawn)
+    after = CollectReveal(run_id=state.run_id, inbox=state.inbox, vector=state.vector, advertised=opened)
+    return Transition(after, [*told, *sent, *own])
 
-    def _propose_published(self) -> list[Envelope]:
-        letters = self._letters(PUBLISH, self._participants)
-        seen, held = dict(letters), self._read_all_held(letters)
-        convicted = {party for party, step in self._proofs if step == PUBLISH}
-        for party in list(letters):
-            try:
-                if party in convicted:
-                    raise self._conviction(PUBLISH, self._proofs[party, PUBLISH])
-                self._read_x_hat(party, letters[party].body)
-            except PeerFault as fault:
-                self._drop(party, fault)
-                del letters[party]
-        self._check_enough(letters, self._participants, PUBLISH)
-        forwards = [
-            self._write(d.FORWARD, d.Forward(party, letters[party].body), self._name_of(receiver))
-            for receiver, has in held.items()
-            for party in letters
-            if party not in has and receiver in letters
-        ]
-        proposed = d.Published(
-            pack_set(letters, self._parties),
-            b"".join(letter.body_hash for letter in letters.values()),
-            b"".join(letter.signature for letter in letters.values()),
-            self._proofs_of(PUBLISH),
-        )
-        self._held = {party: letter.body_hash for party, letter in seen.items() if party in letters}
-        told = self._tell_left_out(self._participants, letters, PUBLISH)
-        sent = self._broadcast(d.PUBLISHED, proposed, letters)
-        self._read_published()
-        return [*told, *forwards, *sent, *self._add_up()]
 
-    def _read_all_held(self, mine: Mapping[int, Letter]) -> dict[int, PartySet]:
-        """Return whose publications each user has, and convict those of whom there are two."""
-        known, held = dict(mine), {}
-        for party, letter in self._letters(d.HELD, self._others()).items():
-            try:
-                held[party] = self._read_held(party, letter.body, known)
-            except PeerFault as fault:
-                self._note(fault)
-        return held
+def propose_participants(peer: DirectPeer, state: CollectReveal) -> Transition:
+    """Show all openings, and attest the set of participants."""
+    before = state.advertised.members
+    letters = _heard(peer, state, before)
+    convicted: set[int] = set()
+    for party, letter in list(letters.items()):
+        try:
+            convicted |= read_reveal(peer, state, state.advertised, party, letter.body)[1]
+        except PeerFault as fault:
+            _exclude(state, party, fault)
+            del letters[party]
+    for party in sorted(convicted & letters.keys()):
+        what = f"sent two different messages for step '{m.ADVERTISE}'"
+        _exclude(state, party, PeerFault(peer.name_of(party), what))
+        del letters[party]
+    _check_enough(peer, state, letters, before, m.REVEAL)
+    proposed = d.Participants(pack_set(letters, peer.parties), *_shown(letters))
+    told = _tell_left_out(peer, state, before, letters, m.REVEAL)
+    sent = peer.broadcast(state, d.PARTICIPANTS, proposed, letters)
+    after, own = attest_participants(peer, state, state.vector, state.advertised)
+    return Transition(after, [*told, *sent, *own])
 
-    def _read_held(self, party: int, body: bytes, known: dict[int, Letter]) -> PartySet:
-        name = self._name_of(party)
-        message = decode(body, d.Held, name)
-        held = PartySet.unpack(message.held, self._parties, name)
-        size = m.SIGNATURE_BYTES
-        if len(message.hashes) != 32 * len(held) or len(message.signatures) != size * len(held):
-            raise PeerFault(name, "malformed Held: lists of differing lengths")
-        for convicted in self._proven(PUBLISH, message.proofs, name):
-            proof = next(proof for proof in message.proofs if proof.party == convicted)
-            self._proofs.setdefault((convicted, PUBLISH), proof)
-        for place, publisher in enumerate(held):
-            body_hash = message.hashes[32 * place : 32 * place + 32]
-            signature = message.signatures[size * place : size * place + size]
-            first = known.get(publisher)
-            if first is not None and first.body_hash == body_hash:
-                continue
-            if not self._has_signed(self._run_id, PUBLISH, publisher, body_hash, signature):
-                raise PeerFault(name, f"holds a publication that {self._name_of(publisher)} did not sign")
-            if first is None:
-                known[publisher] = Letter(self._run_id, b"", body_hash, signature)
-            else:
-                self._convict(PUBLISH, publisher, first, body_hash, signature)
-        return held
+
+def await_held(_peer: DirectPeer, state: CollectPublications) -> Transition:
+    """Wait for what the others have."""
+    after = CollectHeld(
+        run_id=state.run_id, inbox=state.inbox, agreed=state.agreed, certificate=state.certificate
+    )
+    return Transition(after)
+
+
+def propose_published(peer: DirectPeer, state: CollectHeld) -> Transition:
+    """List what is added up, forward what others lack, and attest the total."""
+    before = state.agreed.participants
+    letters = peer.letters(state, PUBLISH, before)
+    seen, held = dict(letters), _read_all_held(peer, state, letters)
+    for party in list(letters):
+        try:
+            _check_unconvicted(peer, state, PUBLISH, party)
+            read_x_hat(peer, party, letters[party].body)
+        except PeerFault as fault:
+            _exclude(state, party, fault)
+            del letters[party]
+    _check_enough(peer, state, letters, before, PUBLISH)
+    forwards = [
+        peer.write_to(state.run_id, d.FORWARD, d.Forward(party, letters[party].body), receiver)
+        for receiver, has in held.items()
+        for party in letters
+        if party not in has and receiver in letters
+    ]
+    proposed = d.Published(
+        pack_set(letters, peer.parties),
+        b"".join(letter.body_hash for letter in letters.values()),
+        b"".join(letter.signature for letter in letters.values()),
+        proofs_of(state, PUBLISH),
+    )
+    own = {party: letter.body_hash for party, letter in seen.items() if party in letters}
+    told = _tell_left_out(peer, state, before, letters, PUBLISH)
+    sent = peer.broadcast(state, d.PUBLISHED, proposed, letters)
+    published = read_published(peer, state, state.agreed, own)
+    after, attested = attest_total(peer, state, state.agreed, state.certificate, published)
+    return Transition(after, [*told, *forwards, *sent, *attested])
+
+
+def _check_unconvicted(peer: DirectPeer, state: DirectState, step: str, party: int) -> None:
+    """Raise PeerFault if a party is proven to have sent two different letters of a step."""
+    if (proof := state.inbox.proofs.get((party, step))) is not None:
+        raise conviction(peer, state, step, proof)
+
+
+def _read_all_held(peer: DirectPeer, state: CollectHeld, mine: Mapping[int, Letter]) -> dict[int, PartySet]:
+    """Return whose publications each party has, and convict those of whom there are two."""
+    known, held = dict(mine), {}
+    for party, letter in peer.letters(state, d.HELD, others(peer, state)).items():
+        try:
+            held[party] = _read_held(peer, state, party, letter.body, known)
+        except PeerFault as fault:
+            state.inbox.note(fault)
+    return held
+
+
+def _read_held(
+    peer: DirectPeer, state: CollectHeld, party: int, body: bytes, known: dict[int, Letter]
+) -> PartySet:
+    name, size = peer.name_of(party), m.SIGNATURE_BYTES
+    message = decode(body, d.Held, name)
+    held = PartySet.unpack(message.held, peer.parties, name)
+    if len(message.hashes) != 32 * len(held) or len(message.signatures) != size * len(held):
+        raise PeerFault(name, "malformed Held: lists of differing lengths")
+    proven(peer, state, PUBLISH, message.proofs, name)
+    for proof in message.proofs:
+        state.inbox.proofs.setdefault((proof.party, PUBLISH), proof)
+    for place, publisher in enumerate(held):
+        body_hash = message.hashes[32 * place : 32 * place + 32]
+        signature = message.signatures[size * place : size * place + size]
+        first = known.get(publisher)
+        if first is not None and first.body_hash == body_hash:
+            continue
+        if not has_signed(peer, state.run_id, PUBLISH, publisher, body_hash, signature):
+            raise PeerFault(name, f"holds a publication that {peer.name_of(publisher)} did not sign")
+        if first is None:
+            known[publisher] = Letter(state.run_id, b"", body_hash, signature)
+        else:
+            convict(peer, state, PUBLISH, publisher, first, body_hash, signature)
+    return held
 
 
 def _shown(letters: Mapping[int, Letter]) -> tuple[list[bytes], bytes]:

@@ -12,9 +12,8 @@ from smpc_dp.protocols.engine.run import Run
 from smpc_dp.protocols.envelope import Context, Signer
 from smpc_dp.protocols.gopa import states
 from smpc_dp.protocols.gopa.params import GopaParameters
+from smpc_dp.protocols.gopa.verifiable import states as verifiable
 from smpc_dp.protocols.gopa.verifiable.params import VerifiableParameters
-from smpc_dp.protocols.gopa.verifiable.party import VerifiablePartyMachine
-from smpc_dp.protocols.gopa.verifiable.relay import VerifiableRelayMachine
 from smpc_dp.protocols.phases.key_graph import Watch
 from smpc_dp.protocols.secagg import states as secagg
 from smpc_dp.protocols.secagg.params import SumParameters
@@ -30,10 +29,14 @@ def party(
     randomness: Randomness | None = None,
     fixed: FixedSurvivors | None = None,
     seen: Seen = NOTHING_SEEN,
+    *,
+    check_total: bool = True,
 ) -> Run[Any]:
     """Return the role of a party; arguments as of `registry.MakeParty`."""
     if isinstance(parameters, VerifiableParameters):
-        return VerifiablePartyMachine(context, parameters, identity, lanes, randomness, seen)
+        return verifiable.party(
+            context, parameters, identity, lanes, randomness, seen, check_total=check_total
+        )
     if isinstance(parameters, GopaParameters) and parameters.on_dropout == "keep":
         return states.party(context, parameters, identity, lanes, randomness)
     return secagg.party(context, parameters, identity, lanes, randomness, fixed)
@@ -53,9 +56,7 @@ def aggregator(
     if isinstance(parameters, VerifiableParameters):
         if board is None:
             raise ConfigError([Fault("board", "a verifiable run needs one")])
-        return VerifiableRelayMachine(
-            context, parameters, identity, board=board, threads=threads, watch=watch
-        )
+        return verifiable.aggregator(context, parameters, identity, board=board, threads=threads, watch=watch)
     if isinstance(parameters, GopaParameters) and parameters.on_dropout == "keep":
         return states.aggregator(context, parameters, identity, threads=threads, watch=watch)
     return secagg.aggregator(context, parameters, identity, threads=threads, watch=watch, fixed=fixed)

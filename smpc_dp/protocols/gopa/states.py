@@ -185,7 +185,7 @@ class CollectPublished(CollectorState, frozen=True, kw_only=True, eq=False):
 
 def finish_reveal(aggregator: SumAggregator[GopaParameters], state: CollectReveal) -> Transition:
     """Connect the graph; the parties that have revealed take part."""
-    edges, messages = key_graph.connect_graph(aggregator, state)
+    edges, messages = key_graph.connect_graph(aggregator, state, state.commitments)
     participants = tuple(sorted(state.inbox.alive))
     packed = pack_set(participants, aggregator.parties)
     digest = keys.participants_digest(aggregator.context, state.run_id, edges.digest, packed)

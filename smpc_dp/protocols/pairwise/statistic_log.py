@@ -8,54 +8,33 @@ Specification: protocols/pairwise.
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Mapping
 
 import msgspec
 
-from smpc_dp.board.keeping import Board
-from smpc_dp.board.log import Chain
-from smpc_dp.errors import LocalError
-from smpc_dp.protocols.begin import HubBegin
 from smpc_dp.protocols.contract import Envelope
-from smpc_dp.protocols.envelope import Context, Signer
+from smpc_dp.protocols.engine.collector import Item
+from smpc_dp.protocols.pairwise.statistic_serving import Aggregator
+from smpc_dp.protocols.run_log import RunLog, append
 
 QUESTION = "pairwise-statistic "
 """What the question in a header begins with, and the digest of the statistic in hex follows."""
 
 
-class StatisticLog:
-    """Writes the log of one run on a board; the board has each entry when a method returns."""
+def take(aggregator: Aggregator, log: RunLog, kind: str, items: Mapping[int, Item]) -> RunLog:
+    """Log messages of parties, in roster order; the board has them when this returns."""
+    signed = [
+        (aggregator.name_of(party), items[party].body, items[party].signature) for party in sorted(items)
+    ]
+    after, _ = append(aggregator.parameters.board, log, kind, signed)
+    return after
 
-    def __init__(self, board: Board, begin: HubBegin, context: Context, identity: Signer) -> None:
-        self._board = board
-        self._begin = begin
-        self._context = context
-        self._identity = identity
-        self._chain: Chain | None = None
 
-    @property
-    def head(self) -> bytes:
-        """What stands for all entries so far."""
-        return self._begun.head
-
-    def begin(self, plan: bytes, present: bytes, root: bytes, run_id: bytes) -> None:
-        """Begin the log of a run; `plan` is the digest of the statistic."""
-        self._chain = self._begin.propose(QUESTION + plan.hex(), present, root, run_id)
-
-    def take(self, envelopes: Iterable[Envelope]) -> None:
-        """Log messages of parties, in this order."""
-        chain = self._begun
-        entries = [chain.append(each.sender, each.step, each.body, each.signature) for each in envelopes]
-        self._board.append(entries)
-
-    def say(self, run_id: bytes, step: str, message: msgspec.Struct) -> Envelope:
-        """Log a statement of the aggregator, which it signs as a message to itself, and return it."""
-        [said] = self._context.write(self._identity, run_id, step, (self._identity.name,), message)
-        self.take([said])
-        return said
-
-    @property
-    def _begun(self) -> Chain:
-        if self._chain is None:
-            raise LocalError(f"{self._identity.name}: no log was begun")
-        return self._chain
+def say(
+    aggregator: Aggregator, log: RunLog, run_id: bytes, kind: str, message: msgspec.Struct
+) -> tuple[RunLog, Envelope]:
+    """Log a statement of the aggregator, which it signs as a message to itself, and return it."""
+    entry = aggregator.write_own(run_id, kind, message)
+    signed = [(aggregator.name, entry.body, entry.signature)]
+    after, _ = append(aggregator.parameters.board, log, kind, signed)
+    return after, entry

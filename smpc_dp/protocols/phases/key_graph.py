@@ -453,10 +453,11 @@ def accept_hello(
     collector: Collector[SumParameters], _state: CollectorState, _party: int, envelope: Envelope
 ) -> Item:
     """Check that a party means this session, this request and this plan."""
-    return _accept_hello(collector, envelope, m.Hello)
+    return check_hello(collector, envelope, m.Hello)
 
 
-def _accept_hello(collector: Collector[SumParameters], envelope: Envelope, kind: type[m.Hello]) -> Item:
+def check_hello(collector: Collector[SumParameters], envelope: Envelope, kind: type[m.Hello]) -> Item:
+    """Check that a party means this session, this request and this plan; `kind` is the message's."""
     context, plan = collector.context, collector.parameters.plan
     said = decode(envelope.body, kind, envelope.sender)
     if said.session_digest != context.session_digest:
@@ -526,15 +527,28 @@ def accept_reveal(
     collector: Collector[SumParameters], state: CollectReveal, party: int, envelope: Envelope
 ) -> Item:
     """Check that a party opens its commitment; keep whom it drew."""
-    commitment = state.commitments.advertised[party].message.commitment
+    return check_reveal(collector, state.run_id, state.commitments, party, envelope)
+
+
+def check_reveal(
+    collector: Collector[SumParameters],
+    run_id: bytes,
+    commitments: Commitments,
+    party: int,
+    envelope: Envelope,
+) -> Item:
+    """Check that a party opens its commitment; keep whom it drew."""
+    commitment = commitments.advertised[party].message.commitment
     degree = collector.parameters.plan.degree
-    drawn = opened(collector.context, degree, state.run_id, party, envelope.body, commitment)
+    drawn = opened(collector.context, degree, run_id, party, envelope.body, commitment)
     return Item(drawn, envelope.body, envelope.signature)
 
 
-def connect_graph(collector: Collector[Any], state: CollectReveal) -> tuple[Edges, list[Envelope]]:
+def connect_graph(
+    collector: Collector[Any], state: CollectorState, commitments: Commitments
+) -> tuple[Edges, list[Envelope]]:
     """Return the graph of those that have revealed, and for each what it needs of its neighbours."""
-    run_id, inbox, commitments = state.run_id, state.inbox, state.commitments
+    run_id, inbox = state.run_id, state.inbox
     revealed, advertised = sorted(inbox.alive), commitments.advertised
     drawn: dict[int, tuple[int, ...]] = {}
     drew: dict[int, list[int]] = {party: [] for party in revealed}

@@ -362,7 +362,7 @@ class Summed(CollectorState, frozen=True, kw_only=True, eq=False):
 
 def finish_reveal(aggregator: SumAggregator[SumParameters], state: CollectReveal) -> Transition:
     """Connect the graph."""
-    edges, messages = key_graph.connect_graph(aggregator, state)
+    edges, messages = key_graph.connect_graph(aggregator, state, state.commitments)
     return Transition(CollectDeal(run_id=state.run_id, inbox=state.inbox, edges=edges), messages)
 
 

@@ -13,7 +13,7 @@ from scipy import sparse
 
 from smpc_dp.errors import ConfigError, PrivacyError
 from smpc_dp.learn.averager import PlainExchange
-from smpc_dp.learn.diffusion import diffuse, own_perturbation, published, update
+from smpc_dp.learn.diffusion import diffuse, published, update
 from smpc_dp.learn.topology import complete, erdos_renyi, mixing_gap, ring
 from smpc_dp.privacy.diffusion import DiffusionNoise, Kind, descent_bound, disagreement_bound, spread
 from smpc_dp.privacy.sampling import NoiseSource, discrete_laplace
@@ -75,7 +75,8 @@ def test_the_null_space_condition_holds_to_machine_precision() -> None:
     drawn = np.random.default_rng(1).laplace(size=(20, 5))
     dense = weights.toarray()
     q = np.tile(drawn[:, None, :], (1, 20, 1))  # q[l, k]
-    q[np.arange(20), np.arange(20)] = own_perturbation(drawn, weights)
+    own = weights.diagonal()[:, None]
+    q[np.arange(20), np.arange(20)] = -(1 - own) / own * drawn
     total = np.einsum("lk,lkm->m", dense, q)
     scale = np.abs(dense[:, :, None] * q).sum(axis=(0, 1))
     assert np.all(np.abs(total) <= 4 * np.finfo(float).eps * scale)

@@ -14,7 +14,7 @@ from smpc_dp.errors import ConfigError
 from smpc_dp.learn import pairwise_losses, topology
 from smpc_dp.learn.averager import PlainExchange
 from smpc_dp.learn.dual_averaging import dual_averaging, dual_averaging_asynchronous, inverse_root
-from smpc_dp.learn.gossip_bounds import dual_averaging_terms, mean_bias
+from smpc_dp.learn.gossip_bounds import dual_averaging_terms
 from smpc_dp.learn.pairwise_losses import PairwiseLoss, logistic_auc, logistic_metric, objective
 from smpc_dp.learn.schedule import EdgeClock, ManyClocks, PoissonClock
 from smpc_dp_lab.bench.dual_averaging import AucObjective, standardised
@@ -164,7 +164,7 @@ def test_objective_and_bias_with_classes_apart() -> None:
     np.testing.assert_allclose([aim.value(row) for row in theta], values, rtol=1e-12)
     auxiliary = RECORDS[RNG.permutation(N)]
     taken = loss.gradient(theta, RECORDS, auxiliary).mean(axis=0)
-    want = mean_bias(loss.gradient, theta, RECORDS, auxiliary)
+    want = gossip_twin.mean_bias(loss.gradient, theta, RECORDS, auxiliary)
     np.testing.assert_allclose(taken - aim.mean_gradient(theta), want, atol=1e-14)
     first = aim.gradient(theta[0])
     np.testing.assert_allclose(aim.mean_gradient(np.tile(theta[0], (N, 1))), first, atol=1e-14)
@@ -193,7 +193,7 @@ def test_theorem_3_2_bounds_the_mean_excess() -> None:
             )
             excess.append(np.mean([aim.value(row) for row in got.final]) - aim.value(optimum))
             wrong = [
-                mean_bias(loss.gradient, got.current[place], RECORDS, got.auxiliary[place])
+                gossip_twin.mean_bias(loss.gradient, got.current[place], RECORDS, got.auxiliary[place])
                 @ (optimum + got.dual[place].mean(axis=0) / np.sqrt(place + 1))
                 for place in range(0, ticks - 1, 10)
             ]

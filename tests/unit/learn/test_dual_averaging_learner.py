@@ -14,10 +14,8 @@ from smpc_dp.kernels.fields import nearest_codes
 from smpc_dp.learn import topology
 from smpc_dp.learn.averager import Boxes, PlainExchange, Rows, Users
 from smpc_dp.learn.dual_averaging import dual_averaging, inverse_root
-from smpc_dp.learn.dual_averaging_learner import DualAveraging
-from smpc_dp.learn.dual_averaging_reports import DualAveragingReports
 from smpc_dp.learn.needs import Means
-from smpc_dp.learn.pair_descent import PairDescent
+from smpc_dp.learn.pair_descent import DualAveraging, DualAveragingReports, PairDescent
 from smpc_dp.learn.pairwise_losses import l1, logistic_auc, logistic_metric, objective
 from smpc_dp.learn.registry import check_learn
 from smpc_dp.learn.schedule import EdgeClock

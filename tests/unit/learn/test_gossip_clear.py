@@ -11,8 +11,8 @@ import pytest
 
 from smpc_dp.errors import ConfigError
 from smpc_dp.learn.averager import PlainExchange, Rows, Users
-from smpc_dp.learn.gossip_clear import GossipClear
 from smpc_dp.learn.needs import Means
+from smpc_dp.learn.pair_statistics import GossipClear
 from smpc_dp.learn.registry import check_learn
 from smpc_dp.simulate.learning import learn
 

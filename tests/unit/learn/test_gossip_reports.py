@@ -12,8 +12,8 @@ from scipy.stats import kendalltau
 
 from smpc_dp.errors import ConfigError
 from smpc_dp.learn.averager import PlainExchange, Rows, Users
-from smpc_dp.learn.gossip_reports import GossipReports
 from smpc_dp.learn.needs import Means
+from smpc_dp.learn.pair_statistics import GossipReports
 from smpc_dp.learn.registry import check_learn
 from smpc_dp.simulate.learning import learn
 

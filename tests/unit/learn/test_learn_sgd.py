@@ -13,7 +13,7 @@ from smpc_dp import simulate
 from smpc_dp.cli import app
 from smpc_dp.errors import ConfigError, VerificationError
 from smpc_dp.learn.averager import Averaged, Groups, PlainAverager, Rows
-from smpc_dp.learn.groups import GroupDraws
+from smpc_dp.learn.block_gossip import GroupDraws
 from smpc_dp.learn.models import Model, clip_rows
 from smpc_dp.learn.needs import Means
 from smpc_dp.learn.registry import check_learn

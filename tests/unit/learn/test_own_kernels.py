@@ -16,8 +16,8 @@ from smpc_dp.kernels import Field, Kernel, circuit_kernel, collision, kendall_ta
 from smpc_dp.kernels.described import describe
 from smpc_dp.kernels.fields import Cells
 from smpc_dp.learn.averager import PlainExchange, Rows, Users
-from smpc_dp.learn.gossip_clear import GossipClear
 from smpc_dp.learn.needs import Means
+from smpc_dp.learn.pair_statistics import GossipClear
 from smpc_dp.learn.registry import check_learn
 from smpc_dp.runtime.local import create_local_session
 from smpc_dp.runtime.session_file import load_session

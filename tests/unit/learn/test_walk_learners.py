@@ -21,9 +21,9 @@ from smpc_dp.learn.exchange_tokens import CoveredTokens, packed, token_messages,
 from smpc_dp.learn.exchanges import Exchanging, plan_messages
 from smpc_dp.learn.needs import Means
 from smpc_dp.learn.registry import check_learn
+from smpc_dp.learn.token_learners import WalkLearner, WalkSumLearner, planned_walk
 from smpc_dp.learn.tokens import PlainTokens, Token, TokenPassing, Values
 from smpc_dp.learn.walk import Visit, _Adder
-from smpc_dp.learn.walk_learners import WalkLearner, WalkSumLearner, planned_walk
 from smpc_dp.privacy.network.grid import Grid
 from smpc_dp.privacy.sampling import NoiseSource
 from smpc_dp.protocols.contract import Envelope
@@ -207,7 +207,7 @@ def test_without_noise_a_token_has_the_sum_of_those_who_held_it(values: list[int
     assert isinstance(learner, WalkSumLearner)
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(Grid, "noise", lambda _self, _source, count, **_share: np.zeros(count, np.int64))
-        patch.setattr("smpc_dp.learn.walk_learners.CoveredTokens", Watched)
+        patch.setattr("smpc_dp.learn.token_learners.CoveredTokens", Watched)
         found = by_messages(learner, exchanging, [np.array([[value / 16]]) for value in values], seed)
     bits = planned_walk(learner, 4).grid.bits
     assert [step for _, step, _ in passed] == list(range(steps))

@@ -17,8 +17,8 @@ import pytest
 from msgspec.structs import replace
 from typer.testing import CliRunner
 
+from smpc_dp.board.keeping import MemoryBoard
 from smpc_dp.board.log import Chain, Entry, Header, decode_line, encode_line
-from smpc_dp.board.memory import MemoryBoard
 from smpc_dp.cli import app
 from smpc_dp.crypto.labels import Label
 from smpc_dp.crypto.transcript import digest
@@ -28,16 +28,25 @@ from smpc_dp.kernels import Field, Kernel, kendall_tau
 from smpc_dp.kernels.named import find_kernel
 from smpc_dp.protocols.begin import attested, session_head
 from smpc_dp.protocols.contract import Envelope
+from smpc_dp.protocols.engine import events
+from smpc_dp.protocols.engine.run import Run
 from smpc_dp.protocols.envelope import Context, decode, encode
 from smpc_dp.protocols.gopa.verifiable import messages as v
 from smpc_dp.protocols.pairwise import statistic_messages as m
+from smpc_dp.protocols.pairwise import statistic_states as states
 from smpc_dp.protocols.pairwise.evaluator import EvaluatorRole
 from smpc_dp.protocols.pairwise.garbler import GarblerRole
 from smpc_dp.protocols.pairwise.statistic import StatisticPlan
-from smpc_dp.protocols.pairwise.statistic_hub import StatisticHub
 from smpc_dp.protocols.pairwise.statistic_log import QUESTION
-from smpc_dp.protocols.pairwise.statistic_party import StatisticParty
-from smpc_dp.protocols.pairwise.statistic_terms import again_identifier, run_identifier, statistic_context
+from smpc_dp.protocols.pairwise.statistic_party import Evaluating
+from smpc_dp.protocols.pairwise.statistic_result import StatisticResult
+from smpc_dp.protocols.pairwise.statistic_terms import (
+    Draw,
+    again_identifier,
+    run_identifier,
+    statistic_context,
+)
+from smpc_dp.protocols.pairwise.statistic_wire import PairWire
 from smpc_dp.protocols.pairwise.turns import Receive, Send
 from smpc_dp.protocols.secagg.graph import pack_set
 from smpc_dp.protocols.secagg.messages import Attestation
@@ -64,7 +73,8 @@ class Played:
     session: str
     context: Context
     identities: dict[str, Identity]
-    hub: StatisticHub
+    hub: Run[StatisticResult]
+    drawn: Draw | None = None
 
     @property
     def lines(self) -> list[bytes]:
@@ -120,10 +130,10 @@ def play(
     plan = plan_statistic(kernel, len(NAMES), 8.0, partners=2 if kernel is KERNEL else 1)
     board = MemoryBoard(session.decode())
     source = SeededRandomnessForSimulation(1, "hub")
-    hub = StatisticHub(context, identities[HUB], plan_maker([]), source, board=board)
+    hub = states.aggregator(context, identities[HUB], plan_maker([]), source, board=board)
     question = question_of(kernel, plan, "laplace")
     parties = {
-        name: StatisticParty(
+        name: states.party(
             context,
             identities[name],
             plan,
@@ -134,19 +144,20 @@ def play(
         for place, name in enumerate(NAMES)
     }
     route = Route(context, identities, hub, parties, withheld, wrong, lost)
-    route.deliver([envelope for party in parties.values() for envelope in party.start()])
+    route.deliver([envelope for party in parties.values() for envelope in party.handle(events.Start())])
     while hub.step in m.COINS:
         try:
-            route.deliver(hub.expire())
+            route.deliver(hub.handle(events.Deadline()))
         except SmpcError as error:
-            hub.farewell(error)
+            hub.handle(events.Cancellation(error))
             return Played(board.export(), session_digest(session).hex(), context, identities, hub)
+    drawn = hub.state.pairs.drawn
     failed = evaluate_pairs(hub, parties, plan, identities, unpaired)
     for name, party in parties.items():
-        if party.evaluations is not None:
-            route.deliver(party.done(failed[name]))
-    hub.expire()
-    return Played(board.export(), session_digest(session).hex(), context, identities, hub)
+        if isinstance(party.state, Evaluating):
+            route.deliver(party.handle(events.Report(failed[name])))
+    hub.handle(events.Deadline())
+    return Played(board.export(), session_digest(session).hex(), context, identities, hub, drawn)
 
 
 @dataclass(frozen=True)
@@ -155,8 +166,8 @@ class Route:
 
     context: Context
     identities: dict[str, Identity]
-    hub: StatisticHub
-    parties: dict[str, StatisticParty]
+    hub: Run[StatisticResult]
+    parties: dict[str, Run[StatisticResult]]
     withheld: Sequence[str]
     wrong: Sequence[str]
     lost: str
@@ -174,19 +185,19 @@ class Route:
                     self.identities[envelope.sender], envelope.run_id, envelope.step, [HUB], message
                 )
             if envelope.receiver == HUB:
-                waiting += self.hub.receive(envelope)
+                waiting += self.hub.handle(events.Message(envelope))
                 if what == self.lost:
-                    waiting += self.hub.lost(envelope.sender)
+                    waiting += self.hub.handle(events.PeersLost((envelope.sender,)))
             elif envelope.step != m.PAIR:
                 try:
-                    waiting += self.parties[envelope.receiver].receive(envelope)
+                    waiting += self.parties[envelope.receiver].handle(events.Message(envelope))
                 except SmpcError:
                     continue
 
 
 def evaluate_pairs(
-    hub: StatisticHub,
-    parties: dict[str, StatisticParty],
+    hub: Run[StatisticResult],
+    parties: dict[str, Run[StatisticResult]],
     plan: StatisticPlan,
     identities: dict[str, Identity],
     unpaired: Sequence[str],
@@ -194,7 +205,7 @@ def evaluate_pairs(
     """Evaluate all pairs that were drawn; return by name the matchings in which a party did no pair."""
     failed: dict[str, list[int]] = {name: [] for name in NAMES}
     for name, party in parties.items():
-        for matching, garbler, evaluator in party.evaluations or ():
+        for matching, garbler, evaluator in getattr(party.state, "evaluations", ()):
             if name != garbler:
                 continue
             if {garbler, evaluator} & set(unpaired):
@@ -206,8 +217,8 @@ def evaluate_pairs(
 
 
 def evaluate(
-    hub: StatisticHub,
-    parties: dict[str, StatisticParty],
+    hub: Run[StatisticResult],
+    parties: dict[str, Run[StatisticResult]],
     plan: StatisticPlan,
     identities: dict[str, Identity],
     matching: int,
@@ -218,9 +229,10 @@ def evaluate(
     engine = plan.evaluation(garbler, evaluator)
     inboxes: dict[tuple[str, str], list[bytes]] = {}
     turns = {}
+    wires = {name: PairWire(parties[name].member) for name in (garbler, evaluator)}
     for place, (name, kind) in enumerate(((garbler, GarblerRole), (evaluator, EvaluatorRole))):
         random = SeededRandomnessForSimulation(10 * matching + place, f"{name} pair")
-        context = parties[name].pair_context(matching, garbler, evaluator)
+        context = wires[name].context(hub.run_id, matching, garbler, evaluator)
         record = np.full((1, len(plan.fields)), 3 + place, np.int64)
         role = kind(context, identities[name], engine, plan.inputs(record, random), random)
         turns[name] = role.run()
@@ -245,10 +257,10 @@ def evaluate(
             if isinstance(turn, Send) and turn.to != HUB:
                 inboxes.setdefault((name, turn.to), []).append(b"".join(turn.parts))
             elif isinstance(turn, Send):
-                for envelope in parties[name].pair_message(matching, b"".join(turn.parts)):
-                    for sent in hub.receive(envelope):
-                        _, content = parties[sent.receiver].open_pair(sent)
-                        inboxes.setdefault((HUB, sent.receiver), []).append(content)
+                envelope = wires[name].write_pair(hub.run_id, matching, b"".join(turn.parts))
+                for sent in hub.handle(events.Message(envelope)):
+                    _, content = wires[sent.receiver].open_pair(hub.run_id, sent)
+                    inboxes.setdefault((HUB, sent.receiver), []).append(content)
         assert moved
 
 
@@ -286,8 +298,8 @@ def test_a_stranger_draws_the_matchings_again(honest: Played) -> None:
     assert "4 pairs were drawn" in report.conclusion
     assert found is not None
     assert (found.present, found.partners, found.terms["kernel"]) == (NAMES, 2, "kendall_tau")
-    assert honest.hub._draw is not None
-    assert found.pairs == honest.hub._draw.pairs
+    assert honest.drawn is not None
+    assert found.pairs == honest.drawn.pairs
     assert (found.failed, found.disputed, found.unheard) == ((), (), ())
     assert [(each.present, each.silent, each.false) for each in found.attempts] == [(5, (), ())]
     evidence = honest.hub.result.evidence

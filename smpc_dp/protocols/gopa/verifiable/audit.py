@@ -10,6 +10,7 @@ import array
 import contextlib
 import math
 from collections.abc import Callable, Generator, Iterable, Iterator, Sequence
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -321,7 +322,8 @@ class Auditor:
     def _combine(self) -> None:
         self._same(self._coins, self._participants, "opens a coin", "takes part")
         ordered = b"".join(self._coins[party] for party in self._participants)
-        self._rules.combine_coins(self._packed, ordered)
+        combined = self._rules.combine_coins(self._packed, ordered)
+        self._rules = replace(self._rules, combined=combined)
 
     def _same(self, shown: Iterable[int], due: Iterable[int], one: str, other: str) -> None:
         """Raise unless two sets of users are the same: it is the relay that lists them."""

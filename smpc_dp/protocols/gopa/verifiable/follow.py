@@ -1,43 +1,171 @@
-"""The board as one party follows it: its heads, and the entries that were added last."""
+"""What a party of a verifiable run does with the board: it follows it, and signs its heads."""
 
 from __future__ import annotations
 
 import bisect
 from collections.abc import Sequence
+from dataclasses import dataclass
 
-from smpc_dp.board.followed import Followed, heads_after
+import msgspec
+
+from smpc_dp.board.followed import Followed
 from smpc_dp.board.log import HEAD_BYTES, entry_digest
-from smpc_dp.protocols.envelope import Context
+from smpc_dp.encoding import Lanes
+from smpc_dp.protocols.contract import Envelope
+from smpc_dp.protocols.engine.party import Member
+from smpc_dp.protocols.envelope import Context, decode
+from smpc_dp.protocols.gopa.verifiable import messages as v
+from smpc_dp.protocols.gopa.verifiable.params import VerifiableParameters
+from smpc_dp.protocols.gopa.verifiable.recount import Batch
+from smpc_dp.protocols.gopa.verifiable.statements import Rules
+from smpc_dp.protocols.result import Certificate
+from smpc_dp.protocols.secagg import messages as m
+from smpc_dp.protocols.secagg.certify import check_certificate
+from smpc_dp.protocols.secagg.graph import PartySet, pack_set, unpack_list
 
 
-class Follower(Followed):
-    """Follows the heads of a board from the hashes of its entries, batch by batch."""
+@dataclass(frozen=True, slots=True)
+class VerifiableMember(Member[VerifiableParameters]):
+    """A party of a verifiable run; `check_total`: it adds up the total before it attests it."""
 
-    def __init__(self, context: Context, start: bytes) -> None:
-        super().__init__(start)
-        self._context = context
-        self._first = 1
-        self._authors: Sequence[int] = ()
+    check_total: bool = True
 
-    def follow(self, authors: Sequence[int], digests: bytes) -> bool:
-        """Go on after one entry of each author, ascending; False if that is no such batch."""
-        if len(digests) != HEAD_BYTES * len(authors):
-            return False
-        self._first, self._authors = len(self) + 1, authors
-        head = self.head
-        # The same objects for all who follow in this process.
-        question = ("followed", head, digests)
-        self.add(*self._context.remember(question, lambda: (digests, heads_after(head, digests))))
-        return True
+    def rules(self, run_id: bytes, combined: bytes = b"") -> Rules:
+        """Return the public checks of a run; `combined` follows from its coins."""
+        return Rules(self.context, self.parameters, run_id, combined)
 
-    def entry(self, name: str, kind: str, body: bytes, signature: bytes) -> None:
-        """Go on after a single entry."""
-        self.extend([entry_digest(len(self) + 1, name, kind, body, signature)])
 
-    def has(self, party: int, name: str, kind: str, body: bytes, signature: bytes) -> bool:
-        """Tell whether this entry is among those of the last batch."""
-        place = bisect.bisect_left(self._authors, party)
-        if place == len(self._authors) or self._authors[place] != party:
-            return False
-        number = self._first + place
-        return entry_digest(number, name, kind, body, signature) == self.digest(number)
+# Delta with a neighbour as this party adds it, and the blinding of its commitment.
+Term = tuple[Lanes, bytes]
+
+
+class Participation(msgspec.Struct, frozen=True):
+    """Who takes part, as a quorum has certified it; `roll` is the digest of all parties' draws."""
+
+    roll: bytes
+    participants: PartySet
+    certificate: Certificate
+
+
+# Sets and lists of parties
+
+
+def list_of(member: VerifiableMember, packed: bytes) -> tuple[int, ...]:
+    """Unpack a list of parties."""
+    context = member.context
+    return context.remember(("list", packed), lambda: unpack_list(packed, member.parties, context.aggregator))
+
+
+def set_of(member: VerifiableMember, listed: bytes) -> PartySet:
+    """Return the parties of a list as a set."""
+    packed = member.context.remember(
+        ("set of", listed), lambda: pack_set(list_of(member, listed), member.parties)
+    )
+    return _unpacked(member, packed)
+
+
+def without(member: VerifiableMember, parties: PartySet, listed: bytes) -> PartySet:
+    """Return a set without the parties of a list."""
+    packed = member.context.remember(
+        ("without", parties.packed, listed),
+        lambda: pack_set([*{*parties} - {*list_of(member, listed)}], member.parties),
+    )
+    return _unpacked(member, packed)
+
+
+def _unpacked(member: VerifiableMember, packed: bytes) -> PartySet:
+    context = member.context
+    return context.remember(
+        ("set", packed), lambda: PartySet.unpack(packed, member.parties, context.aggregator)
+    )
+
+
+# Entries
+
+
+def follow_batch(
+    context: Context, log: Followed, kind: str, authors: Sequence[int], digests: bytes
+) -> tuple[Followed, Batch] | None:
+    """Go on after one entry of each author, ascending; None if that is no such batch."""
+    if len(digests) != HEAD_BYTES * len(authors):
+        return None
+    # The same for all who follow in this process.
+    after = context.remember(("followed", log.head, digests), lambda: log.after(digests))
+    return after, Batch(kind, len(log) + 1, authors)
+
+
+def follow(
+    member: VerifiableMember,
+    log: Followed,
+    kind: str,
+    authors: Sequence[int],
+    digests: bytes,
+    own: Envelope | None,
+) -> tuple[Followed, Batch]:
+    """Go on to the head after these authors' entries; this party's `own` must be among them."""
+    followed = follow_batch(member.context, log, kind, authors, digests)
+    if followed is None:
+        raise member.refuse("does not have one digest for each entry")
+    if own is not None:
+        check_entry(member, *followed, member.index, own.body, own.signature)
+    return followed
+
+
+def check_entry(
+    member: VerifiableMember, log: Followed, batch: Batch, party: int, body: bytes, signature: bytes
+) -> None:
+    """Refuse a board that does not have this entry of a party in a batch."""
+    name, kind = member.name_of(party), batch.kind
+    place = bisect.bisect_left(batch.authors, party)
+    if place < len(batch.authors) and batch.authors[place] == party:
+        number = batch.first + place
+        if entry_digest(number, name, kind, body, signature) == log.digest(number):
+            return
+    raise member.refuse(f"the board does not have the entry '{kind}' of {name}")
+
+
+def follow_own(
+    member: VerifiableMember, run_id: bytes, log: Followed, kind: str, payload: bytes, signature: bytes
+) -> Followed:
+    """Go on to the head after an entry of the aggregator, which must have signed it."""
+    aggregator = member.context.aggregator
+    member.context.check_detached(run_id, kind, aggregator, aggregator, payload, signature)
+    return log.after(entry_digest(len(log) + 1, aggregator, kind, payload, signature))
+
+
+# Heads
+
+
+def head_digest(
+    member: VerifiableMember, run_id: bytes, step: str, log: Followed, parties: PartySet, *false: bytes
+) -> bytes:
+    """Return what is signed of a head: who goes on from it and, before a round of openings, who was false."""
+    return member.rules(run_id).attestation(step, log.head, parties.packed, *false)
+
+
+def check_head(
+    member: VerifiableMember,
+    run_id: bytes,
+    log: Followed,
+    step: str,
+    attested: bytes,
+    parties: PartySet,
+    kind: str,
+    body: bytes,
+) -> tuple[Followed, Certificate]:
+    """Check a quorum's certificate of the head that was attested in `step`, and follow its entry."""
+    aggregator = member.context.aggregator
+    message = decode(body, v.Certificate, aggregator)
+    certified = decode(message.payload, v.Certified, aggregator)
+    if certified.members != parties.packed:
+        raise member.refuse(f"certificate of '{step}' is of another set")
+    certificate = check_certificate(
+        member.context,
+        member.parameters.plan.quorum,
+        run_id,
+        step,
+        attested,
+        parties,
+        m.Certificate(certified.signers, certified.signatures),
+    )
+    return follow_own(member, run_id, log, kind, message.payload, message.signature), certificate

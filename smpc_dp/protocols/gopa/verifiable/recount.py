@@ -16,7 +16,7 @@ from smpc_dp.board.followed import Followed
 from smpc_dp.board.log import entry_digest
 from smpc_dp.encoding import Lanes
 from smpc_dp.errors import PeerFault, VerificationError
-from smpc_dp.protocols.envelope import Context, decode, encode
+from smpc_dp.protocols.envelope import decode, encode
 from smpc_dp.protocols.gopa.verifiable import messages as v
 from smpc_dp.protocols.gopa.verifiable.params import VerifiableParameters
 from smpc_dp.protocols.gopa.verifiable.statements import Rules
@@ -38,11 +38,8 @@ class Batch:
 class Recount:
     """Adds up the entries of one run; `batches` are the publications, and then each round of openings."""
 
-    context: Context
-    parameters: VerifiableParameters
     rules: Rules
-    run_id: bytes
-    board: Followed
+    log: Followed
     batches: Sequence[Batch]
 
     def total(self, counted: Collection[int], said: Sequence[v.Said]) -> Lanes:
@@ -51,7 +48,7 @@ class Recount:
         Raises PeerFault, of the relay, if what it shows is not what is on the board, or an author has not
         signed it.
         """
-        relay = self.context.aggregator
+        relay = self.rules.context.aggregator
         try:
             return self._total(counted, said)
         except (ValueError, PeerFault, VerificationError) as error:
@@ -59,24 +56,28 @@ class Recount:
             raise PeerFault(relay, f"does not show what is in its total: {error}") from None
 
     def _total(self, counted: Collection[int], said: Sequence[v.Said]) -> Lanes:
-        total = np.zeros(self.parameters.encoding.lanes, dtype=np.uint64)
+        total = np.zeros(self.rules.parameters.encoding.lanes, dtype=np.uint64)
         for batch, shown in zip(self.batches, said, strict=True):
             authors = [(at, party) for at, party in enumerate(batch.authors) if party in counted]
             if len(shown.signatures) != SIGNATURE * len(authors):
                 raise ValueError(f"{len(authors)} signatures of '{batch.kind}' are due")
             for place, ((at, party), body) in enumerate(zip(authors, shown.bodies, strict=True)):
                 signature = shown.signatures[SIGNATURE * place : SIGNATURE * (place + 1)]
-                self._add(total, batch.kind, batch.first + at, self.context.names[party - 1], body, signature)
+                self._add(
+                    total, batch.kind, batch.first + at, self.rules.context.names[party - 1], body, signature
+                )
         return total
 
     def _add(self, total: Lanes, kind: str, number: int, name: str, body: bytes, signature: bytes) -> None:
         publishes = kind == v.PUBLISH
         if publishes:
-            body = widened(self.parameters, body)
-        if entry_digest(number, name, kind, body, signature) != self.board.digest(number):
+            body = widened(self.rules.parameters, body)
+        if entry_digest(number, name, kind, body, signature) != self.log.digest(number):
             raise ValueError(f"entry {number}, of {name}, is another")
         try:
-            self.context.check_detached(self.run_id, kind, name, self.context.aggregator, body, signature)
+            self.rules.context.check_detached(
+                self.rules.run_id, kind, name, self.rules.context.aggregator, body, signature
+            )
         except PeerFault:
             raise ValueError(f"{name} did not sign entry {number}") from None
         if publishes:

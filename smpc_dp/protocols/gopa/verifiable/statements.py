@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import hashlib
 from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
@@ -42,6 +43,7 @@ FALSE = {
 }
 
 
+@dataclass(frozen=True, slots=True)
 class Rules:
     """The public checks of one run.
 
@@ -49,12 +51,15 @@ class Rules:
     (party, which), which a `ProofFailure` then names.
     """
 
-    def __init__(self, context: Context, parameters: VerifiableParameters, run_id: bytes) -> None:
-        self._context = context
-        self._parameters = parameters
-        self._run_id = run_id
-        self._length = parameters.encoding.length
-        self.combined = b""
+    context: Context
+    parameters: VerifiableParameters
+    run_id: bytes
+    combined: bytes = b""
+
+    @property
+    def length(self) -> int:
+        """How many coordinates a vector has."""
+        return self.parameters.encoding.length
 
     # coins
 
@@ -62,13 +67,13 @@ class Rules:
         """Return the commitment of a coin, which is hiding: a coin has 32 random bytes."""
         return self._digest(Label.COIN_COMMITMENT, name.encode(), coin)
 
-    def combine_coins(self, participants: bytes, coins: bytes) -> None:
-        """Set `combined` from all coins, in roster order."""
-        self.combined = self._digest(Label.COINS, participants, coins)
+    def combine_coins(self, participants: bytes, coins: bytes) -> bytes:
+        """Return what `combined` is from all coins, in roster order."""
+        return self._digest(Label.COINS, participants, coins)
 
     def bits_of(self, name: str) -> bytes:
         """Return a user's public bits, those of its coordinates one after the other."""
-        length, bits = self._length, self._parameters.bits
+        length, bits = self.length, self.parameters.bits
         seed = self._digest(Label.COIN_BITS, self.combined, name.encode())
         size = proofs.coin_bytes(length, bits)
         stream = bytearray(hashlib.shake_256(seed).digest(size))
@@ -81,7 +86,7 @@ class Rules:
 
     def proof_context(self, name: str) -> bytes:
         """Return what every proof of a user is bound to."""
-        return proofs.context(self._run_id, name)
+        return proofs.context(self.run_id, name)
 
     def edges_of(self, party: int, message: v.Commit, sender: str) -> dict[int, bytes]:
         """Return a user's commitments to Delta by neighbour; raise PeerFault if they are malformed."""
@@ -91,12 +96,12 @@ class Rules:
 
     def neighbours_of(self, party: int, message: v.Commit, sender: str) -> tuple[int, ...]:
         """Return whom a user calls its neighbours; raise PeerFault if that is malformed."""
-        neighbours = unpack_list(message.neighbours, len(self._context.names), sender)
+        neighbours = unpack_list(message.neighbours, len(self.context.names), sender)
         if party in neighbours:
             raise PeerFault(sender, "is its own neighbour")
         if len(message.edges) != commit.POINT_BYTES * len(neighbours):
             raise PeerFault(sender, "does not have one commitment for each neighbour")
-        if len(neighbours) > self._parameters.most_neighbours:
+        if len(neighbours) > self.parameters.most_neighbours:
             raise PeerFault(sender, f"has {len(neighbours)} neighbours, more than any user accepts")
         return neighbours
 
@@ -113,9 +118,9 @@ class Rules:
         """Decode a commit; raise PeerFault if it is malformed. Its points are not looked at."""
         message = decode(body, v.Commit, sender)
         self.neighbours_of(party, message, sender)
-        due = self._parameters.value_proof_bytes
+        due = self.parameters.value_proof_bytes
         if len(message.range_proof) != due:
-            what = "range" if self._parameters.bound_squared is None else "norm"
+            what = "range" if self.parameters.bound_squared is None else "norm"
             raise PeerFault(sender, f"a {what} proof has {len(message.range_proof)} bytes, {due} are due")
         return message
 
@@ -125,14 +130,14 @@ class Rules:
             message = self._decode_publish(body, sender)
         except PeerFault:
             return MALFORMED
-        if max(map(abs, self.integers(message.x_hat, sender))) > self._parameters.greatest_published:
+        if max(map(abs, self.integers(message.x_hat, sender))) > self.parameters.greatest_published:
             return BOUNDS
         return message
 
     def _decode_publish(self, body: bytes, sender: str) -> v.Publish:
         message = decode(body, v.Publish, sender)
         self.lanes(message.x_hat, sender)
-        if len(message.noise_proof) != proofs.noise_proof_bytes(self._length, self._parameters.bits):
+        if len(message.noise_proof) != proofs.noise_proof_bytes(self.length, self.parameters.bits):
             raise PeerFault(sender, f"a noise proof has {len(message.noise_proof)} bytes")
         try:
             commit.check_blinding(message.blinding)
@@ -151,10 +156,10 @@ class Rules:
         """
         try:
             message = decode(body, v.Open, sender)
-            parties = unpack_list(message.parties, len(self._context.names), sender)
+            parties = unpack_list(message.parties, len(self.context.names), sender)
         except PeerFault:
             return OPENING_MALFORMED
-        size = self._parameters.encoding.lanes * self._parameters.encoding.element_bytes
+        size = self.parameters.encoding.lanes * self.parameters.encoding.element_bytes
         if len(message.deltas) != size * len(parties) or len(message.blindings) != 32 * len(parties):
             return OPENING_MALFORMED
         if set(parties) != owed.keys():
@@ -163,7 +168,7 @@ class Rules:
         for i, peer in enumerate(parties):
             opened[peer] = self.lanes(message.deltas[size * i : size * (i + 1)], sender)
             values, blinding = signed(opened[peer]), message.blindings[32 * i : 32 * i + 32]
-            if max(map(abs, values)) > self._parameters.greatest_delta:
+            if max(map(abs, values)) > self.parameters.greatest_delta:
                 return OPENING_BOUNDS
             try:
                 commit.check_blinding(blinding)
@@ -175,7 +180,7 @@ class Rules:
     def lanes(self, packed: bytes, sender: str) -> Lanes:
         """Return packed lanes; raise PeerFault on a wrong length."""
         try:
-            return self._parameters.encoding.unpack(packed)
+            return self.parameters.encoding.unpack(packed)
         except ValueError as error:
             raise PeerFault(sender, f"malformed vector: {error}") from None
 
@@ -185,27 +190,27 @@ class Rules:
 
     def values_of(self, lanes: Lanes) -> list[int]:
         """Return what is committed to, of a vector as it travels."""
-        centre = self._parameters.centre
+        centre = self.parameters.centre
         return [value - centre for value in signed(lanes)]
 
     def prove_values(self, name: str, lanes: Lanes, blinding: bytes, randomness: Randomness) -> bytes:
         """Prove that a vector is within the bounds: each coordinate, or its norm."""
         context, values = self.proof_context(name), self.values_of(lanes)
-        bound = self._parameters.bound_squared
+        bound = self.parameters.bound_squared
         if bound is None:
-            low, high = self._parameters.bounds
+            low, high = self.parameters.bounds
             return proofs.prove_range(context, values, blinding, low, high, randomness)
         return proofs.prove_norm(context, values, blinding, bound, randomness)
 
     def add_commit(self, batch: proofs.Batch, party: int, name: str, message: v.Commit) -> None:
         """Put the proof that x is within the bounds in a batch [Bellet 2021, (4.7)]."""
-        context, bound = self.proof_context(name), self._parameters.bound_squared
+        context, bound = self.proof_context(name), self.parameters.bound_squared
         value, proof = message.value, message.range_proof
         if bound is None:
-            low, high = self._parameters.bounds
-            batch.add_range((party, RANGE), context, value, self._length, low, high, proof)
+            low, high = self.parameters.bounds
+            batch.add_range((party, RANGE), context, value, self.length, low, high, proof)
         else:
-            batch.add_norm((party, NORM), context, value, self._length, bound, proof)
+            batch.add_norm((party, NORM), context, value, self.length, bound, proof)
 
     def add_publish(
         self,
@@ -225,8 +230,8 @@ class Rules:
             self.proof_context(name),
             committed.noise_secret,
             message.noise,
-            self._length,
-            self._parameters.bits,
+            self.length,
+            self.parameters.bits,
             self.bits_of(name),
             message.noise_proof,
         )
@@ -253,7 +258,7 @@ class Rules:
         return self._digest(Label.BOARD_ATTESTATION, stage.encode(), head, members, *false)
 
     def _digest(self, label: Label, *parts: bytes) -> bytes:
-        return digest(label, *self._context.bound, self._run_id, *parts)
+        return digest(label, *self.context.bound, self.run_id, *parts)
 
 
 def agreements(edges: Mapping[int, Mapping[int, bytes]]) -> dict[int, dict[int, bytes]]:

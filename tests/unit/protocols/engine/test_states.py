@@ -49,6 +49,7 @@ def test_every_step_is_in_the_table(scenario: runs.Scenario) -> None:
             assert not sent
         else:
             row = (run.role.row if isinstance(run.role, PartyRole) else run.role.stage)(before)
+            assert row is not None
             assert type(after) in row.next
             assert told == set(row.sends)
             ended += after.over

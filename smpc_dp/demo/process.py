@@ -1,0 +1,38 @@
+"""What the processes of a demonstration share: arguments, an event of a failure, a result as JSON."""
+
+from __future__ import annotations
+
+import argparse
+import json
+from collections.abc import Awaitable, Callable
+from pathlib import Path
+
+import smpc_dp
+from smpc_dp.runtime.events import Event
+from smpc_dp.runtime.launcher import print_event, run_child
+
+
+def parser(description: str, *, shard: bool = True) -> argparse.ArgumentParser:
+    """Return a parser of a member's session, name, loans if it has some, and of where its result goes."""
+    found = argparse.ArgumentParser(description=description)
+    found.add_argument("session", type=Path, help="the session file")
+    found.add_argument("name", help="the member's name in it")
+    if shard:
+        found.add_argument("shard", type=Path, help="the lender's loans, CSV")
+    found.add_argument("--out", type=Path, required=True, help="where the result goes, JSON")
+    return found
+
+
+def run_member(arguments: argparse.Namespace, act: Callable[[], Awaitable[object]]) -> int:
+    """Write what `act` returns as JSON; print an event for the launcher, and return 1, if it fails."""
+
+    async def supervised() -> int:
+        try:
+            text = json.dumps(await act(), allow_nan=False) + "\n"
+            arguments.out.write_text(text, "utf-8")
+        except (smpc_dp.SmpcError, OSError) as error:
+            print_event(Event(arguments.name, "failed", detail=str(error)))
+            return 1
+        return 0
+
+    return run_child(supervised, supervised=True)

@@ -1,0 +1,436 @@
+"""Learners of a session by a token, on a ring or a walk: what they have in common, sums and histograms.
+
+On a ring the token goes in the roster's order, by sealed messages between neighbours. On a walk its holder
+draws the next user; where one user lives it goes as `CoveredTokens`.
+"""
+
+from __future__ import annotations
+
+import math
+from functools import lru_cache
+from typing import TYPE_CHECKING, Annotated, Any, ClassVar, Literal
+
+import msgspec
+import numpy as np
+from msgspec import Meta
+from numpy.typing import NDArray
+
+from smpc_dp.errors import ConfigError, Fault
+from smpc_dp.learn.averager import PeerExchange
+from smpc_dp.learn.exchange_tokens import CoveredTokens, PathTokens, token_messages
+from smpc_dp.learn.exchanges import EXACT_STEPS
+from smpc_dp.learn.needs import Learned, Means, Needs, PrivateMessages, Table, bound_faults, spent
+from smpc_dp.learn.tokens import PlainTokens, TokenPassing, Values
+from smpc_dp.privacy.network.ring import plan_ring_sum
+
+if TYPE_CHECKING:
+    from smpc_dp.learn.ring import RingHistogram, RingSum
+    from smpc_dp.learn.walk import WalkHistogram, WalkSum
+    from smpc_dp.privacy.accountant.events import Gaussian
+    from smpc_dp.privacy.guarantee import PrivacyGuarantee
+    from smpc_dp.privacy.network.plan import NetworkPlan
+    from smpc_dp.privacy.sampling import NoiseSource
+
+Rounds = Annotated[int, Meta(ge=1, le=10_000)]
+Steps = Annotated[int, Meta(ge=2, le=100_000)]
+Colluding = Annotated[int, Meta(ge=1)]
+Categories = Annotated[Annotated[int, Meta(ge=2, le=10_000)], Meta(description="d; they are 0 to d - 1")]
+OfNumbers = Annotated[float, Meta(description="of each number")]
+OfContributions = Annotated[float, Meta(description="of each party, all of its contributions together")]
+Paths = Annotated[
+    Literal["neighbours", "known"], Meta(description="`known` for colluders who know the whole path")
+]
+Limit = Annotated[int, Meta(ge=1, le=100_000)] | None
+MaxContributions = Annotated[
+    Limit, Meta(description="with known paths: contributions of a party; then noise alone")
+]
+EdgeCap = Annotated[Limit, Meta(description="with known paths: uses of an edge; then noise alone")]
+
+
+class TokenLearner(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True, dict=True):
+    """A learner of what a token gathers: a planned protocol, and its messages.
+
+    Attributes:
+        kind: the learner's name.
+        names: of what is learned.
+        start: the token at the start.
+    """
+
+    kind: ClassVar[str]
+
+    @property
+    def names(self) -> tuple[str, ...]:
+        raise NotImplementedError
+
+    @property
+    def start(self) -> Values:
+        raise NotImplementedError
+
+    @property
+    def turns(self) -> int:
+        """In how many steps every user is counted to take part."""
+        raise NotImplementedError
+
+    @property
+    def lines(self) -> int:
+        """Of a table, where it has one column."""
+        return 1
+
+    @property
+    def mechanism(self) -> str:
+        """What protects a contribution, for the ledger."""
+        return f"{self.kind}, network DP"
+
+    def settings_faults(self) -> list[Fault]:
+        """Return what is wrong whatever the number of users."""
+        return []
+
+    def planned(self, users: int) -> Any:
+        """Return the protocol with its planned noise; raises ConfigError."""
+        raise NotImplementedError
+
+    def messages(self, protocol: Any) -> PrivateMessages:
+        """Return which messages carry the token; raises ConfigError."""
+        raise NotImplementedError
+
+    def passing(
+        self, exchange: PeerExchange, protocol: Any
+    ) -> tuple[PathTokens | CoveredTokens | PlainTokens, str]:
+        """Return how the token travels, and what that and the noise in it give away, against whom."""
+        raise NotImplementedError
+
+    async def walked(
+        self, protocol: Any, tokens: TokenPassing, data: list[Table], source: NoiseSource
+    ) -> tuple[Values, PrivacyGuarantee | None]:
+        """Run the protocol with the data of the users here; return what is published."""
+        raise NotImplementedError
+
+    def known(self, protocol: Any) -> Gaussian | None:  # noqa: ARG002
+        """Return what a run is to every observer; None where only its epsilon and delta are known."""
+        return None
+
+    def faults(self, users: int) -> list[Fault]:
+        """Return what is wrong with the settings."""
+        found = self.settings_faults()
+        if found:
+            return found
+        try:
+            self.messages(planned_walk(self, users))
+        except ConfigError as error:
+            return list(error.faults)
+        return []
+
+    def needs(self, users: int) -> Needs:
+        """Return what it communicates: the messages of the token."""
+        from smpc_dp.privacy.network.grid import guarantee
+
+        protocol = planned_walk(self, users)
+        claim = guarantee(protocol.plan, protocol.grid.closeness, self.mechanism)
+        return Needs(exchange=self.messages(protocol), own=spent(claim, self.known(protocol)))
+
+    async def run(self, means: Means, data: list[Table]) -> Learned:
+        """Learn; see `needs.Learner`. Whom a token goes to is drawn from the same source as the noise."""
+        exchange, guarantee = means.peers, None
+        here = exchange.here
+        protocol = planned_walk(self, exchange.users)
+        tokens, claim = self.passing(exchange, protocol)
+        learned = np.zeros((0, len(self.names)))
+        if len(here):
+            values, guarantee = await self.walked(protocol, tokens, data, means.source)
+            learned = np.tile(np.asarray(values, dtype=np.float64), (len(here), 1))
+        if len(here) < exchange.users and not isinstance(tokens, PlainTokens):
+            await tokens.drain()
+        steps = np.full(len(here), self.turns)
+        return Learned(self.kind, learned, self.names, steps, steps, (), guarantee, claim)
+
+
+@lru_cache(maxsize=64)
+def planned_walk(settings: TokenLearner, users: int) -> Any:
+    """Return the protocol of these settings; raises ConfigError."""
+    return settings.planned(users)
+
+
+class RingLearner(TokenLearner, frozen=True, kw_only=True):
+    """What rings have in common: K rounds, and `by`, what protects a contribution, for the claim."""
+
+    by: ClassVar[str]
+    rounds: Rounds
+
+    @property
+    def turns(self) -> int:
+        """K."""
+        return self.rounds
+
+    @property
+    def lines(self) -> int:
+        """Of a table: one a round."""
+        return self.rounds
+
+    def messages(self, protocol: Any) -> PrivateMessages:
+        """Return which messages carry the token: one a hop, and nothing from who only receives."""
+        users = protocol.plan.parties
+        bound = math.ldexp(EXACT_STEPS, -protocol.grid.bits)
+        return PrivateMessages(self.start.size, bound, np.full(users, 2 * self.rounds + users))
+
+    def passing(self, exchange: PeerExchange, protocol: Any) -> tuple[PathTokens, str]:
+        """Return the path of neighbours, and what it and the noise give away, against whom."""
+        path = np.tile(np.arange(exchange.users), self.rounds)
+        tokens = PathTokens(exchange, path, protocol.grid.bits, self.start.size)
+        return tokens, f"{self.by}: {protocol.plan.assumption}; the line by itself: {exchange.claim}"
+
+
+class WalkLearner(TokenLearner, frozen=True, kw_only=True):
+    """What walks on the complete graph have in common."""
+
+    steps: Annotated[Steps, Meta(description="T; the first adds noise alone")]
+    epsilon: OfContributions
+    delta: OfContributions
+    colluding: Annotated[
+        Colluding, Meta(description="c, parties who pool what they see, the aggregator beside them")
+    ] = 1
+
+    @property
+    def turns(self) -> int:
+        """T: everyone sends to everyone at each step."""
+        return self.steps
+
+    def messages(self, protocol: Any) -> PrivateMessages:
+        """Return which messages carry the token: of everyone to everyone at each step, and one before."""
+        return token_messages(self.start.size, protocol.plan.parties, self.steps + 1)
+
+    def passing(self, exchange: PeerExchange, protocol: Any) -> tuple[CoveredTokens | PlainTokens, str]:
+        """Return messages that hide who has the token, and what they give away, against whom."""
+        assumption = protocol.plan.assumption
+        if len(exchange.here) == exchange.users:
+            return PlainTokens(exchange.users), f"a simulation of a walk: {assumption}"
+        covered = CoveredTokens(exchange, self.steps, self.start)
+        return covered, f"by the noise in the token: {assumption}; {covered.claim}"
+
+
+class _Sum(TokenLearner, frozen=True, kw_only=True):
+    """A learner of the sum of the numbers in tables of one column, each from `lower` to `upper`."""
+
+    if TYPE_CHECKING:
+        # Settings stand in the order of the documents, below.
+        lower: float
+        upper: float
+
+    @property
+    def names(self) -> tuple[str, ...]:
+        return ("sum",)
+
+    @property
+    def start(self) -> Values:
+        """Zero, in grid steps."""
+        return np.zeros(1, np.int64)
+
+    def settings_faults(self) -> list[Fault]:
+        """Return what is wrong whatever the number of users."""
+        return bound_faults(self.lower, self.upper)
+
+    def check_data(self, table: Table, user: str) -> None:
+        """Raise ConfigError, naming the user, unless its data are numbers within the bounds."""
+        check_column(table, self.lines, user)
+        if not np.all((table >= self.lower) & (table <= self.upper)):
+            what = f"a contribution is outside [{self.lower:g}, {self.upper:g}]"
+            raise ConfigError([Fault(user, what)])
+
+    async def walked(
+        self, protocol: Any, tokens: TokenPassing, data: list[Table], source: NoiseSource
+    ) -> tuple[Values, PrivacyGuarantee | None]:
+        """Sum; see `TokenLearner.walked`."""
+        found = await protocol.run(tokens, np.concatenate([table.T for table in data]), source)
+        return np.array([found.value]), found.guarantee
+
+
+class _Histogram(TokenLearner, frozen=True, kw_only=True):
+    """A learner of how often each category is met in tables of one column."""
+
+    if TYPE_CHECKING:
+        categories: int
+
+    @property
+    def names(self) -> tuple[str, ...]:
+        return tuple(f"count of {category}" for category in range(self.categories))
+
+    @property
+    def start(self) -> Values:
+        """No answers."""
+        return np.zeros(self.categories, np.int64)
+
+    def check_data(self, table: Table, user: str) -> None:
+        """Raise ConfigError, naming the user, unless its data are categories."""
+        check_column(table, self.lines, user)
+        if not np.all((table >= 0) & (table < self.categories) & (table == np.rint(table))):
+            what = f"a value is no category: an integer from 0 to {self.categories - 1}"
+            raise ConfigError([Fault(user, what)])
+
+    def values(self, data: list[Table]) -> NDArray[np.int64]:
+        """Return the categories of the users here, shape (rows, lines)."""
+        return np.concatenate([table.T for table in data]).astype(np.int64)
+
+    async def walked(
+        self, protocol: Any, tokens: TokenPassing, data: list[Table], source: NoiseSource
+    ) -> tuple[Values, PrivacyGuarantee | None]:
+        """Count; see `TokenLearner.walked`."""
+        found = await protocol.run(tokens, self.values(data), source)
+        return found.counts, found.guarantee
+
+
+class RingSumLearner(_Sum, RingLearner, frozen=True, kw_only=True):
+    """The sum of every party's K contributions, by a token in the roster's order: see `learn.ring`."""
+
+    kind: ClassVar[str] = "ring-sum"
+    by: ClassVar[str] = "by the noise in the token"
+    rounds: Annotated[Rounds, Meta(description="K, lines of a party's table, one number each")]
+    lower: OfNumbers
+    upper: OfNumbers
+    epsilon: OfContributions
+    delta: OfContributions
+    noise: Annotated[
+        Literal["single", "distributed"], Meta(description="with `distributed` every party adds some")
+    ] = "single"
+    colluding: Annotated[Colluding, Meta(description="c, parties who pool what they see")] = 1
+
+    @property
+    def mechanism(self) -> str:
+        """What protects a contribution, for the ledger."""
+        return f"{self.noise} noise on a ring, network DP"
+
+    def planned(self, users: int) -> RingSum:
+        """Return the protocol with its planned noise; raises ConfigError."""
+        # Not at the top: scipy.
+        from smpc_dp.learn.ring import RingSum
+
+        plan = plan_ring_sum(
+            users,
+            self.rounds,
+            self.epsilon,
+            self.delta,
+            sensitivity=self.upper - self.lower,
+            noise=self.noise,
+            colluding=self.colluding,
+        )
+        ring = RingSum(plan, self.lower, self.upper)
+        largest = users * self.rounds * max(abs(self.lower), abs(self.upper)) + 64 * plan.error_std
+        if largest * 2.0**ring.grid.bits >= EXACT_STEPS:
+            raise ConfigError([Fault("rounds", f"the token may reach {largest:.3g}, too large for its grid")])
+        return ring
+
+    def known(self, protocol: RingSum) -> Gaussian:
+        """Return what a run is to every observer: a Gaussian mechanism."""
+        from smpc_dp.privacy.accountant.events import Gaussian
+
+        return Gaussian(protocol.mu, protocol.grid.closeness)
+
+
+class RingHistogramLearner(_Histogram, RingLearner, frozen=True, kw_only=True):
+    """How often each category is among every party's K values, by a token in the roster's order."""
+
+    kind: ClassVar[str] = "ring-histogram"
+    by: ClassVar[str] = "by randomised response"
+    rounds: Annotated[Rounds, Meta(description="K, lines of a party's table, one category each")]
+    categories: Categories
+    epsilon: Annotated[
+        float, Meta(description="of each party, all of its answers together, towards any one party")
+    ]
+    delta: Annotated[float, Meta(description="of each party, all of its answers together")]
+
+    @property
+    def mechanism(self) -> str:
+        """What protects an answer, for the ledger."""
+        return "randomised response on a ring, network DP"
+
+    def planned(self, users: int) -> RingHistogram:
+        """Return the protocol with its planned chance of a random answer; raises ConfigError."""
+        from smpc_dp.learn.ring import RingHistogram
+        from smpc_dp.privacy.network.histogram import plan_ring_histogram
+
+        plan = plan_ring_histogram(users, self.rounds, self.categories, self.epsilon, self.delta)
+        return RingHistogram(plan, self.categories)
+
+
+class WalkSumLearner(_Sum, WalkLearner, frozen=True, kw_only=True):
+    """The sum of the contributions at T steps of a random walk, T - 1 of them without limits."""
+
+    kind: ClassVar[str] = "walk-sum"
+    lower: OfNumbers
+    upper: OfNumbers
+    paths: Paths = "neighbours"
+    contributions: Annotated[
+        Rounds,
+        Meta(description="lines of a table; above 1 with known paths and `max_contributions` up to that"),
+    ] = 1
+    max_contributions: MaxContributions = None
+    edge_cap: EdgeCap = None
+
+    @property
+    def lines(self) -> int:
+        """Of a table: one a contribution."""
+        return self.contributions
+
+    def settings_faults(self) -> list[Fault]:
+        """Return what is wrong whatever the number of users."""
+        found = super().settings_faults()
+        most = self.max_contributions
+        if self.contributions > 1 and (self.paths != "known" or most is None or most > self.contributions):
+            found.append(
+                Fault(
+                    "contributions",
+                    f"{self.contributions} of a party, one at each visit, need paths 'known' and "
+                    f"max_contributions of {self.contributions} at most",
+                )
+            )
+        return found
+
+    def planned(self, users: int) -> WalkSum:
+        """Return the protocol with its planned noise; raises ConfigError."""
+        from smpc_dp.learn.walk import WalkSum
+
+        return WalkSum(walk_plan(self, "sum", users, self.upper - self.lower), self.lower, self.upper)
+
+
+class WalkHistogramLearner(_Histogram, WalkLearner, frozen=True, kw_only=True):
+    """How often each category is met at T - 1 steps of a random walk, by randomised response."""
+
+    kind: ClassVar[str] = "walk-histogram"
+    categories: Categories
+
+    def planned(self, users: int) -> WalkHistogram:
+        """Return the protocol with its planned chance of a random answer; raises ConfigError."""
+        from smpc_dp.learn.walk import WalkHistogram
+        from smpc_dp.privacy.network.walk_histogram import plan_walk_histogram
+
+        plan = plan_walk_histogram(
+            users, self.steps, self.categories, self.epsilon, self.delta, colluding=self.colluding
+        )
+        return WalkHistogram(plan, self.categories)
+
+    def values(self, data: list[Table]) -> NDArray[np.int64]:
+        """Return the category of each user here, shape (rows,)."""
+        return super().values(data)[:, 0]
+
+
+def walk_plan(learner: Any, task: str, users: int, sensitivity: float) -> NetworkPlan:
+    """Return the noise of a walk whose paths may be known, planned; raises ConfigError."""
+    from smpc_dp.privacy.network.complete import plan_walk
+
+    return plan_walk(
+        task,
+        users,
+        learner.steps,
+        learner.epsilon,
+        learner.delta,
+        sensitivity=sensitivity,
+        colluding=learner.colluding,
+        paths=learner.paths,
+        max_contributions=learner.max_contributions,
+        edge_cap=learner.edge_cap,
+    )
+
+
+def check_column(table: Table, lines: int, user: str) -> None:
+    """Raise ConfigError, naming the user, unless a table is so many lines of one number."""
+    if table.shape != (lines, 1):
+        what = f"must be {lines} lines of one number, has shape {table.shape}"
+        raise ConfigError([Fault(user, what)])

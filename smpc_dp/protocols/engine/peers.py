@@ -1,0 +1,371 @@
+"""The step of a role among peers: each party sends letters to all others, and one of them coordinates.
+
+A letter is signed once for everybody, and letters come in any order. A protocol gives one state for each
+phase, with what the phase waits for and what is done then (`Phase`), and what is kept of each step's letter.
+Signatures, losses, deadlines and the ends of a run are here: they are the same for all protocols.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import hashlib
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any, ClassVar, Generic, TypeVar
+
+import msgspec
+from msgspec.structs import replace
+
+from smpc_dp.errors import Code, LocalError, PeerFault, SmpcError, TimeoutFault
+from smpc_dp.protocols.abort import ABORT, LEAVE, Abort, abort_of, error_of, leave_of
+from smpc_dp.protocols.contract import Envelope
+from smpc_dp.protocols.engine import events
+from smpc_dp.protocols.engine.party import Member
+from smpc_dp.protocols.engine.state import State, Transition
+from smpc_dp.protocols.envelope import decode
+
+P_co = TypeVar("P_co", covariant=True)
+
+# How many faults of liars are kept.
+MAX_FAULTS = 256
+
+
+@dataclass(frozen=True, slots=True)
+class Letter:
+    """A message that its sender signed for everybody; `body_hash` is the SHA-256 of the body."""
+
+    run_id: bytes
+    body: bytes
+    body_hash: bytes
+    signature: bytes
+
+
+@dataclass(slots=True)
+class Inbox:
+    """What a peer has sent and received in one run. It only grows.
+
+    No letter is copied, or replaced once the run has begun.
+
+    Attributes:
+        letters: of each step the letter of each party, this one's too.
+        gone: parties that are not waited for any more.
+        faults: what went wrong, for the result.
+        unsent: what goes behind whatever else the step sends.
+        events: how many events there were.
+    """
+
+    letters: dict[str, dict[int, Letter]] = field(default_factory=dict)
+    gone: set[int] = field(default_factory=set)
+    faults: dict[str, None] = field(default_factory=dict)
+    unsent: list[Envelope] = field(default_factory=list)
+    events: int = 0
+
+    def letter(self, step: str, party: int) -> Letter | None:
+        """Return a party's letter of a step, of whatever run."""
+        return self.letters.get(step, {}).get(party)
+
+    def spoken(self, step: str) -> Collection[int]:
+        """Return the parties whose letter of a step is there."""
+        return self.letters.get(step, {}).keys()
+
+    def keep(self, step: str, party: int, letter: Letter) -> None:
+        """Keep a party's letter of a step."""
+        self.letters.setdefault(step, {})[party] = letter
+
+    def note(self, fault: SmpcError | str) -> None:
+        """Keep what went wrong."""
+        if len(self.faults) < MAX_FAULTS:
+            self.faults[str(fault)] = None
+
+
+I = TypeVar("I", bound=Inbox)  # noqa: E741
+
+
+class PeerState(State, Generic[I], frozen=True, kw_only=True, eq=False):
+    """A state of a peer: the results of earlier phases, and the inbox after `count` events."""
+
+    inbox: I
+    count: int = 0
+
+
+class Stopped(State, frozen=True, kw_only=True, eq=False):
+    """The run is over for the peer, because of an error with this code."""
+
+    code: Code
+    over: ClassVar[bool] = True
+
+
+@dataclass(frozen=True, slots=True)
+class Peer(Member[P_co]):
+    """The peer that steps: what its transitions read and never change.
+
+    The context's aggregator is the name that stands for everybody in what is signed.
+
+    Attributes:
+        coordinator: the number of the party that coordinates the run, this one or another.
+    """
+
+    coordinator: int
+
+    @property
+    def coordinates(self) -> bool:
+        """Whether this party coordinates the run."""
+        return self.index == self.coordinator
+
+    @property
+    def everyone(self) -> range:
+        """All parties' numbers."""
+        return range(1, self.parties + 1)
+
+    def refuse(self, reason: str) -> PeerFault:
+        """Return the fault of the coordinator."""
+        return PeerFault(self.name_of(self.coordinator), reason)
+
+    def signed_under(self, state: State) -> bytes:
+        """Return what letters are signed under: some come before there is a run."""
+        return state.run_id or self.context.session_digest
+
+    def letters(self, state: PeerState[Any], step: str, among: Iterable[int]) -> dict[int, Letter]:
+        """Return the letters of a step of this run that have come, in roster order."""
+        expected, of_step = self.signed_under(state), state.inbox.letters.get(step, {})
+        found = ((party, of_step.get(party)) for party in sorted(among))
+        return {party: letter for party, letter in found if letter is not None and letter.run_id == expected}
+
+    def broadcast(
+        self, state: PeerState[Any], step: str, message: msgspec.Struct, to: Iterable[int]
+    ) -> list[Envelope]:
+        """Return the one letter of a step to each of these parties, and keep it; a second one is refused."""
+        if state.inbox.letter(step, self.index) is not None:
+            raise LocalError(f"{self.name}: step '{step}' was sent before in this run")
+        own = self.write(self.signed_under(state), step, message)
+        state.inbox.keep(step, self.index, letter_of(own, hashlib.sha256(own.body).digest()))
+        return self.address(own, to)
+
+    def address(self, own: Envelope, to: Iterable[int]) -> list[Envelope]:
+        """Return a letter that is signed for everybody, to each of these parties but this one."""
+        index = self.index
+        return [replace(own, receiver=self.name_of(party)) for party in to if party != index]
+
+    def write_to(self, run_id: bytes, step: str, message: msgspec.Struct, party: int) -> Envelope:
+        """Return a message that is signed for one party alone."""
+        [envelope] = self.context.write(self.identity, run_id, step, (self.name_of(party),), message)
+        return envelope
+
+
+def _never(_peer: Any, _state: Any) -> bool:
+    """Wait for as many as there are."""
+    return False
+
+
+@dataclass(frozen=True, slots=True)
+class Wait:
+    """What a phase waits for.
+
+    Attributes:
+        of: whose letters, for the table that people read.
+        missing: (peer, state) -> the parties whose letter is waited for; an SmpcError if in vain.
+        expire: (peer, state) goes on without those that are late, or raises TimeoutFault.
+    """
+
+    of: str
+    missing: Callable[[Any, Any], Collection[int]]
+    expire: Callable[[Any, Any], None]
+
+
+@dataclass(frozen=True, slots=True)
+class Phase:
+    """One row of a protocol's table of a peer's states.
+
+    Attributes:
+        state: the state.
+        wait: what the state waits for.
+        act: (peer, state) -> the next state and what is sent, when nothing is missing.
+        next: the states that may follow.
+        sends: the steps of what is sent.
+        ends: what can no longer happen after it, for the table that people read.
+        enough: (peer, state) -> whether as many have spoken as the run needs, though others may still.
+    """
+
+    state: type[PeerState[Any]]
+    wait: Wait
+    act: Callable[[Any, Any], Transition]
+    next: tuple[type[State], ...]
+    sends: tuple[str, ...]
+    ends: str
+    enough: Callable[[Any, Any], bool] = _never
+
+
+# (peer, state, party, envelope, SHA-256 of its body) -> what is sent at once, when the letter is kept. A
+# PeerFault of its sender is noted and costs the run nothing, unless the sender coordinates.
+Take = Callable[[Any, Any, int, Envelope, bytes], Sequence[Envelope]]
+
+
+@dataclass(frozen=True)
+class PeerRole:
+    """The role of a peer in a protocol.
+
+    Attributes:
+        first: the state before the run begins.
+        begin: (peer, state) -> the state in which the peer waits for others, and its hello.
+        hello: the step of what `begin` sends.
+        phases: the table.
+        takes: what is done with a letter of each step that the role takes.
+        to_one: the steps of what is signed for one party alone.
+        most_bytes: (peer, step) -> bytes that a body may have, so that liars cannot fill the memory.
+        last: the coordinator's last step: after it the run can end well without the coordinator.
+    """
+
+    first: type[PeerState[Any]]
+    begin: Callable[[Any, Any], Transition]
+    hello: str
+    phases: tuple[Phase, ...]
+    takes: Mapping[str, Take]
+    to_one: Collection[str]
+    most_bytes: Callable[[Any, str], int]
+    last: str
+
+    @property
+    def patience(self) -> tuple[bool, ...]:
+        """Of each phase whether it is `State.patient`."""
+        return tuple({phase.state.place: phase.state.patient for phase in self.phases}.values())
+
+    def phase(self, state: State) -> Phase | None:
+        """Return the row of a state; None before the run begins and when it is over."""
+        return next((phase for phase in self.phases if type(state) is phase.state), None)
+
+    def with_phase(self, state: type[PeerState[Any]], **functions: Any) -> PeerRole:
+        """Return the role with other functions for one state: of one that deviates, in tests and demos."""
+        phases = tuple(
+            dataclasses.replace(phase, **functions) if phase.state is state else phase
+            for phase in self.phases
+        )
+        return dataclasses.replace(self, phases=phases)
+
+    def waiting_for(self, peer: Peer[Any], state: PeerState[Any]) -> frozenset[str]:
+        """Return the parties whose letter the phase still waits for."""
+        phase = self.phase(state)
+        return frozenset(map(peer.name_of, phase.wait.missing(peer, state))) if phase else frozenset()
+
+    def has_enough(self, peer: Peer[Any], state: PeerState[Any]) -> bool:
+        """Tell whether as many have spoken as the phase needs, though others may still."""
+        phase = self.phase(state)
+        return phase is not None and phase.enough(peer, state)
+
+    def step(self, peer: Peer[Any], state: PeerState[Any], event: events.Event) -> Transition:
+        """Return the next state of a peer and what it sends.
+
+        The inbox grows in place; `state` is the newest that refers to it, or LocalError is raised.
+
+        Raises:
+            SmpcError: the run cannot go on for this peer; only `Cancellation` may follow.
+        """
+        if state.over:
+            return Transition(state)
+        match event:
+            case events.Cancellation(error):
+                leave = peer.write(peer.context.session_digest, LEAVE, abort_of(error))
+                stopped = Stopped(run_id=state.run_id, code=error.code)
+                return Transition(stopped, peer.address(leave, peer.everyone))
+            case events.Message(envelope):
+                party = _number(peer, envelope.sender)
+                if party in (0, peer.index):
+                    return Transition(state)
+        inbox = state.inbox
+        if state.count != inbox.events:
+            raise LocalError(f"{peer.name}: a second step from one state of '{state.step}'")
+        inbox.events += 1
+        sent: Sequence[Envelope] = ()
+        match event:
+            case events.Start():
+                begun = self.begin(peer, state)
+                return Transition(replace(begun.state, count=inbox.events), begun.messages)
+            case events.Message(envelope):
+                sent = self._receive(peer, state, party, envelope)
+            case events.PeersLost(peers):
+                lose(peer, state, peers, self.last)
+            case events.Deadline():
+                if (phase := self.phase(state)) is not None:
+                    phase.wait.expire(peer, state)
+            case _:
+                pass
+        return self._advance(peer, state, sent)
+
+    def _advance(self, peer: Peer[Any], state: PeerState[Any], sent: Sequence[Envelope]) -> Transition:
+        """Go from phase to phase while nothing is missing."""
+        inbox, messages, after = state.inbox, [*sent], Transition(state)
+        while (phase := self.phase(after.state)) and not phase.wait.missing(peer, after.state):
+            after = phase.act(peer, after.state)
+            messages += after.messages
+        unsent, inbox.unsent = inbox.unsent, []
+        newest = after.state if after.state.over else replace(after.state, count=inbox.events)
+        return Transition(newest, [*messages, *unsent])
+
+    def _receive(
+        self, peer: Peer[Any], state: PeerState[Any], party: int, envelope: Envelope
+    ) -> Sequence[Envelope]:
+        try:
+            return self._take(peer, state, party, envelope)
+        except PeerFault as fault:
+            # A liar among the others costs the run nothing: what counts of it comes through the coordinator.
+            if fault.culprit != envelope.sender or party == peer.coordinator:
+                raise
+            state.inbox.note(fault)
+            return ()
+
+    def _take(
+        self, peer: Peer[Any], state: PeerState[Any], party: int, envelope: Envelope
+    ) -> Sequence[Envelope]:
+        sender, step = envelope.sender, envelope.step
+        if envelope.receiver != peer.name:
+            raise PeerFault(sender, f"sent a message for {envelope.receiver!r}")
+        if len(envelope.body) > self.most_bytes(peer, step):
+            raise PeerFault(sender, f"sent {len(envelope.body)} bytes in step '{step[:40]}'")
+        to_all = replace(envelope, receiver=peer.context.aggregator)
+        body_hash = peer.context.check(envelope if step in self.to_one else to_all)
+        if step in (LEAVE, ABORT):
+            self._left(peer, state, party, envelope)
+            return ()
+        if step not in self.takes:
+            raise PeerFault(sender, f"sent '{step[:40]}', which is not its to send")
+        return self.takes[step](peer, state, party, envelope, body_hash)
+
+    def _left(self, peer: Peer[Any], state: PeerState[Any], party: int, envelope: Envelope) -> None:
+        """Take a `leave`, or an `abort` of the coordinator."""
+        abort = decode(envelope.body, Abort, envelope.sender)
+        if envelope.run_id != peer.context.session_digest:
+            raise PeerFault(envelope.sender, "left another session")
+        teller = dataclasses.replace(peer.context, aggregator=peer.name_of(peer.coordinator))
+        aborts = envelope.step == ABORT
+        if party == peer.coordinator and (aborts or _needs_coordinator(peer, state, self.last)):
+            raise error_of(abort, teller)
+        if aborts:
+            raise PeerFault(envelope.sender, "sent an abort, which is the coordinator's to send")
+        state.inbox.note(leave_of(abort, envelope.sender, state.step, teller))
+        state.inbox.gone.add(party)
+
+
+def letter_of(envelope: Envelope, body_hash: bytes) -> Letter:
+    """Return what is kept of an envelope; `body_hash` is the SHA-256 of its body."""
+    return Letter(envelope.run_id, envelope.body, body_hash, envelope.signature)
+
+
+def lose(peer: Peer[Any], state: PeerState[Any], names: Iterable[str], last: str) -> None:
+    """Wait no longer for these parties; raise TimeoutFault where one is the coordinator and is needed."""
+    parties = {_number(peer, name) for name in names} - {0}
+    if peer.coordinator in parties and _needs_coordinator(peer, state, last):
+        name = peer.name_of(peer.coordinator)
+        raise TimeoutFault({name}, state.step, "connection lost", code=Code.LOST)
+    state.inbox.gone |= parties
+
+
+def _needs_coordinator(peer: Peer[Any], state: PeerState[Any], last: str) -> bool:
+    """Tell whether the run cannot end well without another message of the coordinator."""
+    return not peer.coordinates and state.inbox.letter(last, peer.coordinator) is None
+
+
+def _number(peer: Peer[Any], name: str) -> int:
+    """Return a party's number; 0 for who is no party."""
+    try:
+        return peer.context.number(name)
+    except ValueError:
+        return 0

@@ -1,0 +1,105 @@
+"""What a party of a run without an aggregator takes from whom, and keeps."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Sequence
+
+from smpc_dp.errors import PeerFault
+from smpc_dp.protocols.abort import equivocation
+from smpc_dp.protocols.contract import Envelope
+from smpc_dp.protocols.engine.peers import Take, letter_of, lose
+from smpc_dp.protocols.envelope import decode
+from smpc_dp.protocols.gopa import direct_messages as d
+from smpc_dp.protocols.gopa.direct_evidence import DirectPeer, DirectState, convict
+from smpc_dp.protocols.gopa.direct_witness import suspect, take_witness, weigh_all
+from smpc_dp.protocols.gopa.messages import PUBLISH
+from smpc_dp.protocols.secagg import messages as m
+
+# Bytes of any message, but for what it has of a vector or of each party.
+SMALL = 4096
+
+
+def most_bytes(peer: DirectPeer, step: str) -> int:
+    """Return what a message of a step may have."""
+    encoding, proofs = peer.parameters.encoding, 256 * peer.parties
+    if step in (PUBLISH, d.FORWARD):
+        return SMALL + encoding.lanes * encoding.element_bytes
+    if step in d.PROPOSALS:
+        # From one party, four of them: the channel's limit is enough.
+        return sys.maxsize
+    degree = peer.parameters.plan.degree
+    more = {m.REVEAL: proofs + 2 * degree, d.HELD: 2 * proofs, d.WITNESS: 128 * peer.parties}
+    return SMALL + more.get(step, 0)
+
+
+def keep(
+    peer: DirectPeer, state: DirectState, party: int, envelope: Envelope, body_hash: bytes
+) -> list[Envelope]:
+    """Keep the first letter of a step; a second, different one is evidence."""
+    inbox, step, letter = state.inbox, envelope.step, letter_of(envelope, body_hash)
+    known = inbox.letter(step, party)
+    if step == m.HELLO and not state.run_id:
+        # A process that has called again, or has started again: the last hello is the one to answer.
+        inbox.keep(step, party, letter)
+        inbox.gone.discard(party)
+        return []
+    if known is None:
+        inbox.keep(step, party, letter)
+        return suspect(peer, state, step, letter)
+    if known.body_hash == body_hash and known.run_id == letter.run_id:
+        return []
+    if step == m.HELLO:
+        inbox.note(f"{envelope.sender}: started again after the run had begun")
+        lose(peer, state, (envelope.sender,), d.PUBLISHED)
+        return []
+    if known.run_id == letter.run_id and step in d.USER_STEPS and step != d.HELD:
+        convict(peer, state, step, party, known, body_hash, letter.signature)
+    raise equivocation(envelope, peer.context, known.run_id, known.body_hash, known.signature)
+
+
+def _keep_proposal(
+    peer: DirectPeer, state: DirectState, party: int, envelope: Envelope, body_hash: bytes
+) -> list[Envelope]:
+    """Keep a proposal of the coordinator, and compare it to those that others show."""
+    _check_coordinates(peer, party, envelope)
+    is_first = state.inbox.letter(envelope.step, party) is None
+    sent = keep(peer, state, party, envelope, body_hash)
+    if is_first:
+        weigh_all(peer, state, envelope.step, letter_of(envelope, body_hash))
+    return sent
+
+
+def _keep_forwarded(
+    peer: DirectPeer, state: DirectState, party: int, envelope: Envelope, _body_hash: bytes
+) -> Sequence[Envelope]:
+    """Keep a publication that the coordinator forwards."""
+    _check_coordinates(peer, party, envelope)
+    forward = decode(envelope.body, d.Forward, envelope.sender)
+    if envelope.run_id != state.run_id:
+        raise peer.refuse("forwards a publication of another run")
+    if 1 <= forward.party <= peer.parties:
+        state.inbox.forwarded.setdefault(forward.party, forward.body)
+    return ()
+
+
+def _refuse_held(
+    _peer: DirectPeer, _state: DirectState, _party: int, envelope: Envelope, _body_hash: bytes
+) -> Sequence[Envelope]:
+    raise PeerFault(envelope.sender, f"sent '{envelope.step}' to somebody who does not coordinate")
+
+
+def _check_coordinates(peer: DirectPeer, party: int, envelope: Envelope) -> None:
+    if party != peer.coordinator:
+        raise PeerFault(envelope.sender, f"sent '{envelope.step}', which is not its to send")
+
+
+# What a party takes, whether or not it coordinates.
+FROM_ALL: dict[str, Take] = {**dict.fromkeys(d.USER_STEPS, keep), d.WITNESS: take_witness}
+# What a party takes that does not coordinate.
+TAKES: dict[str, Take] = {
+    **FROM_ALL,
+    **dict.fromkeys(d.PROPOSALS, _keep_proposal),
+    d.FORWARD: _keep_forwarded,
+    d.HELD: _refuse_held,
+}

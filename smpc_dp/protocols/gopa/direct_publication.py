@@ -1,0 +1,269 @@
+"""The phases in which parties without an aggregator publish their noisy vectors, and agree on the total.
+
+Specification: protocols/gopa/direct.md. Steps: attest-participants, publish, held, published, attest-total.
+"""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Collection
+from typing import ClassVar
+
+import numpy as np
+
+from smpc_dp.encoding import Lanes
+from smpc_dp.errors import LocalError, PeerFault
+from smpc_dp.protocols.engine.peers import PeerState
+from smpc_dp.protocols.engine.state import State, Transition
+from smpc_dp.protocols.envelope import decode
+from smpc_dp.protocols.gopa import direct_messages as d
+from smpc_dp.protocols.gopa.direct_agreement import (
+    Agreed,
+    CertifyParticipants,
+    body_of,
+    members_of,
+    signatures_of,
+)
+from smpc_dp.protocols.gopa.direct_evidence import (
+    DirectInbox,
+    DirectPeer,
+    DirectState,
+    check_signed,
+    conviction,
+    note_convicted,
+    note_hidden,
+    proofs_of,
+    proven,
+)
+from smpc_dp.protocols.gopa.direct_keys import total_digest
+from smpc_dp.protocols.gopa.direct_waits import signers
+from smpc_dp.protocols.gopa.direct_witness import suspect_all
+from smpc_dp.protocols.gopa.messages import PUBLISH
+from smpc_dp.protocols.gopa.messages import Published as Publication
+from smpc_dp.protocols.phases import masked_sum
+from smpc_dp.protocols.result import Certificate, Outcome
+from smpc_dp.protocols.secagg import endings
+from smpc_dp.protocols.secagg import messages as m
+from smpc_dp.protocols.secagg.graph import pack_set
+
+
+class CollectPublications(PeerState[DirectInbox], frozen=True, kw_only=True, eq=False):
+    """The participants are certified, and the party has published its noisy vector."""
+
+    expects: ClassVar[str] = PUBLISH
+    place: ClassVar[int] = 4
+    agreed: Agreed
+    certificate: Certificate
+
+
+class AwaitPublished(PeerState[DirectInbox], frozen=True, kw_only=True, eq=False):
+    """The party has told the coordinator which publications it has: the SHA-256 of each, by party."""
+
+    expects: ClassVar[str] = d.PUBLISHED
+    place: ClassVar[int] = 5
+    patient: ClassVar[bool] = True
+    agreed: Agreed
+    certificate: Certificate
+    held: dict[int, bytes]
+
+
+class AwaitForwarded(PeerState[DirectInbox], frozen=True, kw_only=True, eq=False):
+    """The coordinator has listed what is added up: the SHA-256 of each publication, by party."""
+
+    expects: ClassVar[str] = d.PUBLISHED
+    place: ClassVar[int] = 5
+    patient: ClassVar[bool] = True
+    agreed: Agreed
+    certificate: Certificate
+    published: dict[int, bytes]
+
+
+class CertifyTotal(PeerState[DirectInbox], frozen=True, kw_only=True, eq=False):
+    """The party has attested the total."""
+
+    expects: ClassVar[str] = d.ATTEST_TOTAL
+    place: ClassVar[int] = 6
+    agreed: Agreed
+    certificate: Certificate
+    survivors: tuple[int, ...]
+    total: Lanes
+    digest: bytes
+
+
+class Finished(State, frozen=True, kw_only=True, eq=False):
+    """The party has the result; the letters are forgotten."""
+
+    place: ClassVar[int] = 7
+    over: ClassVar[bool] = True
+    outcome: Outcome
+
+
+def participants_of(
+    _peer: DirectPeer, state: CertifyParticipants | CollectPublications | CertifyTotal
+) -> Collection[int]:
+    """Return who takes part."""
+    return state.agreed.participants
+
+
+def publish(peer: DirectPeer, state: CertifyParticipants) -> Transition:
+    """Publish the vector with own noise, and pairwise noise for exactly the certified participants."""
+    agreed, graph = state.agreed, state.graph
+    certificate = _certificate(peer, state, agreed, agreed.digest)
+    x_hat = masked_sum.mask_vector(peer, state.run_id, state.vector, graph, graph.revealed, None)
+    after = CollectPublications(
+        run_id=state.run_id, inbox=state.inbox, agreed=agreed, certificate=certificate
+    )
+    return Transition(after, peer.broadcast(state, PUBLISH, Publication(x_hat), agreed.participants))
+
+
+def _certificate(peer: DirectPeer, state: DirectState, agreed: Agreed, digest: bytes) -> Certificate:
+    """Return the signatures of all who have signed the digest that this party has."""
+    signed = signers(peer, state, state.step, agreed.participants)
+    return Certificate(digest, {peer.name_of(party): signature for party, signature in signed.items()})
+
+
+def tell_held(peer: DirectPeer, state: CollectPublications) -> Transition:
+    """Tell the coordinator whose publications are here."""
+    letters = peer.letters(state, PUBLISH, state.agreed.participants)
+    message = d.Held(
+        pack_set(letters, peer.parties),
+        b"".join(letter.body_hash for letter in letters.values()),
+        b"".join(letter.signature for letter in letters.values()),
+        proofs_of(state, PUBLISH),
+    )
+    after = AwaitPublished(
+        run_id=state.run_id,
+        inbox=state.inbox,
+        agreed=state.agreed,
+        certificate=state.certificate,
+        held={party: letter.body_hash for party, letter in letters.items()},
+    )
+    return Transition(after, (peer.write_to(state.run_id, d.HELD, message, peer.coordinator),))
+
+
+def on_published(peer: DirectPeer, state: AwaitPublished) -> Transition:
+    """Take the list of what is added up."""
+    published = read_published(peer, state, state.agreed, state.held)
+    after = AwaitForwarded(
+        run_id=state.run_id,
+        inbox=state.inbox,
+        agreed=state.agreed,
+        certificate=state.certificate,
+        published=published,
+    )
+    return Transition(after)
+
+
+def read_published(
+    peer: DirectPeer, state: DirectState, agreed: Agreed, held: dict[int, bytes]
+) -> dict[int, bytes]:
+    """Take `published`: return the SHA-256 of each publication that is added up, by party."""
+    coordinator = peer.name_of(peer.coordinator)
+    proposed = decode(body_of(peer, state, d.PUBLISHED), d.Published, coordinator)
+    members = members_of(peer, proposed.published, agreed.participants, "total")
+    if len(proposed.hashes) != 32 * len(members):
+        raise peer.refuse("list of the published does not have one hash for each user")
+    convicted = proven(peer, state, PUBLISH, proposed.proofs, coordinator)
+    for party in sorted(convicted):
+        note_convicted(peer, state, PUBLISH, party)
+        if party in members:
+            raise peer.refuse(f"adds up {peer.name_of(party)}, which published twice")
+    hashes: dict[int, bytes] = {}
+    signatures = signatures_of(peer, proposed.signatures, members, "list of the published")
+    for place, (party, signature) in enumerate(signatures.items()):
+        hashes[party] = proposed.hashes[32 * place : 32 * place + 32]
+        check_signed(peer, state, PUBLISH, party, hashes[party], signature)
+        if held.get(party, hashes[party]) != hashes[party]:
+            # The coordinator was told, or could not be: what is proven is who published twice.
+            raise conviction(peer, state, PUBLISH, state.inbox.proofs[party, PUBLISH])
+    note_hidden(peer, state, PUBLISH, [*members, *convicted])
+    return hashes
+
+
+def missing_forwarded(peer: DirectPeer, state: AwaitForwarded) -> Collection[int]:
+    """Return the coordinator while a publication that it lists is not here."""
+    for party, body_hash in state.published.items():
+        if _x_hat(peer, state, party, body_hash) is None:
+            return (peer.coordinator,)
+    return ()
+
+
+def _x_hat(peer: DirectPeer, state: DirectState, party: int, body_hash: bytes) -> bytes | None:
+    """Return the body that was agreed on as a party's publication, from itself or the coordinator."""
+    letter = state.inbox.letter(PUBLISH, party)
+    if letter is not None and letter.body_hash == body_hash:
+        return letter.body
+    body = state.inbox.forwarded.get(party)
+    if body is not None and hashlib.sha256(body).digest() != body_hash:
+        raise peer.refuse(f"forwards another publication of {peer.name_of(party)} than it lists")
+    return body
+
+
+def read_x_hat(peer: DirectPeer, party: int, body: bytes) -> Lanes:
+    """Return a party's noisy vector; raise PeerFault naming the party unless it is one."""
+    name = peer.name_of(party)
+    try:
+        return peer.parameters.encoding.unpack(decode(body, Publication, name).x_hat)
+    except ValueError as error:
+        raise PeerFault(name, f"malformed Published: {error}") from None
+
+
+def on_forwarded(peer: DirectPeer, state: AwaitForwarded) -> Transition:
+    """Add up, now that all publications are here."""
+    return attest_total(peer, state, state.agreed, state.certificate, state.published)
+
+
+def attest_total(
+    peer: DirectPeer,
+    state: DirectState,
+    agreed: Agreed,
+    certificate: Certificate,
+    published: dict[int, bytes],
+) -> Transition:
+    """Add up what is published, and attest the total."""
+    encoding, run_id = peer.parameters.encoding, state.run_id
+    total: Lanes = np.zeros(encoding.lanes, dtype=encoding.dtype)
+    for party, body_hash in published.items():
+        body = _x_hat(peer, state, party, body_hash)
+        if body is None:
+            raise LocalError(f"{peer.name}: a publication is not there any more")
+        try:
+            total += read_x_hat(peer, party, body)
+        except PeerFault as fault:
+            raise peer.refuse(f"adds up {fault}") from None
+    packed = pack_set(published, peer.parties)
+    digest = total_digest(peer.context, run_id, agreed.digest, packed, encoding.pack(total))
+    after = CertifyTotal(
+        run_id=run_id,
+        inbox=state.inbox,
+        agreed=agreed,
+        certificate=certificate,
+        survivors=tuple(published),
+        total=total,
+        digest=digest,
+    )
+    sent = peer.broadcast(state, d.ATTEST_TOTAL, m.Attestation(digest), agreed.participants)
+    return Transition(after, sent + suspect_all(peer, state, d.ATTEST_TOTAL))
+
+
+def finish(peer: DirectPeer, state: CertifyTotal) -> Transition:
+    """Decode the total that a quorum has attested, and count the pairs whose noise stays in it."""
+    agreed, inside = state.agreed, frozenset(state.survivors)
+    lost = [party for party in agreed.participants if party not in inside]
+    for party in lost:
+        name = peer.name_of(party)
+        state.inbox.note(f"{name}: is not in the total; the noise that it shared stays in it")
+    outcome = endings.outcome(
+        peer.context,
+        peer.parameters,
+        state.run_id,
+        state.total,
+        agreed.roll,
+        participants=agreed.participants,
+        survivors=state.survivors,
+        participants_certificate=state.certificate,
+        survivors_certificate=_certificate(peer, state, agreed, state.digest),
+        faults=tuple(state.inbox.faults),
+        residual_pairs=sum(other in inside for party in lost for other in agreed.neighbours[party]),
+    )
+    return Transition(Finished(run_id=state.run_id, outcome=outcome))

@@ -1,0 +1,310 @@
+"""The aggregator of a verifiable run until all coins are open: session log, graph, commitments, coins."""
+
+from __future__ import annotations
+
+from typing import ClassVar
+
+from smpc_dp.crypto import proofs
+from smpc_dp.errors import PeerFault, TimeoutFault
+from smpc_dp.protocols import begin
+from smpc_dp.protocols.contract import Envelope
+from smpc_dp.protocols.engine.collector import CollectorState, Item
+from smpc_dp.protocols.engine.state import Transition
+from smpc_dp.protocols.envelope import decode
+from smpc_dp.protocols.gopa.verifiable import messages as v
+from smpc_dp.protocols.gopa.verifiable.counting import CollectPublish, Committed
+from smpc_dp.protocols.gopa.verifiable.hosting import (
+    Attesting,
+    VerifiableAggregator,
+    as_signed,
+    ask_for,
+    certify,
+    exclude_false,
+)
+from smpc_dp.protocols.gopa.verifiable.statements import agreements
+from smpc_dp.protocols.phases import certified_set, key_graph
+from smpc_dp.protocols.phases.key_graph import CollectHello, Commitments
+from smpc_dp.protocols.result import Certificate
+from smpc_dp.protocols.run_log import RunLog
+from smpc_dp.protocols.secagg import messages as m
+from smpc_dp.protocols.secagg.graph import pack_list, pack_set
+
+
+class CollectBegin(CollectorState, frozen=True, kw_only=True, eq=False):
+    """The run is the last line of the session log, which each party attests; `present` are the parties."""
+
+    expects: ClassVar[str] = v.ATTEST_BEGIN
+    present: bytes
+    log: RunLog
+
+
+class CollectAdvertise(CollectorState, frozen=True, kw_only=True, eq=False):
+    """A quorum has attested the session log, and each party makes keys and a draw."""
+
+    expects: ClassVar[str] = m.ADVERTISE
+    log: RunLog
+
+
+class CollectReveal(CollectorState, frozen=True, kw_only=True, eq=False):
+    """The commitments to all draws are bound, and each party opens its own."""
+
+    expects: ClassVar[str] = m.REVEAL
+    commitments: Commitments
+    log: RunLog
+
+
+class CollectCommit(CollectorState, frozen=True, kw_only=True, eq=False):
+    """The graph is known, and each party commits to what it will add up. `roll`: the digest of all draws."""
+
+    expects: ClassVar[str] = v.COMMIT
+    neighbours: dict[int, tuple[int, ...]]
+    roll: bytes
+    log: RunLog
+
+
+class CollectCommitments(CollectorState, frozen=True, kw_only=True, eq=False):
+    """All commitments are on the board, and each party attests that."""
+
+    expects: ClassVar[str] = v.ATTEST_COMMITMENTS
+    committed: Committed
+    shown_false: int
+    attesting: Attesting
+    log: RunLog
+
+
+class CollectCoin(CollectorState, frozen=True, kw_only=True, eq=False):
+    """The commitments are certified, and each party opens its coin.
+
+    `coins` grows with those that have come: they count, also of a party that is lost before the step is over.
+    """
+
+    expects: ClassVar[str] = v.COIN
+    committed: Committed
+    certificate: Certificate
+    shown_false: int
+    coins: dict[int, Item]
+    log: RunLog
+
+
+class CollectCoins(CollectorState, frozen=True, kw_only=True, eq=False):
+    """All coins are on the board, and each party attests that; `combined` follows from them."""
+
+    expects: ClassVar[str] = v.ATTEST_COINS
+    committed: Committed
+    certificate: Certificate
+    shown_false: int
+    combined: bytes
+    attesting: Attesting
+    log: RunLog
+
+
+def accept_hello(
+    aggregator: VerifiableAggregator, _state: CollectHello, _party: int, envelope: Envelope
+) -> Item:
+    """Check that a party means this session, this request and this plan."""
+    return key_graph.check_hello(aggregator, envelope, v.Hello)
+
+
+def finish_hello(aggregator: VerifiableAggregator, state: CollectHello) -> Transition:
+    """Begin the run of the parties that are present, and put it in the session log."""
+    context, inbox, runs = aggregator.context, state.inbox, aggregator.runs
+    known = {party: inbox.items[party].message.known for party in sorted(inbox.alive)}
+    for party, number in known.items():
+        if why := begin.why_behind(runs, number):
+            aggregator.exclude(state, party, TimeoutFault({aggregator.name_of(party)}, m.HELLO, why))
+    begun = key_graph.begin(aggregator, state)
+    log = begin.begin_log(
+        context, aggregator.board, runs, begun.run_id, begun.question, begun.present, begun.root
+    )
+    shown = aggregator.to_each(
+        begun.run_id, inbox, v.BEGIN, lambda party: begin.Begin(*runs.since(known[party]))
+    )
+    after = CollectBegin(run_id=begun.run_id, inbox=inbox, present=begun.present, log=log)
+    return Transition(after, [*begun.messages, *shown])
+
+
+def accept_begin(
+    aggregator: VerifiableAggregator, state: CollectBegin, _party: int, envelope: Envelope
+) -> Item:
+    """Keep a party's attestation of the session log."""
+    return begin.accept_begin(aggregator.context, state.run_id, state.log, state.present, envelope)
+
+
+def finish_begin(aggregator: VerifiableAggregator, state: CollectBegin) -> Transition:
+    """Put a quorum's signatures in the session log, and as the first entry on the board."""
+    run_id, quorum = state.run_id, aggregator.parameters.plan.quorum
+    signatures = {party: item.signature for party, item in state.inbox.items.items()}
+    if len(signatures) < quorum:
+        raise aggregator.too_few(state, quorum)
+    certified = begin.certify_begin(aggregator.context, quorum, aggregator.runs, state.present, signatures)
+    log, entry = aggregator.log_own(run_id, state.log, v.CERTIFY_BEGIN, certified)
+    message = begin.Begun(state.log.head, entry.body, entry.signature)
+    after = CollectAdvertise(run_id=run_id, inbox=state.inbox, log=log)
+    return Transition(after, aggregator.broadcast(state, v.BEGUN, message))
+
+
+def finish_advertise(aggregator: VerifiableAggregator, state: CollectAdvertise) -> Transition:
+    """Bind the commitments to all draws."""
+    commitments, messages = key_graph.bind_commitments(aggregator, state)
+    after = CollectReveal(run_id=state.run_id, inbox=state.inbox, commitments=commitments, log=state.log)
+    return Transition(after, messages)
+
+
+def accept_reveal(
+    aggregator: VerifiableAggregator, state: CollectReveal, party: int, envelope: Envelope
+) -> Item:
+    """Check that a party opens its commitment; keep whom it drew."""
+    return key_graph.check_reveal(aggregator, state.run_id, state.commitments, party, envelope)
+
+
+def finish_reveal(aggregator: VerifiableAggregator, state: CollectReveal) -> Transition:
+    """Connect the graph."""
+    edges, messages = key_graph.connect_graph(aggregator, state, state.commitments)
+    after = CollectCommit(
+        run_id=state.run_id,
+        inbox=state.inbox,
+        neighbours=edges.neighbours,
+        roll=edges.digest,
+        log=state.log,
+    )
+    return Transition(after, messages)
+
+
+def accept_commit(
+    aggregator: VerifiableAggregator, state: CollectCommit, party: int, envelope: Envelope
+) -> Item:
+    """Keep what a party commits to, and why it is refused: what is signed and false goes on the board."""
+    checked = aggregator.rules(state.run_id).check_commit(party, envelope.body, envelope.sender)
+    refused = checked if isinstance(checked, str) else ""
+    return Item(refused, envelope.body, envelope.signature)
+
+
+def finish_commit(aggregator: VerifiableAggregator, state: CollectCommit) -> Transition:
+    """Log all commitments, exclude who has made a false one, and show each party its neighbours'."""
+    # Who is gone already has no entry: nothing shows what it said.
+    run_id, inbox, items = state.run_id, state.inbox, state.inbox.items
+    rules, batch = aggregator.rules(run_id), proofs.Batch()
+    commits: dict[int, v.Commit] = {}
+    edges: dict[int, dict[int, bytes]] = {}
+    for party, item in sorted(items.items()):
+        if not item.message:
+            name = aggregator.name_of(party)
+            commits[party] = rules.read_commit(party, item.body, name)
+            edges[party] = rules.edges_of(party, commits[party], name)
+            rules.add_commit(batch, party, name, commits[party])
+    log, digests = aggregator.log(state.log, v.COMMIT, items)
+    excluded = exclude_false(aggregator, state, items, batch)
+    least = aggregator.parameters.least_left(len(excluded))
+    if len(inbox.alive) < least:
+        raise aggregator.too_few(state, least)
+    participants = tuple(sorted(inbox.alive))
+    edges = {party: edges[party] for party in participants}
+    attesting = ask_for(aggregator, run_id, log, v.ATTEST_COMMITMENTS, participants)
+    committed = Committed(
+        roll=state.roll,
+        participants=participants,
+        packed=pack_set(participants, aggregator.parties),
+        neighbours=state.neighbours,
+        commits=commits,
+        signed={party: as_signed(party, items[party]) for party in participants},
+        edges=edges,
+        agreed=agreements(edges),
+        digests=digests,
+    )
+    authors, false = pack_list(sorted(items)), [as_signed(party, items[party]) for party in excluded]
+
+    def message(party: int) -> v.Committed:
+        around = [committed.signed[peer] for peer in state.neighbours[party] if peer in edges]
+        return v.Committed(authors, digests, committed.packed, around, false)
+
+    after = CollectCommitments(
+        run_id=run_id,
+        inbox=inbox,
+        committed=committed,
+        shown_false=len(excluded),
+        attesting=attesting,
+        log=log,
+    )
+    return Transition(after, aggregator.to_each(run_id, inbox, v.COMMITTED, message))
+
+
+def accept_attestation(
+    _aggregator: VerifiableAggregator,
+    state: CollectCommitments | CollectCoins,
+    _party: int,
+    envelope: Envelope,
+) -> Item:
+    """Keep a party's attestation of the board."""
+    return certified_set.accept_attestation(state.attesting.digest, envelope)
+
+
+def finish_commitments(aggregator: VerifiableAggregator, state: CollectCommitments) -> Transition:
+    """Put the certificate of the commitments on the board, and show it."""
+    log, certificate, message = certify(aggregator, state, state.log, state.attesting, v.CERTIFY_COMMITMENTS)
+    after = CollectCoin(
+        run_id=state.run_id,
+        inbox=state.inbox,
+        committed=state.committed,
+        certificate=certificate,
+        shown_false=state.shown_false,
+        coins={},
+        log=log,
+    )
+    return Transition(after, aggregator.broadcast(state, v.COMMITMENTS_CERTIFICATE, message))
+
+
+def accept_coin(aggregator: VerifiableAggregator, state: CollectCoin, party: int, envelope: Envelope) -> Item:
+    """Check that a party opens the coin that it has committed to."""
+    rules, name = aggregator.rules(state.run_id), envelope.sender
+    item = Item(None, envelope.body, envelope.signature)
+    try:
+        coin = decode(envelope.body, v.Coin, name).coin
+        if rules.coin_commitment(name, coin) != state.committed.commits[party].coin:
+            raise PeerFault(name, "opened another coin than it has committed to")
+    except PeerFault:
+        # The run stops here: the last entry of its log shows why.
+        aggregator.log(state.log, v.COIN, {party: item})
+        raise
+    state.coins[party] = item
+    return item
+
+
+def all_coins(_aggregator: VerifiableAggregator, state: CollectCoin) -> int:
+    """Return how many parties must be left for all coins: without one, its author would choose the noise."""
+    return len(state.committed.participants) - len(state.coins.keys() - state.inbox.alive)
+
+
+def finish_coin(aggregator: VerifiableAggregator, state: CollectCoin) -> Transition:
+    """Log all coins, and show them."""
+    run_id, committed = state.run_id, state.committed
+    items = [state.coins[party] for party in committed.participants]
+    coins = b"".join(decode(item.body, v.Coin, "").coin for item in items)
+    log, _ = aggregator.log(state.log, v.COIN, state.coins)
+    after = CollectCoins(
+        run_id=run_id,
+        inbox=state.inbox,
+        committed=committed,
+        certificate=state.certificate,
+        shown_false=state.shown_false,
+        combined=aggregator.rules(run_id).combine_coins(committed.packed, coins),
+        attesting=ask_for(aggregator, run_id, log, v.ATTEST_COINS, committed.participants),
+        log=log,
+    )
+    message = v.Coins(coins, b"".join(item.signature for item in items))
+    return Transition(after, aggregator.broadcast(state, v.COINS, message))
+
+
+def finish_coins(aggregator: VerifiableAggregator, state: CollectCoins) -> Transition:
+    """Put the certificate of the coins on the board, and show it."""
+    log, _, message = certify(aggregator, state, state.log, state.attesting, v.CERTIFY_COINS)
+    after = CollectPublish(
+        run_id=state.run_id,
+        inbox=state.inbox,
+        committed=state.committed,
+        certificate=state.certificate,
+        shown_false=state.shown_false,
+        combined=state.combined,
+        publications={},
+        log=log,
+    )
+    return Transition(after, aggregator.broadcast(state, v.COINS_CERTIFICATE, message))

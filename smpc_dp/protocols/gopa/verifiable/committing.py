@@ -1,0 +1,309 @@
+"""A party of a verifiable run from its commitments, through the coins of all, to its publication."""
+
+from __future__ import annotations
+
+import bisect
+from collections.abc import Sequence
+from typing import ClassVar
+
+import numpy as np
+
+from smpc_dp.board.followed import Followed
+from smpc_dp.board.log import entry_digest
+from smpc_dp.crypto import commit, proofs
+from smpc_dp.encoding import Lanes
+from smpc_dp.errors import PeerFault
+from smpc_dp.protocols.contract import Envelope
+from smpc_dp.protocols.engine.party import PartyState
+from smpc_dp.protocols.engine.state import Transition
+from smpc_dp.protocols.envelope import decode, encode
+from smpc_dp.protocols.gopa.verifiable import messages as v
+from smpc_dp.protocols.gopa.verifiable.follow import (
+    Participation,
+    Term,
+    VerifiableMember,
+    check_head,
+    follow,
+    head_digest,
+    list_of,
+    set_of,
+)
+from smpc_dp.protocols.gopa.verifiable.publishing import (
+    AwaitPublications,
+    Neighbourhood,
+    check_commit,
+    commit_of,
+)
+from smpc_dp.protocols.gopa.verifiable.recount import Batch
+from smpc_dp.protocols.gopa.verifiable.statements import cancel, failures
+from smpc_dp.protocols.phases.key_graph import members_of
+from smpc_dp.protocols.secagg import messages as m
+from smpc_dp.protocols.secagg.graph import PartySet
+
+SIGNATURE = m.SIGNATURE_BYTES
+
+
+class AwaitCommitted(PartyState, frozen=True, kw_only=True, eq=False):
+    """The party has committed to all that it will add up; `entry` is the message.
+
+    `terms` are Delta with each neighbour, and `edges` the commitments to them.
+    """
+
+    expects: ClassVar[str] = v.COMMITTED
+    vector: Lanes
+    value_blinding: bytes
+    noise_secret: proofs.NoiseSecret
+    coin: bytes
+    terms: dict[int, Term]
+    edges: dict[int, bytes]
+    revealed: PartySet
+    holders: tuple[int, ...]
+    roll: bytes
+    log: Followed
+    entry: Envelope
+
+
+class AwaitCommitmentsCertificate(PartyState, frozen=True, kw_only=True, eq=False):
+    """The party has attested the commitments of all; `terms` are those whose commitments cancel."""
+
+    expects: ClassVar[str] = v.COMMITMENTS_CERTIFICATE
+    vector: Lanes
+    value_blinding: bytes
+    noise_secret: proofs.NoiseSecret
+    coin: bytes
+    terms: dict[int, Term]
+    around: Neighbourhood
+    roll: bytes
+    participants: PartySet
+    log: Followed
+    attested: bytes
+    false_count: int
+
+
+class AwaitCoins(PartyState, frozen=True, kw_only=True, eq=False):
+    """The party has opened its coin; `entry` is the message."""
+
+    expects: ClassVar[str] = v.COINS
+    vector: Lanes
+    value_blinding: bytes
+    noise_secret: proofs.NoiseSecret
+    terms: dict[int, Term]
+    around: Neighbourhood
+    participation: Participation
+    log: Followed
+    entry: Envelope
+    false_count: int
+
+
+class AwaitCoinsCertificate(PartyState, frozen=True, kw_only=True, eq=False):
+    """The party has attested the coins of all, from which `combined` follows."""
+
+    expects: ClassVar[str] = v.COINS_CERTIFICATE
+    releases: ClassVar[bool] = True
+    vector: Lanes
+    value_blinding: bytes
+    noise_secret: proofs.NoiseSecret
+    terms: dict[int, Term]
+    around: Neighbourhood
+    participation: Participation
+    combined: bytes
+    log: Followed
+    attested: bytes
+    false_count: int
+
+
+def on_committed(member: VerifiableMember, state: AwaitCommitted, body: bytes) -> Transition:
+    """Check the neighbours' commitments and those that are said to be false; attest the board."""
+    run_id, parameters = state.run_id, member.parameters
+    message = decode(body, v.Committed, member.context.aggregator)
+    authors = list_of(member, message.committed)
+    least = parameters.least_left(len(message.false))
+    participants = members_of(member, message.participants, state.revealed, "participants", least)
+    log, batch = follow(member, state.log, v.COMMIT, authors, message.digests, state.entry)
+    if not participants <= set_of(member, message.committed):
+        raise member.refuse("lets parties take part whose commitments are not on the board")
+    _check_all_false(member, run_id, log, batch, participants, message.false)
+    due = tuple(sorted(peer for peer in state.terms if peer in participants))
+    if tuple(item.party for item in message.commits) != due:
+        raise member.refuse("commitments are not those of the neighbours that take part")
+    commits: dict[int, v.Commit] = {}
+    terms: dict[int, Term] = {}
+    for item in message.commits:
+        commits[item.party], edges = commit_of(member, run_id, log, batch, item)
+        own = state.edges.get(item.party)
+        if own and member.index in edges and cancel(own, edges[member.index]):
+            terms[item.party] = state.terms[item.party]
+    parameters.check_edges(member.name, len(terms.keys() & {*state.holders}))
+    attested = head_digest(member, run_id, v.ATTEST_COMMITMENTS, log, participants)
+    after = AwaitCommitmentsCertificate(
+        run_id=run_id,
+        seen=state.seen,
+        vector=state.vector,
+        value_blinding=state.value_blinding,
+        noise_secret=state.noise_secret,
+        coin=state.coin,
+        terms=terms,
+        around=Neighbourhood(state.edges, commits, authors, log.head),
+        roll=state.roll,
+        participants=participants,
+        log=log,
+        attested=attested,
+        false_count=len(message.false),
+    )
+    return Transition(after, (member.write(run_id, v.ATTEST_COMMITMENTS, m.Attestation(attested)),))
+
+
+def _check_all_false(
+    member: VerifiableMember,
+    run_id: bytes,
+    log: Followed,
+    batch: Batch,
+    participants: PartySet,
+    items: Sequence[m.Advertisement],
+) -> None:
+    """Refuse an aggregator that leaves parties out for commits of which not each is false."""
+    parties, checks, rules = [item.party for item in items], proofs.Batch(), member.rules(run_id)
+    if parties != sorted({*parties}) or any(party in participants for party in parties):
+        raise member.refuse("calls commits false of parties that take part, or twice")
+    false = set()
+    for item in items:
+        name = check_commit(member, run_id, log, batch, item)
+        message = rules.check_commit(item.party, item.body, name)
+        if isinstance(message, str):
+            false.add(item.party)
+        else:
+            rules.add_commit(checks, item.party, name, message)
+    if len(false) < len(parties):
+        false |= {tag[0] for tag in failures(checks)}
+    if right := [party for party in parties if party not in false]:
+        name = member.name_of(right[0])
+        raise member.refuse(f"says that {name} committed to something false: it did not")
+
+
+def on_commitments_certificate(
+    member: VerifiableMember, state: AwaitCommitmentsCertificate, body: bytes
+) -> Transition:
+    """Open the coin, now that a quorum has signed what all are committed to."""
+    run_id, participants = state.run_id, state.participants
+    log, certificate = check_head(
+        member,
+        run_id,
+        state.log,
+        v.ATTEST_COMMITMENTS,
+        state.attested,
+        participants,
+        v.CERTIFY_COMMITMENTS,
+        body,
+    )
+    entry = member.write(run_id, v.COIN, v.Coin(state.coin))
+    after = AwaitCoins(
+        run_id=run_id,
+        seen=state.seen,
+        vector=state.vector,
+        value_blinding=state.value_blinding,
+        noise_secret=state.noise_secret,
+        terms=state.terms,
+        around=state.around,
+        participation=Participation(state.roll, participants, certificate),
+        log=log,
+        entry=entry,
+        false_count=state.false_count,
+    )
+    return Transition(after, (entry,))
+
+
+def on_coins(member: VerifiableMember, state: AwaitCoins, body: bytes) -> Transition:
+    """Check the coins of all, and attest the board."""
+    run_id, context, participants = state.run_id, member.context, state.participation.participants
+    rules, packed = member.rules(run_id), participants.packed
+    message = decode(body, v.Coins, context.aggregator)
+    coins, signatures = message.coins, message.signatures
+    authors = context.remember(("ordered", packed), lambda: tuple(participants))
+    if len(coins) != 32 * len(authors) or len(signatures) != SIGNATURE * len(authors):
+        raise member.refuse("coins are not one of each participant")
+    for party, committed in state.around.commits.items():
+        place = bisect.bisect_left(authors, party)
+        name, coin = member.name_of(party), coins[32 * place : 32 * place + 32]
+        if rules.coin_commitment(name, coin) != committed.coin:
+            raise member.refuse(f"the coin of {name} is not what it has committed to")
+    first = len(state.log) + 1
+    digests = context.remember(
+        ("coins", run_id, first, packed, coins, signatures),
+        lambda: _coin_digests(member, run_id, first, authors, coins, signatures),
+    )
+    log, _ = follow(member, state.log, v.COIN, authors, digests, state.entry)
+    attested = head_digest(member, run_id, v.ATTEST_COINS, log, participants)
+    after = AwaitCoinsCertificate(
+        run_id=run_id,
+        seen=state.seen,
+        vector=state.vector,
+        value_blinding=state.value_blinding,
+        noise_secret=state.noise_secret,
+        terms=state.terms,
+        around=state.around,
+        participation=state.participation,
+        combined=rules.combine_coins(packed, coins),
+        log=log,
+        attested=attested,
+        false_count=state.false_count,
+    )
+    return Transition(after, (member.write(run_id, v.ATTEST_COINS, m.Attestation(attested)),))
+
+
+def _coin_digests(
+    member: VerifiableMember,
+    run_id: bytes,
+    first: int,
+    authors: Sequence[int],
+    coins: bytes,
+    signatures: bytes,
+) -> bytes:
+    """Return the hashes of all entries of coins, which must be rightly signed.
+
+    An honest party signs its coin only if it accepts its edges: with all signatures here, all have.
+    """
+    digests, aggregator = [], member.context.aggregator
+    for i, party in enumerate(authors):
+        name, payload = member.name_of(party), encode(v.Coin(coins[32 * i : 32 * i + 32]))
+        signature = signatures[SIGNATURE * i : SIGNATURE * (i + 1)]
+        try:
+            member.context.check_detached(run_id, v.COIN, name, aggregator, payload, signature)
+        except PeerFault:
+            raise member.refuse(f"forwarded a coin that {name} did not sign") from None
+        digests.append(entry_digest(first + i, name, v.COIN, payload, signature))
+    return b"".join(digests)
+
+
+def on_coins_certificate(member: VerifiableMember, state: AwaitCoinsCertificate, body: bytes) -> Transition:
+    """Publish x_hat, and that it is the sum of what was committed to; the secret bits are used up."""
+    run_id, participants = state.run_id, state.participation.participants
+    log, _ = check_head(
+        member, run_id, state.log, v.ATTEST_COINS, state.attested, participants, v.CERTIFY_COINS, body
+    )
+    rules = member.rules(run_id, state.combined)
+    coins, blinding = rules.bits_of(member.name), commit.fresh_blinding(member.random)
+    noise = state.noise_secret.noise(coins)
+    committed, proof = state.noise_secret.prove(
+        rules.proof_context(member.name), coins, blinding, member.random
+    )
+    x_hat = state.vector + np.array(noise, dtype=np.int64).view(np.uint64)
+    blindings = [state.value_blinding, blinding]
+    for delta, pair_blinding in state.terms.values():
+        x_hat += delta
+        blindings.append(pair_blinding)
+    message = v.Publish(
+        member.parameters.encoding.pack(x_hat), commit.add_blindings(blindings), committed, proof
+    )
+    entry = member.write(run_id, v.PUBLISH, message)
+    after = AwaitPublications(
+        run_id=run_id,
+        seen=state.seen,
+        terms=state.terms,
+        around=state.around,
+        participation=state.participation,
+        combined=state.combined,
+        log=log,
+        entry=entry,
+        false_count=state.false_count,
+    )
+    return Transition(after, (entry,))

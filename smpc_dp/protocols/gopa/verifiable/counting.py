@@ -1,0 +1,381 @@
+"""The aggregator of a verifiable run from the publications on: rounds of openings, and the tally."""
+
+from __future__ import annotations
+
+from collections.abc import Collection
+from dataclasses import replace
+from typing import ClassVar
+
+import msgspec
+import numpy as np
+
+from smpc_dp.crypto import proofs
+from smpc_dp.encoding import Lanes
+from smpc_dp.protocols.contract import Envelope
+from smpc_dp.protocols.engine.collector import CollectorState, Item
+from smpc_dp.protocols.engine.state import Transition
+from smpc_dp.protocols.envelope import decode, encode
+from smpc_dp.protocols.gopa.verifiable import messages as v
+from smpc_dp.protocols.gopa.verifiable.hosting import (
+    Attesting,
+    VerifiableAggregator,
+    as_signed,
+    ask_for,
+    certify,
+    exclude_false,
+)
+from smpc_dp.protocols.gopa.verifiable.recount import narrowed
+from smpc_dp.protocols.phases import certified_set
+from smpc_dp.protocols.result import Certificate, Outcome
+from smpc_dp.protocols.run_log import RunLog
+from smpc_dp.protocols.secagg import endings
+from smpc_dp.protocols.secagg import messages as m
+from smpc_dp.protocols.secagg.graph import pack_list, pack_set
+
+Said = dict[int, Item]
+
+
+class Committed(msgspec.Struct, frozen=True, kw_only=True):
+    """What is known of the parties that take part, once all commitments are on the board.
+
+    Attributes:
+        roll: the digest of all draws.
+        participants, packed: who takes part, ascending, and as a set travels.
+        neighbours: of everyone in the graph.
+        commits: what everyone has committed to.
+        signed: the same as it was signed, of who takes part.
+        edges: the commitments to Delta, by party and neighbour, of who takes part.
+        agreed: those that cancel.
+        digests: of the entries of all commitments.
+    """
+
+    roll: bytes
+    participants: tuple[int, ...]
+    packed: bytes
+    neighbours: dict[int, tuple[int, ...]]
+    commits: dict[int, v.Commit]
+    signed: dict[int, m.Advertisement]
+    edges: dict[int, dict[int, bytes]]
+    agreed: dict[int, dict[int, bytes]]
+    digests: bytes
+
+    def about(self, party: int, false: Collection[int], counted: Collection[int]) -> list[m.Advertisement]:
+        """Return what a party lacks to check that its neighbours said something false.
+
+        `counted`: the parties whose edges count in the check.
+        """
+        around = {peer for other in false if other in self.agreed[party] for peer in self.edges[other]}
+        lacking = around & {*counted} & self.edges.keys() - {party, *self.neighbours[party]}
+        return [self.signed[peer] for peer in sorted(lacking)]
+
+
+class CollectPublish(CollectorState, frozen=True, kw_only=True, eq=False):
+    """The coins are certified, and each party publishes x_hat.
+
+    `publications` grows with those that have come: they count, also of a party that is lost before the step
+    is over. An item's message is which of `statements.FALSE` it is, "" if it is not refused.
+    """
+
+    expects: ClassVar[str] = v.PUBLISH
+    number: ClassVar[int] = 0
+    said: ClassVar[tuple[Said, ...]] = ()
+    committed: Committed
+    certificate: Certificate
+    shown_false: int
+    combined: bytes
+    publications: Said
+    log: RunLog
+
+
+class CollectExclusions(CollectorState, frozen=True, kw_only=True, eq=False):
+    """Who said something false is excluded, and each party attests who is left before round `number`.
+
+    Attributes:
+        said: publications, and rounds of openings, as they are on the board.
+        false: who was shown false just before.
+        published: who has published, and said nothing false.
+        opened: Delta that was opened so far, by author and neighbour.
+    """
+
+    expects: ClassVar[str] = v.ATTEST_EXCLUSIONS
+    number: int
+    committed: Committed
+    certificate: Certificate
+    shown_false: int
+    said: tuple[Said, ...]
+    false: tuple[int, ...]
+    published: frozenset[int]
+    opened: dict[int, dict[int, Lanes]]
+    attesting: Attesting
+    log: RunLog
+
+    @property
+    def step(self) -> str:
+        """The step of this round."""
+        return v.in_round(self.expects, self.number)
+
+
+class CollectOpen(CollectorState, frozen=True, kw_only=True, eq=False):
+    """Each party opens its edges in round `number`; `openings` and `opened` grow, as publications do."""
+
+    expects: ClassVar[str] = v.OPEN
+    number: int
+    committed: Committed
+    certificate: Certificate
+    shown_false: int
+    said: tuple[Said, ...]
+    false: tuple[int, ...]
+    published: frozenset[int]
+    opened: dict[int, dict[int, Lanes]]
+    openings: Said
+    log: RunLog
+
+    @property
+    def step(self) -> str:
+        """The step of this round."""
+        return v.in_round(self.expects, self.number)
+
+
+class CollectTally(CollectorState, frozen=True, kw_only=True, eq=False):
+    """The tally is on the board, and each party attests it; `unchecked` grows with those that do not."""
+
+    expects: ClassVar[str] = v.ATTEST_TALLY
+    committed: Committed
+    certificate: Certificate
+    shown_false: int
+    published: frozenset[int]
+    total: Lanes
+    residual: int
+    unchecked: set[int]
+    attesting: Attesting
+    log: RunLog
+
+
+class Tallied(CollectorState, frozen=True, kw_only=True, eq=False):
+    """The aggregator has the total, and the log has its end."""
+
+    over: ClassVar[bool] = True
+    shown_false: int
+    outcome: Outcome
+
+
+def least_left(aggregator: VerifiableAggregator, state: CollectTally) -> int:
+    """Return how many parties a step needs: fewer where some were shown false."""
+    return aggregator.parameters.least_left(state.shown_false)
+
+
+def accept_publish(
+    aggregator: VerifiableAggregator, state: CollectPublish, party: int, envelope: Envelope
+) -> Item:
+    """Keep what a party publishes, and why it is refused: what is signed and false goes on the board."""
+    rules = aggregator.rules(state.run_id)
+    published = rules.read_publish(envelope.body, envelope.sender)
+    refused = published if isinstance(published, str) else ""
+    if aggregator.watch is not None and not isinstance(published, str):
+        aggregator.watch(envelope.sender, rules.lanes(published.x_hat, envelope.sender))
+    state.publications[party] = item = Item(refused, envelope.body, envelope.signature)
+    return item
+
+
+def finish_publish(aggregator: VerifiableAggregator, state: CollectPublish) -> Transition:
+    """Check all proofs, and log the publications."""
+    rules, committed = aggregator.rules(state.run_id, state.combined), state.committed
+    publications, batch = state.publications, proofs.Batch()
+    for party, item in sorted(publications.items()):
+        if not item.message:
+            message = decode(item.body, v.Publish, "")
+            name, edges = aggregator.name_of(party), committed.agreed[party].values()
+            rules.add_publish(batch, party, name, message, committed.commits[party], edges)
+    published = frozenset(publications)
+    return _go_on(aggregator, state, publications, published, {}, committed.participants, batch)
+
+
+def accept_attestation(
+    _aggregator: VerifiableAggregator, state: CollectExclusions, _party: int, envelope: Envelope
+) -> Item:
+    """Keep a party's attestation of the board."""
+    return certified_set.accept_attestation(state.attesting.digest, envelope)
+
+
+def finish_exclusions(aggregator: VerifiableAggregator, state: CollectExclusions) -> Transition:
+    """Put the certificate of who is left on the board, and show it."""
+    kind, answer = (
+        v.in_round(name, state.number) for name in (v.CERTIFY_EXCLUSIONS, v.EXCLUSIONS_CERTIFICATE)
+    )
+    log, _, message = certify(aggregator, state, state.log, state.attesting, kind)
+    after = CollectOpen(
+        run_id=state.run_id,
+        inbox=state.inbox,
+        number=state.number,
+        committed=state.committed,
+        certificate=state.certificate,
+        shown_false=state.shown_false,
+        said=state.said,
+        false=state.false,
+        published=state.published,
+        opened=state.opened,
+        openings={},
+        log=log,
+    )
+    return Transition(after, aggregator.broadcast(state, answer, message))
+
+
+def accept_open(aggregator: VerifiableAggregator, state: CollectOpen, party: int, envelope: Envelope) -> Item:
+    """Keep what a party opens, and why it is refused; an opening of nothing, if it is right, is no entry."""
+    agreed = state.committed.agreed[party]
+    owed = {peer: agreed[peer] for peer in state.false if peer in agreed}
+    opened = aggregator.rules(state.run_id).check_open(party, envelope.body, envelope.sender, owed)
+    item = Item(opened if isinstance(opened, str) else "", envelope.body, envelope.signature)
+    if opened:
+        state.openings[party] = item
+    if not isinstance(opened, str):
+        state.opened.setdefault(party, {}).update(opened)
+    return item
+
+
+def finish_open(aggregator: VerifiableAggregator, state: CollectOpen) -> Transition:
+    """Log the openings."""
+    return _go_on(
+        aggregator, state, state.openings, state.published, state.opened, state.false, proofs.Batch()
+    )
+
+
+def _go_on(
+    aggregator: VerifiableAggregator,
+    state: CollectPublish | CollectOpen,
+    said: Said,
+    published: frozenset[int],
+    opened: dict[int, dict[int, Lanes]],
+    counted: Collection[int],
+    batch: proofs.Batch,
+) -> Transition:
+    """Log what was said and tell of it; go on to a round of openings if any is false, else to the tally.
+
+    `counted`: whose edges count in the check of what was said. Who is shown false in a round of openings is
+    excluded like who was before it, and its edges are opened in the next one. Each round excludes somebody,
+    so there are at most `most_false`.
+    """
+    run_id, inbox, committed, number = state.run_id, state.inbox, state.committed, state.number + 1
+    kinds = (v.OPENINGS, v.Openings) if state.number else (v.PUBLICATIONS, v.Publications)
+    answer, kind = (v.in_round(kinds[0], max(state.number, 1)), kinds[1])
+    log, digests = aggregator.log(state.log, state.step, said)
+    false = exclude_false(aggregator, state, said, batch)
+    shown_false, published = state.shown_false + len(false), published - {*false}
+    least = aggregator.parameters.least_left(shown_false)
+    if len(inbox.alive) < least:
+        raise aggregator.too_few(state, least)
+    authors, packed = pack_list(sorted(said)), pack_list(false)
+
+    def told(party: int) -> v.Publications:
+        shown = [as_signed(peer, said[peer]) for peer in false if peer in committed.agreed[party]]
+        commits = committed.about(party, false, counted)
+        return kind(authors, digests, packed, shown, committed.digests if commits else b"", commits)
+
+    sent = aggregator.to_each(run_id, inbox, answer, told)
+    if not false:
+        return _tally(aggregator, state, (*state.said, said), published, opened, log, sent)
+    attest = v.in_round(v.ATTEST_EXCLUSIONS, number)
+    after = CollectExclusions(
+        run_id=run_id,
+        inbox=inbox,
+        number=number,
+        committed=committed,
+        certificate=state.certificate,
+        shown_false=shown_false,
+        said=(*state.said, said),
+        false=false,
+        published=published,
+        opened=opened,
+        attesting=ask_for(aggregator, run_id, log, attest, published, packed),
+        log=log,
+    )
+    return Transition(after, sent)
+
+
+def _tally(
+    aggregator: VerifiableAggregator,
+    state: CollectPublish | CollectOpen,
+    said: tuple[Said, ...],
+    published: frozenset[int],
+    opened: dict[int, dict[int, Lanes]],
+    log: RunLog,
+    sent: list[Envelope],
+) -> Transition:
+    """Add up what was published less what was opened, and log and show the total."""
+    run_id, committed, rules = state.run_id, state.committed, aggregator.rules(state.run_id)
+    encoding = aggregator.parameters.encoding
+    total, residual = np.zeros(encoding.lanes, dtype=encoding.dtype), 0
+    for party in sorted(published):
+        total += rules.lanes(decode(said[0][party].body, v.Publish, "").x_hat, "")
+        own = opened.get(party, {})
+        for delta in own.values():
+            total -= delta
+        gone = committed.agreed[party].keys() - published
+        residual += len(gone - own.keys())
+    tally = v.Tally(pack_set(published, aggregator.parties), encoding.pack(total), residual)
+    log, entry = aggregator.log_own(run_id, log, v.TALLY, tally)
+    shown = [_shown_of(aggregator, step, published, first=not place) for place, step in enumerate(said)]
+    after = CollectTally(
+        run_id=run_id,
+        inbox=state.inbox,
+        committed=committed,
+        certificate=state.certificate,
+        shown_false=state.shown_false,
+        published=published,
+        total=total,
+        residual=residual,
+        unchecked=set(),
+        attesting=ask_for(aggregator, run_id, log, v.ATTEST_TALLY, committed.participants),
+        log=log,
+    )
+    message = v.Tallied(entry.body, entry.signature, shown)
+    return Transition(after, [*sent, *aggregator.broadcast(state, v.TALLIED, message)])
+
+
+def _shown_of(
+    aggregator: VerifiableAggregator, said: Said, published: Collection[int], *, first: bool
+) -> v.Said:
+    """Return what those who are counted said in one step, as it is shown to all; `first`: publications."""
+    counted = [item for party, item in sorted(said.items()) if party in published]
+    bodies = [narrowed(aggregator.parameters, item.body) if first else item.body for item in counted]
+    return v.Said(bodies, b"".join(item.signature for item in counted))
+
+
+def accept_tally(
+    _aggregator: VerifiableAggregator, state: CollectTally, party: int, envelope: Envelope
+) -> Item:
+    """Keep a party's attestation of the tally, or that it has not added it up."""
+    if envelope.body == encode(v.NotChecked()):
+        state.unchecked.add(party)
+        return Item(None, b"", envelope.signature)
+    return certified_set.accept_attestation(state.attesting.digest, envelope)
+
+
+def finish_tally(aggregator: VerifiableAggregator, state: CollectTally) -> Transition:
+    """End the log with the certificate of the tally."""
+    parameters, published, false = aggregator.parameters, state.published, state.shown_false
+    log, certificate, message = certify(
+        aggregator, state, state.log, state.attesting, v.CERTIFY_TALLY, state.unchecked
+    )
+    outcome = endings.outcome(
+        aggregator.context,
+        parameters,
+        state.run_id,
+        state.total,
+        state.committed.roll,
+        participants=state.committed.participants,
+        survivors=published,
+        participants_certificate=state.certificate,
+        survivors_certificate=certificate,
+        faults=tuple(state.inbox.faults),
+        residual_pairs=state.residual,
+    )
+    # Those on the board, as an audit counts them, whoever of them was lost since.
+    outcome = replace(
+        outcome,
+        privacy=parameters.privacy(len(published), false),
+        noise=parameters.noise(len(published), state.residual, false),
+        evidence=replace(outcome.evidence, log=log.evidence, checked=True),
+    )
+    after = Tallied(run_id=state.run_id, inbox=state.inbox, shown_false=false, outcome=outcome)
+    return Transition(after, aggregator.broadcast(state, v.CLOSED, message))

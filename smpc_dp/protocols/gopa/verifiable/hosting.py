@@ -1,0 +1,136 @@
+"""What the aggregator of a verifiable run does in several of its states: it logs, excludes and certifies."""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Mapping
+from dataclasses import dataclass
+
+import msgspec
+
+from smpc_dp.board.keeping import Board
+from smpc_dp.board.runs import SessionLog
+from smpc_dp.crypto import proofs
+from smpc_dp.errors import PeerFault, TimeoutFault
+from smpc_dp.protocols.contract import Envelope
+from smpc_dp.protocols.engine.collector import Collector, CollectorState, Item
+from smpc_dp.protocols.gopa.verifiable import messages as v
+from smpc_dp.protocols.gopa.verifiable.params import VerifiableParameters
+from smpc_dp.protocols.gopa.verifiable.statements import FALSE, Rules, failures
+from smpc_dp.protocols.phases.key_graph import Watch
+from smpc_dp.protocols.result import Certificate
+from smpc_dp.protocols.run_log import RunLog, append
+from smpc_dp.protocols.secagg import messages as m
+from smpc_dp.protocols.secagg.certify import check_certificate, make_certificate
+from smpc_dp.protocols.secagg.graph import pack_set
+
+
+@dataclass(frozen=True, slots=True)
+class VerifiableAggregator(Collector[VerifiableParameters]):
+    """The aggregator of a verifiable run.
+
+    Its steps have one effect beside the inbox: they add to the board, and to the session log there. What they
+    add is kept before a message says so.
+
+    Attributes:
+        board: where the run is logged.
+        runs: the session log on the board.
+        threads: threads for the proofs.
+        watch: called with each party's name and x_hat as it arrives, to show what an aggregator sees.
+    """
+
+    board: Board
+    runs: SessionLog
+    threads: int = 1
+    watch: Watch | None = None
+
+    def rules(self, run_id: bytes, combined: bytes = b"") -> Rules:
+        """Return the public checks of a run; `combined` follows from its coins."""
+        return Rules(self.context, self.parameters, run_id, combined)
+
+    def log(self, log: RunLog, kind: str, said: Mapping[int, Item]) -> tuple[RunLog, bytes]:
+        """Put messages of parties on the board, ascending; return where it ends, and the digests."""
+        signed = [(self.name_of(party), item.body, item.signature) for party, item in sorted(said.items())]
+        return append(self.board, log, kind, signed)
+
+    def log_own(
+        self, run_id: bytes, log: RunLog, kind: str, message: msgspec.Struct
+    ) -> tuple[RunLog, Envelope]:
+        """Put an entry of the aggregator on the board; return where it ends, and the entry as signed."""
+        entry = self.write_own(run_id, kind, message)
+        log, _ = append(self.board, log, kind, [(self.name, entry.body, entry.signature)])
+        return log, entry
+
+
+class Attesting(msgspec.Struct, frozen=True):
+    """What parties are to attest: the digest of a head, and of who goes on from it."""
+
+    members: frozenset[int]
+    packed: bytes
+    digest: bytes
+
+
+def ask_for(
+    aggregator: VerifiableAggregator,
+    run_id: bytes,
+    log: RunLog,
+    step: str,
+    members: Collection[int],
+    *false: bytes,
+) -> Attesting:
+    """Return what these parties are to attest: the head and each other, and who was shown false."""
+    packed = pack_set(members, aggregator.parties)
+    digest = aggregator.rules(run_id).attestation(step, log.head, packed, *false)
+    return Attesting(frozenset(members), packed, digest)
+
+
+def certify(
+    aggregator: VerifiableAggregator,
+    state: CollectorState,
+    log: RunLog,
+    attesting: Attesting,
+    kind: str,
+    unchecked: Collection[int] = (),
+) -> tuple[RunLog, Certificate, v.Certificate]:
+    """Put a quorum's signatures on the head that was attested on the board.
+
+    Returns where the log ends, the certificate as evidence, and as it is sent. `unchecked`: the parties that
+    have not added up the total.
+    """
+    quorum, context = aggregator.parameters.plan.quorum, aggregator.context
+    signatures = {
+        party: item.signature for party, item in state.inbox.items.items() if party not in unchecked
+    }
+    if len(signatures) < quorum:
+        if unchecked:
+            names = map(aggregator.name_of, sorted(unchecked))
+            what = f"of the quorum of {quorum} only {len(signatures)} have added up the total"
+            raise TimeoutFault(names, state.step, f"{what}; who is named was told not to")
+        raise aggregator.too_few(state, quorum)
+    made = make_certificate(signatures, quorum, aggregator.parties)
+    checked = check_certificate(
+        context, quorum, state.run_id, state.step, attesting.digest, attesting.members, made
+    )
+    message = v.Certified(attesting.packed, made.signers, made.signatures)
+    log, entry = aggregator.log_own(state.run_id, log, kind, message)
+    return log, checked, v.Certificate(entry.body, entry.signature)
+
+
+def exclude_false(
+    aggregator: VerifiableAggregator, state: CollectorState, said: Mapping[int, Item], batch: proofs.Batch
+) -> tuple[int, ...]:
+    """Exclude the authors of what is refused or has false proofs in the batch, and return them, ascending."""
+    false = {party: item.message for party, item in said.items() if item.message}
+    for tag in failures(batch, aggregator.threads):
+        false.setdefault(tag[0], tag[1])
+    for party, kind in sorted(false.items()):
+        fault = PeerFault(aggregator.name_of(party), FALSE[kind])
+        if party in state.inbox.alive:
+            aggregator.exclude(state, party, fault)
+        else:
+            state.inbox.faults.append(str(fault))
+    return tuple(sorted(false))
+
+
+def as_signed(party: int, item: Item) -> m.Advertisement:
+    """Return what a party has said, as it is shown to others."""
+    return m.Advertisement(party, item.body, item.signature)

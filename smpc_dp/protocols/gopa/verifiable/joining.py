@@ -1,0 +1,165 @@
+"""A party of a verifiable run until it commits: the session log, and its place in the graph."""
+
+from __future__ import annotations
+
+from typing import ClassVar
+
+import msgspec
+import numpy as np
+
+from smpc_dp.board.followed import Followed
+from smpc_dp.crypto import commit, proofs
+from smpc_dp.crypto.labels import Label
+from smpc_dp.crypto.transcript import digest
+from smpc_dp.encoding import Lanes
+from smpc_dp.privacy.sampling import NoiseSource, discrete_gaussian
+from smpc_dp.protocols import begin
+from smpc_dp.protocols.engine.party import PartyState
+from smpc_dp.protocols.engine.state import Transition
+from smpc_dp.protocols.gopa.verifiable import messages as v
+from smpc_dp.protocols.gopa.verifiable.committing import AwaitCommitted
+from smpc_dp.protocols.gopa.verifiable.follow import Term, VerifiableMember, follow_own
+from smpc_dp.protocols.gopa.verifiable.params import VerifiableParameters
+from smpc_dp.protocols.gopa.verifiable.statements import signed
+from smpc_dp.protocols.phases import key_graph
+from smpc_dp.protocols.phases.key_graph import Advertised, AwaitStart, Drawn, Ready
+from smpc_dp.protocols.secagg import messages as m
+from smpc_dp.protocols.secagg.graph import pack_list
+
+
+class AwaitBegin(PartyState, frozen=True, kw_only=True, eq=False):
+    """The party has drawn its neighbours, and has told nobody yet."""
+
+    expects: ClassVar[str] = v.BEGIN
+    vector: Lanes
+    drawn: Drawn
+    advertise: m.Advertise
+
+
+class AwaitBegun(PartyState, frozen=True, kw_only=True, eq=False):
+    """The party has attested the session log, in which the run is the last."""
+
+    expects: ClassVar[str] = v.BEGUN
+    vector: Lanes
+    drawn: Drawn
+    advertise: m.Advertise
+
+
+class AwaitRoll(PartyState, frozen=True, kw_only=True, eq=False):
+    """The party has committed to its draw, and follows the log of the run."""
+
+    expects: ClassVar[str] = m.ROLL
+    vector: Lanes
+    drawn: Drawn
+    log: Followed
+
+
+class AwaitNeighbours(PartyState, frozen=True, kw_only=True, eq=False):
+    """The party has opened its draw."""
+
+    expects: ClassVar[str] = m.NEIGHBOURS
+    vector: Lanes
+    advertised: Advertised
+    log: Followed
+
+
+def say_hello(member: VerifiableMember, state: Ready) -> Transition:
+    """Begin: say hello with a fresh nonce, and how much of the session log is known."""
+    nonce = member.random.bytes(32)
+    plain = msgspec.structs.asdict(key_graph.hello(member, nonce))
+    hello = v.Hello(**plain, known=state.seen.number)
+    after = AwaitStart(vector=state.vector, nonce=nonce, seen=state.seen)
+    return Transition(after, (member.write(member.context.session_digest, m.HELLO, hello),))
+
+
+def on_start(member: VerifiableMember, state: AwaitStart, body: bytes) -> Transition:
+    """Draw neighbours; keys and the commitment to the draw are sent when the run has begun."""
+    run_id, drawn, advertise = key_graph.draw(member, state.nonce, body)
+    return Transition(
+        AwaitBegin(run_id=run_id, seen=state.seen, vector=state.vector, drawn=drawn, advertise=advertise)
+    )
+
+
+def on_begin(member: VerifiableMember, state: AwaitBegin, body: bytes) -> Transition:
+    """Attest the session log, and remember it."""
+    run_id, present = state.run_id, state.drawn.present
+    seen, attestation = begin.attest_begin(member.context, state.seen, run_id, present, body)
+    after = AwaitBegun(
+        run_id=run_id, seen=seen, vector=state.vector, drawn=state.drawn, advertise=state.advertise
+    )
+    return Transition(after, (member.write(run_id, v.ATTEST_BEGIN, attestation),))
+
+
+def on_begun(member: VerifiableMember, state: AwaitBegun, body: bytes) -> Transition:
+    """Follow the log from its first entry on; advertise fresh keys with a commitment to the draw."""
+    run_id, quorum = state.run_id, member.parameters.plan.quorum
+    message = begin.check_begun(member.context, quorum, run_id, state.seen, state.drawn.present, body)
+    log = follow_own(
+        member, run_id, Followed(message.head), v.CERTIFY_BEGIN, message.payload, message.signature
+    )
+    after = AwaitRoll(run_id=run_id, seen=state.seen, vector=state.vector, drawn=state.drawn, log=log)
+    return Transition(after, (member.write(run_id, m.ADVERTISE, state.advertise),))
+
+
+def on_roll(member: VerifiableMember, state: AwaitRoll, body: bytes) -> Transition:
+    """Open the draw, now that the commitments of all are bound."""
+    run_id = state.run_id
+    advertised, message = key_graph.open_draw(member, run_id, state.drawn, body)
+    after = AwaitNeighbours(
+        run_id=run_id, seen=state.seen, vector=state.vector, advertised=advertised, log=state.log
+    )
+    return Transition(after, (member.write(run_id, m.REVEAL, message),))
+
+
+def on_neighbours(member: VerifiableMember, state: AwaitNeighbours, body: bytes) -> Transition:
+    """Commit to x, to Delta with each neighbour, to the secret bits and to a coin."""
+    run_id, random, vector = state.run_id, member.random, state.vector
+    parameters, rules = member.parameters, member.rules(state.run_id)
+    graph, _ = key_graph.join_graph(member, run_id, state.advertised, body)
+    value_blinding = commit.fresh_blinding(random)
+    noise_secret = proofs.NoiseSecret.draw(parameters.encoding.length, parameters.bits, random)
+    coin = random.bytes(32)
+    # The pairs' seeds are in the order of mask_keys, of which all have revealed.
+    terms = {
+        peer: _pair_term(parameters, seed, sign)
+        for peer, seed, sign in zip(
+            graph.mask_keys, *graph.mask_seeds(member, run_id, graph.revealed), strict=True
+        )
+    }
+    edges = {peer: commit.commit(signed(delta), own) for peer, (delta, own) in sorted(terms.items())}
+    message = v.Commit(
+        value=commit.commit(rules.values_of(vector), value_blinding),
+        range_proof=rules.prove_values(member.name, vector, value_blinding, random),
+        noise_secret=noise_secret.commitment,
+        coin=rules.coin_commitment(member.name, coin),
+        neighbours=pack_list(edges),
+        edges=b"".join(edges.values()),
+    )
+    entry = member.write(run_id, v.COMMIT, message)
+    after = AwaitCommitted(
+        run_id=run_id,
+        seen=state.seen,
+        vector=vector,
+        value_blinding=value_blinding,
+        noise_secret=noise_secret,
+        coin=coin,
+        terms=terms,
+        edges=edges,
+        revealed=graph.revealed,
+        holders=graph.holders,
+        roll=graph.digest,
+        log=state.log,
+        entry=entry,
+    )
+    return Transition(after, (entry,))
+
+
+def _pair_term(parameters: VerifiableParameters, seed: bytes, sign: int) -> Term:
+    """Return Delta as this party adds it, and the blinding of its commitment: both negate at the peer."""
+    source = NoiseSource.keyed(seed, b"gopa", b"pair")
+    delta = discrete_gaussian(source, parameters.encoding.length, parameters.session.pair_variance)
+    wide = b"".join(digest(Label.EDGE_BLINDING, seed, bytes([half])) for half in (0, 1))
+    blinding = commit.blinding_from_wide(wide)
+    if sign < 0:
+        return (-delta).view(np.uint64), commit.add_blindings([], [blinding])
+    return delta.view(np.uint64), blinding

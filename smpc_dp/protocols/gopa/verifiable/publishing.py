@@ -1,0 +1,329 @@
+"""A party of a verifiable run from its publication to the tally: who was false, and rounds of openings.
+
+Where a statement is false its author is excluded, and its neighbours open their edges to it in a round. Who
+opens something false is excluded in the next round.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Collection, Mapping
+from typing import ClassVar
+
+import msgspec
+
+from smpc_dp.board.followed import Followed
+from smpc_dp.errors import SmpcError
+from smpc_dp.protocols.contract import Envelope
+from smpc_dp.protocols.engine.party import PartyState
+from smpc_dp.protocols.engine.state import Transition
+from smpc_dp.protocols.envelope import decode
+from smpc_dp.protocols.gopa.verifiable import messages as v
+from smpc_dp.protocols.gopa.verifiable.follow import (
+    Participation,
+    Term,
+    VerifiableMember,
+    check_entry,
+    check_head,
+    follow,
+    follow_batch,
+    head_digest,
+    list_of,
+    set_of,
+    without,
+)
+from smpc_dp.protocols.gopa.verifiable.recount import Batch
+from smpc_dp.protocols.gopa.verifiable.statements import agreements
+from smpc_dp.protocols.gopa.verifiable.tallying import AwaitTallied
+from smpc_dp.protocols.phases.key_graph import check_forwarded
+from smpc_dp.protocols.secagg import messages as m
+from smpc_dp.protocols.secagg.graph import PartySet, pack_list
+
+# (party, its name, what it said, its edges that count) -> whether that is right
+IsRight = Callable[[int, str, bytes, Mapping[int, bytes]], bool]
+
+
+class Neighbourhood(msgspec.Struct, frozen=True):
+    """What a party knows of the commitments.
+
+    Attributes:
+        edges: its own, by neighbour.
+        commits: of its neighbours that take part.
+        authors: who has committed, ascending.
+        head: of the board after the commitments.
+    """
+
+    edges: dict[int, bytes]
+    commits: dict[int, v.Commit]
+    authors: tuple[int, ...]
+    head: bytes
+
+
+class AwaitPublications(PartyState, frozen=True, kw_only=True, eq=False):
+    """The party has published x_hat; `entry` is the message. `terms` are those that are in it."""
+
+    expects: ClassVar[str] = v.PUBLICATIONS
+    number: ClassVar[int] = 0
+    batches: ClassVar[tuple[Batch, ...]] = ()
+    terms: dict[int, Term]
+    around: Neighbourhood
+    participation: Participation
+    combined: bytes
+    log: Followed
+    entry: Envelope
+    false_count: int
+
+
+class AwaitExclusionsCertificate(PartyState, frozen=True, kw_only=True, eq=False):
+    """The party has attested who is left, before round `number` of openings.
+
+    Attributes:
+        false: who was shown false just before.
+        good: who is left.
+        opening: Delta with those of its neighbours that were.
+        terms: Delta with the others.
+        batches: publications, and rounds of openings, as they are on the board.
+    """
+
+    expects: ClassVar[str] = v.EXCLUSIONS_CERTIFICATE
+    number: int
+    false: tuple[int, ...]
+    good: PartySet
+    opening: dict[int, Term]
+    terms: dict[int, Term]
+    around: Neighbourhood
+    participation: Participation
+    log: Followed
+    batches: tuple[Batch, ...]
+    attested: bytes
+    false_count: int
+
+    @property
+    def step(self) -> str:
+        """The step of this round."""
+        return v.in_round(self.expects, self.number)
+
+
+class AwaitOpenings(PartyState, frozen=True, kw_only=True, eq=False):
+    """The party has opened its edges in round `number`; `entry` is the message, None if it has none."""
+
+    expects: ClassVar[str] = v.OPENINGS
+    number: int
+    false: tuple[int, ...]
+    good: PartySet
+    terms: dict[int, Term]
+    around: Neighbourhood
+    participation: Participation
+    log: Followed
+    batches: tuple[Batch, ...]
+    entry: Envelope | None
+    false_count: int
+
+    @property
+    def step(self) -> str:
+        """The step of this round."""
+        return v.in_round(self.expects, self.number)
+
+
+class Refused(PartyState, frozen=True, kw_only=True, eq=False):
+    """The party goes no further, though it has seen that `false_count` others signed something false."""
+
+    over: ClassVar[bool] = True
+    false_count: int
+    error: SmpcError
+
+
+def on_publications(member: VerifiableMember, state: AwaitPublications, body: bytes) -> Transition:
+    """Follow the publications; see that those of neighbours that are said to be false are."""
+    message = decode(body, v.Publications, member.context.aggregator)
+    good, participants = set_of(member, message.authors), state.participation.participants
+    if not good <= participants:
+        raise member.refuse("has publications of parties that do not take part")
+    if member.index not in good:
+        raise member.refuse(f"left the publication of {member.name} out")
+    rules, commits = member.rules(state.run_id, state.combined), state.around.commits
+
+    def is_right(party: int, name: str, said: bytes, counted: Mapping[int, bytes]) -> bool:
+        return rules.is_right(party, name, said, commits[party], counted.values())
+
+    return _go_on(member, state, message, good, participants, is_right)
+
+
+def on_exclusions_certificate(
+    member: VerifiableMember, state: AwaitExclusionsCertificate, body: bytes
+) -> Transition:
+    """Open the edges to those who were shown false, now that a quorum has agreed on them."""
+    run_id, number, opening = state.run_id, state.number, state.opening
+    attest, kind, step = (
+        v.in_round(name, number) for name in (v.ATTEST_EXCLUSIONS, v.CERTIFY_EXCLUSIONS, v.OPEN)
+    )
+    log, _ = check_head(member, run_id, state.log, attest, state.attested, state.good, kind, body)
+    pack = member.parameters.encoding.pack
+    deltas = b"".join(pack(delta) for delta, _ in opening.values())
+    blindings = b"".join(blinding for _, blinding in opening.values())
+    message = member.write(run_id, step, v.Open(pack_list(opening), deltas, blindings))
+    after = AwaitOpenings(
+        run_id=run_id,
+        seen=state.seen,
+        number=number,
+        false=state.false,
+        good=state.good,
+        terms=state.terms,
+        around=state.around,
+        participation=state.participation,
+        log=log,
+        batches=state.batches,
+        entry=message if opening else None,
+        false_count=state.false_count,
+    )
+    return Transition(after, (message,))
+
+
+def on_openings(member: VerifiableMember, state: AwaitOpenings, body: bytes) -> Transition:
+    """Follow the openings; see that those of neighbours that are said to be false are."""
+    message = decode(body, v.Openings, member.context.aggregator)
+    if not set_of(member, message.authors) <= state.good:
+        raise member.refuse("has openings of parties that are out")
+    rules = member.rules(state.run_id)
+
+    def is_right(party: int, name: str, said: bytes, counted: Mapping[int, bytes]) -> bool:
+        return not isinstance(rules.check_open(party, said, name, counted), str)
+
+    return _go_on(member, state, message, state.good, state.false, is_right)
+
+
+def _go_on(
+    member: VerifiableMember,
+    state: AwaitPublications | AwaitOpenings,
+    message: v.Publications,
+    good: PartySet,
+    counts: Collection[int],
+    is_right: IsRight,
+) -> Transition:
+    """Follow what was said; if any of it is false, see that it is, and attest who is left.
+
+    `good`: who is left so far; `counts`: the parties whose edges count in the check of what was said.
+    """
+    run_id, name, number = state.run_id, member.name, state.number
+    kind = v.in_round(v.OPEN, number) if number else v.PUBLISH
+    false = list_of(member, message.false)
+    authors = list_of(member, message.authors)
+    log, batch = follow(member, state.log, kind, authors, message.digests, state.entry)
+    batches = (*state.batches, batch)
+    if not set_of(member, message.false) <= set_of(member, message.authors):
+        raise member.refuse("calls statements false that there are not")
+    opening = {party: term for party, term in state.terms.items() if party in false}
+    if [item.party for item in message.shown] != [*opening]:
+        raise member.refuse("does not show what neighbours said that is false")
+    known = _known_edges(member, state, log, message) if false else {}
+    for item in message.shown:
+        author = check_forwarded(member, run_id, kind, item)
+        check_entry(member, log, batch, item.party, item.body, item.signature)
+        counted = _counted_edges(member, item.party, known, counts)
+        if is_right(item.party, author, item.body, counted):
+            # To open an edge to it would show its value.
+            raise member.refuse(f"says that {author} said something false, and it did not")
+    if not false:
+        after = AwaitTallied(
+            run_id=run_id,
+            seen=state.seen,
+            agreed=tuple(state.terms),
+            good=good,
+            participation=state.participation,
+            log=log,
+            batches=batches,
+            false_count=state.false_count,
+        )
+        return Transition(after)
+    told, good = state.false_count + len(false), without(member, good, message.false)
+    reason = ""
+    if member.index not in good:
+        reason = f"says that {name} has signed something false"
+    elif len(good) < member.parameters.least_left(told):
+        reason = "goes on with too few users whose statements are true"
+    if reason:
+        # Of those that are no neighbours there is the aggregator's word alone: until the rest is found right,
+        # a ledger must not be charged for them.
+        seen_false = state.false_count + len(opening)
+        error = member.refuse(reason)
+        return Transition(Refused(run_id=run_id, seen=state.seen, false_count=seen_false, error=error))
+    attest = v.in_round(v.ATTEST_EXCLUSIONS, number + 1)
+    attested = head_digest(member, run_id, attest, log, good, message.false)
+    after_false = AwaitExclusionsCertificate(
+        run_id=run_id,
+        seen=state.seen,
+        number=number + 1,
+        false=false,
+        good=good,
+        opening=opening,
+        terms={party: term for party, term in state.terms.items() if party not in opening},
+        around=state.around,
+        participation=state.participation,
+        log=log,
+        batches=batches,
+        attested=attested,
+        false_count=told,
+    )
+    return Transition(after_false, (member.write(run_id, attest, m.Attestation(attested)),))
+
+
+def _known_edges(
+    member: VerifiableMember,
+    state: AwaitPublications | AwaitOpenings,
+    log: Followed,
+    message: v.Publications,
+) -> dict[int, dict[int, bytes]]:
+    """Return the edges of neighbours, and of those whose commitments came as evidence."""
+    around, rules = state.around, member.rules(state.run_id)
+    edges = {
+        peer: rules.edges_of(peer, commits, member.name_of(peer)) for peer, commits in around.commits.items()
+    }
+    edges[member.index] = around.edges
+    if not message.commits:
+        return edges
+    begun = Followed(log.start).after(log.digest(1))
+    followed = follow_batch(member.context, begun, v.COMMIT, around.authors, message.committed)
+    if followed is None:
+        raise member.refuse("does not have one digest for each commitment")
+    if followed[0].head != around.head:
+        raise member.refuse("has other commitments than those that a quorum has signed")
+    for item in message.commits:
+        edges[item.party] = commit_of(member, state.run_id, *followed, item)[1]
+    return edges
+
+
+def _counted_edges(
+    member: VerifiableMember,
+    party: int,
+    known: Mapping[int, Mapping[int, bytes]],
+    counts: Collection[int],
+) -> dict[int, bytes]:
+    """Return those edges of a party that count in the check of what it said."""
+    around = [party, *(peer for peer in known[party] if peer in counts)]
+    if not all(peer in known for peer in around):
+        name = member.name_of(party)
+        raise member.refuse(f"says that {name} said something false, and not what its neighbours say")
+    return agreements({peer: known[peer] for peer in around})[party]
+
+
+def check_commit(
+    member: VerifiableMember, run_id: bytes, log: Followed, batch: Batch, item: m.Advertisement
+) -> str:
+    """Return whose commit is forwarded: signed, and in a batch of the board."""
+    if not 1 <= item.party <= member.parties:
+        raise member.refuse(f"forwarded a commit of party {item.party}, which there is not")
+    name = check_forwarded(member, run_id, v.COMMIT, item)
+    check_entry(member, log, batch, item.party, item.body, item.signature)
+    return name
+
+
+def commit_of(
+    member: VerifiableMember, run_id: bytes, log: Followed, batch: Batch, item: m.Advertisement
+) -> tuple[v.Commit, dict[int, bytes]]:
+    """Return what a party has committed to, and its edges: as it is in a batch of the board."""
+    name, rules = check_commit(member, run_id, log, batch, item), member.rules(run_id)
+
+    def decoded() -> tuple[v.Commit, dict[int, bytes]]:
+        commits = decode(item.body, v.Commit, name)
+        return commits, rules.edges_of(item.party, commits, name)
+
+    return member.context.remember(("commit", run_id, item.party, item.body), decoded)

@@ -1,0 +1,140 @@
+"""A party of a verifiable run at its end: it adds up the total, and attests it."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import ClassVar
+
+import numpy as np
+
+from smpc_dp.board.followed import Followed
+from smpc_dp.encoding import Lanes
+from smpc_dp.protocols import begin
+from smpc_dp.protocols.engine.party import PartyState
+from smpc_dp.protocols.engine.state import Transition
+from smpc_dp.protocols.envelope import decode
+from smpc_dp.protocols.gopa.verifiable import messages as v
+from smpc_dp.protocols.gopa.verifiable.follow import (
+    Participation,
+    VerifiableMember,
+    check_head,
+    follow_own,
+    head_digest,
+)
+from smpc_dp.protocols.gopa.verifiable.recount import Batch, Recount
+from smpc_dp.protocols.gopa.verifiable.statements import signed
+from smpc_dp.protocols.result import Outcome
+from smpc_dp.protocols.secagg import endings
+from smpc_dp.protocols.secagg import messages as m
+from smpc_dp.protocols.secagg.graph import PartySet
+
+
+class AwaitTallied(PartyState, frozen=True, kw_only=True, eq=False):
+    """All that was said is right, or its authors are excluded; nothing is opened any more.
+
+    Attributes:
+        agreed: the neighbours whose Delta was not opened.
+        good: who is to be counted.
+        batches: publications, and rounds of openings, as they are on the board.
+    """
+
+    expects: ClassVar[str] = v.TALLIED
+    agreed: tuple[int, ...]
+    good: PartySet
+    participation: Participation
+    log: Followed
+    batches: tuple[Batch, ...]
+    false_count: int
+
+
+class AwaitClosed(PartyState, frozen=True, kw_only=True, eq=False):
+    """The party has attested the total, or said that it has not added it up."""
+
+    expects: ClassVar[str] = v.CLOSED
+    counted: PartySet
+    total: Lanes
+    residual: int
+    participation: Participation
+    log: Followed
+    attested: bytes
+    false_count: int
+
+
+class Finished(PartyState, frozen=True, kw_only=True, eq=False):
+    """The party has the result, and has followed the log to its end."""
+
+    over: ClassVar[bool] = True
+    outcome: Outcome
+    followed: Followed
+    false_count: int
+
+
+def on_tallied(member: VerifiableMember, state: AwaitTallied, body: bytes) -> Transition:
+    """Add up what those who are counted have published, and attest the total."""
+    run_id, context, parameters = state.run_id, member.context, member.parameters
+    aggregator, participants = context.aggregator, state.participation.participants
+    rules = member.rules(run_id)
+    message = context.remember(("tallied", body), lambda: decode(body, v.Tallied, aggregator))
+    tally = decode(message.tally, v.Tally, aggregator)
+    counted = PartySet.unpack(tally.counted, member.parties, aggregator)
+    if member.index not in counted:
+        raise member.refuse(f"left {member.name} out of the average")
+    if tally.counted != state.good.packed or len(counted) < parameters.least_left(state.false_count):
+        raise member.refuse("counts others than those who said nothing false, or too few")
+    total, residual = rules.lanes(tally.total, aggregator), tally.residual_pairs
+    parameters.check_total(signed(total), len(counted), residual)
+    # Edges to parties that are silent; what others have left is not known here.
+    if residual < len([peer for peer in state.agreed if peer not in counted]):
+        raise member.refuse("counts fewer residual pairs than this party has itself")
+    if member.check_total:
+        # Under one head all who follow the board add up the same.
+        question = ("recount", run_id, state.log.head, counted.packed, body)
+        recount = Recount(rules, state.log, state.batches)
+        sum_ = context.remember(question, lambda: recount.total(counted, message.said))
+        if not np.array_equal(sum_, total):
+            raise member.refuse("the total is not the sum of what was published")
+    log = follow_own(member, run_id, state.log, v.TALLY, message.tally, message.signature)
+    attested = head_digest(member, run_id, v.ATTEST_TALLY, log, participants)
+    after = AwaitClosed(
+        run_id=run_id,
+        seen=state.seen,
+        counted=counted,
+        total=total,
+        residual=residual,
+        participation=state.participation,
+        log=log,
+        attested=attested,
+        false_count=state.false_count,
+    )
+    answer = m.Attestation(attested) if member.check_total else v.NotChecked()
+    return Transition(after, (member.write(run_id, v.ATTEST_TALLY, answer),))
+
+
+def on_closed(member: VerifiableMember, state: AwaitClosed, body: bytes) -> Transition:
+    """Take the total, now that a quorum has attested it, and remember how the log has ended."""
+    run_id, parameters, participation = state.run_id, member.parameters, state.participation
+    participants = participation.participants
+    log, certificate = check_head(
+        member, run_id, state.log, v.ATTEST_TALLY, state.attested, participants, v.CERTIFY_TALLY, body
+    )
+    count, residual, false = len(state.counted), state.residual, state.false_count
+    outcome = endings.outcome(
+        member.context,
+        parameters,
+        run_id,
+        state.total,
+        participation.roll,
+        participants=participants,
+        survivors=state.counted,
+        participants_certificate=participation.certificate,
+        survivors_certificate=certificate,
+        residual_pairs=residual,
+    )
+    seen = begin.closed(state.seen, log.head)
+    outcome = replace(
+        outcome,
+        privacy=parameters.privacy(count, false),
+        noise=parameters.noise(count, residual, false),
+        evidence=replace(outcome.evidence, log=begin.logged_run(seen), checked=member.check_total),
+    )
+    return Transition(Finished(run_id=run_id, seen=seen, outcome=outcome, followed=log, false_count=false))

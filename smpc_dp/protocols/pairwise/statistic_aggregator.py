@@ -1,0 +1,289 @@
+"""The aggregator's states in a pairwise statistic up to the draw: it gathers hellos and coins.
+
+The pairs are evaluated in the state after these (`statistic_pairs`). What is logged is on the board when a
+function returns.
+"""
+
+from __future__ import annotations
+
+import contextlib
+from collections import Counter
+from collections.abc import Iterable, Mapping, Sequence
+from typing import ClassVar
+
+from smpc_dp.errors import Code, ConfigError, Fault, LocalError, PeerFault, TimeoutFault
+from smpc_dp.protocols.begin import Begin, Begun, accept_begin, begin_log, certify_begin, why_behind
+from smpc_dp.protocols.contract import Envelope
+from smpc_dp.protocols.engine.collector import CollectorState, Item
+from smpc_dp.protocols.engine.state import Transition
+from smpc_dp.protocols.envelope import decode
+from smpc_dp.protocols.gopa.verifiable import messages as v
+from smpc_dp.protocols.pairwise import statistic_messages as m
+from smpc_dp.protocols.pairwise.statistic import StatisticPlan
+from smpc_dp.protocols.pairwise.statistic_log import QUESTION, say, take
+from smpc_dp.protocols.pairwise.statistic_pairs import CollectDone, Pairs, end_pairs
+from smpc_dp.protocols.pairwise.statistic_relay import RelayDesk
+from smpc_dp.protocols.pairwise.statistic_serving import Aggregator
+from smpc_dp.protocols.pairwise.statistic_terms import (
+    again_identifier,
+    draw,
+    is_opening,
+    run_identifier,
+    start_root,
+)
+from smpc_dp.protocols.run_log import RunLog
+from smpc_dp.protocols.secagg.graph import pack_set
+
+
+class CollectHello(CollectorState, frozen=True, kw_only=True, eq=False):
+    """Parties may still join.
+
+    `plans` grows with the questions that they ask: what each compiles to, or why it does not.
+    """
+
+    expects: ClassVar[str] = m.HELLO
+    plans: dict[str, StatisticPlan | str]
+
+
+class CollectBegin(CollectorState, frozen=True, kw_only=True, eq=False):
+    """The parties that are present are agreed on, and each attests the session log."""
+
+    expects: ClassVar[str] = v.ATTEST_BEGIN
+    plan: StatisticPlan
+    hellos: Mapping[int, Item]
+    log: RunLog
+
+
+class CollectCoins(CollectorState, frozen=True, kw_only=True, eq=False):
+    """Each party that is present opens its coin of an attempt.
+
+    `coins` grows with those that are as committed to, and counts though the party is lost since; `openings`
+    with all that were said and are not in the log yet.
+    """
+
+    expects: ClassVar[str] = m.COINS[0]
+    plan: StatisticPlan
+    hellos: Mapping[int, Item]
+    log: RunLog
+    attempt: int
+    present: tuple[int, ...]
+    coins: dict[int, bytes]
+    openings: dict[int, Item]
+
+    @property
+    def step(self) -> str:
+        """The coins of the attempt."""
+        return m.COINS[self.attempt - 1]
+
+
+def accept_hello(aggregator: Aggregator, state: CollectHello, _party: int, envelope: Envelope) -> Item:
+    """Check that a party asks for a statistic that it and the aggregator mean the same by."""
+    sender, context = envelope.sender, aggregator.context
+    hello = decode(envelope.body, m.Hello, sender)
+    if hello.session_digest != context.session_digest or hello.request != context.request:
+        raise PeerFault(sender, "its hello is for another session or request")
+    plan = _planned(aggregator, state, hello.question)
+    if isinstance(plan, str):
+        what = f"asks for a statistic that cannot be had here: {plan}"
+        raise PeerFault(sender, what, code=Code.KERNEL)
+    if hello.plan != plan.digest:
+        raise PeerFault(sender, "asks for another statistic than it says")
+    if (hello.mark >= 0) != plan.bipartite:
+        raise PeerFault(sender, "has a public label where none is due, or none where one is")
+    if why := why_behind(aggregator.parameters.runs, hello.known):
+        raise PeerFault(sender, why)
+    return Item(hello, envelope.body, envelope.signature)
+
+
+def agreed_hellos(_aggregator: Aggregator, state: CollectHello) -> int:
+    """Return how many parties ask for the same."""
+    return max(_asked(state).values(), default=0)
+
+
+def finish_hello(aggregator: Aggregator, state: CollectHello) -> Transition:
+    """Begin the run, and its log, of the parties that ask for what most do."""
+    plan, serving = _agree(aggregator, state), aggregator.parameters
+    inbox, context = state.inbox, aggregator.context
+    present = sorted(inbox.alive)
+    hellos = {party: inbox.items[party] for party in present}
+    marks = _marks(plan, hellos, present)
+    packed = pack_set(present, aggregator.parties)
+    commitments = b"".join(item.message.commitments for item in hellos.values())
+    root = start_root(commitments, marks)
+    run_id = run_identifier(context, plan.digest, packed, root)
+    question = QUESTION + plan.digest.hex()
+    log = begin_log(context, serving.board, serving.runs, run_id, question, packed, root)
+    after = CollectBegin(run_id=run_id, inbox=inbox, plan=plan, hellos=hellos, log=log)
+    start = m.Start(packed, commitments, marks)
+    return Transition(
+        after,
+        [
+            *aggregator.broadcast(after, m.START, start),
+            *aggregator.to_each(
+                run_id, inbox, v.BEGIN, lambda party: Begin(*serving.runs.since(hellos[party].message.known))
+            ),
+        ],
+    )
+
+
+def accept_attestation(aggregator: Aggregator, state: CollectBegin, _party: int, envelope: Envelope) -> Item:
+    """Keep a party's attestation of the session log."""
+    packed = pack_set(state.hellos, aggregator.parties)
+    return accept_begin(aggregator.context, state.run_id, state.log, packed, envelope)
+
+
+def finish_begin(aggregator: Aggregator, state: CollectBegin) -> Transition:
+    """Log the certificate, the terms and the hellos, and show the first entry."""
+    run_id, inbox, serving, plan = state.run_id, state.inbox, aggregator.parameters, state.plan
+    if len(inbox.items) < serving.quorum:
+        raise aggregator.too_few(state, serving.quorum)
+    packed = pack_set(state.hellos, aggregator.parties)
+    signatures = {party: item.signature for party, item in inbox.items.items()}
+    certified = certify_begin(aggregator.context, serving.quorum, serving.runs, packed, signatures)
+    log, entry = say(aggregator, state.log, run_id, v.CERTIFY_BEGIN, certified)
+    log, _ = say(aggregator, log, run_id, m.TERMS, m.Terms(plan.canonical(), plan.circuit.digest))
+    log = take(aggregator, log, m.HELLO, state.hellos)
+    after = CollectCoins(
+        run_id=run_id,
+        inbox=inbox,
+        plan=plan,
+        hellos=state.hellos,
+        log=log,
+        attempt=1,
+        present=tuple(state.hellos),
+        coins={},
+        openings={},
+    )
+    begun = Begun(state.log.head, entry.body, entry.signature)
+    return Transition(after, aggregator.broadcast(state, v.BEGUN, begun))
+
+
+def accept_coin(aggregator: Aggregator, state: CollectCoins, party: int, envelope: Envelope) -> Item:
+    """Keep a coin that is as committed to."""
+    coin = decode(envelope.body, m.Coin, envelope.sender).coin
+    # Kept also if it is wrong: that it was said is evidence.
+    item = state.openings[party] = Item(None, envelope.body, envelope.signature)
+    commitments = state.hellos[party].message.commitments
+    plan, context = state.plan, aggregator.context
+    if not is_opening(context, plan.digest, state.attempt, envelope.sender, coin, commitments):
+        raise PeerFault(envelope.sender, "opened a coin that it had not committed to")
+    state.coins[party] = coin
+    return item
+
+
+def finish_coins(aggregator: Aggregator, state: CollectCoins) -> Transition:
+    """Draw the matchings, or call a further draw without the parties whose coin is missing."""
+    log = _log_openings(aggregator, state)
+    missing = [aggregator.name_of(party) for party in state.present if party not in state.coins]
+    if missing:
+        return _draw_again(aggregator, state, log, missing)
+    coins = b"".join(state.coins[party] for party in state.present)
+    names = [aggregator.name_of(party) for party in state.present]
+    plan, marks = state.plan, _marks(state.plan, state.hellos, state.present)
+    drawn = draw(plan.partners, plan.bipartite, state.run_id, names, marks, coins)
+    pairs = Pairs(drawn, RelayDesk(plan, drawn))
+    after = CollectDone(
+        run_id=state.run_id,
+        inbox=state.inbox,
+        plan=plan,
+        log=log,
+        present=state.present,
+        pairs=pairs,
+        dones={},
+    )
+    sent = aggregator.broadcast(after, m.MATCHED, m.Matched(coins))
+    # Whoever was lost with its coin in is drawn all the same: its partners need not wait for it.
+    for party in state.present:
+        if party not in state.inbox.alive:
+            sent += end_pairs(aggregator, after, party)
+    return Transition(after, sent)
+
+
+def keep_openings(aggregator: Aggregator, state: CollectCoins) -> None:
+    """Log what was opened of a draw that is given up: it is evidence."""
+    if state.openings:
+        with contextlib.suppress(LocalError):
+            _log_openings(aggregator, state)
+
+
+def needed(aggregator: Aggregator, _state: CollectorState) -> int:
+    """Return how many parties a step needs until the matchings are drawn."""
+    return aggregator.parameters.quorum
+
+
+def attempts(_aggregator: Aggregator) -> int:
+    """Return how many draws a run has at most."""
+    return m.ATTEMPTS
+
+
+def _asked(state: CollectHello) -> Counter[bytes]:
+    return Counter(item.message.plan for item in state.inbox.items.values())
+
+
+def _planned(aggregator: Aggregator, state: CollectHello, question: str) -> StatisticPlan | str:
+    """Return what a question compiles to, or why it does not."""
+    if question not in state.plans:
+        try:
+            state.plans[question] = aggregator.parameters.make_plan(question)
+        except ConfigError as error:
+            state.plans[question] = str(error)
+    return state.plans[question]
+
+
+def _agree(aggregator: Aggregator, state: CollectHello) -> StatisticPlan:
+    """Go on with what most ask for; only one statistic can be that of more than half of all parties."""
+    inbox, needed = state.inbox, aggregator.parameters.quorum
+    (wanted, most), *_ = _asked(state).most_common(1)
+    if most < needed:
+        missing = [aggregator.name_of(party) for party in inbox.items]
+        detail = f"{most} ask for the same, {needed} are needed"
+        raise TimeoutFault(missing, m.HELLO, detail, code=Code.FEW, number=needed)
+    for party in sorted(inbox.items):
+        if inbox.items[party].message.plan != wanted:
+            what = f"asks for another statistic than {most} others"
+            aggregator.exclude(state, party, PeerFault(aggregator.name_of(party), what, code=Code.QUESTION))
+    return next(plan for plan in state.plans.values() if not isinstance(plan, str) and plan.digest == wanted)
+
+
+def _marks(plan: StatisticPlan, hellos: Mapping[int, Item], present: Iterable[int]) -> bytes:
+    """Return the marks of the parties that are present; raise ConfigError if no two of them can be a pair."""
+    marks = bytes(hellos[party].message.mark + 1 for party in present)
+    if plan.bipartite and len(set(marks)) < 2:
+        what = "all who take part have the same one"
+        raise ConfigError([Fault("labels", what)], code=Code.IMPOSSIBLE)
+    return marks
+
+
+def _draw_again(
+    aggregator: Aggregator, state: CollectCoins, log: RunLog, missing: Sequence[str]
+) -> Transition:
+    """Draw anew without those whose coin is missing."""
+    inbox, hellos = state.inbox, state.hellos
+    if state.attempt == m.ATTEMPTS:
+        raise TimeoutFault(missing, state.step, f"{m.ATTEMPTS} draws of matchings lacked a coin")
+    present = tuple(sorted(inbox.alive))
+    _marks(state.plan, hellos, present)
+    packed, attempt = pack_set(present, aggregator.parties), state.attempt + 1
+    run_id = again_identifier(aggregator.context, state.run_id, attempt, packed)
+    inbox.past.add(state.run_id)
+    again, step = m.Again(packed), m.AGAINS[state.attempt - 1]
+    log, _ = say(aggregator, log, run_id, step, again)
+    after = CollectCoins(
+        run_id=run_id,
+        inbox=inbox,
+        plan=state.plan,
+        hellos=hellos,
+        log=log,
+        attempt=attempt,
+        present=present,
+        coins={},
+        openings={},
+    )
+    return Transition(after, aggregator.broadcast(after, step, again))
+
+
+def _log_openings(aggregator: Aggregator, state: CollectCoins) -> RunLog:
+    """Log the coins that were said and are not in the log yet."""
+    openings = dict(state.openings)
+    state.openings.clear()
+    return take(aggregator, state.log, state.step, openings)

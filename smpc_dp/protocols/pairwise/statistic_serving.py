@@ -1,0 +1,36 @@
+"""What the aggregator of pairwise statistics works with in one run."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+
+from smpc_dp.board.keeping import Board
+from smpc_dp.board.runs import SessionLog
+from smpc_dp.crypto.randomness import Randomness
+from smpc_dp.protocols.engine.collector import Collector
+from smpc_dp.protocols.pairwise.statistic import StatisticPlan
+
+MakePlan = Callable[[str], StatisticPlan]
+
+
+@dataclass(frozen=True, slots=True)
+class Serving:
+    """What an aggregator serves with.
+
+    Attributes:
+        make_plan: compiles what parties ask for; raises ConfigError for what it does not know.
+        quorum: how many parties must be present.
+        random: for its part in the evaluations.
+        board: where the run is logged.
+        runs: the session log on it.
+    """
+
+    make_plan: MakePlan
+    quorum: int
+    random: Randomness
+    board: Board
+    runs: SessionLog
+
+
+Aggregator = Collector[Serving]

@@ -1,0 +1,68 @@
+"""Relays of verifiable runs that deviate: in what they sign, what they take, or whom they hear."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Sequence
+from typing import Any
+
+import msgspec
+
+from smpc_dp.board.log import Entry, decode_line
+from smpc_dp.protocols.contract import Envelope
+from smpc_dp.protocols.engine.events import Event, Message, PeersLost
+from smpc_dp.protocols.engine.run import Run
+from smpc_dp.protocols.gopa.verifiable.hosting import VerifiableAggregator
+from smpc_dp.protocols.result import Outcome
+from smpc_dp_lab.vectors.verifiable_runs import Host
+
+# (the relay, run id, what it would say) -> what it says instead
+Lie = Callable[[VerifiableAggregator, bytes, Any], msgspec.Struct]
+
+
+def liar(step: str, lie: Lie, only: Sequence[str] | None = None) -> type[VerifiableAggregator]:
+    """Return a relay that says something else in one step, to some users or to all."""
+
+    class Liar(VerifiableAggregator):
+        def write(
+            self, run_id: bytes, at: str, parties: Iterable[int], message: msgspec.Struct
+        ) -> list[Envelope]:
+            parties = list(parties)
+            if at != step:
+                return super().write(run_id, at, parties, message)
+            lied = [party for party in parties if only is None or self.name_of(party) in only]
+            rest = [party for party in parties if party not in lied]
+            sent = super().write(run_id, at, rest, message)
+            return sent + (super().write(run_id, at, lied, lie(self, run_id, message)) if lied else [])
+
+    return Liar
+
+
+def entries_of(relay: VerifiableAggregator) -> list[Entry]:
+    """Return the entries that a relay has put on its board so far."""
+    lines: list[bytes] = relay.board.lines  # type: ignore[attr-defined]
+    return [decode_line(line, Entry) for line in lines[1:]]
+
+
+def losing(name: str, step: str) -> Host:
+    """Return a relay that loses its link to a user once it has heard what it says in this step."""
+
+    class Losing(Run[Outcome]):
+        def handle(self, event: Event) -> Sequence[Envelope]:
+            sent = super().handle(event)
+            return [*sent, *super().handle(PeersLost((name,)))] if _is(event, name, step) else sent
+
+    return Host(run=Losing)
+
+
+def censoring(name: str, step: str) -> Host:
+    """Return a relay that loses its link to a user instead of hearing what it says in this step."""
+
+    class Censoring(Run[Outcome]):
+        def handle(self, event: Event) -> Sequence[Envelope]:
+            return super().handle(PeersLost((name,)) if _is(event, name, step) else event)
+
+    return Host(run=Censoring)
+
+
+def _is(event: Event, name: str, step: str) -> bool:
+    return isinstance(event, Message) and (event.envelope.sender, event.envelope.step) == (name, step)
