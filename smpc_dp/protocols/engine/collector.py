@@ -36,7 +36,10 @@ class Item:
 
 @dataclass(slots=True)
 class Inbox:
-    """What a collecting role has received in one run. It only grows: no message is copied or changed.
+    """What a collecting role has received in one run. It changes in place: no message is copied.
+
+    Messages and exclusions are only added. A step that is over takes its `items` along, and what was `unsent`
+    goes with the next messages. A step's running sums, in its state, grow in place too.
 
     Attributes:
         alive: the parties that are not excluded.
@@ -102,6 +105,9 @@ class Collector(Generic[P_co]):
     def name_of(self, party: int) -> str:
         """Return the name of a party by its number."""
         return self.context.names[party - 1]
+
+    def enter(self, state: State) -> None:
+        """Note what the session keeps of a state, when the holder has taken it; nothing by default."""
 
     def write(
         self, run_id: bytes, step: str, parties: Iterable[int], message: msgspec.Struct
@@ -272,12 +278,7 @@ class CollectorRole:
         inbox = state.inbox
         match event:
             case events.Cancellation(error):
-                if not state.over:
-                    self.stage(state).stop(collector, state)
-                sent = [*inbox.unsent, *collector.broadcast(state, ABORT, abort_of(error))]
-                inbox.unsent = []
-                stopped = Stopped(run_id=state.run_id, inbox=inbox, count=inbox.events, code=error.code)
-                return Transition(stopped, sent)
+                return self._stop(collector, state, error)
             case _ if state.over:
                 return Transition(state)
         if state.count != inbox.events:
@@ -298,8 +299,28 @@ class CollectorRole:
             case _:
                 return Transition(state)
 
+    def failed(self, state: CollectorState, _error: SmpcError) -> CollectorState:
+        """Return the state after an error; `Cancellation` gives the messages of the run's end."""
+        return state
+
+    def _stop(self, collector: Collector[Any], state: CollectorState, error: SmpcError) -> Transition:
+        """Tell everyone who has not been told yet that the run has stopped, and why."""
+        inbox = state.inbox
+        if isinstance(state, Stopped):
+            return Transition(state)
+        if not state.over:
+            self.stage(state).stop(collector, state)
+        sent = [*inbox.unsent, *collector.broadcast(state, ABORT, abort_of(error))]
+        inbox.unsent = []
+        if state.complete:
+            return Transition(state, sent)
+        return Transition(
+            Stopped(run_id=state.run_id, inbox=inbox, count=inbox.events, code=error.code), sent
+        )
+
     def _expire(self, collector: Collector[Any], state: CollectorState) -> Transition:
         if (late := self.stage(state).late) is not None:
+            state.inbox.events += 1
             return _after(state.inbox, *late(collector, state))
         missing = sorted(self.waiting_for(collector, state), key=collector.context.number)
         return self._lose(collector, state, missing, "deadline passed", Code.LATE)

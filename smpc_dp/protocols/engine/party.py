@@ -45,11 +45,13 @@ class PartyState(State, frozen=True, kw_only=True, eq=False):
     Attributes:
         seen: what the party keeps of the session log, durably, before the state's messages are sent; of
             protocols whose runs are logged.
+        false_count: how many parties were shown to have signed something false.
         renews: whether the expected message gives a run id, which its own envelope carries.
     """
 
     progress: Progress = Progress()
     seen: Seen = NOTHING_SEEN
+    false_count: int = 0
     renews: ClassVar[bool] = False
 
 
@@ -94,6 +96,9 @@ class Member(Generic[P_co]):
     def name_of(self, party: int) -> str:
         """Return the name of a party by its number."""
         return self.context.names[party - 1]
+
+    def enter(self, state: State) -> None:
+        """Note what the session keeps of a state, when the holder has taken it; nothing by default."""
 
     def write(self, run_id: bytes, step: str, message: msgspec.Struct) -> Envelope:
         """Return the signed message of a step to the aggregator."""
@@ -208,9 +213,21 @@ class PartyRole:
             raise LocalError(f"{member.name}: '{state.step}' leaves no work to the holder of the role")
         return _sent(member, state, row.apply(member, state, result), state.progress.received)
 
+    def failed(self, state: PartyState, error: SmpcError) -> PartyState:
+        """Return the state after an error, without secrets; `Cancellation` gives the messages of its end."""
+        return Stopped(
+            run_id=state.run_id,
+            progress=state.progress,
+            seen=state.seen,
+            false_count=state.false_count,
+            code=error.code,
+        )
+
     def _stop(self, member: Member[Any], state: PartyState, error: SmpcError) -> Transition:
         """Leave, and tell the aggregator, unless that was done or nothing is left to do."""
-        stopped = Stopped(run_id=state.run_id, progress=state.progress, seen=state.seen, code=error.code)
+        if state.complete:
+            return Transition(state)
+        stopped = state if isinstance(state, Stopped) else self.failed(state, error)
         if not {LEAVE, self.last}.isdisjoint(state.progress.sent):
             return Transition(stopped)
         run_id = state.run_id or member.context.session_digest

@@ -89,10 +89,11 @@ class PeerState(State, Generic[I], frozen=True, kw_only=True, eq=False):
 
 
 class Stopped(State, frozen=True, kw_only=True, eq=False):
-    """The run is over for the peer, because of an error with this code."""
+    """The run is over for the peer, because of an error with this code; `left`: the others were told."""
 
     code: Code
     over: ClassVar[bool] = True
+    left: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -116,6 +117,9 @@ class Peer(Member[P_co]):
     def everyone(self) -> range:
         """All parties' numbers."""
         return range(1, self.parties + 1)
+
+    def enter(self, state: State) -> None:
+        """Note what the session keeps of a state, when the holder has taken it: nothing."""
 
     def refuse(self, reason: str) -> PeerFault:
         """Return the fault of the coordinator."""
@@ -259,13 +263,13 @@ class PeerRole:
         Raises:
             SmpcError: the run cannot go on for this peer; only `Cancellation` may follow.
         """
-        if state.over:
-            return Transition(state)
         match event:
-            case events.Cancellation(error):
+            case events.Cancellation(error) if not state.complete and not getattr(state, "left", False):
                 leave = peer.write(peer.context.session_digest, LEAVE, abort_of(error))
-                stopped = Stopped(run_id=state.run_id, code=error.code)
+                stopped = Stopped(run_id=state.run_id, code=error.code, left=True)
                 return Transition(stopped, peer.address(leave, peer.everyone))
+            case _ if state.over:
+                return Transition(state)
             case events.Message(envelope):
                 party = _number(peer, envelope.sender)
                 if party in (0, peer.index):
@@ -289,6 +293,10 @@ class PeerRole:
             case _:
                 pass
         return self._advance(peer, state, sent)
+
+    def failed(self, state: State, error: SmpcError) -> Stopped:
+        """Return the state after an error, without secrets; `Cancellation` gives the messages of its end."""
+        return Stopped(run_id=state.run_id, code=error.code)
 
     def _advance(self, peer: Peer[Any], state: PeerState[Any], sent: Sequence[Envelope]) -> Transition:
         """Go from phase to phase while nothing is missing."""

@@ -117,8 +117,10 @@ class Run(Generic[R_co]):
             return ()
         try:
             transition: Transition = self.role.step(self.member, state, event)
-        except SmpcError:
+        except SmpcError as error:
             self._failed = True
+            # What must be forgotten is forgotten now, whatever the holder does next.
+            self._state = self.role.failed(state, error)
             raise
         messages = self._take(transition, event)
         if (error := getattr(transition.state, "error", None)) is not None:
@@ -129,4 +131,5 @@ class Run(Generic[R_co]):
     def _take(self, transition: Transition, _event: Event) -> Sequence[Envelope]:
         """Make the state of a transition the newest, and return what is to be sent."""
         self._state, messages = transition
+        self.member.enter(self._state)
         return messages

@@ -36,6 +36,11 @@ class State(msgspec.Struct, frozen=True, kw_only=True, eq=False):
     patient: ClassVar[bool] = False
     matchings: ClassVar[int] = 0
 
+    @property
+    def complete(self) -> bool:
+        """Whether the state has the `outcome` of the run."""
+        return hasattr(self, "outcome")
+
     def __repr__(self) -> str:
         # Fields hold secrets.
         return f"{type(self).__name__}(expects {self.step!r})"

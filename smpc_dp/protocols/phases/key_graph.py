@@ -21,7 +21,7 @@ from smpc_dp.errors import Code, PeerFault, TimeoutFault, VerificationError
 from smpc_dp.protocols.contract import Envelope
 from smpc_dp.protocols.engine.collector import Collector, CollectorState, Item, Stage
 from smpc_dp.protocols.engine.party import Member, PartyState, Row
-from smpc_dp.protocols.engine.state import Transition
+from smpc_dp.protocols.engine.state import State, Transition
 from smpc_dp.protocols.envelope import Context, decode
 from smpc_dp.protocols.phases.question import agree_on_question
 from smpc_dp.protocols.secagg import keys
@@ -48,6 +48,12 @@ class SumMember(Member[P_co]):
     """A party of a sum; `fixed`: the survivors of the session's exact sums, where all have the same."""
 
     fixed: FixedSurvivors | None = None
+
+    def enter(self, state: State) -> None:
+        """Note the survivors that the party attests, for the session's later sums."""
+        survivors = getattr(state, "survivors", None)
+        if self.fixed is not None and survivors is not None:
+            self.fixed.fix(self.context, survivors)
 
 
 class Drawn(msgspec.Struct, frozen=True):

@@ -103,10 +103,11 @@ class AwaitResult(PartyState, frozen=True, kw_only=True, eq=False):
 
 
 class Finished(PartyState, frozen=True, kw_only=True, eq=False):
-    """The party has the result."""
+    """The party has the result; `survivors`: of a secure sum, for the session's later ones."""
 
     over: ClassVar[bool] = True
     outcome: Outcome
+    survivors: PartySet | None = None
 
 
 def on_neighbours(member: SumMember[SumParameters], state: AwaitNeighbours, body: bytes) -> Transition:
@@ -163,7 +164,7 @@ def on_survivors(member: SumMember[SumParameters], state: AwaitSurvivors, body: 
     survivors = members_of(member, message.survivors, delivered.participants, "survivors")
     if member.fixed is not None:
         # Before it signs: so no quorum does, and nobody opens a share.
-        member.fixed.fix(member.context, survivors)
+        member.fixed.check(member.context, survivors)
     digest = keys.survivors_digest(member.context, run_id, delivered.digest, message.survivors)
     after = AwaitSurvivorsCertificate(
         run_id=run_id,
@@ -212,7 +213,8 @@ def on_result(member: SumMember[SumParameters], state: AwaitResult, body: bytes)
         participants_certificate=state.participants_certificate,
         survivors_certificate=state.survivors_certificate,
     )
-    return Transition(Finished(run_id=state.run_id, outcome=outcome))
+    after = Finished(run_id=state.run_id, outcome=outcome, survivors=state.survivors)
+    return Transition(after)
 
 
 PARTY = PartyRole(

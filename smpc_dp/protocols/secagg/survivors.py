@@ -32,17 +32,20 @@ class FixedSurvivors:
         return [] if members is None else sorted(party for party in parties if party in members)
 
     def fix(self, context: Context, survivors: PartySet) -> None:
-        """Take the set of a run's survivors.
+        """Take the set of a run's survivors; raise what `check` raises."""
+        self.check(context, survivors)
+        if self._members is None:
+            self._members, self._request = survivors, context.request
+
+    def check(self, context: Context, survivors: PartySet) -> None:
+        """Compare the set of a run's survivors with the session's, if there is one.
 
         Raises:
             PrivacyError: the session has another one since an earlier request; names who is missing and who
                 is new.
         """
         members = self._members
-        if members is None:
-            self._members, self._request = survivors, context.request
-            return
-        if survivors.packed == members.packed:
+        if members is None or survivors.packed == members.packed:
             return
         differing = []
         for what, these, those in (("without", members, survivors), ("with", survivors, members)):

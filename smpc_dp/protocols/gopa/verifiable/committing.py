@@ -77,7 +77,6 @@ class AwaitCommitmentsCertificate(PartyState, frozen=True, kw_only=True, eq=Fals
     participants: PartySet
     log: Followed
     attested: bytes
-    false_count: int
 
 
 class AwaitCoins(PartyState, frozen=True, kw_only=True, eq=False):
@@ -92,7 +91,6 @@ class AwaitCoins(PartyState, frozen=True, kw_only=True, eq=False):
     participation: Participation
     log: Followed
     entry: Envelope
-    false_count: int
 
 
 class AwaitCoinsCertificate(PartyState, frozen=True, kw_only=True, eq=False):
@@ -109,7 +107,6 @@ class AwaitCoinsCertificate(PartyState, frozen=True, kw_only=True, eq=False):
     combined: bytes
     log: Followed
     attested: bytes
-    false_count: int
 
 
 def on_committed(member: VerifiableMember, state: AwaitCommitted, body: bytes) -> Transition:

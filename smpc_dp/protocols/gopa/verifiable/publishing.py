@@ -70,7 +70,6 @@ class AwaitPublications(PartyState, frozen=True, kw_only=True, eq=False):
     combined: bytes
     log: Followed
     entry: Envelope
-    false_count: int
 
 
 class AwaitExclusionsCertificate(PartyState, frozen=True, kw_only=True, eq=False):
@@ -95,7 +94,6 @@ class AwaitExclusionsCertificate(PartyState, frozen=True, kw_only=True, eq=False
     log: Followed
     batches: tuple[Batch, ...]
     attested: bytes
-    false_count: int
 
     @property
     def step(self) -> str:
@@ -116,7 +114,6 @@ class AwaitOpenings(PartyState, frozen=True, kw_only=True, eq=False):
     log: Followed
     batches: tuple[Batch, ...]
     entry: Envelope | None
-    false_count: int
 
     @property
     def step(self) -> str:
@@ -128,7 +125,6 @@ class Refused(PartyState, frozen=True, kw_only=True, eq=False):
     """The party goes no further, though it has seen that `false_count` others signed something false."""
 
     over: ClassVar[bool] = True
-    false_count: int
     error: SmpcError
 
 

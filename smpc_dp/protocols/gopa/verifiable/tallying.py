@@ -44,7 +44,6 @@ class AwaitTallied(PartyState, frozen=True, kw_only=True, eq=False):
     participation: Participation
     log: Followed
     batches: tuple[Batch, ...]
-    false_count: int
 
 
 class AwaitClosed(PartyState, frozen=True, kw_only=True, eq=False):
@@ -57,7 +56,6 @@ class AwaitClosed(PartyState, frozen=True, kw_only=True, eq=False):
     participation: Participation
     log: Followed
     attested: bytes
-    false_count: int
 
 
 class Finished(PartyState, frozen=True, kw_only=True, eq=False):
@@ -66,7 +64,6 @@ class Finished(PartyState, frozen=True, kw_only=True, eq=False):
     over: ClassVar[bool] = True
     outcome: Outcome
     followed: Followed
-    false_count: int
 
 
 def on_tallied(member: VerifiableMember, state: AwaitTallied, body: bytes) -> Transition:
