@@ -180,7 +180,8 @@ def test_an_aggregator_crashes_at_every_write(
     dry = Faults()
     hall = Hall(lose)
     hall.play(hall.begin(Media(tmp_path / "dry", counted=media.counted), dry), dry)
-    for at in range(0, len(dry.done), stride):
+    places = range(len(dry.done)) if stride == 1 else range(2 * fails + before, len(dry.done), 2 * stride)
+    for at in places:
         here = Media(tmp_path / f"crash {at}", counted=media.counted)
         hall, faults = Hall(lose), Faults(at, before, fails)
         with suppress(Crash, LocalError):
@@ -215,12 +216,14 @@ def at_step(hall: Hall, media: Media, number: int) -> SavedCollection[Any]:
 
 
 @pytest.mark.parametrize("parts", [(), ("store",), ("keys",), ("store", "keys")], ids="+".join)
-def test_a_fork_of_an_aggregator_at_every_step(media: Media, tmp_path: Path, parts: tuple[str, ...]) -> None:
+def test_a_fork_of_an_aggregator_at_every_step(
+    media: Media, tmp_path: Path, stride: int, parts: tuple[str, ...]
+) -> None:
     """Of two processes with one state one loses a party; whatever each does, no party is told two things."""
     if not media.counted and parts == ("store", "keys"):
         pytest.skip("nothing in common: the copies are all that each has")
     for number in range(COLLECTIONS):
-        for ahead in range(4):
+        for ahead in range(0, 4, 1 if stride == 1 else 3):
             fork_once(tmp_path / f"{number} {ahead}", media.counted, number, ahead, parts)
 
 
@@ -246,6 +249,41 @@ def fork_once(folder: Path, counted: bool, number: int, ahead: int, parts: tuple
     for where in (one, other):
         with suppress(LocalError):
             hall.play(hall.restore(where))
+
+
+def test_an_excluded_party_is_told_after_a_crash(tmp_path: Path) -> None:
+    """The process dies at each point of a loss within a step: the party is told, and the same."""
+    for at in range(4):
+        hall, media = Hall(lose=17), Media(tmp_path / str(at), counted=True)
+        run = hall.begin(media)
+        while hall._handled < 17:
+            hall.step(run)
+        faults = Faults()
+        run = hall.restore(media, faults)
+        faults.at = len(faults.done) + at // 2
+        faults.before = at % 2 == 0
+        with suppress(Crash):
+            hall.step(run, faults)
+        assert faults.done[-2:] == ["Store.append", "send"] or at < 2
+        run = hall.restore(media)
+        hall.play(run)
+        assert ("abort", DAVE) in {(step, receiver) for _, step, receiver in hall.sent}
+        hall.check(run)
+
+
+def test_a_step_does_not_end_beside_events_of_another_process(media: Media) -> None:
+    """One process has taken a message that the other, which stops, does not know."""
+    hall = Hall()
+    at_step(hall, media, 2)
+    first, second = hall.restore(media), hall.restore(media)
+    hall.step(second)
+    sent = len(hall.sent)
+    with pytest.raises(LocalError, match="no longer the newest"):
+        first.handle(Cancellation(LocalError("stopped")))
+    assert first.resend() == ()
+    assert len(hall.sent) == sent
+    hall.play(second)
+    hall.check(second)
 
 
 @pytest.mark.parametrize("parts", [("store",), ("store", "keys")], ids="+".join)
