@@ -6,6 +6,7 @@ from typing import Any, Literal
 
 import msgspec
 
+from smpc_dp.decoding import convert
 from smpc_dp.errors import Code, PeerFault, SmpcError, TimeoutFault
 from smpc_dp.protocols.engine.collector import Inbox
 
@@ -88,7 +89,7 @@ class SavedInbox(msgspec.Struct, frozen=True, array_like=True, forbid_unknown_fi
     @classmethod
     def read(cls, value: Any) -> Inbox:
         """Return the inbox that was saved as `value`; raise msgspec.ValidationError for anything else."""
-        saved = msgspec.convert(value, cls, builtin_types=(bytes,))
+        saved: SavedInbox = convert(value, cls)
         inbox = Inbox(set(saved.alive))
         inbox.seen = {(party, step): (digest, signature) for party, step, digest, signature in saved.seen}
         inbox.excluded = {party: error.error() for party, error in saved.excluded}
