@@ -14,7 +14,6 @@ from smpc_dp.protocols.abort import LEAVE
 from smpc_dp.protocols.contract import Envelope
 from smpc_dp.protocols.engine.codec import Codec
 from smpc_dp.protocols.engine.events import Message, Start
-from smpc_dp.protocols.engine.run import Role
 from smpc_dp.protocols.engine.saved import SavedRun
 from smpc_dp.protocols.engine.state import State
 from smpc_dp.protocols.envelope import decode, encode_envelope
@@ -42,7 +41,7 @@ class SumScene:
         for name in self.stage.names[1:]:
             self._waiting += self.stage.parties[name].handle(Start())
 
-    def process(self) -> tuple[Role, Any, State]:
+    def process(self) -> tuple[Any, Any, State]:
         stage = self.stage
         run = make_party(
             stage.context, stage.parameters, stage.signers[ME], self.lanes.copy(), SystemRandomness()
