@@ -44,7 +44,7 @@ class Scene(Protocol):
     states: int
     input: bytes
 
-    def process(self) -> tuple[Any, Any, State]:
+    def process(self) -> tuple[PartyRole, Any, State]:
         """Return role, member and first state as a new process of the party makes them."""
 
     def answer(self, sent: Sequence[Envelope], variant: int = 0) -> Sequence[Envelope]:
@@ -375,7 +375,7 @@ class SmallScene:
         self.context = Context("small", 1, SESSION, 7, ("alice", "bob"), "hub", keys, question)
         self.run_id = b""
 
-    def process(self) -> tuple[Any, Any, State]:
+    def process(self) -> tuple[PartyRole, Any, State]:
         member = Member(self.context, None, self.signers["alice"], SystemRandomness())
         return ROLE, member, Waits(vector=np.frombuffer(self.input, np.uint32))
 

@@ -6,11 +6,11 @@ The scenes are in `SCENES`: each test runs over all of them, and at every state 
 from __future__ import annotations
 
 import os
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from contextlib import suppress
 from functools import partial
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeVar
 
 import pytest
 
@@ -33,8 +33,11 @@ from tests.faults.saved_scene import (
     states_on_the_way,
     step,
 )
+from tests.faults.saved_sums import GopaScene, SumScene
 
-SCENES: dict[str, Callable[[], Scene]] = {"small": SmallScene}
+SCENES: dict[str, Callable[[], Scene]] = {"small": SmallScene, "secagg": SumScene, "gopa": GopaScene}
+
+T = TypeVar("T")
 
 ALL = ("store", "keys", "counter")
 # Without a counter nothing is restored after this step.
@@ -60,6 +63,11 @@ def media(request: pytest.FixtureRequest, tmp_path: Path) -> Media:
 
 def attested(wire: Wire) -> bool:
     return any(name.startswith(ATTEST) for name in wire.steps)
+
+
+def thinned(scene: Scene, places: Sequence[T], stride: int) -> Sequence[T]:
+    """Return all places of the small protocol; of another one, which is slower, some, or with --all all."""
+    return places if isinstance(scene, SmallScene) else places[::stride]
 
 
 def all_writes(scene: Scene, folder: Path, counted: bool = True) -> list[str]:
@@ -95,11 +103,11 @@ def test_a_run_is_restored_at_every_state(scene: Scene, media: Media, tmp_path: 
 @pytest.mark.parametrize("before", [True, False], ids=["before", "after"])
 @pytest.mark.parametrize("fails", [False, True], ids=["crash", "error"])
 def test_a_crash_at_every_write(
-    scene: Scene, media: Media, tmp_path: Path, before: bool, fails: bool
+    scene: Scene, media: Media, tmp_path: Path, stride: int, before: bool, fails: bool
 ) -> None:
     """The process dies, or its device fails, before and after each write, charge and sending."""
     writes = all_writes(scene, tmp_path, media.counted)
-    for at in range(len(writes)):
+    for at in thinned(scene, range(len(writes)), stride):
         crash_once(
             scene=type(scene)(),
             media=Media(tmp_path / f"crash {at}", counted=media.counted),
@@ -172,14 +180,16 @@ def test_a_crash_while_the_result_is_taken(scene: Scene, tmp_path: Path) -> None
 @pytest.mark.parametrize(
     "shared", [(), ("store",), ("keys",), ("counter",), ALL], ids=lambda s: "+".join(s) or "none"
 )
-def test_a_fork_at_every_state(scene: Scene, media: Media, tmp_path: Path, shared: tuple[str, ...]) -> None:
+def test_a_fork_at_every_state(
+    scene: Scene, media: Media, tmp_path: Path, stride: int, shared: tuple[str, ...]
+) -> None:
     """Two processes restore one state and are told different things, at each point of the other's step."""
     if not shared or (shared == ("counter",) and not media.counted):
         pytest.skip("nothing in common: the copies are all that each has")
     copied = [part for part in ALL if part not in shared]
-    for number in range(1, scene.states):
-        for at in range(8):
-            fork_once(type(scene)(), tmp_path / f"{number} {at}", media.counted, number, at, copied)
+    places = [(number, at) for number in range(1, scene.states) for at in range(8)]
+    for number, at in thinned(scene, places, stride):
+        fork_once(type(scene)(), tmp_path / f"{number} {at}", media.counted, number, at, copied)
 
 
 def fork_once(scene: Scene, folder: Path, counted: bool, number: int, at: int, copied: list[str]) -> None:

@@ -13,7 +13,7 @@ import msgspec
 
 from smpc_dp.crypto.labels import Label
 from smpc_dp.crypto.transcript import digest, encode_uint
-from smpc_dp.errors import PeerFault, SmpcError, VerificationError
+from smpc_dp.errors import LocalError, PeerFault, SmpcError, VerificationError
 from smpc_dp.identity import verify
 from smpc_dp.protocols.abort import TEXTS, Abort, equivocation, error_of
 from smpc_dp.protocols.contract import Envelope
@@ -23,7 +23,6 @@ from smpc_dp.protocols.mpyc.messages import LeftOut, Output, Start
 from smpc_dp.protocols.mpyc.terms import ProgramTerms
 from smpc_dp.protocols.result import Certificate
 from smpc_dp.protocols.secagg.graph import PartySet
-from smpc_dp.protocols.star import Role
 
 # (question, number of users, their marks or none, 32 bytes that follow from all hellos) -> the terms;
 # ConfigError for what cannot be had.
@@ -71,15 +70,44 @@ class Opened:
         return f"{self.terms.kind}: opened {len(self.values)} values over {len(self.included)} users"
 
 
-class Member(Role[Opened], ABC):
+class Member(ABC):
     """What the machine of a user and that of a server have in common."""
 
     def __init__(self, context: Context, servers: Sequence[str], identity: Signer) -> None:
-        super().__init__(context, identity)
+        self._context = context
+        self._identity = identity
+        self._run_id = b""
+        self._over = False
+        self._outcome: Opened | None = None
         self._servers = tuple(servers)
         self._seen: dict[tuple[str, str], tuple[bytes, bytes]] = {}
         # For errors, in which users and servers are named alike.
         self._everybody = dataclasses.replace(context, names=(*context.names, *servers))
+
+    @property
+    def name(self) -> str:
+        """The user or server that the machine acts for."""
+        return self._identity.name
+
+    @property
+    def run_id(self) -> bytes:
+        """The run id, empty until the participants are agreed on."""
+        return self._run_id
+
+    @property
+    def finished(self) -> bool:
+        """Whether the result is there, or the run is over for this machine."""
+        return self._over
+
+    @property
+    def result(self) -> Opened:
+        """What the run ended with; raise LocalError while there is nothing."""
+        if self._outcome is None:
+            raise LocalError(f"{self.name}: the run has no result")
+        return self._outcome
+
+    def _name_of(self, user: int) -> str:
+        return self._context.names[user - 1]
 
     def handle(self, event: events.Event) -> Sequence[Envelope]:
         """Take one event and return what is to be sent; after an SmpcError only `Cancellation` may follow."""

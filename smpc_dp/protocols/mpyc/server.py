@@ -57,6 +57,7 @@ class ServerMachine(Member):
         self, context: Context, servers: Sequence[str], identity: Signer, make: MakeTerms, *, fewest: int
     ) -> None:
         super().__init__(context, servers, identity)
+        self._position = 0
         self._make = make
         self._fewest = fewest
         self._others = tuple(name for name in servers if name != identity.name)

@@ -1,0 +1,158 @@
+"""A party of a sum whose process dies, forks and is set back; the others and the aggregator are in memory."""
+
+from __future__ import annotations
+
+import copy
+from collections.abc import Mapping, Sequence
+from typing import Any, ClassVar
+
+from smpc_dp.protocols.abort import LEAVE
+from smpc_dp.protocols.contract import Envelope
+from smpc_dp.protocols.engine.codec import Codec
+from smpc_dp.protocols.engine.events import Message, PeersLost, Start
+from smpc_dp.protocols.engine.party import PartyRole
+from smpc_dp.protocols.engine.run import Run
+from smpc_dp.protocols.engine.saved import SavedRun
+from smpc_dp.protocols.engine.state import State
+from smpc_dp.protocols.envelope import Signer, decode, encode_envelope
+from smpc_dp.protocols.gopa import states as gopa
+from smpc_dp.protocols.registry import make_party
+from smpc_dp.protocols.secagg import messages as m
+from smpc_dp.protocols.secagg import states as secagg
+from smpc_dp_lab.vectors import gopa_runs, runs
+
+PARTY, LOST = runs.NAMES[:2]
+
+
+class World:
+    """The other parties and the aggregator; copied before each answer, which can so be given again."""
+
+    def __init__(
+        self, aggregator: Run[Any], others: Mapping[str, Run[Any]], held: Sequence[Envelope]
+    ) -> None:
+        self._aggregator, self._others, self._held = aggregator, others, held
+
+    @classmethod
+    def of(cls, played: runs.Played) -> World:
+        """Return the others after their hello."""
+        others = {name: run for name, run in played.parties.items() if name != PARTY}
+        return cls(
+            played.aggregator, others, [said for run in others.values() for said in run.handle(Start())]
+        )
+
+    def copy(self) -> World:
+        """Return a world that goes on by itself; transitions of parties change nothing in their states."""
+        collecting = self._aggregator
+        errors = {id(error): error for error in collecting.state.inbox.excluded.values()}
+        aggregator: Run[Any] = Run(
+            collecting.role, collecting.member, copy.deepcopy(collecting.state, errors)
+        )
+        others: dict[str, Run[Any]] = {
+            name: Run(run.role, run.member, run.state) for name, run in self._others.items()
+        }
+        return World(aggregator, others, self._held)
+
+    def answer(self, envelope: Envelope, *, loses: bool) -> list[Envelope]:
+        """Return what the party gets after it has sent an envelope; `loses`: the run loses a party before."""
+        queue = [*self._held, envelope]
+        sent = [*self._aggregator.handle(PeersLost((LOST,)))] if loses else []
+        for said in queue:
+            sent += self._aggregator.handle(Message(said))
+        mine = [answer for answer in sent if answer.receiver == PARTY]
+        self._held = [
+            said
+            for answer in sent
+            if answer.receiver in self._others and not (loses and answer.receiver == LOST)
+            for said in self._others[answer.receiver].handle(Message(answer))
+        ]
+        return mine
+
+    @property
+    def total(self) -> list[int]:
+        """The aggregator's sum on the grid."""
+        total: list[int] = self._aggregator.result.total.tolist()
+        return total
+
+
+class SumScene:
+    """Secure aggregation; `variant` 1 is a run that loses a party at this step, or another sum at its end."""
+
+    role: ClassVar[PartyRole] = secagg.PARTY
+    scenario: ClassVar[runs.Scenario] = runs.SCENARIOS[0]
+    codec = Codec.of_party(secagg.PARTY)
+    states = 10
+
+    def __init__(self) -> None:
+        self._cast = runs.cast(self.scenario)
+        self._lanes = self._cast.lanes[PARTY]
+        self.input = self._lanes.tobytes()
+        self._first = World.of(self._cast)
+        # By what the party has sent and the variant, the answers and the world after them.
+        self._told: dict[tuple[bytes, int], tuple[list[Envelope], World]] = {}
+
+    def process(self) -> tuple[PartyRole, Any, State]:
+        signer: Signer = self._cast.signers[PARTY]
+        run = make_party(self._cast.context, self.scenario.parameters, signer, self._lanes.copy())
+        return run.role, run.member, run.state
+
+    def answer(self, sent: Sequence[Envelope], variant: int = 0) -> Sequence[Envelope]:
+        return [answer for said in sent if said.step != LEAVE for answer in self._answer(said, variant)]
+
+    def _answer(self, said: Envelope, variant: int) -> list[Envelope]:
+        key = (encode_envelope(said), variant)
+        if key not in self._told:
+            world = self._before(said).copy()
+            answers = world.answer(said, loses=bool(variant))
+            if variant:
+                answers = [self._other(answer) for answer in answers]
+            self._told[key] = (answers, world)
+        return self._told[key][0]
+
+    def _before(self, said: Envelope) -> World:
+        """Return a world whose answer leads to a message; one without a loss, if there is one."""
+        if said.step == m.HELLO:
+            return self._first
+        steps = self.scenario.parameters.party_steps
+        before = steps[steps.index(said.step) - 1]
+        worlds = {
+            variant: world
+            for (content, variant), (answers, world) in self._told.items()
+            if decode(content, Envelope, PARTY).step == before
+            and said.run_id in {answer.run_id for answer in answers}
+        }
+        return worlds[min(worlds)]
+
+    def _other(self, answer: Envelope) -> Envelope:
+        """Return another result: a loss at the end changes none."""
+        if answer.step != m.RESULT:
+            return answer
+        total = decode(answer.body, m.Result, answer.sender).total
+        context, signers = self._cast.context, self._cast.signers
+        other = m.Result(bytes([total[0] ^ 1]) + total[1:])
+        [changed] = context.write(signers[answer.sender], answer.run_id, answer.step, (PARTY,), other)
+        return changed
+
+    def check(self, run: SavedRun[Any]) -> None:
+        outcome = run.result
+        assert outcome.survivors == self.scenario.names
+        [*_, world] = [world for (_, variant), (_, world) in self._told.items() if not variant]
+        assert outcome.total.tolist() == world.total
+        self.check_total(world.total)
+
+    def check_total(self, total: list[int]) -> None:
+        parameters, lanes = self.scenario.parameters, self._cast.lanes
+        sum_of_all = sum(lanes.values(), start=0 * self._lanes)
+        due, _ = parameters.decode(sum_of_all, len(lanes))
+        assert total == due.tolist()
+
+
+class GopaScene(SumScene):
+    """GOPA where noise of lost parties stays in: the total has noise, and is the aggregator's."""
+
+    role = gopa.PARTY
+    scenario = next(one for one in gopa_runs.SCENARIOS if one.parameters.on_dropout == "keep")
+    codec = Codec.of_party(gopa.PARTY)
+    states = 7
+
+    def check_total(self, total: list[int]) -> None:
+        assert len(total) == self.scenario.encoding.length

@@ -1,0 +1,188 @@
+"""States as bytes: what is encoded comes back, and nothing but its one encoding does."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+import msgspec
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from numpy.typing import NDArray
+
+from smpc_dp.errors import Code, LocalError, VerificationError
+from smpc_dp.protocols.contract import Envelope
+from smpc_dp.protocols.engine.codec import Codec, Record
+from smpc_dp.protocols.engine.party import PartyRole, PartyState, Progress, Stopped
+from smpc_dp.protocols.gopa.states import PARTY as GOPA
+from smpc_dp.protocols.secagg.graph import PartySet, pack_set
+from smpc_dp.protocols.secagg.states import PARTY as SECAGG
+
+
+class Inner(msgspec.Struct, frozen=True):
+    secret: bytes
+    of: dict[int, tuple[str, bytes]]
+
+
+class Rich(PartyState, frozen=True, kw_only=True, eq=False):
+    array: NDArray[Any] | None = None
+    members: PartySet | None = None
+    inner: Inner | None = None
+    keyed: Mapping[tuple[int, str], bytes] = {}
+    numbers: tuple[float, ...] = ()
+
+
+class WithSet(PartyState, frozen=True, kw_only=True, eq=False):
+    members: set[int]
+
+
+class WithAny(PartyState, frozen=True, kw_only=True, eq=False):
+    inner: list[Any]
+
+
+class Other(Rich, frozen=True, kw_only=True, eq=False):
+    pass
+
+
+CODEC = Codec([Rich, Stopped])
+ENVELOPE = Envelope(b"r", "step", "alice", "hub", b"body", b"signature")
+
+
+def again(state: PartyState) -> Any:
+    content = CODEC.encode(state, [ENVELOPE], (b"input", b"released"))
+    found, record = CODEC.decode(content)
+    assert (record.messages, record.input, record.released) == ((ENVELOPE,), b"input", b"released")
+    assert CODEC.encode(found, [ENVELOPE], (b"input", b"released")) == content
+    return found
+
+
+@pytest.mark.parametrize("kind", ["b1", "u1", "u2", "u4", "u8", "i8", "f8", ">u4"])
+@pytest.mark.parametrize("shape", [(), (0,), (3,), (2, 3)])
+def test_arrays(kind: str, shape: tuple[int, ...]) -> None:
+    array = np.arange(np.prod(shape, dtype=int)).reshape(shape).astype(kind)
+    found = again(Rich(array=array)).array
+    np.testing.assert_array_equal(found, array)
+    assert found.dtype == array.dtype.newbyteorder("=")
+    assert found.flags.writeable
+    assert found.flags.c_contiguous
+
+
+def test_an_array_in_another_order_of_memory() -> None:
+    array = np.arange(6, dtype=np.uint32).reshape(2, 3).T
+    np.testing.assert_array_equal(again(Rich(array=array)).array, array)
+
+
+@given(
+    st.sets(st.integers(1, 40)),
+    st.dictionaries(st.integers(0, 1 << 60), st.tuples(st.text(), st.binary())),
+    st.dictionaries(st.tuples(st.integers(-(1 << 60), 1 << 60), st.text()), st.binary()),
+    st.lists(st.floats(allow_nan=False)),
+)
+def test_all_else(members: set[int], of: Any, keyed: Any, numbers: list[float]) -> None:
+    packed = PartySet.unpack(pack_set(members, 40), 40, "")
+    state = Rich(
+        run_id=b"r",
+        progress=Progress({"start": (b"h", b"s")}, ("hello",)),
+        members=packed,
+        inner=Inner(b"x", of),
+        keyed=keyed,
+        numbers=tuple(numbers),
+    )
+    found = again(state)
+    assert found.members.packed == packed.packed
+    assert found.inner == state.inner
+    assert list(found.keyed.items()) == list(keyed.items())
+    assert (found.progress, found.numbers) == (state.progress, state.numbers)
+
+
+def test_a_tombstone() -> None:
+    assert again(Stopped(run_id=b"r", code=Code.LATE)).code is Code.LATE
+
+
+@pytest.mark.parametrize("role", [SECAGG, GOPA])
+def test_the_states_of_sums_can_be_saved(role: PartyRole) -> None:
+    Codec.of_party(role)
+
+
+@pytest.mark.parametrize("kind", [WithSet, WithAny])
+def test_a_type_without_one_encoding_is_refused_at_once(kind: type[PartyState]) -> None:
+    with pytest.raises(LocalError, match=f"'{kind.__name__}' cannot be saved: nothing decodes"):
+        Codec([kind])
+
+
+def test_a_state_of_another_table_is_not_saved() -> None:
+    with pytest.raises(LocalError, match="not in the table"):
+        CODEC.encode(Other())
+
+
+def test_what_would_not_come_back_is_not_saved() -> None:
+    with pytest.raises(LocalError, match="cannot be saved: a saved state 'Rich' is malformed"):
+        CODEC.encode(Rich(numbers=("text",)))  # type: ignore[arg-type]
+
+
+def record(**fields: Any) -> bytes:
+    state = CODEC.decode(CODEC.encode(Rich(numbers=(1.0,))))[1]
+    return msgspec.msgpack.encode(msgspec.structs.replace(state, **fields))
+
+
+BODY = {"run_id": b"", "progress": {"received": {}, "sent": []}}
+REST: dict[str, Any] = {"array": None, "members": None, "inner": None, "keyed": {}, "numbers": []}
+
+
+def test_the_baseline_of_what_is_refused() -> None:
+    assert CODEC.decode(record(state=msgspec.msgpack.encode({**BODY, **REST})))
+
+
+@pytest.mark.parametrize(
+    "state",
+    [
+        {**BODY, **REST, "more": 1},
+        {**REST, **BODY},
+        BODY,
+        {**BODY, **REST, "members": [9, b"\0\xff"]},
+        {**BODY, **REST, "members": [0, b"\0"]},
+        {**BODY, **REST, "members": [1 << 40, b"\0"]},
+        {**BODY, **REST, "array": ["<u4", [1], b"123"]},
+        {**BODY, **REST, "array": ["<u4", [-1, -1], b"1234"]},
+        {**BODY, **REST, "array": ["<u4", [True], b"1234"]},
+        {**BODY, **REST, "array": [">u4", [1], b"1234"]},
+        {**BODY, **REST, "array": ["|O", [1], b"12345678"]},
+        {**BODY, **REST, "array": ["<u4", [1 << 62, 4, 0], b""]},
+        {**BODY, **REST, "array": b"1234"},
+        {**BODY, **REST, "numbers": [1]},
+        [],
+    ],
+    ids=repr,
+)
+def test_another_state_is_refused(state: object) -> None:
+    with pytest.raises(VerificationError, match="'Rich'"):
+        CODEC.decode(record(state=msgspec.msgpack.encode(state)))
+
+
+@pytest.mark.parametrize(
+    "content",
+    [
+        b"",
+        record()[:-1],
+        record() + b"\0",
+        record(version=2),
+        record(kind="Waits"),
+        record(kind="Stopped"),
+        record(messages=[1]),
+        record(state=b"\xc1"),
+        msgspec.msgpack.encode([1, "Rich", b""]),
+        msgspec.msgpack.encode([*msgspec.msgpack.decode(record()), 1]),
+    ],
+)
+def test_another_record_is_refused(content: bytes) -> None:
+    with pytest.raises(VerificationError):
+        CODEC.decode(content)
+
+
+def test_errors_and_representations_say_nothing() -> None:
+    assert "input" not in repr(Record(1, "Rich", b"secret", (), b"input"))
+    with pytest.raises(VerificationError) as raised:
+        CODEC.decode(record(state=msgspec.msgpack.encode({**BODY, **REST, "numbers": ["hunter2"]})))
+    assert "hunter2" not in str(raised.value)

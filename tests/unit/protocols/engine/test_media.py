@@ -1,0 +1,193 @@
+"""Store, keys and counter by themselves, and the charge of a release to a real ledger."""
+
+from __future__ import annotations
+
+import sqlite3
+from pathlib import Path
+
+import pytest
+from msgspec.structs import replace
+
+from smpc_dp import database
+from smpc_dp.crypto.randomness import SystemRandomness
+from smpc_dp.errors import LocalError, PrivacyError, VerificationError
+from smpc_dp.privacy.accountant.events import exact_release
+from smpc_dp.privacy.accountant.ledger import Ledger
+from smpc_dp.protocols.engine.counter import FileCounter, Mark
+from smpc_dp.protocols.engine.keyring import Key, KeyRing
+from smpc_dp.protocols.engine.saved import charge_once
+from smpc_dp.protocols.engine.seal import OVER, Place, open_state, seal_state
+from smpc_dp.protocols.engine.store import Row, Store
+
+A = bytes(16)
+KEY = bytes(range(32))
+PLACE = Place(b"s" * 32, 1, "alice", A, 3, b"r" * 32, "go", b"p" * 32, b"e" * 32, b"t" * 32, 0)
+CHANGES: dict[str, object] = {
+    "session": b"t" * 32,
+    "request": 2,
+    "role": "bob",
+    "attempt": b"1" * 16,
+    "counter": 4,
+    "run": b"",
+    "step": "stop",
+    "predecessor": b"",
+    "received": b"",
+    "terms": b"",
+    "flags": 1,
+}
+
+
+def test_a_state_opens_in_its_place_alone() -> None:
+    sealed = seal_state(KEY, PLACE, b"state", SystemRandomness())
+    assert open_state(KEY, PLACE, sealed) == b"state"
+    assert set(CHANGES) == set(Place.__struct_fields__)
+    for field, value in CHANGES.items():
+        with pytest.raises(VerificationError):
+            open_state(KEY, replace(PLACE, **{field: value}), sealed)
+    with pytest.raises(VerificationError):
+        open_state(bytes(32), PLACE, sealed)
+    assert Row(PLACE, b"", b"1").digest != Row(PLACE, b"", b"2").digest
+
+
+def test_a_row_is_swapped_once(tmp_path: Path) -> None:
+    store = Store(tmp_path / "states")
+    assert store.find(PLACE.session, 1, "alice") is None
+    row = Row(PLACE, b"name", b"sealed")
+    store.begin(row)
+    assert store.find(PLACE.session, 1, "alice") == row
+    with pytest.raises(LocalError, match="not over"):
+        store.begin(Row(replace(PLACE, attempt=b"2" * 16), b"", b"x"))
+    for field, value in CHANGES.items():
+        if field != "flags":
+            with pytest.raises(LocalError, match="no longer the newest"):
+                store.swap(Row(replace(PLACE, **{field: value}), b"name", b"sealed"), row)
+    with pytest.raises(LocalError, match="no longer the newest"):
+        store.swap(replace(row, sealed=b"other"), row)
+    after = Row(replace(PLACE, counter=4, flags=OVER), b"next", b"more")
+    store.swap(row, after)
+    assert store.find(PLACE.session, 1, "alice") == after
+    with pytest.raises(LocalError, match="no longer the newest"):
+        store.swap(row, after)
+    store.begin(Row(replace(PLACE, attempt=b"2" * 16), b"", b"x"))
+    assert (tmp_path / "states").stat().st_mode & 0o777 == 0o600
+
+
+def test_a_store_of_another_version_or_kind_is_refused(tmp_path: Path) -> None:
+    store = Store(tmp_path / "states")
+    store.begin(Row(PLACE, b"", b"x"))
+    with sqlite3.connect(store.path) as connection:
+        connection.execute("PRAGMA user_version = 2")
+    with pytest.raises(LocalError, match="file of saved states of version 2; this release reads 1"):
+        store.find(PLACE.session, 1, "alice")
+    with sqlite3.connect(tmp_path / "other") as connection:
+        connection.execute("CREATE TABLE x (y)")
+    with pytest.raises(LocalError, match="not the file of saved states"):
+        Store(tmp_path / "other").find(PLACE.session, 1, "alice")
+
+
+def test_commits_outlive_a_power_failure(tmp_path: Path) -> None:
+    """What SQLite needs for that is asked for: with 2, FULL, the journal may come back."""
+    with database.opened(tmp_path / "x", database.Kind("things", 1, 1, ())) as connection:
+        assert connection.execute("PRAGMA synchronous").fetchone() == (3,)
+        assert connection.execute("PRAGMA secure_delete").fetchone() == (1,)
+        assert connection.execute("PRAGMA journal_mode").fetchone() == ("delete",)
+
+
+def test_keys(tmp_path: Path) -> None:
+    ring = KeyRing(tmp_path)
+    one, two, three, four = (Key(bytes([n]) * 16, bytes([n]) * 32) for n in range(1, 5))
+    ring.create(A, one)
+    with pytest.raises(LocalError):
+        ring.create(A, two)
+    ring.propose(A, one.name, two)
+    ring.propose(A, one.name, three)
+    assert [ring.get(A, key.name) for key in (one, two, three, four)] == [
+        one.secret,
+        two.secret,
+        three.secret,
+        None,
+    ]
+    ring.commit(A, two.name)
+    ring.commit(A, two.name)
+    for name in (one.name, three.name):
+        assert ring.get(A, name) is None
+        with pytest.raises(LocalError, match="another process"):
+            ring.commit(A, name)
+    with pytest.raises(LocalError, match="another process"):
+        ring.propose(A, one.name, four)
+    content = (tmp_path / f"{A.hex()}.keys").read_bytes()
+    assert two.secret in content
+    assert one.secret not in content
+    ring.remove(A)
+    assert ring.get(A, two.name) is None
+    ring.remove(A)
+    assert "1" not in repr(one)
+
+
+def test_an_old_key_file_is_overwritten(tmp_path: Path) -> None:
+    """Also a draft of it that a dead process has left."""
+    ring = KeyRing(tmp_path)
+    one, two = Key(b"1" * 16, b"x" * 32), Key(b"2" * 16, b"y" * 32)
+    ring.create(A, one)
+    path = tmp_path / f"{A.hex()}.keys"
+    draft = tmp_path / f".{path.name}.0011223344556677"
+    draft.write_bytes(path.read_bytes())
+    with path.open("rb") as old, draft.open("rb") as left:
+        ring.propose(A, one.name, two)
+        ring.commit(A, two.name)
+        assert not old.read().strip(b"\0")
+        assert not left.read().strip(b"\0")
+    assert sorted(tmp_path.glob("*.keys")) == [path]
+    assert not draft.exists()
+
+
+def test_a_key_file_that_others_can_read_is_refused(tmp_path: Path) -> None:
+    ring = KeyRing(tmp_path)
+    ring.create(A, Key(b"1" * 16, b"x" * 32))
+    (tmp_path / f"{A.hex()}.keys").chmod(0o640)
+    with pytest.raises(LocalError, match="chmod 600"):
+        ring.get(A, b"1" * 16)
+
+
+def test_a_counter_grows_once(tmp_path: Path) -> None:
+    counter = FileCounter(tmp_path)
+    zero, one, other, two = Mark(0, b"0"), Mark(1, b"1"), Mark(1, b"x"), Mark(2, b"2")
+    assert counter.read(A) is None
+    with pytest.raises(LocalError):
+        counter.advance(A, zero, one)
+    counter.advance(A, None, zero)
+    counter.advance(A, zero, one)
+    counter.advance(A, zero, one)
+    for before, after in ((zero, other), (other, two), (None, zero), (zero, two)):
+        with pytest.raises(LocalError, match="not the newest"):
+            counter.advance(A, before, after)
+    counter.advance(A, one, two)
+    assert FileCounter(tmp_path).read(A) == two
+
+
+def test_a_folder_that_is_not_there_is_not_made(tmp_path: Path) -> None:
+    """It may be on a device that is not mounted: an empty one in its place has forgotten everything."""
+    with pytest.raises(LocalError, match="no such folder"):
+        FileCounter(tmp_path / "none").read(A)
+    with pytest.raises(LocalError, match="no such folder"):
+        KeyRing(tmp_path / "none").create(A, Key(A, KEY))
+
+
+def test_a_run_is_charged_for_one_digest(tmp_path: Path) -> None:
+    ledger = Ledger.create(
+        tmp_path / "ledger",
+        party="alice",
+        dataset="d",
+        relation="substitution",
+        epsilon=None,
+        delta=0.0,
+    )
+    charge = charge_once(ledger, lambda: exact_release("sum", "substitution"), 3)
+    first = charge(b"r" * 32, b"d" * 32)
+    again = charge(b"r" * 32, b"d" * 32)
+    assert first is not None
+    assert again is not None
+    assert (first.repeated, again.repeated) == (False, True)
+    with pytest.raises(PrivacyError, match="a run id is used once"):
+        charge(b"r" * 32, b"e" * 32)
+    assert len(ledger.entries()) == 1

@@ -1,0 +1,125 @@
+"""The states of a pairwise statistic: what runs do is in the tables, and coins are forgotten."""
+
+from __future__ import annotations
+
+import pytest
+
+from smpc_dp.errors import LocalError, PeerFault
+from smpc_dp.protocols.engine.events import Cancellation, Message, Report, Start
+from smpc_dp.protocols.pairwise import statistic_aggregator as aggregator
+from smpc_dp.protocols.pairwise import statistic_messages as m
+from smpc_dp.protocols.pairwise import statistic_party as party
+from smpc_dp.protocols.pairwise import statistic_states as states
+from smpc_dp.protocols.pairwise.statistic_pairs import CollectDone
+from smpc_dp_lab.vectors.statistic_runs import HUB, NAMES, SCENARIOS, Run, Scenario, find
+from tests.unit.protocols.engine.test_states import contents
+from tests.unit.protocols.recorded import assert_in_table, recorded
+
+BESIDE = frozenset({m.PAIR, m.RELAY, m.RELAY_END})
+
+
+@pytest.mark.parametrize("scenario", SCENARIOS, ids=lambda scenario: scenario.name)
+def test_every_step_is_in_the_table(scenario: Scenario, monkeypatch: pytest.MonkeyPatch) -> None:
+    steps = recorded(monkeypatch)
+    Run(scenario).play()
+    assert assert_in_table(steps, BESIDE) == len(NAMES) - len(scenario.silent) + 1
+
+
+def test_a_run_has_no_more_steps_than_the_table_says(monkeypatch: pytest.MonkeyPatch) -> None:
+    steps = recorded(monkeypatch)
+    hub = Run(find("again")).play().hub
+    seen = dict.fromkeys(step.before.step for step in steps if step.run.name == HUB)
+    assert len(seen) - 1 == states.AGGREGATOR.most_steps(hub.member) == 5
+
+
+def test_coins_that_are_not_opened_are_forgotten_with_the_draw(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A further draw cannot be: nobody has a coin for it."""
+    steps = recorded(monkeypatch)
+    Run(find("matchings")).play()
+    for name in NAMES:
+        mine = [step.after for step in steps if step.run.name == name]
+        [first] = [state for state in mine if isinstance(state, party.AwaitStart)]
+        [waiting] = [state for state in mine if isinstance(state, party.AwaitDraw)]
+        assert waiting.coins == first.coins[1:]
+        later = mine[mine.index(waiting) + 1 :]
+        assert later
+        assert not any(coin in contents(state) for coin in first.coins for state in later)
+
+
+def test_a_party_reports_its_pairs_once_and_not_before_they_are_drawn() -> None:
+    run = Run(find("matchings"))
+    ada = run.parties["ada"]
+    ada.handle(Start())
+    with pytest.raises(LocalError, match="leaves no work to the holder"):
+        ada.handle(Report(()))
+    run = Run(find("matchings"))
+    run.deliver([envelope for each in run.parties.values() for envelope in each.handle(Start())])
+    ada = run.parties["ada"]
+    assert isinstance(ada.state, party.Evaluating)
+    [done] = ada.handle(Report(()))
+    assert done.step == m.DONE
+    assert isinstance(ada.state, party.AwaitResult)
+    with pytest.raises(LocalError, match="leaves no work to the holder"):
+        ada.handle(Report(()))
+
+
+def test_messages_of_pairs_are_ignored_before_there_are_pairs() -> None:
+    run = Run(find("matchings"))
+    for each in run.parties.values():
+        for envelope in each.handle(Start()):
+            run.hub.handle(Message(envelope))
+    before = run.hub.state
+    assert isinstance(before, aggregator.CollectBegin)
+    early = run.wires["ada"].write_pair(run.hub.run_id, 0, b"early")
+    assert run.hub.handle(Message(early)) == ()
+    assert run.hub.state is before
+    assert not before.inbox.faults
+
+
+def test_a_message_beside_the_steps_is_a_step_of_its_state() -> None:
+    """No second one is taken from the same state."""
+    run = Run(find("matchings"))
+    run.deliver([envelope for each in run.parties.values() for envelope in each.handle(Start())])
+    before = run.hub.state
+    assert isinstance(before, CollectDone)
+    matching, garbler, evaluator = next(
+        pair for each in run.parties.values() for pair in each.state.evaluations
+    )
+    first, second = (
+        run.wires[name].write_pair(run.hub.run_id, matching, b"") for name in (garbler, evaluator)
+    )
+    run.hub.handle(Message(first))
+    assert run.hub.state.inbox is before.inbox
+    with pytest.raises(LocalError, match="a second step from one state"):
+        run.hub.role.step(run.hub.member, before, Message(second))
+
+
+def test_a_role_that_deviates_takes_other_messages_beside_its_steps() -> None:
+    taken: list[int] = []
+
+    def take(_member: object, _state: object, number: int, _envelope: object) -> tuple[()]:
+        taken.append(number)
+        return ()
+
+    run = Run(find("matchings"))
+    run.hub.role = states.AGGREGATOR.with_stage(CollectDone, beside={m.PAIR: take})
+    run.deliver([envelope for each in run.parties.values() for envelope in each.handle(Start())])
+    run.deliver([run.wires["cem"].write_pair(run.hub.run_id, 7, b"nonsense")])
+    assert taken == [3]
+
+
+def test_a_fault_that_ends_a_step_is_not_that_of_whose_message_came_last() -> None:
+    def fail(_member: object, _state: object) -> None:
+        raise PeerFault("ada", "found at the end of the step")
+
+    run = Run(find("matchings"))
+    run.hub.role = states.AGGREGATOR.with_stage(aggregator.CollectHello, finish=fail)
+    *most, last = [envelope for each in run.parties.values() for envelope in each.handle(Start())]
+    for envelope in most:
+        run.hub.handle(Message(envelope))
+    with pytest.raises(PeerFault, match="found at the end") as caught:
+        run.hub.handle(Message(last))
+    assert run.hub.finished
+    assert not run.hub.state.inbox.excluded
+    told = run.hub.handle(Cancellation(caught.value))
+    assert {envelope.receiver for envelope in told} == set(NAMES)
