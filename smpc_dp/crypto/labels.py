@@ -85,3 +85,4 @@ class Label(StrEnum):
     SAVED_RELEASE = "smpc-dp/1/saved-release"
     SAVED_STATE = "smpc-dp/1/saved-state"
     SAVED_DIGEST = "smpc-dp/1/saved-digest"
+    SAVED_INBOX = "smpc-dp/1/saved-inbox"

@@ -1,1 +1,28 @@
 """Protocols as state machines without I/O, one folder each."""
+
+from importlib import import_module
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from smpc_dp.protocols.engine.seal import open_state, seal_state
+    from smpc_dp.protocols.public import step, table
+else:
+    # Loaded at their first use: most who import a protocol need none of them.
+    _HOME_OF = {
+        "open_state": "smpc_dp.protocols.engine.seal",
+        "seal_state": "smpc_dp.protocols.engine.seal",
+        "step": "smpc_dp.protocols.public",
+        "table": "smpc_dp.protocols.public",
+    }
+
+    def __getattr__(name):
+        if name not in _HOME_OF:
+            raise AttributeError(f"module 'smpc_dp.protocols' has no attribute {name!r}")
+        value = globals()[name] = getattr(import_module(_HOME_OF[name]), name)
+        return value
+
+    def __dir__():
+        return sorted({*globals(), *__all__})
+
+
+__all__ = ["open_state", "seal_state", "step", "table"]

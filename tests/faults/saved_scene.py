@@ -155,7 +155,7 @@ class Media:
 
     def saving(self, scene: Scene, faults: Faults | None = None, **changed: Any) -> Saving:
         faults = faults or Faults()
-        store: Any = _Faulty(Store(self.folder / "store" / "states"), faults, ("begin", "swap"))
+        store: Any = _Faulty(Store(self.folder / "store" / "states"), faults, ("begin", "swap", "append"))
         keys: Any = _Faulty(KeyRing(self.folder / "keys"), faults, ("create", "propose", "commit", "remove"))
         counter: Any = None
         if self.counted:

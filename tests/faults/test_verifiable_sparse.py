@@ -27,6 +27,7 @@ from smpc_dp.protocols.gopa.verifiable.hosting import VerifiableAggregator
 from smpc_dp.protocols.gopa.verifiable.publishing import Refused
 from smpc_dp.protocols.gopa.verifiable.statements import SUM, Rules
 from smpc_dp.protocols.gopa.verifiable.states import AGGREGATOR
+from smpc_dp.protocols.phases.key_graph import roll_of
 from smpc_dp.protocols.secagg import messages as m
 from smpc_dp.protocols.secagg.graph import pack_list, unpack_list
 from smpc_dp.runtime.audit import Report, audit_stream
@@ -188,7 +189,7 @@ def test_nobody_goes_on_whose_own_draws_are_voided() -> None:
                 message,
                 openings=[opening for opening in message.openings if opening.party != victim],
                 advertisements=[item for item in message.advertisements if item.party != victim],
-                proof=state.commitments.roll.prove(around),
+                proof=roll_of(relay.context, state.commitments.keys).prove(around),
             )
             [again] = relay.write(state.run_id, m.NEIGHBOURS, [party], message)
             return again

@@ -14,7 +14,10 @@ from numpy.typing import NDArray
 from smpc_dp.decoding import decode_msgpack
 from smpc_dp.errors import LocalError, PeerFault, VerificationError
 from smpc_dp.protocols.contract import Envelope
-from smpc_dp.protocols.engine.party import PartyRole, Stopped
+from smpc_dp.protocols.engine import collector, party
+from smpc_dp.protocols.engine.collector import CollectorRole, Inbox
+from smpc_dp.protocols.engine.party import PartyRole
+from smpc_dp.protocols.engine.saved_inbox import SavedInbox
 from smpc_dp.protocols.engine.state import State
 from smpc_dp.protocols.secagg.graph import PartySet
 
@@ -70,7 +73,13 @@ class Codec:
     def of_party(cls, role: PartyRole) -> Codec:
         """Return the codec of a table of a party's states."""
         table = (kind for row in role.rows for kind in (row.state, *row.next))
-        return cls(dict.fromkeys((role.first, *table, Stopped)))
+        return cls(dict.fromkeys((role.first, *table, party.Stopped)))
+
+    @classmethod
+    def of_collector(cls, role: CollectorRole) -> Codec:
+        """Return the codec of a table of a collecting role's states."""
+        table = (kind for stage in role.stages for kind in (stage.state, *stage.next))
+        return cls(dict.fromkeys((*table, collector.Stopped)))
 
     def encode(
         self,
@@ -124,6 +133,8 @@ def _to_builtin(value: Any) -> Any:
             return [name, list(value.shape), value.astype(name, copy=False).tobytes()]
         case PartySet():
             return [value.flags().size, value.packed]
+        case Inbox():
+            return SavedInbox.of(value)
         case _:
             raise NotImplementedError(f"no {type(value).__name__} is saved")
 
@@ -132,6 +143,8 @@ def _from_builtin(kind: Any, value: Any) -> Any:
     """Return what `_to_builtin` was given; raise ValueError for what it cannot have returned."""
     if (get_origin(kind) or kind) is np.ndarray:
         return _array(value)
+    if kind is Inbox:
+        return SavedInbox.read(value)
     match value:
         case [int(parties), bytes(packed)] if kind is PartySet and 0 < parties < 1 << 16:
             try:
@@ -170,7 +183,7 @@ def _unsaveable(kind: inspect.Type, known: set[type]) -> str:
             inner = list(types)
         case inspect.VarTupleType(item_type=item) | inspect.ListType(item_type=item):
             inner = [item]
-        case inspect.CustomType(cls=cls) if cls in (np.ndarray, PartySet):
+        case inspect.CustomType(cls=cls) if cls in (np.ndarray, PartySet, Inbox):
             return ""
         case _:
             return "" if isinstance(kind, _PLAIN) else f"nothing decodes {kind!r:.100}"

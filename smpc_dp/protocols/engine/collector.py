@@ -34,7 +34,6 @@ class Item:
     signature: bytes
 
 
-@dataclass(slots=True)
 class Inbox:
     """What a collecting role has received in one run. It changes in place: no message is copied.
 
@@ -53,15 +52,28 @@ class Inbox:
         events: how many messages and exclusions there were.
     """
 
-    alive: set[int]
-    items: dict[int, Item] = field(default_factory=dict)
-    seen: dict[tuple[int, str], tuple[bytes, bytes]] = field(default_factory=dict)
-    excluded: dict[int, SmpcError] = field(default_factory=dict)
-    faults: list[str] = field(default_factory=list)
-    unsent: list[Envelope] = field(default_factory=list)
-    answered: set[int] = field(default_factory=set)
-    past: set[bytes] = field(default_factory=set)
-    events: int = 0
+    __slots__ = (
+        "alive",
+        "answered",
+        "events",
+        "excluded",
+        "faults",
+        "items",
+        "past",
+        "seen",
+        "unsent",
+    )
+
+    def __init__(self, alive: set[int]) -> None:
+        self.alive = alive
+        self.items: dict[int, Item] = {}
+        self.seen: dict[tuple[int, str], tuple[bytes, bytes]] = {}
+        self.excluded: dict[int, SmpcError] = {}
+        self.faults: list[str] = []
+        self.unsent: list[Envelope] = []
+        self.answered: set[int] = set()
+        self.past: set[bytes] = set()
+        self.events = 0
 
 
 class CollectorState(State, frozen=True, kw_only=True, eq=False):

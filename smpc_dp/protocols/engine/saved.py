@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, Self, TypeVar
+from typing import TYPE_CHECKING, Any, ClassVar, Self, TypeVar
 
 from msgspec.structs import replace
 
@@ -93,7 +93,11 @@ class SavedRun(Run[R_co]):
 
     Made by `begin` and `restore`. After a failure to save it takes and sends nothing more, and may be
     restored. It reads and writes files: a driver with an event loop calls it in a thread.
+
+    `final`: how the steps begin after which nothing is restored without a counter.
     """
+
+    final: ClassVar[str] = ATTEST
 
     def __init__(self, role: Any, member: Any, state: State, saving: Saving, row: Row) -> None:
         super().__init__(role, member, state)
@@ -103,6 +107,8 @@ class SavedRun(Run[R_co]):
         self._messages: tuple[Envelope, ...] = ()
         self._input = self._released = b""
         self._charged = self._broken = False
+        # How many events of the step the store has beside the state: of a collecting role.
+        self._entries = 0
 
     @classmethod
     def begin(cls, role: Any, member: Any, state: State, saving: Saving) -> Self:
@@ -149,7 +155,7 @@ class SavedRun(Run[R_co]):
         what = f"{member.name}: the saved run of request {context.request}"
         if place.terms != _digest_of_terms(member, saving):
             raise LocalError(f"{what} was begun with other terms, or for another question")
-        _check_counter(row, saving, what)
+        _check_counter(row, saving, what, cls.final)
         secret = saving.keys.get(place.attempt, row.key)
         if secret is None and place.flags & OVER:
             # Its end was interrupted.
@@ -211,7 +217,7 @@ class SavedRun(Run[R_co]):
         elif self._state.releases and messages and not released:
             committed, released = b"", _digest_of(Label.SAVED_RELEASE, messages)
         flags = before.place.flags | (OVER if state.over else 0)
-        if any(envelope.step.startswith(ATTEST) for envelope in messages):
+        if any(envelope.step.startswith(self.final) for envelope in messages):
             flags |= ATTESTED
         received = (event.envelope,) if isinstance(event, Message) else ()
         place = replace(
@@ -231,9 +237,10 @@ class SavedRun(Run[R_co]):
             key = replace(key, secret=b"")
         row = Row(place, key.name, sealed)
         saving.keys.propose(place.attempt, before.key, key)
-        saving.store.swap(before, row)
+        saving.store.swap(before, row, self._entries)
         saving.advance(place, row.digest)
         saving.keys.commit(place.attempt, key.name)
+        self._entries = 0
         self._row, self._state, self._messages = row, state, messages
         self._input, self._released = committed, released
 
@@ -255,17 +262,17 @@ def abandon(member: Any, saving: Saving) -> None:
     if row is None:
         raise LocalError(f"{member.name}: no saved run of request {context.request}")
     ended = replace(row.place, flags=row.place.flags | OVER)
-    saving.store.swap(row, Row(ended, row.key, b""))
+    saving.store.swap(row, Row(ended, row.key, b""), None)
     saving.keys.remove(row.place.attempt)
 
 
-def _check_counter(row: Row, saving: Saving, what: str) -> None:
+def _check_counter(row: Row, saving: Saving, what: str, final: str) -> None:
     """Raise LocalError unless a row is the newest state or the one that was saved and not yet counted."""
     place, counter = row.place, saving.counter
     if bool(place.flags & COUNTED) != (counter is not None):
         raise LocalError(f"{what} was begun {'without' if counter else 'with'} a counter")
     if not _is_kept(place.flags):
-        raise LocalError(f"{what} is lost: without a counter no state is restored from '{ATTEST}*' on")
+        raise LocalError(f"{what} is lost: without a counter no state is restored from '{final}*' on")
     if counter is None:
         return
     mark = counter.read(place.attempt)

@@ -26,6 +26,9 @@ _KIND = Kind(
         "predecessor BLOB NOT NULL, received BLOB NOT NULL, terms BLOB NOT NULL, flags INTEGER NOT NULL, "
         "key BLOB NOT NULL, sealed BLOB NOT NULL, digest BLOB NOT NULL, "
         "UNIQUE (session, request, role, attempt)) STRICT",
+        "CREATE TABLE inbox (session BLOB NOT NULL, request INTEGER NOT NULL, role TEXT NOT NULL, "
+        "attempt BLOB NOT NULL, number INTEGER NOT NULL, sealed BLOB NOT NULL, "
+        "UNIQUE (session, request, role, attempt, number)) STRICT",
         f"CREATE UNIQUE INDEX open ON states (session, request, role) WHERE flags & {OVER} = 0",
     ),
 )
@@ -43,6 +46,13 @@ _FIND = (
 )
 
 
+_MINE = " AND ".join(f"{name} = ?" for name in _WHO)
+_IS_NEWEST = f"SELECT 1 FROM states WHERE {_MINE} AND digest = ?"  # noqa: S608
+_APPEND = "INSERT INTO inbox VALUES (?, ?, ?, ?, ?, ?)"
+_ENTRIES = f"SELECT number, sealed FROM inbox WHERE {_MINE} ORDER BY number"  # noqa: S608
+_CLEAR = f"DELETE FROM inbox WHERE {_MINE}"  # noqa: S608
+
+
 class Row(msgspec.Struct, frozen=True, dict=True):
     """A saved state: where it stands, the name of its key, and what is sealed; empty: it is not restored."""
 
@@ -54,6 +64,11 @@ class Row(msgspec.Struct, frozen=True, dict=True):
     def digest(self) -> bytes:
         """What the successor and the counter have of it."""
         return state_digest(self.place, self.sealed)
+
+    @property
+    def who(self) -> tuple[bytes | int | str, ...]:
+        """Whose attempt it is of."""
+        return tuple(getattr(self.place, name) for name in _WHO)
 
     @property
     def columns(self) -> tuple[bytes | int | str, ...]:
@@ -91,19 +106,46 @@ class Store:
             f"{self.path}: a saved run of {role} in request {request} is not over: restore or abandon it"
         )
 
-    def swap(self, before: Row, after: Row) -> None:
-        """Replace a row; raise LocalError if another process has, or the row was set back."""
-        place = before.place
-        who = tuple(getattr(place, name) for name in _WHO)
+    def swap(self, before: Row, after: Row, entries: int | None = 0) -> None:
+        """Replace a row, and remove the entries beside it; raise LocalError if it is no longer the newest.
+
+        `entries`: how many there must be; None: any number.
+        """
+        place, who = before.place, before.who
         with opened(self.path, _KIND) as connection:
             connection.execute("BEGIN IMMEDIATE")
             values = (*after.columns, *who, place.run, place.counter, before.digest)
             if connection.execute(_SWAP, values).rowcount != 1:
-                raise LocalError(
-                    f"{self.path}: state {place.counter} of {place.role} in request {place.request} is no "
-                    "longer the newest: another process has restored it, or the file was set back"
-                )
+                raise self._is_old(place)
+            if connection.execute(_CLEAR, who).rowcount != entries and entries is not None:
+                raise self._is_old(place)
             connection.execute("COMMIT")
+
+    def append(self, row: Row, number: int, sealed: bytes) -> None:
+        """Insert an entry beside a row; raise LocalError if it is there, or the row is not the newest."""
+        with opened(self.path, _KIND) as connection:
+            connection.execute("BEGIN IMMEDIATE")
+            if not connection.execute(_IS_NEWEST, (*row.who, row.digest)).fetchall():
+                raise self._is_old(row.place)
+            try:
+                connection.execute(_APPEND, (*row.who, number, sealed))
+            except sqlite3.IntegrityError:
+                raise self._is_old(row.place) from None
+            connection.execute("COMMIT")
+
+    def entries(self, row: Row) -> list[bytes]:
+        """Return the entries beside a row, in order; raise LocalError if one is missing."""
+        with opened(self.path, _KIND) as connection:
+            found = connection.execute(_ENTRIES, row.who).fetchall()
+        if [number for number, _ in found] != list(range(len(found))):
+            raise LocalError(f"{self.path}: the inbox of {row.place.role} is damaged")
+        return [sealed for _, sealed in found]
+
+    def _is_old(self, place: Place) -> LocalError:
+        return LocalError(
+            f"{self.path}: state {place.counter} of {place.role} in request {place.request} is no "
+            "longer the newest: another process has restored it, or the file was set back"
+        )
 
     def find(self, session: bytes, request: int, role: str) -> Row | None:
         """Return the row of the open attempt, or else of the last one that is over and not finished."""

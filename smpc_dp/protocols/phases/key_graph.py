@@ -413,10 +413,15 @@ class Begun(NamedTuple):
 
 
 class Commitments(msgspec.Struct, frozen=True):
-    """What the aggregator keeps of the advertisements, and the digest of the root over their commitments."""
+    """What the aggregator keeps of the advertisements, and the digest of the root over their commitments.
 
-    advertised: dict[int, Item]
-    roll: Roll
+    Attributes:
+        advertised: by party, as they are forwarded.
+        keys: by party, decoded.
+    """
+
+    advertised: dict[int, m.Advertisement]
+    keys: dict[int, m.Advertise]
     digest: bytes
 
 
@@ -516,17 +521,26 @@ def accept_advertise(
     return Item(advertise, envelope.body, envelope.signature)
 
 
+def roll_of(context: Context, keys_of: Mapping[int, m.Advertise]) -> Roll:
+    """Return the tree over everyone's commitment."""
+    given = {party: advertise.commitment for party, advertise in keys_of.items()}
+    return Roll(context, Label.COMMITMENTS, given)
+
+
 def bind_commitments(collector: Collector[Any], state: CollectorState) -> tuple[Commitments, list[Envelope]]:
     """Bind everyone's commitment by one root, and show it to each party."""
-    inbox, items = state.inbox, state.inbox.items
+    inbox, context = state.inbox, collector.context
     packed = pack_set(inbox.alive, collector.parties)
-    given = {party: items[party].message.commitment for party in inbox.alive}
-    roll = Roll(collector.context, Label.COMMITMENTS, given)
-    digest = keys.roll_digest(collector.context, state.run_id, packed, roll.root)
+    advertised = {
+        party: m.Advertisement(party, item.body, item.signature) for party, item in inbox.items.items()
+    }
+    keys_of = {party: item.message for party, item in inbox.items.items()}
+    roll = roll_of(context, keys_of)
+    digest = keys.roll_digest(context, state.run_id, packed, roll.root)
     messages = collector.to_each(
         state.run_id, inbox, m.ROLL, lambda party: m.Roll(packed, roll.root, roll.prove((party,)))
     )
-    return Commitments(items, roll, digest), messages
+    return Commitments(advertised, keys_of, digest), messages
 
 
 def accept_reveal(
@@ -544,7 +558,7 @@ def check_reveal(
     envelope: Envelope,
 ) -> Item:
     """Check that a party opens its commitment; keep whom it drew."""
-    commitment = commitments.advertised[party].message.commitment
+    commitment = commitments.keys[party].commitment
     degree = collector.parameters.plan.degree
     drawn = opened(collector.context, degree, run_id, party, envelope.body, commitment)
     return Item(drawn, envelope.body, envelope.signature)
@@ -556,6 +570,7 @@ def connect_graph(
     """Return the graph of those that have revealed, and for each what it needs of its neighbours."""
     run_id, inbox = state.run_id, state.inbox
     revealed, advertised = sorted(inbox.alive), commitments.advertised
+    roll = roll_of(collector.context, commitments.keys)
     drawn: dict[int, tuple[int, ...]] = {}
     drew: dict[int, list[int]] = {party: [] for party in revealed}
     for party in revealed:
@@ -568,19 +583,15 @@ def connect_graph(
     def message(party: int) -> m.Neighbours:
         return m.Neighbours(
             packed,
-            [
-                m.Advertisement(other, advertised[other].body, advertised[other].signature)
-                for other in neighbours[party]
-            ],
+            [advertised[other] for other in neighbours[party]],
             [
                 m.Opening(other, inbox.items[other].body, inbox.items[other].signature)
                 for other in drew[party]
             ],
-            commitments.roll.prove(neighbours[party]),
+            roll.prove(neighbours[party]),
         )
 
-    keys_of = {party: item.message for party, item in advertised.items()}
-    edges = Edges(keys_of, drawn, neighbours, commitments.digest)
+    edges = Edges(commitments.keys, drawn, neighbours, commitments.digest)
     return edges, collector.to_each(run_id, inbox, m.NEIGHBOURS, message)
 
 

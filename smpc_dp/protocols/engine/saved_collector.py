@@ -1,0 +1,127 @@
+"""A collecting role whose states are saved at the end of each step, and between two of them what comes in.
+
+Specification: protocols/saved-states/README.md.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any, ClassVar, Literal, Self, TypeVar
+
+import msgspec
+
+from smpc_dp.crypto import seal
+from smpc_dp.crypto.labels import Label
+from smpc_dp.crypto.randomness import SystemRandomness
+from smpc_dp.crypto.transcript import digest, encode_uint
+from smpc_dp.decoding import decode_msgpack
+from smpc_dp.errors import LocalError, VerificationError
+from smpc_dp.protocols.contract import Envelope
+from smpc_dp.protocols.engine import events
+from smpc_dp.protocols.engine.collector import CollectorState
+from smpc_dp.protocols.engine.saved import SavedRun, Saving
+from smpc_dp.protocols.engine.saved_inbox import SavedError
+from smpc_dp.protocols.engine.state import Transition
+from smpc_dp.protocols.engine.store import Row
+
+R_co = TypeVar("R_co", covariant=True)
+
+
+class Entry(msgspec.Struct, frozen=True, array_like=True, forbid_unknown_fields=True):
+    """One event within a step, as it is saved."""
+
+    kind: Literal["message", "lost", "deadline", "conviction"]
+    envelope: Envelope | None = None
+    peers: tuple[str, ...] = ()
+    error: SavedError | None = None
+
+    @classmethod
+    def of(cls, event: events.Event) -> Entry:
+        """Return the entry of an event that may happen within a step."""
+        match event:
+            case events.Message(envelope):
+                return cls("message", envelope)
+            case events.PeersLost(peers):
+                return cls("lost", peers=peers)
+            case events.Deadline():
+                return cls("deadline")
+            case events.Conviction(peer, error):
+                return cls("conviction", peers=(peer,), error=SavedError.of(error))
+            case _:
+                raise LocalError(f"{type(event).__name__} does not happen within a step")
+
+    def event(self) -> events.Event:
+        """Return the event; raise VerificationError if there is none."""
+        match self:
+            case Entry("message", Envelope() as envelope):
+                return events.Message(envelope)
+            case Entry("lost", None, peers):
+                return events.PeersLost(peers)
+            case Entry("deadline", None, ()):
+                return events.Deadline()
+            case Entry("conviction", None, (peer,), SavedError() as error):
+                return events.Conviction(peer, error.error())
+        raise VerificationError("an entry of a saved inbox is malformed")
+
+
+class SavedCollection(SavedRun[R_co]):
+    """A collecting role in one run: an event is on disk before it counts, and a step before it ends.
+
+    A collecting role draws nothing: restored at the end of a step, it takes the events since then again, in
+    their order, and comes to the same state and the same messages.
+    """
+
+    final: ClassVar[str] = "participants"
+
+    @classmethod
+    def restore(cls, role: Any, member: Any, saving: Saving) -> Self:
+        """See `SavedRun.restore`."""
+        run = super().restore(role, member, saving)
+        for number, sealed in enumerate(saving.store.entries(run._row)):
+            state, sent = role.step(member, run._state, run._opened(number, sealed))
+            if type(state) is not type(run._state):
+                raise VerificationError(f"{run.name}: a saved inbox ends the step that it is of")
+            run._state, run._messages = state, (*run._messages, *sent)
+            run._entries += 1
+        return run
+
+    def _take(self, transition: Transition, event: events.Event) -> Sequence[Envelope]:
+        before: CollectorState = self.state
+        state, messages = transition
+        if type(state) is not type(before):
+            return super()._take(transition, event)
+        if state.count == before.count and not messages:
+            return ()
+        self._broken = True
+        self._append(event)
+        self._broken = False
+        self._state, self._messages = state, (*self._messages, *messages)
+        return messages
+
+    def _append(self, event: events.Event) -> None:
+        """Save an event of the step, unless its state is none that can be restored."""
+        key = self._key(self._row, self._entries)
+        if key is None:
+            return
+        content = msgspec.msgpack.encode(Entry.of(event))
+        sealed = seal.seal(key, content, self._row.place.bound, SystemRandomness())
+        self._saving.store.append(self._row, self._entries, sealed)
+        self._entries += 1
+
+    def _opened(self, number: int, sealed: bytes) -> events.Event:
+        key = self._key(self._row, number)
+        if key is None:
+            raise VerificationError(f"{self.name}: a saved inbox has no key")
+        content = seal.unseal(key, sealed, self._row.place.bound)
+        try:
+            entry = decode_msgpack(content, Entry)
+        except msgspec.DecodeError:
+            raise VerificationError("an entry of a saved inbox is malformed") from None
+        return entry.event()
+
+    def _key(self, row: Row, number: int) -> bytes | None:
+        """Return the key of an entry, derived from that of the state; None where there is none."""
+        secret = self._saving.keys.get(row.place.attempt, row.key)
+        if not secret:
+            return None
+        return digest(Label.SAVED_INBOX, secret, row.digest, encode_uint(number))

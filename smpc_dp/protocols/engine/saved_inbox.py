@@ -1,0 +1,98 @@
+"""The inbox of a collecting role as plain data. Specification: protocols/saved-states/README.md."""
+
+from __future__ import annotations
+
+from typing import Any, Literal
+
+import msgspec
+
+from smpc_dp.errors import Code, PeerFault, SmpcError, TimeoutFault
+from smpc_dp.protocols.engine.collector import Inbox
+
+
+class SavedError(msgspec.Struct, frozen=True, array_like=True, forbid_unknown_fields=True):
+    """An error: all that is told of it, and what it says here.
+
+    Attributes:
+        kind: its class; "other" for those that blame nobody.
+        text: what it says; of a PeerFault the reason.
+        names: the culprit, or who is missing, each with its code.
+    """
+
+    kind: Literal["peer", "timeout", "other"]
+    text: str
+    code: Code
+    names: tuple[tuple[str, Code], ...] = ()
+    step: str = ""
+    number: int = 0
+    said_by: str = ""
+    evidence: tuple[tuple[str, bytes], ...] = ()
+
+    @classmethod
+    def of(cls, error: SmpcError) -> SavedError:
+        """Return what is saved of an error."""
+        match error:
+            case PeerFault():
+                names = ((error.culprit, error.code),)
+                evidence = tuple(error.evidence.items())
+                return cls("peer", error.reason, error.code, names, said_by=error.said_by, evidence=evidence)
+            case TimeoutFault():
+                why = tuple(sorted(error.why.items()))
+                return cls("timeout", str(error), error.code, why, error.step, error.number)
+            case _:
+                return cls("other", str(error), error.code)
+
+    def error(self) -> SmpcError:
+        """Return the error."""
+        error: SmpcError
+        match self.kind, self.names:
+            case "peer", ((culprit, _),):
+                evidence = dict(self.evidence)
+                return PeerFault(culprit, self.text, evidence, said_by=self.said_by, code=self.code)
+            case "timeout", names:
+                why = dict(names)
+                error = TimeoutFault(why, self.step, code=self.code, why=why, number=self.number)
+                error.args = (self.text,)
+                return error
+            case "other", ():
+                error = SmpcError(self.text)
+                error.code = self.code
+                return error
+        raise ValueError("an error")
+
+
+class SavedInbox(msgspec.Struct, frozen=True, array_like=True, forbid_unknown_fields=True):
+    """What is saved of an inbox at the end of a step: all but the messages of the step, and what was sent."""
+
+    alive: tuple[int, ...]
+    seen: tuple[tuple[int, str, bytes, bytes], ...]
+    excluded: tuple[tuple[int, SavedError], ...]
+    faults: tuple[str, ...]
+    answered: tuple[int, ...]
+    past: tuple[bytes, ...]
+    events: int
+
+    @classmethod
+    def of(cls, inbox: Inbox) -> SavedInbox:
+        """Return what is saved of an inbox."""
+        return cls(
+            tuple(sorted(inbox.alive)),
+            tuple((*key, *value) for key, value in inbox.seen.items()),
+            tuple((party, SavedError.of(error)) for party, error in inbox.excluded.items()),
+            tuple(inbox.faults),
+            tuple(sorted(inbox.answered)),
+            tuple(sorted(inbox.past)),
+            inbox.events,
+        )
+
+    @classmethod
+    def read(cls, value: Any) -> Inbox:
+        """Return the inbox that was saved as `value`; raise msgspec.ValidationError for anything else."""
+        saved = msgspec.convert(value, cls, builtin_types=(bytes,))
+        inbox = Inbox(set(saved.alive))
+        inbox.seen = {(party, step): (digest, signature) for party, step, digest, signature in saved.seen}
+        inbox.excluded = {party: error.error() for party, error in saved.excluded}
+        inbox.faults = list(saved.faults)
+        inbox.answered, inbox.past = set(saved.answered), set(saved.past)
+        inbox.events = saved.events
+        return inbox

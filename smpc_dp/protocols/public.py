@@ -1,0 +1,66 @@
+"""Steps and tables of roles by name; public as `smpc_dp.protocols.step` and `smpc_dp.protocols.table`."""
+
+from __future__ import annotations
+
+from importlib import import_module
+from typing import Any, Literal, TypeAlias
+
+from smpc_dp.errors import ConfigError, Fault
+from smpc_dp.protocols.engine import table as tables
+from smpc_dp.protocols.engine.collector import CollectorRole
+from smpc_dp.protocols.engine.events import Event
+from smpc_dp.protocols.engine.party import PartyRole
+from smpc_dp.protocols.engine.state import Transition
+
+RoleName: TypeAlias = Literal["party", "aggregator"]
+
+# Where the roles of a protocol are.
+STATES = {
+    "secagg": "smpc_dp.protocols.secagg.states",
+    "gopa": "smpc_dp.protocols.gopa.states",
+    "gopa-verifiable": "smpc_dp.protocols.gopa.verifiable.states",
+    "exchange": "smpc_dp.protocols.exchange.states",
+    "pairwise": "smpc_dp.protocols.pairwise.statistic_states",
+}
+
+
+def step(role: PartyRole | CollectorRole, member: Any, state: Any, event: Event) -> Transition:
+    """Return the next state of a role, and what it sends on the way there.
+
+    A step of a party is pure but for the values that it draws from `member.random`. One state must be stepped
+    from once: two messages of one step are evidence against who signed them. `Run` and `SavedRun` see to
+    that; whoever calls this does so itself.
+
+    Args:
+        role, member: as in a `Run` (`run.role`, `run.member`).
+        state: the newest state (`run.state`).
+        event: of `smpc_dp.protocols.engine.events`.
+
+    Raises:
+        SmpcError: the run cannot go on for this role; only `Cancellation` may follow.
+    """
+    return role.step(member, state, event)
+
+
+def table(protocol: str, role: RoleName) -> tuple[tables.Line, ...]:
+    """Return the lines of the table of states of a protocol's role, in the order of a run.
+
+    Args:
+        protocol: "secagg", "gopa", "gopa-verifiable", "exchange", or "pairwise" for pairwise statistics.
+        role: "party" or "aggregator".
+
+    Raises:
+        ConfigError: there is no such protocol or role.
+    """
+    faults = [
+        Fault(what, f"must be one of {', '.join(known)}, is {given!r}")
+        for what, given, known in (
+            ("protocol", protocol, list(STATES)),
+            ("role", role, ["party", "aggregator"]),
+        )
+        if given not in known
+    ]
+    if faults:
+        raise ConfigError(faults)
+    found: PartyRole | CollectorRole = getattr(import_module(STATES[protocol]), role.upper())
+    return tables.table(found)

@@ -1,0 +1,347 @@
+"""An aggregator that dies, forks or is set back at any moment sends nobody two things in one step."""
+
+from __future__ import annotations
+
+import os
+from collections import deque
+from collections.abc import Sequence
+from contextlib import suppress
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from smpc_dp import database
+from smpc_dp.errors import Code, LocalError, PeerFault, SmpcError, TimeoutFault, VerificationError
+from smpc_dp.protocols.contract import Envelope
+from smpc_dp.protocols.engine.codec import Codec
+from smpc_dp.protocols.engine.events import (
+    Cancellation,
+    Conviction,
+    Deadline,
+    Event,
+    Message,
+    PeersLost,
+    Start,
+)
+from smpc_dp.protocols.engine.run import Run
+from smpc_dp.protocols.engine.saved import abandon
+from smpc_dp.protocols.engine.saved_collector import SavedCollection
+from smpc_dp.protocols.engine.saved_inbox import SavedError
+from smpc_dp.protocols.envelope import encode_envelope
+from smpc_dp.protocols.secagg import states as secagg
+from smpc_dp_lab.vectors import runs
+from tests.faults.saved_scene import Crash, Faults, Media
+
+SCENARIO = runs.SCENARIOS[0]
+DAVE = SCENARIO.names[3]
+CODEC = Codec.of_collector(secagg.AGGREGATOR)
+COLLECTIONS = len(secagg.AGGREGATOR.stages)
+# Without a counter nothing is restored after this step.
+FINAL = "participants"
+
+
+@pytest.fixture(autouse=True)
+def _no_waiting_for_the_disk(monkeypatch: pytest.MonkeyPatch) -> None:
+    """No test here takes the power away: what is written is read by the same system."""
+    monkeypatch.setattr(os, "fsync", lambda _descriptor: None)
+    monkeypatch.setattr(database, "SYNCHRONOUS", "OFF")
+
+
+@pytest.fixture(params=[True, False], ids=["counter", "no counter"])
+def media(request: pytest.FixtureRequest, tmp_path: Path) -> Media:
+    return Media(tmp_path / "media", counted=request.param)
+
+
+class Hall:
+    """The parties of one run, all that any process of the aggregator sends them, and what they have to say.
+
+    `lose`: before the message with this number is handled, dave is lost; he says nothing any more.
+    """
+
+    codec = CODEC
+    input = b""
+
+    def __init__(self, lose: int | None = None) -> None:
+        self._cast = runs.cast(SCENARIO)
+        self.parties = self._cast.parties
+        self.mail: deque[Event] = deque()
+        self.sent: dict[tuple[bytes, str, str], bytes] = {}
+        self.lose, self._handled, self._lost = lose, 0, False
+        for run in self.parties.values():
+            self._say(run.handle(Start()))
+
+    def process(self) -> tuple[Any, Any, Any]:
+        signer = self._cast.signers[runs.AGGREGATOR]
+        run = secagg.aggregator(self._cast.context, SCENARIO.parameters, signer)
+        return run.role, run.member, run.state
+
+    def begin(self, media: Media, faults: Faults | None = None) -> SavedCollection[Any]:
+        """Begin a run."""
+        run: SavedCollection[Any] = SavedCollection.begin(*self.process(), self.saving(media, faults))
+        run.handle(Start())
+        return run
+
+    def restore(self, media: Media, faults: Faults | None = None) -> SavedCollection[Any]:
+        """Restore as a new process, connect, and send again what the newest state has sent."""
+        faults = faults or Faults()
+        role, member, _ = self.process()
+        run: SavedCollection[Any] = SavedCollection.restore(role, member, self.saving(media, faults))
+        self.send(faults, run.resend())
+        return run
+
+    def saving(self, media: Media, faults: Faults | None = None) -> Any:
+        scene: Any = self
+        return media.saving(scene, faults)
+
+    def step(self, run: Run[Any], faults: Faults | None = None) -> bool:
+        """Give a run the next event; return whether it goes on. Mail is kept until it was handled."""
+        faults = faults or Faults()
+        if self._handled == self.lose and not self._lost:
+            self._lost = True
+            kept = [e for e in self.mail if not (isinstance(e, Message) and e.envelope.sender == DAVE)]
+            self.mail = deque([PeersLost((DAVE,)), *kept])
+        if run.finished or not self.mail:
+            return False
+        self.send(faults, handled(run, self.mail[0]))
+        self.mail.popleft()
+        self._handled += 1
+        return not run.finished
+
+    def play(self, run: Run[Any], faults: Faults | None = None) -> None:
+        """Play a run to its end."""
+        while self.step(run, faults):
+            pass
+
+    def send(self, faults: Faults, messages: Sequence[Envelope]) -> None:
+        faults.around("send", self._deliver)(messages)
+
+    def _deliver(self, messages: Sequence[Envelope]) -> None:
+        for envelope in messages:
+            key = (envelope.run_id, envelope.step, envelope.receiver)
+            content = encode_envelope(envelope)
+            assert self.sent.setdefault(key, content) == content, key
+            party = self.parties[envelope.receiver]
+            if not (self._lost and envelope.receiver == DAVE):
+                with suppress(SmpcError):
+                    self._say(party.handle(Message(envelope)))
+
+    def _say(self, said: Sequence[Envelope]) -> None:
+        self.mail.extend(Message(envelope) for envelope in said)
+
+    @property
+    def steps(self) -> set[str]:
+        return {step for _, step, _ in self.sent}
+
+    def check(self, run: Run[Any]) -> None:
+        """Check that the sum is that of a run without faults, for all that have not been lost."""
+        undisturbed = Hall(self.lose)
+        plain: Run[Any] = Run(*undisturbed.process())
+        undisturbed.play(plain)
+        assert undisturbed.sent == self.sent
+        assert plain.result.total.tolist() == run.result.total.tolist()
+        assert plain.result.faults == run.result.faults
+        for name, party in self.parties.items():
+            if not (self._lost and name == DAVE):
+                assert party.result.total.tolist() == run.result.total.tolist()
+
+
+def handled(run: Run[Any], event: Event) -> Sequence[Envelope]:
+    """Return what a run sends after an event, or after it has stopped because of it."""
+    try:
+        return run.handle(event)
+    except SmpcError as error:
+        if isinstance(error, LocalError):
+            raise
+        return run.handle(Cancellation(error))
+
+
+@pytest.mark.parametrize("lose", [None, 0, 3, 9, 14, 17, 22, 26, 30], ids=lambda at: f"lost at {at}")
+def test_an_aggregator_is_restored_after_every_event(media: Media, lose: int | None) -> None:
+    hall = Hall(lose)
+    hall.begin(media)
+    while True:
+        if not media.counted and FINAL in hall.steps:
+            with pytest.raises(LocalError, match="without a counter no state is restored from 'participants"):
+                hall.restore(media)
+            return
+        run = hall.restore(media)
+        if not hall.step(run):
+            break
+    hall.check(hall.restore(media))
+
+
+@pytest.mark.parametrize("before", [True, False], ids=["before", "after"])
+@pytest.mark.parametrize("fails", [False, True], ids=["crash", "error"])
+def test_an_aggregator_crashes_at_every_write(
+    media: Media, tmp_path: Path, stride: int, before: bool, fails: bool
+) -> None:
+    lose = 20
+    dry = Faults()
+    hall = Hall(lose)
+    hall.play(hall.begin(Media(tmp_path / "dry", counted=media.counted), dry), dry)
+    for at in range(0, len(dry.done), stride):
+        here = Media(tmp_path / f"crash {at}", counted=media.counted)
+        hall, faults = Hall(lose), Faults(at, before, fails)
+        with suppress(Crash, LocalError):
+            hall.play(hall.begin(here, faults), faults)
+        assert len(faults.done) > at
+        refused = ""
+        try:
+            run = hall.restore(here)
+        except LocalError as error:
+            refused = str(error)
+        if "without a counter" in refused:
+            abandon(hall.process()[1], hall.saving(here))
+        elif refused:
+            # Nothing was saved, so nothing was sent; or the end was saved, and is not restored.
+            assert "no saved run" in refused
+            assert not hall.sent or not media.counted
+        else:
+            hall.play(run)
+            hall.check(run)
+            run.finish()
+        again = hall.begin(here)
+        assert not again.finished
+
+
+def at_step(hall: Hall, media: Media, number: int) -> SavedCollection[Any]:
+    """Play a run until so many steps are over."""
+    run = hall.begin(media)
+    stages = secagg.AGGREGATOR.stages
+    while not run.finished and type(run.state) is not stages[number].state:
+        hall.step(run)
+    return run
+
+
+@pytest.mark.parametrize("parts", [(), ("store",), ("keys",), ("store", "keys")], ids="+".join)
+def test_a_fork_of_an_aggregator_at_every_step(media: Media, tmp_path: Path, parts: tuple[str, ...]) -> None:
+    """Of two processes with one state one loses a party; whatever each does, no party is told two things."""
+    if not media.counted and parts == ("store", "keys"):
+        pytest.skip("nothing in common: the copies are all that each has")
+    for number in range(COLLECTIONS):
+        for ahead in range(4):
+            fork_once(tmp_path / f"{number} {ahead}", media.counted, number, ahead, parts)
+
+
+def fork_once(folder: Path, counted: bool, number: int, ahead: int, parts: tuple[str, ...]) -> None:
+    """Let one process go `ahead` events, then the other, which loses dave, to its end, then the first."""
+    hall, one = Hall(), Media(folder / "media", counted=counted)
+    at_step(hall, one, number)
+    if not counted and FINAL in hall.steps:
+        return
+    other = one.copy(folder / "other", *parts)
+    first, second = hall.restore(one), hall.restore(other)
+    mail = list(hall.mail)
+    with suppress(LocalError):
+        for _ in range(ahead):
+            hall.step(first)
+    left = list(hall.mail)
+    hall.mail = deque([PeersLost((DAVE,)), *mail])
+    with suppress(LocalError):
+        hall.play(second)
+    hall.mail = deque([*left, *mail, *hall.mail])
+    with suppress(LocalError):
+        hall.play(first)
+    for where in (one, other):
+        with suppress(LocalError):
+            hall.play(hall.restore(where))
+
+
+@pytest.mark.parametrize("parts", [("store",), ("store", "keys")], ids="+".join)
+def test_an_aggregator_that_is_set_back(media: Media, tmp_path: Path, parts: tuple[str, ...]) -> None:
+    """From every step to every earlier one: refused."""
+    if not media.counted and "keys" in parts:
+        pytest.skip("then nothing notices")
+    for last in range(1, COLLECTIONS):
+        folder = tmp_path / str(last)
+        hall, here = Hall(), Media(folder / "media", counted=media.counted)
+        run = hall.begin(here)
+        for number in range(last):
+            here.take(folder / str(number))
+            while type(run.state) is secagg.AGGREGATOR.stages[number].state:
+                hall.step(run)
+        for number in range(last):
+            here.set_back(folder / str(number), *parts)
+            sent = len(hall.sent)
+            with pytest.raises(LocalError, match=r"set back|without a counter"):
+                hall.restore(here)
+            assert len(hall.sent) == sent
+
+
+def test_a_deadline_within_a_step_stays_passed(tmp_path: Path) -> None:
+    """Who was late stays late, who was convicted stays convicted, with the same words."""
+    for event in (Deadline(), Conviction(DAVE, PeerFault(DAVE, "lied", {"first": b"x"}, said_by="bob"))):
+        hall, media = Hall(), Media(tmp_path / type(event).__name__, counted=True)
+        run = at_step(hall, media, 5)
+        dave = next(e for e in hall.mail if isinstance(e, Message) and e.envelope.sender == DAVE)
+        hall.mail.remove(dave)
+        hall.step(run)
+        if isinstance(event, Conviction):
+            hall.mail.insert(1, event)
+        else:
+            hall.mail.insert(2, event)
+        while hall.step(run) and type(run.state) is secagg.AGGREGATOR.stages[5].state:
+            run = hall.restore(media)
+        told = {party: str(error) for party, error in run.state.inbox.excluded.items()}
+        run = hall.restore(media)
+        assert {party: str(error) for party, error in run.state.inbox.excluded.items()} == told
+        assert list(told) == [4]
+        # He comes too late, and is told nothing new.
+        hall.mail.append(dave)
+        hall.play(run)
+        assert DAVE not in run.result.survivors
+
+
+def test_too_few_parties_stop_a_saved_aggregator(tmp_path: Path) -> None:
+    """The tombstone is saved before `abort` is sent, and is restored with the same messages."""
+    for at in range(6):
+        hall, media = Hall(), Media(tmp_path / str(at), counted=True)
+        at_step(hall, media, 4)
+        faults = Faults()
+        run = hall.restore(media, faults)
+        hall.mail.appendleft(PeersLost(SCENARIO.names[2:]))
+        faults.at = len(faults.done) + at
+        with suppress(Crash):
+            hall.step(run, faults)
+        again = hall.restore(media)
+        hall.play(again)
+        assert again.finished
+        assert again.state.code == Code.FEW
+        assert hall.restore(media).finished
+
+
+def test_a_damaged_inbox_is_refused(tmp_path: Path) -> None:
+    hall, media = Hall(), Media(tmp_path / "media", counted=True)
+    run = at_step(hall, media, 5)
+    hall.step(run)
+    hall.step(run)
+    assert run._entries == 2
+    path = media.folder / "store" / "states"
+    content = path.read_bytes()
+    [_, last] = run._saving.store.entries(run._row)
+    for broken in (last[:-1] + bytes([last[-1] ^ 1]), last[::-1]):
+        path.write_bytes(content.replace(last, broken))
+        with pytest.raises((VerificationError, LocalError)):
+            hall.restore(media)
+    path.write_bytes(content)
+    hall.play(hall.restore(media))
+    hall.check(hall.restore(media))
+
+
+@pytest.mark.parametrize(
+    "error",
+    [
+        PeerFault("bob", "lied", {"first": b"1", "second": b"2"}, said_by="carol", code=Code.QUESTION),
+        TimeoutFault({"bob", "carol"}, "masked", "gone", code=Code.LATE, why={"bob": Code.LEFT}, number=3),
+        LocalError("a full disk"),
+    ],
+    ids=lambda error: type(error).__name__,
+)
+def test_an_error_is_saved(error: SmpcError) -> None:
+    again = SavedError.of(error).error()
+    assert (str(again), again.code) == (str(error), error.code)
+    assert SavedError.of(again) == SavedError.of(error)
+    if not isinstance(error, LocalError):
+        assert type(again) is type(error)
+        assert vars(again) == vars(error)

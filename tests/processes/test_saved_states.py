@@ -1,0 +1,45 @@
+"""A secure sum each of whose messages is handled by a process of its own, some of which are killed."""
+
+from __future__ import annotations
+
+import re
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+EXAMPLE = Path(__file__).parents[2] / "examples" / "one_process_per_message.py"
+
+
+def run(*arguments: str) -> list[str]:
+    """Run the example, and return what it says of each run."""
+    command = [sys.executable, str(EXAMPLE), *arguments]
+    done = subprocess.run(command, capture_output=True, text=True, timeout=500, check=False)
+    assert done.returncode == 0, done.stdout + done.stderr
+    return re.split(r"^seed \d+: ", done.stdout, flags=re.MULTILINE)[1:]
+
+
+def assert_exact(runs: list[str]) -> None:
+    assert sum(int(re.findall(r"(\d+) killed", text)[0]) for text in runs) > 2 * len(runs)
+    for text in runs:
+        assert "lost: nobody\n  sum of 5: [" in text
+        assert "equals the uninterrupted run" in text
+
+
+def test_the_sum_is_exact_though_processes_are_killed() -> None:
+    assert_exact(run("--seed", "1", "--runs", "2"))
+
+
+@pytest.mark.slow
+@pytest.mark.long
+@pytest.mark.parametrize("first", range(3, 43, 10))
+def test_the_sum_is_exact_in_a_long_series(first: int) -> None:
+    assert_exact(run("--seed", str(first), "--runs", "10"))
+
+
+def test_without_a_counter_the_killed_are_lost() -> None:
+    """The run ends without them, over the vectors that are in it, or stops and names them."""
+    ended, stopped = run("--seed", "4", "--no-counter")[0], run("--seed", "9", "--no-counter")[0]
+    assert "lost: party-00002\n  sum of 4: [" in ended
+    assert "lost: party-00003, party-00004\n  stopped: missing in step 'masked': party-00003" in stopped

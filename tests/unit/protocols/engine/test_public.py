@@ -1,0 +1,52 @@
+"""The public functions of `smpc_dp.protocols`."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from smpc_dp import protocols
+from smpc_dp.crypto.randomness import SystemRandomness
+from smpc_dp.errors import ConfigError, VerificationError
+from smpc_dp.protocols.engine.codec import Codec
+from smpc_dp.protocols.engine.events import Start
+from smpc_dp.protocols.engine.seal import Place
+from smpc_dp.protocols.phases.key_graph import AwaitStart
+from smpc_dp.protocols.public import STATES, RoleName
+from smpc_dp.protocols.secagg import states as secagg
+from smpc_dp_lab.vectors import runs
+
+
+@pytest.mark.parametrize("protocol", STATES)
+@pytest.mark.parametrize("role", ["party", "aggregator"])
+def test_a_table_is_one_chain(protocol: str, role: RoleName) -> None:
+    lines = protocols.table(protocol, role)
+    known = {line.state for line in lines}
+    ends = {after for line in lines for after in line.next} - known
+    assert ends
+    assert known <= {lines[0].state, *(after for line in lines for after in line.next)}
+
+
+def test_an_unknown_table_is_refused() -> None:
+    role: Any = "hub"
+    with pytest.raises(ConfigError) as raised:
+        protocols.table("sum", role)
+    assert [fault.where for fault in raised.value.faults] == ["protocol", "role"]
+    assert not hasattr(protocols, "nothing")
+    assert set(protocols.__all__) <= set(dir(protocols))
+
+
+def test_a_state_is_stepped_from_and_sealed() -> None:
+    run = runs.cast(runs.SCENARIOS[0]).parties[runs.NAMES[0]]
+    after, [hello] = protocols.step(run.role, run.member, run.state, Start())
+    assert isinstance(after, AwaitStart)
+    assert hello.step == "hello"
+    record = Codec.of_party(secagg.PARTY).encode(after, [hello])
+    key = bytes(range(32))
+    place = Place(bytes(32), 1, run.name, bytes(16), 1, b"", after.step, bytes(32), b"", bytes(32), 0)
+    sealed = protocols.seal_state(key, place, record, SystemRandomness())
+    assert after.nonce not in sealed
+    assert protocols.open_state(key, place, sealed) == record
+    with pytest.raises(VerificationError):
+        protocols.open_state(bytes(32), place, sealed)
