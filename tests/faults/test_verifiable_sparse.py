@@ -24,6 +24,7 @@ from smpc_dp.protocols.gopa.verifiable import messages as v
 from smpc_dp.protocols.gopa.verifiable.collecting import CollectReveal
 from smpc_dp.protocols.gopa.verifiable.counting import CollectPublish
 from smpc_dp.protocols.gopa.verifiable.hosting import VerifiableAggregator
+from smpc_dp.protocols.gopa.verifiable.publishing import Refused
 from smpc_dp.protocols.gopa.verifiable.statements import SUM, Rules
 from smpc_dp.protocols.gopa.verifiable.states import AGGREGATOR
 from smpc_dp.protocols.phases.key_graph import roll_of
@@ -310,3 +311,22 @@ def test_a_ledger_is_not_charged_for_cheats_that_the_relay_makes_up() -> None:
     assert error.culprit == RELAY
     assert "goes on with too few users" in str(error)
     assert played.users[victim].last.false_count == 0
+
+
+def test_a_ledger_is_charged_for_the_cheats_that_a_user_has_seen_though_its_run_ends_there() -> None:
+    """Of the neighbour that was false there is proof, whatever the relay makes up besides."""
+    cheat, victim = NAMES.index(CHEAT) + 1, neighbours_of(honest(), CHEAT)[0]
+    near = {victim, *neighbours_of(honest(), victim)}
+    far = [party for party, name in enumerate(NAMES, 1) if name not in near]
+
+    def lie(_relay: VerifiableAggregator, _run_id: bytes, message: v.Publications) -> v.Publications:
+        return replace(message, false=pack_list(sorted((cheat, *far))))
+
+    played = run({CHEAT: off_by_one}, relay=Host(member=liar(v.PUBLICATIONS, lie, (victim,))))
+    error, last = played.errors[victim], played.users[victim].last
+    assert isinstance(error, PeerFault)
+    assert error.culprit == RELAY
+    assert "goes on with too few users" in str(error)
+    assert isinstance(last, Refused)
+    assert last.false_count == 1
+    assert played.users[victim].finished

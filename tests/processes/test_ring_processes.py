@@ -5,7 +5,6 @@ from __future__ import annotations
 import asyncio
 import json
 from pathlib import Path
-from types import SimpleNamespace
 from typing import Any, cast
 
 import numpy as np
@@ -107,7 +106,7 @@ def test_who_takes_part_in_every_request_waits_for_one(tmp_path: Path) -> None:
     class Line:
         async def meet(self, _membership: object, number: int, *more: Any) -> Any:
             waits.append((number, more[-1]))
-            return SimpleNamespace(received={})
+            return {}
 
     exchange = PartyExchange(membership, planned, Counter(), cast("HubLine", Line()), None)
 

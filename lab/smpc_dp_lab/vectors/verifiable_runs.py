@@ -106,12 +106,11 @@ Tamper = Callable[["Cheater", str, msgspec.Struct], msgspec.Struct]
 class WatchedSecret(proofs.NoiseSecret):
     """Secret bits that remember what noise they gave, and may take other coins than they are given."""
 
-    coins_instead: bytes | None = None
-    given: tuple[int, ...] = ()
-    blinding = b""
-
     def __init__(self, drawn: proofs.NoiseSecret) -> None:
         self.length, self.bits, self.commitment = drawn.length, drawn.bits, drawn.commitment
+        self.coins_instead: bytes | None = None
+        self.given: tuple[int, ...] = ()
+        self.blinding = b""
         self._drawn = drawn
 
     def noise(self, coins: bytes) -> list[int]:
@@ -145,16 +144,22 @@ class Cheater(Run[Outcome]):
     that in which it has stopped.
     """
 
-    secret: WatchedSecret
-    next: Any
-    last: Any
-
     def __init__(self, run: Run[Outcome], tamper: Tamper | None = None) -> None:
         role = PARTY
         for state, apply, kind in ENTRIES:
             role = role.with_row(state, functools.partial(self._say, apply, kind))
         super().__init__(role, run.member, run.state)
+        self.next: Any = run.state
+        self.last: Any = run.state
         self._tamper = tamper
+        self._secret: WatchedSecret | None = None
+
+    @property
+    def secret(self) -> WatchedSecret:
+        """The secret bits, once they are committed to."""
+        if self._secret is None:
+            raise LocalError(f"{self.name} has committed to nothing")
+        return self._secret
 
     def handle(self, event: Event) -> Sequence[Envelope]:
         """Take one step, and remember the state."""
@@ -178,8 +183,8 @@ class Cheater(Run[Outcome]):
 
     def use_secret(self, drawn: proofs.NoiseSecret) -> None:
         """Take these secret bits."""
-        self.secret = WatchedSecret(drawn)
-        self.next = replace(self.next, noise_secret=self.secret)
+        self._secret = WatchedSecret(drawn)
+        self.next = replace(self.next, noise_secret=self._secret)
 
     def fresh_blinding(self) -> bytes:
         """Return a blinding of nothing in particular."""

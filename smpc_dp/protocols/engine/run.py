@@ -123,9 +123,9 @@ class Run(Generic[R_co]):
             self._state = self.role.failed(state, error)
             raise
         messages = self._take(transition, event)
-        if (error := getattr(transition.state, "error", None)) is not None:
+        if (refusal := getattr(transition.state, "error", None)) is not None:
             self._failed = True
-            raise error
+            raise refusal
         return messages
 
     def _take(self, transition: Transition, _event: Event) -> Sequence[Envelope]:

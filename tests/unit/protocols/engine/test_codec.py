@@ -127,7 +127,8 @@ def record(**fields: Any) -> bytes:
     return msgspec.msgpack.encode(msgspec.structs.replace(state, **fields))
 
 
-BODY = {"run_id": b"", "progress": {"received": {}, "sent": []}}
+FIELDS = msgspec.msgpack.decode(CODEC.decode(CODEC.encode(Rich()))[1].state)
+BODY = {name: FIELDS[name] for name in PartyState.__struct_fields__}
 REST: dict[str, Any] = {"array": None, "members": None, "inner": None, "keyed": {}, "numbers": []}
 
 
