@@ -27,6 +27,7 @@ def assert_exact(runs: list[str]) -> None:
         assert "equals the uninterrupted run" in text
 
 
+@pytest.mark.slow
 def test_the_sum_is_exact_though_processes_are_killed() -> None:
     assert_exact(run("--seed", "1", "--runs", "2"))
 
@@ -38,6 +39,7 @@ def test_the_sum_is_exact_in_a_long_series(first: int) -> None:
     assert_exact(run("--seed", str(first), "--runs", "10"))
 
 
+@pytest.mark.slow
 def test_without_a_counter_the_killed_are_lost() -> None:
     """The run ends without them, over the vectors that are in it, or stops and names them."""
     ended, stopped = run("--seed", "4", "--no-counter")[0], run("--seed", "9", "--no-counter")[0]
