@@ -116,7 +116,7 @@ class Codec:
 def _decoded(content: bytes, kind: type[Any], what: str) -> Any:
     try:
         value = decode_msgpack(content, kind, _from_builtin)
-    except (msgspec.DecodeError, RecursionError):
+    except (msgspec.DecodeError, ValueError, RecursionError):
         # What msgspec says may have a value in it.
         raise VerificationError(f"{what} is malformed") from None
     if _ENCODER.encode(value) != content:

@@ -1,0 +1,51 @@
+"""Decoders of saved states."""
+
+from __future__ import annotations
+
+from collections import deque
+from collections.abc import Iterator
+
+from smpc_dp.protocols.engine.codec import Codec
+from smpc_dp.protocols.engine.events import Event, Message, Start
+from smpc_dp.protocols.gopa import states as gopa
+from smpc_dp.protocols.secagg import states as secagg
+from smpc_dp_lab.vectors import gopa_runs, runs
+from tests.fuzz.target import Decoder, Target
+
+
+def _states(scenario: runs.Scenario, codec: Codec, name: str) -> Iterator[bytes]:
+    """Yield each state of a role in a run without losses, as it is saved."""
+    played = runs.cast(scenario)
+    roles = {**played.parties, runs.AGGREGATOR: played.aggregator}
+    queue: deque[tuple[str, Event]] = deque((role, Start()) for role in roles)
+    before = None
+    while queue:
+        role, event = queue.popleft()
+        sent = tuple(roles[role].handle(event))
+        queue.extend((envelope.receiver, Message(envelope)) for envelope in sent)
+        state = roles[role].state
+        if role == name and type(state) is not before:
+            before = type(state)
+            yield codec.encode(state, sent[:1], (b"i" * 32, b""))
+
+
+def _decoder(codec: Codec) -> Decoder:
+    def decode(content: bytes) -> bytes:
+        state, record = codec.decode(content)
+        return codec.encode(state, record.messages, (record.input, record.released))
+
+    return decode
+
+
+def targets() -> list[Target]:
+    """Return the targets of this file."""
+    sums, averages = runs.SCENARIOS[0], gopa_runs.SCENARIOS[0]
+    rows = (
+        ("state-secagg-party", Codec.of_party(secagg.PARTY), sums, sums.names[0]),
+        ("state-secagg-aggregator", Codec.of_collector(secagg.AGGREGATOR), sums, runs.AGGREGATOR),
+        ("state-gopa-party", Codec.of_party(gopa.PARTY), averages, averages.names[0]),
+    )
+    return [
+        Target(name, _decoder(codec), tuple(_states(scenario, codec, role)), "msgpack", cost=10)
+        for name, codec, scenario, role in rows
+    ]
