@@ -35,9 +35,10 @@ from smpc_dp.protocols.engine.saved import ATTEST, SavedRun, Saving
 from smpc_dp.protocols.engine.store import Store
 from smpc_dp.protocols.envelope import Context, Signer, decode_envelope, encode_envelope
 from smpc_dp.protocols.phases.key_graph import Ready
+from smpc_dp.protocols.phases.parameters import SumParameters
 from smpc_dp.protocols.result import Outcome
 from smpc_dp.protocols.secagg import states as secagg
-from smpc_dp.protocols.secagg.params import SumParameters, check_parameters
+from smpc_dp.protocols.secagg.params import check_parameters
 from smpc_dp.simulate.drive import drive
 from smpc_dp.simulate.stage import AGGREGATOR, set_stage
 from smpc_dp.transport.memory import MemoryNetwork

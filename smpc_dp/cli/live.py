@@ -13,7 +13,7 @@ from rich.text import Text
 from smpc_dp.cli.output import progress_console
 from smpc_dp.protocols.gopa.direct_messages import COORDINATED_STEPS, COORDINATOR_STEPS
 from smpc_dp.protocols.mpyc.messages import SERVER_STEPS, USER_STEPS
-from smpc_dp.protocols.secagg.messages import AGGREGATOR_STEPS, PARTY_STEPS
+from smpc_dp.protocols.phases.messages import AGGREGATOR_STEPS, PARTY_STEPS
 from smpc_dp.runtime.events import Event
 
 _WAITS = "waits for "

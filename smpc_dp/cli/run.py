@@ -20,7 +20,7 @@ from smpc_dp.errors import ConfigError, Fault, LocalError, SmpcError
 from smpc_dp.learn.registry import LearnParameters
 from smpc_dp.protocols.gopa.verifiable.params import VerifiableParameters
 from smpc_dp.protocols.mpyc.params import SharedParameters
-from smpc_dp.protocols.secagg.params import SumParameters
+from smpc_dp.protocols.phases.parameters import SumParameters
 from smpc_dp.runtime.inputs import find_input, read_vector, read_weights
 from smpc_dp.runtime.launcher import Ending, Launcher, member_command, run_child
 from smpc_dp.runtime.member import default_key

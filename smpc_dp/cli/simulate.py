@@ -17,7 +17,7 @@ from smpc_dp.encoding import Encoding, fixed_point_sum
 from smpc_dp.protocols.gopa.direct_messages import COORDINATOR_STEPS
 from smpc_dp.protocols.gopa.messages import PARTY_STEPS as PUBLISHING_STEPS
 from smpc_dp.protocols.gopa.params import GopaSettings
-from smpc_dp.protocols.secagg.messages import PARTY_STEPS
+from smpc_dp.protocols.phases.messages import PARTY_STEPS
 
 Method = Literal["secagg", "gopa"]
 NO_PRIVACY = "no differential privacy; gopa needs epsilon and delta"

@@ -24,9 +24,9 @@ from smpc_dp.protocols.gopa.verifiable.follow import VerifiableMember
 from smpc_dp.protocols.gopa.verifiable.joining import AwaitNeighbours, on_neighbours
 from smpc_dp.protocols.gopa.verifiable.params import VerifiableParameters
 from smpc_dp.protocols.gopa.verifiable.states import PARTY, party
+from smpc_dp.protocols.phases.survivors import FixedSurvivors
 from smpc_dp.protocols.registry import MakeParty
 from smpc_dp.protocols.result import Outcome
-from smpc_dp.protocols.secagg.survivors import FixedSurvivors
 from smpc_dp.seen import NOTHING_SEEN, Seen
 
 

@@ -27,7 +27,7 @@ from smpc_dp.demo.lenders import (
 )
 from smpc_dp.demo.regression import Fit, Score, fit, pooled_fit, score
 from smpc_dp.errors import ConfigError, Fault, LocalError, VerificationError
-from smpc_dp.protocols.secagg.messages import PARTICIPANTS
+from smpc_dp.protocols.phases.messages import PARTICIPANTS
 from smpc_dp.runtime.events import Event, OnEvent, ignore
 from smpc_dp.runtime.launcher import Ending, Launcher
 from smpc_dp.runtime.local import AGGREGATOR, create_local_session

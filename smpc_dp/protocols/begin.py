@@ -24,11 +24,11 @@ from smpc_dp.protocols.contract import Envelope
 from smpc_dp.protocols.engine.collector import Item
 from smpc_dp.protocols.envelope import Context, decode
 from smpc_dp.protocols.gopa.verifiable import messages as v
+from smpc_dp.protocols.phases import messages as m
+from smpc_dp.protocols.phases.certify import check_certificate, make_certificate
 from smpc_dp.protocols.result import LoggedRun
 from smpc_dp.protocols.run_log import RunLog
-from smpc_dp.protocols.secagg import messages as m
-from smpc_dp.protocols.secagg.certify import check_certificate, make_certificate
-from smpc_dp.protocols.secagg.graph import PartySet
+from smpc_dp.protocols.sets import PartySet
 from smpc_dp.seen import MOST_BEHIND, Seen
 
 Known = Annotated[int, Meta(ge=0, lt=1 << 62)]

@@ -28,11 +28,12 @@ from smpc_dp.protocols.names import (
     is_verifiable,
 )
 from smpc_dp.protocols.phases.key_graph import Watch
+from smpc_dp.protocols.phases.parameters import SumParameters
+from smpc_dp.protocols.phases.survivors import FixedSurvivors
 from smpc_dp.protocols.secagg import states as secagg
 from smpc_dp.protocols.secagg.noisy import check_noisy
-from smpc_dp.protocols.secagg.params import PRIVACY_KEYS, SumParameters
+from smpc_dp.protocols.secagg.params import PRIVACY_KEYS
 from smpc_dp.protocols.secagg.params import check_parameters as check_secagg
-from smpc_dp.protocols.secagg.survivors import FixedSurvivors
 from smpc_dp.roster import Member
 from smpc_dp.seen import NOTHING_SEEN, Seen
 

@@ -22,9 +22,9 @@ from smpc_dp.protocols.pairwise.statistic_messages import HELLO as STATISTIC_HEL
 from smpc_dp.protocols.pairwise.statistic_result import StatisticResult
 from smpc_dp.protocols.pairwise.statistic_terms import statistic_context
 from smpc_dp.protocols.phases.key_graph import Watch
+from smpc_dp.protocols.phases.survivors import FixedSurvivors
 from smpc_dp.protocols.registry import MakeAggregator, make_aggregator
 from smpc_dp.protocols.result import Outcome, Result
-from smpc_dp.protocols.secagg.survivors import FixedSurvivors
 from smpc_dp.roster import split_address
 from smpc_dp.runtime.asking import HELLOS, Asking, is_hello, quits
 from smpc_dp.runtime.awaited import Awaited

@@ -13,7 +13,7 @@ from smpc_dp.protocols.abort import QUIT, TEXTS, Abort
 from smpc_dp.protocols.envelope import decode
 from smpc_dp.protocols.exchange.messages import HELLO as EXCHANGE_HELLO
 from smpc_dp.protocols.pairwise.statistic_messages import HELLO as STATISTIC_HELLO
-from smpc_dp.protocols.secagg.messages import HELLO
+from smpc_dp.protocols.phases.messages import HELLO
 from smpc_dp.runtime.links import SMALL_MESSAGE, News
 from smpc_dp.runtime.member import Membership
 

@@ -29,7 +29,7 @@ from smpc_dp.protocols.names import GOPA, LEARN
 from smpc_dp.protocols.pairwise import statistic_audit
 from smpc_dp.protocols.pairwise.statistic_audit import StatisticAuditor, StatisticVerdict
 from smpc_dp.protocols.pairwise.statistic_log import QUESTION
-from smpc_dp.protocols.secagg.params import SumParameters
+from smpc_dp.protocols.phases.parameters import SumParameters
 from smpc_dp.runtime.audit_selection import (
     FAILS,
     HOLDS,

@@ -15,7 +15,7 @@ from smpc_dp.protocols.begin import check_begin, session_head
 from smpc_dp.protocols.envelope import Context
 from smpc_dp.protocols.gopa.verifiable import messages as v
 from smpc_dp.protocols.pairwise import statistic
-from smpc_dp.protocols.secagg.graph import PartySet
+from smpc_dp.protocols.sets import PartySet
 from smpc_dp.runtime.session_file import load_session
 
 _DIGEST = re.compile(r"[0-9a-f]{64}")

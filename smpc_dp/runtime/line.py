@@ -18,10 +18,10 @@ from smpc_dp.protocols.engine.events import Cancellation, Deadline, Message, Pee
 from smpc_dp.protocols.engine.run import Machine, Run
 from smpc_dp.protocols.names import GOPA, VERIFIABLE_VERSION
 from smpc_dp.protocols.pairwise.statistic_messages import START as STATISTIC_START
+from smpc_dp.protocols.phases.messages import START
+from smpc_dp.protocols.phases.survivors import FixedSurvivors
 from smpc_dp.protocols.registry import MakeParty, make_party
 from smpc_dp.protocols.result import Outcome
-from smpc_dp.protocols.secagg.messages import START
-from smpc_dp.protocols.secagg.survivors import FixedSurvivors
 from smpc_dp.runtime.charging import Charge
 from smpc_dp.runtime.deadline import PATIENCE, now
 from smpc_dp.runtime.events import Event, OnEvent, tell, warning

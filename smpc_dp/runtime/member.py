@@ -16,7 +16,7 @@ from smpc_dp.protocols.contract import Envelope
 from smpc_dp.protocols.envelope import Context, decode_envelope, encode_envelope, group_question
 from smpc_dp.protocols.gopa.direct_messages import EVERYONE
 from smpc_dp.protocols.names import LEARN, is_direct
-from smpc_dp.protocols.secagg.params import SumParameters
+from smpc_dp.protocols.phases.parameters import SumParameters
 from smpc_dp.runtime.seen import SUFFIX, SeenRuns
 from smpc_dp.runtime.session_file import SessionFile, load_session
 from smpc_dp.seen import LINE_BYTES, MOST_BEHIND

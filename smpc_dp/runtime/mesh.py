@@ -22,8 +22,8 @@ from smpc_dp.protocols.gopa import direct_states
 from smpc_dp.protocols.gopa.direct_evidence import coordinator_of
 from smpc_dp.protocols.gopa.direct_params import DirectParameters
 from smpc_dp.protocols.gopa.messages import PUBLISH
+from smpc_dp.protocols.phases.messages import HELLO, START
 from smpc_dp.protocols.result import Outcome
-from smpc_dp.protocols.secagg.messages import HELLO, START
 from smpc_dp.roster import split_address
 from smpc_dp.runtime.awaited import Awaited
 from smpc_dp.runtime.charging import Charge

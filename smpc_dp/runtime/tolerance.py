@@ -5,7 +5,7 @@ from __future__ import annotations
 import msgspec
 
 from smpc_dp.protocols.names import has_servers
-from smpc_dp.protocols.secagg.params import SumParameters
+from smpc_dp.protocols.phases.parameters import SumParameters
 from smpc_dp.runtime.member import learning_of
 from smpc_dp.runtime.session_file import SessionFile
 

@@ -23,10 +23,11 @@ from smpc_dp.protocols.engine.run import Machine, Run
 from smpc_dp.protocols.envelope import Context
 from smpc_dp.protocols.gopa.direct_params import DirectParameters
 from smpc_dp.protocols.gopa.verifiable.params import VerifiableParameters
+from smpc_dp.protocols.phases.parameters import MAX_PARTIES, SumParameters
 from smpc_dp.protocols.registry import check_gopa, make_aggregator, make_party
 from smpc_dp.protocols.result import Outcome, Result
 from smpc_dp.protocols.secagg.noisy import check_noisy
-from smpc_dp.protocols.secagg.params import MAX_PARTIES, SecAggParameters, SumParameters
+from smpc_dp.protocols.secagg.params import SecAggParameters
 from smpc_dp.protocols.session import canonical_session, session_digest, session_json
 from smpc_dp.roster import Role
 from smpc_dp.simulate.direct import run_direct

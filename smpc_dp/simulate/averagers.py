@@ -33,8 +33,8 @@ from smpc_dp.learn.exchanges import Exchanging
 from smpc_dp.learn.methods import Averaging
 from smpc_dp.privacy.sampling import NoiseSource
 from smpc_dp.protocols.exchange.params import ExchangeParameters
+from smpc_dp.protocols.phases.parameters import SumParameters
 from smpc_dp.protocols.result import Result
-from smpc_dp.protocols.secagg.params import SumParameters
 from smpc_dp.simulate.average import cast_sum
 from smpc_dp.simulate.drive import drive
 from smpc_dp.simulate.exchanging import cast_exchange

@@ -12,8 +12,9 @@ from smpc_dp.protocols.contract import Envelope
 from smpc_dp.protocols.engine.events import Deadline, Event, Message
 from smpc_dp.protocols.engine.run import Machine
 from smpc_dp.protocols.envelope import encode_envelope
-from smpc_dp.protocols.secagg.messages import MASKED, PARTY_STEPS
-from smpc_dp.protocols.secagg.params import SecAggParameters, SumParameters
+from smpc_dp.protocols.phases.messages import MASKED, PARTY_STEPS
+from smpc_dp.protocols.phases.parameters import SumParameters
+from smpc_dp.protocols.secagg.params import SecAggParameters
 from smpc_dp.simulate.average import cast_sum
 from smpc_dp.simulate.drive import drive
 from smpc_dp.simulate.stage import AGGREGATOR

@@ -13,7 +13,7 @@ from smpc_dp.crypto.randomness import Randomness, SystemRandomness
 from smpc_dp.identity import verify
 from smpc_dp.protocols.envelope import Context
 from smpc_dp.protocols.names import SECAGG, VERSION
-from smpc_dp.protocols.secagg.messages import PARTY_STEPS
+from smpc_dp.protocols.phases.messages import PARTY_STEPS
 from smpc_dp.simulate.randomness import SeededRandomnessForSimulation
 
 AGGREGATOR = "aggregator"

@@ -22,8 +22,8 @@ from smpc_dp.protocols.gopa import direct_messages as d
 from smpc_dp.protocols.gopa import messages as g
 from smpc_dp.protocols.gopa.direct_params import DirectParameters, check_parameters
 from smpc_dp.protocols.gopa.direct_states import party
+from smpc_dp.protocols.phases import messages as m
 from smpc_dp.protocols.result import Outcome
-from smpc_dp.protocols.secagg import messages as m
 from smpc_dp.simulate.randomness import SeededRandomnessForSimulation
 from smpc_dp.simulate.stage import Signer
 

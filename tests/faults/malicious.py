@@ -14,9 +14,9 @@ from smpc_dp.errors import SmpcError
 from smpc_dp.protocols.contract import Envelope
 from smpc_dp.protocols.engine.events import Message, Start
 from smpc_dp.protocols.envelope import decode
-from smpc_dp.protocols.secagg import keys
-from smpc_dp.protocols.secagg import messages as m
-from smpc_dp.protocols.secagg.graph import pack_list, pack_set, unpack_list
+from smpc_dp.protocols.phases import keys
+from smpc_dp.protocols.phases import messages as m
+from smpc_dp.protocols.sets import pack_list, pack_set, unpack_list
 from tests.faults.stage import HUB, Stage
 
 Sets = Mapping[str, frozenset[int]]

@@ -16,8 +16,8 @@ from smpc_dp.protocols.engine.saved import SavedRun
 from smpc_dp.protocols.engine.state import State
 from smpc_dp.protocols.envelope import Signer, decode, encode_envelope
 from smpc_dp.protocols.gopa import states as gopa
+from smpc_dp.protocols.phases import messages as m
 from smpc_dp.protocols.registry import make_party
-from smpc_dp.protocols.secagg import messages as m
 from smpc_dp.protocols.secagg import states as secagg
 from smpc_dp_lab.vectors import gopa_runs, runs
 

@@ -23,11 +23,12 @@ from smpc_dp.protocols.engine.run import Machine, Run
 from smpc_dp.protocols.envelope import Context, decode
 from smpc_dp.protocols.gopa import messages as g
 from smpc_dp.protocols.names import VERSION
+from smpc_dp.protocols.phases import messages as m
+from smpc_dp.protocols.phases.parameters import SumParameters
+from smpc_dp.protocols.phases.rolls import Roll
+from smpc_dp.protocols.phases.survivors import FixedSurvivors
 from smpc_dp.protocols.registry import make_aggregator, make_party
-from smpc_dp.protocols.secagg import messages as m
-from smpc_dp.protocols.secagg.params import SecAggParameters, SumParameters
-from smpc_dp.protocols.secagg.rolls import Roll
-from smpc_dp.protocols.secagg.survivors import FixedSurvivors
+from smpc_dp.protocols.secagg.params import SecAggParameters
 from smpc_dp.simulate.randomness import SeededRandomnessForSimulation
 from smpc_dp.simulate.stage import Signer
 

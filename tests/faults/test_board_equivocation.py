@@ -24,7 +24,7 @@ from smpc_dp.protocols.gopa.verifiable.collecting import CollectCoins, CollectCo
 from smpc_dp.protocols.gopa.verifiable.counting import CollectExclusions, CollectTally
 from smpc_dp.protocols.gopa.verifiable.hosting import VerifiableAggregator
 from smpc_dp.protocols.gopa.verifiable.states import AGGREGATOR
-from smpc_dp.protocols.secagg import messages as m
+from smpc_dp.protocols.phases import messages as m
 from smpc_dp.simulate.randomness import SeededRandomnessForSimulation
 from smpc_dp_lab.vectors.verifiable_runs import RELAY, USERS, Host, Played, honest, play
 from tests.faults.hosts import Lie, censoring, liar

@@ -15,9 +15,9 @@ from smpc_dp.encoding import Encoding
 from smpc_dp.errors import PrivacyError, TimeoutFault
 from smpc_dp.privacy.secagg_plan import plan_secagg
 from smpc_dp.protocols.contract import Envelope
-from smpc_dp.protocols.secagg import messages as m
+from smpc_dp.protocols.phases import messages as m
+from smpc_dp.protocols.phases.survivors import FixedSurvivors
 from smpc_dp.protocols.secagg.params import SecAggParameters
-from smpc_dp.protocols.secagg.survivors import FixedSurvivors
 from tests.faults.stage import HUB, LENGTH, Stage
 
 FIVE = plan_secagg(5, dropout=0.2, corrupt=0.0)

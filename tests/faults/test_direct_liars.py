@@ -12,7 +12,7 @@ from smpc_dp.errors import PeerFault, TimeoutFault
 from smpc_dp.protocols.contract import Envelope
 from smpc_dp.protocols.gopa import direct_messages as d
 from smpc_dp.protocols.gopa import messages as g
-from smpc_dp.protocols.secagg import messages as m
+from smpc_dp.protocols.phases import messages as m
 from tests.faults.direct_stage import KINDS, DirectStage
 from tests.faults.test_schedules import batches
 

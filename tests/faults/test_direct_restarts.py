@@ -10,8 +10,8 @@ from smpc_dp.protocols.contract import Envelope
 from smpc_dp.protocols.engine.events import Message, PeersLost, Start
 from smpc_dp.protocols.gopa import direct_messages as d
 from smpc_dp.protocols.gopa.direct_states import party
-from smpc_dp.protocols.secagg import messages as m
-from smpc_dp.protocols.secagg.graph import PartySet
+from smpc_dp.protocols.phases import messages as m
+from smpc_dp.protocols.sets import PartySet
 from smpc_dp.simulate.randomness import SeededRandomnessForSimulation
 from tests.faults.direct_stage import DirectStage
 

@@ -18,7 +18,7 @@ from smpc_dp.protocols.envelope import Context, decode, encode
 from smpc_dp.protocols.exchange import messages as m
 from smpc_dp.protocols.exchange import states
 from smpc_dp.protocols.exchange.params import ExchangeParameters, plan_exchange
-from smpc_dp.protocols.secagg.graph import pack_set
+from smpc_dp.protocols.sets import pack_set
 from smpc_dp.simulate.drive import drive
 from smpc_dp.simulate.exchanging import cast_exchange, drive_exchange
 from smpc_dp.simulate.stage import AGGREGATOR, Stage, set_stage

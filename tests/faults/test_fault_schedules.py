@@ -26,8 +26,8 @@ from smpc_dp.protocols.envelope import Context
 from smpc_dp.protocols.exchange.params import plan_exchange
 from smpc_dp.protocols.exchange.states import Relayed
 from smpc_dp.protocols.gopa.params import GopaParameters
+from smpc_dp.protocols.phases.parameters import SumParameters
 from smpc_dp.protocols.result import Outcome
-from smpc_dp.protocols.secagg.params import SumParameters
 from smpc_dp.runtime.aggregator import Server, open_logs
 from smpc_dp.runtime.deadline import hub_run_seconds, party_run_seconds
 from smpc_dp.runtime.events import ignore

@@ -17,8 +17,8 @@ from smpc_dp.protocols.contract import Envelope
 from smpc_dp.protocols.envelope import decode
 from smpc_dp.protocols.gopa import messages as g
 from smpc_dp.protocols.gopa.params import GopaParameters, OnDropout, check_parameters
-from smpc_dp.protocols.secagg import messages as m
-from smpc_dp.protocols.secagg.graph import pack_set
+from smpc_dp.protocols.phases import messages as m
+from smpc_dp.protocols.sets import pack_set
 from tests.faults.stage import HUB, KINDS, LENGTH, Stage, by, only
 
 VICTIM, OTHER = "p1", "p2"

@@ -18,8 +18,8 @@ from smpc_dp.protocols.gopa import messages as g
 from smpc_dp.protocols.gopa.direct_keys import run_identifier
 from smpc_dp.protocols.gopa.direct_params import check_parameters
 from smpc_dp.protocols.gopa.params import GopaParameters
-from smpc_dp.protocols.secagg import messages as m
-from smpc_dp.protocols.secagg.graph import PartySet, pack_set
+from smpc_dp.protocols.phases import messages as m
+from smpc_dp.protocols.sets import PartySet, pack_set
 from tests.faults.direct_stage import LENGTH, DirectStage, by, parameters_for, silent
 
 COORDINATOR, VICTIM, CHEAT = "p1", "p2", "p3"

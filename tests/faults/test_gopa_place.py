@@ -20,8 +20,8 @@ from smpc_dp.protocols.gopa import messages as g
 from smpc_dp.protocols.gopa.params import GopaParameters, OnDropout, check_parameters
 from smpc_dp.protocols.gopa.plan import Place, plan_session
 from smpc_dp.protocols.phases import key_graph
-from smpc_dp.protocols.secagg import messages as m
-from smpc_dp.protocols.secagg.graph import unpack_list
+from smpc_dp.protocols.phases import messages as m
+from smpc_dp.protocols.sets import unpack_list
 from tests.faults.stage import HUB, LENGTH, Stage, by, only
 
 VICTIM = "p1"

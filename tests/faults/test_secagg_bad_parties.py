@@ -14,9 +14,9 @@ from smpc_dp.protocols.abort import LEAVE, TEXTS, Abort, abort_of
 from smpc_dp.protocols.contract import Envelope
 from smpc_dp.protocols.engine.events import Start
 from smpc_dp.protocols.envelope import Context, Signer, decode, decode_envelope, encode_envelope
-from smpc_dp.protocols.secagg import keys
-from smpc_dp.protocols.secagg import messages as m
-from smpc_dp.protocols.secagg.graph import pack_list
+from smpc_dp.protocols.phases import keys
+from smpc_dp.protocols.phases import messages as m
+from smpc_dp.protocols.sets import pack_list
 from tests.faults.stage import HUB, KINDS, Stage, by
 
 BAD, HOLDER = "p3", "p2"

@@ -17,9 +17,9 @@ from smpc_dp.privacy.secagg_plan import SecAggPlan, check_plan, plan_secagg
 from smpc_dp.protocols.contract import Envelope
 from smpc_dp.protocols.envelope import decode
 from smpc_dp.protocols.phases import certified_set
-from smpc_dp.protocols.secagg import messages as m
-from smpc_dp.protocols.secagg.certify import check_certificate
-from smpc_dp.protocols.secagg.graph import pack_list, pack_set, unpack_list
+from smpc_dp.protocols.phases import messages as m
+from smpc_dp.protocols.phases.certify import check_certificate
+from smpc_dp.protocols.sets import pack_list, pack_set, unpack_list
 from tests.faults.malicious import SplitViewAggregator
 from tests.faults.stage import HUB, Stage, only
 

@@ -467,7 +467,7 @@ def test_a_server_that_claims_shares_that_others_lack_cannot_split_the_set() -> 
 
     def change(envelope: Envelope) -> Envelope:
         if (envelope.step, envelope.sender, envelope.receiver) == (m.HELD, "server1", "server2"):
-            from smpc_dp.protocols.secagg.graph import pack_set
+            from smpc_dp.protocols.sets import pack_set
 
             return resign(envelope, encode(m.Held(pack_set([1, 2, 3], 4), [m.Refused(4, Code.LATE)])))
         return envelope

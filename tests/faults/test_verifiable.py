@@ -22,9 +22,9 @@ from smpc_dp.protocols.gopa.verifiable import audit as auditing
 from smpc_dp.protocols.gopa.verifiable import messages as v
 from smpc_dp.protocols.gopa.verifiable.hosting import VerifiableAggregator
 from smpc_dp.protocols.gopa.verifiable.params import VerifiableParameters
+from smpc_dp.protocols.phases import messages as m
 from smpc_dp.protocols.registry import check_gopa
-from smpc_dp.protocols.secagg import messages as m
-from smpc_dp.protocols.secagg.graph import pack_list, pack_set, unpack_list
+from smpc_dp.protocols.sets import pack_list, pack_set, unpack_list
 from smpc_dp.runtime.audit import audit_stream
 from smpc_dp_lab.vectors.verifiable_runs import (
     BALL_INPUTS,

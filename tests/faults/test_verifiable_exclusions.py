@@ -23,7 +23,7 @@ from smpc_dp.protocols.gopa.verifiable.hosting import VerifiableAggregator
 from smpc_dp.protocols.gopa.verifiable.params import VerifiableParameters, check_parameters
 from smpc_dp.protocols.gopa.verifiable.statements import BOUNDS, COMMIT_MALFORMED, FALSE, MALFORMED
 from smpc_dp.protocols.gopa.verifiable.states import AGGREGATOR
-from smpc_dp.protocols.secagg.graph import pack_list
+from smpc_dp.protocols.sets import pack_list
 from smpc_dp.runtime.audit import audit_stream
 from smpc_dp_lab.vectors.verifiable_runs import (
     INPUTS,

@@ -25,7 +25,7 @@ from smpc_dp.protocols.gopa.verifiable.counting import CollectOpen
 from smpc_dp.protocols.gopa.verifiable.hosting import VerifiableAggregator
 from smpc_dp.protocols.gopa.verifiable.statements import FALSE, OPENING, OPENING_OTHER
 from smpc_dp.protocols.gopa.verifiable.states import AGGREGATOR
-from smpc_dp.protocols.secagg.graph import pack_list, unpack_list
+from smpc_dp.protocols.sets import pack_list, unpack_list
 from smpc_dp.runtime.audit import Report, audit_stream
 from smpc_dp_lab.vectors.verifiable_openings import (
     THIRD,

@@ -27,9 +27,9 @@ from smpc_dp.protocols.gopa.verifiable.hosting import VerifiableAggregator
 from smpc_dp.protocols.gopa.verifiable.publishing import Refused
 from smpc_dp.protocols.gopa.verifiable.statements import SUM, Rules
 from smpc_dp.protocols.gopa.verifiable.states import AGGREGATOR
+from smpc_dp.protocols.phases import messages as m
 from smpc_dp.protocols.phases.key_graph import roll_of
-from smpc_dp.protocols.secagg import messages as m
-from smpc_dp.protocols.secagg.graph import pack_list, unpack_list
+from smpc_dp.protocols.sets import pack_list, unpack_list
 from smpc_dp.runtime.audit import Report, audit_stream
 from smpc_dp_lab.vectors.verifiable_runs import (
     RELAY,

@@ -21,7 +21,7 @@ from smpc_dp.protocols.contract import Envelope
 from smpc_dp.protocols.envelope import decode, decode_envelope, encode, encode_envelope
 from smpc_dp.protocols.mpyc import sharing
 from smpc_dp.protocols.pairwise.plan import pack_bits, unpack_bits
-from smpc_dp.protocols.secagg.graph import PartySet, pack_list, pack_set, unpack_list
+from smpc_dp.protocols.sets import PartySet, pack_list, pack_set, unpack_list
 from smpc_dp.transport import framing, handshake
 from tests.fuzz.samples import samples
 from tests.fuzz.target import Decoder, Target
@@ -37,7 +37,7 @@ _MESSAGES = (
     "pairwise.messages",
     "pairwise.relay",
     "pairwise.statistic_messages",
-    "secagg.messages",
+    "phases.messages",
     "abort",
 )
 

@@ -15,9 +15,10 @@ from hypothesis import strategies as st
 from smpc_dp.encoding import Encoding, fixed_point_sum
 from smpc_dp.errors import ConfigError, PeerFault
 from smpc_dp.privacy.secagg_plan import plan_secagg
-from smpc_dp.protocols.secagg.graph import PartySet, draw_neighbours, pack_list, pack_set, unpack_list
-from smpc_dp.protocols.secagg.messages import PARTY_STEPS
+from smpc_dp.protocols.phases.draws import draw_neighbours
+from smpc_dp.protocols.phases.messages import PARTY_STEPS
 from smpc_dp.protocols.secagg.params import SecAggParameters
+from smpc_dp.protocols.sets import PartySet, pack_list, pack_set, unpack_list
 from smpc_dp.simulate.average import cast_sum
 from smpc_dp.simulate.drive import drive
 from smpc_dp.simulate.randomness import SeededRandomnessForSimulation

@@ -16,9 +16,9 @@ from numpy.typing import NDArray
 from smpc_dp.learn.methods import AveragerTable
 from smpc_dp.protocols.gopa.params import GopaParameters
 from smpc_dp.protocols.names import version_of
+from smpc_dp.protocols.phases.parameters import SumParameters
 from smpc_dp.protocols.registry import PARAMETER_CHECKERS
 from smpc_dp.protocols.secagg.noisy import NoisySumParameters
-from smpc_dp.protocols.secagg.params import SumParameters
 
 DELTA = 1e-6
 STEPS = 16

@@ -36,6 +36,10 @@ LAYERS: tuple[frozenset[str], ...] = (
 )
 RANK = {room: rank for rank, row in enumerate(LAYERS) for room in row}
 
+# What protocols stand on, lowest last; a row imports of `protocols` only itself, rows below, and what follows.
+PROTOCOL_LAYERS: tuple[str, ...] = ("phases", "engine")
+BELOW_PROTOCOLS = frozenset({"abort", "contract", "envelope", "names", "result", "sets"})
+
 # Rooms that only some others may open, whatever their row.
 ONLY_FOR: dict[str, frozenset[str]] = {
     "transport": frozenset({"runtime", "simulate"}),
@@ -254,3 +258,28 @@ def test_library_code_keeps_the_house_rules() -> None:
 )
 def test_the_house_rules_refuse(code: str) -> None:
     assert list(forbidden(ast.parse(code), "crypto/example.py"))
+
+
+@pytest.mark.parametrize("layer", PROTOCOL_LAYERS)
+def test_protocols_stand_on_phases_and_phases_on_the_engine(layer: str) -> None:
+    """No protocol is imported by what all protocols share."""
+    allowed = {*PROTOCOL_LAYERS[PROTOCOL_LAYERS.index(layer) :], *BELOW_PROTOCOLS}
+    files = sorted((PACKAGE / "protocols" / layer).glob("*.py"))
+    found = [
+        f"{file.name}: {name}"
+        for file in files
+        for node in ast.walk(parsed(file))
+        if isinstance(node, ast.ImportFrom)
+        for name in _imported(node)
+        if name.startswith("smpc_dp.protocols.") and name.split(".")[2] not in allowed
+    ]
+    assert files
+    assert not found
+
+
+def _imported(node: ast.ImportFrom) -> Iterator[str]:
+    """Yield the modules of an import, or what it takes from the package of protocols."""
+    if node.module == "smpc_dp.protocols":
+        yield from (f"smpc_dp.protocols.{alias.name}" for alias in node.names)
+    else:
+        yield node.module or ""

@@ -26,7 +26,7 @@ from smpc_dp.protocols.gopa import messages as g
 from smpc_dp.protocols.gopa.direct_states import party
 from smpc_dp.protocols.gopa.plan import Place
 from smpc_dp.protocols.result import Outcome
-from smpc_dp.protocols.secagg.graph import pack_set
+from smpc_dp.protocols.sets import pack_set
 from smpc_dp.simulate.drive import drive
 from smpc_dp.simulate.stage import Signer
 from smpc_dp.transport.memory import Faults

@@ -16,8 +16,8 @@ from smpc_dp.protocols.abort import ABORT, LEAVE, Abort
 from smpc_dp.protocols.contract import Envelope
 from smpc_dp.protocols.engine.events import Message, Start
 from smpc_dp.protocols.envelope import decode
-from smpc_dp.protocols.secagg.certify import check_certificate
-from smpc_dp.protocols.secagg.messages import Certificate
+from smpc_dp.protocols.phases.certify import check_certificate
+from smpc_dp.protocols.phases.messages import Certificate
 from smpc_dp_lab import vectors
 from smpc_dp_lab.vectors import runs, succinct
 from tests.vectors.reasons import REASONS, check_reason

@@ -11,7 +11,7 @@ import pytest
 
 from smpc_dp.errors import LocalError, PeerFault
 from smpc_dp.protocols.begin import attest_begin
-from smpc_dp.protocols.secagg.graph import PartySet
+from smpc_dp.protocols.sets import PartySet
 from smpc_dp.runtime.audit import Report, audit
 from smpc_dp.seen import Seen
 from smpc_dp_lab.vectors.verifiable_listed import listed, packed

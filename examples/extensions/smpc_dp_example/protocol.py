@@ -11,10 +11,11 @@ from smpc_dp.protocols.engine.collector import Collector, CollectorRole, Collect
 from smpc_dp.protocols.engine.run import Run
 from smpc_dp.protocols.engine.state import Transition
 from smpc_dp.protocols.phases.key_graph import SumMember
+from smpc_dp.protocols.phases.parameters import SumParameters
 from smpc_dp.protocols.registry import SumProtocol
 from smpc_dp.protocols.result import Outcome, Privacy
 from smpc_dp.protocols.secagg import states
-from smpc_dp.protocols.secagg.params import SecAggParameters, SumParameters, SumSettings, check_sum
+from smpc_dp.protocols.secagg.params import SecAggParameters, SumSettings, check_sum
 
 NAME = "unanimous"
 

@@ -10,8 +10,9 @@ from smpc_dp.crypto.agree import agree, public_key
 from smpc_dp.errors import ConfigError, Fault
 from smpc_dp.privacy.secagg_plan import ADVERTISEMENT, check_plan
 from smpc_dp.protocols.gopa.params import check_parameters as check_gopa
+from smpc_dp.protocols.phases.parameters import SumParameters
 from smpc_dp.protocols.secagg.noisy import check_noisy
-from smpc_dp.protocols.secagg.params import SecAggParameters, SumParameters
+from smpc_dp.protocols.secagg.params import SecAggParameters
 from smpc_dp.protocols.secagg.params import check_parameters as check_exact
 from smpc_dp.simulate.recording import Sampled, record_sample
 from smpc_dp_lab.bench.figures import Figure, Limit, Progress, Report, cost, rate, refuse, versions, within

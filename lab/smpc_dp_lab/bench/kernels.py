@@ -14,12 +14,13 @@ from smpc_dp.crypto import agree, shamir
 from smpc_dp.crypto.prg import add_masks
 from smpc_dp.encoding import Lanes
 from smpc_dp.privacy.secagg_plan import SecAggPlan
+from smpc_dp.protocols.phases import keys
+from smpc_dp.protocols.phases import messages as m
+from smpc_dp.protocols.phases.draws import draw_neighbours
 from smpc_dp.protocols.phases.key_graph import Edges
-from smpc_dp.protocols.secagg import keys
-from smpc_dp.protocols.secagg import messages as m
-from smpc_dp.protocols.secagg.graph import draw_neighbours, pack_list
-from smpc_dp.protocols.secagg.params import add_uniform_terms
-from smpc_dp.protocols.secagg.recovery import Recovery
+from smpc_dp.protocols.phases.parameters import add_uniform_terms
+from smpc_dp.protocols.phases.recovery import Recovery
+from smpc_dp.protocols.sets import pack_list
 from smpc_dp.simulate.stage import Stage, set_stage
 
 _BLOCKS = (16 << 10, 64 << 10, 256 << 10, 1 << 20)

@@ -13,9 +13,10 @@ from smpc_dp.crypto.prg import expand
 from smpc_dp.crypto.seal import seal
 from smpc_dp.encoding import Encoding
 from smpc_dp.protocols.envelope import Context, encode
-from smpc_dp.protocols.secagg import keys
-from smpc_dp.protocols.secagg import messages as m
-from smpc_dp.protocols.secagg.graph import draw_neighbours, pack_list, pack_set
+from smpc_dp.protocols.phases import keys
+from smpc_dp.protocols.phases import messages as m
+from smpc_dp.protocols.phases.draws import draw_neighbours
+from smpc_dp.protocols.sets import pack_list, pack_set
 from smpc_dp.simulate.randomness import SeededRandomnessForSimulation
 from smpc_dp.simulate.stage import Signer
 from smpc_dp_lab.vectors.runs import SCHEMA, Recording

@@ -11,8 +11,8 @@ from smpc_dp.protocols.contract import Envelope
 from smpc_dp.protocols.envelope import encode
 from smpc_dp.protocols.gopa import direct_messages as d
 from smpc_dp.protocols.gopa import messages as g
-from smpc_dp.protocols.secagg import messages as m
-from smpc_dp.protocols.secagg.graph import pack_set
+from smpc_dp.protocols.phases import messages as m
+from smpc_dp.protocols.sets import pack_set
 from smpc_dp_lab.vectors.direct_runs import COORDINATOR, SCENARIOS, cast
 from smpc_dp_lab.vectors.fault import (
     CONTENT,

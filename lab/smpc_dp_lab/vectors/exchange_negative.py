@@ -7,7 +7,7 @@ from collections.abc import Callable, Iterator, Sequence
 import msgspec
 
 from smpc_dp.protocols.exchange import messages as m
-from smpc_dp.protocols.secagg.graph import pack_set
+from smpc_dp.protocols.sets import pack_set
 from smpc_dp_lab.vectors import runs
 from smpc_dp_lab.vectors.exchange_runs import SCENARIOS, cast
 from smpc_dp_lab.vectors.fault import (

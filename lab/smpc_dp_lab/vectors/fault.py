@@ -11,7 +11,7 @@ import msgspec
 from smpc_dp.protocols.contract import Envelope
 from smpc_dp.protocols.envelope import Context, Signer, decode
 from smpc_dp.protocols.gopa import messages as g
-from smpc_dp.protocols.secagg import messages as m
+from smpc_dp.protocols.phases import messages as m
 from smpc_dp_lab.vectors.runs import AGGREGATOR, SCENARIOS, SCHEMA, Scenario, Staged, cast
 
 S = TypeVar("S", bound=msgspec.Struct)

@@ -14,7 +14,7 @@ from smpc_dp.protocols.envelope import decode
 from smpc_dp.protocols.gopa import messages as g
 from smpc_dp.protocols.gopa.params import GopaParameters, OnDropout
 from smpc_dp.protocols.gopa.plan import Place, SessionNoise
-from smpc_dp.protocols.secagg import messages as m
+from smpc_dp.protocols.phases import messages as m
 from smpc_dp_lab.vectors.runs import (
     AGGREGATOR,
     ROWS,

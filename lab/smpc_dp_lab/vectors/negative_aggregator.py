@@ -8,8 +8,8 @@ import msgspec
 
 from smpc_dp.errors import Code
 from smpc_dp.protocols.abort import LEAVE, Abort
-from smpc_dp.protocols.secagg import messages as m
-from smpc_dp.protocols.secagg.graph import pack_list
+from smpc_dp.protocols.phases import messages as m
+from smpc_dp.protocols.sets import pack_list
 from smpc_dp_lab.vectors.fault import CONTENT, ENVELOPE, ORDER, Base, Negative, flip
 
 

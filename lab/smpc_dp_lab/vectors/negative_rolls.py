@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from smpc_dp.crypto.labels import Label
-from smpc_dp.protocols.secagg import messages as m
-from smpc_dp.protocols.secagg.rolls import Roll
+from smpc_dp.protocols.phases import messages as m
+from smpc_dp.protocols.phases.rolls import Roll
 from smpc_dp_lab.vectors.fault import Base, Negative, flip
 
 ALICE, BOB, DAVE = 1, 2, 4

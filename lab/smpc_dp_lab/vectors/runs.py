@@ -18,10 +18,11 @@ from smpc_dp.protocols.contract import Envelope
 from smpc_dp.protocols.engine.run import Machine, Run
 from smpc_dp.protocols.envelope import Context, decode
 from smpc_dp.protocols.names import VERSION
+from smpc_dp.protocols.phases import messages as m
+from smpc_dp.protocols.phases.parameters import SumParameters
 from smpc_dp.protocols.registry import make_aggregator, make_party
 from smpc_dp.protocols.result import Outcome
-from smpc_dp.protocols.secagg import messages as m
-from smpc_dp.protocols.secagg.params import SecAggParameters, SumParameters
+from smpc_dp.protocols.secagg.params import SecAggParameters
 from smpc_dp.simulate.drive import drive
 from smpc_dp.simulate.randomness import SeededRandomnessForSimulation
 from smpc_dp.simulate.stage import Signer

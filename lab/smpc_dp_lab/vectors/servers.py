@@ -23,7 +23,7 @@ from smpc_dp.protocols.mpyc.sharing import field_bytes
 from smpc_dp.protocols.mpyc.terms import ProgramTerms
 from smpc_dp.protocols.mpyc.user import UserMachine
 from smpc_dp.protocols.names import MPYC, VERSION
-from smpc_dp.protocols.secagg.graph import pack_set
+from smpc_dp.protocols.sets import pack_set
 from smpc_dp.simulate.randomness import SeededRandomnessForSimulation
 from smpc_dp.simulate.stage import Signer
 from smpc_dp.statistics.shared.plan import sum_program

@@ -12,9 +12,9 @@ from smpc_dp.crypto.labels import Label
 from smpc_dp.crypto.merkle import MerkleTree
 from smpc_dp.privacy.certificates import samples_due
 from smpc_dp.protocols.envelope import Context, encode
-from smpc_dp.protocols.secagg import certify
-from smpc_dp.protocols.secagg import messages as m
-from smpc_dp.protocols.secagg.graph import pack_set
+from smpc_dp.protocols.phases import certify
+from smpc_dp.protocols.phases import messages as m
+from smpc_dp.protocols.sets import pack_set
 from smpc_dp.simulate.stage import Signer
 from smpc_dp_lab.vectors.fault import flip
 from smpc_dp_lab.vectors.runs import AGGREGATOR, SCHEMA

@@ -16,8 +16,8 @@ from smpc_dp.identity import Identity
 from smpc_dp.protocols.begin import Begin, attested
 from smpc_dp.protocols.envelope import Context, encode
 from smpc_dp.protocols.gopa.verifiable import messages as v
-from smpc_dp.protocols.secagg.graph import pack_set
-from smpc_dp.protocols.secagg.messages import Attestation
+from smpc_dp.protocols.phases.messages import Attestation
+from smpc_dp.protocols.sets import pack_set
 from smpc_dp.seen import NOTHING_SEEN, Seen
 from smpc_dp_lab.vectors.verifiable_runs import RELAY, USERS, Played, honest, play
 

@@ -38,8 +38,8 @@ from smpc_dp.protocols.gopa.verifiable.statements import signed
 from smpc_dp.protocols.gopa.verifiable.states import AGGREGATOR, PARTY, aggregator, party
 from smpc_dp.protocols.registry import check_gopa
 from smpc_dp.protocols.result import Outcome
-from smpc_dp.protocols.secagg.graph import pack_list
 from smpc_dp.protocols.session import canonical_session, session_digest, session_json
+from smpc_dp.protocols.sets import pack_list
 from smpc_dp.roster import Member
 from smpc_dp.seen import NOTHING_SEEN, Seen
 from smpc_dp.simulate.drive import drive

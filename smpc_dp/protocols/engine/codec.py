@@ -19,7 +19,7 @@ from smpc_dp.protocols.engine.collector import CollectorRole, Inbox
 from smpc_dp.protocols.engine.party import PartyRole
 from smpc_dp.protocols.engine.saved_inbox import SavedInbox
 from smpc_dp.protocols.engine.state import State
-from smpc_dp.protocols.secagg.graph import PartySet
+from smpc_dp.protocols.sets import PartySet
 
 # What an array may hold, little-endian, and the only names of it.
 ARRAYS = ("|b1", "|u1", "<u2", "<u4", "<u8", "<i8", "<f8")

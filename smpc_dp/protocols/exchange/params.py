@@ -19,9 +19,9 @@ from smpc_dp.privacy.sampling import NoiseSource, discrete_gaussian
 from smpc_dp.privacy.secagg_plan import SecAggPlan
 from smpc_dp.protocols import names
 from smpc_dp.protocols.exchange.messages import PARTY_STEPS
+from smpc_dp.protocols.phases.parameters import SumParameters
 from smpc_dp.protocols.result import WHOLE_PARTY, Noise, Privacy
 from smpc_dp.protocols.secagg.noisy import check_room, decode_noisy, sensitivity_of
-from smpc_dp.protocols.secagg.params import SumParameters
 
 if TYPE_CHECKING:
     from smpc_dp.privacy.accountant.events import Event

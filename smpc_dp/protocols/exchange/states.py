@@ -27,12 +27,12 @@ from smpc_dp.protocols.engine.state import Transition
 from smpc_dp.protocols.envelope import Context, Signer, decode
 from smpc_dp.protocols.exchange import messages as m
 from smpc_dp.protocols.exchange.params import ExchangeParameters
+from smpc_dp.protocols.phases import keys
 from smpc_dp.protocols.phases.key_graph import Ready, Sealing, Watch
 from smpc_dp.protocols.phases.question import agree_on_question
+from smpc_dp.protocols.phases.survivors import FixedSurvivors
 from smpc_dp.protocols.result import Certificate, Evidence, Outcome
-from smpc_dp.protocols.secagg import keys
-from smpc_dp.protocols.secagg.graph import PartySet, pack_set
-from smpc_dp.protocols.secagg.survivors import FixedSurvivors
+from smpc_dp.protocols.sets import PartySet, pack_set
 from smpc_dp.seen import NOTHING_SEEN, Seen
 
 if TYPE_CHECKING:

@@ -32,10 +32,11 @@ from smpc_dp.protocols.gopa.direct_evidence import (
 )
 from smpc_dp.protocols.gopa.direct_keys import run_identifier
 from smpc_dp.protocols.gopa.direct_witness import suspect_all
+from smpc_dp.protocols.phases import keys
+from smpc_dp.protocols.phases import messages as m
+from smpc_dp.protocols.phases.draws import draw_neighbours
 from smpc_dp.protocols.phases.key_graph import Graph, hello
-from smpc_dp.protocols.secagg import keys
-from smpc_dp.protocols.secagg import messages as m
-from smpc_dp.protocols.secagg.graph import PartySet, draw_neighbours, pack_list, unpack_list
+from smpc_dp.protocols.sets import PartySet, pack_list, unpack_list
 
 
 class Drawn(msgspec.Struct, frozen=True):

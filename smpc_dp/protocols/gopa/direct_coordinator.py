@@ -50,10 +50,10 @@ from smpc_dp.protocols.gopa.direct_publication import (
     read_x_hat,
 )
 from smpc_dp.protocols.gopa.messages import PUBLISH
+from smpc_dp.protocols.phases import messages as m
 from smpc_dp.protocols.phases.key_graph import hello
 from smpc_dp.protocols.result import Certificate
-from smpc_dp.protocols.secagg import messages as m
-from smpc_dp.protocols.secagg.graph import PartySet, pack_set
+from smpc_dp.protocols.sets import PartySet, pack_set
 
 
 class CollectHello(PeerState[DirectInbox], frozen=True, kw_only=True, eq=False):

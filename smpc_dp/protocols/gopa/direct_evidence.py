@@ -14,8 +14,8 @@ from smpc_dp.errors import PeerFault, SmpcError, VerificationError
 from smpc_dp.protocols.engine.peers import Inbox, Letter, Peer, PeerState
 from smpc_dp.protocols.gopa import direct_messages as d
 from smpc_dp.protocols.gopa.params import GopaParameters
-from smpc_dp.protocols.secagg import messages as m
-from smpc_dp.protocols.secagg.graph import PartySet
+from smpc_dp.protocols.phases import messages as m
+from smpc_dp.protocols.sets import PartySet
 
 
 @dataclass(slots=True)

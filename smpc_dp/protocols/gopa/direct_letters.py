@@ -14,7 +14,7 @@ from smpc_dp.protocols.gopa import direct_messages as d
 from smpc_dp.protocols.gopa.direct_evidence import DirectPeer, DirectState, convict
 from smpc_dp.protocols.gopa.direct_witness import suspect, take_witness, weigh_all
 from smpc_dp.protocols.gopa.messages import PUBLISH
-from smpc_dp.protocols.secagg import messages as m
+from smpc_dp.protocols.phases import messages as m
 
 # Bytes of any message, but for what it has of a vector or of each party.
 SMALL = 4096

@@ -13,8 +13,8 @@ from msgspec import Meta
 
 from smpc_dp.protocols.abort import ABORT
 from smpc_dp.protocols.gopa.messages import PUBLISH
-from smpc_dp.protocols.secagg import messages as m
-from smpc_dp.protocols.secagg.messages import SIGNATURE_BYTES, Bytes32
+from smpc_dp.protocols.phases import messages as m
+from smpc_dp.protocols.phases.messages import SIGNATURE_BYTES, Bytes32
 
 Signature = Annotated[bytes, Meta(min_length=SIGNATURE_BYTES, max_length=SIGNATURE_BYTES)]
 

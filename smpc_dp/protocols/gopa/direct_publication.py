@@ -40,11 +40,10 @@ from smpc_dp.protocols.gopa.direct_waits import signers
 from smpc_dp.protocols.gopa.direct_witness import suspect_all
 from smpc_dp.protocols.gopa.messages import PUBLISH
 from smpc_dp.protocols.gopa.messages import Published as Publication
-from smpc_dp.protocols.phases import masked_sum
+from smpc_dp.protocols.phases import endings, masked_sum
+from smpc_dp.protocols.phases import messages as m
 from smpc_dp.protocols.result import Certificate, Outcome
-from smpc_dp.protocols.secagg import endings
-from smpc_dp.protocols.secagg import messages as m
-from smpc_dp.protocols.secagg.graph import pack_set
+from smpc_dp.protocols.sets import pack_set
 
 
 class CollectPublications(PeerState[DirectInbox], frozen=True, kw_only=True, eq=False):

@@ -42,8 +42,8 @@ from smpc_dp.protocols.gopa.direct_publication import (
 from smpc_dp.protocols.gopa.direct_waits import PROPOSAL, gathering, late_coordinator, quorum
 from smpc_dp.protocols.gopa.messages import PUBLISH
 from smpc_dp.protocols.gopa.params import GopaParameters
+from smpc_dp.protocols.phases import messages as m
 from smpc_dp.protocols.result import Outcome
-from smpc_dp.protocols.secagg import messages as m
 
 # What all do alike, whoever coordinates.
 

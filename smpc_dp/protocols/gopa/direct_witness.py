@@ -15,8 +15,8 @@ from smpc_dp.protocols.envelope import decode
 from smpc_dp.protocols.gopa import direct_messages as d
 from smpc_dp.protocols.gopa.direct_evidence import DirectPeer, DirectState, has_signed
 from smpc_dp.protocols.gopa.direct_keys import run_identifier
-from smpc_dp.protocols.secagg import messages as m
-from smpc_dp.protocols.secagg.graph import PartySet
+from smpc_dp.protocols.phases import messages as m
+from smpc_dp.protocols.sets import PartySet
 
 # What an attestation answers.
 _ANSWERED = {m.ATTEST_PARTICIPANTS: (d.ROLL, d.PARTICIPANTS), d.ATTEST_TOTAL: (d.PUBLISHED,)}

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import msgspec
 
-from smpc_dp.protocols.secagg import messages as m
+from smpc_dp.protocols.phases import messages as m
 
 PUBLISH = "publish"
 AVERAGE = "average"

@@ -19,9 +19,10 @@ from smpc_dp.privacy.sampling import NoiseSource, discrete_gaussian
 from smpc_dp.protocols import names
 from smpc_dp.protocols.gopa.messages import PARTY_STEPS
 from smpc_dp.protocols.gopa.plan import SessionNoise, plan_session
+from smpc_dp.protocols.phases.parameters import MAX_PARTIES, SumParameters
 from smpc_dp.protocols.result import WHOLE_PARTY, Noise, Privacy
 from smpc_dp.protocols.secagg.noisy import PrivateSettings, check_room, decode_noisy, with_precision
-from smpc_dp.protocols.secagg.params import MAX_PARTIES, SAME, SumParameters, check_sum
+from smpc_dp.protocols.secagg.params import SAME, check_sum
 
 if TYPE_CHECKING:
     from smpc_dp.privacy.accountant.events import Event

@@ -15,9 +15,9 @@ from smpc_dp.protocols.gopa.params import GopaParameters
 from smpc_dp.protocols.gopa.verifiable import states as verifiable
 from smpc_dp.protocols.gopa.verifiable.params import VerifiableParameters
 from smpc_dp.protocols.phases.key_graph import Watch
+from smpc_dp.protocols.phases.parameters import SumParameters
+from smpc_dp.protocols.phases.survivors import FixedSurvivors
 from smpc_dp.protocols.secagg import states as secagg
-from smpc_dp.protocols.secagg.params import SumParameters
-from smpc_dp.protocols.secagg.survivors import FixedSurvivors
 from smpc_dp.seen import NOTHING_SEEN, Seen
 
 

@@ -20,7 +20,8 @@ from smpc_dp.protocols.engine.state import Transition
 from smpc_dp.protocols.envelope import Context, Signer, decode
 from smpc_dp.protocols.gopa import messages as g
 from smpc_dp.protocols.gopa.params import GopaParameters
-from smpc_dp.protocols.phases import certified_set, key_graph, masked_sum
+from smpc_dp.protocols.phases import certified_set, endings, key_graph, keys, masked_sum
+from smpc_dp.protocols.phases import messages as m
 from smpc_dp.protocols.phases.certified_set import check_certified
 from smpc_dp.protocols.phases.key_graph import (
     AwaitNeighbours,
@@ -33,10 +34,8 @@ from smpc_dp.protocols.phases.key_graph import (
     Watch,
 )
 from smpc_dp.protocols.result import Certificate, Outcome
-from smpc_dp.protocols.secagg import endings, keys
-from smpc_dp.protocols.secagg import messages as m
-from smpc_dp.protocols.secagg.graph import PartySet, pack_set
 from smpc_dp.protocols.secagg.states import Finished, Summed, first_state
+from smpc_dp.protocols.sets import PartySet, pack_set
 
 # A party
 

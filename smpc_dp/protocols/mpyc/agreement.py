@@ -22,7 +22,7 @@ from smpc_dp.protocols.envelope import Context, Signer, decode
 from smpc_dp.protocols.mpyc.messages import LeftOut, Output, Start
 from smpc_dp.protocols.mpyc.terms import ProgramTerms
 from smpc_dp.protocols.result import Certificate
-from smpc_dp.protocols.secagg.graph import PartySet
+from smpc_dp.protocols.sets import PartySet
 
 # (question, number of users, their marks or none, 32 bytes that follow from all hellos) -> the terms;
 # ConfigError for what cannot be had.

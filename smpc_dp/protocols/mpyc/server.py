@@ -33,7 +33,7 @@ from smpc_dp.protocols.mpyc.agreement import (
 )
 from smpc_dp.protocols.mpyc.sharing import unpack
 from smpc_dp.protocols.mpyc.terms import ProgramTerms
-from smpc_dp.protocols.secagg.graph import PartySet, pack_set
+from smpc_dp.protocols.sets import PartySet, pack_set
 
 M = TypeVar("M", bound=msgspec.Struct)
 

@@ -13,7 +13,7 @@ from smpc_dp.protocols.mpyc import messages as m
 from smpc_dp.protocols.mpyc.agreement import NO_SURVIVAL, MakeTerms, Member, common, run_identifier
 from smpc_dp.protocols.mpyc.sharing import split
 from smpc_dp.protocols.mpyc.terms import ProgramTerms
-from smpc_dp.protocols.secagg.graph import PartySet
+from smpc_dp.protocols.sets import PartySet
 
 
 class UserMachine(Member):

@@ -32,7 +32,7 @@ from smpc_dp.protocols.pairwise.statistic_terms import (
     start_root,
 )
 from smpc_dp.protocols.run_log import RunLog
-from smpc_dp.protocols.secagg.graph import pack_set
+from smpc_dp.protocols.sets import pack_set
 
 
 class CollectHello(CollectorState, frozen=True, kw_only=True, eq=False):

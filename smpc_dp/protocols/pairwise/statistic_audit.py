@@ -36,8 +36,8 @@ from smpc_dp.protocols.pairwise.statistic_terms import (
     start_root,
     statistic_context,
 )
-from smpc_dp.protocols.secagg.graph import PartySet
 from smpc_dp.protocols.session import session_json
+from smpc_dp.protocols.sets import PartySet
 
 # Bytes of a number in a message, at most, and of all in one that has a bound of its own.
 _NUMBER, _MORE = 9, 1024

@@ -32,7 +32,7 @@ from smpc_dp.protocols.pairwise.statistic_terms import (
     run_identifier,
     start_root,
 )
-from smpc_dp.protocols.secagg.graph import PartySet
+from smpc_dp.protocols.sets import PartySet
 
 
 @dataclass(frozen=True, slots=True)

@@ -14,11 +14,11 @@ from smpc_dp.protocols.contract import Envelope
 from smpc_dp.protocols.engine.collector import Collector, CollectorState, Item
 from smpc_dp.protocols.engine.party import Member
 from smpc_dp.protocols.envelope import decode
+from smpc_dp.protocols.phases import messages as m
+from smpc_dp.protocols.phases.certify import check_certificate, shortest_certificate
+from smpc_dp.protocols.phases.parameters import SumParameters
 from smpc_dp.protocols.result import Certificate
-from smpc_dp.protocols.secagg import messages as m
-from smpc_dp.protocols.secagg.certify import check_certificate, shortest_certificate
-from smpc_dp.protocols.secagg.graph import PartySet
-from smpc_dp.protocols.secagg.params import SumParameters
+from smpc_dp.protocols.sets import PartySet
 
 
 def check_certified(

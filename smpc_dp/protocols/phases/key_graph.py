@@ -23,19 +23,14 @@ from smpc_dp.protocols.engine.collector import Collector, CollectorState, Item, 
 from smpc_dp.protocols.engine.party import Member, PartyState, Row
 from smpc_dp.protocols.engine.state import State, Transition
 from smpc_dp.protocols.envelope import Context, decode
+from smpc_dp.protocols.phases import keys
+from smpc_dp.protocols.phases import messages as m
+from smpc_dp.protocols.phases.draws import draw_neighbours
+from smpc_dp.protocols.phases.parameters import SumParameters
 from smpc_dp.protocols.phases.question import agree_on_question
-from smpc_dp.protocols.secagg import keys
-from smpc_dp.protocols.secagg import messages as m
-from smpc_dp.protocols.secagg.graph import (
-    PartySet,
-    draw_neighbours,
-    pack_list,
-    pack_set,
-    unpack_list,
-)
-from smpc_dp.protocols.secagg.params import SumParameters
-from smpc_dp.protocols.secagg.rolls import Roll, check_roll
-from smpc_dp.protocols.secagg.survivors import FixedSurvivors
+from smpc_dp.protocols.phases.rolls import Roll, check_roll
+from smpc_dp.protocols.phases.survivors import FixedSurvivors
+from smpc_dp.protocols.sets import PartySet, pack_list, pack_set, unpack_list
 
 P_co = TypeVar("P_co", bound=SumParameters, covariant=True)
 Watch = Callable[[str, Lanes], None]

@@ -20,11 +20,11 @@ from smpc_dp.protocols.contract import Envelope
 from smpc_dp.protocols.engine.collector import Collector, CollectorState, Item
 from smpc_dp.protocols.engine.party import Member
 from smpc_dp.protocols.envelope import decode, encode
+from smpc_dp.protocols.phases import keys
+from smpc_dp.protocols.phases import messages as m
 from smpc_dp.protocols.phases.key_graph import Edges, Graph, Sealing, SumAggregator, members_of
-from smpc_dp.protocols.secagg import keys
-from smpc_dp.protocols.secagg import messages as m
-from smpc_dp.protocols.secagg.graph import PartySet, pack_list, pack_set, unpack_list
-from smpc_dp.protocols.secagg.params import SumParameters
+from smpc_dp.protocols.phases.parameters import SumParameters
+from smpc_dp.protocols.sets import PartySet, pack_list, pack_set, unpack_list
 
 # The party's side
 

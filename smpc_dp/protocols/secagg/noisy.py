@@ -17,9 +17,10 @@ from smpc_dp.encoding import Encoding, Lanes
 from smpc_dp.errors import ConfigError, Fault, PrivacyError, VerificationError
 from smpc_dp.privacy.laws import DiscreteGaussianLaw, SkellamLaw
 from smpc_dp.privacy.sampling import NoiseSource
+from smpc_dp.protocols.phases.parameters import SumParameters
 from smpc_dp.protocols.result import WHOLE_PARTY, Noise, Privacy
 from smpc_dp.protocols.secagg.claim import privacy_of
-from smpc_dp.protocols.secagg.params import OF_GOPA, SAME, SumParameters, SumSettings, check_sum
+from smpc_dp.protocols.secagg.params import OF_GOPA, SAME, SumSettings, check_sum
 
 if TYPE_CHECKING:
     from smpc_dp.privacy.accountant.events import Event

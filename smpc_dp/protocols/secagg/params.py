@@ -3,40 +3,23 @@
 from __future__ import annotations
 
 import functools
-from collections.abc import Callable, Collection, Mapping, Sequence
-from typing import TYPE_CHECKING, Annotated, Any, ClassVar, Literal
+from collections.abc import Callable, Collection, Mapping
+from typing import TYPE_CHECKING, Annotated, Any, Literal
 
 import msgspec
-import numpy as np
 from msgspec import Meta
-from numpy.typing import NDArray
 
-from smpc_dp.crypto.prg import add_masks
-from smpc_dp.crypto.randomness import Randomness
-from smpc_dp.encoding import MAX_LENGTH, Encoding, Lanes, encoding_faults
-from smpc_dp.errors import ConfigError, Fault, LocalError
-from smpc_dp.privacy.sampling import NoiseSource
+from smpc_dp.encoding import MAX_LENGTH, Encoding, encoding_faults
+from smpc_dp.errors import ConfigError, Fault
 from smpc_dp.privacy.secagg_plan import SecAggPlan, default_dropout, part_of, plan_secagg
 from smpc_dp.protocols import names
-from smpc_dp.protocols.result import Noise, Privacy
+from smpc_dp.protocols.phases.parameters import MAX_PARTIES, SumParameters
+from smpc_dp.protocols.result import Privacy
 from smpc_dp.protocols.secagg.claim import privacy_of
-from smpc_dp.protocols.secagg.messages import PARTY_STEPS
 from smpc_dp.settings import read
 
 if TYPE_CHECKING:
-    from smpc_dp.privacy.accountant.events import Event
-
-
-MAX_PARTIES = 65_535
-
-
-# (lanes, seeds, signs, threads): add the terms of these pairs to the lanes, in place.
-AddPairTerms = Callable[[Lanes, Sequence[bytes], Sequence[int], int], None]
-
-
-def add_uniform_terms(lanes: Lanes, seeds: Sequence[bytes], signs: Sequence[int], threads: int = 1) -> None:
-    """Add the uniform masks of these pairs, in place; `signs` as in `smpc_dp.crypto.prg.add_masks`."""
-    add_masks(lanes, seeds, signs, threads=threads)
+    pass
 
 
 # What makes a sum one with differential privacy (`noisy`).
@@ -48,83 +31,6 @@ OF_GOPA = {
     key: f"is not for protocol 'secagg': {key} is a parameter of protocol 'gopa'"
     for key in ("on_dropout", "topology", "verifiable")
 }
-
-
-class SumParameters(msgspec.Struct, frozen=True):
-    """What the machines of a sum need to know: the encoding, the plan, and what hides the vectors."""
-
-    protocol: ClassVar[str] = names.SECAGG
-    version: ClassVar[int] = names.VERSION
-    encoding: Encoding
-    plan: SecAggPlan
-
-    @property
-    def shape(self) -> tuple[int, ...]:
-        """The shape of what a party brings: (encoding.lanes,)."""
-        return (self.encoding.lanes,)
-
-    def check_lanes(self, name: str, lanes: Lanes) -> None:
-        """Raise LocalError unless these are lanes of the encoding, of shape `shape`."""
-        if lanes.shape != self.shape or lanes.dtype != self.encoding.dtype:
-            many = " x ".join(str(size) for size in self.shape)
-            raise LocalError(f"{name}: lanes must be {many} of {self.encoding.dtype.__name__}")
-
-    @property
-    def keeps_survivors(self) -> bool:
-        """Whether all sums of a session must be over the same survivors; see `survivors`."""
-        return False
-
-    @property
-    def party_steps(self) -> tuple[str, ...]:
-        """The steps of a party, in order."""
-        return PARTY_STEPS
-
-    @property
-    def extra_bytes(self) -> int:
-        """How many bytes a message may be longer than those of secure aggregation."""
-        return 0
-
-    def add_pair_terms(
-        self, lanes: Lanes, seeds: Sequence[bytes], signs: Sequence[int], threads: int = 1
-    ) -> None:
-        """Add to `lanes`, in place, the terms of these pairs, as `add_uniform_terms` does."""
-        add_uniform_terms(lanes, seeds, signs, threads)
-
-    def check_place(self, party: str, own: int, drawn_by: int) -> None:
-        """Raise PrivacyError unless what is claimed holds for a party in this place of the graph.
-
-        Of the parties that it drew `own` take part, and `drawn_by` drew it.
-        """
-
-    def own_noise(self, source: NoiseSource, count: int) -> NDArray[np.int64]:  # noqa: ARG002
-        """Return `count` draws, in grid steps, of the noise that one party leaves in one coordinate."""
-        return np.zeros(count, dtype=np.int64)
-
-    def add_noise(self, lanes: Lanes, randomness: Randomness) -> None:
-        """Add to `lanes`, in place, the noise that stays in the sum; without differential privacy none."""
-
-    def decode(self, total: Lanes, contributors: int) -> tuple[NDArray[np.int64], int]:
-        """Return the sum on the integer grid, shape (length,), and its weight; raise VerificationError."""
-        return self.encoding.decode(total, contributors)
-
-    def planned(self) -> str:
-        """Return what else is derived with floating point, and so compared before a run begins."""
-        return ""
-
-    def noise(self, survivors: int, residual_pairs: int) -> Noise | None:  # noqa: ARG002
-        """Return the noise in a sum over so many; None if there is none."""
-        return None
-
-    def event(self) -> Event:
-        """Return what one request is to a privacy ledger."""
-        # Not at the top: a session without a ledger needs no accountant.
-        from smpc_dp.privacy.accountant.events import exact_release
-
-        return exact_release("secure sum", "substitution")
-
-    def privacy(self, survivors: int) -> Privacy:
-        """Return the claim of a run over so many survivors: who learns what, and what is not protected."""
-        raise NotImplementedError
 
 
 class SecAggParameters(SumParameters, frozen=True):

@@ -20,7 +20,8 @@ from smpc_dp.protocols.engine.party import PartyRole, PartyState, Row
 from smpc_dp.protocols.engine.run import Run
 from smpc_dp.protocols.engine.state import Transition
 from smpc_dp.protocols.envelope import Context, Signer, decode
-from smpc_dp.protocols.phases import certified_set, key_graph, masked_sum
+from smpc_dp.protocols.phases import certified_set, endings, key_graph, keys, masked_sum
+from smpc_dp.protocols.phases import messages as m
 from smpc_dp.protocols.phases.certified_set import check_certified
 from smpc_dp.protocols.phases.key_graph import (
     AwaitNeighbours,
@@ -35,13 +36,11 @@ from smpc_dp.protocols.phases.key_graph import (
     members_of,
 )
 from smpc_dp.protocols.phases.masked_sum import Dealt, Delivered
+from smpc_dp.protocols.phases.parameters import SumParameters
+from smpc_dp.protocols.phases.recovery import Recovery
+from smpc_dp.protocols.phases.survivors import FixedSurvivors
 from smpc_dp.protocols.result import Certificate, Outcome
-from smpc_dp.protocols.secagg import endings, keys
-from smpc_dp.protocols.secagg import messages as m
-from smpc_dp.protocols.secagg.graph import PartySet, pack_list, pack_set
-from smpc_dp.protocols.secagg.params import SumParameters
-from smpc_dp.protocols.secagg.recovery import Recovery
-from smpc_dp.protocols.secagg.survivors import FixedSurvivors
+from smpc_dp.protocols.sets import PartySet, pack_list, pack_set
 from smpc_dp.seen import NOTHING_SEEN, Seen
 
 if TYPE_CHECKING:

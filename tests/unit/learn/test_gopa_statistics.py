@@ -18,7 +18,7 @@ from numpy.typing import NDArray
 from smpc_dp.encoding import Lanes
 from smpc_dp.privacy.empirical import Claim, audit
 from smpc_dp.protocols.gopa.params import GopaParameters, check_parameters
-from smpc_dp.protocols.secagg.graph import draw_neighbours
+from smpc_dp.protocols.phases.draws import draw_neighbours
 from smpc_dp.simulate.randomness import SeededRandomnessForSimulation
 
 USERS, REPETITIONS = 10_000, 20_000

@@ -20,11 +20,11 @@ from smpc_dp.privacy.certificates import proof_nodes, samples_due
 from smpc_dp.privacy.secagg_plan import SecAggPlan, check_plan, plan_secagg
 from smpc_dp.protocols import result
 from smpc_dp.protocols.envelope import Context, encode
-from smpc_dp.protocols.secagg import certify
-from smpc_dp.protocols.secagg import messages as m
-from smpc_dp.protocols.secagg.certify import check_certificate, sample_certificate, shortest_certificate
-from smpc_dp.protocols.secagg.graph import pack_set
+from smpc_dp.protocols.phases import certify
+from smpc_dp.protocols.phases import messages as m
+from smpc_dp.protocols.phases.certify import check_certificate, sample_certificate, shortest_certificate
 from smpc_dp.protocols.secagg.params import SecAggParameters
+from smpc_dp.protocols.sets import pack_set
 from smpc_dp.simulate.average import cast_sum
 from smpc_dp.simulate.drive import drive
 from smpc_dp.simulate.stage import AGGREGATOR, set_stage

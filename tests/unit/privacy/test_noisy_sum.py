@@ -13,9 +13,9 @@ from smpc_dp import simulate
 from smpc_dp.errors import ConfigError
 from smpc_dp.learn.methods import AveragerTable
 from smpc_dp.protocols.names import version_of
+from smpc_dp.protocols.phases.parameters import SumParameters
 from smpc_dp.protocols.registry import PARAMETER_CHECKERS
 from smpc_dp.protocols.secagg.noisy import NoisySumParameters, mechanism_of
-from smpc_dp.protocols.secagg.params import SumParameters
 
 GIVEN = {"length": 2, "lower": 0.0, "upper": 1.0, "precision": 2.0**-16, "epsilon": 1.0, "delta": 1e-6}
 

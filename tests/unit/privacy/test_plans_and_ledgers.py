@@ -18,8 +18,8 @@ from smpc_dp.privacy.accountant.events import Event, Gaussian, Pure
 from smpc_dp.privacy.accountant.ledger import Ledger
 from smpc_dp.privacy.gaussian import gaussian_mu
 from smpc_dp.protocols.names import version_of
+from smpc_dp.protocols.phases.parameters import SumParameters
 from smpc_dp.protocols.registry import PARAMETER_CHECKERS
-from smpc_dp.protocols.secagg.params import SumParameters
 from smpc_dp.runtime.learning import check_budget, own_release
 
 USERS = 12

@@ -12,10 +12,10 @@ from smpc_dp.protocols.envelope import encode
 from smpc_dp.protocols.gopa.direct_keys import total_digest
 from smpc_dp.protocols.gopa.direct_messages import ATTEST_TOTAL, EVERYONE
 from smpc_dp.protocols.gopa.direct_params import DirectParameters, check_parameters
-from smpc_dp.protocols.secagg import keys
-from smpc_dp.protocols.secagg import messages as m
-from smpc_dp.protocols.secagg.graph import pack_set
+from smpc_dp.protocols.phases import keys
+from smpc_dp.protocols.phases import messages as m
 from smpc_dp.protocols.secagg.params import SecAggParameters
+from smpc_dp.protocols.sets import pack_set
 from smpc_dp.simulate.average import cast_sum
 from smpc_dp.simulate.direct import cast_direct
 from smpc_dp.simulate.drive import drive

@@ -20,7 +20,7 @@ from smpc_dp.privacy.gopa import exact_privacy, honest_graph
 from smpc_dp.privacy.secagg_plan import SecAggPlan, plan_secagg
 from smpc_dp.protocols.gopa.params import GopaParameters, check_parameters
 from smpc_dp.protocols.gopa.plan import SessionNoise, plan_session
-from smpc_dp.protocols.secagg.graph import draw_neighbours
+from smpc_dp.protocols.phases.draws import draw_neighbours
 from smpc_dp.simulate.randomness import SeededRandomnessForSimulation
 
 GIVEN = {"length": 3, "lower": 0.0, "upper": 1.0, "epsilon": 1.0, "delta": 1e-6}

@@ -12,8 +12,9 @@ from smpc_dp.errors import ConfigError
 from smpc_dp.protocols.gopa.verifiable.params import VerifiableParameters
 from smpc_dp.protocols.mpyc.params import SharedParameters
 from smpc_dp.protocols.names import version_of
+from smpc_dp.protocols.phases.parameters import SumParameters
 from smpc_dp.protocols.registry import PARAMETER_CHECKERS
-from smpc_dp.protocols.secagg.params import SumParameters, check_parameters
+from smpc_dp.protocols.secagg.params import check_parameters
 
 GOOD: dict[str, Any] = {"length": 2, "lower": -1.0, "upper": 1.0, "precision": 1e-3}
 

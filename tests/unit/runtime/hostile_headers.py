@@ -6,7 +6,7 @@ from msgspec.structs import replace
 
 from smpc_dp.board.log import Header
 from smpc_dp.protocols.envelope import Context
-from smpc_dp.protocols.secagg.keys import run_identifier
+from smpc_dp.protocols.phases.keys import run_identifier
 from smpc_dp.runtime.log_session import held_session
 
 

@@ -27,9 +27,9 @@ from smpc_dp.protocols.gopa.verifiable.edges import EdgeAudit
 from smpc_dp.protocols.gopa.verifiable.openings import OpeningAudit
 from smpc_dp.protocols.gopa.verifiable.params import VerifiableParameters, check_parameters
 from smpc_dp.protocols.gopa.verifiable.statements import Rules
-from smpc_dp.protocols.secagg.graph import pack_set
-from smpc_dp.protocols.secagg.keys import run_identifier
+from smpc_dp.protocols.phases.keys import run_identifier
 from smpc_dp.protocols.session import canonical_session, session_digest, session_json
+from smpc_dp.protocols.sets import pack_set
 from smpc_dp.roster import Member
 from smpc_dp.runtime import log_session
 from smpc_dp.runtime.audit import audit_stream

@@ -48,9 +48,9 @@ from smpc_dp.protocols.pairwise.statistic_terms import (
 )
 from smpc_dp.protocols.pairwise.statistic_wire import PairWire
 from smpc_dp.protocols.pairwise.turns import Receive, Send
-from smpc_dp.protocols.secagg.graph import pack_set
-from smpc_dp.protocols.secagg.messages import Attestation
+from smpc_dp.protocols.phases.messages import Attestation
 from smpc_dp.protocols.session import canonical_session, session_digest, session_json
+from smpc_dp.protocols.sets import pack_set
 from smpc_dp.runtime import log_session
 from smpc_dp.runtime.audit import Report, audit_stream
 from smpc_dp.runtime.audit_selection import Wanted

@@ -29,10 +29,10 @@ from smpc_dp.protocols.gopa.verifiable.params import VerifiableParameters
 from smpc_dp.protocols.gopa.verifiable.signatures import SignatureAudit
 from smpc_dp.protocols.gopa.verifiable.statements import COMMIT_MALFORMED, FALSE, Rules, failures
 from smpc_dp.protocols.gopa.verifiable.verdict import Excluded, Verdict
-from smpc_dp.protocols.secagg import keys
-from smpc_dp.protocols.secagg import messages as m
-from smpc_dp.protocols.secagg.certify import check_certificate
-from smpc_dp.protocols.secagg.graph import PartySet, pack_list
+from smpc_dp.protocols.phases import keys
+from smpc_dp.protocols.phases import messages as m
+from smpc_dp.protocols.phases.certify import check_certificate
+from smpc_dp.protocols.sets import PartySet, pack_list
 
 # Reads the log from its first entry once more, each with the head before it.
 Again = Callable[[], Generator[tuple[Entry, bytes], None, None]]

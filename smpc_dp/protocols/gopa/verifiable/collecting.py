@@ -23,11 +23,11 @@ from smpc_dp.protocols.gopa.verifiable.hosting import (
 )
 from smpc_dp.protocols.gopa.verifiable.statements import agreements
 from smpc_dp.protocols.phases import certified_set, key_graph
+from smpc_dp.protocols.phases import messages as m
 from smpc_dp.protocols.phases.key_graph import CollectHello, Commitments
 from smpc_dp.protocols.result import Certificate
 from smpc_dp.protocols.run_log import RunLog
-from smpc_dp.protocols.secagg import messages as m
-from smpc_dp.protocols.secagg.graph import pack_list, pack_set
+from smpc_dp.protocols.sets import pack_list, pack_set
 
 
 class CollectBegin(CollectorState, frozen=True, kw_only=True, eq=False):

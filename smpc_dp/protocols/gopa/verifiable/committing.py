@@ -36,9 +36,9 @@ from smpc_dp.protocols.gopa.verifiable.publishing import (
 )
 from smpc_dp.protocols.gopa.verifiable.recount import Batch
 from smpc_dp.protocols.gopa.verifiable.statements import cancel, failures
+from smpc_dp.protocols.phases import messages as m
 from smpc_dp.protocols.phases.key_graph import members_of
-from smpc_dp.protocols.secagg import messages as m
-from smpc_dp.protocols.secagg.graph import PartySet
+from smpc_dp.protocols.sets import PartySet
 
 SIGNATURE = m.SIGNATURE_BYTES
 

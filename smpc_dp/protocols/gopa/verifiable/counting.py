@@ -25,12 +25,11 @@ from smpc_dp.protocols.gopa.verifiable.hosting import (
     exclude_false,
 )
 from smpc_dp.protocols.gopa.verifiable.recount import narrowed
-from smpc_dp.protocols.phases import certified_set
+from smpc_dp.protocols.phases import certified_set, endings
+from smpc_dp.protocols.phases import messages as m
 from smpc_dp.protocols.result import Certificate, Outcome
 from smpc_dp.protocols.run_log import RunLog
-from smpc_dp.protocols.secagg import endings
-from smpc_dp.protocols.secagg import messages as m
-from smpc_dp.protocols.secagg.graph import pack_list, pack_set
+from smpc_dp.protocols.sets import pack_list, pack_set
 
 Said = dict[int, Item]
 

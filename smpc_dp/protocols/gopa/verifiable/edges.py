@@ -18,7 +18,7 @@ from smpc_dp.protocols.gopa.verifiable import messages as v
 from smpc_dp.protocols.gopa.verifiable.deferred import Deferred, Place, Workers
 from smpc_dp.protocols.gopa.verifiable.kept import KeptBytes
 from smpc_dp.protocols.gopa.verifiable.statements import agreements
-from smpc_dp.protocols.secagg.graph import PartySet
+from smpc_dp.protocols.sets import PartySet
 
 POINT = commit.POINT_BYTES
 # Users whose edges are held at a time, where some do not cancel.

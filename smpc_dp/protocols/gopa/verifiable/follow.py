@@ -18,10 +18,10 @@ from smpc_dp.protocols.gopa.verifiable import messages as v
 from smpc_dp.protocols.gopa.verifiable.params import VerifiableParameters
 from smpc_dp.protocols.gopa.verifiable.recount import Batch
 from smpc_dp.protocols.gopa.verifiable.statements import Rules
+from smpc_dp.protocols.phases import messages as m
+from smpc_dp.protocols.phases.certify import check_certificate
 from smpc_dp.protocols.result import Certificate
-from smpc_dp.protocols.secagg import messages as m
-from smpc_dp.protocols.secagg.certify import check_certificate
-from smpc_dp.protocols.secagg.graph import PartySet, pack_set, unpack_list
+from smpc_dp.protocols.sets import PartySet, pack_set, unpack_list
 
 
 @dataclass(frozen=True, slots=True)

@@ -16,12 +16,12 @@ from smpc_dp.protocols.engine.collector import Collector, CollectorState, Item
 from smpc_dp.protocols.gopa.verifiable import messages as v
 from smpc_dp.protocols.gopa.verifiable.params import VerifiableParameters
 from smpc_dp.protocols.gopa.verifiable.statements import FALSE, Rules, failures
+from smpc_dp.protocols.phases import messages as m
+from smpc_dp.protocols.phases.certify import check_certificate, make_certificate
 from smpc_dp.protocols.phases.key_graph import Watch
 from smpc_dp.protocols.result import Certificate
 from smpc_dp.protocols.run_log import RunLog, append
-from smpc_dp.protocols.secagg import messages as m
-from smpc_dp.protocols.secagg.certify import check_certificate, make_certificate
-from smpc_dp.protocols.secagg.graph import pack_set
+from smpc_dp.protocols.sets import pack_set
 
 
 @dataclass(frozen=True, slots=True)

@@ -11,8 +11,8 @@ from typing import Annotated
 import msgspec
 from msgspec import Meta
 
-from smpc_dp.protocols.secagg import messages as m
-from smpc_dp.protocols.secagg.messages import Bytes32
+from smpc_dp.protocols.phases import messages as m
+from smpc_dp.protocols.phases.messages import Bytes32
 
 # Steps of a party; COMMIT, COIN, PUBLISH and OPEN are entries of the board. Those of a round of openings have
 # its number, see `in_round`.

@@ -25,10 +25,10 @@ from smpc_dp.protocols.gopa.verifiable import messages as v
 from smpc_dp.protocols.gopa.verifiable.planned import BITS_STEP, planned_noise
 from smpc_dp.protocols.gopa.verifiable.precision import bound_squared_of, box_of, steps_of, with_precision
 from smpc_dp.protocols.names import VERIFIABLE_VERSION
+from smpc_dp.protocols.phases.messages import SIGNATURE_BYTES
+from smpc_dp.protocols.phases.parameters import SumParameters
 from smpc_dp.protocols.result import Noise, Privacy
-from smpc_dp.protocols.secagg.messages import SIGNATURE_BYTES
 from smpc_dp.protocols.secagg.noisy import TAIL, check_room
-from smpc_dp.protocols.secagg.params import SumParameters
 
 if TYPE_CHECKING:
     from smpc_dp.privacy.accountant.events import Event

@@ -34,9 +34,9 @@ from smpc_dp.protocols.gopa.verifiable.follow import (
 from smpc_dp.protocols.gopa.verifiable.recount import Batch
 from smpc_dp.protocols.gopa.verifiable.statements import agreements
 from smpc_dp.protocols.gopa.verifiable.tallying import AwaitTallied
+from smpc_dp.protocols.phases import messages as m
 from smpc_dp.protocols.phases.key_graph import check_forwarded
-from smpc_dp.protocols.secagg import messages as m
-from smpc_dp.protocols.secagg.graph import PartySet, pack_list
+from smpc_dp.protocols.sets import PartySet, pack_list
 
 # (party, its name, what it said, its edges that count) -> whether that is right
 IsRight = Callable[[int, str, bytes, Mapping[int, bytes]], bool]

@@ -20,7 +20,7 @@ from smpc_dp.protocols.envelope import decode, encode
 from smpc_dp.protocols.gopa.verifiable import messages as v
 from smpc_dp.protocols.gopa.verifiable.params import VerifiableParameters
 from smpc_dp.protocols.gopa.verifiable.statements import Rules
-from smpc_dp.protocols.secagg import messages as m
+from smpc_dp.protocols.phases import messages as m
 
 SIGNATURE = m.SIGNATURE_BYTES
 

@@ -21,7 +21,7 @@ from smpc_dp.errors import PeerFault, VerificationError
 from smpc_dp.protocols.envelope import Context, decode
 from smpc_dp.protocols.gopa.verifiable import messages as v
 from smpc_dp.protocols.gopa.verifiable.params import VerifiableParameters
-from smpc_dp.protocols.secagg.graph import unpack_list
+from smpc_dp.protocols.sets import unpack_list
 
 # Which statement of a user a proof belongs to, and the reason that is given if it is false.
 RANGE, NORM, NOISE, SUM, OPENING = "range", "norm", "noise", "sum", "opening"

@@ -53,9 +53,9 @@ from smpc_dp.protocols.gopa.verifiable.publishing import (
 )
 from smpc_dp.protocols.gopa.verifiable.tallying import AwaitClosed, AwaitTallied, Finished
 from smpc_dp.protocols.phases import key_graph
+from smpc_dp.protocols.phases import messages as m
 from smpc_dp.protocols.phases.key_graph import AwaitStart, CollectHello, Ready, Watch
 from smpc_dp.protocols.result import Outcome
-from smpc_dp.protocols.secagg import messages as m
 from smpc_dp.protocols.secagg.states import first_state
 from smpc_dp.seen import NOTHING_SEEN, Seen
 

@@ -23,10 +23,10 @@ from smpc_dp.protocols.gopa.verifiable.follow import (
 )
 from smpc_dp.protocols.gopa.verifiable.recount import Batch, Recount
 from smpc_dp.protocols.gopa.verifiable.statements import signed
+from smpc_dp.protocols.phases import endings
+from smpc_dp.protocols.phases import messages as m
 from smpc_dp.protocols.result import Outcome
-from smpc_dp.protocols.secagg import endings
-from smpc_dp.protocols.secagg import messages as m
-from smpc_dp.protocols.secagg.graph import PartySet
+from smpc_dp.protocols.sets import PartySet
 
 
 class AwaitTallied(PartyState, frozen=True, kw_only=True, eq=False):

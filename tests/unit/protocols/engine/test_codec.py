@@ -17,8 +17,8 @@ from smpc_dp.protocols.contract import Envelope
 from smpc_dp.protocols.engine.codec import Codec, Record
 from smpc_dp.protocols.engine.party import PartyRole, PartyState, Progress, Stopped
 from smpc_dp.protocols.gopa.states import PARTY as GOPA
-from smpc_dp.protocols.secagg.graph import PartySet, pack_set
 from smpc_dp.protocols.secagg.states import PARTY as SECAGG
+from smpc_dp.protocols.sets import PartySet, pack_set
 
 
 class Inner(msgspec.Struct, frozen=True):

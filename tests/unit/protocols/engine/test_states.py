@@ -16,7 +16,7 @@ from smpc_dp.protocols.engine.party import PartyRole, Stopped
 from smpc_dp.protocols.engine.run import Run
 from smpc_dp.protocols.gopa import states as gopa
 from smpc_dp.protocols.phases import key_graph
-from smpc_dp.protocols.secagg import messages as m
+from smpc_dp.protocols.phases import messages as m
 from smpc_dp.protocols.secagg import states as secagg
 from smpc_dp_lab.vectors import gopa_runs, runs
 

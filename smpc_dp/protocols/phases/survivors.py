@@ -11,7 +11,7 @@ from collections.abc import Collection
 
 from smpc_dp.errors import Code, PrivacyError
 from smpc_dp.protocols.envelope import Context
-from smpc_dp.protocols.secagg.graph import PartySet
+from smpc_dp.protocols.sets import PartySet
 
 
 class FixedSurvivors:

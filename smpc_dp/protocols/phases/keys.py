@@ -11,7 +11,7 @@ from smpc_dp.crypto.labels import Label
 from smpc_dp.crypto.transcript import digest, encode_uint
 from smpc_dp.errors import PeerFault, VerificationError
 from smpc_dp.protocols.envelope import Context, Signer
-from smpc_dp.protocols.secagg.messages import DEAL
+from smpc_dp.protocols.phases.messages import DEAL
 
 
 def run_identifier(context: Context, question: str, present: bytes, root: bytes) -> bytes:

@@ -17,9 +17,10 @@ from smpc_dp.errors import PeerFault, VerificationError
 from smpc_dp.privacy.certificates import samples_due
 from smpc_dp.protocols import result
 from smpc_dp.protocols.envelope import Context, encode
-from smpc_dp.protocols.secagg.graph import PartySet, draw_places, pack_set
-from smpc_dp.protocols.secagg.messages import SIGNATURE_BYTES, Attestation, Certificate
-from smpc_dp.protocols.secagg.rolls import Roll, check_roll
+from smpc_dp.protocols.phases.draws import draw_places
+from smpc_dp.protocols.phases.messages import SIGNATURE_BYTES, Attestation, Certificate
+from smpc_dp.protocols.phases.rolls import Roll, check_roll
+from smpc_dp.protocols.sets import PartySet, pack_set
 
 
 def make_certificate(signatures: Mapping[int, bytes], quorum: int, parties: int) -> Certificate:

@@ -12,10 +12,10 @@ from smpc_dp.encoding import Lanes
 from smpc_dp.errors import PeerFault, TimeoutFault, VerificationError
 from smpc_dp.privacy.secagg_plan import SecAggPlan
 from smpc_dp.protocols.envelope import Context
+from smpc_dp.protocols.phases import keys
+from smpc_dp.protocols.phases import messages as m
 from smpc_dp.protocols.phases.key_graph import Edges
-from smpc_dp.protocols.secagg import keys
-from smpc_dp.protocols.secagg import messages as m
-from smpc_dp.protocols.secagg.params import AddPairTerms
+from smpc_dp.protocols.phases.parameters import AddPairTerms
 
 
 class Recovery:

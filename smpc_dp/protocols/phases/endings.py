@@ -9,9 +9,9 @@ import numpy as np
 
 from smpc_dp.encoding import Lanes
 from smpc_dp.protocols.envelope import Context
+from smpc_dp.protocols.phases.parameters import SumParameters
 from smpc_dp.protocols.result import Certificate, Evidence, Outcome
-from smpc_dp.protocols.secagg.graph import PartySet, pack_set
-from smpc_dp.protocols.secagg.params import SumParameters
+from smpc_dp.protocols.sets import PartySet, pack_set
 
 
 def outcome(
