@@ -261,6 +261,7 @@ PARTY = PartyRole(
         Row(AwaitResult, on_result, (Finished,), (), "anything: the run is over"),
     ),
     last=m.UNMASK,
+    saved=True,
 )
 
 
@@ -589,6 +590,7 @@ AGGREGATOR = CollectorRole(
         ),
     ),
     check=check_fixed,
+    saved=True,
 )
 
 
