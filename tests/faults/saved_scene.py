@@ -170,15 +170,22 @@ class Wire:
 
     def __init__(self) -> None:
         self.sent: list[Envelope] = []
+        self._attempts: list[bytes] = []
 
-    def send(self, faults: Faults, messages: Sequence[Envelope]) -> Sequence[Envelope]:
-        faults.around("send", self.sent.extend)(messages)
+    def send(
+        self, run: SavedRun[Any], messages: Sequence[Envelope], faults: Faults | None = None
+    ) -> Sequence[Envelope]:
+        (faults or Faults()).around("send", self._send)(run._row.place.attempt, messages)
         return messages
+
+    def _send(self, attempt: bytes, messages: Sequence[Envelope]) -> None:
+        self.sent.extend(messages)
+        self._attempts.extend([attempt] * len(messages))
 
     def assert_one_for_each_step(self) -> None:
         said: dict[tuple[bytes, str], bytes] = {}
-        for envelope in self.sent:
-            key = (envelope.run_id, envelope.step)
+        for attempt, envelope in zip(self._attempts, self.sent, strict=True):
+            key = (attempt, envelope.step)
             assert said.setdefault(key, encode_envelope(envelope)) == encode_envelope(envelope), key
 
     @property
@@ -191,7 +198,7 @@ def begin(scene: Scene, media: Media, wire: Wire, faults: Faults | None = None) 
     faults = faults or Faults()
     role, member, state = scene.process()
     run: SavedRun[Any] = SavedRun.begin(role, member, state, media.saving(scene, faults))
-    wire.send(faults, run.handle(Start()))
+    wire.send(run, run.handle(Start()), faults)
     return run
 
 
@@ -203,9 +210,9 @@ def restore(
     role, member, _ = scene.process()
     run: SavedRun[Any] = SavedRun.restore(role, member, media.saving(scene, faults, **changed))
     if not run.state.run_id and not run.resend():
-        wire.send(faults, run.handle(Start()))
+        wire.send(run, run.handle(Start()), faults)
     else:
-        wire.send(faults, run.resend())
+        wire.send(run, run.resend(), faults)
     return run
 
 
@@ -216,9 +223,9 @@ def step(
     faults = faults or Faults()
     for envelope in scene.answer(run.resend(), variant):
         try:
-            wire.send(faults, run.handle(Message(envelope)))
+            wire.send(run, run.handle(Message(envelope)), faults)
         except SmpcError as error:
-            wire.send(faults, run.handle(Cancellation(error)))
+            wire.send(run, run.handle(Cancellation(error)), faults)
             return False
     return not run.finished
 
@@ -357,6 +364,7 @@ ROLE = PartyRole(
         Row(AwaitTotal, on_total, (Finished,), (), ""),
     ),
     "open",
+    saved=True,
 )
 ANSWERS = {"hello": "start", "advertise": "set", "attest-set": "go", "masked": "count", "open": "total"}
 

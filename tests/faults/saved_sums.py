@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import copy
+import dataclasses
 from collections.abc import Mapping, Sequence
 from typing import Any, ClassVar
 
@@ -17,7 +18,8 @@ from smpc_dp.protocols.engine.state import State
 from smpc_dp.protocols.envelope import Signer, decode, encode_envelope
 from smpc_dp.protocols.gopa import states as gopa
 from smpc_dp.protocols.phases import messages as m
-from smpc_dp.protocols.registry import make_party
+from smpc_dp.protocols.phases.survivors import FixedSurvivors
+from smpc_dp.protocols.registry import make_aggregator, make_party
 from smpc_dp.protocols.secagg import states as secagg
 from smpc_dp_lab.vectors import gopa_runs, runs
 
@@ -74,6 +76,20 @@ class World:
         return total
 
 
+def cast_request(scenario: runs.Scenario, request: int) -> runs.Played:
+    """Return the machines of a request of a scenario's session."""
+    cast = runs.cast(scenario)
+    context = dataclasses.replace(cast.context, request=request)
+    parties = {
+        name: make_party(
+            context, scenario.parameters, cast.signers[name], lanes.copy(), cast.randomness[name]
+        )
+        for name, lanes in cast.lanes.items()
+    }
+    aggregator = make_aggregator(context, scenario.parameters, cast.signers[runs.AGGREGATOR])
+    return dataclasses.replace(cast, context=context, parties=parties, aggregator=aggregator)
+
+
 class SumScene:
     """Secure aggregation; `variant` 1 is a run that loses a party at this step, or another sum at its end."""
 
@@ -82,8 +98,9 @@ class SumScene:
     codec = Codec.of_party(secagg.PARTY)
     states = 10
 
-    def __init__(self) -> None:
-        self._cast = runs.cast(self.scenario)
+    def __init__(self, request: int = 1, fixed: FixedSurvivors | None = None) -> None:
+        self._cast = cast_request(self.scenario, request)
+        self.fixed = fixed
         self._lanes = self._cast.lanes[PARTY]
         self.input = self._lanes.tobytes()
         self._first = World.of(self._cast)
@@ -92,7 +109,9 @@ class SumScene:
 
     def process(self) -> tuple[PartyRole, Any, State]:
         signer: Signer = self._cast.signers[PARTY]
-        run = make_party(self._cast.context, self.scenario.parameters, signer, self._lanes.copy())
+        run = make_party(
+            self._cast.context, self.scenario.parameters, signer, self._lanes.copy(), fixed=self.fixed
+        )
         return run.role, run.member, run.state
 
     def answer(self, sent: Sequence[Envelope], variant: int = 0) -> Sequence[Envelope]:

@@ -13,6 +13,7 @@ from pathlib import Path
 from typing import Any, TypeVar
 
 import pytest
+from smpc_dp.protocols.secagg.survivors import FixedSurvivors
 
 from smpc_dp import database
 from smpc_dp.errors import LocalError, PrivacyError, SmpcError, VerificationError
@@ -20,6 +21,7 @@ from smpc_dp.protocols.abort import LEAVE
 from smpc_dp.protocols.engine.events import Cancellation, Deadline, Message
 from smpc_dp.protocols.engine.party import Stopped
 from smpc_dp.protocols.engine.saved import SavedRun, abandon
+from smpc_dp.protocols.secagg import messages as m
 from tests.faults.saved_scene import (
     Crash,
     Faults,
@@ -161,7 +163,7 @@ def crash_once(scene: Scene, media: Media, faults: Faults, what: str) -> None:
 
 
 def test_a_crash_while_the_result_is_taken(scene: Scene, tmp_path: Path) -> None:
-    for at in range(2):
+    for at in range(3):
         for before in (True, False):
             media, wire = Media(tmp_path / f"{at} {before}", counted=True), Wire()
             run = begin(scene, media, wire)
@@ -318,7 +320,7 @@ def test_a_repeated_message_is_ignored(scene: Scene, media: Media, tmp_path: Pat
     wire = Wire()
     run = begin(scene, media, wire)
     [answer] = scene.answer(run.resend())
-    wire.send(Faults(), run.handle(Message(answer)))
+    wire.send(run, run.handle(Message(answer)))
     if run.finished:
         return
     row = run._row
@@ -345,7 +347,7 @@ def test_a_tombstone_is_saved_before_leave_is_sent(scene: Scene, media: Media, t
                 run.handle(Deadline())
             faults.at = len(faults.done) + at
             with suppress(Crash):
-                wire.send(faults, run.handle(Cancellation(raised.value)))
+                wire.send(run, run.handle(Cancellation(raised.value)), faults)
             # A process that has seen no tombstone goes on, one that has seen it leaves; never both.
             again = restore(scene, here, wire)
             play(scene, again, wire)
@@ -411,7 +413,15 @@ def test_a_refused_charge_ends_the_run(scene: Scene, tmp_path: Path) -> None:
                     with pytest.raises(PrivacyError):
                         restore(scene, media, wire)
                     run = SavedRun.restore(*scene.process()[:2], media.saving(scene))
-                wire.send(Faults(), run.handle(Cancellation(PrivacyError("the budget is spent"))))
+                    with pytest.raises(PrivacyError):
+                        run.resend()
+                # A refusal is final: what is never sent is not charged, whatever happens to the budget.
+                media.refuses = False
+                assert run.handle(Deadline()) == ()
+                assert run.handle(Message(answer)) == ()
+                assert run.resend() == ()
+                assert not media.charges
+                wire.send(run, run.handle(Cancellation(PrivacyError("the budget is spent"))))
                 break
             step(scene, run, wire)
         media.refuses = False
@@ -451,7 +461,7 @@ def test_damage_is_refused(scene: Scene, tmp_path: Path) -> None:
     assert restore(scene, media, Wire()).resend() == due
 
 
-@pytest.mark.parametrize("call", ["fsync", "replace", "pwrite", "open"])
+@pytest.mark.parametrize("call", ["fsync", "link", "replace", "pwrite", "open"])
 def test_the_system_fails(scene: Scene, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, call: str) -> None:
     """The n-th call of the system fails, for each n: the party goes on after a restart."""
     real = getattr(os, call)
@@ -482,6 +492,7 @@ def test_the_system_fails(scene: Scene, tmp_path: Path, monkeypatch: pytest.Monk
             scene.check(run)
     else:
         assert call != "pwrite"
+    assert at, "never called"
 
 
 def test_nothing_is_readable(scene: Scene, tmp_path: Path) -> None:
@@ -493,8 +504,191 @@ def test_nothing_is_readable(scene: Scene, tmp_path: Path) -> None:
             assert scene.input not in path.read_bytes()
             assert path.stat().st_mode & 0o077 == 0
     play(scene, run, wire)
+    faults = Faults()
+    run = restore(scene, media, Wire(), faults)
+    done = len(faults.done)
     run.finish()
+    assert faults.done[done:] == ["Store.swap", "KeyRing.remove", "Store.swap"]
     assert not [path for path in (media.folder / "keys").iterdir() if path.stat().st_size]
     with pytest.raises(LocalError, match="no saved run"):
         restore(scene, media, wire)
     assert run.handle(Deadline()) == ()
+
+
+def on_the_way(scene: Scene, media: Media, wire: Wire, folder: Path, number: int) -> SavedRun[Any]:
+    """Play a run up to a state, with a snapshot of each before it, and of this one."""
+    states = states_on_the_way(scene, media, wire, folder)
+    [*_, run] = [run for _, run in zip(range(number), states, strict=False)]
+    return run
+
+
+def test_a_process_that_cannot_save_is_finished(scene: Scene, media: Media) -> None:
+    """A driver does not wait for it; another process goes on."""
+    for at in range(4 if media.counted else 3):
+        wire = Wire()
+        begin(scene, media, wire)
+        faults = Faults(fails=True)
+        run = restore(scene, media, wire, faults)
+        faults.at = len(faults.done) + at
+        [answer] = scene.answer(run.resend())
+        with pytest.raises(LocalError, match="input/output error"):
+            run.handle(Message(answer))
+        assert run.finished
+        assert not run.waiting_for
+        assert run.handle(Message(answer)) == run.resend() == ()
+        restore(scene, media, wire)
+        abandon(scene.process()[1], media.saving(scene))
+
+
+def test_an_error_that_is_not_saved_sends_nothing(scene: Scene, tmp_path: Path) -> None:
+    media, wire = Media(tmp_path / "media", counted=True), Wire()
+    for run in states_on_the_way(scene, media, wire, tmp_path):
+        if run.finished:
+            break
+        again = restore(scene, media, Wire())
+        with pytest.raises(SmpcError):
+            again.handle(Deadline())
+        assert again.resend() == ()
+
+
+def test_an_error_after_the_last_message_is_saved(tmp_path: Path) -> None:
+    """Nothing is left to say then; the run is over all the same, also for a second cancellation."""
+    scene, media, wire = SmallScene(), Media(tmp_path / "media", counted=True), Wire()
+    run = on_the_way(scene, media, wire, tmp_path, scene.states - 2)
+    assert run.state.step == "total"
+    with pytest.raises(SmpcError) as raised:
+        run.handle(Deadline())
+    assert run.handle(Cancellation(raised.value)) == ()
+    row = run._row
+    assert run.handle(Cancellation(raised.value)) == ()
+    assert run._row is row
+    assert isinstance(restore(scene, media, wire).state, Stopped)
+    assert LEAVE not in wire.steps
+
+
+def test_a_result_outlives_an_absent_key(scene: Scene, tmp_path: Path) -> None:
+    """The folder of the keys is empty, or an old one, when the result is restored: nothing is destroyed."""
+    media, wire = Media(tmp_path / "media", counted=True), Wire()
+    list(states_on_the_way(scene, media, wire, tmp_path))
+    media.take(tmp_path / "newest")
+    (tmp_path / "empty" / "keys").mkdir(parents=True)
+    for other in ("empty", "2"):
+        media.set_back(tmp_path / other, "keys")
+        for refused in (
+            partial(restore, scene, media, wire),
+            partial(abandon, scene.process()[1], media.saving(scene)),
+        ):
+            with pytest.raises(LocalError, match="has no key"):
+                refused()
+    media.set_back(tmp_path / "newest", "keys")
+    scene.check(restore(scene, media, wire))
+
+
+def test_an_abandoned_run_is_not_restored(scene: Scene, tmp_path: Path) -> None:
+    """Nor after store and key file were set back: the counter has moved."""
+    media, wire = Media(tmp_path / "media", counted=True), Wire()
+    on_the_way(scene, media, wire, tmp_path, 3)
+    abandon(scene.process()[1], media.saving(scene))
+    with pytest.raises(LocalError, match="no saved run"):
+        restore(scene, media, wire)
+    for number in (2, 3):
+        media.set_back(tmp_path / str(number), "store", "keys")
+        for refused in (
+            partial(restore, scene, media, wire),
+            partial(abandon, scene.process()[1], media.saving(scene)),
+        ):
+            with pytest.raises(LocalError, match="set back"):
+                refused()
+
+
+def test_a_crash_while_a_run_is_abandoned(scene: Scene, media: Media, tmp_path: Path) -> None:
+    """It is abandoned or restored afterwards, never both; called again, it goes on and leaves no key."""
+    dry = Faults()
+    begin(scene, media, Wire())
+    abandon(scene.process()[1], media.saving(scene, dry))
+    for at in range(len(dry.done)):
+        for before in (True, False):
+            here, wire = Media(tmp_path / f"{at} {before}", counted=media.counted), Wire()
+            on_the_way(scene, here, wire, tmp_path / f"copies {at} {before}", 2)
+            with pytest.raises(Crash):
+                abandon(scene.process()[1], here.saving(scene, Faults(at, before)))
+            refused = refusal(partial(restore, scene, here, wire))
+            assert refused == "" or "abandon it again" in refused or "no saved run" in refused
+            if "no saved run" not in refused:
+                abandon(scene.process()[1], here.saving(scene))
+            secrets = [path.read_bytes() for path in (here.folder / "keys").glob("*.keys")]
+            assert all(len(content) < 32 for content in secrets)
+            begin(scene, here, Wire())
+
+
+def test_a_result_is_not_abandoned(scene: Scene, tmp_path: Path) -> None:
+    media, wire = Media(tmp_path / "media", counted=True), Wire()
+    play(scene, begin(scene, media, wire), wire)
+    with pytest.raises(LocalError, match="is over: restore it"):
+        abandon(scene.process()[1], media.saving(scene))
+    scene.check(restore(scene, media, wire))
+
+
+def test_an_old_store_abandons_no_newer_state(scene: Scene, media: Media, tmp_path: Path) -> None:
+    wire = Wire()
+    on_the_way(scene, media, wire, tmp_path, 3)
+    if not media.counted and attested(wire):
+        return
+    media.set_back(tmp_path / "2", "store")
+    with pytest.raises(LocalError, match="set back"):
+        abandon(scene.process()[1], media.saving(scene))
+    media.set_back(tmp_path / "3", "store")
+    restore(scene, media, wire)
+
+
+def test_without_a_counter_nothing_is_restored_from_a_release_on(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Also of a protocol without attestations."""
+    monkeypatch.setattr(SavedRun, "final", "none-")
+    scene, media, wire = SmallScene(), Media(tmp_path / "media", counted=False), Wire()
+    run = begin(scene, media, wire)
+    while "masked" not in wire.steps:
+        run = restore(scene, media, wire)
+        step(scene, run, wire)
+    with pytest.raises(LocalError, match="without a counter no state is restored"):
+        restore(scene, media, wire)
+    abandon(scene.process()[1], media.saving(scene))
+    begin(scene, media, wire)
+
+
+def test_two_messages_of_one_attempt_in_two_runs_are_noticed(tmp_path: Path) -> None:
+    """By this file's tests: the run id is not what tells steps apart."""
+    scene, media, wire = SmallScene(), Media(tmp_path / "media", counted=False), Wire()
+    on_the_way(scene, media, wire, tmp_path, 2)
+    media.set_back(tmp_path / "1", "store", "keys")
+    step(scene, restore(scene, media, wire), wire, variant=1)
+    with pytest.raises(AssertionError, match="advertise"):
+        wire.assert_one_for_each_step()
+
+
+@pytest.mark.parametrize("again", [True, False], ids=["restored", "not restored"])
+def test_the_rule_against_differences_outlives_a_restart(tmp_path: Path, again: bool) -> None:
+    """A process that restores a party which has attested survivors refuses others in the next request."""
+    first = SumScene(fixed=None if again else FixedSurvivors())
+    media, wire = Media(tmp_path / "media", counted=True), Wire()
+    run = begin(first, media, wire)
+    while m.ATTEST_SURVIVORS not in wire.steps:
+        step(first, run, wire)
+    if again:
+        first.fixed = FixedSurvivors()
+        run = restore(first, media, wire)
+    assert first.fixed is not None
+    assert first.fixed.inside({1, 2}) == [1, 2]
+    play(first, run, wire)
+    first.check(run)
+    run.finish()
+    second, later = SumScene(2, first.fixed), Wire()
+    run = begin(second, media, later)
+    while m.MASKED not in later.steps:
+        step(second, run, later)
+    [survivors] = second.answer(run.resend(), 1)
+    with pytest.raises(PrivacyError, match="same_survivors"):
+        run.handle(Message(survivors))
+    assert run.resend() == ()
+    assert m.ATTEST_SURVIVORS not in later.steps

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Iterator
-from contextlib import contextmanager, nullcontext
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Generic, TypeVar
 
@@ -35,6 +35,9 @@ class AttemptFiles(Generic[T]):
         if not path.exists():
             return None
         content = read_bounded(path, f"the {self._what}", _MOST)
+        if content and not content.strip(b"\0"):
+            # A process has ended between overwriting and removing it.
+            return None
         try:
             if path.stat().st_mode & 0o077:
                 raise LocalError(f"{path}: others can read or write it: run chmod 600 on it")
@@ -50,21 +53,27 @@ class AttemptFiles(Generic[T]):
         """Keep other processes from changing anything in the folder, and give what is kept of an attempt."""
         path = self._path(attempt)
         with locked(self._folder / "attempts"):
-            for draft in self._folder.glob(f".{path.name}.*"):
-                # Of a process that has ended in the middle of a write.
-                self._remove(draft)
+            # Of a process that has ended in the middle of a write.
+            drafts = [*self._folder.glob(f".{path.name}.*")]
+            if drafts:
+                # What has taken an old file's place must stay there when the old one is overwritten.
+                self._sync()
+            for draft in drafts:
+                self._remove(draft, path)
             yield self.read(attempt)
 
     def write(self, attempt: bytes, content: T) -> None:
         """Write the file as a whole, and overwrite what was there; only while it is held."""
         path = self._path(attempt)
+        # A name by which it is found if this process ends before it is overwritten.
+        old = path.with_name(f".{path.name}.old")
         try:
-            with path.open("r+b") if path.exists() else nullcontext() as old:
-                replace_file(path, lambda file: file.write(msgspec.msgpack.encode(content)), 0o600)
-                if old is not None:
-                    _overwrite(old.fileno())
+            if path.exists():
+                os.link(path, old)
+            replace_file(path, lambda file: file.write(msgspec.msgpack.encode(content)), 0o600)
         except OSError as error:
             raise LocalError(f"{path}: cannot write the {self._what} ({error.strerror})") from None
+        self._remove(old, path)
 
     def remove(self, attempt: bytes) -> None:
         """Overwrite the file and remove it; nothing if there is none."""
@@ -76,14 +85,29 @@ class AttemptFiles(Generic[T]):
             raise LocalError(f"{self._folder}: no such folder for {self._what}")
         return self._folder / f"{attempt.hex()}{self._suffix}"
 
-    def _remove(self, path: Path) -> None:
+    def _remove(self, path: Path, kept: Path | None = None) -> None:
+        """Overwrite a file and remove it, durably; one that is also named `kept` loses only this name."""
         try:
-            if path.exists():
+            if not path.exists():
+                return
+            if kept is None or not kept.exists() or not path.samefile(kept):
                 with path.open("r+b") as file:
                     _overwrite(file.fileno())
-                path.unlink()
+            path.unlink()
         except OSError as error:
             raise LocalError(f"{path}: cannot remove the {self._what} ({error.strerror})") from None
+        self._sync()
+
+    def _sync(self) -> None:
+        """Return when the folder's names are on disk."""
+        try:
+            folder = os.open(self._folder, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
+            try:
+                os.fsync(folder)
+            finally:
+                os.close(folder)
+        except OSError as error:
+            raise LocalError(f"{self._folder}: cannot write the {self._what} ({error.strerror})") from None
 
 
 def _overwrite(descriptor: int) -> None:

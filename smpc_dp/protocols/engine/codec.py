@@ -60,24 +60,30 @@ class Codec:
     """The encoding of the states of one role.
 
     Args:
-        states: the types that may be saved; raises LocalError for one that has a field which cannot be.
+        states: the types that may be saved; raises LocalError for one that has a field which cannot be,
+            and for two of one name.
     """
 
     def __init__(self, states: Iterable[type[State]]) -> None:
-        self._kinds = {kind.__name__: kind for kind in states}
-        for name, kind in self._kinds.items():
+        self._kinds: dict[str, type[State]] = {}
+        for kind in states:
+            name = kind.__name__
+            if self._kinds.setdefault(name, kind) is not kind:
+                raise LocalError(f"a state '{name}' cannot be saved: another one has its name")
             if fault := _unsaveable(inspect.type_info(kind), set()):
                 raise LocalError(f"a state '{name}' cannot be saved: {fault}")
 
     @classmethod
     def of_party(cls, role: PartyRole) -> Codec:
-        """Return the codec of a table of a party's states."""
+        """Return the codec of a table of a party's states; raise LocalError if they are never saved."""
+        _check_saved(role)
         table = (kind for row in role.rows for kind in (row.state, *row.next))
         return cls(dict.fromkeys((role.first, *table, party.Stopped)))
 
     @classmethod
     def of_collector(cls, role: CollectorRole) -> Codec:
-        """Return the codec of a table of a collecting role's states."""
+        """Return the codec of a table of a collecting role's states; raises as `of_party`."""
+        _check_saved(role)
         table = (kind for stage in role.stages for kind in (stage.state, *stage.next))
         return cls(dict.fromkeys((*table, collector.Stopped)))
 
@@ -111,6 +117,11 @@ class Codec:
             raise VerificationError("a saved state is of an unknown type")
         state: State = _decoded(body, kind, f"a saved state '{name}'")
         return state
+
+
+def _check_saved(role: PartyRole | CollectorRole) -> None:
+    if not role.saved:
+        raise LocalError(f"states of a role that begins with '{role.hello}' are never saved")
 
 
 def _decoded(content: bytes, kind: type[Any], what: str) -> Any:

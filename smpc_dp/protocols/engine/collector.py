@@ -237,12 +237,14 @@ class CollectorRole:
         check: (collector, state) raises an SmpcError where a run cannot go on after a loss.
         gone: (collector, state, party) -> what the others are told when a party is excluded.
         longest: (collector) -> bytes of the longest message that must be heard; 0: as the session plans.
+        saved: whether its states may be saved.
     """
 
     stages: tuple[Stage, ...]
     check: Callable[[Any, Any], None] = _nothing
     gone: Callable[[Any, Any, int], Sequence[Envelope]] = _nobody
     longest: Callable[[Any], int] = _none
+    saved: bool = False
 
     @property
     def hello(self) -> str:

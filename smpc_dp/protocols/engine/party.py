@@ -147,6 +147,7 @@ class PartyRole:
         rows: the table.
         last: the step after which a party does not leave any more: its part is done.
         reports: the rows of states that leave work to the role's holder, for its result.
+        saved: whether its states may be saved: what each step reads besides is public or fixed by the terms.
     """
 
     first: type[PartyState]
@@ -155,6 +156,7 @@ class PartyRole:
     rows: tuple[Row, ...]
     last: str
     reports: tuple[Row, ...] = ()
+    saved: bool = False
 
     def row(self, state: State) -> Row:
         """Return the row of a state for the message that it expects."""

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, ClassVar, Self, TypeVar
 
@@ -23,6 +24,7 @@ from smpc_dp.protocols.engine.seal import (
     COUNTED,
     KEY_BYTES,
     OVER,
+    TAKEN,
     Place,
     open_state,
     seal_state,
@@ -67,7 +69,7 @@ class Saving:
     Attributes:
         codec: of the states of the role's table.
         store, keys, counter: on media of their own; without a counter nothing is restored from the first
-            message `attest-*` on.
+            message `attest-*`, or the release of the input, on.
         terms: of the caller's own, public, what a restored run must have been begun with.
         input: the party's input as bytes; another one is refused until it is released.
         charge: called with the digest of the messages that release the input, before they are sent.
@@ -94,7 +96,7 @@ class SavedRun(Run[R_co]):
     Made by `begin` and `restore`. After a failure to save it takes and sends nothing more, and may be
     restored. It reads and writes files: a driver with an event loop calls it in a thread.
 
-    `final`: how the steps begin after which nothing is restored without a counter.
+    `final`: how the steps begin from which on nothing is restored without a counter; nor from the release on.
     """
 
     final: ClassVar[str] = ATTEST
@@ -146,23 +148,17 @@ class SavedRun(Run[R_co]):
         Raises:
             LocalError: there is none, it is not the newest, or was begun with other terms or another input.
             VerificationError: it does not open.
+            PrivacyError: the member knows another set of survivors than the state's.
         """
-        context: Context = member.context
-        row = saving.store.find(context.scope, context.request, member.name)
-        if row is None:
-            raise LocalError(f"{member.name}: no saved run of request {context.request}")
+        row, secret, what = _newest(member, saving)
         place = row.place
-        what = f"{member.name}: the saved run of request {context.request}"
-        if place.terms != _digest_of_terms(member, saving):
-            raise LocalError(f"{what} was begun with other terms, or for another question")
-        _check_counter(row, saving, what, cls.final)
-        secret = saving.keys.get(place.attempt, row.key)
-        if secret is None and place.flags & OVER:
-            # Its end was interrupted.
-            saving.store.swap(row, replace(row, sealed=b""))
-            raise LocalError(f"{what} is over, and its result was taken")
-        if not secret:
-            raise LocalError(f"{what} has no key: the store was set back, or another process has gone on")
+        if not _is_kept(place.flags):
+            raise LocalError(
+                f"{what} is lost: without a counter no state is restored from '{cls.final}*' on, or after "
+                "a release"
+            )
+        if not row.sealed:
+            raise LocalError(f"{what} was being abandoned: abandon it again")
         state, record = saving.codec.decode(open_state(secret, place, row.sealed))
         if record.input and record.input != _digest_of_input(place.attempt, saving):
             raise LocalError(f"{what} was begun with another input")
@@ -170,41 +166,53 @@ class SavedRun(Run[R_co]):
         saving.keys.commit(place.attempt, row.key)
         run = cls(role, member, state, saving, row)
         run._messages, run._input, run._released = record.messages, record.input, record.released
+        member.enter(state)
         return run
+
+    @property
+    def _is_over(self) -> bool:
+        """Whether the end of the run is on disk."""
+        return bool(self._row.place.flags & OVER)
 
     def step_from(self, state: State, event: Event) -> Sequence[Envelope]:
         """See `Run.step_from`; the next state is saved, and a release charged, when it returns."""
         if self._broken:
             return ()
-        if not isinstance(event, Cancellation):
+        if not self._failed and not isinstance(event, Cancellation):
             self._charge()
         return super().step_from(state, event)
 
     def resend(self) -> Sequence[Envelope]:
         """Return what the newest state has sent, to be sent once over each new connection."""
-        if self._broken or (self._failed and not self._state.over):
+        if self._broken or (self._failed and not self._is_over):
             return ()
         self._charge()
         return self._messages
 
     def finish(self) -> None:
         """Destroy the last key and what was sealed: the result of a run that is over is in good hands."""
-        if not self._state.over or self._broken:
+        if not self._is_over or self._broken:
             raise LocalError(f"{self.name}: the run is not over")
-        self._saving.keys.remove(self._row.place.attempt)
-        self._saving.store.swap(self._row, replace(self._row, sealed=b""))
-        self._broken = True
+        self._broken = self._failed = True
+        _clean(_marked(self._row, self._saving), self._saving)
 
     def _take(self, transition: Transition, event: Event) -> Sequence[Envelope]:
         state, messages = transition
-        if state is self._state and not messages:
+        # After an error the newest state is over, and not yet saved.
+        if self._is_over or (state is self._state and not messages and not state.over):
             return ()
-        # Until all of it is done: whatever fails, it is not known what is on disk.
-        self._broken = True
-        self._save(state, tuple(messages), event)
-        self._broken = False
+        with self._writing():
+            self._save(state, tuple(messages), event)
+        self.member.enter(state)
         self._charge()
         return self._messages
+
+    @contextmanager
+    def _writing(self) -> Iterator[None]:
+        """End this process's part if what is within fails: it is not known then what is on disk."""
+        failed, self._broken, self._failed = self._failed, True, True
+        yield
+        self._broken, self._failed = False, failed
 
     def _save(self, state: State, messages: tuple[Envelope, ...], event: Event) -> None:
         saving, before = self._saving, self._row
@@ -217,7 +225,7 @@ class SavedRun(Run[R_co]):
         elif self._state.releases and messages and not released:
             committed, released = b"", _digest_of(Label.SAVED_RELEASE, messages)
         flags = before.place.flags | (OVER if state.over else 0)
-        if any(envelope.step.startswith(self.final) for envelope in messages):
+        if released or any(envelope.step.startswith(self.final) for envelope in messages):
             flags |= ATTESTED
         received = (event.envelope,) if isinstance(event, Message) else ()
         place = replace(
@@ -256,23 +264,77 @@ class SavedRun(Run[R_co]):
 
 
 def abandon(member: Any, saving: Saving) -> None:
-    """Make the open saved run of a request a tombstone that says nothing to anybody, and destroy its keys."""
+    """Make the open saved run of a request a tombstone that says nothing to anybody, and destroy its keys.
+
+    It takes what `restore` does, but for the input. What was interrupted goes on when it is called again.
+    Raises LocalError if there is none, it is not the newest, or is over: its result may not have been taken.
+    """
+    row, _, what = _newest(member, saving)
+    place = row.place
+    if place.flags & OVER and row.sealed:
+        raise LocalError(f"{what} is over: restore it, and finish it")
+    saving.advance(place, row.digest)
+    saving.keys.commit(place.attempt, row.key)
+    if not place.flags & OVER:
+        ended = replace(
+            place,
+            counter=place.counter + 1,
+            step=State.expects,
+            predecessor=row.digest,
+            received=b"",
+            flags=place.flags | OVER,
+        )
+        key = replace(_new_key(), secret=b"")
+        saving.keys.propose(place.attempt, row.key, key)
+        after = Row(ended, key.name, b"")
+        saving.store.swap(row, after, None)
+        saving.advance(ended, after.digest)
+        saving.keys.commit(place.attempt, key.name)
+        row = after
+    _clean(_marked(row, saving), saving)
+
+
+def _newest(member: Any, saving: Saving) -> tuple[Row, bytes, str]:
+    """Return the row of a request, its key, and what it is.
+
+    Raises LocalError unless terms, counter and key fit.
+    """
     context: Context = member.context
     row = saving.store.find(context.scope, context.request, member.name)
     if row is None:
         raise LocalError(f"{member.name}: no saved run of request {context.request}")
-    ended = replace(row.place, flags=row.place.flags | OVER)
-    saving.store.swap(row, Row(ended, row.key, b""), None)
+    what = f"{member.name}: the saved run of request {context.request}"
+    if row.place.terms != _digest_of_terms(member, saving):
+        raise LocalError(f"{what} was begun with other terms, or for another question")
+    if row.place.flags & TAKEN:
+        # Its end was interrupted.
+        _clean(row, saving)
+        raise LocalError(f"{what} is over, and its result was taken")
+    _check_counter(row, saving, what)
+    secret = saving.keys.get(row.place.attempt, row.key)
+    if secret is None or (row.sealed and not secret):
+        raise LocalError(f"{what} has no key: the store was set back, or another process has gone on")
+    return row, secret, what
+
+
+def _marked(row: Row, saving: Saving) -> Row:
+    """Save that nothing of a row that is over is needed any more."""
+    after = replace(row, place=replace(row.place, flags=row.place.flags | TAKEN))
+    saving.store.swap(row, after)
+    return after
+
+
+def _clean(row: Row, saving: Saving) -> None:
+    """Destroy the keys of a marked row, then what it has sealed."""
     saving.keys.remove(row.place.attempt)
+    saving.store.swap(row, replace(row, sealed=b""))
 
 
-def _check_counter(row: Row, saving: Saving, what: str, final: str) -> None:
+def _check_counter(row: Row, saving: Saving, what: str) -> None:
     """Raise LocalError unless a row is the newest state or the one that was saved and not yet counted."""
     place, counter = row.place, saving.counter
     if bool(place.flags & COUNTED) != (counter is not None):
         raise LocalError(f"{what} was begun {'without' if counter else 'with'} a counter")
-    if not _is_kept(place.flags):
-        raise LocalError(f"{what} is lost: without a counter no state is restored from '{final}*' on")
     if counter is None:
         return
     mark = counter.read(place.attempt)

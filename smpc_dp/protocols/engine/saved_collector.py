@@ -88,13 +88,12 @@ class SavedCollection(SavedRun[R_co]):
     def _take(self, transition: Transition, event: events.Event) -> Sequence[Envelope]:
         before: CollectorState = self.state
         state, messages = transition
-        if type(state) is not type(before):
+        if self._is_over or type(state) is not type(before):
             return super()._take(transition, event)
         if state.count == before.count and not messages:
             return ()
-        self._broken = True
-        self._append(event)
-        self._broken = False
+        with self._writing():
+            self._append(event)
         self._state, self._messages = state, (*self._messages, *messages)
         return messages
 

@@ -12,8 +12,9 @@ from smpc_dp.crypto.transcript import digest, encode_uint
 VERSION = 1
 KEY_BYTES = 32
 
-# The flags of a place: an `attest-*` was sent on the way into it; it is over; a counter counts the attempt.
-ATTESTED, OVER, COUNTED = 1, 2, 4
+# The flags of a place: an `attest-*` or the input's release was sent on the way into it; it is over; a
+# counter counts the attempt; nothing of it is needed any more.
+ATTESTED, OVER, COUNTED, TAKEN = 1, 2, 4, 8
 
 
 class Place(msgspec.Struct, frozen=True):

@@ -13,7 +13,7 @@ import msgspec
 
 from smpc_dp.database import Kind, opened
 from smpc_dp.errors import LocalError
-from smpc_dp.protocols.engine.seal import OVER, VERSION, Place, state_digest
+from smpc_dp.protocols.engine.seal import OVER, TAKEN, VERSION, Place, state_digest
 
 # "SDPS".
 _KIND = Kind(
@@ -38,11 +38,12 @@ _WHO = ("session", "request", "role", "attempt")
 _INSERT = f"INSERT INTO states ({', '.join(_COLUMNS)}) VALUES ({', '.join('?' * len(_COLUMNS))})"  # noqa: S608
 _SWAP = (
     f"UPDATE states SET {', '.join(f'{name} = ?' for name in _COLUMNS)} "  # noqa: S608
-    f"WHERE {' AND '.join(f'{name} = ?' for name in (*_WHO, 'run', 'counter', 'digest'))}"
+    f"WHERE {' AND '.join(f'{name} = ?' for name in (*_WHO, 'run', 'counter', 'digest'))} "
+    f"AND flags & {OVER} = ?"
 )
 _FIND = (
     f"SELECT {', '.join(_COLUMNS)} FROM states WHERE session = ? AND request = ? AND role = ? "  # noqa: S608
-    f"AND (flags & {OVER} = 0 OR length(sealed) > 0) ORDER BY flags & {OVER}, rowid DESC LIMIT 1"
+    f"AND (flags & {TAKEN} = 0 OR length(sealed) > 0) ORDER BY flags & {OVER}, rowid DESC LIMIT 1"
 )
 
 
@@ -109,12 +110,14 @@ class Store:
     def swap(self, before: Row, after: Row, entries: int | None = 0) -> None:
         """Replace a row, and remove the entries beside it; raise LocalError if it is no longer the newest.
 
+        A row that is over is replaced only by one that says that it was taken, and by it only that.
         `entries`: how many there must be; None: any number.
         """
         place, who = before.place, before.who
         with opened(self.path, _KIND) as connection:
             connection.execute("BEGIN IMMEDIATE")
-            values = (*after.columns, *who, place.run, place.counter, before.digest)
+            over = OVER if after.place.flags & TAKEN else 0
+            values = (*after.columns, *who, place.run, place.counter, before.digest, over)
             if connection.execute(_SWAP, values).rowcount != 1:
                 raise self._is_old(place)
             if connection.execute(_CLEAR, who).rowcount != entries and entries is not None:
@@ -148,7 +151,7 @@ class Store:
         )
 
     def find(self, session: bytes, request: int, role: str) -> Row | None:
-        """Return the row of the open attempt, or else of the last one that is over and not finished."""
+        """Return the row of the open attempt, or else of the last one that is over and was not taken."""
         if not self.path.exists():
             return None
         with opened(self.path, _KIND) as connection:

@@ -143,6 +143,7 @@ PARTY = PartyRole(
     ),
     # A party may leave until the average is there: x_hat may be made and not sent, if a ledger refuses it.
     last=g.AVERAGE,
+    saved=True,
 )
 
 

@@ -260,6 +260,7 @@ PARTY = PartyRole(
         Row(AwaitResult, on_result, (Finished,), (), "anything: the run is over"),
     ),
     last=m.UNMASK,
+    saved=True,
 )
 
 
@@ -588,6 +589,7 @@ AGGREGATOR = CollectorRole(
         ),
     ),
     check=check_fixed,
+    saved=True,
 )
 
 

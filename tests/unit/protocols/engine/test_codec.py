@@ -14,9 +14,15 @@ from numpy.typing import NDArray
 
 from smpc_dp.errors import Code, LocalError, VerificationError
 from smpc_dp.protocols.contract import Envelope
+from smpc_dp.protocols.engine import collector
 from smpc_dp.protocols.engine.codec import Codec, Record
+from smpc_dp.protocols.engine.collector import CollectorRole
 from smpc_dp.protocols.engine.party import PartyRole, PartyState, Progress, Stopped
+from smpc_dp.protocols.exchange.states import PARTY as EXCHANGE
+from smpc_dp.protocols.gopa.states import AGGREGATOR as GOPA_AGGREGATOR
 from smpc_dp.protocols.gopa.states import PARTY as GOPA
+from smpc_dp.protocols.pairwise.statistic_states import AGGREGATOR as STATISTIC_AGGREGATOR
+from smpc_dp.protocols.pairwise.statistic_states import PARTY as STATISTIC
 from smpc_dp.protocols.secagg.states import PARTY as SECAGG
 from smpc_dp.protocols.sets import PartySet, pack_set
 
@@ -187,3 +193,21 @@ def test_errors_and_representations_say_nothing() -> None:
     with pytest.raises(VerificationError) as raised:
         CODEC.decode(record(state=msgspec.msgpack.encode({**BODY, **REST, "numbers": ["hunter2"]})))
     assert "hunter2" not in str(raised.value)
+
+
+@pytest.mark.parametrize("role", [STATISTIC, EXCHANGE])
+def test_a_role_is_saved_only_if_its_table_says_so(role: PartyRole) -> None:
+    """Each type of the statistic's states has an encoding: that alone is no reason to save them."""
+    with pytest.raises(LocalError, match="never saved"):
+        Codec.of_party(role)
+
+
+@pytest.mark.parametrize("role", [GOPA_AGGREGATOR, STATISTIC_AGGREGATOR])
+def test_a_collecting_role_is_saved_only_if_its_table_says_so(role: CollectorRole) -> None:
+    with pytest.raises(LocalError, match="never saved"):
+        Codec.of_collector(role)
+
+
+def test_two_states_of_one_name_are_refused() -> None:
+    with pytest.raises(LocalError, match="'Stopped' cannot be saved: another one has its name"):
+        Codec([Stopped, collector.Stopped])

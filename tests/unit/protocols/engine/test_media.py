@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import os
 import sqlite3
+import stat
 from pathlib import Path
 
 import pytest
@@ -13,10 +15,11 @@ from smpc_dp.crypto.randomness import SystemRandomness
 from smpc_dp.errors import LocalError, PrivacyError, VerificationError
 from smpc_dp.privacy.accountant.events import exact_release
 from smpc_dp.privacy.accountant.ledger import Ledger
+from smpc_dp.protocols.engine import attempt_files
 from smpc_dp.protocols.engine.counter import FileCounter, Mark
 from smpc_dp.protocols.engine.keyring import Key, KeyRing
 from smpc_dp.protocols.engine.saved import charge_once
-from smpc_dp.protocols.engine.seal import OVER, Place, open_state, seal_state
+from smpc_dp.protocols.engine.seal import OVER, TAKEN, Place, open_state, seal_state
 from smpc_dp.protocols.engine.store import Row, Store
 
 A = bytes(16)
@@ -191,3 +194,86 @@ def test_a_run_is_charged_for_one_digest(tmp_path: Path) -> None:
     with pytest.raises(PrivacyError, match="a run id is used once"):
         charge(b"r" * 32, b"e" * 32)
     assert len(ledger.entries()) == 1
+
+
+def test_a_row_that_is_over_is_not_replaced(tmp_path: Path) -> None:
+    """Only its mark, that nothing of it is needed, and after it an empty one may take its place."""
+    store = Store(tmp_path / "states")
+    row = Row(replace(PLACE, flags=OVER), b"name", b"sealed")
+    store.begin(row)
+    for flags in (0, OVER):
+        with pytest.raises(LocalError, match="no longer the newest"):
+            store.swap(row, Row(replace(PLACE, counter=4, flags=flags), b"next", b"other"))
+    assert store.find(PLACE.session, 1, "alice") == row
+    marked = replace(row, place=replace(row.place, flags=OVER | TAKEN))
+    store.swap(row, marked)
+    with pytest.raises(LocalError, match="no longer the newest"):
+        store.swap(marked, row)
+    assert store.find(PLACE.session, 1, "alice") == marked
+    store.swap(marked, replace(marked, sealed=b""))
+    assert store.find(PLACE.session, 1, "alice") is None
+
+
+class Dies(BaseException):
+    """The process ends here."""
+
+
+def dying(*_: object) -> None:
+    raise Dies
+
+
+def test_an_old_key_is_overwritten_after_a_crash(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The process dies when the new file is in place and the old one was not overwritten."""
+    ring = KeyRing(tmp_path)
+    one, two = Key(b"1" * 16, b"x" * 32), Key(b"2" * 16, b"y" * 32)
+    ring.create(A, one)
+    ring.propose(A, one.name, two)
+    with (tmp_path / f"{A.hex()}.keys").open("rb") as old:
+        with monkeypatch.context() as patch:
+            patch.setattr(attempt_files, "_overwrite", dying)
+            with pytest.raises(Dies):
+                ring.commit(A, two.name)
+        assert one.secret in old.read()
+        ring.commit(A, two.name)
+        old.seek(0)
+        assert not old.read().strip(b"\0")
+    assert ring.get(A, two.name) == two.secret
+    assert [path.name for path in tmp_path.iterdir() if path.suffix != ".lock"] == [f"{A.hex()}.keys"]
+
+
+def test_a_key_outlives_a_crash_before_it_is_replaced(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The process dies when the current file has a second name: it is not overwritten."""
+    ring = KeyRing(tmp_path)
+    one, two = Key(b"1" * 16, b"x" * 32), Key(b"2" * 16, b"y" * 32)
+    ring.create(A, one)
+    with monkeypatch.context() as patch:
+        patch.setattr(os, "replace", dying)
+        with pytest.raises(Dies):
+            ring.propose(A, one.name, two)
+    ring.propose(A, one.name, two)
+    assert ring.get(A, one.name) == one.secret
+    assert [path.name for path in tmp_path.iterdir() if path.suffix != ".lock"] == [f"{A.hex()}.keys"]
+
+
+def test_a_removal_goes_on_after_a_crash(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A file that was overwritten and not removed is none; the folder is synced after the removal."""
+    ring = KeyRing(tmp_path)
+    ring.create(A, Key(b"1" * 16, b"x" * 32))
+    with monkeypatch.context() as patch:
+        patch.setattr(Path, "unlink", dying)
+        with pytest.raises(Dies):
+            ring.remove(A)
+    path = tmp_path / f"{A.hex()}.keys"
+    assert path.stat().st_size
+    assert ring.get(A, b"1" * 16) is None
+    synced = []
+
+    def fsync(descriptor: int) -> None:
+        synced.append((stat.S_ISDIR(os.fstat(descriptor).st_mode), path.exists()))
+
+    monkeypatch.setattr(os, "fsync", fsync)
+    ring.remove(A)
+    assert synced == [(False, True), (True, False)]
+    ring.create(A, Key(b"2" * 16, b"y" * 32))
