@@ -13,7 +13,6 @@ from pathlib import Path
 from typing import Any, TypeVar
 
 import pytest
-from smpc_dp.protocols.secagg.survivors import FixedSurvivors
 
 from smpc_dp import database
 from smpc_dp.errors import LocalError, PrivacyError, SmpcError, VerificationError
@@ -21,6 +20,7 @@ from smpc_dp.protocols.abort import LEAVE
 from smpc_dp.protocols.engine.events import Cancellation, Deadline, Message
 from smpc_dp.protocols.engine.party import Stopped
 from smpc_dp.protocols.engine.saved import SavedRun, abandon
+from smpc_dp.protocols.phases.survivors import FixedSurvivors
 from smpc_dp.protocols.secagg import messages as m
 from tests.faults.saved_scene import (
     Crash,
