@@ -20,8 +20,8 @@ from smpc_dp.protocols.abort import LEAVE
 from smpc_dp.protocols.engine.events import Cancellation, Deadline, Message
 from smpc_dp.protocols.engine.party import Stopped
 from smpc_dp.protocols.engine.saved import SavedRun, abandon
+from smpc_dp.protocols.phases import messages as m
 from smpc_dp.protocols.phases.survivors import FixedSurvivors
-from smpc_dp.protocols.secagg import messages as m
 from tests.faults.saved_scene import (
     Crash,
     Faults,

@@ -36,7 +36,7 @@ LAYERS: tuple[frozenset[str], ...] = (
 )
 RANK = {room: rank for rank, row in enumerate(LAYERS) for room in row}
 
-# What protocols stand on, lowest last; a row imports of `protocols` only itself, rows below, and what follows.
+# What protocols stand on, lowest last. A row imports of `protocols` only itself, rows below and what follows.
 PROTOCOL_LAYERS: tuple[str, ...] = ("phases", "engine")
 BELOW_PROTOCOLS = frozenset({"abort", "contract", "envelope", "names", "result", "sets"})
 
