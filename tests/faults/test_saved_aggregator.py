@@ -383,3 +383,33 @@ def test_an_error_is_saved(error: SmpcError) -> None:
     if not isinstance(error, LocalError):
         assert type(again) is type(error)
         assert vars(again) == vars(error)
+
+
+@pytest.mark.parametrize("parts", [(), ("store",), ("keys",), ("store", "keys")], ids="+".join)
+def test_a_fork_before_the_last_message_of_a_step(
+    media: Media, tmp_path: Path, parts: tuple[str, ...]
+) -> None:
+    """One process takes the message that ends the step, the other loses its sender instead."""
+    if not media.counted and parts == ("store", "keys"):
+        pytest.skip("nothing in common: the copies are all that each has")
+    for number in range(1, COLLECTIONS):
+        for lost_first in (False, True):
+            folder = tmp_path / f"{number} {lost_first}"
+            hall, one = Hall(), Media(folder / "media", counted=media.counted)
+            run = at_step(hall, one, number)
+            if not media.counted and FINAL in hall.steps:
+                return
+            [last] = [e for e in hall.mail if isinstance(e, Message) and e.envelope.sender == DAVE]
+            hall.mail.remove(last)
+            while hall.mail:
+                hall.step(run)
+            other = one.copy(folder / "other", *parts)
+            events: list[Event] = [PeersLost((DAVE,)), last]
+            forks = [hall.restore(one), hall.restore(other)]
+            for fork, event in zip(forks, events if lost_first else events[::-1], strict=True):
+                hall.mail = deque([event])
+                with suppress(LocalError):
+                    hall.step(fork)
+            for fork in forks:
+                with suppress(LocalError):
+                    hall.play(fork)

@@ -313,7 +313,7 @@ def test_a_ledger_is_not_charged_for_cheats_that_the_relay_makes_up() -> None:
     assert played.users[victim].last.false_count == 0
 
 
-def test_a_ledger_is_charged_for_the_cheats_that_a_user_has_seen_though_its_run_ends_there() -> None:
+def test_the_cheats_that_a_user_has_seen_are_counted_though_its_run_ends_there() -> None:
     """Of the neighbour that was false there is proof, whatever the relay makes up besides."""
     cheat, victim = NAMES.index(CHEAT) + 1, neighbours_of(honest(), CHEAT)[0]
     near = {victim, *neighbours_of(honest(), victim)}

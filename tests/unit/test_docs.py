@@ -335,9 +335,27 @@ def test_every_field_of_a_command_is_documented(
     assert re.findall(r"^\| `(\w+)` \|", section, re.MULTILINE) == list(told)
 
 
+# Where the tables of roles are, each of a party and of this one.
+ROLES = {
+    "secagg.states": "AGGREGATOR",
+    "gopa.states": "AGGREGATOR",
+    "gopa.verifiable.states": "AGGREGATOR",
+    "gopa.direct_states": "COORDINATOR",
+    "exchange.states": "AGGREGATOR",
+    "pairwise.statistic_states": "AGGREGATOR",
+}
+
+
 @pytest.mark.parametrize(
     "page", sorted((ROOT / "protocols").glob("*/*.md")), ids=lambda page: f"{page.parent.name}/{page.stem}"
 )
 def test_states_in_specifications_are_those_of_the_code(page: Path) -> None:
     text = page.read_text("utf-8")
     assert specified(text) == text, "python -m smpc_dp_lab.reference writes them"
+
+
+def test_the_states_of_all_message_driven_roles_are_in_specifications() -> None:
+    pages = "".join(page.read_text("utf-8") for page in (ROOT / "protocols").glob("*/*.md"))
+    marked = re.findall(r"<!-- states: smpc_dp\.protocols\.([\w.]+)\.(\w+) -->", pages)
+    roles = {(module, role) for module in ROLES for role in ("PARTY", ROLES[module])}
+    assert set(marked) == roles

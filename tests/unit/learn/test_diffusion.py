@@ -70,7 +70,7 @@ def run(
 
 
 def test_the_null_space_condition_holds_to_machine_precision() -> None:
-    """(19): the sum over l and k of a_lk q_lk, for the construction (20)."""
+    """(19) holds for the construction (20) itself, on the weights that the learner uses."""
     weights = erdos_renyi(20, 0.3, 1).metropolis()
     drawn = np.random.default_rng(1).laplace(size=(20, 5))
     dense = weights.toarray()

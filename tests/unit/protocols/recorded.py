@@ -61,6 +61,6 @@ def assert_in_table(steps: Iterable[Step], beside: frozenset[str] = frozenset())
             table = run.role.stages
         rows = [row for row in table if row.state is type(before) and type(after) in row.next]
         assert rows, (type(before), event, type(after))
-        assert any(told <= set(row.sends) for row in rows)
+        assert any(told <= set(row.sends) and bool(told) == bool(row.sends) for row in rows)
         ended += after.over
     return ended
