@@ -14,7 +14,7 @@ from smpc_dp.protocols.engine.state import Transition
 
 RoleName: TypeAlias = Literal["party", "aggregator"]
 
-# Where the roles of a protocol are.
+# The module with the roles of each protocol.
 STATES = {
     "secagg": "smpc_dp.protocols.secagg.states",
     "gopa": "smpc_dp.protocols.gopa.states",
@@ -25,11 +25,11 @@ STATES = {
 
 
 def step(role: PartyRole | CollectorRole, member: Any, state: Any, event: Event) -> Transition:
-    """Return the next state of a role, and what it sends on the way there.
+    """Return the next state of a role, and the messages that it sends on the way there.
 
-    A step of a party is pure but for the values that it draws from `member.random`. One state must be stepped
-    from once: two messages of one step are evidence against who signed them. `Run` and `SavedRun` see to
-    that; whoever calls this does so itself.
+    A step of a party is pure but for the values that it draws from `member.random`. Take one
+    step from each state, never a second one: two messages of one step are evidence against their signer.
+    `Run` and `SavedRun` enforce this; a caller of this function must do so itself.
 
     Args:
         role, member: as in a `Run` (`run.role`, `run.member`).

@@ -1,8 +1,8 @@
-"""The step of a role that collects: one message of each party in every step, and on when all have come.
+"""The step of a collecting role: it takes one message of each party, and goes on when all have come.
 
-A protocol gives one state for each step, with what is done with one party's message and what is done when the
-step is over (`Stage`). Signatures, order, repetitions, equivocation, losses and the ends of a run are the
-same for all protocols, and are here.
+A protocol gives one state for each step, with a function for one party's message and one for the end of the
+step (`Stage`). Signatures, order, repetitions, equivocation, losses and the ends of a run are the same for
+all protocols, and are here.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ P_co = TypeVar("P_co", covariant=True)
 
 @dataclass(frozen=True, slots=True)
 class Item:
-    """One party's message of a step, decoded, with what is forwarded of it; a body that is not is empty."""
+    """One party's message of a step, decoded, with its signature; `body` is empty if it is not forwarded."""
 
     message: Any
     body: bytes
@@ -35,21 +35,21 @@ class Item:
 
 
 class Inbox:
-    """What a collecting role has received in one run. It changes in place: no message is copied.
+    """The messages and exclusions of a collecting role in one run. It changes in place: no message is copied.
 
-    Messages and exclusions are only added. A step that is over takes its `items` along, and what was `unsent`
-    goes with the next messages. A step's running sums, in its state, grow in place too.
+    Messages and exclusions are only added. The end of a step removes its `items`, and `unsent` aborts go with
+    the next messages. A step's running sums, in its state, grow in place too.
 
     Attributes:
         alive: the parties that are not excluded.
         items: the accepted messages of the current step, by party.
         seen: for each party and step the SHA-256 of the body, and the signature.
-        excluded: why each excluded party is.
-        faults: what went wrong, for the result.
-        unsent: aborts of excluded parties that go with whatever is sent next.
-        answered: excluded parties that have said hello again and were told.
-        past: run ids that the run has left behind.
-        events: how many messages and exclusions there were.
+        excluded: for each excluded party the error.
+        faults: the texts of the errors, for the result.
+        unsent: aborts of excluded parties that go with the next messages.
+        answered: excluded parties that said hello again and were answered.
+        past: earlier run ids of the run.
+        events: the number of messages and exclusions.
     """
 
     __slots__ = (
@@ -92,12 +92,12 @@ class Stopped(CollectorState, frozen=True, kw_only=True, eq=False):
 
 @dataclass(frozen=True, slots=True)
 class Collector(Generic[P_co]):
-    """The collecting role: what its transitions read and never change.
+    """The member that collects: the values that its transitions read and never change.
 
     Attributes:
         context: the session, the request and everyone's public keys.
         parameters: checked parameters of the session.
-        identity: signs what is sent, so that two differing answers are evidence.
+        identity: signs every message, so that two differing answers are evidence.
     """
 
     context: Context
@@ -119,7 +119,7 @@ class Collector(Generic[P_co]):
         return self.context.names[party - 1]
 
     def enter(self, state: State) -> None:
-        """Note what the session keeps of a state, when the holder has taken it; nothing by default."""
+        """Note the values of a new state that the session keeps; by default there are none."""
 
     def write(
         self, run_id: bytes, step: str, parties: Iterable[int], message: msgspec.Struct
@@ -134,13 +134,13 @@ class Collector(Generic[P_co]):
         return signed
 
     def broadcast(self, state: CollectorState, step: str, message: msgspec.Struct) -> list[Envelope]:
-        """Return one message for everyone who is not excluded."""
+        """Return one message for each party that is not excluded."""
         return self.write(state.run_id, step, sorted(state.inbox.alive), message)
 
     def to_each(
         self, run_id: bytes, inbox: Inbox, step: str, message: Callable[[int], msgspec.Struct]
     ) -> list[Envelope]:
-        """Return to everyone who is not excluded what `message` gives for that party."""
+        """Return, for each party that is not excluded, the message that `message` gives for it."""
         return [
             envelope
             for party in sorted(inbox.alive)
@@ -148,7 +148,7 @@ class Collector(Generic[P_co]):
         ]
 
     def exclude(self, state: CollectorState, party: int, error: SmpcError) -> None:
-        """Exclude a party; it is told with whatever is sent next, if only with the last messages."""
+        """Exclude a party; its abort goes with the next messages, at the latest with the last ones."""
         inbox = state.inbox
         inbox.alive.discard(party)
         inbox.excluded[party] = error
@@ -192,19 +192,19 @@ class Stage:
     Attributes:
         state: the state, which expects one step of each party.
         accept: (collector, state, party, envelope) -> what is kept of its message; a PeerFault excludes it.
-        finish: (collector, state) -> the next state and what is sent, when every party's message is there.
+        finish: (collector, state) -> the next state and the messages, when every party's message is there.
         needs: (collector, state) -> how many parties the step needs.
         next: the states that may follow.
-        sends: the steps of what is sent.
-        ends: what can no longer happen after it, for the table that people read.
+        sends: the steps of these messages.
+        ends: what can no longer happen after it, for the table in the specification.
         agreed: (collector, state) -> how many of the accepted messages count for what the step needs.
-        beside: by step, what is done with messages of which a party may send any number while the state
-            lasts: (collector, state, party, envelope) -> what is sent; a PeerFault excludes the party. States
-            that do not take them ignore them.
-        late: (collector, state) -> the next state and what is sent, when the time of the step is over; None:
+        beside: by step, the function for messages of which a party may send any number while the state
+            lasts: (collector, state, party, envelope) -> the answers; a PeerFault excludes the party. States
+            without the step ignore such messages.
+        late: (collector, state) -> the next state and the messages, when the time of the step is over; None:
             the parties whose message has not come are excluded.
-        stop: (collector, state): what is kept of the state when the run stops in it.
-        times: (collector) -> how often a run comes to the state at most.
+        stop: (collector, state) keeps evidence from the state, when the run stops in it.
+        times: (collector) -> how often a run is in the state, at most.
     """
 
     state: type[CollectorState]
@@ -252,7 +252,7 @@ class CollectorRole:
         return self.stages[0].state.expects
 
     def most_steps(self, collector: Collector[Any]) -> int:
-        """Return how many steps follow the first one at most."""
+        """Return how many steps follow the first one, at most."""
         return sum(stage.times(collector) for stage in self.stages) - 1
 
     def stage(self, state: State) -> Stage:
@@ -275,7 +275,7 @@ class CollectorRole:
         return frozenset(collector.name_of(party) for party in inbox.alive - inbox.items.keys())
 
     def has_enough(self, collector: Collector[Any], state: CollectorState) -> bool:
-        """Tell whether as many messages of this step are there as it needs."""
+        """Tell whether the step has as many messages as it needs."""
         if state.over:
             return False
         stage = self.stage(state)
@@ -318,7 +318,7 @@ class CollectorRole:
         return state
 
     def _stop(self, collector: Collector[Any], state: CollectorState, error: SmpcError) -> Transition:
-        """Tell everyone who has not been told yet that the run has stopped, and why."""
+        """Stop the run, and tell each party that was not told yet why."""
         inbox = state.inbox
         if isinstance(state, Stopped):
             return Transition(state)
@@ -418,7 +418,7 @@ class CollectorRole:
     def _answer_excluded(
         self, collector: Collector[Any], state: CollectorState, party: int, envelope: Envelope
     ) -> Sequence[Envelope]:
-        """Tell a process that says hello to a run that it is out of, once, instead of letting it wait."""
+        """Answer, once, the hello of an excluded party's new process, instead of letting it wait."""
         inbox = state.inbox
         if envelope.step != self.hello or party in inbox.answered:
             return ()
@@ -431,7 +431,7 @@ class CollectorRole:
         return collector.write(b"", ABORT, (party,), abort_of(inbox.excluded[party]))
 
     def _advance(self, collector: Collector[Any], state: CollectorState) -> Transition:
-        """Finish the step when everyone who is still there has spoken; stop when too few are left."""
+        """Finish the step when all parties that are left have sent; raise TimeoutFault with too few."""
         self.check(collector, state)
         inbox, stage = state.inbox, self.stage(state)
         needed = stage.needs(collector, state)
@@ -443,19 +443,19 @@ class CollectorRole:
 
 
 def _after(inbox: Inbox, state: State, sent: Sequence[Envelope]) -> Transition:
-    """Return the transition out of a step, whose messages are not needed any more."""
+    """Return the transition out of a step, and forget the step's messages."""
     inbox.items = {}
     return _with_unsent(inbox, state, sent)
 
 
 def _with_unsent(inbox: Inbox, state: State, sent: Sequence[Envelope]) -> Transition:
-    """Return a transition into a state, and what is sent after the aborts that have waited for it."""
+    """Return a transition into a state, with the unsent aborts before its messages."""
     unsent, inbox.unsent = inbox.unsent, []
     return Transition(replace(state, inbox=inbox, count=inbox.events), [*unsent, *sent])
 
 
 def _left(collector: Collector[Any], state: CollectorState, envelope: Envelope) -> TimeoutFault:
-    """Return the loss of a party that says that it leaves; raise PeerFault if what it says is false."""
+    """Return the error for a party that leaves; raise PeerFault if its `leave` is of another run."""
     abort = decode(envelope.body, Abort, envelope.sender)
     if envelope.run_id not in (state.run_id, collector.context.session_digest, *state.inbox.past):
         raise PeerFault(envelope.sender, "left another run")
@@ -463,7 +463,7 @@ def _left(collector: Collector[Any], state: CollectorState, envelope: Envelope) 
 
 
 def _number(collector: Collector[Any], name: str) -> int:
-    """Return a party's number; 0 for who is no party."""
+    """Return a party's number; 0 for a name that no party has."""
     try:
         return collector.context.number(name)
     except ValueError:

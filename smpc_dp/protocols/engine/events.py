@@ -1,4 +1,4 @@
-"""What happens to a role: the only inputs of a step."""
+"""Events: the inputs of a step besides the member and its state."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ class Message:
 
 @dataclass(frozen=True, slots=True)
 class Report:
-    """Work that a state leaves to the holder of the role is done; `result` is what came of it."""
+    """The holder of the role has done the work that a state leaves to it; `result` is its result."""
 
     result: object
 
@@ -35,7 +35,7 @@ class Deadline:
 
 @dataclass(frozen=True, slots=True)
 class PeersLost:
-    """The connections to these peers are gone for this run; all at once, so that an error names them all."""
+    """The connections to these peers are lost for this run; one event has all, so an error names them all."""
 
     peers: tuple[str, ...]
 

@@ -1,6 +1,6 @@
 """The step of a party: it answers each message of the aggregator once, in order.
 
-A protocol gives the states and, for each, what is done with the message of the aggregator (`Row`).
+A protocol gives the states and, for each, the function for the message of the aggregator (`Row`).
 Signatures, order, repetitions, equivocation and the ends of a run are here: they are the same for all
 protocols.
 """
@@ -28,7 +28,7 @@ P_co = TypeVar("P_co", covariant=True)
 
 
 class Progress(msgspec.Struct, frozen=True):
-    """What a party has received and sent in a run so far.
+    """The messages that a party has received and sent in a run so far.
 
     Attributes:
         received: for each step of the aggregator the SHA-256 of the body, and the signature.
@@ -43,8 +43,8 @@ class PartyState(State, frozen=True, kw_only=True, eq=False):
     """A state of a party.
 
     Attributes:
-        seen: what the party keeps of the session log, durably, before the state's messages are sent; of
-            protocols whose runs are logged.
+        seen: the part of the session log that the party keeps, durably, before the state's messages are
+            sent; of protocols whose runs are logged.
         false_count: how many parties were shown to have signed something false.
         renews: whether the expected message gives a run id, which its own envelope carries.
     """
@@ -64,7 +64,7 @@ class Stopped(PartyState, frozen=True, kw_only=True, eq=False):
 
 @dataclass(frozen=True, slots=True)
 class Member(Generic[P_co]):
-    """The party that steps: what its transitions read and never change.
+    """A party in a run: the values that its transitions read and never change.
 
     Attributes:
         context: the session, the request and everyone's public keys.
@@ -98,7 +98,7 @@ class Member(Generic[P_co]):
         return self.context.names[party - 1]
 
     def enter(self, state: State) -> None:
-        """Note what the session keeps of a state, when the holder has taken it; nothing by default."""
+        """Note the values of a new state that the session keeps; by default there are none."""
 
     def write(self, run_id: bytes, step: str, message: msgspec.Struct) -> Envelope:
         """Return the signed message of a step to the aggregator."""
@@ -124,7 +124,7 @@ class Row:
             `PartyRole.reports` the holder's result is in the place of the body.
         next: the states that may follow.
         sends: the steps of the answer.
-        ends: what can no longer happen after it, for the table that people read.
+        ends: what can no longer happen after it, for the table in the specification.
         instead: the step of the message, where it may come in place of the one that the state expects.
     """
 
@@ -174,7 +174,7 @@ class PartyRole:
         return dataclasses.replace(self, rows=rows)
 
     def waiting_for(self, member: Member[Any], state: State) -> frozenset[str]:
-        """Return whose message a state expects."""
+        """Return the sender of the message that a state expects."""
         return frozenset() if state.over else frozenset({member.context.aggregator})
 
     def has_enough(self, _member: Member[Any], _state: State) -> bool:
@@ -226,7 +226,7 @@ class PartyRole:
         )
 
     def _stop(self, member: Member[Any], state: PartyState, error: SmpcError) -> Transition:
-        """Leave, and tell the aggregator, unless that was done or nothing is left to do."""
+        """Stop, and send `leave` unless it was sent or the party's part is done."""
         if state.complete:
             return Transition(state)
         stopped = state if isinstance(state, Stopped) else self.failed(state, error)
@@ -266,7 +266,7 @@ class PartyRole:
             raise error_of(decode(envelope.body, Abort, envelope.sender), member.context)
         if state.run_id:
             raise member.refuse("sent an abort of another run")
-        # For a process of this party that was there before, and whose connection was lost.
+        # For an earlier process of this party, whose connection was lost.
         return Transition(state)
 
 

@@ -1,7 +1,7 @@
 """The step of a role among peers: each party sends letters to all others, and one of them coordinates.
 
-A letter is signed once for everybody, and letters come in any order. A protocol gives one state for each
-phase, with what the phase waits for and what is done then (`Phase`), and what is kept of each step's letter.
+A letter is a message that is signed once for everybody; letters come in any order. A protocol gives one state
+for each phase, with a wait and a function for its end (`Phase`), and a function for the letters of each step.
 Signatures, losses, deadlines and the ends of a run are here: they are the same for all protocols.
 """
 
@@ -26,7 +26,7 @@ from smpc_dp.protocols.envelope import decode
 
 P_co = TypeVar("P_co", covariant=True)
 
-# How many faults of liars are kept.
+# The most faults that are kept.
 MAX_FAULTS = 256
 
 
@@ -42,16 +42,16 @@ class Letter:
 
 @dataclass(slots=True)
 class Inbox:
-    """What a peer has sent and received in one run. It only grows.
+    """The letters that a peer has sent and received in one run. It only grows.
 
     No letter is copied, or replaced once the run has begun.
 
     Attributes:
         letters: of each step the letter of each party, this one's too.
         gone: parties that are not waited for any more.
-        faults: what went wrong, for the result.
-        unsent: what goes behind whatever else the step sends.
-        events: how many events there were.
+        faults: the texts of the errors, for the result.
+        unsent: messages that are sent after the others of the step.
+        events: the number of events.
     """
 
     letters: dict[str, dict[int, Letter]] = field(default_factory=dict)
@@ -61,7 +61,7 @@ class Inbox:
     events: int = 0
 
     def letter(self, step: str, party: int) -> Letter | None:
-        """Return a party's letter of a step, of whatever run."""
+        """Return a party's letter of a step, of any run."""
         return self.letters.get(step, {}).get(party)
 
     def spoken(self, step: str) -> Collection[int]:
@@ -73,7 +73,7 @@ class Inbox:
         self.letters.setdefault(step, {})[party] = letter
 
     def note(self, fault: SmpcError | str) -> None:
-        """Keep what went wrong."""
+        """Keep the text of an error."""
         if len(self.faults) < MAX_FAULTS:
             self.faults[str(fault)] = None
 
@@ -98,7 +98,7 @@ class Stopped(State, frozen=True, kw_only=True, eq=False):
 
 @dataclass(frozen=True, slots=True)
 class Peer(Member[P_co]):
-    """The peer that steps: what its transitions read and never change.
+    """A peer in a run: the values that its transitions read and never change.
 
     The context's aggregator is the name that stands for everybody in what is signed.
 
@@ -119,14 +119,14 @@ class Peer(Member[P_co]):
         return range(1, self.parties + 1)
 
     def enter(self, state: State) -> None:
-        """Note what the session keeps of a state, when the holder has taken it: nothing."""
+        """Note nothing: the session keeps no value of a peer's state."""
 
     def refuse(self, reason: str) -> PeerFault:
         """Return the fault of the coordinator."""
         return PeerFault(self.name_of(self.coordinator), reason)
 
     def signed_under(self, state: State) -> bytes:
-        """Return what letters are signed under: some come before there is a run."""
+        """Return the id that letters are signed under: of the run or, before there is one, of the session."""
         return state.run_id or self.context.session_digest
 
     def letters(self, state: PeerState[Any], step: str, among: Iterable[int]) -> dict[int, Letter]:
@@ -157,18 +157,18 @@ class Peer(Member[P_co]):
 
 
 def _never(_peer: Any, _state: Any) -> bool:
-    """Wait for as many as there are."""
+    """Return False: all letters are waited for."""
     return False
 
 
 @dataclass(frozen=True, slots=True)
 class Wait:
-    """What a phase waits for.
+    """The letters that a phase waits for.
 
     Attributes:
-        of: whose letters, for the table that people read.
+        of: the senders, for the table in the specification.
         missing: (peer, state) -> the parties whose letter is waited for; an SmpcError if in vain.
-        expire: (peer, state) goes on without those that are late, or raises TimeoutFault.
+        expire: (peer, state) goes on without the late parties, or raises TimeoutFault.
     """
 
     of: str
@@ -183,11 +183,11 @@ class Phase:
     Attributes:
         state: the state.
         wait: what the state waits for.
-        act: (peer, state) -> the next state and what is sent, when nothing is missing.
+        act: (peer, state) -> the next state and the messages, when no letter is missing.
         next: the states that may follow.
-        sends: the steps of what is sent.
-        ends: what can no longer happen after it, for the table that people read.
-        enough: (peer, state) -> whether as many have spoken as the run needs, though others may still.
+        sends: the steps of these messages.
+        ends: what can no longer happen after it, for the table in the specification.
+        enough: (peer, state) -> whether as many letters have come as the run needs, though others may.
     """
 
     state: type[PeerState[Any]]
@@ -199,8 +199,8 @@ class Phase:
     enough: Callable[[Any, Any], bool] = _never
 
 
-# (peer, state, party, envelope, SHA-256 of its body) -> what is sent at once, when the letter is kept. A
-# PeerFault of its sender is noted and costs the run nothing, unless the sender coordinates.
+# (peer, state, party, envelope, SHA-256 of its body) -> the answers, when the letter is kept. A PeerFault
+# of its sender is noted and does not end the run, unless the sender coordinates.
 Take = Callable[[Any, Any, int, Envelope, bytes], Sequence[Envelope]]
 
 
@@ -213,9 +213,9 @@ class PeerRole:
         begin: (peer, state) -> the state in which the peer waits for others, and its hello.
         hello: the step of what `begin` sends.
         phases: the table.
-        takes: what is done with a letter of each step that the role takes.
-        to_one: the steps of what is signed for one party alone.
-        most_bytes: (peer, step) -> bytes that a body may have, so that liars cannot fill the memory.
+        takes: by step, the function for letters that the role takes.
+        to_one: the steps of messages that are signed for one party alone.
+        most_bytes: (peer, step) -> bytes that a body may have, so that no party can fill the memory.
         last: the coordinator's last step: after it the run can end well without the coordinator.
     """
 
@@ -238,7 +238,7 @@ class PeerRole:
         return next((phase for phase in self.phases if type(state) is phase.state), None)
 
     def with_phase(self, state: type[PeerState[Any]], **functions: Any) -> PeerRole:
-        """Return the role with other functions for one state: of one that deviates, in tests and demos."""
+        """Return the role with other functions for one state: to deviate in tests and demonstrations."""
         phases = tuple(
             dataclasses.replace(phase, **functions) if phase.state is state else phase
             for phase in self.phases
@@ -251,7 +251,7 @@ class PeerRole:
         return frozenset(map(peer.name_of, phase.wait.missing(peer, state))) if phase else frozenset()
 
     def has_enough(self, peer: Peer[Any], state: PeerState[Any]) -> bool:
-        """Tell whether as many have spoken as the phase needs, though others may still."""
+        """Tell whether as many letters have come as the phase needs, though others may still come."""
         phase = self.phase(state)
         return phase is not None and phase.enough(peer, state)
 
@@ -314,7 +314,7 @@ class PeerRole:
         try:
             return self._take(peer, state, party, envelope)
         except PeerFault as fault:
-            # A liar among the others costs the run nothing: what counts of it comes through the coordinator.
+            # A deviating party does not end the run: its letters that count come through the coordinator.
             if fault.culprit != envelope.sender or party == peer.coordinator:
                 raise
             state.inbox.note(fault)
@@ -372,7 +372,7 @@ def _needs_coordinator(peer: Peer[Any], state: PeerState[Any], last: str) -> boo
 
 
 def _number(peer: Peer[Any], name: str) -> int:
-    """Return a party's number; 0 for who is no party."""
+    """Return a party's number; 0 for a name that no party has."""
     try:
         return peer.context.number(name)
     except ValueError:

@@ -1,4 +1,4 @@
-"""The holder of a role's state in one run: it makes the steps linear."""
+"""The holder of a role's state in one run: it allows one step from each state."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ R_co = TypeVar("R_co", covariant=True)
 
 
 class Machine(Protocol):
-    """One role in one run, as a driver sees it: a `Run`, or what runs a protocol without states."""
+    """One role in one run, as a driver sees it: a `Run`, or the role of a protocol without states."""
 
     @property
     def name(self) -> str: ...
@@ -35,11 +35,11 @@ class Run(Generic[R_co]):
     """One role in one run. It opens no socket, reads no clock and never sleeps.
 
     A state in which the run is over may have an `outcome`, which is the result, or an `error`, which `handle`
-    raises: what else is in it then holds although the run has failed.
+    raises: the state's other fields then hold although the run has failed.
 
     Args:
-        role: the table of the role's states, a `PartyRole`, a `CollectorRole` or alike.
-        member: whom the role acts for, with what its steps read.
+        role: the table of the role's states, a `PartyRole`, a `CollectorRole` or a `PeerRole`.
+        member: the party or aggregator that the role acts for, with the values that its steps read.
         state: the first state, or a restored one.
     """
 
@@ -54,7 +54,7 @@ class Run(Generic[R_co]):
 
     @property
     def name(self) -> str:
-        """Whom the role acts for."""
+        """The name of the party or aggregator that the role acts for."""
         name: str = self.member.name
         return name
 
@@ -83,7 +83,7 @@ class Run(Generic[R_co]):
 
     @property
     def has_enough(self) -> bool:
-        """Whether as many messages of this step are there as it needs, though others may still come."""
+        """Whether the step has as many messages as it needs, though others may still come."""
         enough: bool = not self.finished and self.role.has_enough(self.member, self._state)
         return enough
 
@@ -94,23 +94,23 @@ class Run(Generic[R_co]):
 
     @property
     def result(self) -> R_co:
-        """What the run ended with; raise LocalError while there is nothing."""
+        """The result of the run; raises LocalError while there is none."""
         outcome: R_co | None = getattr(self._state, "outcome", None)
         if outcome is None:
             raise LocalError(f"{self.name}: the run has no result")
         return outcome
 
     def handle(self, event: Event) -> Sequence[Envelope]:
-        """Take one step from the newest state, and return what is to be sent.
+        """Take one step from the newest state, and return the messages to send.
 
         Raises:
-            SmpcError: the run is over for this role; `Cancellation` gives what is still to be sent, so that
-                others need not wait.
+            SmpcError: the run is over for this role; `Cancellation` gives the messages that are still to be
+                sent, so that others need not wait.
         """
         return self.step_from(self._state, event)
 
     def step_from(self, state: State, event: Event) -> Sequence[Envelope]:
-        """Take one step from `state`; as `handle`, and LocalError if another step was taken from it."""
+        """Take one step from `state`, as `handle` does; raise LocalError if it is not the newest state."""
         if state is not self._state:
             raise LocalError(f"{self.name}: a second step from one state of '{state.step}'")
         if self._failed and not isinstance(event, Cancellation):
@@ -119,7 +119,7 @@ class Run(Generic[R_co]):
             transition: Transition = self.role.step(self.member, state, event)
         except SmpcError as error:
             self._failed = True
-            # What must be forgotten is forgotten now, whatever the holder does next.
+            # The secrets of the state are forgotten now, whatever the holder does next.
             self._state = self.role.failed(state, error)
             raise
         messages = self._take(transition, event)
@@ -129,7 +129,7 @@ class Run(Generic[R_co]):
         return messages
 
     def _take(self, transition: Transition, _event: Event) -> Sequence[Envelope]:
-        """Make the state of a transition the newest, and return what is to be sent."""
+        """Make the state of a transition the newest, and return the messages to send."""
         self._state, messages = transition
         self.member.enter(self._state)
         return messages

@@ -1,8 +1,8 @@
-"""What the states of all roles have in common.
+"""The base of all states, and the transition from one state to the next.
 
-A state is a frozen struct with exactly what its step needs. What must be forgotten is a field that the next
-state does not have. Python cannot erase memory: such a secret is unreachable, and its bytes stay until the
-memory is used again.
+A state is a frozen struct with exactly the fields that its step needs. What must be forgotten is a field that
+the next state does not have. Python cannot erase memory: such a secret is unreachable, and its bytes stay
+until the memory is used again.
 """
 
 from __future__ import annotations
@@ -23,9 +23,9 @@ class State(msgspec.Struct, frozen=True, kw_only=True, eq=False):
         expects: the step whose messages the state takes.
         over: whether the role takes and sends nothing more.
         releases: whether the answer to the expected message is the first that depends on the party's vector.
-        place: of a role among peers, how many phases are behind it.
+        place: of a role among peers, the number of phases before it.
         patient: whether the role waits for the coordinator, which itself waits for others first.
-        matchings: how many pairs a party may have to evaluate, one after the other, within the step.
+        matchings: the most pairs that a party may have to evaluate, one after the other, within the step.
     """
 
     run_id: bytes = b""
@@ -52,7 +52,7 @@ class State(msgspec.Struct, frozen=True, kw_only=True, eq=False):
 
 
 class Transition(NamedTuple):
-    """The next state of a role, and what it sends on the way there."""
+    """The next state of a role, and the messages that it sends on the way there."""
 
     state: Any
     messages: Sequence[Envelope] = ()

@@ -1,6 +1,6 @@
 """The states of an exchange. Specification: protocols/exchange/README.md; its tables are made from here.
 
-Each party seals its vector for every receiver. The aggregator passes on keys and boxes, and can open none.
+Each party seals its vector for every receiver. The aggregator passes on keys and boxes, and can open no box.
 """
 
 from __future__ import annotations
@@ -70,9 +70,9 @@ class AwaitStart(PartyState, frozen=True, kw_only=True, eq=False):
 
 
 class AwaitDelivery(PartyState, frozen=True, kw_only=True, eq=False):
-    """The party has sent its vector, sealed for each receiver; `own` is what it adds to the others' itself.
+    """The party has sent its vector, sealed for each receiver; `own` is its term of the sum.
 
-    `sealing` opens what the present parties send to it.
+    `sealing` opens the boxes that the present parties send to it.
     """
 
     expects: ClassVar[str] = m.DELIVER
@@ -84,7 +84,7 @@ class AwaitDelivery(PartyState, frozen=True, kw_only=True, eq=False):
 class Finished(PartyState, frozen=True, kw_only=True, eq=False):
     """The party has every vector that was sent to it, by sender; the outcome is their sum with its own.
 
-    When every party sends to all others, that is the sum of all that have sent.
+    When every party sends to all others, that is the sum of all parties that have sent.
     """
 
     over: ClassVar[bool] = True
@@ -104,7 +104,7 @@ def say_hello(member: Party, state: Ready) -> Transition:
 
 
 def on_start(member: Party, state: AwaitStart, body: bytes) -> Transition:
-    """Check the keys of all that the party meets, and seal the vector, with its noise, for each receiver."""
+    """Check the keys of the parties that it meets, and seal the vector, with its noise, for each receiver."""
     context, parameters = member.context, member.parameters
     start = decode(body, m.Start, context.aggregator)
     present = _members_of(member, start.present)
@@ -142,7 +142,7 @@ def on_start(member: Party, state: AwaitStart, body: bytes) -> Transition:
 
 
 def on_deliver(member: Party, state: AwaitDelivery, body: bytes) -> Transition:
-    """Open what the others have sent, and add it up."""
+    """Open the vectors that the others have sent, and add them up."""
     parameters = member.parameters
     deliver = decode(body, m.Deliver, member.context.aggregator)
     sent = _members_of(member, deliver.senders)
@@ -283,7 +283,7 @@ def _outcome(
 
 @dataclass(frozen=True, slots=True)
 class Relayed:
-    """What an aggregator knows in the end: whose vectors it has passed on."""
+    """The result of the aggregator: the parties whose vectors it has passed on, and the others."""
 
     survivors: tuple[str, ...]
     absent: tuple[str, ...]
@@ -311,7 +311,7 @@ class Delivered(CollectorState, frozen=True, kw_only=True, eq=False):
 
 
 def accept_hello(aggregator: Aggregator, _state: CollectHello, _party: int, envelope: Envelope) -> Item:
-    """Check that a party means this session and request, and that its key is a point of large order."""
+    """Check that a hello is for this session and request, and that its key is a point of large order."""
     context, hello = aggregator.context, decode(envelope.body, m.Hello, envelope.sender)
     if (hello.session_digest, hello.request) != (context.session_digest, context.request):
         raise PeerFault(envelope.sender, "its hello is for another session or request")
@@ -323,7 +323,7 @@ def accept_hello(aggregator: Aggregator, _state: CollectHello, _party: int, enve
 
 
 def finish_hello(aggregator: Aggregator, state: CollectHello) -> Transition:
-    """Begin the run of the parties that are present, and show to each the hellos of those that it meets."""
+    """Begin the run of the parties that are present, and send to each the hellos of the parties it meets."""
     inbox, parameters = state.inbox, aggregator.parameters
     items = {party: inbox.items[party] for party in sorted(inbox.alive)}
     asked = {party: item.message.question for party, item in items.items()}
@@ -344,7 +344,7 @@ def finish_hello(aggregator: Aggregator, state: CollectHello) -> Transition:
 
 
 def accept_boxes(aggregator: Aggregator, state: CollectBoxes, party: int, envelope: Envelope) -> Item:
-    """Check that a party sends to exactly the present parties that it should; keep its boxes by receiver."""
+    """Check that a party sends to exactly its present receivers; keep its boxes by receiver."""
     boxes = decode(envelope.body, m.Send, envelope.sender).boxes
     # A box kept back would look to its receiver as if the aggregator had dropped it.
     if [number for number, _ in boxes] != sorted(aggregator.parameters.receivers(party) & state.present):
@@ -353,7 +353,7 @@ def accept_boxes(aggregator: Aggregator, state: CollectBoxes, party: int, envelo
 
 
 def finish_boxes(aggregator: Aggregator, state: CollectBoxes) -> Transition:
-    """Deliver the boxes; along edges a party that one is missing for goes without, and is told."""
+    """Deliver the boxes; along edges, a party with a missing sender gets an abort in their place."""
     inbox, parameters = state.inbox, aggregator.parameters
     sent = frozenset(inbox.alive)
     boxes = {party: inbox.items[party].message for party in sent}
@@ -386,7 +386,7 @@ def min_senders(aggregator: Aggregator, _state: CollectorState) -> int:
 def _go_without(
     aggregator: Aggregator, state: CollectBoxes, party: int, missing: list[int]
 ) -> list[Envelope]:
-    """Tell a party whose messages are not all there whose are not, and why as far as it is known."""
+    """Tell a party which of its senders are missing, and why as far as it is known."""
     excluded = state.inbox.excluded
     names = {number: aggregator.name_of(number) for number in missing}
     why = {

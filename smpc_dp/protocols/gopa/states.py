@@ -61,7 +61,7 @@ class AwaitAverage(PartyState, frozen=True, kw_only=True, eq=False):
 
 
 def on_neighbours(member: SumMember[GopaParameters], state: AwaitNeighbours, body: bytes) -> Transition:
-    """Attest the participants: [Bellet 2021, 4.1.2] has nobody agree on them, and needs to."""
+    """Attest the participants: [Bellet 2021, 4.1.2] has no agreement on them, and needs one."""
     run_id = state.run_id
     graph, _ = key_graph.join_graph(member, run_id, state.advertised, body)
     digest = keys.participants_digest(member.context, run_id, graph.digest, graph.revealed.packed)
@@ -85,7 +85,7 @@ def on_participants(member: SumMember[GopaParameters], state: AwaitParticipants,
 
 
 def on_average(member: SumMember[GopaParameters], state: AwaitAverage, body: bytes) -> Transition:
-    """Check over whom the average is and how much noise is left in it, and decode it."""
+    """Check the set of survivors and the noise left in the average, and decode it."""
     context, parameters, participants = member.context, member.parameters, state.participants
     message = decode(body, g.Average, context.aggregator)
     published = context.remember(
@@ -206,7 +206,7 @@ def accept_attestation(
 
 
 def finish_participants(aggregator: SumAggregator[GopaParameters], state: CollectParticipants) -> Transition:
-    """Show the certificate of the participants."""
+    """Send the certificate of the participants."""
     message, certificate = certified_set.certify(aggregator, state, state.digest, state.participants)
     encoding = aggregator.parameters.encoding
     after = CollectPublished(
@@ -232,7 +232,7 @@ def accept_published(
 
 
 def finish_published(aggregator: SumAggregator[GopaParameters], state: CollectPublished) -> Transition:
-    """Send the average, over whom it is, and how many pairs left noise in it."""
+    """Send the average, its survivors, and the number of pairs whose noise stays in it."""
     published, encoding = state.published, aggregator.parameters.encoding
     lost = [party for party in state.participants if party not in published]
     residual = sum(peer in published for party in lost for peer in state.edges.neighbours[party])

@@ -38,7 +38,7 @@ from smpc_dp.protocols.sets import pack_set
 class CollectHello(CollectorState, frozen=True, kw_only=True, eq=False):
     """Parties may still join.
 
-    `plans` grows with the questions that they ask: what each compiles to, or why it does not.
+    `plans` has, for each question that they ask, its plan or the reason why there is none.
     """
 
     expects: ClassVar[str] = m.HELLO
@@ -57,8 +57,8 @@ class CollectBegin(CollectorState, frozen=True, kw_only=True, eq=False):
 class CollectCoins(CollectorState, frozen=True, kw_only=True, eq=False):
     """Each party that is present opens its coin of an attempt.
 
-    `coins` grows with those that are as committed to, and counts though the party is lost since; `openings`
-    with all that were said and are not in the log yet.
+    `coins` grows with the coins that fit their commitments; a coin counts though its party is lost since.
+    `openings` grows with all coins that were opened and are not in the log yet.
     """
 
     expects: ClassVar[str] = m.COINS[0]
@@ -77,7 +77,7 @@ class CollectCoins(CollectorState, frozen=True, kw_only=True, eq=False):
 
 
 def accept_hello(aggregator: Aggregator, state: CollectHello, _party: int, envelope: Envelope) -> Item:
-    """Check that a party asks for a statistic that it and the aggregator mean the same by."""
+    """Check that a party and the aggregator have the same plan for its question."""
     sender, context = envelope.sender, aggregator.context
     hello = decode(envelope.body, m.Hello, sender)
     if hello.session_digest != context.session_digest or hello.request != context.request:
@@ -96,12 +96,12 @@ def accept_hello(aggregator: Aggregator, state: CollectHello, _party: int, envel
 
 
 def agreed_hellos(_aggregator: Aggregator, state: CollectHello) -> int:
-    """Return how many parties ask for the same."""
+    """Return how many parties ask the most frequent question."""
     return max(_asked(state).values(), default=0)
 
 
 def finish_hello(aggregator: Aggregator, state: CollectHello) -> Transition:
-    """Begin the run, and its log, of the parties that ask for what most do."""
+    """Begin the run, and its log, of the parties that ask the most frequent question."""
     plan, serving = _agree(aggregator, state), aggregator.parameters
     inbox, context = state.inbox, aggregator.context
     present = sorted(inbox.alive)
@@ -159,9 +159,9 @@ def finish_begin(aggregator: Aggregator, state: CollectBegin) -> Transition:
 
 
 def accept_coin(aggregator: Aggregator, state: CollectCoins, party: int, envelope: Envelope) -> Item:
-    """Keep a coin that is as committed to."""
+    """Keep a coin that fits its commitment."""
     coin = decode(envelope.body, m.Coin, envelope.sender).coin
-    # Kept also if it is wrong: that it was said is evidence.
+    # Kept also if it is wrong: the signed message is evidence.
     item = state.openings[party] = Item(None, envelope.body, envelope.signature)
     commitments = state.hellos[party].message.commitments
     plan, context = state.plan, aggregator.context
@@ -192,7 +192,7 @@ def finish_coins(aggregator: Aggregator, state: CollectCoins) -> Transition:
         dones={},
     )
     sent = aggregator.broadcast(after, m.MATCHED, m.Matched(coins))
-    # Whoever was lost with its coin in is drawn all the same: its partners need not wait for it.
+    # A party that was lost after its coin came is drawn all the same: its partners need not wait for it.
     for party in state.present:
         if party not in state.inbox.alive:
             sent += end_pairs(aggregator, after, party)
@@ -200,7 +200,7 @@ def finish_coins(aggregator: Aggregator, state: CollectCoins) -> Transition:
 
 
 def keep_openings(aggregator: Aggregator, state: CollectCoins) -> None:
-    """Log what was opened of a draw that is given up: it is evidence."""
+    """Log the opened coins of a draw that is given up: they are evidence."""
     if state.openings:
         with contextlib.suppress(LocalError):
             _log_openings(aggregator, state)
@@ -212,7 +212,7 @@ def needed(aggregator: Aggregator, _state: CollectorState) -> int:
 
 
 def attempts(_aggregator: Aggregator) -> int:
-    """Return how many draws a run has at most."""
+    """Return how many draws a run has, at most."""
     return m.ATTEMPTS
 
 
@@ -221,7 +221,7 @@ def _asked(state: CollectHello) -> Counter[bytes]:
 
 
 def _planned(aggregator: Aggregator, state: CollectHello, question: str) -> StatisticPlan | str:
-    """Return what a question compiles to, or why it does not."""
+    """Return the plan of a question, or the reason why there is none."""
     if question not in state.plans:
         try:
             state.plans[question] = aggregator.parameters.make_plan(question)
@@ -231,7 +231,7 @@ def _planned(aggregator: Aggregator, state: CollectHello, question: str) -> Stat
 
 
 def _agree(aggregator: Aggregator, state: CollectHello) -> StatisticPlan:
-    """Go on with what most ask for; only one statistic can be that of more than half of all parties."""
+    """Go on with the most frequent question; only one can be that of more than half of all parties."""
     inbox, needed = state.inbox, aggregator.parameters.quorum
     (wanted, most), *_ = _asked(state).most_common(1)
     if most < needed:
@@ -257,7 +257,7 @@ def _marks(plan: StatisticPlan, hellos: Mapping[int, Item], present: Iterable[in
 def _draw_again(
     aggregator: Aggregator, state: CollectCoins, log: RunLog, missing: Sequence[str]
 ) -> Transition:
-    """Draw anew without those whose coin is missing."""
+    """Draw anew without the parties whose coin is missing."""
     inbox, hellos = state.inbox, state.hellos
     if state.attempt == m.ATTEMPTS:
         raise TimeoutFault(missing, state.step, f"{m.ATTEMPTS} draws of matchings lacked a coin")
@@ -283,7 +283,7 @@ def _draw_again(
 
 
 def _log_openings(aggregator: Aggregator, state: CollectCoins) -> RunLog:
-    """Log the coins that were said and are not in the log yet."""
+    """Log the opened coins that are not in the log yet."""
     openings = dict(state.openings)
     state.openings.clear()
     return take(aggregator, state.log, state.step, openings)

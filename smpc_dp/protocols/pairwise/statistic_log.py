@@ -1,8 +1,8 @@
 """The log of a pairwise statistic as its aggregator writes it, on a board (`board.log`).
 
 Its header is that of the first attempt. The entries follow in the order of the run: the certificate of the
-session log, the terms, everybody's hello, the coins of an attempt, and for each further attempt who was left
-and its coins; what each party says of its pairs; the outcome. Within a step they are in roster order.
+session log, the terms, everybody's hello, the coins of an attempt, and for each further attempt the parties
+left and its coins; each party's report on its pairs; the outcome. Within a step they are in roster order.
 Specification: protocols/pairwise.
 """
 

@@ -1,7 +1,7 @@
 """The aggregator's state while pairs are evaluated: it learns the output of each, and estimates from them.
 
-Each evaluation is a role of the two-party engine, whose messages go beside the steps; a fault in one costs
-the pair, and nothing else. Pairs without a channel of their own send their frames through the aggregator.
+Each evaluation is a role of the two-party engine, whose messages go beside the steps; a fault in one ends
+that pair alone. Pairs without a channel of their own send their frames through the aggregator.
 """
 
 from __future__ import annotations
@@ -43,7 +43,7 @@ class Pairs:
         drawn: the matchings.
         desk: of the pairs whose frames go through the aggregator.
         evaluations: by matching and pair.
-        outputs: of the pairs that are through.
+        outputs: of the pairs that are done.
         sent, received: how many messages of an evaluation went to a party, and came from it.
     """
 
@@ -68,7 +68,7 @@ class Pairs:
 class CollectDone(CollectorState, frozen=True, kw_only=True, eq=False):
     """The matchings are drawn, and the parties evaluate their pairs.
 
-    `pairs` is the aggregator's part in that; `dones` grows with what the parties say of their pairs.
+    `pairs` is the aggregator's part in that; `dones` grows with the parties' reports on their pairs.
     """
 
     expects: ClassVar[str] = m.DONE
@@ -92,7 +92,7 @@ class Estimated(CollectorState, frozen=True, kw_only=True, eq=False):
 
 
 def accept_done(_aggregator: Aggregator, state: CollectDone, party: int, envelope: Envelope) -> Item:
-    """Keep what a party says of its pairs."""
+    """Keep a party's report on its pairs."""
     done = decode(envelope.body, m.Done, envelope.sender)
     check_failed(state.pairs.drawn, envelope.sender, done.failed)
     item = state.dones[party] = Item(None, envelope.body, envelope.signature)
@@ -125,7 +125,7 @@ def on_pair(aggregator: Aggregator, state: CollectDone, _party: int, envelope: E
 
 
 def on_relay(aggregator: Aggregator, state: CollectDone, _party: int, envelope: Envelope) -> list[Envelope]:
-    """Pass on a frame, or the last word of a pair, to its receiver."""
+    """Pass on a frame, or the end of a pair, to its receiver."""
     _check(aggregator, state, envelope)
     sender, desk, number = envelope.sender, state.pairs.desk, aggregator.context.number
     message: m.Relay | m.RelayEnd
@@ -180,7 +180,7 @@ def finish_done(aggregator: Aggregator, state: CollectDone) -> Transition:
 
 
 def late_done(aggregator: Aggregator, state: CollectDone) -> Transition:
-    """Go on without the parties that are late; those that wait for a silent partner get the result too."""
+    """Go on without the late parties; parties that wait for a silent partner get the result too."""
     inbox = state.inbox
     inbox.faults += [
         str(TimeoutFault({aggregator.name_of(party)}, m.DONE, "deadline passed"))
@@ -210,7 +210,7 @@ def _evaluation(aggregator: Aggregator, state: CollectDone, matching: int, pair:
 def _pump(
     aggregator: Aggregator, state: CollectDone, evaluation: HubEvaluation, matching: int, pair: Pair
 ) -> list[Envelope]:
-    """Let the role do what it can; a fault in it costs the pair, and nothing else."""
+    """Let the role take every step that it can; a fault in it ends that pair alone."""
     sent: list[Envelope] = []
     answer: bytes | None = None
     try:
@@ -249,7 +249,7 @@ def _to_party(aggregator: Aggregator, state: CollectDone, turn: Send, matching: 
 
 
 def _close(aggregator: Aggregator, state: CollectDone, made: Estimate) -> RunLog:
-    """Log what the parties say of their pairs, and the outcome."""
+    """Log the parties' reports on their pairs, and the outcome."""
     log = take(aggregator, state.log, m.DONE, state.dones)
     outcome = m.Outcome(*made.figures, made.pairs, state.pairs.failed, log.head)
     log, _ = say(aggregator, log, state.run_id, m.OUTCOME, outcome)

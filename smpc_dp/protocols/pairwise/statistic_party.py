@@ -37,11 +37,11 @@ from smpc_dp.protocols.sets import PartySet
 
 @dataclass(frozen=True, slots=True)
 class Asking:
-    """What a party takes part with.
+    """The arguments of a party's role.
 
     Attributes:
         plan: the compiled statistic.
-        question: what it asks the aggregator for.
+        question: its question to the aggregator.
         mark: its public label, or -1.
         quorum: how many parties must be present.
     """
@@ -126,7 +126,7 @@ class Evaluating(PartyState, frozen=True, kw_only=True, eq=False):
 
 
 class AwaitResult(PartyState, frozen=True, kw_only=True, eq=False):
-    """The party has said that it is through with its pairs."""
+    """The party has reported that its pairs are done."""
 
     expects: ClassVar[str] = m.RESULT
     present: tuple[str, ...]
@@ -219,7 +219,7 @@ def on_last_matched(member: Party, state: AwaitLastDraw, body: bytes) -> Transit
 
 
 def say_done(member: Party, state: Evaluating, failed: Iterable[int]) -> Transition:
-    """Say that the party is through with its pairs; with those of `failed` matchings it is not."""
+    """Report that the party's pairs are done, but for those of `failed` matchings."""
     message = member.write(state.run_id, m.DONE, m.Done(sorted(failed)))
     after = AwaitResult(run_id=state.run_id, seen=state.seen, present=state.present, drawn=state.drawn)
     return Transition(after, (message,))

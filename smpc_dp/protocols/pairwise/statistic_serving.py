@@ -1,4 +1,4 @@
-"""What the aggregator of pairwise statistics works with in one run."""
+"""The arguments of the aggregator's role in one pairwise statistic."""
 
 from __future__ import annotations
 
@@ -16,10 +16,10 @@ MakePlan = Callable[[str], StatisticPlan]
 
 @dataclass(frozen=True, slots=True)
 class Serving:
-    """What an aggregator serves with.
+    """The arguments of the aggregator's role.
 
     Attributes:
-        make_plan: compiles what parties ask for; raises ConfigError for what it does not know.
+        make_plan: compiles a question; raises ConfigError for one that it does not know.
         quorum: how many parties must be present.
         random: for its part in the evaluations.
         board: where the run is logged.

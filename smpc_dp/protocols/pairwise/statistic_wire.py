@@ -55,7 +55,7 @@ class PairWire:
         return message.matching, message.content
 
     def write_relay(self, run_id: bytes, message: m.Relay | m.RelayEnd) -> Envelope:
-        """Return the envelope that takes a frame for a partner, or the last word of it, to the aggregator."""
+        """Return the envelope that takes a frame for a partner, or the end of them, to the aggregator."""
         step = m.RELAY if isinstance(message, m.Relay) else m.RELAY_END
         return self._member.write(run_id, step, message)
 

@@ -1,7 +1,7 @@
 """The phase in which a quorum signs the digest of one set of parties, before anything secret depends on it.
 
 The aggregator sends the set, each party that accepts it attests the digest, and the aggregator answers with a
-certificate of a quorum of these signatures. The participants are certified so, and the survivors.
+certificate of a quorum of these signatures. The participants and the survivors are certified so.
 """
 
 from __future__ import annotations

@@ -52,7 +52,7 @@ class SumMember(Member[P_co]):
 
 
 class Drawn(msgspec.Struct, frozen=True):
-    """What a party keeps from start to roll: its draw, the secrets of its keys and its commitment."""
+    """The values that a party keeps from `start` to `roll`: its draw, its secret keys and its commitment."""
 
     present: PartySet
     neighbours: tuple[int, ...]
@@ -66,7 +66,7 @@ class Drawn(msgspec.Struct, frozen=True):
 
 
 class Advertised(msgspec.Struct, frozen=True):
-    """What a party keeps from roll to neighbours: `digest` is of all commitments, bound by `root`."""
+    """The values that a party keeps from `roll` to `neighbours`; `root` binds all commitments."""
 
     neighbours: tuple[int, ...]
     seal_secret: bytes
@@ -84,8 +84,8 @@ class Graph(msgspec.Struct, frozen=True):
 
     Attributes:
         revealed: the parties that have opened their draws.
-        holders: those of them that this party drew, ascending; they hold its shares.
-        drew_me: those that drew this party, ascending.
+        holders: the revealed parties that this party drew, ascending; they hold its shares.
+        drew_me: the revealed parties that drew this party, ascending.
         mask_secret: of this party's masking key.
         mask_keys: the masking keys of its neighbours.
         digest: of all commitments.
@@ -115,7 +115,7 @@ class Graph(msgspec.Struct, frozen=True):
 
 
 class Sealing(msgspec.Struct, frozen=True):
-    """What a party needs to seal for its neighbours and to open what they seal for it."""
+    """The keys with which a party seals messages for its neighbours and opens theirs."""
 
     secret: bytes
     peer_keys: dict[int, bytes]
@@ -124,7 +124,7 @@ class Sealing(msgspec.Struct, frozen=True):
         return "Sealing(secret)"
 
     def key(self, member: Member[Any], run_id: bytes, peer: int, *, sending: bool) -> bytes:
-        """Return the key that seals what one of this party and `peer` sends to the other."""
+        """Return the key that seals messages from this party to `peer`, or from `peer` to this party."""
         name = member.name_of(peer)
         sender, receiver = (member.name, name) if sending else (name, member.name)
         return keys.seal_key(
@@ -225,7 +225,7 @@ def members_of(
 
 
 def hello(member: Member[SumParameters], nonce: bytes) -> m.Hello:
-    """Return what a party says first, with a fresh nonce of 32 bytes."""
+    """Return a party's hello, with a fresh nonce of 32 bytes."""
     plan, context = member.parameters.plan, member.context
     return m.Hello(
         context.session_digest,
@@ -239,7 +239,7 @@ def hello(member: Member[SumParameters], nonce: bytes) -> m.Hello:
 
 
 def draw(member: Member[SumParameters], nonce: bytes, body: bytes) -> tuple[bytes, Drawn, m.Advertise]:
-    """Take `start`: return the run id, what is drawn, and the fresh keys with the commitment to the draw."""
+    """Take `start`: return the run id, the draw, and the fresh keys with the commitment to the draw."""
     context, random = member.context, member.random
     start = decode(body, m.Start, context.aggregator)
     present = members_of(member, start.present, None, "present parties")
@@ -257,7 +257,7 @@ def draw(member: Member[SumParameters], nonce: bytes, body: bytes) -> tuple[byte
 def open_draw(
     member: Member[SumParameters], run_id: bytes, drawn: Drawn, body: bytes
 ) -> tuple[Advertised, m.Reveal]:
-    """Take `roll`: see that the root binds this party's commitment, and return its opening."""
+    """Take `roll`: check that the root binds this party's commitment, and return its opening."""
     roll = decode(body, m.Roll, member.context.aggregator)
     members = members_of(member, roll.advertised, drawn.present, "roll")
     _check_commitments(member, roll.root, members, {member.index: drawn.commitment}, roll.proof)
@@ -291,7 +291,7 @@ def join_graph(
 def check_forwarded(
     member: Member[Any], run_id: bytes, step: str, forwarded: m.Advertisement | m.Opening
 ) -> str:
-    """Return whose message it is; one that its signer did not sign is the aggregator's fault."""
+    """Return the signer's name; a message that it did not sign is the aggregator's fault."""
     context, name = member.context, member.name_of(forwarded.party)
     try:
         context.check_detached(run_id, step, name, context.aggregator, forwarded.body, forwarded.signature)
@@ -316,7 +316,7 @@ def _check_bound(
     where: str,
     what: str,
 ) -> None:
-    """Raise PeerFault unless a root binds what these parties gave."""
+    """Raise PeerFault unless a root binds the values that these parties gave."""
     try:
         check_roll(member.context, purpose, root, members, given, proof)
     except VerificationError as error:
@@ -366,7 +366,7 @@ def _check_opening(
 def opened(
     context: Context, degree: int, run_id: bytes, party: int, body: bytes, commitment: bytes
 ) -> tuple[int, ...]:
-    """Return whom a party drew; raise PeerFault unless it had committed to that and may draw it."""
+    """Return a party's draw; raise PeerFault unless it committed to that and the draw is allowed."""
     name = context.names[party - 1]
     reveal = decode(body, m.Reveal, name)
     shown = keys.neighbour_commitment(context, run_id, name, reveal.neighbours, reveal.blinder)
@@ -398,7 +398,7 @@ class SumAggregator(Collector[P_co]):
 
 
 class Begun(NamedTuple):
-    """What the hellos give: the run id, the parties' question, and `start` for each."""
+    """The run id and the question that follow from the hellos, and `start` for each party."""
 
     run_id: bytes
     question: str
@@ -408,7 +408,7 @@ class Begun(NamedTuple):
 
 
 class Commitments(msgspec.Struct, frozen=True):
-    """What the aggregator keeps of the advertisements, and the digest of the root over their commitments.
+    """The advertisements that the aggregator keeps, and the digest of the root over their commitments.
 
     Attributes:
         advertised: by party, as they are forwarded.
@@ -424,9 +424,9 @@ class Edges(msgspec.Struct, frozen=True):
     """The graph as the aggregator knows it.
 
     Attributes:
-        keys: the keys of everyone who advertised.
-        drawn: whom each party drew, of those that have revealed, ascending.
-        neighbours: whom each party drew or was drawn by, ascending.
+        keys: the keys of all parties that advertised.
+        drawn: for each party the revealed parties that it drew, ascending.
+        neighbours: for each party the revealed parties that it drew or that drew it, ascending.
         digest: of all commitments.
     """
 
@@ -458,12 +458,12 @@ class CollectReveal(CollectorState, frozen=True, kw_only=True, eq=False):
 def accept_hello(
     collector: Collector[SumParameters], _state: CollectorState, _party: int, envelope: Envelope
 ) -> Item:
-    """Check that a party means this session, this request and this plan."""
+    """Check that a hello is for this session, request and plan."""
     return check_hello(collector, envelope, m.Hello)
 
 
 def check_hello(collector: Collector[SumParameters], envelope: Envelope, kind: type[m.Hello]) -> Item:
-    """Check that a party means this session, this request and this plan; `kind` is the message's."""
+    """Check that a hello is for this session, request and plan; `kind` is the message's."""
     context, plan = collector.context, collector.parameters.plan
     said = decode(envelope.body, kind, envelope.sender)
     if said.session_digest != context.session_digest:
@@ -482,7 +482,7 @@ def check_hello(collector: Collector[SumParameters], envelope: Envelope, kind: t
 def begin(
     collector: Collector[SumParameters], state: CollectorState, fixed: FixedSurvivors | None = None
 ) -> Begun:
-    """Take what most parties ask for, exclude the others, and return the run that begins."""
+    """Take the question of most parties, exclude the others, and return the run that begins."""
     context, inbox = collector.context, state.inbox
     hellos: dict[int, m.Hello] = {party: inbox.items[party].message for party in sorted(inbox.alive)}
     asked = {party: said.question for party, said in hellos.items()}
@@ -523,7 +523,7 @@ def roll_of(context: Context, keys_of: Mapping[int, m.Advertise]) -> Roll:
 
 
 def bind_commitments(collector: Collector[Any], state: CollectorState) -> tuple[Commitments, list[Envelope]]:
-    """Bind everyone's commitment by one root, and show it to each party."""
+    """Bind everyone's commitment by one root, and send it to each party."""
     inbox, context = state.inbox, collector.context
     packed = pack_set(inbox.alive, collector.parties)
     advertised = {
@@ -541,7 +541,7 @@ def bind_commitments(collector: Collector[Any], state: CollectorState) -> tuple[
 def accept_reveal(
     collector: Collector[SumParameters], state: CollectReveal, party: int, envelope: Envelope
 ) -> Item:
-    """Check that a party opens its commitment; keep whom it drew."""
+    """Check that a party opens its commitment; keep its draw."""
     return check_reveal(collector, state.run_id, state.commitments, party, envelope)
 
 
@@ -552,7 +552,7 @@ def check_reveal(
     party: int,
     envelope: Envelope,
 ) -> Item:
-    """Check that a party opens its commitment; keep whom it drew."""
+    """Check that a party opens its commitment; keep its draw."""
     commitment = commitments.keys[party].commitment
     degree = collector.parameters.plan.degree
     drawn = opened(collector.context, degree, run_id, party, envelope.body, commitment)
@@ -562,7 +562,7 @@ def check_reveal(
 def connect_graph(
     collector: Collector[Any], state: CollectorState, commitments: Commitments
 ) -> tuple[Edges, list[Envelope]]:
-    """Return the graph of those that have revealed, and for each what it needs of its neighbours."""
+    """Return the graph of the parties that have revealed, and `neighbours` for each."""
     run_id, inbox = state.run_id, state.inbox
     revealed, advertised = sorted(inbox.alive), commitments.advertised
     roll = roll_of(collector.context, commitments.keys)

@@ -1,8 +1,8 @@
 """The phase that sums masked vectors: shares of secrets, masked vectors, and one share of each secret opened.
 
-Steps: deal, deliver; after the certificate of who takes part masked, survivors; after the certificate of who
-survived unmask, result. Of every party either the self-mask seed or the masking key is recovered, never both.
-Specification: protocols/secagg/README.md.
+Steps: deal, deliver; after the certificate of the participants masked, survivors; after the certificate of
+the survivors unmask, result. Of every party either the self-mask seed or the masking key is recovered, never
+both. Specification: protocols/secagg/README.md.
 """
 
 from __future__ import annotations
@@ -53,7 +53,7 @@ def deal(
 
 
 class Delivered(msgspec.Struct, frozen=True):
-    """What a party was dealt: who takes part, shares by dealer, and dealers whose share does not open."""
+    """The shares that a party was dealt, the participants, and the dealers whose share does not open."""
 
     participants: PartySet
     held: dict[int, m.Share]
@@ -67,7 +67,7 @@ class Delivered(msgspec.Struct, frozen=True):
 def open_delivery(
     member: Member[SumParameters], run_id: bytes, graph: Graph, sealing: Sealing, body: bytes
 ) -> Delivered:
-    """Take `deliver`: open the shares of everyone that drew this party and dealt."""
+    """Take `deliver`: open the shares of each participant that drew this party."""
     message = decode(body, m.Deliver, member.context.aggregator)
     participants = members_of(member, message.participants, graph.revealed, "participants")
     due = tuple(party for party in graph.drew_me if party in participants)
@@ -92,7 +92,7 @@ def open_delivery(
 
 
 def check_holders(member: Member[SumParameters], chosen: Sequence[int], present: PartySet, step: str) -> None:
-    """Raise TimeoutFault where fewer holders are present than the threshold, naming those that are not."""
+    """Raise TimeoutFault where fewer holders are present than the threshold, naming the missing ones."""
     missing = [member.name_of(party) for party in chosen if party not in present]
     if len(chosen) - len(missing) < member.parameters.plan.threshold:
         raise TimeoutFault(missing, step, f"{member.name} has fewer holders than the threshold")
@@ -129,7 +129,7 @@ def mask_vector(
     participants: PartySet,
     self_seed: bytes | None,
 ) -> bytes:
-    """Return the vector with what hides it, packed: pair terms, self-mask (if there is a seed), noise."""
+    """Return the vector plus pair terms, self-mask (if there is a seed) and noise, packed."""
     parameters, lanes = member.parameters, vector.copy()
     parameters.add_pair_terms(lanes, *graph.mask_seeds(member, run_id, participants))
     if self_seed is not None:
@@ -157,7 +157,7 @@ def open_shares(
 
 
 class Dealt(msgspec.Struct, frozen=True):
-    """What the aggregator keeps of the shares that it delivers: commitments, and each holder's dealers."""
+    """The commitments to self-mask seeds, and each holder's dealers, which the aggregator keeps."""
 
     self_commitments: dict[int, bytes]
     dealers_of: dict[int, tuple[int, ...]]
@@ -177,7 +177,7 @@ def accept_deal(edges: Edges, party: int, envelope: Envelope) -> Item:
 def deliver(
     collector: Collector[SumParameters], state: CollectorState, edges: Edges
 ) -> tuple[Dealt, bytes, list[Envelope]]:
-    """Return what is kept, the digest of the participants, and each holder's shares."""
+    """Return the commitments and dealers, the digest of the participants, and each holder's shares."""
     participants, items = sorted(state.inbox.alive), state.inbox.items
     boxes: dict[int, list[tuple[int, bytes]]] = {party: [] for party in participants}
     for dealer in participants:
@@ -201,7 +201,7 @@ def deliver(
 def add_masked(
     aggregator: SumAggregator[SumParameters], total: Lanes, dealt: Dealt, party: int, envelope: Envelope
 ) -> Item:
-    """Add a masked vector to the total, in place; keep whose shares its party could not open."""
+    """Add a masked vector to the total, in place; keep the dealers whose share did not open."""
     masked = decode(envelope.body, m.Masked, envelope.sender)
     bad_dealers = unpack_list(masked.bad_dealers, aggregator.parties, envelope.sender)
     if not set(bad_dealers) <= set(dealt.dealers_of[party]):

@@ -1,4 +1,4 @@
-"""How the aggregator finds what a run is asked for: what most parties ask, and the others are excluded."""
+"""How the aggregator finds the question of a run: it takes that of most parties, and excludes the others."""
 
 from __future__ import annotations
 
@@ -11,9 +11,9 @@ from smpc_dp.protocols.engine.collector import Collector, CollectorState
 
 
 def agree_on_question(collector: Collector[Any], state: CollectorState, asked: Mapping[int, str]) -> str:
-    """Return what most parties ask, and exclude those that ask something else.
+    """Return the question of most parties, and exclude the parties that ask another.
 
-    Of questions that are asked as often the first in the order of their characters is taken.
+    Of equally frequent questions it is the first in the order of their characters.
     """
     counts = Counter(asked.values())
     question = min(counts, key=lambda text: (-counts[text], text))

@@ -1,8 +1,8 @@
 """The states of secure aggregation. Specification: protocols/secagg/README.md; its tables are made from here.
 
-The aggregator relays what it cannot read, adds masked vectors as they arrive, and learns the sum. A party
-that is lost, late or at fault is excluded while the plan allows it; beyond that the run stops with an error
-that names the parties.
+The aggregator relays shares that it cannot read, adds masked vectors as they arrive, and learns the sum. A
+party that is lost, late or at fault is excluded while the plan allows it; beyond that the run stops with an
+error that names the parties.
 """
 
 from __future__ import annotations
@@ -60,7 +60,7 @@ class AwaitDelivery(PartyState, frozen=True, kw_only=True, eq=False):
 
 
 class AwaitParticipants(PartyState, frozen=True, kw_only=True, eq=False):
-    """The party has attested who takes part."""
+    """The party has attested the participants."""
 
     expects: ClassVar[str] = m.PARTICIPANTS
     releases: ClassVar[bool] = True
@@ -80,7 +80,7 @@ class AwaitSurvivors(PartyState, frozen=True, kw_only=True, eq=False):
 
 
 class AwaitSurvivorsCertificate(PartyState, frozen=True, kw_only=True, eq=False):
-    """The party has attested who survived."""
+    """The party has attested the survivors."""
 
     expects: ClassVar[str] = m.SURVIVORS_CERTIFICATE
     delivered: Delivered
@@ -122,7 +122,7 @@ def on_neighbours(member: SumMember[SumParameters], state: AwaitNeighbours, body
 
 
 def on_deliver(member: SumMember[SumParameters], state: AwaitDelivery, body: bytes) -> Transition:
-    """Open the shares that others dealt, and attest who takes part."""
+    """Open the shares that others dealt, and attest the participants."""
     run_id = state.run_id
     delivered = masked_sum.open_delivery(member, run_id, state.graph, state.sealing, body)
     after = AwaitParticipants(
@@ -157,12 +157,12 @@ def on_participants(member: SumMember[SumParameters], state: AwaitParticipants, 
 
 
 def on_survivors(member: SumMember[SumParameters], state: AwaitSurvivors, body: bytes) -> Transition:
-    """Attest whose vector is in the sum, if the session's earlier sums are over the same."""
+    """Attest the survivors, if the session's earlier sums are over the same parties."""
     run_id, delivered = state.run_id, state.delivered
     message = decode(body, m.Survivors, member.context.aggregator)
     survivors = members_of(member, message.survivors, delivered.participants, "survivors")
     if member.fixed is not None:
-        # Before it signs: so no quorum does, and nobody opens a share.
+        # Before the party signs: so no quorum signs, and no party opens a share.
         member.fixed.check(member.context, survivors)
     digest = keys.survivors_digest(member.context, run_id, delivered.digest, message.survivors)
     after = AwaitSurvivorsCertificate(
@@ -304,7 +304,7 @@ class CollectDeal(CollectorState, frozen=True, kw_only=True, eq=False):
 
 
 class CollectParticipants(CollectorState, frozen=True, kw_only=True, eq=False):
-    """The shares are delivered, and each party attests who takes part."""
+    """The shares are delivered, and each party attests the participants."""
 
     expects: ClassVar[str] = m.ATTEST_PARTICIPANTS
     edges: Edges
@@ -327,7 +327,7 @@ class CollectMasked(CollectorState, frozen=True, kw_only=True, eq=False):
 
 
 class CollectSurvivors(CollectorState, frozen=True, kw_only=True, eq=False):
-    """The masked vectors are added, and each party attests whose."""
+    """The masked vectors are added, and each party attests the survivors."""
 
     expects: ClassVar[str] = m.ATTEST_SURVIVORS
     edges: Edges
@@ -376,7 +376,7 @@ def accept_deal(
 
 
 def finish_deal(aggregator: SumAggregator[SumParameters], state: CollectDeal) -> Transition:
-    """Pass the shares on; the parties that have dealt take part."""
+    """Deliver the shares; the parties that have dealt take part."""
     dealt, digest, messages = masked_sum.deliver(aggregator, state, state.edges)
     after = CollectParticipants(
         run_id=state.run_id,
@@ -400,7 +400,7 @@ def accept_attestation(
 
 
 def finish_participants(aggregator: SumAggregator[SumParameters], state: CollectParticipants) -> Transition:
-    """Show the certificate of who takes part."""
+    """Send the certificate of the participants."""
     message, certificate = certified_set.certify(aggregator, state, state.digest, state.participants)
     encoding = aggregator.parameters.encoding
     after = CollectMasked(
@@ -427,7 +427,7 @@ def accept_masked(
 
 
 def finish_masked(aggregator: SumAggregator[SumParameters], state: CollectMasked) -> Transition:
-    """Say whose vectors are in the total."""
+    """Send the set of the survivors, whose vectors are in the total."""
     # A party that is lost after its vector was added is a survivor all the same: the total holds its input.
     survivors = tuple(sorted(state.complaints))
     packed = pack_set(survivors, aggregator.parties)
@@ -450,7 +450,7 @@ def finish_masked(aggregator: SumAggregator[SumParameters], state: CollectMasked
 
 
 def finish_survivors(aggregator: SumAggregator[SumParameters], state: CollectSurvivors) -> Transition:
-    """Show the certificate of who survived."""
+    """Send the certificate of the survivors."""
     message, certificate = certified_set.certify(aggregator, state, state.digest, state.survivors)
     after = CollectUnmask(
         run_id=state.run_id,
@@ -471,7 +471,7 @@ def finish_survivors(aggregator: SumAggregator[SumParameters], state: CollectSur
 def accept_unmask(
     aggregator: SumAggregator[SumParameters], state: CollectUnmask, party: int, envelope: Envelope
 ) -> Item:
-    """Keep what a holder opens; it counts, even if the holder is lost before the step is over."""
+    """Keep the shares that a holder opens; they count, even if the holder is lost before the step is over."""
     complaints = state.complaints[party]
     due = tuple(dealer for dealer in state.dealt.dealers_of[party] if dealer not in complaints)
     item = masked_sum.accept_unmask(aggregator, due, envelope)
@@ -480,7 +480,7 @@ def accept_unmask(
 
 
 def finish_unmask(aggregator: SumAggregator[SumParameters], state: CollectUnmask) -> Transition:
-    """Recover the secrets that hide the total, take their masks out, and send the sum."""
+    """Recover the secrets that hide the total, subtract their masks, and send the sum."""
     context, parameters, total = aggregator.context, aggregator.parameters, state.total
     recovery = Recovery(
         context,
@@ -518,10 +518,10 @@ def threshold(aggregator: SumAggregator[SumParameters], _state: CollectUnmask) -
 
 
 def check_fixed(aggregator: SumAggregator[SumParameters], state: CollectorState) -> None:
-    """Stop a run without a party whose vector is in earlier sums of the session; raise TimeoutFault."""
+    """Raise TimeoutFault if a party is excluded whose vector is in earlier sums of the session."""
     if aggregator.fixed is None:
         return
-    # A vector that was added counts, whoever is lost since.
+    # A vector that was added counts, even if its party is lost since.
     added = getattr(state, "complaints", {})
     if gone := aggregator.fixed.inside(state.inbox.excluded.keys() - added.keys()):
         names = [aggregator.name_of(party) for party in gone]

@@ -54,7 +54,7 @@ class CollectReveal(CollectorState, frozen=True, kw_only=True, eq=False):
 
 
 class CollectCommit(CollectorState, frozen=True, kw_only=True, eq=False):
-    """The graph is known, and each party commits to what it will add up. `roll`: the digest of all draws."""
+    """The graph is known, and each party commits to its terms. `roll`: the digest of all draws."""
 
     expects: ClassVar[str] = v.COMMIT
     neighbours: dict[int, tuple[int, ...]]
@@ -75,7 +75,7 @@ class CollectCommitments(CollectorState, frozen=True, kw_only=True, eq=False):
 class CollectCoin(CollectorState, frozen=True, kw_only=True, eq=False):
     """The commitments are certified, and each party opens its coin.
 
-    `coins` grows with those that have come: they count, also of a party that is lost before the step is over.
+    `coins` grows with the coins that have come; a coin counts, also of a party that is lost in this step.
     """
 
     expects: ClassVar[str] = v.COIN
@@ -101,7 +101,7 @@ class CollectCoins(CollectorState, frozen=True, kw_only=True, eq=False):
 def accept_hello(
     aggregator: VerifiableAggregator, _state: CollectHello, _party: int, envelope: Envelope
 ) -> Item:
-    """Check that a party means this session, this request and this plan."""
+    """Check that a hello is for this session, request and plan."""
     return key_graph.check_hello(aggregator, envelope, v.Hello)
 
 
@@ -153,7 +153,7 @@ def finish_advertise(aggregator: VerifiableAggregator, state: CollectAdvertise) 
 def accept_reveal(
     aggregator: VerifiableAggregator, state: CollectReveal, party: int, envelope: Envelope
 ) -> Item:
-    """Check that a party opens its commitment; keep whom it drew."""
+    """Check that a party opens its commitment; keep its draw."""
     return key_graph.check_reveal(aggregator, state.run_id, state.commitments, party, envelope)
 
 
@@ -173,15 +173,15 @@ def finish_reveal(aggregator: VerifiableAggregator, state: CollectReveal) -> Tra
 def accept_commit(
     aggregator: VerifiableAggregator, state: CollectCommit, party: int, envelope: Envelope
 ) -> Item:
-    """Keep what a party commits to, and why it is refused: what is signed and false goes on the board."""
+    """Keep a party's commit, and why it is refused: a signed and false statement goes on the board."""
     checked = aggregator.rules(state.run_id).check_commit(party, envelope.body, envelope.sender)
     refused = checked if isinstance(checked, str) else ""
     return Item(refused, envelope.body, envelope.signature)
 
 
 def finish_commit(aggregator: VerifiableAggregator, state: CollectCommit) -> Transition:
-    """Log all commitments, exclude who has made a false one, and show each party its neighbours'."""
-    # Who is gone already has no entry: nothing shows what it said.
+    """Log all commitments, exclude the authors of false ones, and send each party its neighbours'."""
+    # A party that is gone already has no entry: nothing shows its commit.
     run_id, inbox, items = state.run_id, state.inbox, state.inbox.items
     rules, batch = aggregator.rules(run_id), proofs.Batch()
     commits: dict[int, v.Commit] = {}

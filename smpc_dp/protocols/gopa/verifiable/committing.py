@@ -44,7 +44,7 @@ SIGNATURE = m.SIGNATURE_BYTES
 
 
 class AwaitCommitted(PartyState, frozen=True, kw_only=True, eq=False):
-    """The party has committed to all that it will add up; `entry` is the message.
+    """The party has committed to all its terms; `entry` is the message.
 
     `terms` are Delta with each neighbour, and `edges` the commitments to them.
     """
@@ -158,7 +158,7 @@ def _check_all_false(
     participants: PartySet,
     items: Sequence[m.Advertisement],
 ) -> None:
-    """Refuse an aggregator that leaves parties out for commits of which not each is false."""
+    """Refuse an aggregator that excludes a party for a commit that is not false."""
     parties, checks, rules = [item.party for item in items], proofs.Batch(), member.rules(run_id)
     if parties != sorted({*parties}) or any(party in participants for party in parties):
         raise member.refuse("calls commits false of parties that take part, or twice")
@@ -180,7 +180,7 @@ def _check_all_false(
 def on_commitments_certificate(
     member: VerifiableMember, state: AwaitCommitmentsCertificate, body: bytes
 ) -> Transition:
-    """Open the coin, now that a quorum has signed what all are committed to."""
+    """Open the coin, now that a quorum has signed the commitments of all."""
     run_id, participants = state.run_id, state.participants
     log, certificate = check_head(
         member,
@@ -272,7 +272,7 @@ def _coin_digests(
 
 
 def on_coins_certificate(member: VerifiableMember, state: AwaitCoinsCertificate, body: bytes) -> Transition:
-    """Publish x_hat, and that it is the sum of what was committed to; the secret bits are used up."""
+    """Publish x_hat, with the proof that it is the sum of the committed terms; forget the secret bits."""
     run_id, participants = state.run_id, state.participation.participants
     log, _ = check_head(
         member, run_id, state.log, v.ATTEST_COINS, state.attested, participants, v.CERTIFY_COINS, body

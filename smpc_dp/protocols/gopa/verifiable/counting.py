@@ -35,16 +35,16 @@ Said = dict[int, Item]
 
 
 class Committed(msgspec.Struct, frozen=True, kw_only=True):
-    """What is known of the parties that take part, once all commitments are on the board.
+    """The commitments of the participants, once all commitments are on the board.
 
     Attributes:
         roll: the digest of all draws.
-        participants, packed: who takes part, ascending, and as a set travels.
+        participants, packed: their numbers, ascending, and as a packed set.
         neighbours: of everyone in the graph.
-        commits: what everyone has committed to.
-        signed: the same as it was signed, of who takes part.
-        edges: the commitments to Delta, by party and neighbour, of who takes part.
-        agreed: those that cancel.
+        commits: everyone's commits.
+        signed: the same as they were signed, of the participants.
+        edges: the commitments to Delta, by party and neighbour, of the participants.
+        agreed: the edges whose commitments cancel.
         digests: of the entries of all commitments.
     """
 
@@ -59,7 +59,7 @@ class Committed(msgspec.Struct, frozen=True, kw_only=True):
     digests: bytes
 
     def about(self, party: int, false: Collection[int], counted: Collection[int]) -> list[m.Advertisement]:
-        """Return what a party lacks to check that its neighbours said something false.
+        """Return the commits that a party lacks to check that its neighbours' statements are false.
 
         `counted`: the parties whose edges count in the check.
         """
@@ -71,7 +71,7 @@ class Committed(msgspec.Struct, frozen=True, kw_only=True):
 class CollectPublish(CollectorState, frozen=True, kw_only=True, eq=False):
     """The coins are certified, and each party publishes x_hat.
 
-    `publications` grows with those that have come: they count, also of a party that is lost before the step
+    `publications` grows with those that have come: each counts, also of a party that is lost before the step
     is over. An item's message is which of `statements.FALSE` it is, "" if it is not refused.
     """
 
@@ -87,12 +87,12 @@ class CollectPublish(CollectorState, frozen=True, kw_only=True, eq=False):
 
 
 class CollectExclusions(CollectorState, frozen=True, kw_only=True, eq=False):
-    """Who said something false is excluded, and each party attests who is left before round `number`.
+    """The authors of false statements are excluded; each party attests the others, before round `number`.
 
     Attributes:
         said: publications, and rounds of openings, as they are on the board.
-        false: who was shown false just before.
-        published: who has published, and said nothing false.
+        false: the parties that were shown false just before.
+        published: the parties that have published, and made no false statement.
         opened: Delta that was opened so far, by author and neighbour.
     """
 
@@ -136,7 +136,7 @@ class CollectOpen(CollectorState, frozen=True, kw_only=True, eq=False):
 
 
 class CollectTally(CollectorState, frozen=True, kw_only=True, eq=False):
-    """The tally is on the board, and each party attests it; `unchecked` grows with those that do not."""
+    """The tally is on the board, and each party attests it; `unchecked`: the parties that do not."""
 
     expects: ClassVar[str] = v.ATTEST_TALLY
     committed: Committed
@@ -166,7 +166,7 @@ def least_left(aggregator: VerifiableAggregator, state: CollectTally) -> int:
 def accept_publish(
     aggregator: VerifiableAggregator, state: CollectPublish, party: int, envelope: Envelope
 ) -> Item:
-    """Keep what a party publishes, and why it is refused: what is signed and false goes on the board."""
+    """Keep a publication, and why it is refused: a signed and false statement goes on the board."""
     rules = aggregator.rules(state.run_id)
     published = rules.read_publish(envelope.body, envelope.sender)
     refused = published if isinstance(published, str) else ""
@@ -197,7 +197,7 @@ def accept_attestation(
 
 
 def finish_exclusions(aggregator: VerifiableAggregator, state: CollectExclusions) -> Transition:
-    """Put the certificate of who is left on the board, and show it."""
+    """Put the certificate of the parties that are left on the board, and send it."""
     kind, answer = (
         v.in_round(name, state.number) for name in (v.CERTIFY_EXCLUSIONS, v.EXCLUSIONS_CERTIFICATE)
     )
@@ -220,7 +220,7 @@ def finish_exclusions(aggregator: VerifiableAggregator, state: CollectExclusions
 
 
 def accept_open(aggregator: VerifiableAggregator, state: CollectOpen, party: int, envelope: Envelope) -> Item:
-    """Keep what a party opens, and why it is refused; an opening of nothing, if it is right, is no entry."""
+    """Keep an opening, and why it is refused; a right opening of no edge is no entry."""
     agreed = state.committed.agreed[party]
     owed = {peer: agreed[peer] for peer in state.false if peer in agreed}
     opened = aggregator.rules(state.run_id).check_open(party, envelope.body, envelope.sender, owed)
@@ -248,10 +248,10 @@ def _go_on(
     counted: Collection[int],
     batch: proofs.Batch,
 ) -> Transition:
-    """Log what was said and tell of it; go on to a round of openings if any is false, else to the tally.
+    """Log and send the statements; go on to a round of openings if one is false, else to the tally.
 
-    `counted`: whose edges count in the check of what was said. Who is shown false in a round of openings is
-    excluded like who was before it, and its edges are opened in the next one. Each round excludes somebody,
+    `counted`: the parties whose edges count in the check. The author of a false opening is excluded like that
+    of a false publication, and its edges are opened in the next round. Each round excludes somebody,
     so there are at most `most_false`.
     """
     run_id, inbox, committed, number = state.run_id, state.inbox, state.committed, state.number + 1
@@ -300,7 +300,7 @@ def _tally(
     log: RunLog,
     sent: list[Envelope],
 ) -> Transition:
-    """Add up what was published less what was opened, and log and show the total."""
+    """Add up the publications less the opened edges, and log and send the total."""
     run_id, committed, rules = state.run_id, state.committed, aggregator.rules(state.run_id)
     encoding = aggregator.parameters.encoding
     total, residual = np.zeros(encoding.lanes, dtype=encoding.dtype), 0
@@ -334,7 +334,7 @@ def _tally(
 def _shown_of(
     aggregator: VerifiableAggregator, said: Said, published: Collection[int], *, first: bool
 ) -> v.Said:
-    """Return what those who are counted said in one step, as it is shown to all; `first`: publications."""
+    """Return the counted parties' statements of one step, as all are shown them; `first`: publications."""
     counted = [item for party, item in sorted(said.items()) if party in published]
     bodies = [narrowed(aggregator.parameters, item.body) if first else item.body for item in counted]
     return v.Said(bodies, b"".join(item.signature for item in counted))
@@ -369,7 +369,7 @@ def finish_tally(aggregator: VerifiableAggregator, state: CollectTally) -> Trans
         faults=tuple(state.inbox.faults),
         residual_pairs=state.residual,
     )
-    # Those on the board, as an audit counts them, whoever of them was lost since.
+    # The parties on the board, as an audit counts them, even if they are lost since.
     outcome = replace(
         outcome,
         privacy=parameters.privacy(len(published), false),

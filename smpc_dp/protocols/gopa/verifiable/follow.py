@@ -1,4 +1,4 @@
-"""What a party of a verifiable run does with the board: it follows it, and signs its heads."""
+"""How a party of a verifiable run follows the board, and signs its heads."""
 
 from __future__ import annotations
 
@@ -40,7 +40,7 @@ Term = tuple[Lanes, bytes]
 
 
 class Participation(msgspec.Struct, frozen=True):
-    """Who takes part, as a quorum has certified it; `roll` is the digest of all parties' draws."""
+    """The participants that a quorum has certified; `roll` is the digest of all parties' draws."""
 
     roll: bytes
     participants: PartySet
@@ -139,7 +139,7 @@ def follow_own(
 def head_digest(
     member: VerifiableMember, run_id: bytes, step: str, log: Followed, parties: PartySet, *false: bytes
 ) -> bytes:
-    """Return what is signed of a head: who goes on from it and, before a round of openings, who was false."""
+    """Return what is signed: the head, the parties that go on and, before a round, the `false` ones."""
     return member.rules(run_id).attestation(step, log.head, parties.packed, *false)
 
 

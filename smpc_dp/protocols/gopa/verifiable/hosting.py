@@ -1,4 +1,4 @@
-"""What the aggregator of a verifiable run does in several of its states: it logs, excludes and certifies."""
+"""The aggregator of a verifiable run: how its states log, exclude and certify."""
 
 from __future__ import annotations
 
@@ -62,7 +62,7 @@ class VerifiableAggregator(Collector[VerifiableParameters]):
 
 
 class Attesting(msgspec.Struct, frozen=True):
-    """What parties are to attest: the digest of a head, and of who goes on from it."""
+    """The digest that parties are to attest: of a head, and of the parties that go on from it."""
 
     members: frozenset[int]
     packed: bytes
@@ -77,7 +77,7 @@ def ask_for(
     members: Collection[int],
     *false: bytes,
 ) -> Attesting:
-    """Return what these parties are to attest: the head and each other, and who was shown false."""
+    """Return what `members` are to attest: the head, the members, and the `false` ones."""
     packed = pack_set(members, aggregator.parties)
     digest = aggregator.rules(run_id).attestation(step, log.head, packed, *false)
     return Attesting(frozenset(members), packed, digest)
@@ -118,7 +118,7 @@ def certify(
 def exclude_false(
     aggregator: VerifiableAggregator, state: CollectorState, said: Mapping[int, Item], batch: proofs.Batch
 ) -> tuple[int, ...]:
-    """Exclude the authors of what is refused or has false proofs in the batch, and return them, ascending."""
+    """Exclude the authors of refused statements and of false proofs in the batch; return them, ascending."""
     false = {party: item.message for party, item in said.items() if item.message}
     for tag in failures(batch, aggregator.threads):
         false.setdefault(tag[0], tag[1])
@@ -132,5 +132,5 @@ def exclude_false(
 
 
 def as_signed(party: int, item: Item) -> m.Advertisement:
-    """Return what a party has said, as it is shown to others."""
+    """Return a party's statement, as it is shown to others."""
     return m.Advertisement(party, item.body, item.signature)

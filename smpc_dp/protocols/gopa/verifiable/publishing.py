@@ -1,7 +1,7 @@
-"""A party of a verifiable run from its publication to the tally: who was false, and rounds of openings.
+"""A party of a verifiable run from its publication to the tally: false statements, and rounds of openings.
 
-Where a statement is false its author is excluded, and its neighbours open their edges to it in a round. Who
-opens something false is excluded in the next round.
+Where a statement is false its author is excluded, and its neighbours open their edges to it in a round. The
+author of a false opening is excluded in the next round.
 """
 
 from __future__ import annotations
@@ -38,17 +38,17 @@ from smpc_dp.protocols.phases import messages as m
 from smpc_dp.protocols.phases.key_graph import check_forwarded
 from smpc_dp.protocols.sets import PartySet, pack_list
 
-# (party, its name, what it said, its edges that count) -> whether that is right
+# (party, its name, the body of its statement, its edges that count) -> whether the statement is right
 IsRight = Callable[[int, str, bytes, Mapping[int, bytes]], bool]
 
 
 class Neighbourhood(msgspec.Struct, frozen=True):
-    """What a party knows of the commitments.
+    """The commitments that a party knows.
 
     Attributes:
         edges: its own, by neighbour.
         commits: of its neighbours that take part.
-        authors: who has committed, ascending.
+        authors: the parties that have committed, ascending.
         head: of the board after the commitments.
     """
 
@@ -59,7 +59,7 @@ class Neighbourhood(msgspec.Struct, frozen=True):
 
 
 class AwaitPublications(PartyState, frozen=True, kw_only=True, eq=False):
-    """The party has published x_hat; `entry` is the message. `terms` are those that are in it."""
+    """The party has published x_hat; `entry` is the message, and `terms` are the Delta in x_hat."""
 
     expects: ClassVar[str] = v.PUBLICATIONS
     number: ClassVar[int] = 0
@@ -73,12 +73,12 @@ class AwaitPublications(PartyState, frozen=True, kw_only=True, eq=False):
 
 
 class AwaitExclusionsCertificate(PartyState, frozen=True, kw_only=True, eq=False):
-    """The party has attested who is left, before round `number` of openings.
+    """The party has attested the parties that are left, before round `number` of openings.
 
     Attributes:
-        false: who was shown false just before.
-        good: who is left.
-        opening: Delta with those of its neighbours that were.
+        false: the parties that were shown false just before.
+        good: the parties that are left.
+        opening: Delta with its neighbours among the false ones.
         terms: Delta with the others.
         batches: publications, and rounds of openings, as they are on the board.
     """
@@ -122,14 +122,14 @@ class AwaitOpenings(PartyState, frozen=True, kw_only=True, eq=False):
 
 
 class Refused(PartyState, frozen=True, kw_only=True, eq=False):
-    """The party goes no further, though it has seen that `false_count` others signed something false."""
+    """The party goes no further, though it has seen false statements of `false_count` others."""
 
     over: ClassVar[bool] = True
     error: SmpcError
 
 
 def on_publications(member: VerifiableMember, state: AwaitPublications, body: bytes) -> Transition:
-    """Follow the publications; see that those of neighbours that are said to be false are."""
+    """Follow the publications; check those of neighbours that the aggregator calls false."""
     message = decode(body, v.Publications, member.context.aggregator)
     good, participants = set_of(member, message.authors), state.participation.participants
     if not good <= participants:
@@ -147,7 +147,7 @@ def on_publications(member: VerifiableMember, state: AwaitPublications, body: by
 def on_exclusions_certificate(
     member: VerifiableMember, state: AwaitExclusionsCertificate, body: bytes
 ) -> Transition:
-    """Open the edges to those who were shown false, now that a quorum has agreed on them."""
+    """Open the edges to the parties that were shown false, now that a quorum has agreed on them."""
     run_id, number, opening = state.run_id, state.number, state.opening
     attest, kind, step = (
         v.in_round(name, number) for name in (v.ATTEST_EXCLUSIONS, v.CERTIFY_EXCLUSIONS, v.OPEN)
@@ -175,7 +175,7 @@ def on_exclusions_certificate(
 
 
 def on_openings(member: VerifiableMember, state: AwaitOpenings, body: bytes) -> Transition:
-    """Follow the openings; see that those of neighbours that are said to be false are."""
+    """Follow the openings; check those of neighbours that the aggregator calls false."""
     message = decode(body, v.Openings, member.context.aggregator)
     if not set_of(member, message.authors) <= state.good:
         raise member.refuse("has openings of parties that are out")
@@ -195,9 +195,9 @@ def _go_on(
     counts: Collection[int],
     is_right: IsRight,
 ) -> Transition:
-    """Follow what was said; if any of it is false, see that it is, and attest who is left.
+    """Follow the statements; if the aggregator calls any false, check that, and attest the parties left.
 
-    `good`: who is left so far; `counts`: the parties whose edges count in the check of what was said.
+    `good`: the parties left so far; `counts`: the parties whose edges count in the check of a statement.
     """
     run_id, name, number = state.run_id, member.name, state.number
     kind = v.in_round(v.OPEN, number) if number else v.PUBLISH
@@ -237,8 +237,8 @@ def _go_on(
     elif len(good) < member.parameters.least_left(told):
         reason = "goes on with too few users whose statements are true"
     if reason:
-        # Of those that are no neighbours there is the aggregator's word alone: until the rest is found right,
-        # a ledger must not be charged for them.
+        # Of parties that are no neighbours only the aggregator says so: until the rest is found right, a
+        # ledger must not be charged for them.
         seen_false = state.false_count + len(opening)
         error = member.refuse(reason)
         return Transition(Refused(run_id=run_id, seen=state.seen, false_count=seen_false, error=error))
@@ -268,7 +268,7 @@ def _known_edges(
     log: Followed,
     message: v.Publications,
 ) -> dict[int, dict[int, bytes]]:
-    """Return the edges of neighbours, and of those whose commitments came as evidence."""
+    """Return the edges of neighbours, and of parties whose commits came as evidence."""
     around, rules = state.around, member.rules(state.run_id)
     edges = {
         peer: rules.edges_of(peer, commits, member.name_of(peer)) for peer, commits in around.commits.items()
@@ -293,7 +293,7 @@ def _counted_edges(
     known: Mapping[int, Mapping[int, bytes]],
     counts: Collection[int],
 ) -> dict[int, bytes]:
-    """Return those edges of a party that count in the check of what it said."""
+    """Return the edges of a party that count in the check of its statement."""
     around = [party, *(peer for peer in known[party] if peer in counts)]
     if not all(peer in known for peer in around):
         name = member.name_of(party)
@@ -304,7 +304,7 @@ def _counted_edges(
 def check_commit(
     member: VerifiableMember, run_id: bytes, log: Followed, batch: Batch, item: m.Advertisement
 ) -> str:
-    """Return whose commit is forwarded: signed, and in a batch of the board."""
+    """Return the author of a forwarded commit: signed, and in a batch of the board."""
     if not 1 <= item.party <= member.parties:
         raise member.refuse(f"forwarded a commit of party {item.party}, which there is not")
     name = check_forwarded(member, run_id, v.COMMIT, item)

@@ -1,7 +1,7 @@
-"""A user adds up what was published, and holds the relay's total against it.
+"""Adds up the publications again, for a party that checks the aggregator's total.
 
-The relay shows the entries of those who are counted: each publication, and each opening. The user has
-followed the hash of every entry, so what is shown is what is under the heads that it signs.
+The aggregator shows the entries of the counted parties: each publication, and each opening. The party has
+followed the hash of every entry, so the entries that are shown are those under the heads that it signs.
 """
 
 from __future__ import annotations
@@ -43,16 +43,16 @@ class Recount:
     batches: Sequence[Batch]
 
     def total(self, counted: Collection[int], said: Sequence[v.Said]) -> Lanes:
-        """Return the sum of what those who are counted published, less what they opened.
+        """Return the sum of the counted parties' publications, less the edges that they opened.
 
-        Raises PeerFault, of the relay, if what it shows is not what is on the board, or an author has not
-        signed it.
+        Raises PeerFault, of the aggregator, if an entry that it shows is not on the board, or its author has
+        not signed it.
         """
         relay = self.rules.context.aggregator
         try:
             return self._total(counted, said)
         except (ValueError, PeerFault, VerificationError) as error:
-            # Whatever an author did, the relay has counted it.
+            # Whatever an author did, the aggregator has counted it.
             raise PeerFault(relay, f"does not show what is in its total: {error}") from None
 
     def _total(self, counted: Collection[int], said: Sequence[v.Said]) -> Lanes:
@@ -90,7 +90,7 @@ class Recount:
 
 
 def narrowed(parameters: VerifiableParameters, body: bytes) -> bytes:
-    """Return a publication as the relay shows it: of x_hat no more bytes than its bound needs."""
+    """Return a publication as the aggregator shows it: of x_hat no more bytes than its bound needs."""
     message = decode(body, v.Publish, "")
     lanes = np.frombuffer(message.x_hat, dtype=np.uint8).reshape(-1, 8)
     return encode(replace(message, x_hat=lanes[:, : parameters.published_bytes].tobytes()))

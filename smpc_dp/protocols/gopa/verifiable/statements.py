@@ -1,4 +1,4 @@
-"""What the statements on a board say, and what shows that one is false: for users, relay and auditors.
+"""What the statements on a board say, and what shows that one is false: for parties, aggregator and auditors.
 
 Nothing here is secret. `Rules` is bound to one run.
 """

@@ -2,8 +2,8 @@
 
 A party commits to everything before any coin opens, and shows that what it publishes is what it has committed
 to; each head of the board that it signs holds its own entries. The aggregator hosts the board; it checks each
-statement before the next step. Who has signed a false one is excluded, and the statement stays on the board;
-who is silent is not counted, and excluded from nothing.
+statement before the next step. The author of a false one is excluded, and the statement stays on the board;
+a silent party is not counted, and excluded from nothing.
 
 Rounds of openings are states with a number: their steps have it in their names.
 """
@@ -175,8 +175,8 @@ def party(
 
     Args:
         context, parameters, identity, lanes, randomness: as of `smpc_dp.protocols.secagg.states.party`.
-        seen: what the party keeps of the session log. `seen` of each state is to be kept, durably, before
-            what the party says there is sent.
+        seen: the part of the session log that the party keeps. `seen` of each state is to be kept, durably,
+            before the state's messages are sent.
         check_total: whether the party adds up the total before it attests it.
     """
     parameters.check_lanes(identity.name, lanes)

@@ -30,11 +30,11 @@ from smpc_dp.protocols.sets import PartySet
 
 
 class AwaitTallied(PartyState, frozen=True, kw_only=True, eq=False):
-    """All that was said is right, or its authors are excluded; nothing is opened any more.
+    """All statements are right, or their authors are excluded; no edge is opened any more.
 
     Attributes:
         agreed: the neighbours whose Delta was not opened.
-        good: who is to be counted.
+        good: the parties to be counted.
         batches: publications, and rounds of openings, as they are on the board.
     """
 
@@ -67,7 +67,7 @@ class Finished(PartyState, frozen=True, kw_only=True, eq=False):
 
 
 def on_tallied(member: VerifiableMember, state: AwaitTallied, body: bytes) -> Transition:
-    """Add up what those who are counted have published, and attest the total."""
+    """Add up the publications of the counted parties, and attest the total."""
     run_id, context, parameters = state.run_id, member.context, member.parameters
     aggregator, participants = context.aggregator, state.participation.participants
     rules = member.rules(run_id)
@@ -80,11 +80,11 @@ def on_tallied(member: VerifiableMember, state: AwaitTallied, body: bytes) -> Tr
         raise member.refuse("counts others than those who said nothing false, or too few")
     total, residual = rules.lanes(tally.total, aggregator), tally.residual_pairs
     parameters.check_total(signed(total), len(counted), residual)
-    # Edges to parties that are silent; what others have left is not known here.
+    # Edges to silent parties; the noise that others have left is not known here.
     if residual < len([peer for peer in state.agreed if peer not in counted]):
         raise member.refuse("counts fewer residual pairs than this party has itself")
     if member.check_total:
-        # Under one head all who follow the board add up the same.
+        # Under one head all parties that follow the board add up the same.
         question = ("recount", run_id, state.log.head, counted.packed, body)
         recount = Recount(rules, state.log, state.batches)
         sum_ = context.remember(question, lambda: recount.total(counted, message.said))
