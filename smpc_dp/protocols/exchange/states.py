@@ -242,7 +242,7 @@ def _open(member: Party, state: AwaitDelivery, party: int, box: bytes) -> Lanes:
         what = f"its vector cannot be read, or {member.context.aggregator} has changed it: {error}"
         raise PeerFault(name, what) from None
     try:
-        # By itself: in a sum nobody would know whose it was.
+        # Each vector by itself: in a sum nobody would know its sender.
         parameters.check_vector(lanes)
     except VerificationError as error:
         raise PeerFault(name, f"its vector is out of bounds: {error}") from None

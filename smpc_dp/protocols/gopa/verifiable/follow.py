@@ -89,7 +89,7 @@ def follow_batch(
     """Go on after one entry of each author, ascending; None if that is no such batch."""
     if len(digests) != HEAD_BYTES * len(authors):
         return None
-    # The same for all who follow in this process.
+    # The same for all parties that follow the board in this process.
     after = context.remember(("followed", log.head, digests), lambda: log.after(digests))
     return after, Batch(kind, len(log) + 1, authors)
 

@@ -95,7 +95,7 @@ class Rules:
         return {peer: message.edges[size * i : size * (i + 1)] for i, peer in enumerate(neighbours)}
 
     def neighbours_of(self, party: int, message: v.Commit, sender: str) -> tuple[int, ...]:
-        """Return whom a user calls its neighbours; raise PeerFault if that is malformed."""
+        """Return the neighbours that a party names; raise PeerFault if they are malformed."""
         neighbours = unpack_list(message.neighbours, len(self.context.names), sender)
         if party in neighbours:
             raise PeerFault(sender, "is its own neighbour")
@@ -250,10 +250,10 @@ class Rules:
         return not failures(batch)
 
     def attestation(self, stage: str, head: bytes, members: bytes, *false: bytes) -> bytes:
-        """Return what parties sign about a head: the run, the stage, the head and who goes on.
+        """Return what parties sign about a head: the run, the stage, the head and the parties that go on.
 
-        Before a round of openings also a list of whose edges are to be opened: nobody sees all entries, and
-        who goes on does not tell whether another was false or silent.
+        Before a round of openings also a list of the parties whose edges are to be opened: nobody sees all
+        entries, and the parties that go on do not tell whether another was false or silent.
         """
         return self._digest(Label.BOARD_ATTESTATION, stage.encode(), head, members, *false)
 
