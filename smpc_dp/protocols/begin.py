@@ -1,8 +1,8 @@
 """How a run with a log begins: its line in the session log, which a quorum signs before anything else.
 
-Both protocols with logs do this after `start`, when the run id is there: `begin` (hub), `attest-begin`
-(party), `begun` (hub), which has the first entry of the run's log, `certify-begin`. Specification:
-docs/verifiable.md. Nothing here does I/O but the board that the hub is given.
+Both protocols with logs do this after `start`, when the run id is there: `begin`
+(aggregator), `attest-begin` (party), `begun` (aggregator), which has the first entry of the run's log,
+`certify-begin`. Specification: docs/verifiable.md. Nothing here does I/O but the aggregator's board.
 """
 
 from __future__ import annotations
@@ -39,7 +39,7 @@ class _Body(msgspec.Struct, frozen=True, array_like=True, forbid_unknown_fields=
 
 
 class Begin(_Body, frozen=True):
-    """Hub: the session log after line `base`, whose head is `head`; the last line is of this run.
+    """Aggregator: the session log after line `base`, whose head is `head`; the last line is of this run.
 
     A line is request, run id, and the last head of the log of the run before.
     """
@@ -50,7 +50,7 @@ class Begin(_Body, frozen=True):
 
 
 class Begun(_Body, frozen=True):
-    """Hub: the head of the run's log before its first entry, that entry's payload, and the signature."""
+    """Aggregator: the head of the run's log before its first entry, that entry's payload and signature."""
 
     head: m.Bytes32
     payload: bytes

@@ -39,12 +39,13 @@ class Verifier(Protocol):
 
 @dataclass(frozen=True, slots=True)
 class Context:
-    """What all machines of one run agree on before it starts.
+    """The values that all roles of one run agree on before it starts.
 
-    `question` is a party's word for what is computed; a hub takes it from the parties. Party i of `names` has
-    index i + 1; `keys` holds the Ed25519 public key of everyone, aggregator included. `memo` remembers what
-    follows from public messages alone, for simulations in which one process would compute the same for
-    thousands of machines; None everywhere else. `grouped`: the run is of a group of the session's parties.
+    `question` is a party's word for what is computed; an aggregator takes it from the parties. Party i of
+    `names` has index i + 1; `keys` holds the Ed25519 public key of everyone, aggregator included. `memo`
+    keeps values that follow from public messages alone, for simulations in which one process would compute
+    the same for thousands of roles; None everywhere else. `grouped`: the run is of a group of the session's
+    parties.
     """
 
     protocol: str

@@ -1,4 +1,4 @@
-"""Which protocols exist, who checks the parameters of each, and which machines run a sum.
+"""The protocols: the functions that check the parameters of each, and the roles that run a sum.
 
 Another package registers a `SumProtocol` in the entry-point group `smpc_dp.protocols`, by its name.
 """
