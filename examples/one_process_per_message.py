@@ -315,6 +315,10 @@ def main() -> None:
     parser.add_argument("--kill-rate", type=float, default=0.2, help="share of processes that are killed")
     parser.add_argument("--no-counter", action="store_true", help="without the counter of saved states")
     arguments = parser.parse_args()
+    if arguments.runs < 1:
+        parser.error(f"--runs must be at least 1, is {arguments.runs}")
+    if not 0 <= arguments.kill_rate < 1:
+        parser.error(f"--kill-rate must be in [0, 1), is {arguments.kill_rate}")
     multiprocessing.set_forkserver_preload(PRELOADED)
     seeds = range(arguments.seed, arguments.seed + arguments.runs)
     good = [play(seed, arguments.kill_rate, counted=not arguments.no_counter) for seed in seeds]

@@ -95,8 +95,8 @@ class Session:
             label: what this request is, in at most 200 characters that everybody may read ("round 7").
                 Parties that call with another label, or ask for an average where others ask for a sum, are
                 not added up with them.
-            expect: what the session file must say: "protocol" and keys of `[parameters]` with their values,
-                None for a key that must not be there. Of a difference nothing is sent.
+            expect: what the session file must say: "protocol", "version" and keys of `[parameters]` with
+                their values, None for a key that must not be there. Of a difference nothing is sent.
 
         Raises:
             ConfigError, PrivacyError: vector, weight or ledger is refused; others are told `own` for each.
@@ -129,7 +129,7 @@ class Session:
     def _check_expected(self, expect: Mapping[str, object]) -> None:
         """Raise ConfigError for every key of which the session file says something else."""
         session = self._membership.session
-        said = {"protocol": session.protocol, **session.parameters}
+        said = {"protocol": session.protocol, "version": session.version, **session.parameters}
         faults = [
             Fault(key, f"is {value!r}, the session file says {said.get(key)!r}")
             for key, value in expect.items()

@@ -82,7 +82,7 @@ class AttemptFiles(Generic[T]):
 
     def _path(self, attempt: bytes) -> Path:
         if not self._folder.is_dir():
-            raise LocalError(f"{self._folder}: no such folder for {self._what}")
+            raise LocalError(f"{self._folder}: no such folder, for the {self._what}")
         return self._folder / f"{attempt.hex()}{self._suffix}"
 
     def _remove(self, path: Path, kept: Path | None = None) -> None:
