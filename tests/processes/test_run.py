@@ -130,9 +130,9 @@ def test_a_party_killed_while_it_waits_is_survived(session: Path, step: str) -> 
         commands[name] = member_command("party", str(session), "--as", name, *options)
     endings = asyncio.run(launcher.run(commands, "aggregator"))
     assert endings["aggregator"].ok, endings["aggregator"].errors
-    assert endings[victim].exit_code == -signal.SIGKILL
-    results = [json.loads(path.read_text()) for path in outputs.values() if path.exists()]
-    assert len(results) == len(PARTIES) - 1
+    # The kill may land when the victim has its own result already: then it was there for the whole run.
+    assert endings[victim].exit_code == -signal.SIGKILL or outputs[victim].exists()
+    results = [json.loads(path.read_text()) for name, path in outputs.items() if name != victim]
     for result in results:
         survivors = result["survivors"]
         # The kill may land after the answer to this step was sent; only then the victim is a survivor.
