@@ -109,7 +109,7 @@ def _print_plan(plan: NetworkPlan, parties: int) -> None:
     table.add_row("local", f"{plan.local:.6g}", "the same with every message public (local DP)")
     what = "of one noisy gradient" if plan.task == "sgd" else "of the published result, due to noise"
     table.add_row("error", f"{plan.error_std:.6g}", f"standard deviation {what}")
-    table.add_row("proven", "yes" if plan.proven else "no", "whether docs/planners.md proves it")
+    table.add_row("proven", "yes" if plan.proven else "no", "whether docs/proofs/planners.md proves it")
     console().print(table)
     console().print(f"neighbours: {plan.relation}\nassumes: {plan.assumption}")
     for line in plan.warnings:

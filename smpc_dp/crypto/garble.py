@@ -11,7 +11,8 @@ half-gates and hashed outputs over all instances, its advantage is at most
 - `Mode.TILE`, a key for each half-gate shared by a tile of at most T = 4096 instances:
   2 T p / 2^127 + (T - 1) q / 2^127, with the tile in use for T. That is 12 bits less, for speed.
 
-Over many runs see `docs/garbling.md`: starts are drawn by the garbler, so keys of runs meet by chance alone.
+Over many runs see `docs/proofs/garbling.md`: starts are drawn by the garbler, so keys of runs meet by chance
+alone.
 
 **A corrupted table.** Tables carry no authentication of their own; the channel has it. A flipped bit of T_G
 of a gate reaches the label of its output only where the colour of the gate's first input is 1, one of T_E

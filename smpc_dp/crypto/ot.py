@@ -2,7 +2,7 @@
 
 One setup between two parties (128 base transfers on ristretto255, three messages), then any number of
 chunks (three messages each) by SoftSpoken extension [Roy 2022], secure against a malicious peer; what
-that covers is in `docs/ot.md`.
+that covers is in `docs/proofs/ot.md`.
 
     receiver                                   sender
     first = receiver.first_message()     -->   response = sender.respond(first)

@@ -1,8 +1,9 @@
 """Zero-knowledge proofs about committed vectors: in a range, of bounded norm, noise from committed bits.
 
-`docs/proofs.md` gives statements, protocols, sizes and what they rest on. Every proof is bound to a context
-(`context`: run, author, and what else is public) and to all parts of its statement. A verification returns
-nothing or raises VerificationError; `Batch` checks many at once and names the false ones.
+`docs/proofs/zero-knowledge.md` gives statements, protocols, sizes and what they rest on. Every proof is bound
+to a context (`context`: run, author, and what else is public) and to all parts of its statement. A
+verification returns nothing or raises VerificationError; `Batch` checks many at once and names the false
+ones.
 
     secret = NoiseSecret.draw(length, bits, randomness)     secret.commitment  --> published
     public coins, known to nobody before that                                  <-- coins

@@ -19,7 +19,7 @@ def gosta_bound(topology: Topology, matrix: Floats, ticks: NDArray[np.integer]) 
     """Return a bound on ||E z(t) - U 1||_2 after t ticks of Algorithm 3.1, (3.3), shape of `ticks`.
 
     As printed, but for ||H - h 1'||: it must be the Frobenius norm; for the spectral norm the bound is false
-    (docs/errata.md). A graph may be bipartite if it has more than two users.
+    (docs/proofs/errata.md). A graph may be bipartite if it has more than two users.
 
     Args:
         matrix: H, shape (n, n): h(x_u, x_v). ticks: t >= 1.
@@ -65,7 +65,7 @@ def dual_averaging_terms(
     """Return the terms of Theorem 3.2.
 
     Averaging over a random edge contracts mean squares by 1 - beta_G/(2|E|); the printed C2 has
-    1 - beta_G/|E|, and is for each user, whose distance from the mean may be greater (docs/errata.md).
+    1 - beta_G/|E|, and is for each user, whose distance from the mean may be greater (docs/proofs/errata.md).
 
     Args:
         optimum: theta*, shape (p,). lipschitz: L_h. ticks: T, above 1.

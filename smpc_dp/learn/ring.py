@@ -2,7 +2,7 @@
 
 Written over the users that live here: all of them in a simulation, where everything is arrays, one in a
 process, where the token comes by. Both end with noise that covers the users after the last noisy one, which
-the algorithms as printed leave bare (docs/errata.md).
+the algorithms as printed leave bare (docs/proofs/errata.md).
 """
 
 from __future__ import annotations

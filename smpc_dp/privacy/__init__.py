@@ -6,5 +6,5 @@ secure aggregation and says how likely, at most, the choice is to fail; `hyperge
 `mechanisms` add noise of `laws` by `sampling`, `accountant` adds up what they show and keeps the ledgers,
 `empirical` looks for violations, `guarantee` is what results say.
 `pairwise_plan` with its local rivals, `network`, `dp_sgd` and `collaboration` plan noise and error under
-differential privacy; docs/planners.md proves what they claim.
+differential privacy; docs/proofs/planners.md proves what they claim.
 """

@@ -2,8 +2,8 @@
 
 [Farokhi, Wu, Smith, Kaafar: The Cost of Privacy in Asynchronous Differentially-Private Machine Learning]
 bounds the error of its Algorithm 1 by (8) to (11). They are evaluated here as published, not claimed: their
-proof drops the distance from the start, which Algorithm 1's step size keeps (docs/errata.md). What is exact
-is the noise, and the forecast for a mean, which is what one gradient is.
+proof drops the distance from the start, which Algorithm 1's step size keeps (docs/proofs/errata.md). What is
+exact is the noise, and the forecast for a mean, which is what one gradient is.
 """
 
 from __future__ import annotations
@@ -58,7 +58,7 @@ class CollaborationPlan(msgspec.Struct, frozen=True, kw_only=True):
     bound_10: float
     """(10), and (11) with its own constants: the same for T to infinity."""
     bounds_proven: bool
-    """False: see docs/errata.md."""
+    """False: see docs/proofs/errata.md."""
     relation: str
     assumption: str
 

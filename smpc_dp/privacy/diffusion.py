@@ -190,7 +190,7 @@ def disagreement_bound(
 ) -> float:
     """Return the bound (28) on the mean squared distance of models from their centroid.
 
-    The noise's term is times M, the coordinates, which the paper leaves out (docs/errata.md). `gap` is
+    The noise's term is times M, the coordinates, which the paper leaves out (docs/proofs/errata.md). `gap` is
     1 - lambda_2, `l2_bound` bounds gradients in the l2 norm.
     """
     second = 1 - gap

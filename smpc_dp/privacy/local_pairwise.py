@@ -2,7 +2,7 @@
 
 Algorithm 3.3 of [Bellet 2021]: each user quantises its record to k values and sends it by k-ary randomised
 response; the aggregator averages the unbiased kernel (3.10) over all pairs. Variance and bounds for kernels
-with values in [0, 1]; proofs in docs/planners.md, misprints in docs/errata.md.
+with values in [0, 1]; proofs in docs/proofs/planners.md, misprints in docs/proofs/errata.md.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ def published_variance_bound(parties: int, bins: int, epsilon: float) -> float:
 
 
 def variance_bound(parties: int, bins: int, epsilon: float) -> float:
-    """A smaller bound that docs/planners.md proves: 1/(n (1-b)^2) + 1 / (2 n (n-1) (1-b)^4)."""
+    """A smaller bound that docs/proofs/planners.md proves: 1/(n (1-b)^2) + 1 / (2 n (n-1) (1-b)^4)."""
     n, rest = parties, ResponseLaw.of_epsilon(bins, epsilon).kept
     return 1 / (n * rest**2) + 1 / (2 * n * (n - 1) * rest**4)
 
@@ -96,7 +96,7 @@ def quantisation_error(
 
     `lipschitz`: the kernel is L-Lipschitz in each argument and taken at the cells' centres: L^2 / k^2.
     `density_lipschitz`: the records' density on [0, 1] is L-Lipschitz and the kernel is averaged over
-    pairs of cells: L^2 / (9 k^2). Theorem 3.4 prints other constants, see docs/errata.md. Exactly one
+    pairs of cells: L^2 / (9 k^2). Theorem 3.4 prints other constants, see docs/proofs/errata.md. Exactly one
     is given.
     """
     if lipschitz is not None and density_lipschitz is None:

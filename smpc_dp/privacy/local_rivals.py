@@ -28,7 +28,7 @@ class Rival(msgspec.Struct, frozen=True, kw_only=True):
     exact: float | None = None
     """The mean squared error itself, where the distribution is given."""
     proven: bool = True
-    """Whether docs/planners.md proves the bound."""
+    """Whether docs/proofs/planners.md proves the bound."""
 
 
 def local_rivals(

@@ -1,6 +1,7 @@
 """Error of a private pairwise statistic on randomly drawn pairs, and how many pairs to draw.
 
-[Bellet 2021, Theorem 3.7] with the two corrections of docs/errata.md; proof in docs/planners.md.
+[Bellet 2021, Theorem 3.7] with the two corrections of docs/proofs/errata.md; proof in
+docs/proofs/planners.md.
 """
 
 from __future__ import annotations

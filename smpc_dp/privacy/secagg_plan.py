@@ -10,7 +10,8 @@ parties up to c, which is why n stands where n - c would do for exactly c:
   graph        some honest group of s, at most half of the honest parties, can be opened on its own
                sum over s <= n/2 of C(n, s) P[Hyp(n-1, min(c+s-1, (n+c)/2-1), k) >= t]^s
 
-The first and the third would cost privacy, the second only stops the run. docs/secagg-plan.md has the proofs.
+The first and the third would cost privacy, the second only stops the run. docs/proofs/secagg-plan.md has the
+proofs.
 """
 
 from __future__ import annotations

@@ -2,7 +2,8 @@
 
 Both protocols with logs do this after `start`, when the run id is there: `begin`
 (aggregator), `attest-begin` (party), `begun` (aggregator), which has the first entry of the run's log,
-`certify-begin`. Specification: docs/verifiable.md. Nothing here does I/O but the aggregator's board.
+`certify-begin`. Specification: protocols/gopa/verifiable.md. Nothing here does I/O but the aggregator's
+board.
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
 """What a party keeps of the session logs of its session: a small file beside its key.
 
 The party's honesty rests on it: one that has lost it, or put back an older one, may sign two lists of runs of
-which neither extends the other (docs/verifiable.md). It holds no secret.
+which neither extends the other (protocols/gopa/verifiable.md). It holds no secret.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""An auditor of verifiable runs written from docs/verifiable.md alone: slow, without the library; for tests.
+"""Auditor of verifiable runs written from protocols/gopa/verifiable.md alone, for tests.
 
 `Audit` takes the users of the vectors: two coordinates with bounds 0 to 4, or bounds of their own, and 12
 bits each, or a norm of at most 5 and the bits that the session plans for it; a quorum of 4 of 5. Or those of

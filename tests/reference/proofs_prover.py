@@ -1,6 +1,7 @@
 """A prover in plain integers that proves what it is told to, true or not: for negative tests alone.
 
-It takes the committed vectors of `docs/proofs.md` as they are, so that one condition can be broken at a time.
+It takes the committed vectors of `docs/proofs/zero-knowledge.md` as they are, so that one condition can be
+broken at a time.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""Commitments and the verifiers of `docs/proofs.md` in plain integers: slow, step by step; for tests alone.
+"""Commitments and the verifiers of `docs/proofs/zero-knowledge.md` in plain integers: slow; for tests alone.
 
 Where the core checks one equation about all generators, this folds statement and generators round by round.
 """

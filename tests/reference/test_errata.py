@@ -1,4 +1,4 @@
-"""Numeric evidence for docs/errata.md: what the papers print, what is right, and that the two differ.
+"""Numeric evidence for docs/proofs/errata.md: what the papers print, what is right, and that the two differ.
 
 Seeds are fixed, so a test passes always or never. "Alarm" is the chance that a right formula fails the test
 over the choice of the seed; the simulations accept 5 standard errors, an alarm of 6e-7 for each comparison.

@@ -1,4 +1,4 @@
-"""Numeric evidence for rows of docs/errata.md that the planners stand on; without the code that uses them.
+"""Numeric evidence for rows of docs/proofs/errata.md that the planners use, without the code.
 
 Seeds are fixed, so a test passes always or never.
 """

@@ -26,7 +26,7 @@ def exact_tail(population: int, marked: int, draws: int, x: int) -> Fraction:
 
 
 def exact_bounds(n: int, c: int, d: int, k: int, t: int) -> tuple[Fraction, Fraction, Fraction]:
-    """The three bounds of docs/secagg-plan.md."""
+    """The three bounds of docs/proofs/secagg-plan.md."""
     holders = n * exact_tail(n - 1, c, k, 2 * t - k)
     shares = n * exact_tail(n - 1, d, k, k - t + 1)
     graph = sum(

@@ -1,6 +1,6 @@
 //! The kernels that touch secrets, each as a function of a secret alone, and what of it is public.
 //!
-//! Left out: sampling of noise, whose time depends on the noise by design (`docs/sampling.md`), verification and
+//! Left out: sampling of noise, whose time depends on the noise by design (`docs/proofs/sampling.md`), verification and
 //! evaluation of public values, and inversions of public field elements.
 
 use smpc_core::gf128::Multiplier;

@@ -27,7 +27,7 @@
 //! smaller tile costs less, and the tile is chosen by the cache. Starts are uniform, drawn by the garbler
 //! when nobody can steer them any more, so keys of differing runs meet by chance alone: with Q keys in all,
 //! m + 1 runs have one in common with probability at most Q^(m+1) / ((m+1)! 2^(128 m)), and otherwise
-//! mu <= m (`unique`) or m T (`tile`); `docs/garbling.md` has numbers. Labels and offsets come from AES-128 in
+//! mu <= m (`unique`) or m T (`tile`); `docs/proofs/garbling.md` has numbers. Labels and offsets come from AES-128 in
 //! counter mode: one term of s^2 / 2^129 more for s labels of one seed. Active labels of the garbler's inputs
 //! may come from a public seed (`Garbler::open`): they do not depend on its bits, and the evaluator has them.
 //!

@@ -8,7 +8,7 @@
 //! which is what makes the shared first message sound.
 //!
 //! H is twice RFC 9496's MAP of 32 hashed bytes. One map is not uniform, but a simulator can draw
-//! preimages, and that is what the proof needs (`docs/ot.md`). Doubling permutes the group, and lets every
+//! preimages, and that is what the proof needs (`docs/proofs/ot.md`). Doubling permutes the group, and lets every
 //! encoding be computed in a batch.
 
 use std::ops::Range;

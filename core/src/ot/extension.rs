@@ -16,7 +16,7 @@ use super::transpose::transpose;
 
 /// Most transfers of one chunk.
 pub const MAX_CHUNK: usize = 1 << 22;
-/// Indices below this may be used in one setup; the bounds in `docs/ot.md` are for this many.
+/// Indices below this may be used in one setup; the bounds in `docs/proofs/ot.md` are for this many.
 pub const MAX_INDEX: u64 = 1 << 36;
 /// Chunks whose check may be outstanding at once: what bounds the memory.
 pub const MAX_PENDING: usize = 4;

@@ -1,6 +1,6 @@
 //! Oblivious transfer: base transfers, SoftSpoken extension, pads for random and chosen transfers.
 //!
-//! `docs/ot.md` states the notions, the sources, the bounds and what is not protected; this module
+//! `docs/proofs/ot.md` states the notions, the sources, the bounds and what is not protected; this module
 //! is sans-I/O: bytes go in and out, randomness is an argument, and one failed check ends a setup.
 //!
 //! Bits are numbered from the least significant bit of the first byte. Integers in messages and in

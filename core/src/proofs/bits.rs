@@ -12,7 +12,7 @@
 //!   P = A + rho T - z sum of G'_i + z sum of H_i + (z - z^2) (sum of y^i) U
 //!
 //! is shown to be <a, G'> + <b, H> + (sum of y^i a_i b_i) U + (alpha + rho gamma) H_0 by `product`; honestly
-//! a_i = s_i - z and b_i = s_i - 1 + z. Why that is sound: `docs/proofs.md`. Bits are filled to a power of two with
+//! a_i = s_i - z and b_i = s_i - 1 + z. Why that is sound: `docs/proofs/zero-knowledge.md`. Bits are filled to a power of two with
 //! zeros without a weight. They are shown to be bits as well, or T could hold multiples of their generators.
 
 use curve25519_dalek::ristretto::RistrettoPoint;

@@ -1,6 +1,6 @@
 //! Commitments over ristretto255, and zero-knowledge proofs about what is committed.
 //!
-//! `docs/proofs.md` states what each proof shows and why; this module is sans-I/O: bytes go in and out,
+//! `docs/proofs/zero-knowledge.md` states what each proof shows and why; this module is sans-I/O: bytes go in and out,
 //! randomness is an argument, except for the weights of a batch, which the verifier's own system draws.
 //!
 //! - `commit`: Pedersen vector commitments.

@@ -1,6 +1,6 @@
 """The test vectors of commitments and proofs, published in `protocols/proofs/vectors`.
 
-`docs/proofs.md` is the specification. A case that is false carries one fault, which names it.
+`docs/proofs/zero-knowledge.md` is the specification. A case that is false carries one fault, which names it.
 """
 
 from __future__ import annotations

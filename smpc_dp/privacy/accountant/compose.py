@@ -213,7 +213,7 @@ class _Losses:
         return math.sqrt(self._mu_squared) * (1 + 1e-12)
 
     def delta(self, epsilon: float) -> float:
-        """All densities are within e^closeness of the composed ones: see docs/accounting.md."""
+        """All densities are within e^closeness of the composed ones: see docs/proofs/accounting.md."""
         inner, factor = epsilon - self._closeness, math.exp(min(self._closeness, 700))
         if inner < 0 or self._mu > GREATEST_MU:
             return 1.0

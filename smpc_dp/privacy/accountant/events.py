@@ -66,7 +66,7 @@ class Gaussian(Description, frozen=True, tag="gaussian"):
     """The Gaussian mechanism with means at most `mu` standard deviations apart.
 
     `closeness` bounds the range of log(true density / density of a post-processed Gaussian mechanism) over
-    all outputs: 0 for the Gaussian itself; see docs/accounting.md for the discrete one.
+    all outputs: 0 for the Gaussian itself; see docs/proofs/accounting.md for the discrete one.
     """
 
     mu: NonNegative

@@ -5,7 +5,7 @@ users vanish; but a user goes on only if k - `lost` of those that it drew take p
 with it that counts. So if honest users S share no edge with the other honest ones that take part, T, at
 most lost |S| draws of S lead to honest users outside of S, and at most lost |T| of T to those outside of
 T. There are such S and T with probability `failure` at most, whatever is voided and whoever vanishes.
-Proof: docs/verifiable-plan.md.
+Proof: docs/proofs/verifiable-plan.md.
 """
 
 from __future__ import annotations

@@ -6,7 +6,7 @@ differ in one user move its mean in that user's place alone. So GOPA is the Gaus
     mu^2 = D^2 theta,   theta = max over users u of (M^-1)_uu,
 
 D the L2 diameter of the domain. Deleting a user with its edges is exact for a user that is corrupt or
-curious, and for one that is made to drop out; it never lowers theta. docs/gopa-plan.md has the proofs.
+curious, and for one that is made to drop out; it never lowers theta. docs/proofs/gopa-plan.md has the proofs.
 """
 
 from __future__ import annotations

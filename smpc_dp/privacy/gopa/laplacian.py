@@ -6,7 +6,8 @@ lambda_2. For every vector x, with r = b - A x,
     b' A^-1 b = 2 b'x - x'Ax + r' A^-1 r,   0 <= r' A^-1 r <= |r|^2 / (s + lambda_2),
 
 whatever made x (here conjugate gradients, in `diagonal`): an upper and a lower bound. A lower bound on
-lambda_2 comes from Chebyshev polynomials (`connectivity`); 0 is always one. docs/gopa-plan.md has the proofs.
+lambda_2 comes from Chebyshev polynomials (`connectivity`); 0 is always one. docs/proofs/gopa-plan.md has the
+proofs.
 """
 
 from __future__ import annotations

@@ -5,7 +5,7 @@ point, of a post-processing of the continuous mechanism with sigma_eta^2 less by
 
     delta(epsilon) <= exp(log_ratio) delta_gauss(epsilon - 2 log_ratio, mu at sigma_eta^2 - s^2).
 
-Proof in docs/gopa-plan.md: Poisson summation, and convolution as in Peikert, CRYPTO 2010.
+Proof in docs/proofs/gopa-plan.md: Poisson summation, and convolution as in Peikert, CRYPTO 2010.
 """
 
 from __future__ import annotations

@@ -3,7 +3,7 @@
 A relay that passes on who drew whom can keep an opening back: then the drawn user leaves out the noise of an
 edge that the drawing one puts in. So of the edges at a user only those count that it drew itself, and of the
 others only that whoever drew puts the noise in. For every choice of what is hidden and which `removed` users
-are left out, with M as in docs/gopa-plan.md, s = sigma_eta^2 / sigma_delta^2 and n_H users left,
+are left out, with M as in docs/proofs/gopa-plan.md, s = sigma_eta^2 / sigma_delta^2 and n_H users left,
 
     sigma_delta^2 (M^-1)_uu <= 1/(s (n_H - spared)) + entry
 

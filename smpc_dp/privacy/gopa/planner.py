@@ -293,7 +293,7 @@ class _Exact:
             return delta, "complete graph: the same for every choice of the users who are not honest"
         if isinstance(proven, Process):
             value = self._process_delta(proven, sigma_eta, sigma_delta)
-            return value, "conductance and degrees of random k-out graphs; docs/gopa-plan.md"
+            return value, "conductance and degrees of random k-out graphs; docs/proofs/gopa-plan.md"
         if request.graph not in ("k-out", "random-regular"):
             if everyone:
                 return delta, "the graph is fixed and all are honest"

@@ -6,7 +6,7 @@ Only the user whose input differs counts, and the graph does not depend on the i
 
 "Well connected" is a bound phi on the conductance, which gives the spectral gap by Cheeger's inequality, and
 least degrees of the user's neighbours and of all users. Every probability is bounded by a formula; nothing is
-sampled. Proofs in docs/gopa-plan.md.
+sampled. Proofs in docs/proofs/gopa-plan.md.
 """
 
 from __future__ import annotations

@@ -2,7 +2,7 @@
 
 In a box every coordinate may move by the width of its range, and the binomial's masses are summed. In a ball
 the squares of the moves sum to `squared`; what is shown is then bounded by a Rényi divergence, and so in a
-box of very many different widths (docs/verifiable-plan.md, "A bound on the norm").
+box of very many different widths (docs/proofs/verifiable-plan.md, "A bound on the norm").
 """
 
 from __future__ import annotations

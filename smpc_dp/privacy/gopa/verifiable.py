@@ -1,9 +1,9 @@
 """Plan the noise of verifiable averaging: binomial independent noise, whose drawing can be proven.
 
-Proofs of what is used here are in docs/verifiable-plan.md. Values are whole grid steps, in each coordinate in
-a range of R of them or in one of its own, or all together of a squared norm of at most b; each user adds
-`bits` fair coins less their mean to each coordinate; pairwise noise is discrete Gaussian of standard
-deviation sigma_delta steps. If the honest users' graph is connected, the whole view shows
+Proofs of what is used here are in docs/proofs/verifiable-plan.md. Values are whole grid steps, in each
+coordinate in a range of R of them or in one of its own, or all together of a squared norm of at most b; each
+user adds `bits` fair coins less their mean to each coordinate; pairwise noise is discrete Gaussian of
+standard deviation sigma_delta steps. If the honest users' graph is connected, the whole view shows
 
 - of the honest users' total, what a binomial of n_H bits coins shows of a shift by R, in every coordinate, or
   by the width of its own range, or of shifts whose squares sum to D^2 = 4 b;
@@ -271,7 +271,8 @@ def greatest_bias(bits: int, corrupt: int, tries: int = TRIES) -> float:
 
     They may have any of themselves excluded, and by withholding a coin have another try, until there is a
     result, but no more than `tries`. What they leave is at most the greatest of `tries` sums of max(0, eta),
-    each of mean at most corrupt s/2 and sub-Gaussian with corrupt s^2, s^2 = bits/4 (docs/verifiable.md).
+    each of mean at most corrupt s/2 and sub-Gaussian with corrupt s^2, s^2 = bits/4
+    (protocols/gopa/verifiable.md).
     """
     s = math.sqrt(bits) / 2
     return corrupt * s / 2 + s * math.sqrt(2 * corrupt * math.log(tries))

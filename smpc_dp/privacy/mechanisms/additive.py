@@ -168,7 +168,7 @@ class DiscreteGaussian(AdditiveNoise):
     def proof(self) -> str:
         if self.sensitivity.coordinates == 1:
             return "mass functions summed, or zCDP [Canonne, Kamath, Steinke 2020, Theorem 4]"
-        return "post-processed Gaussian but for an explicit error (docs/accounting.md), or zCDP"
+        return "post-processed Gaussian but for an explicit error (docs/proofs/accounting.md), or zCDP"
 
     @property
     def rho(self) -> float:

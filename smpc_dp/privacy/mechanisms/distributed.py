@@ -71,7 +71,7 @@ class DistributedSum(Mechanism):
         if isinstance(self.share, DiscreteGaussian) and self.honest > 1:
             return (
                 "near a discrete Gaussian of the summed variance, with an explicit error "
-                "(docs/accounting.md), or [Kairouz, Liu, Steinke 2021, Proposition 14]"
+                "(docs/proofs/accounting.md), or [Kairouz, Liu, Steinke 2021, Proposition 14]"
             )
         return self.share.proof
 

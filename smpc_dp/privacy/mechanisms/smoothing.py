@@ -4,7 +4,8 @@ Write g_v(x) = exp(-x^2 / 2v). For any real a and s > 0, Poisson summation gives
     sum over integers y of g_s(y - a) = sqrt(2 pi s) (1 + 2 sum_{j>=1} q^(j^2) cos(2 pi j a)),  q = exp(-2
     pi^2 s),
 which lies between theta_4(q) and theta_3(q) times sqrt(2 pi s). `ripple(s)` is log(theta_3 / theta_4), the
-range of the logarithm of that sum over all a. The docs (docs/accounting.md) derive from it both uses below.
+range of the logarithm of that sum over all a. The docs (docs/proofs/accounting.md) derive from it both uses
+below.
 """
 
 from __future__ import annotations

@@ -2,7 +2,7 @@
 
 Three observers, by what colluders know of the path: `hidden`, when and what they receive themselves;
 `neighbours`, from whom and to whom as well, which is Definition 4.1; `known`, the whole path. Proofs of what
-is computed for each: docs/planners.md.
+is computed for each: docs/proofs/planners.md.
 """
 
 from __future__ import annotations
@@ -48,8 +48,8 @@ def plan_walk(
 
     task `sum` [Algorithm 4.4] or `sgd` [Algorithm 4.5]; `sensitivity` is how far one contribution moves, the
     interval's width for a sum and 2 L for gradients of norm at most L. `max_contributions` and
-    `edge_cap` need `paths="known"`, see docs/planners.md. For sgd `known` needs convex, s-smooth losses
-    and one constant step size of at most 2/s; the others need nothing of the kind. Raises ConfigError.
+    `edge_cap` need `paths="known"`, see docs/proofs/planners.md. For sgd `known` needs convex, s-smooth
+    losses and one constant step size of at most 2/s; the others need nothing of the kind. Raises ConfigError.
     """
     found = Arguments()
     found.choice("task", task, ("sum", "sgd"), " on the complete graph")

@@ -52,7 +52,7 @@ def sampled(rate: float, plain: Curve) -> Curve:
     """The curve of a release with the curve `plain` in which the user takes part with secret chance `rate`.
 
     delta(log(1 + q (e^e - 1))) = q delta_plain(e), where it is as bad if another takes part instead
-    [Balle, Barthe, Gaboardi 2018, Theorem 2 for this case]; see docs/planners.md.
+    [Balle, Barthe, Gaboardi 2018, Theorem 2 for this case]; see docs/proofs/planners.md.
     """
 
     def curve(epsilon: Floats) -> Floats:

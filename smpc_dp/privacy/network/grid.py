@@ -132,7 +132,7 @@ def guarantee(plan: NetworkPlan, closeness: float, mechanism: str) -> PrivacyGua
         unit="the caller's" if width else "category",
         mechanism=mechanism,
         assumption=plan.assumption,
-        proof="docs/planners.md for the plan, docs/network.md for the grid",
+        proof="docs/proofs/planners.md for the plan, docs/network.md for the grid",
         warnings=tuple(warnings),
     )
 

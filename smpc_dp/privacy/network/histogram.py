@@ -2,7 +2,7 @@
 
 [Bellet 2021, Algorithm 4.3], with random elements at the end as well as at the beginning. The numerical bound
 is the privacy blanket of [Balle, Bell, Gascon, Nissim 2019], which for randomised response has a simple form
-that docs/planners.md proves.
+that docs/proofs/planners.md proves.
 """
 
 from __future__ import annotations
@@ -138,7 +138,7 @@ def plan_ring_histogram(
     """The least chance beta of a random answer, for K turns of the ring and d categories.
 
     method `exact` computes the composed privacy; `theorem` is Theorem 4.4 as corrected in
-    docs/errata.md, `clones` the closed form of Feldman et al. in its place (Remark 4.3), both with
+    docs/proofs/errata.md, `clones` the closed form of Feldman et al. in its place (Remark 4.3), both with
     advanced composition over the rounds and half of delta for its slack. Raises ConfigError.
     """
     found = Arguments()

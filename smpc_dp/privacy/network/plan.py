@@ -51,7 +51,7 @@ class NetworkPlan(msgspec.Struct, frozen=True, kw_only=True):
     assumption: str
     """Who is honest, who colludes, what they see."""
     proven: bool
-    """Whether docs/planners.md proves the claim; if not it is the paper's alone."""
+    """Whether docs/proofs/planners.md proves the claim; if not it is the paper's alone."""
     warnings: list[str]
 
 

@@ -1,4 +1,4 @@
-"""Theorems as published, corrected where docs/errata.md says so, with the conditions that they need.
+"""Theorems as published, corrected where docs/proofs/errata.md says so, with the conditions that they need.
 
 Each function refuses what is beyond its theorem, naming the condition that fails.
 """
@@ -41,7 +41,7 @@ def ring_sum_sigma(epsilon: float, delta: float, rounds: int, sensitivity: float
 def shuffled_local_epsilon(epsilon: float, delta: float, parties: int) -> float:
     """The local epsilon_0 that shuffling turns into epsilon [Erlingsson et al. 2019, Theorem 7].
 
-    epsilon = 12 epsilon_0 sqrt(ln(1/delta) / n), which docs/errata.md solves for epsilon_0.
+    epsilon = 12 epsilon_0 sqrt(ln(1/delta) / n), which docs/proofs/errata.md solves for epsilon_0.
     """
     local = epsilon * math.sqrt(parties / math.log(1 / delta)) / 12
     if parties <= 1000:

@@ -150,7 +150,8 @@ class GopaParameters(SumParameters, frozen=True):
                     f"{session.pair_variance}"
                 ),
                 assumption=session.assumption,
-                proof="the covariance of what is seen, exact on the complete graph (docs/gopa-plan.md)",
+                proof="the covariance of what is seen, exact on the complete graph "
+                "(docs/proofs/gopa-plan.md)",
                 warnings=delta_warnings(session.delta, plan.parties),
             ),
             claim=(

@@ -81,7 +81,8 @@ def plan_session(
     The adversary has c corrupt users, or one curious one if c = 0 [Bellet 2021, Remark 4.1], and picks up to
     D honest users to be lost: of n users n_H = n - D - max(c, 1) honest ones are left. On the complete graph
     that is the worst case over all choices; on a sparse one corrupt users are fixed before anybody draws, the
-    relay may hide from users who drew them, and delta includes the chance of a bad graph (docs/gopa-plan.md).
+    relay may hide from users who drew them, and delta includes the chance of a bad graph
+    (docs/proofs/gopa-plan.md).
 
     Raises:
         ConfigError: naming the parameter that leaves too few honest users, a graph about which nothing is

@@ -31,7 +31,7 @@ def test_published_and_fair_sigmas(
     # 12 contributions, each moved by 2 L: the Gaussian mechanism with shift 2 sqrt(12) / sigma.
     assert gaussian_delta(epsilon, 2 * math.sqrt(12) / plan.fair.local) <= 1e-6
     assert plan.fair.central < plan.fair.network < plan.published.network
-    # docs/planners.md has these.
+    # docs/proofs/planners.md has these.
     documented = {1.0: (1.470, 7.387, 6.804), 10.0: (0.8521, 1.146, 1.015)}[epsilon]
     sigmas = {row.setting: row.sigma for row in plan.rows}
     assert (plan.fair.network, sigmas["network, path known"]) == pytest.approx(documented[1:], rel=1e-3)

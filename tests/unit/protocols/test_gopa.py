@@ -160,7 +160,7 @@ def test_sparse_plan_keeps_what_it_promises_on_drawn_graphs(
     [(100, 0.01, 99, 37), (1000, 0.01, 55, 46), (1000, 0.1, 133, 138)],
 )
 def test_degrees_are_those_of_the_page(parties: int, dropout: float, keep: int, roll_back: int) -> None:
-    """[docs/gopa-plan.md, "Sessions"]"""
+    """[docs/proofs/gopa-plan.md, "Sessions"]"""
     found = {
         mode: planned(parties, dropout=dropout, on_dropout=mode).plan.degree for mode in ("keep", "roll-back")
     }

@@ -151,7 +151,7 @@ def test_memory_does_not_grow_with_the_entries(tmp_path: Path, monkeypatch: pyte
         peaks[users] = tracemalloc.get_traced_memory()[1]
         tracemalloc.stop()
         assert report.code == 3, report.conclusion
-    # For a moment docs/verifiable.md says 450 for each user. One held commit would be 300 more.
+    # For a moment protocols/gopa/verifiable.md says 450 for each user. One held commit would be 300 more.
     assert (peaks[240] - peaks[80]) / 160 < 520, peaks
 
 

@@ -1,1 +1,1 @@
-"""GOPA with commitments, proofs and a bulletin board: docs/verifiable.md, protocols/gopa/README.md."""
+"""GOPA with commitments, proofs and a bulletin board. Specification: protocols/gopa/verifiable.md."""

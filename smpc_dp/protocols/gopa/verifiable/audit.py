@@ -1,7 +1,8 @@
 """The auditor of a verifiable run: reads the entries of a board in order, and says who is fine and who not.
 
 It needs no key and keeps no secret. An entry that no honest host would have taken is a fault of the log; a
-signed statement that is false, of a user that is excluded for it, is none. Specification: docs/verifiable.md.
+signed statement that is false, of a user that is excluded for it, is none. Specification:
+protocols/gopa/verifiable.md.
 """
 
 from __future__ import annotations

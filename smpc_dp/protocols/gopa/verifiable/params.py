@@ -278,7 +278,8 @@ class VerifiableParameters(GopaParameters, frozen=True):
                 f"verifiable GOPA: the sum of {self.bits} fair bits (variance {session.own_variance}), "
                 f"discrete Gaussian pairwise noise of variance {session.pair_variance}"
             ),
-            proof="the honest total's binomial, and next to nothing for the rest (docs/verifiable-plan.md)",
+            proof="the honest total's binomial, and next to nothing for the rest "
+            "(docs/proofs/verifiable-plan.md)",
         )
         return Privacy.private(
             guarantee,

@@ -1,4 +1,4 @@
-"""The states of verifiable GOPA. Specification: docs/verifiable.md and protocols/gopa/README.md.
+"""The states of verifiable GOPA. Specification: protocols/gopa/verifiable.md and protocols/gopa/README.md.
 
 A party commits to everything before any coin opens, and shows that what it publishes is what it has committed
 to; each head of the board that it signs holds its own entries. The aggregator hosts the board; it checks each
