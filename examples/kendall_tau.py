@@ -2,7 +2,7 @@
 
 Each borrower is a process with one record. Pairs compute Kendall's tau of their two records, plus noise
 that neither knows, by garbled circuits; the aggregator learns noisy values only. Data: Lending Club, first
-quarter of 2016, MIT, as shipped with the demo. Experimental; docs/statistics.md has the claims.
+quarter of 2016, MIT, as shipped with the demo. Experimental; docs/proofs/statistics.md has the claims.
 Run: python examples/kendall_tau.py
 """
 

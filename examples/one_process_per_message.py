@@ -5,8 +5,8 @@ the next state, sends, and ends. Processes are killed at random, before or after
 next one goes on. The aggregator runs in this process, which keeps each message until a party's process has
 handled it. The counter of saved states is in a folder of its own. Without it (--no-counter) nothing is
 restored from a party's first `attest-*` on: from there on the party keeps one process, and is lost with it.
-docs/restore.md has the limits. Run: python examples/one_process_per_message.py --seed 1; --runs 200 takes
-the seeds 1 to 200. The exit code is 1 if a sum is wrong, or a run stops without naming the lost parties.
+docs/guides/restore.md has the limits. Run: python examples/one_process_per_message.py --seed 1; --runs 200
+takes the seeds 1 to 200. Exits with 1 if a sum is wrong, or a run stops without naming the lost parties.
 """
 
 import argparse

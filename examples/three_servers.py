@@ -2,7 +2,7 @@
 
 Each borrower is a process with one record, which it shares among three server processes; they compute
 Kendall's tau over all pairs on the shares with mpyc, add noise inside, and open the noisy value only. Data:
-Lending Club, first quarter of 2016, MIT, as shipped with the demo. docs/servers.md has the claims.
+Lending Club, first quarter of 2016, MIT, as shipped with the demo. docs/proofs/servers.md has the claims.
 Run: python examples/three_servers.py, with --servers 5 or 7 for more of them.
 """
 

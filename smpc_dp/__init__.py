@@ -62,7 +62,7 @@ else:
 
 __version__ = "0.1.0"
 
-# What is logged is shown by the program that imports this package, or by nobody: docs/logging.md.
+# What is logged is shown by the program that imports this package, or by nobody: docs/reference/logging.md.
 logging.getLogger("smpc_dp").addHandler(logging.NullHandler())
 
 __all__ = [

@@ -14,7 +14,7 @@ from typing import NamedTuple
 
 
 class Code(StrEnum):
-    """All that others are told of an error; the list is closed, its meanings are in docs/transport.md."""
+    """All that others are told of an error; a closed list, explained in docs/reference/transport.md."""
 
     OWN = "own"
     PLACE = "place"

@@ -19,4 +19,4 @@ def check_platform() -> None:
     if sys.byteorder != "little":
         faults.append("a little-endian processor is needed")
     if faults:
-        raise ImportError(f"smpc-dp does not run here (docs/compatibility.md): {'; '.join(faults)}")
+        raise ImportError(f"smpc-dp does not run here (docs/reference/compatibility.md): {'; '.join(faults)}")

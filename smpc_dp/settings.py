@@ -2,7 +2,7 @@
 
 A table is a `msgspec.Struct`. Its fields are the keys; their types and `msgspec.Meta` give the ranges, and
 `Meta(description=...)` says what a key is. `extra` of Meta may have "range" and "default" where the type does
-not say everything. Checks, command-line options and docs/session-file.md come from there.
+not say everything. Checks, command-line options and docs/reference/session-file.md come from there.
 """
 
 from __future__ import annotations

@@ -1,8 +1,8 @@
-"""Write the tables of docs/session-file.md from the settings, and those of specifications from the states.
+"""Write the tables of settings in docs/reference/, and the tables of states in the specifications.
 
-In docs/session-file.md a comment `<!-- settings: MODULE.CLASS without KEY KEY -->` stands before each table,
-which ends at the next blank line; `own` in the place of `without ...` leaves out the keys of the class's
-bases. Rows whose first cell names several keys are kept: they say what tables share.
+In session-file.md a comment `<!-- settings: MODULE.CLASS without KEY KEY -->` stands before each table, which
+ends at the next blank line; `own` in the place of `without ...` leaves out the keys of the class's bases.
+Rows whose first cell names several keys are kept: they say what tables share.
 In protocols/*/*.md a comment `<!-- states: MODULE.ROLE -->` stands before the table and the diagram of a
 role's states, which end at a comment `<!-- end -->`.
 `python -m smpc_dp_lab.reference` writes the files anew.
@@ -17,7 +17,7 @@ from pathlib import Path
 from smpc_dp.protocols.engine.table import markdown
 from smpc_dp.settings import rows
 
-PAGE = Path("docs") / "session-file.md"
+PAGE = Path("docs") / "reference" / "session-file.md"
 HEAD = "| key | type | range and meaning | default |\n|---|---|---|---|\n"
 _TABLE = re.compile(
     r"(<!-- settings: ([\w.]+)\.(\w+)(?: without ([\w ]+)| (own))? -->\n)(.*?)(?=\n\n)", re.DOTALL

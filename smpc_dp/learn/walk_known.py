@@ -3,7 +3,7 @@
 The proof needs steps that bring no two tokens further apart, and what follows the noise to depend on nothing
 but their sum. Here the token is a vector of integers, in units of rate times the noise's grid step, and a
 step is: take off the rounded gradient and the noise, both integers, and project. What rounding adds to a
-distance is bounded, and the noise is larger by that: docs/network.md, "Known paths".
+distance is bounded, and the noise is larger by that: docs/proofs/network.md, "Known paths".
 """
 
 from __future__ import annotations

@@ -2,7 +2,7 @@
 
 A draw is the sum of k^j D_j over j < J, each D_j from one table of 512 places: a uniform place, and whether a
 uniform number is below the place's threshold (Walker's alias method). So wide noise costs a few short draws;
-that the sum is as good as a discrete Gaussian is shown in docs/servers.md.
+that the sum is as good as a discrete Gaussian is shown in docs/proofs/servers.md.
 """
 
 from __future__ import annotations

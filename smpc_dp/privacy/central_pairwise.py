@@ -1,7 +1,7 @@
 """A private U-statistic with one noise for all of it: sensitivity, noise and error.
 
 What is computed is the integer S, the sum over pairs of a kernel's integers 0..steps. Substitution of one
-record moves it by at most a table's entry; the proofs are in docs/servers.md.
+record moves it by at most a table's entry; the proofs are in docs/proofs/servers.md.
 """
 
 from __future__ import annotations

@@ -1,8 +1,8 @@
 """Noise that a Boolean circuit can make from fair bits: its coins, its exact law, and its privacy.
 
 A design is a list of coins, each true with a probability that is a multiple of 2**-bits. What it says of
-epsilon is proven from those probabilities, not from the ones that they are close to. docs/statistics.md has
-the proofs; `circuits.randomisers` has the circuits.
+epsilon is proven from those probabilities, not from the ones that they are close to. Proofs are in
+docs/proofs/statistics.md; `circuits.randomisers` has the circuits.
 """
 
 from __future__ import annotations

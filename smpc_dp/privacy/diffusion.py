@@ -1,6 +1,6 @@
 """Noise for diffusion learning: what it protects, and what it costs [Vlaski and Sayed 2020].
 
-Proofs of epsilon(i) for every message of every agent, and what lies outside: docs/diffusion.md.
+Proofs of epsilon(i) for every message of every agent, and what lies outside: docs/proofs/diffusion.md.
 """
 
 from __future__ import annotations
@@ -167,7 +167,7 @@ class DiffusionNoise(msgspec.Struct, frozen=True, kw_only=True):
             unit="the caller's",
             mechanism=mechanism,
             assumption=assumption,
-            proof="docs/diffusion.md",
+            proof="docs/proofs/diffusion.md",
             warnings=(f"epsilon grows with {growth}",),
         )
 

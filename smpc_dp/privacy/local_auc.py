@@ -60,7 +60,7 @@ def exact_variance(
     """Variance of the AUC over all randomness but the records', when every node is used (no threshold).
 
     `positive` and `negative` count the records with each score, shape (2^alpha,); a pair of equal scores
-    counts `ties`. Proof in docs/local-statistics.md. Raises ConfigError.
+    counts `ties`. Proof in docs/proofs/local-statistics.md. Raises ConfigError.
     """
     size = len(positive)
     if positive.shape != negative.shape or size < 2 or size & (size - 1):

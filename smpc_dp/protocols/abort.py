@@ -1,7 +1,8 @@
 """How an error travels: as a code of a closed list and names, never as a text.
 
 What a party tells others must not depend on its data, its files or the texts of its exceptions. So a message
-has no room for a text: the receiver renders the code with a fixed one. The list is in docs/transport.md.
+has no room for a text: the receiver renders the code with a fixed one. The list is in
+docs/reference/transport.md.
 """
 
 from __future__ import annotations

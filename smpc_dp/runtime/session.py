@@ -232,7 +232,7 @@ class Session:
         P matchings are drawn that nobody chooses; each pair evaluates kernel and noise by garbled circuits,
         the aggregator alone learns the noisy value [Bellet 2021, 3.3.4]. A pair connects directly where one
         of the two has an address in the session file, else it talks through the aggregator, sealed.
-        Experimental: docs/statistics.md.
+        Experimental: docs/proofs/statistics.md.
 
         Args:
             kernel: a name of `kernels.named`, on integers of 32 bits, or a kernel on grids of your own.
@@ -242,8 +242,8 @@ class Session:
             mark: a public label, 0 or 1, where the kernel has them.
             engine: "garbled", as above; "mpyc" in a session with servers: they compute it on shares over all
                 pairs, or P of each user, and add one noise, "laplace" or "gaussian", to the whole; or
-                "pair_laplace", "pair_gaussian" or "randomised_response" to each pair (docs/servers.md). By
-                default what the session has.
+                "pair_laplace", "pair_gaussian" or "randomised_response" to each pair
+                (docs/proofs/servers.md). By default what the session has.
 
         Raises:
             ConfigError: an argument is wrong. PrivacyError: the record is outside the kernel's domain, or the

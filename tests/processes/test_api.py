@@ -250,7 +250,7 @@ async def test_a_process_that_has_restarted_joins_as_documented(tmp_path: Path) 
         assert (await session.average([1.0, 0.0])).survivors == PARTIES
 
     async def restarted() -> int:
-        """Be erin again, as docs/session-file.md says; return how many requests were over."""
+        """Be erin again, as docs/reference/session-file.md says; return how many requests were over."""
         await second_is_over.wait()
         over = 0
         async with smpc_dp.connect(path, party="erin") as session:

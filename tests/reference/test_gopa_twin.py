@@ -33,7 +33,7 @@ def test_run(path: Path) -> None:
 
 
 def grid_of(vector: list[float], encoding: dict[str, Any]) -> list[int]:
-    """To nearest, or toward zero where the norm would leave the ball. [docs/session-file.md]"""
+    """To nearest, or toward zero where the norm would leave the ball. [docs/reference/session-file.md]"""
     scaled = [Fraction(value) * 2 ** encoding["fractional_bits"] for value in vector]
     nearest = [round_half_even(value) for value in scaled]
     bound = encoding.get("l2_bound")

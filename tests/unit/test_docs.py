@@ -200,12 +200,12 @@ def test_links_resolve(path: Path) -> None:
     assert not broken, f"{path.relative_to(ROOT)}: {', '.join(broken)}"
 
 
-# docs/session-file.md is a reference: it must name every key, and no key that is not there.
+# docs/reference/session-file.md is a reference: it must name every key, and no key that is not there.
 
 
 def first_cells(heading: str) -> set[str]:
-    """Return what stands in code in the first cells of the table below a heading of docs/session-file.md."""
-    text = (ROOT / "docs" / "session-file.md").read_text("utf-8")
+    """Return what stands in code in the first cells of the table below a heading of session-file.md."""
+    text = (ROOT / "docs" / "reference" / "session-file.md").read_text("utf-8")
     section = text.partition(f"\n## {heading}\n")[2].partition("\n## ")[0]
     cells = re.findall(r"^\| ([^|]*`[^|]*) \|", section, re.MULTILINE)
     return {code for cell in cells for code in INLINE.findall(cell)}
@@ -221,7 +221,7 @@ def test_every_parameter_is_documented(protocol: str) -> None:
 
 
 def test_the_tables_of_settings_are_those_of_the_checks() -> None:
-    page = (ROOT / "docs" / "session-file.md").read_text("utf-8")
+    page = (ROOT / "docs" / "reference" / "session-file.md").read_text("utf-8")
     assert page.count("<!-- settings: ") >= 4
     assert rendered(page) == page, "python -m smpc_dp_lab.reference writes them"
 
@@ -330,7 +330,7 @@ def test_every_field_of_a_command_is_documented(
     # The shape of what is printed is the same for those of one protocol.
     monkeypatch.setattr(vectors, "PROTOCOLS", {"sampling": vectors.PROTOCOLS["sampling"]})
     told = json.loads(CliRunner().invoke(app, [*arguments, "--json"]).stdout)
-    text = (ROOT / "docs" / "commands.md").read_text("utf-8")
+    text = (ROOT / "docs" / "reference" / "commands.md").read_text("utf-8")
     section = text.partition(f"\n### {heading}\n")[2].partition("\n##")[0]
     assert re.findall(r"^\| `(\w+)` \|", section, re.MULTILINE) == list(told)
 

@@ -127,7 +127,7 @@ def test_a_circuit_of_0_1(written: Path) -> None:
 
 
 def test_the_document_states_the_versions_that_are_written() -> None:
-    document = (FIXTURES.parents[1] / "docs" / "compatibility.md").read_text("utf-8")
+    document = (FIXTURES.parents[1] / "docs" / "reference" / "compatibility.md").read_text("utf-8")
     section = document.partition("## Formats\n")[2].partition("\n## ")[0]
     rows = [line.split("|")[1:3] for line in section.splitlines() if "|" in line]
     stated = {what.strip().partition(",")[0]: versions.strip() for what, versions in rows[2:]}

@@ -50,7 +50,7 @@ def test_what_cannot_run_is_refused(
     monkeypatch.setattr(platforms, "sys", SimpleNamespace(**{**HERE, **changes}))
     with pytest.raises(ImportError) as refused:
         check_platform()
-    assert str(refused.value) == f"smpc-dp does not run here (docs/compatibility.md): {what}"
+    assert str(refused.value) == f"smpc-dp does not run here (docs/reference/compatibility.md): {what}"
 
 
 @pytest.mark.parametrize("module", ["smpc_dp", "smpc_dp.errors"])
@@ -63,7 +63,7 @@ def test_the_import_is_refused_before_anything_is_loaded(module: str) -> None:
     )
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
     assert done.stdout.splitlines() == [
-        "smpc-dp does not run here (docs/compatibility.md): a little-endian processor is needed",
+        "smpc-dp does not run here (docs/reference/compatibility.md): a little-endian processor is needed",
         "set()",
     ]
 

@@ -15,7 +15,7 @@ from smpc_dp.privacy.gopa_request import GopaRequest
 
 
 class GopaPlan(msgspec.Struct, frozen=True, kw_only=True):
-    """A plan, and what is claimed about it. docs/commands.md has the meaning of each field."""
+    """A plan, and what is claimed about it. docs/reference/commands.md has the meaning of each field."""
 
     parties: int
     honest: int

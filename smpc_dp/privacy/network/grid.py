@@ -1,6 +1,6 @@
 """Exact noise for a plan: discrete Gaussians on a grid that cost what the plan's Gaussian noise costs.
 
-Why this holds, and for which plans: docs/network.md, "Noise on a grid".
+Why this holds, and for which plans: docs/proofs/network.md, "Noise on a grid".
 """
 
 from __future__ import annotations
@@ -132,7 +132,7 @@ def guarantee(plan: NetworkPlan, closeness: float, mechanism: str) -> PrivacyGua
         unit="the caller's" if width else "category",
         mechanism=mechanism,
         assumption=plan.assumption,
-        proof="docs/proofs/planners.md for the plan, docs/network.md for the grid",
+        proof="docs/proofs/planners.md for the plan, docs/proofs/network.md for the grid",
         warnings=tuple(warnings),
     )
 

@@ -61,7 +61,7 @@ def observers(colluding: int) -> str:
 
 
 # Of epsilon and of delta, what a run on a grid may add to what its plan's Gaussian noise costs: far above
-# what any run that fits adds (docs/network.md).
+# what any run that fits adds (docs/proofs/network.md).
 GRID_PART = 1e-9
 
 

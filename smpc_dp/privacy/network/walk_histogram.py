@@ -1,6 +1,6 @@
 """Histograms by a token on a random walk over the complete graph (Remark 4.6): randomised response.
 
-Two observers, as in `complete`; statement and proof in docs/network.md.
+Two observers, as in `complete`; statement and proof in docs/proofs/network.md.
 """
 
 from __future__ import annotations

@@ -99,7 +99,7 @@ class VectorParameters(SharedParameters, frozen=True):
                 unit="grid step",
                 mechanism=self.noise.describe(),
                 assumption=HONEST_SERVERS,
-                proof="docs/servers.md: as good as a discrete Gaussian but for an explicit error",
+                proof="docs/proofs/servers.md: as good as a discrete Gaussian but for an explicit error",
                 warnings=delta_warnings(self.delta, self.users),
             )
         return vector_privacy(guarantee)

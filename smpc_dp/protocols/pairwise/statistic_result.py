@@ -155,7 +155,8 @@ def privacy_of(plan: StatisticPlan, parties: int, how: str) -> Privacy:
             "against the aggregator and all other parties together, as far as the two-party computation "
             "shows them nothing else: they are computationally bounded, and who garbles is semi-honest"
         ),
-        proof="docs/statistics.md: from the coins of the circuit as they are; epsilon adds up over P pairs",
+        proof="docs/proofs/statistics.md: from the coins of the circuit as they are; epsilon adds up over "
+        "P pairs",
         warnings=delta_warnings(plan.delta, parties),
     )
     simulated = () if how == "protocol" else (f"a simulation ('{how}'): all records were in one process",)

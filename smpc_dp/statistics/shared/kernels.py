@@ -39,7 +39,7 @@ Way = Literal["pairs", "counts", "sums", "sort", "circuit"]
 SORTED = ("gini_mean_difference", "auc", "auc_private_labels")
 # Shares of all users' unit vectors, which are in memory at once: about 100 bytes each, a few times over.
 MAX_UNITS = 1 << 20
-# What a round costs in shared products, where sorting was measured beside all pairs: docs/servers.md.
+# What a round costs in shared products, where sorting was measured beside all pairs: docs/proofs/servers.md.
 ROUND = 200
 # Shared products of one step, about: bounds the memory.
 CHUNK = 1 << 18

@@ -116,7 +116,7 @@ def privacy_of(program: Program, servers: int, how: str = "protocol") -> Privacy
         unit="1 of the opened integer",
         mechanism=mechanism_of(program),
         assumption=HONEST_SERVERS,
-        proof="docs/servers.md: from the coins as they are",
+        proof="docs/proofs/servers.md: from the coins as they are",
         warnings=delta_warnings(program.delta, program.terms.users),
     )
     return Privacy.private(guarantee, claim=claim, assumptions=assumptions[1:], not_protected=open_)

@@ -99,7 +99,7 @@ def test_the_documented_fields_of_a_verifiable_plan_are_printed() -> None:
         "1e-5",
     ]
     told = json.loads(CliRunner().invoke(app, [*arguments, "--json"]).stdout)
-    document = (Path(__file__).parents[3] / "docs" / "commands.md").read_text("utf-8")
+    document = (Path(__file__).parents[3] / "docs" / "reference" / "commands.md").read_text("utf-8")
     section = document.partition("### plan verifiable")[2].partition("###")[0]
     documented = {
         name for row in re.findall(r"^\| (`.*?) \|", section, re.MULTILINE) for name in row.split("`")[1::2]

@@ -30,7 +30,7 @@ from tests.reference.coin_streams import coin_gates, streamed_coins
 # One chi-square test alarms falsely once in 10^5; there are fewer than ten, with fixed seeds.
 ALARM = 1e-5
 
-# (width, coins, AND gates a coin by comparison and from a stream); docs/statistics.md has larger ones too.
+# (width, coins, AND gates a coin by comparison and from a stream); docs/proofs/statistics.md has larger ones.
 STREAMS = [
     (16, 1, (15, 2139)),
     (16, 64, (15, 252)),
@@ -283,7 +283,7 @@ def test_the_published_coins_are_those_of_the_design() -> None:
 
 
 def test_gates() -> None:
-    """What docs/statistics.md says."""
+    """What docs/proofs/statistics.md says."""
     for steps, epsilon, gates in ((2, 1.0, 123), (1, 1.0, 112), (1000, 1.0, 245)):
         noise = CyclicLaplace.design(steps, epsilon)
         kernel = collision(Field(0, 1)) if steps == 1 else gini_mean_difference(Field(0, steps))
@@ -317,7 +317,7 @@ def test_a_stream_makes_the_coins_that_comparisons_would() -> None:
 def test_comparisons_are_the_smaller_circuit_at_every_size_that_is_used(
     width: int, count: int, gates: tuple[int, int]
 ) -> None:
-    """The table of docs/statistics.md; a pair tosses fewer than 64 coins, each of its own bias."""
+    """The table of docs/proofs/statistics.md; a pair tosses fewer than 64 coins, each of its own bias."""
     threshold = int.from_bytes(hashlib.shake_128(b"x").digest(width // 8), "big") | 1
     compared, streamed = coin_gates(width, threshold, count)
     assert (round(compared / count), round(streamed / count)) == gates

@@ -343,7 +343,7 @@ def test_a_url_that_is_none() -> None:
 
 
 def test_every_field_is_documented(log: Path) -> None:
-    text = (Path(__file__).parents[3] / "docs" / "commands.md").read_text("utf-8")
+    text = (Path(__file__).parents[3] / "docs" / "reference" / "commands.md").read_text("utf-8")
     section = text.partition("\n### audit\n")[2].partition("\n##")[0]
     told = invoke(str(log))[1]
     assert re.findall(r"^\| `(\w+)` \|", section, re.MULTILINE) == list(told)

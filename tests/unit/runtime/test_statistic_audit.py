@@ -345,7 +345,7 @@ def test_the_command_prints_it(second_draw: Played, tmp_path: Path) -> None:
     assert "draw 2: 4 present; no coin: nobody" in done.stdout
     told = json.loads(CliRunner().invoke(app, ["audit", str(log), "--json"]).stdout)
     assert told["verdict"] is None
-    section = (ROOT / "docs" / "commands.md").read_text("utf-8").partition("\n### audit\n")[2]
+    section = (ROOT / "docs" / "reference" / "commands.md").read_text("utf-8").partition("\n### audit\n")[2]
     row = next(line for line in section.splitlines() if line.startswith("| `statistic` |"))
     assert set(told["statistic"]) <= set(re.findall(r"`(\w+)`", row))
 
