@@ -16,8 +16,11 @@ from smpc_dp.protocols.engine.run import Run
 from smpc_dp.protocols.engine.saved import SavedRun
 from smpc_dp.protocols.engine.state import State
 from smpc_dp.protocols.envelope import Signer, decode, encode_envelope
+from smpc_dp.protocols.exchange import states as exchange
+from smpc_dp.protocols.exchange.params import plan_exchange
 from smpc_dp.protocols.gopa import states as gopa
 from smpc_dp.protocols.phases import messages as m
+from smpc_dp.protocols.phases.parameters import SumParameters
 from smpc_dp.protocols.phases.survivors import FixedSurvivors
 from smpc_dp.protocols.registry import make_aggregator, make_party
 from smpc_dp.protocols.secagg import states as secagg
@@ -68,6 +71,11 @@ class World:
             for said in self._others[answer.receiver].handle(Message(answer))
         ]
         return mine
+
+    @property
+    def others(self) -> list[Run[Any]]:
+        """The other parties."""
+        return [*self._others.values()]
 
     @property
     def total(self) -> list[int]:
@@ -129,9 +137,9 @@ class SumScene:
 
     def _before(self, said: Envelope) -> World:
         """Return a world whose answer leads to a message; one without a loss, if there is one."""
-        if said.step == m.HELLO:
-            return self._first
         steps = self.scenario.parameters.party_steps
+        if said.step == steps[0]:
+            return self._first
         before = steps[steps.index(said.step) - 1]
         worlds = {
             variant: world
@@ -175,3 +183,30 @@ class GopaScene(SumScene):
 
     def check_total(self, total: list[int]) -> None:
         assert len(total) == self.scenario.encoding.length
+
+
+class ExchangeScenario(runs.Scenario):
+    """An exchange of four parties, of which one may be missing."""
+
+    @property
+    def parameters(self) -> SumParameters:
+        return EXCHANGED
+
+
+EXCHANGED = plan_exchange(4, length=3, l2_bound=4.0, precision=0.01, epsilon=1.0, delta=1e-6, missing=1)
+EXCHANGE = ExchangeScenario("exchange", "", EXCHANGED.encoding, EXCHANGED.plan, runs.ROWS[:4])
+
+
+class ExchangeScene(SumScene):
+    """An exchange: no step attests, the run's first message is the release, and the party has the sum."""
+
+    role = exchange.PARTY
+    scenario = EXCHANGE
+    codec = Codec.of_party(exchange.PARTY)
+    states = 4
+
+    def check(self, run: SavedRun[Any]) -> None:
+        assert run.result.survivors == self.scenario.names
+        [*_, world] = [world for (_, variant), (_, world) in self._told.items() if not variant]
+        for other in world.others:
+            assert run.result.total.tolist() == other.result.total.tolist()

@@ -7,7 +7,7 @@ from collections import deque
 from collections.abc import Sequence
 from contextlib import suppress
 from pathlib import Path
-from typing import Any
+from typing import Any, ClassVar
 
 import pytest
 
@@ -15,6 +15,7 @@ from smpc_dp import database
 from smpc_dp.errors import Code, LocalError, PeerFault, SmpcError, TimeoutFault, VerificationError
 from smpc_dp.protocols.contract import Envelope
 from smpc_dp.protocols.engine.codec import Codec
+from smpc_dp.protocols.engine.collector import CollectorState
 from smpc_dp.protocols.engine.events import (
     Cancellation,
     Conviction,
@@ -29,16 +30,16 @@ from smpc_dp.protocols.engine.saved import abandon
 from smpc_dp.protocols.engine.saved_collector import SavedCollection
 from smpc_dp.protocols.engine.saved_inbox import SavedError
 from smpc_dp.protocols.envelope import encode_envelope
+from smpc_dp.protocols.exchange import states as exchange
+from smpc_dp.protocols.registry import make_aggregator
 from smpc_dp.protocols.secagg import states as secagg
 from smpc_dp_lab.vectors import runs
 from tests.faults.saved_scene import Crash, Faults, Media
+from tests.faults.saved_sums import EXCHANGE
 
 SCENARIO = runs.SCENARIOS[0]
 DAVE = SCENARIO.names[3]
 CODEC = Codec.of_collector(secagg.AGGREGATOR)
-COLLECTIONS = len(secagg.AGGREGATOR.stages)
-# Without a counter nothing is restored after this step.
-FINAL = "participants"
 
 
 @pytest.fixture(autouse=True)
@@ -59,11 +60,14 @@ class Hall:
     `lose`: before the message with this number is handled, dave is lost; he says nothing any more.
     """
 
+    scenario: ClassVar[runs.Scenario] = SCENARIO
     codec = CODEC
     input = b""
+    # Without a counter nothing is restored after this step.
+    final = "participants"
 
     def __init__(self, lose: int | None = None) -> None:
-        self._cast = runs.cast(SCENARIO)
+        self._cast = runs.cast(self.scenario)
         self.parties = self._cast.parties
         self.mail: deque[Event] = deque()
         self.sent: dict[tuple[bytes, str, str], bytes] = {}
@@ -73,8 +77,13 @@ class Hall:
 
     def process(self) -> tuple[Any, Any, Any]:
         signer = self._cast.signers[runs.AGGREGATOR]
-        run = secagg.aggregator(self._cast.context, SCENARIO.parameters, signer)
+        run = make_aggregator(self._cast.context, self.scenario.parameters, signer)
         return run.role, run.member, run.state
+
+    @property
+    def collections(self) -> list[type[CollectorState]]:
+        """The states in which messages are taken, in order."""
+        return [stage.state for stage in self.process()[0].stages]
 
     def begin(self, media: Media, faults: Faults | None = None) -> SavedCollection[Any]:
         """Begin a run."""
@@ -135,15 +144,42 @@ class Hall:
 
     def check(self, run: Run[Any]) -> None:
         """Check that the sum is that of a run without faults, for all that have not been lost."""
-        undisturbed = Hall(self.lose)
+        undisturbed = type(self)(self.lose)
         plain: Run[Any] = Run(*undisturbed.process())
         undisturbed.play(plain)
         assert undisturbed.sent == self.sent
-        assert plain.result.total.tolist() == run.result.total.tolist()
+        self.check_result(plain.result, run.result)
         assert plain.result.faults == run.result.faults
+
+    def check_result(self, plain: Any, found: Any) -> None:
+        """Check that all have the sum of the plain run."""
+        assert plain.total.tolist() == found.total.tolist()
         for name, party in self.parties.items():
             if not (self._lost and name == DAVE):
-                assert party.result.total.tolist() == run.result.total.tolist()
+                assert party.result.total.tolist() == found.total.tolist()
+
+
+class ExchangeHall(Hall):
+    """An exchange, whose aggregator has no sum, and no step after which nothing is restored."""
+
+    scenario = EXCHANGE
+    codec = Codec.of_collector(exchange.AGGREGATOR)
+    final = "none"
+
+    def check_result(self, plain: Any, found: Any) -> None:
+        assert (plain.survivors, plain.absent) == (found.survivors, found.absent)
+        for name, party in self.parties.items():
+            if not (self._lost and name == DAVE):
+                assert party.result.survivors == found.survivors
+
+
+HALLS = (Hall, ExchangeHall)
+
+
+@pytest.fixture(params=HALLS, ids=lambda hall: hall.scenario.parameters.protocol)
+def kind(request: pytest.FixtureRequest) -> type[Hall]:
+    found: type[Hall] = request.param
+    return found
 
 
 def handled(run: Run[Any], event: Event) -> Sequence[Envelope]:
@@ -157,11 +193,13 @@ def handled(run: Run[Any], event: Event) -> Sequence[Envelope]:
 
 
 @pytest.mark.parametrize("lose", [None, 0, 3, 9, 14, 17, 22, 26, 30], ids=lambda at: f"lost at {at}")
-def test_an_aggregator_is_restored_after_every_event(media: Media, lose: int | None) -> None:
-    hall = Hall(lose)
+def test_an_aggregator_is_restored_after_every_event(
+    media: Media, kind: type[Hall], lose: int | None
+) -> None:
+    hall = kind(lose)
     hall.begin(media)
     while True:
-        if not media.counted and FINAL in hall.steps:
+        if not media.counted and hall.final in hall.steps:
             with pytest.raises(LocalError, match="without a counter no state is restored from 'participants"):
                 hall.restore(media)
             return
@@ -174,16 +212,16 @@ def test_an_aggregator_is_restored_after_every_event(media: Media, lose: int | N
 @pytest.mark.parametrize("before", [True, False], ids=["before", "after"])
 @pytest.mark.parametrize("fails", [False, True], ids=["crash", "error"])
 def test_an_aggregator_crashes_at_every_write(
-    media: Media, tmp_path: Path, stride: int, before: bool, fails: bool
+    media: Media, kind: type[Hall], tmp_path: Path, stride: int, before: bool, fails: bool
 ) -> None:
-    lose = 20
+    lose = 20 if kind is Hall else 6
     dry = Faults()
-    hall = Hall(lose)
+    hall = kind(lose)
     hall.play(hall.begin(Media(tmp_path / "dry", counted=media.counted), dry), dry)
     places = range(len(dry.done)) if stride == 1 else range(2 * fails + before, len(dry.done), 2 * stride)
     for at in places:
         here = Media(tmp_path / f"crash {at}", counted=media.counted)
-        hall, faults = Hall(lose), Faults(at, before, fails)
+        hall, faults = kind(lose), Faults(at, before, fails)
         with suppress(Crash, LocalError):
             hall.play(hall.begin(here, faults), faults)
         assert len(faults.done) > at
@@ -209,29 +247,30 @@ def test_an_aggregator_crashes_at_every_write(
 def at_step(hall: Hall, media: Media, number: int) -> SavedCollection[Any]:
     """Play a run until so many steps are over."""
     run = hall.begin(media)
-    stages = secagg.AGGREGATOR.stages
-    while not run.finished and type(run.state) is not stages[number].state:
+    while not run.finished and type(run.state) is not hall.collections[number]:
         hall.step(run)
     return run
 
 
 @pytest.mark.parametrize("parts", [(), ("store",), ("keys",), ("store", "keys")], ids="+".join)
 def test_a_fork_of_an_aggregator_at_every_step(
-    media: Media, tmp_path: Path, stride: int, parts: tuple[str, ...]
+    media: Media, kind: type[Hall], tmp_path: Path, stride: int, parts: tuple[str, ...]
 ) -> None:
     """Of two processes with one state one loses a party; whatever each does, no party is told two things."""
     if not media.counted and parts == ("store", "keys"):
         pytest.skip("nothing in common: the copies are all that each has")
-    for number in range(COLLECTIONS):
+    for number in range(len(kind().collections)):
         for ahead in range(0, 4, 1 if stride == 1 else 3):
-            fork_once(tmp_path / f"{number} {ahead}", media.counted, number, ahead, parts)
+            fork_once(kind(), tmp_path / f"{number} {ahead}", media.counted, number, ahead, parts)
 
 
-def fork_once(folder: Path, counted: bool, number: int, ahead: int, parts: tuple[str, ...]) -> None:
+def fork_once(
+    hall: Hall, folder: Path, counted: bool, number: int, ahead: int, parts: tuple[str, ...]
+) -> None:
     """Let one process go `ahead` events, then the other, which loses dave, to its end, then the first."""
-    hall, one = Hall(), Media(folder / "media", counted=counted)
+    one = Media(folder / "media", counted=counted)
     at_step(hall, one, number)
-    if not counted and FINAL in hall.steps:
+    if not counted and hall.final in hall.steps:
         return
     other = one.copy(folder / "other", *parts)
     first, second = hall.restore(one), hall.restore(other)
@@ -287,17 +326,19 @@ def test_a_step_does_not_end_beside_events_of_another_process(media: Media) -> N
 
 
 @pytest.mark.parametrize("parts", [("store",), ("store", "keys")], ids="+".join)
-def test_an_aggregator_that_is_set_back(media: Media, tmp_path: Path, parts: tuple[str, ...]) -> None:
+def test_an_aggregator_that_is_set_back(
+    media: Media, kind: type[Hall], tmp_path: Path, parts: tuple[str, ...]
+) -> None:
     """From every step to every earlier one: refused."""
     if not media.counted and "keys" in parts:
         pytest.skip("then nothing notices")
-    for last in range(1, COLLECTIONS):
+    for last in range(1, len(kind().collections)):
         folder = tmp_path / str(last)
-        hall, here = Hall(), Media(folder / "media", counted=media.counted)
+        hall, here = kind(), Media(folder / "media", counted=media.counted)
         run = hall.begin(here)
         for number in range(last):
             here.take(folder / str(number))
-            while type(run.state) is secagg.AGGREGATOR.stages[number].state:
+            while type(run.state) is hall.collections[number]:
                 hall.step(run)
         for number in range(last):
             here.set_back(folder / str(number), *parts)
@@ -319,7 +360,7 @@ def test_a_deadline_within_a_step_stays_passed(tmp_path: Path) -> None:
             hall.mail.insert(1, event)
         else:
             hall.mail.insert(2, event)
-        while hall.step(run) and type(run.state) is secagg.AGGREGATOR.stages[5].state:
+        while hall.step(run) and type(run.state) is hall.collections[5]:
             run = hall.restore(media)
         told = {party: str(error) for party, error in run.state.inbox.excluded.items()}
         run = hall.restore(media)
@@ -387,17 +428,17 @@ def test_an_error_is_saved(error: SmpcError) -> None:
 
 @pytest.mark.parametrize("parts", [(), ("store",), ("keys",), ("store", "keys")], ids="+".join)
 def test_a_fork_before_the_last_message_of_a_step(
-    media: Media, tmp_path: Path, parts: tuple[str, ...]
+    media: Media, kind: type[Hall], tmp_path: Path, parts: tuple[str, ...]
 ) -> None:
     """One process takes the message that ends the step, the other loses its sender instead."""
     if not media.counted and parts == ("store", "keys"):
         pytest.skip("nothing in common: the copies are all that each has")
-    for number in range(1, COLLECTIONS):
+    for number in range(1, len(kind().collections)):
         for lost_first in (False, True):
             folder = tmp_path / f"{number} {lost_first}"
-            hall, one = Hall(), Media(folder / "media", counted=media.counted)
+            hall, one = kind(), Media(folder / "media", counted=media.counted)
             run = at_step(hall, one, number)
-            if not media.counted and FINAL in hall.steps:
+            if not media.counted and hall.final in hall.steps:
                 return
             [last] = [e for e in hall.mail if isinstance(e, Message) and e.envelope.sender == DAVE]
             hall.mail.remove(last)

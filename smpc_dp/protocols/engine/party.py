@@ -8,9 +8,9 @@ protocols.
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any, ClassVar, Generic, TypeVar
+from typing import Any, ClassVar, Generic, Self, TypeVar
 
 import msgspec
 from msgspec.structs import replace
@@ -53,6 +53,12 @@ class PartyState(State, frozen=True, kw_only=True, eq=False):
     seen: Seen = NOTHING_SEEN
     false_count: int = 0
     renews: ClassVar[bool] = False
+
+    def without(self, messages: Sequence[Envelope]) -> Self:
+        """See `State.without`: these steps do not count as sent."""
+        steps = {envelope.step for envelope in messages}
+        sent = tuple(step for step in self.progress.sent if step not in steps)
+        return replace(self, progress=Progress(self.progress.received, sent))
 
 
 class Stopped(PartyState, frozen=True, kw_only=True, eq=False):

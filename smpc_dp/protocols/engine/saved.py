@@ -260,7 +260,9 @@ class SavedRun(Run[R_co]):
             self.receipt = self._saving.charge(self._row.place.run, self._released)
             self._charged = True
         finally:
-            self._failed = self._failed or not self._charged
+            if not self._charged:
+                self._failed = True
+                self._state = self._state.without(self._messages)
 
 
 def abandon(member: Any, saving: Saving) -> None:

@@ -182,6 +182,7 @@ PARTY = PartyRole(
         ),
     ),
     last=m.SEND,
+    saved=True,
 )
 
 
@@ -300,7 +301,7 @@ class CollectBoxes(CollectorState, frozen=True, kw_only=True, eq=False):
     """The parties that are present are agreed on, and each seals its vector for its receivers."""
 
     expects: ClassVar[str] = m.SEND
-    present: frozenset[int]
+    present: PartySet
 
 
 class Delivered(CollectorState, frozen=True, kw_only=True, eq=False):
@@ -339,7 +340,8 @@ def finish_hello(aggregator: Aggregator, state: CollectHello) -> Transition:
         hellos = [(number, items[number].body, items[number].signature) for number in sorted(met)]
         return m.Start(packed, nonces, hellos)
 
-    after = CollectBoxes(run_id=run_id, inbox=inbox, present=frozenset(inbox.alive))
+    present = PartySet.unpack(packed, aggregator.parties, aggregator.name)
+    after = CollectBoxes(run_id=run_id, inbox=inbox, present=present)
     return Transition(after, aggregator.to_each(run_id, inbox, m.START, message))
 
 
@@ -347,7 +349,8 @@ def accept_boxes(aggregator: Aggregator, state: CollectBoxes, party: int, envelo
     """Check that a party sends to exactly its present receivers; keep its boxes by receiver."""
     boxes = decode(envelope.body, m.Send, envelope.sender).boxes
     # A box kept back would look to its receiver as if the aggregator had dropped it.
-    if [number for number, _ in boxes] != sorted(aggregator.parameters.receivers(party) & state.present):
+    receivers = sorted(aggregator.parameters.receivers(party))
+    if [number for number, _ in boxes] != [number for number in receivers if number in state.present]:
         raise PeerFault(envelope.sender, "does not send to exactly the present users that it should")
     return Item(dict(boxes), b"", envelope.signature)
 
@@ -417,6 +420,7 @@ AGGREGATOR = CollectorRole(
             "anything: the run is over",
         ),
     ),
+    saved=True,
 )
 
 
