@@ -2,6 +2,7 @@
 
 A block fenced as `python` is run in an empty folder; one fenced as `python no-run` is a fragment and is only
 compiled. Commands stand in blocks fenced as `sh` or `console`; they are parsed, and those that plan are run.
+`tests/processes/test_guides.py` runs the `sh` blocks of guides, but for those fenced as `sh no-run`.
 """
 
 from __future__ import annotations
