@@ -160,6 +160,10 @@ class Encoding(msgspec.Struct, frozen=True, omit_defaults=True):
         """The lane that arithmetic is done in."""
         return np.uint32 if self.element_bytes <= 4 else np.uint64
 
+    def zeros(self) -> Lanes:
+        """Return the sum of no vectors, shape (lanes,)."""
+        return np.zeros(self.lanes, dtype=self.dtype)
+
     @property
     def modulus_bits(self) -> int:
         """Sums are taken modulo 2 to this power."""

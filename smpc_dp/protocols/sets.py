@@ -27,6 +27,11 @@ class PartySet:
         self.packed = packed
 
     @classmethod
+    def of(cls, members: Iterable[int], parties: int) -> PartySet:
+        """Return the set of these parties among 1 to `parties`."""
+        return cls.unpack(pack_set(members, parties), parties, "")
+
+    @classmethod
     def unpack(cls, packed: bytes, parties: int, sender: str) -> PartySet:
         """Return the set that travels as `packed`; raise PeerFault on anything but what `pack_set` gives."""
         form, content = packed[:1], packed[1:]

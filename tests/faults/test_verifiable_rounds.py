@@ -181,8 +181,8 @@ def test_no_edge_is_opened_for_what_was_signed_in_another_round() -> None:
     """A user's right opening of the first round, shown as its opening of the second, would be false there."""
 
     def finish(relay: VerifiableAggregator, state: CollectOpen) -> Transition:
-        if state.number == 2:
-            state.openings[1] = dataclasses.replace(state.said[1][1], message=OPENING)
+        if state.round.number == 2:
+            state.openings[1] = dataclasses.replace(state.round.said[1][1], message=OPENING)
         return counting.finish_open(relay, state)
 
     relay = Host(role=AGGREGATOR.with_stage(CollectOpen, finish=finish))
@@ -243,8 +243,9 @@ def test_a_relay_that_lies_about_openings_is_refused(lie: Any, what: str) -> Non
 
 def test_a_tally_that_counts_who_opened_something_false_is_refused() -> None:
     def finish(relay: VerifiableAggregator, state: CollectOpen) -> Transition:
-        if state.number == 2:
-            state = replace(state, published=state.published | {NAMES.index(OTHER) + 1})
+        if state.round.number == 2:
+            counted = state.round.published | {NAMES.index(OTHER) + 1}
+            state = replace(state, round=replace(state.round, published=counted))
         return counting.finish_open(relay, state)
 
     relay = Host(role=AGGREGATOR.with_stage(CollectOpen, finish=finish))

@@ -174,7 +174,7 @@ class Cheater(Run[Outcome]):
     ) -> Transition:
         self.next, [said] = apply(member, state, body)
         if kind is v.Commit:
-            self.use_secret(self.next.noise_secret)
+            self.use_secret(self.next.secrets.noise_secret)
         if self._tamper is None or self.next.entry is None:
             return Transition(self.next, (said,))
         message = self._tamper(self, said.step, decode(said.body, kind, ""))
@@ -184,7 +184,10 @@ class Cheater(Run[Outcome]):
     def use_secret(self, drawn: proofs.NoiseSecret) -> None:
         """Take these secret bits."""
         self._secret = WatchedSecret(drawn)
-        self.next = replace(self.next, noise_secret=self._secret)
+        self._change_secrets(noise_secret=self._secret)
+
+    def _change_secrets(self, **changes: Any) -> None:
+        self.next = replace(self.next, secrets=replace(self.next.secrets, **changes))
 
     def fresh_blinding(self) -> bytes:
         """Return a blinding of nothing in particular."""
@@ -198,13 +201,13 @@ class Cheater(Run[Outcome]):
     def use_values(self, values: Sequence[int]) -> bytes:
         """Take other values from now on, and return their commitment with the blinding of the true ones."""
         vector = (np.array(values, dtype=np.int64) + self.member.parameters.centre).view(np.uint64)
-        self.next = replace(self.next, vector=vector)
-        return commit.commit(values, self.next.value_blinding)
+        self._change_secrets(vector=vector)
+        return commit.commit(values, self.next.secrets.value_blinding)
 
     def prove_range(self, values: Sequence[int], low: proofs.Bound, high: proofs.Bound) -> bytes:
         """Prove, with the blinding of the true values, that others are within some bounds."""
         context = self.member.rules(self.next.run_id).proof_context(self.name)
-        blinding = self.next.value_blinding
+        blinding = self.next.secrets.value_blinding
         return proofs.prove_range(context, values, blinding, low, high, self.member.random)
 
     def draw_again(self) -> None:

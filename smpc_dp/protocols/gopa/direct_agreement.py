@@ -67,7 +67,7 @@ class Advertised(msgspec.Struct, frozen=True):
 class Agreed(msgspec.Struct, frozen=True):
     """The participants, and each one's neighbours among them; `digest` is what a quorum signs."""
 
-    participants: tuple[int, ...]
+    participants: PartySet
     neighbours: dict[int, tuple[int, ...]]
     roll: bytes
     digest: bytes
@@ -217,7 +217,7 @@ def attest_participants(
     graph = _place(peer, members, drawn, advertised)
     peer.parameters.check_place(peer.name, len(graph.holders), len(graph.drew_me))
     digest = keys.participants_digest(peer.context, state.run_id, advertised.roll, proposed.participants)
-    agreed = Agreed(tuple(members), _edges(drawn), advertised.roll, digest)
+    agreed = Agreed(members, _edges(drawn), advertised.roll, digest)
     after = CertifyParticipants(
         run_id=state.run_id, inbox=state.inbox, vector=vector, graph=graph, agreed=agreed
     )

@@ -9,8 +9,6 @@ import hashlib
 from collections.abc import Collection
 from typing import ClassVar
 
-import numpy as np
-
 from smpc_dp.encoding import Lanes
 from smpc_dp.errors import LocalError, PeerFault
 from smpc_dp.protocols.engine.peers import PeerState
@@ -42,6 +40,7 @@ from smpc_dp.protocols.gopa.messages import PUBLISH
 from smpc_dp.protocols.gopa.messages import Published as Publication
 from smpc_dp.protocols.phases import endings, masked_sum
 from smpc_dp.protocols.phases import messages as m
+from smpc_dp.protocols.phases.certified_set import Participation
 from smpc_dp.protocols.result import Certificate, Outcome
 from smpc_dp.protocols.sets import pack_set
 
@@ -221,7 +220,7 @@ def attest_total(
 ) -> Transition:
     """Add up what is published, and attest the total."""
     encoding, run_id = peer.parameters.encoding, state.run_id
-    total: Lanes = np.zeros(encoding.lanes, dtype=encoding.dtype)
+    total = encoding.zeros()
     for party, body_hash in published.items():
         body = _x_hat(peer, state, party, body_hash)
         if body is None:
@@ -257,10 +256,8 @@ def finish(peer: DirectPeer, state: CertifyTotal) -> Transition:
         peer.parameters,
         state.run_id,
         state.total,
-        agreed.roll,
-        participants=agreed.participants,
+        Participation(agreed.roll, agreed.participants, state.certificate),
         survivors=state.survivors,
-        participants_certificate=state.certificate,
         survivors_certificate=_certificate(peer, state, agreed, state.digest),
         faults=tuple(state.inbox.faults),
         residual_pairs=sum(other in inside for party in lost for other in agreed.neighbours[party]),

@@ -8,8 +8,6 @@ from __future__ import annotations
 
 from typing import ClassVar
 
-import numpy as np
-
 from smpc_dp.crypto.randomness import Randomness, SystemRandomness
 from smpc_dp.encoding import Lanes
 from smpc_dp.protocols.contract import Envelope
@@ -22,7 +20,7 @@ from smpc_dp.protocols.gopa import messages as g
 from smpc_dp.protocols.gopa.params import GopaParameters
 from smpc_dp.protocols.phases import certified_set, endings, key_graph, keys, masked_sum
 from smpc_dp.protocols.phases import messages as m
-from smpc_dp.protocols.phases.certified_set import check_certified
+from smpc_dp.protocols.phases.certified_set import Attesting, Participation, check_certified
 from smpc_dp.protocols.phases.key_graph import (
     AwaitNeighbours,
     CollectReveal,
@@ -33,9 +31,9 @@ from smpc_dp.protocols.phases.key_graph import (
     SumMember,
     Watch,
 )
-from smpc_dp.protocols.result import Certificate, Outcome
+from smpc_dp.protocols.result import Outcome
 from smpc_dp.protocols.secagg.states import Finished, Summed, first_state
-from smpc_dp.protocols.sets import PartySet, pack_set
+from smpc_dp.protocols.sets import PartySet
 
 # A party
 
@@ -54,10 +52,8 @@ class AwaitAverage(PartyState, frozen=True, kw_only=True, eq=False):
     """The party has published its noisy vector."""
 
     expects: ClassVar[str] = g.AVERAGE
-    roll: bytes
     neighbours: tuple[int, ...]
-    participants: PartySet
-    participants_certificate: Certificate
+    participation: Participation
 
 
 def on_neighbours(member: SumMember[GopaParameters], state: AwaitNeighbours, body: bytes) -> Transition:
@@ -76,17 +72,16 @@ def on_participants(member: SumMember[GopaParameters], state: AwaitParticipants,
     x_hat = masked_sum.mask_vector(member, run_id, state.vector, graph, graph.revealed, None)
     after = AwaitAverage(
         run_id=run_id,
-        roll=graph.digest,
         neighbours=tuple(graph.mask_keys),
-        participants=graph.revealed,
-        participants_certificate=certificate,
+        participation=Participation(graph.digest, graph.revealed, certificate),
     )
     return Transition(after, (member.write(run_id, g.PUBLISH, g.Published(x_hat)),))
 
 
 def on_average(member: SumMember[GopaParameters], state: AwaitAverage, body: bytes) -> Transition:
     """Check the set of survivors and the noise left in the average, and decode it."""
-    context, parameters, participants = member.context, member.parameters, state.participants
+    context, parameters = member.context, member.parameters
+    participants = state.participation.participants
     message = decode(body, g.Average, context.aggregator)
     published = context.remember(
         ("set", message.published),
@@ -100,20 +95,13 @@ def on_average(member: SumMember[GopaParameters], state: AwaitAverage, body: byt
     own = sum(peer in participants and peer not in published for peer in state.neighbours)
     if not own <= message.residual_pairs <= lost * len(published):
         raise member.refuse(f"counts {message.residual_pairs} residual pairs with {lost} users lost")
-    try:
-        total = parameters.encoding.unpack(message.total)
-    except ValueError as error:
-        raise member.refuse(f"malformed Average: {error}") from None
     outcome = endings.outcome(
         context,
         parameters,
         state.run_id,
-        total,
-        state.roll,
-        participants=participants,
+        endings.unpack_total(member, message, message.total),
+        state.participation,
         survivors=published,
-        participants_certificate=state.participants_certificate,
-        survivors_certificate=None,
         residual_pairs=message.residual_pairs,
     )
     return Transition(Finished(run_id=state.run_id, outcome=outcome))
@@ -168,8 +156,7 @@ class CollectParticipants(CollectorState, frozen=True, kw_only=True, eq=False):
 
     expects: ClassVar[str] = m.ATTEST_PARTICIPANTS
     edges: Edges
-    participants: tuple[int, ...]
-    digest: bytes
+    attesting: Attesting
 
 
 class CollectPublished(CollectorState, frozen=True, kw_only=True, eq=False):
@@ -177,8 +164,7 @@ class CollectPublished(CollectorState, frozen=True, kw_only=True, eq=False):
 
     expects: ClassVar[str] = g.PUBLISH
     edges: Edges
-    participants: tuple[int, ...]
-    participants_certificate: Certificate
+    participation: Participation
     total: Lanes
     published: set[int]
 
@@ -186,39 +172,27 @@ class CollectPublished(CollectorState, frozen=True, kw_only=True, eq=False):
 def finish_reveal(aggregator: SumAggregator[GopaParameters], state: CollectReveal) -> Transition:
     """Connect the graph; the parties that have revealed take part."""
     edges, messages = key_graph.connect_graph(aggregator, state, state.commitments)
-    participants = tuple(sorted(state.inbox.alive))
-    packed = pack_set(participants, aggregator.parties)
-    digest = keys.participants_digest(aggregator.context, state.run_id, edges.digest, packed)
-    after = CollectParticipants(
-        run_id=state.run_id, inbox=state.inbox, edges=edges, participants=participants, digest=digest
-    )
+    participants = PartySet.of(state.inbox.alive, aggregator.parties)
+    digest = keys.participants_digest(aggregator.context, state.run_id, edges.digest, participants.packed)
+    attesting = Attesting(participants, digest)
+    after = CollectParticipants(run_id=state.run_id, inbox=state.inbox, edges=edges, attesting=attesting)
     return Transition(after, messages)
-
-
-def accept_attestation(
-    _aggregator: SumAggregator[GopaParameters],
-    state: CollectParticipants,
-    _party: int,
-    envelope: Envelope,
-) -> Item:
-    """Keep a party's attestation of the participants."""
-    return certified_set.accept_attestation(state.digest, envelope)
 
 
 def finish_participants(aggregator: SumAggregator[GopaParameters], state: CollectParticipants) -> Transition:
     """Send the certificate of the participants."""
-    message, certificate = certified_set.certify(aggregator, state, state.digest, state.participants)
-    encoding = aggregator.parameters.encoding
+    participation, messages = certified_set.certify_participants(
+        aggregator, state, state.attesting, state.edges.digest
+    )
     after = CollectPublished(
         run_id=state.run_id,
         inbox=state.inbox,
         edges=state.edges,
-        participants=state.participants,
-        participants_certificate=certificate,
-        total=np.zeros(encoding.lanes, dtype=encoding.dtype),
+        participation=participation,
+        total=aggregator.parameters.encoding.zeros(),
         published=set(),
     )
-    return Transition(after, aggregator.broadcast(state, m.PARTICIPANTS, message))
+    return Transition(after, messages)
 
 
 def accept_published(
@@ -234,21 +208,17 @@ def accept_published(
 def finish_published(aggregator: SumAggregator[GopaParameters], state: CollectPublished) -> Transition:
     """Send the average, its survivors, and the number of pairs whose noise stays in it."""
     published, encoding = state.published, aggregator.parameters.encoding
-    lost = [party for party in state.participants if party not in published]
+    lost = [party for party in state.participation.participants if party not in published]
     residual = sum(peer in published for party in lost for peer in state.edges.neighbours[party])
-    survivors = tuple(sorted(published))
-    packed = pack_set(survivors, aggregator.parties)
-    message = g.Average(encoding.pack(state.total), packed, residual)
+    survivors = PartySet.of(published, aggregator.parties)
+    message = g.Average(encoding.pack(state.total), survivors.packed, residual)
     outcome = endings.outcome(
         aggregator.context,
         aggregator.parameters,
         state.run_id,
         state.total,
-        state.edges.digest,
-        participants=state.participants,
+        state.participation,
         survivors=survivors,
-        participants_certificate=state.participants_certificate,
-        survivors_certificate=None,
         faults=tuple(state.inbox.faults),
         residual_pairs=residual,
     )
@@ -271,7 +241,7 @@ AGGREGATOR = CollectorRole(
         ),
         Stage(
             CollectParticipants,
-            accept_attestation,
+            certified_set.accept_attestation,
             finish_participants,
             least,
             (CollectPublished,),

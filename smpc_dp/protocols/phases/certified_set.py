@@ -6,8 +6,9 @@ certificate of a quorum of these signatures. The participants and the survivors 
 
 from __future__ import annotations
 
-from collections.abc import Collection
-from typing import Any
+from typing import Any, Protocol
+
+import msgspec
 
 from smpc_dp.errors import PeerFault
 from smpc_dp.protocols.contract import Envelope
@@ -19,6 +20,28 @@ from smpc_dp.protocols.phases.certify import check_certificate, shortest_certifi
 from smpc_dp.protocols.phases.parameters import SumParameters
 from smpc_dp.protocols.result import Certificate
 from smpc_dp.protocols.sets import PartySet
+
+
+class Participation(msgspec.Struct, frozen=True):
+    """The participants that a quorum has certified; `roll` is the digest of all parties' draws."""
+
+    roll: bytes
+    participants: PartySet
+    certificate: Certificate
+
+
+class Attesting(msgspec.Struct, frozen=True):
+    """The digest that parties are asked to attest, and the parties that may: those of the set."""
+
+    members: PartySet
+    digest: bytes
+
+
+class AttestingState(Protocol):
+    """A state in which parties attest."""
+
+    @property
+    def attesting(self) -> Attesting: ...
 
 
 def check_certified(
@@ -36,22 +59,34 @@ def check_certified(
     )
 
 
-def accept_attestation(digest: bytes, envelope: Envelope) -> Item:
+def accept_attestation(
+    _collector: Collector[Any], state: AttestingState, _party: int, envelope: Envelope
+) -> Item:
     """Keep a party's signature over the digest of the set that was sent; raise PeerFault for another."""
-    if decode(envelope.body, m.Attestation, envelope.sender).set_digest != digest:
+    if decode(envelope.body, m.Attestation, envelope.sender).set_digest != state.attesting.digest:
         raise PeerFault(envelope.sender, "attests another set than the one that was sent")
     return Item(None, b"", envelope.signature)
 
 
 def certify(
-    collector: Collector[Any], state: CollectorState, digest: bytes, members: Collection[int]
+    collector: Collector[Any], state: CollectorState, attesting: Attesting
 ) -> tuple[m.Certificate, Certificate]:
     """Return the shortest certificate of the attestations that are there, and the same as evidence."""
-    quorum = collector.parameters.plan.quorum
+    quorum, digest = collector.parameters.plan.quorum, attesting.digest
     signatures = {party: item.signature for party, item in state.inbox.items.items()}
     if len(signatures) < quorum:
         raise collector.too_few(state, quorum)
     context, run_id, step = collector.context, state.run_id, state.step
     certificate = shortest_certificate(context, run_id, step, digest, signatures, quorum)
-    checked = check_certificate(context, quorum, run_id, step, digest, frozenset(members), certificate)
-    return certificate, checked
+    return certificate, check_certificate(
+        context, quorum, run_id, step, digest, attesting.members, certificate
+    )
+
+
+def certify_participants(
+    collector: Collector[Any], state: CollectorState, attesting: Attesting, roll: bytes
+) -> tuple[Participation, list[Envelope]]:
+    """Return the participants with their certificate, and the certificate for each party."""
+    message, certificate = certify(collector, state, attesting)
+    participation = Participation(roll, attesting.members, certificate)
+    return participation, collector.broadcast(state, m.PARTICIPANTS, message)

@@ -5,13 +5,24 @@ from __future__ import annotations
 from collections.abc import Collection
 from itertools import compress
 
+import msgspec
 import numpy as np
 
 from smpc_dp.encoding import Lanes
+from smpc_dp.protocols.engine.party import Member
 from smpc_dp.protocols.envelope import Context
+from smpc_dp.protocols.phases.certified_set import Participation
 from smpc_dp.protocols.phases.parameters import SumParameters
 from smpc_dp.protocols.result import Certificate, Evidence, Outcome
 from smpc_dp.protocols.sets import PartySet, pack_set
+
+
+def unpack_total(member: Member[SumParameters], message: msgspec.Struct, packed: bytes) -> Lanes:
+    """Return the total that the aggregator sent in `message`; raise PeerFault where it is none."""
+    try:
+        return member.parameters.encoding.unpack(packed)
+    except ValueError as error:
+        raise member.refuse(f"malformed {type(message).__name__}: {error}") from None
 
 
 def outcome(
@@ -19,12 +30,10 @@ def outcome(
     parameters: SumParameters,
     run_id: bytes,
     total: Lanes,
-    roll: bytes,
+    participation: Participation,
     *,
-    participants: Collection[int],
     survivors: Collection[int],
-    participants_certificate: Certificate,
-    survivors_certificate: Certificate | None,
+    survivors_certificate: Certificate | None = None,
     faults: tuple[str, ...] = (),
     residual_pairs: int = 0,
 ) -> Outcome:
@@ -49,11 +58,12 @@ def outcome(
             version=context.version,
             session_digest=context.session_digest,
             run_id=run_id,
-            roll=roll,
+            roll=participation.roll,
             participating=context.remember(
-                ("participants", participants_certificate.set_digest), lambda: _split(context, participants)
+                ("participants", participation.certificate.set_digest),
+                lambda: _split(context, participation.participants),
             )[0],
-            participants=participants_certificate,
+            participants=participation.certificate,
             survivors=survivors_certificate,
         ),
     )

@@ -22,9 +22,10 @@ from smpc_dp.protocols.engine.party import Member
 from smpc_dp.protocols.envelope import decode, encode
 from smpc_dp.protocols.phases import keys
 from smpc_dp.protocols.phases import messages as m
+from smpc_dp.protocols.phases.certified_set import Attesting
 from smpc_dp.protocols.phases.key_graph import Edges, Graph, Sealing, SumAggregator, members_of
 from smpc_dp.protocols.phases.parameters import SumParameters
-from smpc_dp.protocols.sets import PartySet, pack_list, pack_set, unpack_list
+from smpc_dp.protocols.sets import PartySet, pack_list, unpack_list
 
 # The party's side
 
@@ -176,15 +177,15 @@ def accept_deal(edges: Edges, party: int, envelope: Envelope) -> Item:
 
 def deliver(
     collector: Collector[SumParameters], state: CollectorState, edges: Edges
-) -> tuple[Dealt, bytes, list[Envelope]]:
-    """Return the commitments and dealers, the digest of the participants, and each holder's shares."""
-    participants, items = sorted(state.inbox.alive), state.inbox.items
+) -> tuple[Dealt, Attesting, list[Envelope]]:
+    """Return the commitments and dealers, the participants to be attested, and each holder's shares."""
+    participants, items = PartySet.of(state.inbox.alive, collector.parties), state.inbox.items
     boxes: dict[int, list[tuple[int, bytes]]] = {party: [] for party in participants}
     for dealer in participants:
         for holder, sealed in zip(edges.drawn[dealer], items[dealer].message.sealed, strict=True):
             if holder in boxes:
                 boxes[holder].append((dealer, sealed))
-    packed = pack_set(participants, collector.parties)
+    packed = participants.packed
     digest = keys.participants_digest(collector.context, state.run_id, edges.digest, packed)
 
     def message(holder: int) -> m.Deliver:
@@ -195,7 +196,8 @@ def deliver(
         {dealer: items[dealer].message.self_commitment for dealer in participants},
         {holder: tuple(dealer for dealer, _ in given) for holder, given in boxes.items()},
     )
-    return dealt, digest, collector.to_each(state.run_id, state.inbox, m.DELIVER, message)
+    messages = collector.to_each(state.run_id, state.inbox, m.DELIVER, message)
+    return dealt, Attesting(participants, digest), messages
 
 
 def add_masked(

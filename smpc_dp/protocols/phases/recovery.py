@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 
 import numpy as np
 
@@ -31,8 +31,8 @@ class Recovery:
         plan: SecAggPlan,
         run_id: bytes,
         *,
-        participants: Sequence[int],
-        survivors: Sequence[int],
+        participants: Iterable[int],
+        survivors: Iterable[int],
         edges: Edges,
         self_commitments: Mapping[int, bytes],
         add_pair_terms: AddPairTerms,

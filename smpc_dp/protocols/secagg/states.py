@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, ClassVar
 
-import numpy as np
+import msgspec
 
 from smpc_dp.crypto.randomness import Randomness, SystemRandomness
 from smpc_dp.encoding import Lanes
@@ -22,7 +22,7 @@ from smpc_dp.protocols.engine.state import Transition
 from smpc_dp.protocols.envelope import Context, Signer, decode
 from smpc_dp.protocols.phases import certified_set, endings, key_graph, keys, masked_sum
 from smpc_dp.protocols.phases import messages as m
-from smpc_dp.protocols.phases.certified_set import check_certified
+from smpc_dp.protocols.phases.certified_set import Attesting, Participation, check_certified
 from smpc_dp.protocols.phases.key_graph import (
     AwaitNeighbours,
     CollectReveal,
@@ -40,7 +40,7 @@ from smpc_dp.protocols.phases.parameters import SumParameters
 from smpc_dp.protocols.phases.recovery import Recovery
 from smpc_dp.protocols.phases.survivors import FixedSurvivors
 from smpc_dp.protocols.result import Certificate, Outcome
-from smpc_dp.protocols.sets import PartySet, pack_list, pack_set
+from smpc_dp.protocols.sets import PartySet, pack_list
 from smpc_dp.seen import NOTHING_SEEN, Seen
 
 if TYPE_CHECKING:
@@ -75,8 +75,7 @@ class AwaitSurvivors(PartyState, frozen=True, kw_only=True, eq=False):
 
     expects: ClassVar[str] = m.SURVIVORS
     delivered: Delivered
-    roll: bytes
-    participants_certificate: Certificate
+    participation: Participation
 
 
 class AwaitSurvivorsCertificate(PartyState, frozen=True, kw_only=True, eq=False):
@@ -84,8 +83,7 @@ class AwaitSurvivorsCertificate(PartyState, frozen=True, kw_only=True, eq=False)
 
     expects: ClassVar[str] = m.SURVIVORS_CERTIFICATE
     delivered: Delivered
-    roll: bytes
-    participants_certificate: Certificate
+    participation: Participation
     survivors: PartySet
     digest: bytes
 
@@ -94,9 +92,7 @@ class AwaitResult(PartyState, frozen=True, kw_only=True, eq=False):
     """The party has opened one share of each dealer."""
 
     expects: ClassVar[str] = m.RESULT
-    roll: bytes
-    participants: PartySet
-    participants_certificate: Certificate
+    participation: Participation
     survivors: PartySet
     survivors_certificate: Certificate
 
@@ -148,8 +144,7 @@ def on_participants(member: SumMember[SumParameters], state: AwaitParticipants, 
     after = AwaitSurvivors(
         run_id=run_id,
         delivered=delivered,
-        roll=state.graph.digest,
-        participants_certificate=certificate,
+        participation=Participation(state.graph.digest, delivered.participants, certificate),
     )
     return Transition(
         after, (member.write(run_id, m.MASKED, m.Masked(vector, pack_list(delivered.bad_dealers))),)
@@ -168,8 +163,7 @@ def on_survivors(member: SumMember[SumParameters], state: AwaitSurvivors, body: 
     after = AwaitSurvivorsCertificate(
         run_id=run_id,
         delivered=delivered,
-        roll=state.roll,
-        participants_certificate=state.participants_certificate,
+        participation=state.participation,
         survivors=survivors,
         digest=digest,
     )
@@ -185,9 +179,7 @@ def on_survivors_certificate(
     message = masked_sum.open_shares(member, run_id, state.delivered.held, survivors)
     after = AwaitResult(
         run_id=run_id,
-        roll=state.roll,
-        participants=state.delivered.participants,
-        participants_certificate=state.participants_certificate,
+        participation=state.participation,
         survivors=survivors,
         survivors_certificate=certificate,
     )
@@ -197,19 +189,13 @@ def on_survivors_certificate(
 def on_result(member: SumMember[SumParameters], state: AwaitResult, body: bytes) -> Transition:
     """Decode the sum."""
     message = decode(body, m.Result, member.context.aggregator)
-    try:
-        total = member.parameters.encoding.unpack(message.total)
-    except ValueError as error:
-        raise member.refuse(f"malformed Result: {error}") from None
     outcome = endings.outcome(
         member.context,
         member.parameters,
         state.run_id,
-        total,
-        state.roll,
-        participants=state.participants,
+        endings.unpack_total(member, message, message.total),
+        state.participation,
         survivors=state.survivors,
-        participants_certificate=state.participants_certificate,
         survivors_certificate=state.survivors_certificate,
     )
     after = Finished(run_id=state.run_id, outcome=outcome, survivors=state.survivors)
@@ -309,49 +295,49 @@ class CollectParticipants(CollectorState, frozen=True, kw_only=True, eq=False):
     expects: ClassVar[str] = m.ATTEST_PARTICIPANTS
     edges: Edges
     dealt: Dealt
-    participants: tuple[int, ...]
-    digest: bytes
+    attesting: Attesting
+
+
+class Agreed(msgspec.Struct, frozen=True):
+    """The values that the aggregator keeps once the participants are certified."""
+
+    edges: Edges
+    dealt: Dealt
+    participation: Participation
+
+
+class Added(msgspec.Struct, frozen=True):
+    """The sum of the masked vectors, and of each sender the dealers whose share did not open."""
+
+    total: Lanes
+    complaints: dict[int, tuple[int, ...]]
 
 
 class CollectMasked(CollectorState, frozen=True, kw_only=True, eq=False):
-    """The participants are certified; `complaints`: of each sender, the dealers whose share did not open."""
+    """The participants are certified; `added` grows."""
 
     expects: ClassVar[str] = m.MASKED
-    edges: Edges
-    dealt: Dealt
-    participants: tuple[int, ...]
-    participants_certificate: Certificate
-    digest: bytes
-    total: Lanes
-    complaints: dict[int, tuple[int, ...]]
+    agreed: Agreed
+    added: Added
 
 
 class CollectSurvivors(CollectorState, frozen=True, kw_only=True, eq=False):
     """The masked vectors are added, and each party attests the survivors."""
 
     expects: ClassVar[str] = m.ATTEST_SURVIVORS
-    edges: Edges
-    dealt: Dealt
-    participants: tuple[int, ...]
-    participants_certificate: Certificate
-    digest: bytes
-    total: Lanes
-    complaints: dict[int, tuple[int, ...]]
-    survivors: tuple[int, ...]
+    agreed: Agreed
+    added: Added
+    attesting: Attesting
 
 
 class CollectUnmask(CollectorState, frozen=True, kw_only=True, eq=False):
     """The survivors are certified, and each party opens one share of each dealer."""
 
     expects: ClassVar[str] = m.UNMASK
-    edges: Edges
-    dealt: Dealt
-    participants: tuple[int, ...]
-    participants_certificate: Certificate
-    survivors: tuple[int, ...]
+    agreed: Agreed
+    added: Added
+    survivors: PartySet
     survivors_certificate: Certificate
-    total: Lanes
-    complaints: dict[int, tuple[int, ...]]
     opened: dict[int, m.Unmask]
 
 
@@ -377,92 +363,64 @@ def accept_deal(
 
 def finish_deal(aggregator: SumAggregator[SumParameters], state: CollectDeal) -> Transition:
     """Deliver the shares; the parties that have dealt take part."""
-    dealt, digest, messages = masked_sum.deliver(aggregator, state, state.edges)
+    dealt, attesting, messages = masked_sum.deliver(aggregator, state, state.edges)
     after = CollectParticipants(
-        run_id=state.run_id,
-        inbox=state.inbox,
-        edges=state.edges,
-        dealt=dealt,
-        participants=tuple(sorted(state.inbox.alive)),
-        digest=digest,
+        run_id=state.run_id, inbox=state.inbox, edges=state.edges, dealt=dealt, attesting=attesting
     )
     return Transition(after, messages)
 
 
-def accept_attestation(
-    _aggregator: SumAggregator[SumParameters],
-    state: CollectParticipants | CollectSurvivors,
-    _party: int,
-    envelope: Envelope,
-) -> Item:
-    """Keep a party's attestation of the set that was sent."""
-    return certified_set.accept_attestation(state.digest, envelope)
-
-
 def finish_participants(aggregator: SumAggregator[SumParameters], state: CollectParticipants) -> Transition:
     """Send the certificate of the participants."""
-    message, certificate = certified_set.certify(aggregator, state, state.digest, state.participants)
-    encoding = aggregator.parameters.encoding
+    participation, messages = certified_set.certify_participants(
+        aggregator, state, state.attesting, state.edges.digest
+    )
     after = CollectMasked(
         run_id=state.run_id,
         inbox=state.inbox,
-        edges=state.edges,
-        dealt=state.dealt,
-        participants=state.participants,
-        participants_certificate=certificate,
-        digest=state.digest,
-        total=np.zeros(encoding.lanes, dtype=encoding.dtype),
-        complaints={},
+        agreed=Agreed(state.edges, state.dealt, participation),
+        added=Added(aggregator.parameters.encoding.zeros(), {}),
     )
-    return Transition(after, aggregator.broadcast(state, m.PARTICIPANTS, message))
+    return Transition(after, messages)
 
 
 def accept_masked(
     aggregator: SumAggregator[SumParameters], state: CollectMasked, party: int, envelope: Envelope
 ) -> Item:
     """Add a masked vector to the total, and keep its party's complaints."""
-    item = masked_sum.add_masked(aggregator, state.total, state.dealt, party, envelope)
-    state.complaints[party] = item.message
+    item = masked_sum.add_masked(aggregator, state.added.total, state.agreed.dealt, party, envelope)
+    state.added.complaints[party] = item.message
     return item
 
 
 def finish_masked(aggregator: SumAggregator[SumParameters], state: CollectMasked) -> Transition:
     """Send the set of the survivors, whose vectors are in the total."""
     # A party that is lost after its vector was added is a survivor all the same: the total holds its input.
-    survivors = tuple(sorted(state.complaints))
-    packed = pack_set(survivors, aggregator.parties)
+    survivors = PartySet.of(state.added.complaints, aggregator.parties)
     if aggregator.fixed is not None:
-        members = PartySet.unpack(packed, aggregator.parties, aggregator.name)
-        aggregator.fixed.fix(aggregator.context, members)
+        aggregator.fixed.fix(aggregator.context, survivors)
+    earlier = state.agreed.participation.certificate.set_digest
+    digest = keys.survivors_digest(aggregator.context, state.run_id, earlier, survivors.packed)
     after = CollectSurvivors(
         run_id=state.run_id,
         inbox=state.inbox,
-        edges=state.edges,
-        dealt=state.dealt,
-        participants=state.participants,
-        participants_certificate=state.participants_certificate,
-        digest=keys.survivors_digest(aggregator.context, state.run_id, state.digest, packed),
-        total=state.total,
-        complaints=state.complaints,
-        survivors=survivors,
+        agreed=state.agreed,
+        added=state.added,
+        attesting=Attesting(survivors, digest),
     )
-    return Transition(after, aggregator.broadcast(state, m.SURVIVORS, m.Survivors(packed)))
+    return Transition(after, aggregator.broadcast(state, m.SURVIVORS, m.Survivors(survivors.packed)))
 
 
 def finish_survivors(aggregator: SumAggregator[SumParameters], state: CollectSurvivors) -> Transition:
     """Send the certificate of the survivors."""
-    message, certificate = certified_set.certify(aggregator, state, state.digest, state.survivors)
+    message, certificate = certified_set.certify(aggregator, state, state.attesting)
     after = CollectUnmask(
         run_id=state.run_id,
         inbox=state.inbox,
-        edges=state.edges,
-        dealt=state.dealt,
-        participants=state.participants,
-        participants_certificate=state.participants_certificate,
-        survivors=state.survivors,
+        agreed=state.agreed,
+        added=state.added,
+        survivors=state.attesting.members,
         survivors_certificate=certificate,
-        total=state.total,
-        complaints=state.complaints,
         opened={},
     )
     return Transition(after, aggregator.broadcast(state, m.SURVIVORS_CERTIFICATE, message))
@@ -472,8 +430,8 @@ def accept_unmask(
     aggregator: SumAggregator[SumParameters], state: CollectUnmask, party: int, envelope: Envelope
 ) -> Item:
     """Keep the shares that a holder opens; they count, even if the holder is lost before the step is over."""
-    complaints = state.complaints[party]
-    due = tuple(dealer for dealer in state.dealt.dealers_of[party] if dealer not in complaints)
+    complaints = state.added.complaints[party]
+    due = tuple(dealer for dealer in state.agreed.dealt.dealers_of[party] if dealer not in complaints)
     item = masked_sum.accept_unmask(aggregator, due, envelope)
     state.opened[party] = item.message
     return item
@@ -481,19 +439,20 @@ def accept_unmask(
 
 def finish_unmask(aggregator: SumAggregator[SumParameters], state: CollectUnmask) -> Transition:
     """Recover the secrets that hide the total, subtract their masks, and send the sum."""
-    context, parameters, total = aggregator.context, aggregator.parameters, state.total
+    context, parameters = aggregator.context, aggregator.parameters
+    agreed, total = state.agreed, state.added.total
     recovery = Recovery(
         context,
         parameters.plan,
         state.run_id,
-        participants=state.participants,
+        participants=agreed.participation.participants,
         survivors=state.survivors,
-        edges=state.edges,
-        self_commitments=state.dealt.self_commitments,
+        edges=agreed.edges,
+        self_commitments=agreed.dealt.self_commitments,
         add_pair_terms=parameters.add_pair_terms,
     )
     for party, unmask in state.opened.items():
-        recovery.add(party, unmask, state.complaints[party])
+        recovery.add(party, unmask, state.added.complaints[party])
     recovery.remove_masks(total, aggregator.threads)
     state.inbox.faults += recovery.faults
     messages = aggregator.broadcast(state, m.RESULT, m.Result(parameters.encoding.pack(total)))
@@ -502,10 +461,8 @@ def finish_unmask(aggregator: SumAggregator[SumParameters], state: CollectUnmask
         parameters,
         state.run_id,
         total,
-        state.edges.digest,
-        participants=state.participants,
+        agreed.participation,
         survivors=state.survivors,
-        participants_certificate=state.participants_certificate,
         survivors_certificate=state.survivors_certificate,
         faults=tuple(state.inbox.faults),
     )
@@ -522,8 +479,10 @@ def check_fixed(aggregator: SumAggregator[SumParameters], state: CollectorState)
     if aggregator.fixed is None:
         return
     # A vector that was added counts, even if its party is lost since.
-    added = getattr(state, "complaints", {})
-    if gone := aggregator.fixed.inside(state.inbox.excluded.keys() - added.keys()):
+    excluded = set(state.inbox.excluded)
+    if isinstance(state, CollectMasked | CollectSurvivors | CollectUnmask):
+        excluded -= state.added.complaints.keys()
+    if gone := aggregator.fixed.inside(excluded):
         names = [aggregator.name_of(party) for party in gone]
         what = "earlier sums of the session are over their vectors too (same_survivors)"
         raise TimeoutFault(names, state.step, what, code=Code.EARLIER)
@@ -553,7 +512,7 @@ AGGREGATOR = CollectorRole(
         ),
         Stage(
             CollectParticipants,
-            accept_attestation,
+            certified_set.accept_attestation,
             finish_participants,
             least,
             (CollectMasked,),
@@ -571,7 +530,7 @@ AGGREGATOR = CollectorRole(
         ),
         Stage(
             CollectSurvivors,
-            accept_attestation,
+            certified_set.accept_attestation,
             finish_survivors,
             least,
             (CollectUnmask,),

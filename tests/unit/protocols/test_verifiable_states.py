@@ -58,6 +58,12 @@ def steps(monkeypatch: pytest.MonkeyPatch, playing: Callable[[], Played]) -> lis
     return taken
 
 
+def number_of(state: Any) -> int:
+    """Return the number of the round of openings that a state is of, 1 if there is none."""
+    number: int = state.round.number if hasattr(state, "round") else 1
+    return number
+
+
 @pytest.mark.parametrize("playing", [play, in_two_rounds])
 def test_every_step_is_in_the_table(monkeypatch: pytest.MonkeyPatch, playing: Callable[[], Played]) -> None:
     seen: set[type] = set()
@@ -66,7 +72,7 @@ def test_every_step_is_in_the_table(monkeypatch: pytest.MonkeyPatch, playing: Ca
             continue
         party = isinstance(step.run.role, PartyRole)
         row = (step.run.role.row if party else step.run.role.stage)(step.before)
-        rounds = [getattr(state, "number", 1) for state in (step.before, step.after)]
+        rounds = [number_of(state) for state in (step.before, step.after)]
         told = {envelope.step for envelope in step.sent} - {ABORT}
         assert type(step.after) in row.next
         assert told <= {v.in_round(name, number) for name in row.sends for number in (1, *rounds) if number}
@@ -97,7 +103,7 @@ def test_what_must_be_forgotten_is_in_no_later_state(monkeypatch: pytest.MonkeyP
     opened = [state for state in after if isinstance(state, AwaitOpenings)][-1]
     secrets = [
         (joined.advertised.mask_secret, AwaitCommitted),
-        (committed.value_blinding, AwaitPublications),
+        (committed.secrets.value_blinding, AwaitPublications),
         # Delta with a party that was never shown false, by its blinding.
         (next(iter(opened.terms.values()))[1], AwaitTallied),
     ]
@@ -105,7 +111,7 @@ def test_what_must_be_forgotten_is_in_no_later_state(monkeypatch: pytest.MonkeyP
         first = next(place for place, state in enumerate(after) if isinstance(state, gone))
         assert secret in contents(after[first - 1])
         assert not any(secret in contents(state) for state in after[first:])
-    assert not hasattr(states[AwaitPublications], "noise_secret")
+    assert not hasattr(states[AwaitPublications], "secrets")
 
 
 def test_a_step_of_a_party_changes_nothing_in_the_state_before(monkeypatch: pytest.MonkeyPatch) -> None:

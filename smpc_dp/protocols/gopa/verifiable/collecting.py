@@ -12,9 +12,8 @@ from smpc_dp.protocols.engine.collector import CollectorState, Item
 from smpc_dp.protocols.engine.state import Transition
 from smpc_dp.protocols.envelope import decode
 from smpc_dp.protocols.gopa.verifiable import messages as v
-from smpc_dp.protocols.gopa.verifiable.counting import CollectPublish, Committed
+from smpc_dp.protocols.gopa.verifiable.counting import Agreed, CollectPublish, Committed
 from smpc_dp.protocols.gopa.verifiable.hosting import (
-    Attesting,
     VerifiableAggregator,
     as_signed,
     ask_for,
@@ -22,12 +21,12 @@ from smpc_dp.protocols.gopa.verifiable.hosting import (
     exclude_false,
 )
 from smpc_dp.protocols.gopa.verifiable.statements import agreements
-from smpc_dp.protocols.phases import certified_set, key_graph
+from smpc_dp.protocols.phases import key_graph
 from smpc_dp.protocols.phases import messages as m
+from smpc_dp.protocols.phases.certified_set import Attesting, Participation
 from smpc_dp.protocols.phases.key_graph import CollectHello, Commitments
-from smpc_dp.protocols.result import Certificate
 from smpc_dp.protocols.run_log import RunLog
-from smpc_dp.protocols.sets import pack_list, pack_set
+from smpc_dp.protocols.sets import pack_list
 
 
 class CollectBegin(CollectorState, frozen=True, kw_only=True, eq=False):
@@ -66,6 +65,7 @@ class CollectCommitments(CollectorState, frozen=True, kw_only=True, eq=False):
     """All commitments are on the board, and each party attests that."""
 
     expects: ClassVar[str] = v.ATTEST_COMMITMENTS
+    roll: bytes
     committed: Committed
     shown_false: int
     attesting: Attesting
@@ -79,8 +79,7 @@ class CollectCoin(CollectorState, frozen=True, kw_only=True, eq=False):
     """
 
     expects: ClassVar[str] = v.COIN
-    committed: Committed
-    certificate: Certificate
+    agreed: Agreed
     shown_false: int
     coins: dict[int, Item]
     log: RunLog
@@ -90,8 +89,7 @@ class CollectCoins(CollectorState, frozen=True, kw_only=True, eq=False):
     """All coins are on the board, and each party attests that; `combined` follows from them."""
 
     expects: ClassVar[str] = v.ATTEST_COINS
-    committed: Committed
-    certificate: Certificate
+    agreed: Agreed
     shown_false: int
     combined: bytes
     attesting: Attesting
@@ -201,25 +199,23 @@ def finish_commit(aggregator: VerifiableAggregator, state: CollectCommit) -> Tra
     edges = {party: edges[party] for party in participants}
     attesting = ask_for(aggregator, run_id, log, v.ATTEST_COMMITMENTS, participants)
     committed = Committed(
-        roll=state.roll,
-        participants=participants,
-        packed=pack_set(participants, aggregator.parties),
         neighbours=state.neighbours,
         commits=commits,
         signed={party: as_signed(party, items[party]) for party in participants},
         edges=edges,
-        agreed=agreements(edges),
+        canceling=agreements(edges),
         digests=digests,
     )
     authors, false = pack_list(sorted(items)), [as_signed(party, items[party]) for party in excluded]
 
     def message(party: int) -> v.Committed:
         around = [committed.signed[peer] for peer in state.neighbours[party] if peer in edges]
-        return v.Committed(authors, digests, committed.packed, around, false)
+        return v.Committed(authors, digests, attesting.members.packed, around, false)
 
     after = CollectCommitments(
         run_id=run_id,
         inbox=inbox,
+        roll=state.roll,
         committed=committed,
         shown_false=len(excluded),
         attesting=attesting,
@@ -228,24 +224,13 @@ def finish_commit(aggregator: VerifiableAggregator, state: CollectCommit) -> Tra
     return Transition(after, aggregator.to_each(run_id, inbox, v.COMMITTED, message))
 
 
-def accept_attestation(
-    _aggregator: VerifiableAggregator,
-    state: CollectCommitments | CollectCoins,
-    _party: int,
-    envelope: Envelope,
-) -> Item:
-    """Keep a party's attestation of the board."""
-    return certified_set.accept_attestation(state.attesting.digest, envelope)
-
-
 def finish_commitments(aggregator: VerifiableAggregator, state: CollectCommitments) -> Transition:
     """Put the certificate of the commitments on the board, and show it."""
     log, certificate, message = certify(aggregator, state, state.log, state.attesting, v.CERTIFY_COMMITMENTS)
     after = CollectCoin(
         run_id=state.run_id,
         inbox=state.inbox,
-        committed=state.committed,
-        certificate=certificate,
+        agreed=Agreed(state.committed, Participation(state.roll, state.attesting.members, certificate)),
         shown_false=state.shown_false,
         coins={},
         log=log,
@@ -259,7 +244,7 @@ def accept_coin(aggregator: VerifiableAggregator, state: CollectCoin, party: int
     item = Item(None, envelope.body, envelope.signature)
     try:
         coin = decode(envelope.body, v.Coin, name).coin
-        if rules.coin_commitment(name, coin) != state.committed.commits[party].coin:
+        if rules.coin_commitment(name, coin) != state.agreed.committed.commits[party].coin:
             raise PeerFault(name, "opened another coin than it has committed to")
     except PeerFault:
         # The run stops here: the last entry of its log shows why.
@@ -271,23 +256,22 @@ def accept_coin(aggregator: VerifiableAggregator, state: CollectCoin, party: int
 
 def all_coins(_aggregator: VerifiableAggregator, state: CollectCoin) -> int:
     """Return how many parties must be left for all coins: without one, its author would choose the noise."""
-    return len(state.committed.participants) - len(state.coins.keys() - state.inbox.alive)
+    return len(state.agreed.participants) - len(state.coins.keys() - state.inbox.alive)
 
 
 def finish_coin(aggregator: VerifiableAggregator, state: CollectCoin) -> Transition:
     """Log all coins, and show them."""
-    run_id, committed = state.run_id, state.committed
-    items = [state.coins[party] for party in committed.participants]
+    run_id, participants = state.run_id, state.agreed.participants
+    items = [state.coins[party] for party in participants]
     coins = b"".join(decode(item.body, v.Coin, "").coin for item in items)
     log, _ = aggregator.log(state.log, v.COIN, state.coins)
     after = CollectCoins(
         run_id=run_id,
         inbox=state.inbox,
-        committed=committed,
-        certificate=state.certificate,
+        agreed=state.agreed,
         shown_false=state.shown_false,
-        combined=aggregator.rules(run_id).combine_coins(committed.packed, coins),
-        attesting=ask_for(aggregator, run_id, log, v.ATTEST_COINS, committed.participants),
+        combined=aggregator.rules(run_id).combine_coins(participants.packed, coins),
+        attesting=ask_for(aggregator, run_id, log, v.ATTEST_COINS, participants),
         log=log,
     )
     message = v.Coins(coins, b"".join(item.signature for item in items))
@@ -300,8 +284,7 @@ def finish_coins(aggregator: VerifiableAggregator, state: CollectCoins) -> Trans
     after = CollectPublish(
         run_id=state.run_id,
         inbox=state.inbox,
-        committed=state.committed,
-        certificate=state.certificate,
+        agreed=state.agreed,
         shown_false=state.shown_false,
         combined=state.combined,
         publications={},

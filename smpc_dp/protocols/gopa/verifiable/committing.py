@@ -6,6 +6,7 @@ import bisect
 from collections.abc import Sequence
 from typing import ClassVar
 
+import msgspec
 import numpy as np
 
 from smpc_dp.board.followed import Followed
@@ -19,7 +20,6 @@ from smpc_dp.protocols.engine.state import Transition
 from smpc_dp.protocols.envelope import decode, encode
 from smpc_dp.protocols.gopa.verifiable import messages as v
 from smpc_dp.protocols.gopa.verifiable.follow import (
-    Participation,
     Term,
     VerifiableMember,
     check_head,
@@ -37,10 +37,27 @@ from smpc_dp.protocols.gopa.verifiable.publishing import (
 from smpc_dp.protocols.gopa.verifiable.recount import Batch
 from smpc_dp.protocols.gopa.verifiable.statements import cancel, failures
 from smpc_dp.protocols.phases import messages as m
+from smpc_dp.protocols.phases.certified_set import Participation
 from smpc_dp.protocols.phases.key_graph import members_of
 from smpc_dp.protocols.sets import PartySet
 
 SIGNATURE = m.SIGNATURE_BYTES
+
+
+class Secrets(msgspec.Struct, frozen=True):
+    """The values that a party has committed to, and that it forgets when it publishes x_hat.
+
+    Attributes:
+        vector, value_blinding: x, encoded, and the blinding of its commitment.
+        noise_secret: the secret bits of its own noise.
+    """
+
+    vector: Lanes
+    value_blinding: bytes
+    noise_secret: proofs.NoiseSecret
+
+    def __repr__(self) -> str:
+        return "Secrets(secret)"
 
 
 class AwaitCommitted(PartyState, frozen=True, kw_only=True, eq=False):
@@ -50,9 +67,7 @@ class AwaitCommitted(PartyState, frozen=True, kw_only=True, eq=False):
     """
 
     expects: ClassVar[str] = v.COMMITTED
-    vector: Lanes
-    value_blinding: bytes
-    noise_secret: proofs.NoiseSecret
+    secrets: Secrets
     coin: bytes
     terms: dict[int, Term]
     edges: dict[int, bytes]
@@ -67,9 +82,7 @@ class AwaitCommitmentsCertificate(PartyState, frozen=True, kw_only=True, eq=Fals
     """The party has attested the commitments of all; `terms` are those whose commitments cancel."""
 
     expects: ClassVar[str] = v.COMMITMENTS_CERTIFICATE
-    vector: Lanes
-    value_blinding: bytes
-    noise_secret: proofs.NoiseSecret
+    secrets: Secrets
     coin: bytes
     terms: dict[int, Term]
     around: Neighbourhood
@@ -83,9 +96,7 @@ class AwaitCoins(PartyState, frozen=True, kw_only=True, eq=False):
     """The party has opened its coin; `entry` is the message."""
 
     expects: ClassVar[str] = v.COINS
-    vector: Lanes
-    value_blinding: bytes
-    noise_secret: proofs.NoiseSecret
+    secrets: Secrets
     terms: dict[int, Term]
     around: Neighbourhood
     participation: Participation
@@ -98,9 +109,7 @@ class AwaitCoinsCertificate(PartyState, frozen=True, kw_only=True, eq=False):
 
     expects: ClassVar[str] = v.COINS_CERTIFICATE
     releases: ClassVar[bool] = True
-    vector: Lanes
-    value_blinding: bytes
-    noise_secret: proofs.NoiseSecret
+    secrets: Secrets
     terms: dict[int, Term]
     around: Neighbourhood
     participation: Participation
@@ -135,9 +144,7 @@ def on_committed(member: VerifiableMember, state: AwaitCommitted, body: bytes) -
     after = AwaitCommitmentsCertificate(
         run_id=run_id,
         seen=state.seen,
-        vector=state.vector,
-        value_blinding=state.value_blinding,
-        noise_secret=state.noise_secret,
+        secrets=state.secrets,
         coin=state.coin,
         terms=terms,
         around=Neighbourhood(state.edges, commits, authors, log.head),
@@ -196,9 +203,7 @@ def on_commitments_certificate(
     after = AwaitCoins(
         run_id=run_id,
         seen=state.seen,
-        vector=state.vector,
-        value_blinding=state.value_blinding,
-        noise_secret=state.noise_secret,
+        secrets=state.secrets,
         terms=state.terms,
         around=state.around,
         participation=Participation(state.roll, participants, certificate),
@@ -233,9 +238,7 @@ def on_coins(member: VerifiableMember, state: AwaitCoins, body: bytes) -> Transi
     after = AwaitCoinsCertificate(
         run_id=run_id,
         seen=state.seen,
-        vector=state.vector,
-        value_blinding=state.value_blinding,
-        noise_secret=state.noise_secret,
+        secrets=state.secrets,
         terms=state.terms,
         around=state.around,
         participation=state.participation,
@@ -279,12 +282,13 @@ def on_coins_certificate(member: VerifiableMember, state: AwaitCoinsCertificate,
     )
     rules = member.rules(run_id, state.combined)
     coins, blinding = rules.bits_of(member.name), commit.fresh_blinding(member.random)
-    noise = state.noise_secret.noise(coins)
-    committed, proof = state.noise_secret.prove(
+    secrets = state.secrets
+    noise = secrets.noise_secret.noise(coins)
+    committed, proof = secrets.noise_secret.prove(
         rules.proof_context(member.name), coins, blinding, member.random
     )
-    x_hat = state.vector + np.array(noise, dtype=np.int64).view(np.uint64)
-    blindings = [state.value_blinding, blinding]
+    x_hat = secrets.vector + np.array(noise, dtype=np.int64).view(np.uint64)
+    blindings = [secrets.value_blinding, blinding]
     for delta, pair_blinding in state.terms.values():
         x_hat += delta
         blindings.append(pair_blinding)

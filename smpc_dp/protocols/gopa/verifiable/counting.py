@@ -7,7 +7,6 @@ from dataclasses import replace
 from typing import ClassVar
 
 import msgspec
-import numpy as np
 
 from smpc_dp.crypto import proofs
 from smpc_dp.encoding import Lanes
@@ -17,7 +16,6 @@ from smpc_dp.protocols.engine.state import Transition
 from smpc_dp.protocols.envelope import decode, encode
 from smpc_dp.protocols.gopa.verifiable import messages as v
 from smpc_dp.protocols.gopa.verifiable.hosting import (
-    Attesting,
     VerifiableAggregator,
     as_signed,
     ask_for,
@@ -27,35 +25,31 @@ from smpc_dp.protocols.gopa.verifiable.hosting import (
 from smpc_dp.protocols.gopa.verifiable.recount import narrowed
 from smpc_dp.protocols.phases import certified_set, endings
 from smpc_dp.protocols.phases import messages as m
-from smpc_dp.protocols.result import Certificate, Outcome
+from smpc_dp.protocols.phases.certified_set import Attesting, Participation
+from smpc_dp.protocols.result import Outcome
 from smpc_dp.protocols.run_log import RunLog
-from smpc_dp.protocols.sets import pack_list, pack_set
+from smpc_dp.protocols.sets import PartySet, pack_list, pack_set
 
 Said = dict[int, Item]
 
 
 class Committed(msgspec.Struct, frozen=True, kw_only=True):
-    """The commitments of the participants, once all commitments are on the board.
+    """The commitments, once all of them are on the board.
 
     Attributes:
-        roll: the digest of all draws.
-        participants, packed: their numbers, ascending, and as a packed set.
         neighbours: of everyone in the graph.
         commits: everyone's commits.
         signed: the same as they were signed, of the participants.
         edges: the commitments to Delta, by party and neighbour, of the participants.
-        agreed: the edges whose commitments cancel.
+        canceling: the edges whose commitments cancel.
         digests: of the entries of all commitments.
     """
 
-    roll: bytes
-    participants: tuple[int, ...]
-    packed: bytes
     neighbours: dict[int, tuple[int, ...]]
     commits: dict[int, v.Commit]
     signed: dict[int, m.Advertisement]
     edges: dict[int, dict[int, bytes]]
-    agreed: dict[int, dict[int, bytes]]
+    canceling: dict[int, dict[int, bytes]]
     digests: bytes
 
     def about(self, party: int, false: Collection[int], counted: Collection[int]) -> list[m.Advertisement]:
@@ -63,9 +57,39 @@ class Committed(msgspec.Struct, frozen=True, kw_only=True):
 
         `counted`: the parties whose edges count in the check.
         """
-        around = {peer for other in false if other in self.agreed[party] for peer in self.edges[other]}
+        around = {peer for other in false if other in self.canceling[party] for peer in self.edges[other]}
         lacking = around & {*counted} & self.edges.keys() - {party, *self.neighbours[party]}
         return [self.signed[peer] for peer in sorted(lacking)]
+
+
+class Agreed(msgspec.Struct, frozen=True):
+    """The commitments, and the participants, now that a quorum has signed both."""
+
+    committed: Committed
+    participation: Participation
+
+    @property
+    def participants(self) -> PartySet:
+        """The parties that take part."""
+        return self.participation.participants
+
+
+class Round(msgspec.Struct, frozen=True, kw_only=True):
+    """The statements before a round of openings, and what is left to be opened and counted.
+
+    Attributes:
+        number: of the round, from 1; 0 before the publications are logged.
+        said: publications, and rounds of openings, as they are on the board.
+        false: the parties that were shown false just before.
+        published: the parties that have published, and made no false statement.
+        opened: Delta that was opened so far, by author and neighbour; it grows.
+    """
+
+    number: int = 0
+    said: tuple[Said, ...] = ()
+    false: tuple[int, ...] = ()
+    published: frozenset[int]
+    opened: dict[int, dict[int, Lanes]]
 
 
 class CollectPublish(CollectorState, frozen=True, kw_only=True, eq=False):
@@ -76,10 +100,7 @@ class CollectPublish(CollectorState, frozen=True, kw_only=True, eq=False):
     """
 
     expects: ClassVar[str] = v.PUBLISH
-    number: ClassVar[int] = 0
-    said: ClassVar[tuple[Said, ...]] = ()
-    committed: Committed
-    certificate: Certificate
+    agreed: Agreed
     shown_false: int
     combined: bytes
     publications: Said
@@ -87,60 +108,42 @@ class CollectPublish(CollectorState, frozen=True, kw_only=True, eq=False):
 
 
 class CollectExclusions(CollectorState, frozen=True, kw_only=True, eq=False):
-    """The authors of false statements are excluded; each party attests the others, before round `number`.
-
-    Attributes:
-        said: publications, and rounds of openings, as they are on the board.
-        false: the parties that were shown false just before.
-        published: the parties that have published, and made no false statement.
-        opened: Delta that was opened so far, by author and neighbour.
-    """
+    """The authors of false statements are excluded; each party attests the others, before the round."""
 
     expects: ClassVar[str] = v.ATTEST_EXCLUSIONS
-    number: int
-    committed: Committed
-    certificate: Certificate
+    agreed: Agreed
     shown_false: int
-    said: tuple[Said, ...]
-    false: tuple[int, ...]
-    published: frozenset[int]
-    opened: dict[int, dict[int, Lanes]]
+    round: Round
     attesting: Attesting
     log: RunLog
 
     @property
     def step(self) -> str:
         """The step of this round."""
-        return v.in_round(self.expects, self.number)
+        return v.in_round(self.expects, self.round.number)
 
 
 class CollectOpen(CollectorState, frozen=True, kw_only=True, eq=False):
-    """Each party opens its edges in round `number`; `openings` and `opened` grow, as publications do."""
+    """Each party opens its edges in the round; `openings` grows, as publications do."""
 
     expects: ClassVar[str] = v.OPEN
-    number: int
-    committed: Committed
-    certificate: Certificate
+    agreed: Agreed
     shown_false: int
-    said: tuple[Said, ...]
-    false: tuple[int, ...]
-    published: frozenset[int]
-    opened: dict[int, dict[int, Lanes]]
+    round: Round
     openings: Said
     log: RunLog
 
     @property
     def step(self) -> str:
         """The step of this round."""
-        return v.in_round(self.expects, self.number)
+        return v.in_round(self.expects, self.round.number)
 
 
 class CollectTally(CollectorState, frozen=True, kw_only=True, eq=False):
     """The tally is on the board, and each party attests it; `unchecked`: the parties that do not."""
 
     expects: ClassVar[str] = v.ATTEST_TALLY
-    committed: Committed
-    certificate: Certificate
+    participation: Participation
     shown_false: int
     published: frozenset[int]
     total: Lanes
@@ -178,41 +181,29 @@ def accept_publish(
 
 def finish_publish(aggregator: VerifiableAggregator, state: CollectPublish) -> Transition:
     """Check all proofs, and log the publications."""
-    rules, committed = aggregator.rules(state.run_id, state.combined), state.committed
+    rules, committed = aggregator.rules(state.run_id, state.combined), state.agreed.committed
     publications, batch = state.publications, proofs.Batch()
     for party, item in sorted(publications.items()):
         if not item.message:
             message = decode(item.body, v.Publish, "")
-            name, edges = aggregator.name_of(party), committed.agreed[party].values()
+            name, edges = aggregator.name_of(party), committed.canceling[party].values()
             rules.add_publish(batch, party, name, message, committed.commits[party], edges)
-    published = frozenset(publications)
-    return _go_on(aggregator, state, publications, published, {}, committed.participants, batch)
-
-
-def accept_attestation(
-    _aggregator: VerifiableAggregator, state: CollectExclusions, _party: int, envelope: Envelope
-) -> Item:
-    """Keep a party's attestation of the board."""
-    return certified_set.accept_attestation(state.attesting.digest, envelope)
+    before = Round(published=frozenset(publications), opened={})
+    return _go_on(aggregator, state, before, publications, state.agreed.participants, batch)
 
 
 def finish_exclusions(aggregator: VerifiableAggregator, state: CollectExclusions) -> Transition:
     """Put the certificate of the parties that are left on the board, and send it."""
     kind, answer = (
-        v.in_round(name, state.number) for name in (v.CERTIFY_EXCLUSIONS, v.EXCLUSIONS_CERTIFICATE)
+        v.in_round(name, state.round.number) for name in (v.CERTIFY_EXCLUSIONS, v.EXCLUSIONS_CERTIFICATE)
     )
     log, _, message = certify(aggregator, state, state.log, state.attesting, kind)
     after = CollectOpen(
         run_id=state.run_id,
         inbox=state.inbox,
-        number=state.number,
-        committed=state.committed,
-        certificate=state.certificate,
+        agreed=state.agreed,
         shown_false=state.shown_false,
-        said=state.said,
-        false=state.false,
-        published=state.published,
-        opened=state.opened,
+        round=state.round,
         openings={},
         log=log,
     )
@@ -221,30 +212,27 @@ def finish_exclusions(aggregator: VerifiableAggregator, state: CollectExclusions
 
 def accept_open(aggregator: VerifiableAggregator, state: CollectOpen, party: int, envelope: Envelope) -> Item:
     """Keep an opening, and why it is refused; a right opening of no edge is no entry."""
-    agreed = state.committed.agreed[party]
-    owed = {peer: agreed[peer] for peer in state.false if peer in agreed}
+    edges = state.agreed.committed.canceling[party]
+    owed = {peer: edges[peer] for peer in state.round.false if peer in edges}
     opened = aggregator.rules(state.run_id).check_open(party, envelope.body, envelope.sender, owed)
     item = Item(opened if isinstance(opened, str) else "", envelope.body, envelope.signature)
     if opened:
         state.openings[party] = item
     if not isinstance(opened, str):
-        state.opened.setdefault(party, {}).update(opened)
+        state.round.opened.setdefault(party, {}).update(opened)
     return item
 
 
 def finish_open(aggregator: VerifiableAggregator, state: CollectOpen) -> Transition:
     """Log the openings."""
-    return _go_on(
-        aggregator, state, state.openings, state.published, state.opened, state.false, proofs.Batch()
-    )
+    return _go_on(aggregator, state, state.round, state.openings, state.round.false, proofs.Batch())
 
 
 def _go_on(
     aggregator: VerifiableAggregator,
     state: CollectPublish | CollectOpen,
+    before: Round,
     said: Said,
-    published: frozenset[int],
-    opened: dict[int, dict[int, Lanes]],
     counted: Collection[int],
     batch: proofs.Batch,
 ) -> Transition:
@@ -254,77 +242,76 @@ def _go_on(
     of a false publication, and its edges are opened in the next round. Each round excludes somebody,
     so there are at most `most_false`.
     """
-    run_id, inbox, committed, number = state.run_id, state.inbox, state.committed, state.number + 1
-    kinds = (v.OPENINGS, v.Openings) if state.number else (v.PUBLICATIONS, v.Publications)
-    answer, kind = (v.in_round(kinds[0], max(state.number, 1)), kinds[1])
+    run_id, inbox, committed, number = state.run_id, state.inbox, state.agreed.committed, before.number + 1
+    kinds = (v.OPENINGS, v.Openings) if before.number else (v.PUBLICATIONS, v.Publications)
+    answer, kind = (v.in_round(kinds[0], max(before.number, 1)), kinds[1])
     log, digests = aggregator.log(state.log, state.step, said)
     false = exclude_false(aggregator, state, said, batch)
-    shown_false, published = state.shown_false + len(false), published - {*false}
+    shown_false = state.shown_false + len(false)
     least = aggregator.parameters.least_left(shown_false)
     if len(inbox.alive) < least:
         raise aggregator.too_few(state, least)
     authors, packed = pack_list(sorted(said)), pack_list(false)
 
     def told(party: int) -> v.Publications:
-        shown = [as_signed(peer, said[peer]) for peer in false if peer in committed.agreed[party]]
+        shown = [as_signed(peer, said[peer]) for peer in false if peer in committed.canceling[party]]
         commits = committed.about(party, false, counted)
         return kind(authors, digests, packed, shown, committed.digests if commits else b"", commits)
 
     sent = aggregator.to_each(run_id, inbox, answer, told)
+    after = Round(
+        number=number,
+        said=(*before.said, said),
+        false=false,
+        published=before.published - {*false},
+        opened=before.opened,
+    )
     if not false:
-        return _tally(aggregator, state, (*state.said, said), published, opened, log, sent)
+        return _tally(aggregator, state, after, log, sent)
     attest = v.in_round(v.ATTEST_EXCLUSIONS, number)
-    after = CollectExclusions(
+    exclusions = CollectExclusions(
         run_id=run_id,
         inbox=inbox,
-        number=number,
-        committed=committed,
-        certificate=state.certificate,
+        agreed=state.agreed,
         shown_false=shown_false,
-        said=(*state.said, said),
-        false=false,
-        published=published,
-        opened=opened,
-        attesting=ask_for(aggregator, run_id, log, attest, published, packed),
+        round=after,
+        attesting=ask_for(aggregator, run_id, log, attest, after.published, packed),
         log=log,
     )
-    return Transition(after, sent)
+    return Transition(exclusions, sent)
 
 
 def _tally(
     aggregator: VerifiableAggregator,
     state: CollectPublish | CollectOpen,
-    said: tuple[Said, ...],
-    published: frozenset[int],
-    opened: dict[int, dict[int, Lanes]],
+    last: Round,
     log: RunLog,
     sent: list[Envelope],
 ) -> Transition:
     """Add up the publications less the opened edges, and log and send the total."""
-    run_id, committed, rules = state.run_id, state.committed, aggregator.rules(state.run_id)
-    encoding = aggregator.parameters.encoding
-    total, residual = np.zeros(encoding.lanes, dtype=encoding.dtype), 0
+    run_id, rules, published = state.run_id, aggregator.rules(state.run_id), last.published
+    encoding, edges = aggregator.parameters.encoding, state.agreed.committed.canceling
+    total, residual = encoding.zeros(), 0
     for party in sorted(published):
-        total += rules.lanes(decode(said[0][party].body, v.Publish, "").x_hat, "")
-        own = opened.get(party, {})
+        total += rules.lanes(decode(last.said[0][party].body, v.Publish, "").x_hat, "")
+        own = last.opened.get(party, {})
         for delta in own.values():
             total -= delta
-        gone = committed.agreed[party].keys() - published
+        gone = edges[party].keys() - published
         residual += len(gone - own.keys())
     tally = v.Tally(pack_set(published, aggregator.parties), encoding.pack(total), residual)
     log, entry = aggregator.log_own(run_id, log, v.TALLY, tally)
-    shown = [_shown_of(aggregator, step, published, first=not place) for place, step in enumerate(said)]
+    shown = [_shown_of(aggregator, step, published, first=not place) for place, step in enumerate(last.said)]
     after = CollectTally(
         run_id=run_id,
         inbox=state.inbox,
-        committed=committed,
-        certificate=state.certificate,
+        participation=state.agreed.participation,
         shown_false=state.shown_false,
         published=published,
         total=total,
         residual=residual,
         unchecked=set(),
-        attesting=ask_for(aggregator, run_id, log, v.ATTEST_TALLY, committed.participants),
+        attesting=ask_for(aggregator, run_id, log, v.ATTEST_TALLY, state.agreed.participants),
         log=log,
     )
     message = v.Tallied(entry.body, entry.signature, shown)
@@ -341,13 +328,13 @@ def _shown_of(
 
 
 def accept_tally(
-    _aggregator: VerifiableAggregator, state: CollectTally, party: int, envelope: Envelope
+    aggregator: VerifiableAggregator, state: CollectTally, party: int, envelope: Envelope
 ) -> Item:
     """Keep a party's attestation of the tally, or that it has not added it up."""
     if envelope.body == encode(v.NotChecked()):
         state.unchecked.add(party)
         return Item(None, b"", envelope.signature)
-    return certified_set.accept_attestation(state.attesting.digest, envelope)
+    return certified_set.accept_attestation(aggregator, state, party, envelope)
 
 
 def finish_tally(aggregator: VerifiableAggregator, state: CollectTally) -> Transition:
@@ -361,10 +348,8 @@ def finish_tally(aggregator: VerifiableAggregator, state: CollectTally) -> Trans
         parameters,
         state.run_id,
         state.total,
-        state.committed.roll,
-        participants=state.committed.participants,
+        state.participation,
         survivors=published,
-        participants_certificate=state.certificate,
         survivors_certificate=certificate,
         faults=tuple(state.inbox.faults),
         residual_pairs=state.residual,

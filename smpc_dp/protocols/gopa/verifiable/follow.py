@@ -6,8 +6,6 @@ import bisect
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-import msgspec
-
 from smpc_dp.board.followed import Followed
 from smpc_dp.board.log import HEAD_BYTES, entry_digest
 from smpc_dp.encoding import Lanes
@@ -37,14 +35,6 @@ class VerifiableMember(Member[VerifiableParameters]):
 
 # Delta with a neighbour as this party adds it, and the blinding of its commitment.
 Term = tuple[Lanes, bytes]
-
-
-class Participation(msgspec.Struct, frozen=True):
-    """The participants that a quorum has certified; `roll` is the digest of all parties' draws."""
-
-    roll: bytes
-    participants: PartySet
-    certificate: Certificate
 
 
 # Sets and lists of parties

@@ -17,11 +17,12 @@ from smpc_dp.protocols.gopa.verifiable import messages as v
 from smpc_dp.protocols.gopa.verifiable.params import VerifiableParameters
 from smpc_dp.protocols.gopa.verifiable.statements import FALSE, Rules, failures
 from smpc_dp.protocols.phases import messages as m
+from smpc_dp.protocols.phases.certified_set import Attesting
 from smpc_dp.protocols.phases.certify import check_certificate, make_certificate
 from smpc_dp.protocols.phases.key_graph import Watch
 from smpc_dp.protocols.result import Certificate
 from smpc_dp.protocols.run_log import RunLog, append
-from smpc_dp.protocols.sets import pack_set
+from smpc_dp.protocols.sets import PartySet
 
 
 @dataclass(frozen=True, slots=True)
@@ -61,14 +62,6 @@ class VerifiableAggregator(Collector[VerifiableParameters]):
         return log, entry
 
 
-class Attesting(msgspec.Struct, frozen=True):
-    """The digest that parties are to attest: of a head, and of the parties that go on from it."""
-
-    members: frozenset[int]
-    packed: bytes
-    digest: bytes
-
-
 def ask_for(
     aggregator: VerifiableAggregator,
     run_id: bytes,
@@ -78,9 +71,8 @@ def ask_for(
     *false: bytes,
 ) -> Attesting:
     """Return what `members` are to attest: the head, the members, and the `false` ones."""
-    packed = pack_set(members, aggregator.parties)
-    digest = aggregator.rules(run_id).attestation(step, log.head, packed, *false)
-    return Attesting(frozenset(members), packed, digest)
+    among = PartySet.of(members, aggregator.parties)
+    return Attesting(among, aggregator.rules(run_id).attestation(step, log.head, among.packed, *false))
 
 
 def certify(
@@ -110,7 +102,7 @@ def certify(
     checked = check_certificate(
         context, quorum, state.run_id, state.step, attesting.digest, attesting.members, made
     )
-    message = v.Certified(attesting.packed, made.signers, made.signatures)
+    message = v.Certified(attesting.members.packed, made.signers, made.signatures)
     log, entry = aggregator.log_own(state.run_id, log, kind, message)
     return log, checked, v.Certificate(entry.body, entry.signature)
 

@@ -17,7 +17,7 @@ from smpc_dp.protocols import begin
 from smpc_dp.protocols.engine.party import PartyState
 from smpc_dp.protocols.engine.state import Transition
 from smpc_dp.protocols.gopa.verifiable import messages as v
-from smpc_dp.protocols.gopa.verifiable.committing import AwaitCommitted
+from smpc_dp.protocols.gopa.verifiable.committing import AwaitCommitted, Secrets
 from smpc_dp.protocols.gopa.verifiable.follow import Term, VerifiableMember, follow_own
 from smpc_dp.protocols.gopa.verifiable.params import VerifiableParameters
 from smpc_dp.protocols.gopa.verifiable.statements import signed
@@ -139,9 +139,7 @@ def on_neighbours(member: VerifiableMember, state: AwaitNeighbours, body: bytes)
     after = AwaitCommitted(
         run_id=run_id,
         seen=state.seen,
-        vector=vector,
-        value_blinding=value_blinding,
-        noise_secret=noise_secret,
+        secrets=Secrets(vector, value_blinding, noise_secret),
         coin=coin,
         terms=terms,
         edges=edges,

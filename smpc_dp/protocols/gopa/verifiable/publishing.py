@@ -19,7 +19,6 @@ from smpc_dp.protocols.engine.state import Transition
 from smpc_dp.protocols.envelope import decode
 from smpc_dp.protocols.gopa.verifiable import messages as v
 from smpc_dp.protocols.gopa.verifiable.follow import (
-    Participation,
     Term,
     VerifiableMember,
     check_entry,
@@ -35,6 +34,7 @@ from smpc_dp.protocols.gopa.verifiable.recount import Batch
 from smpc_dp.protocols.gopa.verifiable.statements import agreements
 from smpc_dp.protocols.gopa.verifiable.tallying import AwaitTallied
 from smpc_dp.protocols.phases import messages as m
+from smpc_dp.protocols.phases.certified_set import Participation
 from smpc_dp.protocols.phases.key_graph import check_forwarded
 from smpc_dp.protocols.sets import PartySet, pack_list
 
@@ -58,12 +58,26 @@ class Neighbourhood(msgspec.Struct, frozen=True):
     head: bytes
 
 
+class Round(msgspec.Struct, frozen=True, kw_only=True):
+    """What a party knows before a round of openings.
+
+    Attributes:
+        number: of the round, from 1; 0 before the publications are there.
+        false: the parties that were shown false just before.
+        good: the parties that are left.
+        batches: publications, and rounds of openings, as they are on the board.
+    """
+
+    number: int = 0
+    false: tuple[int, ...] = ()
+    good: PartySet
+    batches: tuple[Batch, ...] = ()
+
+
 class AwaitPublications(PartyState, frozen=True, kw_only=True, eq=False):
     """The party has published x_hat; `entry` is the message, and `terms` are the Delta in x_hat."""
 
     expects: ClassVar[str] = v.PUBLICATIONS
-    number: ClassVar[int] = 0
-    batches: ClassVar[tuple[Batch, ...]] = ()
     terms: dict[int, Term]
     around: Neighbourhood
     participation: Participation
@@ -73,52 +87,41 @@ class AwaitPublications(PartyState, frozen=True, kw_only=True, eq=False):
 
 
 class AwaitExclusionsCertificate(PartyState, frozen=True, kw_only=True, eq=False):
-    """The party has attested the parties that are left, before round `number` of openings.
+    """The party has attested the parties that are left, before the round.
 
-    Attributes:
-        false: the parties that were shown false just before.
-        good: the parties that are left.
-        opening: Delta with its neighbours among the false ones.
-        terms: Delta with the others.
-        batches: publications, and rounds of openings, as they are on the board.
+    `opening` is Delta with its neighbours among the false ones, and `terms` Delta with the others.
     """
 
     expects: ClassVar[str] = v.EXCLUSIONS_CERTIFICATE
-    number: int
-    false: tuple[int, ...]
-    good: PartySet
+    round: Round
     opening: dict[int, Term]
     terms: dict[int, Term]
     around: Neighbourhood
     participation: Participation
     log: Followed
-    batches: tuple[Batch, ...]
     attested: bytes
 
     @property
     def step(self) -> str:
         """The step of this round."""
-        return v.in_round(self.expects, self.number)
+        return v.in_round(self.expects, self.round.number)
 
 
 class AwaitOpenings(PartyState, frozen=True, kw_only=True, eq=False):
-    """The party has opened its edges in round `number`; `entry` is the message, None if it has none."""
+    """The party has opened its edges in the round; `entry` is the message, None if it has none."""
 
     expects: ClassVar[str] = v.OPENINGS
-    number: int
-    false: tuple[int, ...]
-    good: PartySet
+    round: Round
     terms: dict[int, Term]
     around: Neighbourhood
     participation: Participation
     log: Followed
-    batches: tuple[Batch, ...]
     entry: Envelope | None
 
     @property
     def step(self) -> str:
         """The step of this round."""
-        return v.in_round(self.expects, self.number)
+        return v.in_round(self.expects, self.round.number)
 
 
 class Refused(PartyState, frozen=True, kw_only=True, eq=False):
@@ -141,18 +144,18 @@ def on_publications(member: VerifiableMember, state: AwaitPublications, body: by
     def is_right(party: int, name: str, said: bytes, counted: Mapping[int, bytes]) -> bool:
         return rules.is_right(party, name, said, commits[party], counted.values())
 
-    return _go_on(member, state, message, good, participants, is_right)
+    return _go_on(member, state, message, Round(good=good), participants, is_right)
 
 
 def on_exclusions_certificate(
     member: VerifiableMember, state: AwaitExclusionsCertificate, body: bytes
 ) -> Transition:
     """Open the edges to the parties that were shown false, now that a quorum has agreed on them."""
-    run_id, number, opening = state.run_id, state.number, state.opening
+    run_id, opening, good = state.run_id, state.opening, state.round.good
     attest, kind, step = (
-        v.in_round(name, number) for name in (v.ATTEST_EXCLUSIONS, v.CERTIFY_EXCLUSIONS, v.OPEN)
+        v.in_round(name, state.round.number) for name in (v.ATTEST_EXCLUSIONS, v.CERTIFY_EXCLUSIONS, v.OPEN)
     )
-    log, _ = check_head(member, run_id, state.log, attest, state.attested, state.good, kind, body)
+    log, _ = check_head(member, run_id, state.log, attest, state.attested, good, kind, body)
     pack = member.parameters.encoding.pack
     deltas = b"".join(pack(delta) for delta, _ in opening.values())
     blindings = b"".join(blinding for _, blinding in opening.values())
@@ -160,14 +163,11 @@ def on_exclusions_certificate(
     after = AwaitOpenings(
         run_id=run_id,
         seen=state.seen,
-        number=number,
-        false=state.false,
-        good=state.good,
+        round=state.round,
         terms=state.terms,
         around=state.around,
         participation=state.participation,
         log=log,
-        batches=state.batches,
         entry=message if opening else None,
         false_count=state.false_count,
     )
@@ -177,34 +177,34 @@ def on_exclusions_certificate(
 def on_openings(member: VerifiableMember, state: AwaitOpenings, body: bytes) -> Transition:
     """Follow the openings; check those of neighbours that the aggregator calls false."""
     message = decode(body, v.Openings, member.context.aggregator)
-    if not set_of(member, message.authors) <= state.good:
+    if not set_of(member, message.authors) <= state.round.good:
         raise member.refuse("has openings of parties that are out")
     rules = member.rules(state.run_id)
 
     def is_right(party: int, name: str, said: bytes, counted: Mapping[int, bytes]) -> bool:
         return not isinstance(rules.check_open(party, said, name, counted), str)
 
-    return _go_on(member, state, message, state.good, state.false, is_right)
+    return _go_on(member, state, message, state.round, state.round.false, is_right)
 
 
 def _go_on(
     member: VerifiableMember,
     state: AwaitPublications | AwaitOpenings,
     message: v.Publications,
-    good: PartySet,
+    before: Round,
     counts: Collection[int],
     is_right: IsRight,
 ) -> Transition:
     """Follow the statements; if the aggregator calls any false, check that, and attest the parties left.
 
-    `good`: the parties left so far; `counts`: the parties whose edges count in the check of a statement.
+    `counts`: the parties whose edges count in the check of a statement.
     """
-    run_id, name, number = state.run_id, member.name, state.number
+    run_id, name, number = state.run_id, member.name, before.number
     kind = v.in_round(v.OPEN, number) if number else v.PUBLISH
     false = list_of(member, message.false)
     authors = list_of(member, message.authors)
     log, batch = follow(member, state.log, kind, authors, message.digests, state.entry)
-    batches = (*state.batches, batch)
+    batches = (*before.batches, batch)
     if not set_of(member, message.false) <= set_of(member, message.authors):
         raise member.refuse("calls statements false that there are not")
     opening = {party: term for party, term in state.terms.items() if party in false}
@@ -223,14 +223,14 @@ def _go_on(
             run_id=run_id,
             seen=state.seen,
             agreed=tuple(state.terms),
-            good=good,
+            good=before.good,
             participation=state.participation,
             log=log,
             batches=batches,
             false_count=state.false_count,
         )
         return Transition(after)
-    told, good = state.false_count + len(false), without(member, good, message.false)
+    told, good = state.false_count + len(false), without(member, before.good, message.false)
     reason = ""
     if member.index not in good:
         reason = f"says that {name} has signed something false"
@@ -247,15 +247,12 @@ def _go_on(
     after_false = AwaitExclusionsCertificate(
         run_id=run_id,
         seen=state.seen,
-        number=number + 1,
-        false=false,
-        good=good,
+        round=Round(number=number + 1, false=false, good=good, batches=batches),
         opening=opening,
         terms={party: term for party, term in state.terms.items() if party not in opening},
         around=state.around,
         participation=state.participation,
         log=log,
-        batches=batches,
         attested=attested,
         false_count=told,
     )

@@ -52,7 +52,7 @@ from smpc_dp.protocols.gopa.verifiable.publishing import (
     Refused,
 )
 from smpc_dp.protocols.gopa.verifiable.tallying import AwaitClosed, AwaitTallied, Finished
-from smpc_dp.protocols.phases import key_graph
+from smpc_dp.protocols.phases import certified_set, key_graph
 from smpc_dp.protocols.phases import messages as m
 from smpc_dp.protocols.phases.key_graph import AwaitStart, CollectHello, Ready, Watch
 from smpc_dp.protocols.result import Outcome
@@ -241,7 +241,7 @@ AGGREGATOR = CollectorRole(
         ),
         Stage(
             CollectCommitments,
-            collecting.accept_attestation,
+            certified_set.accept_attestation,
             collecting.finish_commitments,
             counting.least_left,
             (CollectCoin,),
@@ -259,7 +259,7 @@ AGGREGATOR = CollectorRole(
         ),
         Stage(
             CollectCoins,
-            collecting.accept_attestation,
+            certified_set.accept_attestation,
             collecting.finish_coins,
             counting.least_left,
             (CollectPublish,),
@@ -277,7 +277,7 @@ AGGREGATOR = CollectorRole(
         ),
         Stage(
             CollectExclusions,
-            counting.accept_attestation,
+            certified_set.accept_attestation,
             counting.finish_exclusions,
             counting.least_left,
             (CollectOpen,),

@@ -15,7 +15,6 @@ from smpc_dp.protocols.engine.state import Transition
 from smpc_dp.protocols.envelope import decode
 from smpc_dp.protocols.gopa.verifiable import messages as v
 from smpc_dp.protocols.gopa.verifiable.follow import (
-    Participation,
     VerifiableMember,
     check_head,
     follow_own,
@@ -25,6 +24,7 @@ from smpc_dp.protocols.gopa.verifiable.recount import Batch, Recount
 from smpc_dp.protocols.gopa.verifiable.statements import signed
 from smpc_dp.protocols.phases import endings
 from smpc_dp.protocols.phases import messages as m
+from smpc_dp.protocols.phases.certified_set import Participation
 from smpc_dp.protocols.result import Outcome
 from smpc_dp.protocols.sets import PartySet
 
@@ -109,8 +109,7 @@ def on_tallied(member: VerifiableMember, state: AwaitTallied, body: bytes) -> Tr
 
 def on_closed(member: VerifiableMember, state: AwaitClosed, body: bytes) -> Transition:
     """Take the total, now that a quorum has attested it, and remember how the log has ended."""
-    run_id, parameters, participation = state.run_id, member.parameters, state.participation
-    participants = participation.participants
+    run_id, parameters, participants = state.run_id, member.parameters, state.participation.participants
     log, certificate = check_head(
         member, run_id, state.log, v.ATTEST_TALLY, state.attested, participants, v.CERTIFY_TALLY, body
     )
@@ -120,10 +119,8 @@ def on_closed(member: VerifiableMember, state: AwaitClosed, body: bytes) -> Tran
         parameters,
         run_id,
         state.total,
-        participation.roll,
-        participants=participants,
+        state.participation,
         survivors=state.counted,
-        participants_certificate=participation.certificate,
         survivors_certificate=certificate,
         residual_pairs=residual,
     )
