@@ -1,8 +1,9 @@
 """Seeded schedules of parties that flood, stall, replay, reconnect, send junk and crash, in virtual time.
 
-The runtime's own code runs, over channels in memory. Each run is exact, or stops and names a guilty party. No
-honest party is convicted, late or left out, and no run takes longer than its stated time. `make test` runs a
-slice; `pytest --schedules 10000` runs so many per protocol.
+The runtime's own code runs, over channels in memory. In half of the schedules each member whose states can be
+saved ends after every event, and the next one is handled by a restored role. Each run is exact, or stops and
+names a guilty party. No honest party is convicted, late or left out, and no run takes longer than its stated
+time. `make test` runs a slice; `pytest --schedules 10000` runs so many per protocol.
 """
 
 from __future__ import annotations
@@ -37,6 +38,7 @@ from smpc_dp.runtime.local import AGGREGATOR, create_local_session
 from smpc_dp.runtime.member import Membership
 from smpc_dp.runtime.session_file import Timeouts
 from tests.faults.crooks import ACTS, CrookedPipe
+from tests.faults.restoring import restored_if_drawn
 from tests.faults.virtual import WORK, Pipe, Stream, Verifier, connect, run_virtually
 
 TIMEOUTS = Timeouts(connect=1.0, step=0.5, gather=1.5)
@@ -200,6 +202,7 @@ def test_every_schedule_is_exact_or_names_a_guilty_party_in_time(
     monkeypatch.setattr(GopaParameters, "add_noise", silence)
     scenes = {parties: Scene(tmp_path, protocol, parties) for parties in (4, 5, 6)}
     ends: Counter[str] = Counter()
+    restored = 0
     context_of = Membership.context
     if protocol == "verifiable":
         # Proofs take twenty times as long as all else.
@@ -218,11 +221,15 @@ def test_every_schedule_is_exact_or_names_a_guilty_party_in_time(
         vectors = np.random.default_rng(seed).uniform(-5, 5, (len(scene.names), LENGTH))
         told = Told()
         try:
-            run_virtually(partial(play, scene, seed, vectors, told))
-            ends[check(scene, vectors, told)] += 1
+            with restored_if_drawn(seed, tmp_path / f"saved {seed}") as processes:
+                run_virtually(partial(play, scene, seed, vectors, told))
+            how = " restored" if processes else ""
+            restored += sum(each.restored for each in processes)
+            ends[check(scene, vectors, told) + how] += 1
         except BaseException as error:
             error.add_note(f"{protocol}, schedule {seed}: {told.crooks}; {told.hub!r:.600}; {told.errors}")
             raise
-    print(f"{protocol}: {len(schedules)} schedules, {dict(ends)}")
+    print(f"{protocol}: {len(schedules)} schedules, {dict(ends)}, {restored} restored")
     # Neither "everything fails" nor "nothing ever fails" would be a test.
-    assert len(schedules) // 10 < ends["exact"] < len(schedules)
+    exact = ends["exact"] + ends["exact restored"]
+    assert len(schedules) // 10 < exact < len(schedules)

@@ -31,6 +31,7 @@ from smpc_dp.runtime.servers.hub import ServerHub
 from smpc_dp.runtime.servers.line import ServersLine
 from smpc_dp.runtime.servers.shared import SharedMembership
 from tests.faults.crooks import ACTS, CrookedPipe
+from tests.faults.restoring import restored_if_drawn
 from tests.faults.test_fault_schedules import BOUNDS, NOISY, TIMEOUTS, Told, draw_crooks
 from tests.faults.virtual import WORK, Pipe, Stream, connect, run_virtually
 
@@ -136,13 +137,17 @@ def test_every_schedule_without_a_relay(
         )
         scenes.append({name: Membership.load(path, name) for name in names})
     ends: Counter[str] = Counter()
+    restored = 0
     for seed in schedules:
         members = scenes[seed % 2]
         monkeypatch.setattr(SystemRandomness, "bytes", partial(Stream.bytes, Stream(seed)))
         vectors = np.random.default_rng(seed).uniform(-5, 5, (len(members), 2))
         told = Told()
         try:
-            run_virtually(partial(play_direct, members, seed, vectors, told))
+            with restored_if_drawn(seed, tmp_path / f"saved {seed}") as processes:
+                run_virtually(partial(play_direct, members, seed, vectors, told))
+            how = " restored" if processes else ""
+            restored += sum(each.restored for each in processes)
             honest = check_blame(told, list(members))
             outcomes = [told.outcomes[name] for name in sorted(honest & told.outcomes.keys())]
             for outcome in outcomes:
@@ -154,12 +159,12 @@ def test_every_schedule_without_a_relay(
                 if not outcome.noise.residual_pairs:
                     assert not off.any()
                 assert (np.abs(off) * outcome.encoding.step < 10 * outcome.noise.total).all()
-            ends["exact" if outcomes else "stopped"] += 1
+            ends[("exact" if outcomes else "stopped") + how] += 1
         except BaseException as error:
             error.add_note(f"direct, schedule {seed}: {told.crooks}; {told.errors}")
             raise
-    print(f"direct: {len(schedules)} schedules, {dict(ends)}")
-    assert len(schedules) // 10 < ends["exact"] < len(schedules)
+    print(f"direct: {len(schedules)} schedules, {dict(ends)}, {restored} restored")
+    assert len(schedules) // 10 < ends["exact"] + ends["exact restored"] < len(schedules)
 
 
 class Room:

@@ -30,6 +30,7 @@ from smpc_dp.runtime.seen import KeptRun, SeenRuns
 from smpc_dp.runtime.statistic import Asked, PairRounds, SessionWire
 from smpc_dp.transport.blocking import Halt
 from tests.faults.crooks import CrookedPipe
+from tests.faults.restoring import restored_if_drawn
 from tests.faults.test_fault_schedules import SESSIONS, TIMEOUTS, draw_crooks
 from tests.faults.virtual import WORK, Pipe, Stream, connect, run_virtually
 
@@ -171,13 +172,17 @@ def test_every_schedule_of_a_pairwise_statistic(
     members = {name: Membership.load(path, name) for name in NAMES}
     members[AGGREGATOR] = Membership.load(path, AGGREGATOR, role="aggregator")
     ends: Counter[str] = Counter()
+    restored = 0
     # Garbling takes ten times as long as all else.
     schedules = schedules[: 1 + len(schedules) // 6] if len(schedules) < 1000 else schedules
     for seed in schedules:
         monkeypatch.setattr(SystemRandomness, "bytes", partial(Stream.bytes, Stream(seed)))
         told: dict[str, Any] = {}
         try:
-            run_virtually(partial(play, members, tmp_path, seed, told))
+            with restored_if_drawn(seed, tmp_path / f"saved {seed}") as processes:
+                run_virtually(partial(play, members, tmp_path, seed, told))
+            how = " restored" if processes else ""
+            restored += sum(each.restored for each in processes)
             crooks, ended = told["crooks"], told["hub"]
             for name in [*(name for name in NAMES if name not in crooks), "hub"]:
                 error = told[name]
@@ -190,12 +195,13 @@ def test_every_schedule_of_a_pairwise_statistic(
                 honest = [told[name] for name in NAMES if name not in crooks]
                 assert {result.value for result in honest} <= {ended.value}
                 assert set(ended.absent) <= crooks.keys()
-                ends["estimated"] += 1
+                ends["estimated" + how] += 1
             else:
                 assert isinstance(ended, SmpcError)
-                ends["stopped"] += 1
+                ends["stopped" + how] += 1
         except BaseException as error:
             error.add_note(f"pairs, schedule {seed}: {told}"[:1500])
             raise
-    print(f"pairs: {len(schedules)} schedules, {dict(ends)}")
-    assert len(schedules) // 10 < ends["estimated"] <= len(schedules)
+    print(f"pairs: {len(schedules)} schedules, {dict(ends)}, {restored} restored")
+    estimated = ends["estimated"] + ends["estimated restored"]
+    assert len(schedules) // 10 < estimated <= len(schedules)
