@@ -326,7 +326,7 @@ class CollectorRole:
             self.stage(state).stop(collector, state)
         sent = [*inbox.unsent, *collector.broadcast(state, ABORT, abort_of(error))]
         inbox.unsent = []
-        if state.complete:
+        if state.outcome is not None:
             return Transition(state, sent)
         return Transition(
             Stopped(run_id=state.run_id, inbox=inbox, count=inbox.events, code=error.code), sent

@@ -233,7 +233,7 @@ class PartyRole:
 
     def _stop(self, member: Member[Any], state: PartyState, error: SmpcError) -> Transition:
         """Stop, and send `leave` unless it was sent or the party's part is done."""
-        if state.complete:
+        if state.outcome is not None:
             return Transition(state)
         stopped = state if isinstance(state, Stopped) else self.failed(state, error)
         if not {LEAVE, self.last}.isdisjoint(state.progress.sent):

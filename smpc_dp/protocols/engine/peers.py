@@ -264,7 +264,7 @@ class PeerRole:
             SmpcError: the run cannot go on for this peer; only `Cancellation` may follow.
         """
         match event:
-            case events.Cancellation(error) if not state.complete and not getattr(state, "left", False):
+            case events.Cancellation(error) if state.outcome is None and not _has_left(state):
                 leave = peer.write(peer.context.session_digest, LEAVE, abort_of(error))
                 stopped = Stopped(run_id=state.run_id, code=error.code, left=True)
                 return Transition(stopped, peer.address(leave, peer.everyone))
@@ -369,6 +369,11 @@ def lose(peer: Peer[Any], state: PeerState[Any], names: Iterable[str], last: str
 def _needs_coordinator(peer: Peer[Any], state: PeerState[Any], last: str) -> bool:
     """Tell whether the run cannot end well without another message of the coordinator."""
     return not peer.coordinates and state.inbox.letter(last, peer.coordinator) is None
+
+
+def _has_left(state: State) -> bool:
+    """Return whether the others were told that this peer is out."""
+    return isinstance(state, Stopped) and state.left
 
 
 def _number(peer: Peer[Any], name: str) -> int:

@@ -95,7 +95,7 @@ class Run(Generic[R_co]):
     @property
     def result(self) -> R_co:
         """The result of the run; raises LocalError while there is none."""
-        outcome: R_co | None = getattr(self._state, "outcome", None)
+        outcome: R_co | None = self._state.outcome
         if outcome is None:
             raise LocalError(f"{self.name}: the run has no result")
         return outcome
@@ -123,7 +123,7 @@ class Run(Generic[R_co]):
             self._state = self.role.failed(state, error)
             raise
         messages = self._take(transition, event)
-        if (refusal := getattr(transition.state, "error", None)) is not None:
+        if (refusal := transition.state.error) is not None:
             self._failed = True
             raise refusal
         return messages

@@ -12,6 +12,7 @@ from typing import Any, ClassVar, NamedTuple, Self
 
 import msgspec
 
+from smpc_dp.errors import SmpcError
 from smpc_dp.protocols.contract import Envelope
 
 
@@ -37,9 +38,14 @@ class State(msgspec.Struct, frozen=True, kw_only=True, eq=False):
     matchings: ClassVar[int] = 0
 
     @property
-    def complete(self) -> bool:
-        """Whether the state has the `outcome` of the run."""
-        return hasattr(self, "outcome")
+    def outcome(self) -> Any:
+        """The result of the run; None in a state that has no such field."""
+        return None
+
+    @property
+    def error(self) -> SmpcError | None:
+        """The error with which the run is over for the role; None in a state that has no such field."""
+        return None
 
     def __repr__(self) -> str:
         # Fields hold secrets.
