@@ -9,10 +9,7 @@ board.
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import Annotated
 
-import msgspec
-from msgspec import Meta
 from msgspec.structs import replace
 
 from smpc_dp.board.keeping import Board
@@ -24,7 +21,6 @@ from smpc_dp.errors import PeerFault, VerificationError
 from smpc_dp.protocols.contract import Envelope
 from smpc_dp.protocols.engine.collector import Item
 from smpc_dp.protocols.envelope import Context, decode
-from smpc_dp.protocols.gopa.verifiable import messages as v
 from smpc_dp.protocols.phases import messages as m
 from smpc_dp.protocols.phases.certify import check_certificate, make_certificate
 from smpc_dp.protocols.result import LoggedRun
@@ -32,48 +28,23 @@ from smpc_dp.protocols.run_log import RunLog
 from smpc_dp.protocols.sets import PartySet
 from smpc_dp.seen import MOST_BEHIND, Seen
 
-Known = Annotated[int, Meta(ge=0, lt=1 << 62)]
-
-
-class _Body(msgspec.Struct, frozen=True, array_like=True, forbid_unknown_fields=True):
-    """The body of an envelope."""
-
-
-class Begin(_Body, frozen=True):
-    """Aggregator: the session log after line `base`, whose head is `head`; the last line is of this run.
-
-    A line is request, run id, and the last head of the log of the run before.
-    """
-
-    base: Known
-    head: m.Bytes32
-    lines: Annotated[list[tuple[Known, m.Bytes32, m.Bytes32]], Meta(min_length=1, max_length=MOST_BEHIND)]
-
-
-class Begun(_Body, frozen=True):
-    """Aggregator: the head of the run's log before its first entry, that entry's payload and signature."""
-
-    head: m.Bytes32
-    payload: bytes
-    signature: Annotated[bytes, Meta(min_length=m.SIGNATURE_BYTES, max_length=m.SIGNATURE_BYTES)]
-
 
 def attested(context: Context, run_id: bytes, head: bytes, present: bytes) -> bytes:
     """Return what parties sign: the head of the session log after the run's line, and who is present."""
-    return digest(Label.BOARD_ATTESTATION, *context.bound, run_id, v.ATTEST_BEGIN.encode(), head, present)
+    return digest(Label.BOARD_ATTESTATION, *context.bound, run_id, m.ATTEST_BEGIN.encode(), head, present)
 
 
 def check_begin(
-    context: Context, quorum: int, run_id: bytes, head: bytes, members: PartySet, certified: v.Certified
+    context: Context, quorum: int, run_id: bytes, head: bytes, members: PartySet, certified: m.Certified
 ) -> None:
     """Raise PeerFault unless a quorum has signed this head of the session log."""
     if certified.members != members.packed:
-        raise PeerFault(context.aggregator, f"certificate of '{v.ATTEST_BEGIN}' is of another set")
+        raise PeerFault(context.aggregator, f"certificate of '{m.ATTEST_BEGIN}' is of another set")
     check_certificate(
         context,
         quorum,
         run_id,
-        v.ATTEST_BEGIN,
+        m.ATTEST_BEGIN,
         attested(context, run_id, head, members.packed),
         members,
         m.Certificate(certified.signers, certified.signatures),
@@ -106,7 +77,7 @@ def attest_begin(
 
     Raises PeerFault where the session log that is shown is not the one that the party has seen, and more.
     """
-    hub, shown = context.aggregator, decode(body, Begin, context.aggregator)
+    hub, shown = context.aggregator, decode(body, m.Begin, context.aggregator)
     if shown.lines[-1][:2] != (context.request, run_id):
         raise PeerFault(hub, "shows a session log that does not end with this run")
     try:
@@ -119,16 +90,16 @@ def attest_begin(
 
 def check_begun(
     context: Context, quorum: int, run_id: bytes, seen: Seen, present: PartySet, body: bytes
-) -> Begun:
+) -> m.Begun:
     """Take `begun`: return what the aggregator says of the first entry, which it must have signed.
 
     Raises PeerFault unless a quorum has signed the head of the session log that this party has.
     """
     hub = context.aggregator
-    message = decode(body, Begun, hub)
-    certified = decode(message.payload, v.Certified, hub)
+    message = decode(body, m.Begun, hub)
+    certified = decode(message.payload, m.Certified, hub)
     check_begin(context, quorum, run_id, seen.head, present, certified)
-    context.check_detached(run_id, v.CERTIFY_BEGIN, hub, hub, message.payload, message.signature)
+    context.check_detached(run_id, m.CERTIFY_BEGIN, hub, hub, message.payload, message.signature)
     return message
 
 
@@ -185,10 +156,10 @@ def accept_begin(context: Context, run_id: bytes, log: RunLog, present: bytes, e
 
 def certify_begin(
     context: Context, quorum: int, runs: SessionLog, present: bytes, signatures: Mapping[int, bytes]
-) -> v.Certified:
+) -> m.Certified:
     """Put a quorum of these signatures in the session log; return the payload of `certify-begin`."""
     made = make_certificate(signatures, quorum, len(context.names))
-    certified = v.Certified(present, made.signers, made.signatures)
+    certified = m.Certified(present, made.signers, made.signatures)
     runs.certify(
         CertifiedLine(
             len(runs.lines),

@@ -13,8 +13,8 @@ from smpc_dp.board.runs import SessionLog, read_all
 from smpc_dp.errors import ConfigError, Fault, LocalError, VerificationError
 from smpc_dp.protocols.begin import check_begin, session_head
 from smpc_dp.protocols.envelope import Context
-from smpc_dp.protocols.gopa.verifiable import messages as v
 from smpc_dp.protocols.pairwise import statistic
+from smpc_dp.protocols.phases import messages as m
 from smpc_dp.protocols.sets import PartySet
 from smpc_dp.runtime.session_file import load_session
 
@@ -183,7 +183,7 @@ def _check_listed(
         bytes.fromhex(log.lines[certified.certifies - 1].run_id),
         log.head(certified.certifies),
         PartySet.unpack(certified.members, len(context.names), context.aggregator),
-        v.Certified(certified.members, certified.signers, certified.signatures),
+        m.Certified(certified.members, certified.signers, certified.signatures),
     )
 
 

@@ -13,7 +13,6 @@ from nacl.signing import SigningKey
 
 from smpc_dp.board.followed import Followed
 from smpc_dp.errors import PeerFault, TimeoutFault, VerificationError
-from smpc_dp.protocols.begin import Begun
 from smpc_dp.protocols.contract import Envelope
 from smpc_dp.protocols.engine.collector import CollectorRole, Item
 from smpc_dp.protocols.engine.state import Transition
@@ -25,6 +24,7 @@ from smpc_dp.protocols.gopa.verifiable.counting import CollectExclusions, Collec
 from smpc_dp.protocols.gopa.verifiable.hosting import VerifiableAggregator
 from smpc_dp.protocols.gopa.verifiable.states import AGGREGATOR
 from smpc_dp.protocols.phases import messages as m
+from smpc_dp.protocols.phases.messages import Begun
 from smpc_dp.simulate.randomness import SeededRandomnessForSimulation
 from smpc_dp_lab.vectors.verifiable_runs import RELAY, USERS, Host, Played, honest, play
 from tests.faults.hosts import Lie, censoring, liar
@@ -120,7 +120,7 @@ def another_tally(relay: Any, run_id: bytes, message: v.Tallied) -> v.Tallied:
 
 
 POINTS = [
-    ("before-coins-open", v.BEGUN, other_head, v.ATTEST_COMMITMENTS, {v.COIN, v.PUBLISH}),
+    ("before-coins-open", m.BEGUN, other_head, v.ATTEST_COMMITMENTS, {v.COIN, v.PUBLISH}),
     ("before-publication", v.COINS, coins_signed_again, v.ATTEST_COINS, {v.PUBLISH}),
     ("before-the-end-publications", v.PUBLICATIONS, another_publication, "is another", set()),
     ("before-the-end-tally", v.TALLIED, another_tally, "the total is not the sum", set()),

@@ -257,7 +257,7 @@ def test_another_coin_is_refused() -> None:
 
 def test_a_certificate_that_was_not_signed_is_refused() -> None:
     def lie(message: v.Certificate) -> v.Certificate:
-        certified = decode(message.payload, v.Certified, "")
+        certified = decode(message.payload, m.Certified, "")
         few = replace(certified, signers=pack_set([1], len(USERS)), signatures=certified.signatures[:64])
         return replace(message, payload=msgspec.msgpack.encode(few))
 

@@ -10,6 +10,7 @@ from msgspec.structs import replace
 from smpc_dp.board.log import Entry, decode_line, encode_line
 from smpc_dp.protocols.envelope import decode, encode
 from smpc_dp.protocols.gopa.verifiable import messages as v
+from smpc_dp.protocols.phases import messages as m
 from smpc_dp_lab.vectors.fault import Fields, Kinds, altered
 from smpc_dp_lab.vectors.verifiable_cheat import BASE, REFUSED, SESSION, Cheat
 from smpc_dp_lab.vectors.verifiable_runs import RELAY, Played, entry_of, honest
@@ -24,9 +25,9 @@ KINDS: Kinds = {
     v.COMMIT: v.Commit,
     v.PUBLISH: v.Publish,
     v.TALLY: v.Tally,
-    v.CERTIFY_COMMITMENTS: v.Certified,
-    v.CERTIFY_TALLY: v.Certified,
-    v.in_round(v.CERTIFY_EXCLUSIONS, 2): v.Certified,
+    v.CERTIFY_COMMITMENTS: m.Certified,
+    v.CERTIFY_TALLY: m.Certified,
+    v.in_round(v.CERTIFY_EXCLUSIONS, 2): m.Certified,
 }
 
 

@@ -13,10 +13,10 @@ from smpc_dp.board.keeping import MemoryBoard
 from smpc_dp.board.log import Chain, encode_line
 from smpc_dp.board.runs import CertifiedLine, MemorySessionLog, RunLine, Shown
 from smpc_dp.identity import Identity
-from smpc_dp.protocols.begin import Begin, attested
+from smpc_dp.protocols.begin import attested
 from smpc_dp.protocols.envelope import Context, encode
-from smpc_dp.protocols.gopa.verifiable import messages as v
-from smpc_dp.protocols.phases.messages import Attestation
+from smpc_dp.protocols.phases import messages as m
+from smpc_dp.protocols.phases.messages import Attestation, Begin
 from smpc_dp.protocols.sets import pack_set
 from smpc_dp.seen import NOTHING_SEEN, Seen
 from smpc_dp_lab.vectors.verifiable_runs import RELAY, USERS, Played, honest, play
@@ -105,7 +105,7 @@ class Listed:
         digest = hashlib.sha256(body).digest()
         signatures = [
             (keys or played.identities)[name].sign(
-                context.statement(run_id, v.ATTEST_BEGIN, name, RELAY, digest)
+                context.statement(run_id, m.ATTEST_BEGIN, name, RELAY, digest)
             )
             for name in signers
         ]

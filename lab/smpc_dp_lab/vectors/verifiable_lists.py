@@ -12,7 +12,7 @@ from msgspec.structs import replace
 from smpc_dp.board.log import encode_line
 from smpc_dp.board.runs import CertifiedLine, start_of
 from smpc_dp.identity import Identity
-from smpc_dp.protocols.begin import Begin
+from smpc_dp.protocols.phases.messages import Begin
 from smpc_dp.protocols.sets import pack_set
 from smpc_dp.simulate.randomness import SeededRandomnessForSimulation
 from smpc_dp_lab.vectors.verifiable_listed import QUORUM, listed, packed, shown_line, with_fields

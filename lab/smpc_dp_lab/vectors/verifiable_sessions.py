@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from smpc_dp.protocols.begin import Begin
 from smpc_dp.protocols.envelope import encode
+from smpc_dp.protocols.phases.messages import Begin
 from smpc_dp.seen import Seen
 from smpc_dp_lab.vectors.runs import SCHEMA
 from smpc_dp_lab.vectors.verifiable_listed import RUNS, Listed, listed

@@ -12,12 +12,11 @@ from collections.abc import Iterable, Mapping, Sequence
 from typing import ClassVar
 
 from smpc_dp.errors import Code, ConfigError, Fault, LocalError, PeerFault, TimeoutFault
-from smpc_dp.protocols.begin import Begin, Begun, accept_begin, begin_log, certify_begin, why_behind
+from smpc_dp.protocols.begin import accept_begin, begin_log, certify_begin, why_behind
 from smpc_dp.protocols.contract import Envelope
 from smpc_dp.protocols.engine.collector import CollectorState, Item
 from smpc_dp.protocols.engine.state import Transition
 from smpc_dp.protocols.envelope import decode
-from smpc_dp.protocols.gopa.verifiable import messages as v
 from smpc_dp.protocols.pairwise import statistic_messages as m
 from smpc_dp.protocols.pairwise.statistic import StatisticPlan
 from smpc_dp.protocols.pairwise.statistic_log import QUESTION, say, take
@@ -31,6 +30,7 @@ from smpc_dp.protocols.pairwise.statistic_terms import (
     run_identifier,
     start_root,
 )
+from smpc_dp.protocols.phases import messages as common
 from smpc_dp.protocols.run_log import RunLog
 from smpc_dp.protocols.sets import pack_set
 
@@ -48,7 +48,7 @@ class CollectHello(CollectorState, frozen=True, kw_only=True, eq=False):
 class CollectBegin(CollectorState, frozen=True, kw_only=True, eq=False):
     """The parties that are present are agreed on, and each attests the session log."""
 
-    expects: ClassVar[str] = v.ATTEST_BEGIN
+    expects: ClassVar[str] = common.ATTEST_BEGIN
     plan: StatisticPlan
     hellos: Mapping[int, Item]
     log: RunLog
@@ -120,7 +120,10 @@ def finish_hello(aggregator: Aggregator, state: CollectHello) -> Transition:
         [
             *aggregator.broadcast(after, m.START, start),
             *aggregator.to_each(
-                run_id, inbox, v.BEGIN, lambda party: Begin(*serving.runs.since(hellos[party].message.known))
+                run_id,
+                inbox,
+                common.BEGIN,
+                lambda party: common.Begin(*serving.runs.since(hellos[party].message.known)),
             ),
         ],
     )
@@ -140,7 +143,7 @@ def finish_begin(aggregator: Aggregator, state: CollectBegin) -> Transition:
     packed = pack_set(state.hellos, aggregator.parties)
     signatures = {party: item.signature for party, item in inbox.items.items()}
     certified = certify_begin(aggregator.context, serving.quorum, serving.runs, packed, signatures)
-    log, entry = say(aggregator, state.log, run_id, v.CERTIFY_BEGIN, certified)
+    log, entry = say(aggregator, state.log, run_id, common.CERTIFY_BEGIN, certified)
     log, _ = say(aggregator, log, run_id, m.TERMS, m.Terms(plan.canonical(), plan.circuit.digest))
     log = take(aggregator, log, m.HELLO, state.hellos)
     after = CollectCoins(
@@ -154,8 +157,8 @@ def finish_begin(aggregator: Aggregator, state: CollectBegin) -> Transition:
         coins={},
         openings={},
     )
-    begun = Begun(state.log.head, entry.body, entry.signature)
-    return Transition(after, aggregator.broadcast(state, v.BEGUN, begun))
+    begun = common.Begun(state.log.head, entry.body, entry.signature)
+    return Transition(after, aggregator.broadcast(state, common.BEGUN, begun))
 
 
 def accept_coin(aggregator: Aggregator, state: CollectCoins, party: int, envelope: Envelope) -> Item:

@@ -21,7 +21,6 @@ from smpc_dp.crypto.transcript import digest
 from smpc_dp.errors import PeerFault, VerificationError
 from smpc_dp.protocols.begin import check_begin, session_head
 from smpc_dp.protocols.envelope import Context, decode
-from smpc_dp.protocols.gopa.verifiable import messages as v
 from smpc_dp.protocols.pairwise import statistic_messages as m
 from smpc_dp.protocols.pairwise.statistic import MAX_PARTNERS
 from smpc_dp.protocols.pairwise.statistic_log import QUESTION
@@ -36,9 +35,12 @@ from smpc_dp.protocols.pairwise.statistic_terms import (
     start_root,
     statistic_context,
 )
+from smpc_dp.protocols.phases import messages as common
 from smpc_dp.protocols.session import session_json
 from smpc_dp.protocols.sets import PartySet
 
+# The kinds of entries that the aggregator signs.
+_OF_AGGREGATOR = (common.CERTIFY_BEGIN, m.TERMS, *m.AGAINS, m.OUTCOME)
 # Bytes of a number in a message, at most, and of all in one that has a bound of its own.
 _NUMBER, _MORE = 9, 1024
 
@@ -166,12 +168,12 @@ class StatisticAuditor:
         """Take the next entry, rightly signed and in its place."""
         if self._outcome is not None:
             raise VerificationError("an entry after the outcome")
-        if (entry.party == self._hub) != (entry.kind in (v.CERTIFY_BEGIN, m.TERMS, *m.AGAINS, m.OUTCOME)):
+        if (entry.party == self._hub) != (entry.kind in _OF_AGGREGATOR):
             raise VerificationError(f"'{entry.kind}' is not for '{entry.party}' to say")
         if entry.kind not in self._due():
             raise VerificationError(f"'{entry.kind}' where '{' or '.join(self._due())}' is due")
-        if entry.kind == v.CERTIFY_BEGIN:
-            certified = decode(entry.payload, v.Certified, entry.party)
+        if entry.kind == common.CERTIFY_BEGIN:
+            certified = decode(entry.payload, common.Certified, entry.party)
             present, head = self._present, self._session_head
             check_begin(self._context, self.quorum, self._run_id, head, present, certified)
             self._begun = True
@@ -220,7 +222,7 @@ class StatisticAuditor:
     def _due(self) -> tuple[str, ...]:
         """Return the kinds that may come next."""
         if not self._begun:
-            return (v.CERTIFY_BEGIN,)
+            return (common.CERTIFY_BEGIN,)
         if self._terms is None:
             return (m.TERMS,)
         if len(self._hellos) < self._first_count:

@@ -17,7 +17,6 @@ from smpc_dp.protocols.begin import attest_begin, check_begun, closed, logged_ru
 from smpc_dp.protocols.engine.party import Member, PartyState
 from smpc_dp.protocols.engine.state import Transition
 from smpc_dp.protocols.envelope import decode
-from smpc_dp.protocols.gopa.verifiable import messages as v
 from smpc_dp.protocols.pairwise import statistic_messages as m
 from smpc_dp.protocols.pairwise.draw import COIN_BYTES
 from smpc_dp.protocols.pairwise.estimate import Estimate
@@ -32,6 +31,7 @@ from smpc_dp.protocols.pairwise.statistic_terms import (
     run_identifier,
     start_root,
 )
+from smpc_dp.protocols.phases import messages as common
 from smpc_dp.protocols.sets import PartySet
 
 
@@ -74,7 +74,7 @@ class AwaitStart(PartyState, frozen=True, kw_only=True, eq=False):
 class AwaitBegin(PartyState, frozen=True, kw_only=True, eq=False):
     """The party knows the commitments of all that are present."""
 
-    expects: ClassVar[str] = v.BEGIN
+    expects: ClassVar[str] = common.BEGIN
     coins: tuple[bytes, ...]
     present: PartySet
     known: Known
@@ -83,7 +83,7 @@ class AwaitBegin(PartyState, frozen=True, kw_only=True, eq=False):
 class AwaitBegun(PartyState, frozen=True, kw_only=True, eq=False):
     """The party has attested the session log."""
 
-    expects: ClassVar[str] = v.BEGUN
+    expects: ClassVar[str] = common.BEGUN
     coins: tuple[bytes, ...]
     present: PartySet
     known: Known
@@ -188,7 +188,7 @@ def on_begin(member: Party, state: AwaitBegin, body: bytes) -> Transition:
     run_id, present = state.run_id, state.present
     seen, attestation = attest_begin(member.context, state.seen, run_id, present, body)
     after = AwaitBegun(run_id=run_id, seen=seen, coins=state.coins, present=present, known=state.known)
-    return Transition(after, (member.write(run_id, v.ATTEST_BEGIN, attestation),))
+    return Transition(after, (member.write(run_id, common.ATTEST_BEGIN, attestation),))
 
 
 def on_begun(member: Party, state: AwaitBegun, body: bytes) -> Transition:

@@ -11,7 +11,6 @@ from smpc_dp.protocols.engine.collector import Collector, CollectorRole, Inbox, 
 from smpc_dp.protocols.engine.party import Member, PartyRole, Row
 from smpc_dp.protocols.engine.run import Run
 from smpc_dp.protocols.envelope import Context, Signer
-from smpc_dp.protocols.gopa.verifiable import messages as v
 from smpc_dp.protocols.pairwise import statistic_aggregator as a
 from smpc_dp.protocols.pairwise import statistic_messages as m
 from smpc_dp.protocols.pairwise import statistic_pairs as pairs
@@ -20,6 +19,7 @@ from smpc_dp.protocols.pairwise.statistic import StatisticPlan
 from smpc_dp.protocols.pairwise.statistic_result import StatisticResult
 from smpc_dp.protocols.pairwise.statistic_serving import MakePlan, Serving
 from smpc_dp.protocols.pairwise.statistic_terms import quorum, statistic_context
+from smpc_dp.protocols.phases import messages as common
 from smpc_dp.seen import NOTHING_SEEN, Seen
 
 PARTY = PartyRole(
@@ -38,7 +38,7 @@ PARTY = PartyRole(
             p.AwaitBegin,
             p.on_begin,
             (p.AwaitBegun,),
-            (v.ATTEST_BEGIN,),
+            (common.ATTEST_BEGIN,),
             "another session log up to this run",
         ),
         Row(
@@ -79,7 +79,7 @@ AGGREGATOR = CollectorRole(
             a.finish_hello,
             a.needed,
             (a.CollectBegin,),
-            (m.START, v.BEGIN),
+            (m.START, common.BEGIN),
             "a party that joins, another statistic",
             agreed=a.agreed_hellos,
         ),
@@ -89,7 +89,7 @@ AGGREGATOR = CollectorRole(
             a.finish_begin,
             a.needed,
             (a.CollectCoins,),
-            (v.BEGUN,),
+            (common.BEGUN,),
             "another line for this run: two quorums share an honest party",
         ),
         Stage(

@@ -12,7 +12,11 @@ from typing import Annotated
 import msgspec
 from msgspec import Meta
 
+from smpc_dp.seen import MOST_BEHIND
+
 Bytes32 = Annotated[bytes, Meta(min_length=32, max_length=32)]
+# The number of a line of a session log.
+Known = Annotated[int, Meta(ge=0, lt=1 << 62)]
 
 # Steps of a party, in order; each is sent at most once in a run.
 HELLO = "hello"
@@ -33,6 +37,12 @@ PARTICIPANTS = "participants"
 SURVIVORS = "survivors"
 SURVIVORS_CERTIFICATE = "survivors-certificate"
 RESULT = "result"
+
+# Where a run is logged, between `start` and what follows; `certify-begin` is the first entry of its log.
+BEGIN = "begin"
+ATTEST_BEGIN = "attest-begin"
+BEGUN = "begun"
+CERTIFY_BEGIN = "certify-begin"
 
 PARTY_STEPS = (HELLO, ADVERTISE, REVEAL, DEAL, ATTEST_PARTICIPANTS, MASKED, ATTEST_SURVIVORS, UNMASK)
 AGGREGATOR_STEPS = (
@@ -216,3 +226,36 @@ class Result(_Body, frozen=True):
     """Aggregator: the sum of the survivors' vectors, packed."""
 
     total: bytes
+
+
+# Of protocols whose runs are logged.
+
+
+class Begin(_Body, frozen=True):
+    """Aggregator: the session log after line `base`, whose head is `head`; the last line is of this run.
+
+    A line is request, run id, and the last head of the log of the run before.
+    """
+
+    base: Known
+    head: Bytes32
+    lines: Annotated[list[tuple[Known, Bytes32, Bytes32]], Meta(min_length=1, max_length=MOST_BEHIND)]
+
+
+class Begun(_Body, frozen=True):
+    """Aggregator: the head of the run's log before its first entry, that entry's payload and signature."""
+
+    head: Bytes32
+    payload: bytes
+    signature: Annotated[bytes, Meta(min_length=SIGNATURE_BYTES, max_length=SIGNATURE_BYTES)]
+
+
+class Certified(_Body, frozen=True):
+    """Aggregator, entry: of a head, the parties that it goes on with (a set) and a quorum's signatures on it.
+
+    Each signature is over an `Attestation` of the digest of run, stage, head and set.
+    """
+
+    members: bytes
+    signers: bytes
+    signatures: bytes

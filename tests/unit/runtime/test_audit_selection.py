@@ -14,7 +14,7 @@ from smpc_dp.board.log import MAX_LINE_BYTES, Chain, Entry, Header, decode_line,
 from smpc_dp.board.runs import NO_HEAD, CertifiedLine, MemorySessionLog, SessionLog
 from smpc_dp.errors import LocalError
 from smpc_dp.protocols.envelope import decode
-from smpc_dp.protocols.gopa.verifiable import messages as v
+from smpc_dp.protocols.phases import messages as m
 from smpc_dp.protocols.session import canonical_session, session_json
 from smpc_dp.runtime.audit import Report, audit_stream
 from smpc_dp.runtime.audit_selection import Wanted, read_session_log
@@ -47,7 +47,7 @@ def listed(played: Played, *later: bytes, certified: bool = True, before: bytes 
     context, header = played.context, played.header
     log = MemorySessionLog(context.session_digest, context.session_digest)
     log.begin(header.request, bytes.fromhex(header.run_id), NO_HEAD)
-    made = decode(played.entries[0].payload, v.Certified, "")
+    made = decode(played.entries[0].payload, m.Certified, "")
     if certified:
         log.certify(CertifiedLine(1, "gopa", 2, made.members, made.signers, made.signatures))
     for run_id in later:

@@ -31,7 +31,6 @@ from smpc_dp.protocols.contract import Envelope
 from smpc_dp.protocols.engine import events
 from smpc_dp.protocols.engine.run import Run
 from smpc_dp.protocols.envelope import Context, decode, encode
-from smpc_dp.protocols.gopa.verifiable import messages as v
 from smpc_dp.protocols.pairwise import statistic_messages as m
 from smpc_dp.protocols.pairwise import statistic_states as states
 from smpc_dp.protocols.pairwise.evaluator import EvaluatorRole
@@ -48,6 +47,7 @@ from smpc_dp.protocols.pairwise.statistic_terms import (
 )
 from smpc_dp.protocols.pairwise.statistic_wire import PairWire
 from smpc_dp.protocols.pairwise.turns import Receive, Send
+from smpc_dp.protocols.phases import messages as common
 from smpc_dp.protocols.phases.messages import Attestation
 from smpc_dp.protocols.session import canonical_session, session_digest, session_json
 from smpc_dp.protocols.sets import pack_set
@@ -528,10 +528,10 @@ def begun_with(terms: bytes) -> Cheat:
             attested(context, run_id, session_head(forged, context.scope), header.present)
         )
         signatures = b"".join(
-            context.write(played.identities[name], run_id, v.ATTEST_BEGIN, (HUB,), attestation)[0].signature
-            for name in NAMES
+            context.write(identity, run_id, common.ATTEST_BEGIN, (HUB,), attestation)[0].signature
+            for identity in map(played.identities.__getitem__, NAMES)
         )
-        certified = v.Certified(header.present, header.present, signatures)
+        certified = common.Certified(header.present, header.present, signatures)
         entries = [
             played.signed(begun, encode(certified), run_id),
             played.signed(first, encode(m.Terms(terms, b"c" * 32)), run_id),

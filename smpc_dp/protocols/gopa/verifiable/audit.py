@@ -166,8 +166,8 @@ class Auditor:
         if entry.kind == v.TALLY:
             self._check_tally(decode(entry.payload, v.Tally, entry.party))
             return
-        certified = decode(entry.payload, v.Certified, entry.party)
-        if entry.kind == v.CERTIFY_BEGIN:
+        certified = decode(entry.payload, m.Certified, entry.party)
+        if entry.kind == m.CERTIFY_BEGIN:
             quorum = self._parameters.plan.quorum
             check_begin(self._context, quorum, self._run_id, self._session_head, self._present, certified)
             return
@@ -268,7 +268,7 @@ class Auditor:
 
     # stages
 
-    def _begin(self, certified: v.Certified, head: bytes) -> None:
+    def _begin(self, certified: m.Certified, head: bytes) -> None:
         self.settle()
         for party in self._edges.malformed:
             place = self._sequences[party, v.COMMIT]
@@ -287,7 +287,7 @@ class Auditor:
         """Read all commitments once more; raise VerificationError if they are not those of the first time."""
         with contextlib.closing(self._again()) as entries:
             for entry, head in entries:
-                if entry.kind == v.CERTIFY_BEGIN:
+                if entry.kind == m.CERTIFY_BEGIN:
                     continue
                 if entry.kind != v.COMMIT:
                     if head != self._commits_head:
@@ -310,7 +310,7 @@ class Auditor:
             raise PeerFault(self._relay, f"counts too few users, after {names} signed something false")
         return fresh
 
-    def _begin_round(self, certified: v.Certified) -> tuple[PartySet, bytes]:
+    def _begin_round(self, certified: m.Certified) -> tuple[PartySet, bytes]:
         """Begin a round of openings; return who goes on, and a list of whose edges are to be opened."""
         fresh = self._settle_round()
         if not fresh:

@@ -32,7 +32,7 @@ from smpc_dp.protocols.sets import pack_list
 class CollectBegin(CollectorState, frozen=True, kw_only=True, eq=False):
     """The run is the last line of the session log, which each party attests; `present` are the parties."""
 
-    expects: ClassVar[str] = v.ATTEST_BEGIN
+    expects: ClassVar[str] = m.ATTEST_BEGIN
     present: bytes
     log: RunLog
 
@@ -114,9 +114,7 @@ def finish_hello(aggregator: VerifiableAggregator, state: CollectHello) -> Trans
     log = begin.begin_log(
         context, aggregator.board, runs, begun.run_id, begun.question, begun.present, begun.root
     )
-    shown = aggregator.to_each(
-        begun.run_id, inbox, v.BEGIN, lambda party: begin.Begin(*runs.since(known[party]))
-    )
+    shown = aggregator.to_each(begun.run_id, inbox, m.BEGIN, lambda party: m.Begin(*runs.since(known[party])))
     after = CollectBegin(run_id=begun.run_id, inbox=inbox, present=begun.present, log=log)
     return Transition(after, [*begun.messages, *shown])
 
@@ -135,10 +133,10 @@ def finish_begin(aggregator: VerifiableAggregator, state: CollectBegin) -> Trans
     if len(signatures) < quorum:
         raise aggregator.too_few(state, quorum)
     certified = begin.certify_begin(aggregator.context, quorum, aggregator.runs, state.present, signatures)
-    log, entry = aggregator.log_own(run_id, state.log, v.CERTIFY_BEGIN, certified)
-    message = begin.Begun(state.log.head, entry.body, entry.signature)
+    log, entry = aggregator.log_own(run_id, state.log, m.CERTIFY_BEGIN, certified)
+    message = m.Begun(state.log.head, entry.body, entry.signature)
     after = CollectAdvertise(run_id=run_id, inbox=state.inbox, log=log)
-    return Transition(after, aggregator.broadcast(state, v.BEGUN, message))
+    return Transition(after, aggregator.broadcast(state, m.BEGUN, message))
 
 
 def finish_advertise(aggregator: VerifiableAggregator, state: CollectAdvertise) -> Transition:

@@ -146,7 +146,7 @@ def check_head(
     """Check a quorum's certificate of the head that was attested in `step`, and follow its entry."""
     aggregator = member.context.aggregator
     message = decode(body, v.Certificate, aggregator)
-    certified = decode(message.payload, v.Certified, aggregator)
+    certified = decode(message.payload, m.Certified, aggregator)
     if certified.members != parties.packed:
         raise member.refuse(f"certificate of '{step}' is of another set")
     certificate = check_certificate(

@@ -102,7 +102,7 @@ def certify(
     checked = check_certificate(
         context, quorum, state.run_id, state.step, attesting.digest, attesting.members, made
     )
-    message = v.Certified(attesting.members.packed, made.signers, made.signatures)
+    message = m.Certified(attesting.members.packed, made.signers, made.signatures)
     log, entry = aggregator.log_own(state.run_id, log, kind, message)
     return log, checked, v.Certificate(entry.body, entry.signature)
 

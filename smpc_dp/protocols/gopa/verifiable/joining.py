@@ -30,7 +30,7 @@ from smpc_dp.protocols.sets import pack_list
 class AwaitBegin(PartyState, frozen=True, kw_only=True, eq=False):
     """The party has drawn its neighbours, and has told nobody yet."""
 
-    expects: ClassVar[str] = v.BEGIN
+    expects: ClassVar[str] = m.BEGIN
     vector: Lanes
     drawn: Drawn
     advertise: m.Advertise
@@ -39,7 +39,7 @@ class AwaitBegin(PartyState, frozen=True, kw_only=True, eq=False):
 class AwaitBegun(PartyState, frozen=True, kw_only=True, eq=False):
     """The party has attested the session log, in which the run is the last."""
 
-    expects: ClassVar[str] = v.BEGUN
+    expects: ClassVar[str] = m.BEGUN
     vector: Lanes
     drawn: Drawn
     advertise: m.Advertise
@@ -87,7 +87,7 @@ def on_begin(member: VerifiableMember, state: AwaitBegin, body: bytes) -> Transi
     after = AwaitBegun(
         run_id=run_id, seen=seen, vector=state.vector, drawn=state.drawn, advertise=state.advertise
     )
-    return Transition(after, (member.write(run_id, v.ATTEST_BEGIN, attestation),))
+    return Transition(after, (member.write(run_id, m.ATTEST_BEGIN, attestation),))
 
 
 def on_begun(member: VerifiableMember, state: AwaitBegun, body: bytes) -> Transition:
@@ -95,7 +95,7 @@ def on_begun(member: VerifiableMember, state: AwaitBegun, body: bytes) -> Transi
     run_id, quorum = state.run_id, member.parameters.plan.quorum
     message = begin.check_begun(member.context, quorum, run_id, state.seen, state.drawn.present, body)
     log = follow_own(
-        member, run_id, Followed(message.head), v.CERTIFY_BEGIN, message.payload, message.signature
+        member, run_id, Followed(message.head), m.CERTIFY_BEGIN, message.payload, message.signature
     )
     after = AwaitRoll(run_id=run_id, seen=state.seen, vector=state.vector, drawn=state.drawn, log=log)
     return Transition(after, (member.write(run_id, m.ADVERTISE, state.advertise),))

@@ -16,7 +16,6 @@ from smpc_dp.protocols.phases.messages import Bytes32
 
 # Steps of a party; COMMIT, COIN, PUBLISH and OPEN are entries of the board. Those of a round of openings have
 # its number, see `in_round`.
-ATTEST_BEGIN = "attest-begin"
 COMMIT = "commit"
 ATTEST_COMMITMENTS = "attest-commitments"
 COIN = "coin"
@@ -27,8 +26,6 @@ OPEN = "open"
 ATTEST_TALLY = "attest-tally"
 
 # Steps of the relay.
-BEGIN = "begin"
-BEGUN = "begun"
 COMMITTED = "committed"
 COMMITMENTS_CERTIFICATE = "commitments-certificate"
 COINS = "coins"
@@ -40,7 +37,6 @@ TALLIED = "tallied"
 CLOSED = "closed"
 
 # Entries of the relay.
-CERTIFY_BEGIN = "certify-begin"
 CERTIFY_COMMITMENTS = "certify-commitments"
 CERTIFY_COINS = "certify-coins"
 CERTIFY_EXCLUSIONS = "certify-exclusions"
@@ -49,7 +45,7 @@ CERTIFY_TALLY = "certify-tally"
 
 # The kinds of entries, in the order in which they stand on a board; rounds of openings are before the tally.
 ORDER = (
-    CERTIFY_BEGIN,
+    m.CERTIFY_BEGIN,
     COMMIT,
     CERTIFY_COMMITMENTS,
     COIN,
@@ -66,7 +62,7 @@ LINES = "lines"
 # The steps of a party in a run in which nobody publishes anything false.
 PARTY_STEPS = (
     m.HELLO,
-    ATTEST_BEGIN,
+    m.ATTEST_BEGIN,
     m.ADVERTISE,
     m.REVEAL,
     COMMIT,
@@ -98,7 +94,7 @@ class _Body(msgspec.Struct, frozen=True, array_like=True, forbid_unknown_fields=
 class Hello(m.Hello, frozen=True):
     """Party: as in GOPA, and up to which line it knows the session log."""
 
-    known: Annotated[int, Meta(ge=0, lt=1 << 62)]
+    known: m.Known
 
 
 class Commit(_Body, frozen=True):
@@ -128,17 +124,6 @@ class Committed(_Body, frozen=True):
     participants: bytes
     commits: list[m.Advertisement]
     false: list[m.Advertisement]
-
-
-class Certified(_Body, frozen=True):
-    """Relay, entry: of a head, the parties that it goes on with (a set) and a quorum's signatures on it.
-
-    Each signature is over an `Attestation` of the digest of run, stage, head and set.
-    """
-
-    members: bytes
-    signers: bytes
-    signatures: bytes
 
 
 class Certificate(_Body, frozen=True):

@@ -75,7 +75,7 @@ PARTY = PartyRole(
             AwaitBegin,
             joining.on_begin,
             (AwaitBegun,),
-            (v.ATTEST_BEGIN,),
+            (m.ATTEST_BEGIN,),
             "another session log up to this run: what was signed is kept",
         ),
         Row(
@@ -200,7 +200,7 @@ AGGREGATOR = CollectorRole(
             collecting.finish_hello,
             least,
             (CollectBegin,),
-            (m.START, v.BEGIN),
+            (m.START, m.BEGIN),
             "a party that joins, another operation; the run is in the session log",
         ),
         Stage(
@@ -209,7 +209,7 @@ AGGREGATOR = CollectorRole(
             collecting.finish_begin,
             least,
             (CollectAdvertise,),
-            (v.BEGUN,),
+            (m.BEGUN,),
             "another session log up to this run",
         ),
         Stage(
