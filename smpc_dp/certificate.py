@@ -20,7 +20,7 @@ from nacl.signing import VerifyKey
 
 from smpc_dp.crypto.labels import Label
 from smpc_dp.crypto.transcript import digest
-from smpc_dp.errors import VerificationError
+from smpc_dp.errors import Check, VerificationError
 
 SIGNATURE_BYTES = 64
 NOT_BEFORE = datetime.datetime(2020, 1, 1)
@@ -40,15 +40,19 @@ def check(certificate: bytes, name: str, public_key: bytes) -> None:
     try:
         template = _build(name, Ed25519PublicKey.from_public_bytes(public_key), _TEMPLATE_KEY)
     except ValueError as error:
-        raise VerificationError(f"no certificate exists for '{name}': {error}") from None
+        raise VerificationError(
+            f"no certificate exists for '{name}': {error}", Check.TLS_CERTIFICATE
+        ) from None
     expected, signature = template[:-SIGNATURE_BYTES], certificate[-SIGNATURE_BYTES:]
     if not hmac.compare_digest(expected, certificate[:-SIGNATURE_BYTES]):
-        raise VerificationError(f"not the certificate of '{name}' and this public key")
+        raise VerificationError(f"not the certificate of '{name}' and this public key", Check.TLS_CERTIFICATE)
     signed = x509.load_der_x509_certificate(template).tbs_certificate_bytes
     try:
         VerifyKey(public_key).verify(signed, signature)
     except BadSignatureError:
-        raise VerificationError(f"the self-signature in the certificate of '{name}' is wrong") from None
+        raise VerificationError(
+            f"the self-signature in the certificate of '{name}' is wrong", Check.BAD_SIGNATURE
+        ) from None
 
 
 def _build(name: str, public_key: Ed25519PublicKey, signer: Ed25519PrivateKey) -> bytes:

@@ -19,7 +19,7 @@ from numpy.typing import ArrayLike, NDArray
 
 from smpc_dp import ball
 from smpc_dp.box import Bound, each_of, fractional_bits_of, inward, on_grid, sides_of
-from smpc_dp.errors import ConfigError, Fault, PrivacyError, VerificationError
+from smpc_dp.errors import Check, ConfigError, Fault, PrivacyError, VerificationError
 
 # uint32 or uint64, whichever the encoding uses.
 Lanes = NDArray[np.unsignedinteger[Any]]
@@ -275,7 +275,8 @@ class Encoding(msgspec.Struct, frozen=True, omit_defaults=True):
         largest = int(values[: self.length].max())
         if weight > contributors * max(1, self.max_weight) or largest > weight * (self.highest - self.lowest):
             raise VerificationError(
-                f"no {contributors} vectors within the bounds have this sum: an input or the sum is a lie"
+                f"no {contributors} vectors within the bounds have this sum: an input or the sum is a lie",
+                Check.OUT_OF_BOUNDS,
             )
         total = values[: self.length].astype(np.int64) + np.int64(weight) * np.int64(self.lowest)
         return total, weight

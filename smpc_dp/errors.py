@@ -36,6 +36,123 @@ class Code(StrEnum):
     EARLIER = "earlier"
 
 
+class Check(StrEnum):
+    """The check that refused: of a peer's message, or of evidence. The list is closed; docs/errors.md has it.
+
+    `meaning` says what it found. It is never sent: others are told a `Code` at most.
+    """
+
+    meaning: str
+
+    def __new__(cls, value: str, meaning: str) -> Check:
+        """Return the member with this value and meaning."""
+        member = str.__new__(cls, value)
+        member._value_, member.meaning = value, meaning
+        return member
+
+    # What every message and entry must be.
+    MALFORMED = "malformed", "the bytes are no encoding of what is expected"
+    NOT_CANONICAL = "not-canonical", "the value has one encoding, and the bytes are another"
+    WRONG_LENGTH = "wrong-length", "a field has another number of bytes or of items than it must have"
+    TOO_LONG = "too-long", "more bytes than anything that is expected can have"
+    OUT_OF_RANGE = "out-of-range", "a number is outside the range of its field, or is not finite"
+    UNKNOWN_FORMAT = "unknown-format", "the format, its version or the kind of an entry is not known"
+    NOT_IN_ROSTER = "not-in-roster", "it names somebody who is not in the roster"
+    BAD_SIGNATURE = "bad-signature", "a signature is not of the key and the statement that it must be of"
+    WRONG_SENDER = "wrong-sender", "this member does not send or write this"
+    WRONG_RECEIVER = "wrong-receiver", "the message is for somebody else"
+    UNEXPECTED_STEP = "unexpected-step", "another step, or another kind of entry, is expected"
+    OUT_OF_SEQUENCE = (
+        "out-of-sequence",
+        "another number is expected: of a message, a piece, a block or a line",
+    )
+    TOO_MANY = "too-many", "more messages, entries or items than are expected or have room"
+    EQUIVOCATION = "equivocation", "two different messages for one step"
+    # What a run is about.
+    OTHER_RUN = "other-run", "it is of another run"
+    OTHER_REQUEST = "other-request", "it is of another session or request"
+    OTHER_SESSION = "other-session", "it is of another session or group, or the session files differ"
+    OTHER_QUESTION = "other-question", "another operation is asked for"
+    OTHER_PLAN = "other-plan", "the plan, the terms or the circuit differ"
+    NOT_OFFERED = "not-offered", "an operation is asked for that cannot be computed here"
+    LABEL_DIFFERS = (
+        "label-differs",
+        "a public label is missing, not expected, no label, or another than was given",
+    )
+    NONCE_DIFFERS = "nonce-differs", "this party's nonce is missing or another"
+    OWN_DIFFERS = "own-differs", "this party's own message or commitments are missing or others"
+    RUN_ID_DIFFERS = "run-id-differs", "the run id is not the digest of what it must bind"
+    # Sets of parties.
+    BAD_SET = "bad-set", "the bytes are no set or list of parties in its one form"
+    WRONG_ORDER = "wrong-order", "the items are not in the order of the roster"
+    SET_TOO_SMALL = "set-too-small", "too few parties for the run to go on"
+    SET_GREW = "set-grew", "it has parties that were out before"
+    SET_DIFFERS = "set-differs", "another set of parties, or of items about them, than is expected"
+    NOT_ONE_EACH = "not-one-each", "not exactly one item for each party, neighbour or entry"
+    NOT_INCLUDED = "not-included", "this party was left out"
+    NOT_PRESENT = "not-present", "it is from, about or for a party that does not take part"
+    NOT_SHOWN = "not-shown", "what must be shown or forwarded is missing"
+    PARTIAL = "partial", "a message was not sent to all who must have it, or not the same"
+    # Agreement.
+    NO_QUORUM = "no-quorum", "fewer signatures than a certificate needs"
+    BAD_CERTIFICATE = "bad-certificate", "a certificate has other signatures or members than it must have"
+    OTHER_STATEMENT = (
+        "other-statement",
+        "it attests or forwards something else than was sent, listed or signed",
+    )
+    DISAGREES = "disagrees", "a server says something else than most servers, or no two in three agree"
+    NOT_SIGNED = "not-signed", "what is forwarded was not signed by its author"
+    FALSE_ACCUSATION = "false-accusation", "a party is accused without proof, or of what is right"
+    TOLD = "told", "no check of this process: another member said so"
+    LEFT = "left", "the member left or ended the connection before it had done its part"
+    # Keys, commitments, shares and proofs.
+    WEAK_KEY = "weak-key", "a public key is a point of small order"
+    KEY_DIFFERS = "key-differs", "a key to seal with is missing or not expected"
+    BAD_SEAL = "bad-seal", "a sealed message does not open"
+    BAD_COMMITMENT = "bad-commitment", "a commitment or a blinding is not the canonical encoding of one"
+    BAD_OPENING = "bad-opening", "what is opened is not what was committed to"
+    NOT_IN_TREE = "not-in-tree", "a value is not in the Merkle tree of the root, or its proof is none"
+    BAD_SHARE = "bad-share", "shares do not give the secret that was committed to, or do not open"
+    BAD_DRAW = "bad-draw", "the drawn neighbours are not as many others as the plan has"
+    BAD_PROOF = "bad-proof", "a proof, or the statement that it proves, is false or malformed"
+    BAD_TRANSFER = (
+        "bad-transfer",
+        "oblivious transfer: a message is malformed, or the consistency check fails",
+    )
+    BAD_LABEL = "bad-label", "a label of an output is not one of its two labels"
+    TRANSCRIPT_DIFFERS = (
+        "transcript-differs",
+        "the hash of what was sent and received is not the same at both ends",
+    )
+    # Results.
+    OUT_OF_BOUNDS = "out-of-bounds", "a value is further out than its bounds and the noise of the plan allow"
+    WRONG_TOTAL = "wrong-total", "the total is not the sum of what was published"
+    WRONG_COUNT = "wrong-count", "pairs, pieces or failures are counted that there were not, or not all"
+    WRONG_RESULT = "wrong-result", "an outcome, an output or a token is not what its inputs give"
+    # Logs.
+    CHAIN_BROKEN = "chain-broken", "an entry does not follow the one above it"
+    ROLLED_BACK = "rolled-back", "a session log is shorter than one that was signed"
+    LOG_DIFFERS = "log-differs", "a log is another than the one that was signed or read before"
+    LOG_CUT = "log-cut", "a log ends too early"
+    LOG_CLOSED = "log-closed", "an entry after the last one"
+    NOT_LOGGED = "not-logged", "the session log does not have the run, or the head, that is looked for"
+    BEHIND = "behind", "the party has missed more lines of the session log than may be missed"
+    BAD_SESSION = "bad-session", "the session or the roster in a log is not one that a log can have"
+    NOT_VERIFIABLE = "not-verifiable", "no such log is made: the session or the request is not verifiable"
+    BAD_STATE = "bad-state", "a saved state or inbox is none that the role can be restored from"
+    # Connections.
+    TLS = "tls", "the TLS handshake or the record layer failed"
+    TLS_CERTIFICATE = (
+        "tls-certificate",
+        "a certificate is not that of a member's name and key, or not in the roster",
+    )
+    OTHER_MEMBER = "other-member", "another member than expected answers or calls"
+    BAD_FRAME = "bad-frame", "a frame of the transport is malformed, not expected or cut"
+    BAD_HELLO = "bad-hello", "the hello of a connection contradicts itself or its certificate"
+    SECOND_CONNECTION = "second-connection", "the member has a connection already, or acts twice"
+    REFUSED = "refused", "the other end refuses the connection"
+
+
 class Fault(NamedTuple):
     """One fault in a configuration: where (a line or a key) and what is wrong with it."""
 
@@ -69,13 +186,15 @@ class LocalError(SmpcError):
 class PeerFault(SmpcError):
     """`culprit` broke the protocol; `evidence` is what shows it (signed bytes where there are any).
 
-    `said_by` names the party on whose word alone the culprit is blamed; it is empty when we saw it ourselves.
+    `check` is the check that refused. `said_by` names the party on whose word alone the culprit is blamed; it
+    is empty when we saw it ourselves.
     """
 
     def __init__(
         self,
         culprit: str,
         reason: str,
+        check: Check,
         evidence: Mapping[str, bytes] | None = None,
         *,
         said_by: str = "",
@@ -84,6 +203,7 @@ class PeerFault(SmpcError):
         self.code = code
         self.culprit = culprit
         self.reason = reason
+        self.check = check
         self.said_by = said_by
         self.evidence: dict[str, bytes] = dict(evidence or {})
         super().__init__(f"{culprit}: {reason}")
@@ -125,6 +245,15 @@ class PrivacyError(SmpcError):
 
 
 class VerificationError(SmpcError):
-    """Evidence does not show what it claims."""
+    """Evidence does not show what it claims; `check` is the check that refused."""
 
     code = Code.EVIDENCE
+
+    def __init__(self, reason: str, check: Check) -> None:
+        self.check = check
+        super().__init__(reason)
+
+
+def check_of(error: Exception, other: Check) -> Check:
+    """Return the check of a PeerFault or a VerificationError, and `other` for an error that has none."""
+    return error.check if isinstance(error, PeerFault | VerificationError) else other

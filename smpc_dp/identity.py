@@ -26,7 +26,7 @@ from nacl.signing import SigningKey, VerifyKey
 
 from smpc_dp import certificate
 from smpc_dp.encoding import shown
-from smpc_dp.errors import ConfigError, LocalError, VerificationError
+from smpc_dp.errors import Check, ConfigError, LocalError, VerificationError
 from smpc_dp.files import read_private
 from smpc_dp.roster import Member, Role, is_name
 
@@ -155,9 +155,12 @@ def verify(public_key: bytes, message: bytes, signature: bytes) -> None:
     """Raise VerificationError unless `signature` is `public_key`'s Ed25519 signature of `message`."""
     if len(public_key) != 32 or len(signature) != SIGNATURE_BYTES:
         raise VerificationError(
-            f"a key has 32 bytes and a signature 64, not {len(public_key)} and {len(signature)}"
+            f"a key has 32 bytes and a signature 64, not {len(public_key)} and {len(signature)}",
+            Check.WRONG_LENGTH,
         )
     try:
         VerifyKey(public_key).verify(message, signature)
     except BadSignatureError:
-        raise VerificationError(f"wrong signature for the key {public_key.hex()}") from None
+        raise VerificationError(
+            f"wrong signature for the key {public_key.hex()}", Check.BAD_SIGNATURE
+        ) from None

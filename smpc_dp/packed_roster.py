@@ -12,7 +12,7 @@ from numpy.typing import NDArray
 
 from smpc_dp.crypto.labels import Label
 from smpc_dp.crypto.transcript import Digest
-from smpc_dp.errors import VerificationError
+from smpc_dp.errors import Check, VerificationError
 from smpc_dp.roster import PUBLIC_KEY_BYTES, Member, check_member, digest_parts
 
 # No name is longer.
@@ -104,7 +104,7 @@ class RosterPacker:
         faults = check_member("", member)
         aggregator = member.role == "aggregator"
         if faults or not (member.role == "party" or (aggregator and self._aggregator is None)):
-            raise VerificationError("no roster of parties and one aggregator")
+            raise VerificationError("no roster of parties and one aggregator", Check.BAD_SESSION)
         self._digest.add(*digest_parts(member))
         if member.address is not None:
             self._addresses += hashlib.sha256(member.address.encode()).digest()
@@ -118,7 +118,7 @@ class RosterPacker:
         """End it; see the class."""
         aggregator = self._aggregator
         if aggregator is None or not self._keys:
-            raise VerificationError("no aggregator, or no parties")
+            raise VerificationError("no aggregator, or no parties", Check.BAD_SESSION)
         names = np.frombuffer(self._names, dtype=f"S{_NAME_BYTES}")
         # As short as the longest; the bytes that were collected may go.
         longest = int(np.char.str_len(names).max())
@@ -127,7 +127,7 @@ class RosterPacker:
         keys = np.frombuffer(self._keys + aggregator.public_key, dtype=f"S{PUBLIC_KEY_BYTES}")
         addresses = np.frombuffer(self._addresses, dtype=f"S{_HASH_BYTES}")
         if aggregator.name in self.names or any(map(_repeats, (names, keys, addresses))):
-            raise VerificationError("two members share a name, a key or an address")
+            raise VerificationError("two members share a name, a key or an address", Check.BAD_SESSION)
         self.keys = Keys(self.names, bytes(self._keys), aggregator.name, aggregator.public_key)
         self.aggregator = aggregator.name
         self.digest = self._digest.value()

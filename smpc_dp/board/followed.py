@@ -16,7 +16,7 @@ from smpc_dp.board.log import (
     first_head,
     next_head,
 )
-from smpc_dp.errors import VerificationError
+from smpc_dp.errors import Check, VerificationError
 
 
 def heads_after(head: bytes, digests: bytes) -> bytes:
@@ -81,14 +81,18 @@ class Followed(msgspec.Struct, frozen=True, eq=False):
     def check(self, number: int, line: bytes) -> None:
         """Raise VerificationError unless a line without its line feed is entry `number`; 0 is the header."""
         if not 0 <= number <= len(self):
-            raise VerificationError(f"the log has {len(self)} entries, and no entry {number}")
+            raise VerificationError(f"the log has {len(self)} entries, and no entry {number}", Check.LOG_CUT)
         if number == 0:
             checked_header(decode_line(line, Header))
             if first_head(line) != self.start:
-                raise VerificationError("the header is not that of the heads that were signed")
+                raise VerificationError(
+                    "the header is not that of the heads that were signed", Check.LOG_DIFFERS
+                )
             return
         entry = decode_line(line, Entry)
         previous = self.start if number == 1 else self._of(number - 1)[1]
         due = (number, previous.hex(), self.digest(number))
         if (entry.sequence, entry.previous, entry.digest()) != due:
-            raise VerificationError(f"entry {number} is not that of the heads that were signed")
+            raise VerificationError(
+                f"entry {number} is not that of the heads that were signed", Check.LOG_DIFFERS
+            )

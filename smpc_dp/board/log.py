@@ -23,7 +23,7 @@ from msgspec import Meta
 from smpc_dp.crypto.labels import Label
 from smpc_dp.crypto.transcript import digest, encode_uint
 from smpc_dp.decoding import decode_json
-from smpc_dp.errors import VerificationError
+from smpc_dp.errors import Check, VerificationError
 
 FORMAT = "smpc-dp board"
 VERSION = 2
@@ -82,7 +82,7 @@ class Entry(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
         return entry_digest(self.sequence, self.party, self.kind, self.payload, bytes.fromhex(self.signature))
 
 
-class Check(Protocol):
+class EntryCheck(Protocol):
     """Raises `VerificationError` or `PeerFault` unless the entry is signed by the party that it names."""
 
     def __call__(self, entry: Entry) -> None: ...
@@ -123,13 +123,15 @@ def decode_line(line: bytes, kind: type[S]) -> S:
         decoded = decode_json(line, kind)
         again = msgspec.json.encode(decoded)
     except (msgspec.MsgspecError, ValueError, RecursionError) as error:
-        raise VerificationError(f"not {_a(kind)}: {error}") from None
+        raise VerificationError(f"not {_a(kind)}: {error}", Check.MALFORMED) from None
     if again != line:
         place = next(
             (i for i, pair in enumerate(zip(again, line, strict=False)) if pair[0] != pair[1]),
             min(len(again), len(line)),
         )
-        raise VerificationError(f"character {place + 1}: not the canonical spelling of {_a(kind)}")
+        raise VerificationError(
+            f"character {place + 1}: not the canonical spelling of {_a(kind)}", Check.NOT_CANONICAL
+        )
     return decoded
 
 
@@ -153,18 +155,19 @@ class Chain:
         self._take(entry)
         return entry
 
-    def follow(self, entry: Entry, check: Check | None = None) -> None:
+    def follow(self, entry: Entry, check: EntryCheck | None = None) -> None:
         """Take an entry that somebody else wrote.
 
         Raises:
             VerificationError: it is not the next one, or another one stood before it; or what `check` raises.
         """
         if entry.sequence != self.length + 1:
-            raise VerificationError(f"entry {entry.sequence} where entry {self.length + 1} is due")
-        if entry.previous != self.head.hex():
             raise VerificationError(
-                f"entry {entry.sequence} does not follow: a line above was changed, or it was for another log"
+                f"entry {entry.sequence} where entry {self.length + 1} is due", Check.OUT_OF_SEQUENCE
             )
+        if entry.previous != self.head.hex():
+            what = "does not follow: a line above was changed, or it was for another log"
+            raise VerificationError(f"entry {entry.sequence} {what}", Check.CHAIN_BROKEN)
         if check is not None:
             check(entry)
         self._take(entry)
@@ -199,6 +202,10 @@ def checked_header(header: Header) -> Header:
 def check_format(found: tuple[str, int], due: tuple[str, int] = (FORMAT, VERSION)) -> None:
     """Raise VerificationError unless a first line has the format and the version that are due."""
     if found[0] == due[0] == FORMAT and found != due:
-        raise VerificationError(f"version {found[1]} of the board is unknown, this reads {VERSION}")
+        raise VerificationError(
+            f"version {found[1]} of the board is unknown, this reads {VERSION}", Check.UNKNOWN_FORMAT
+        )
     if found != due:
-        raise VerificationError(f"the format is {found[0][:40]!r} {found[1]}, not {due[0]!r} {due[1]}")
+        raise VerificationError(
+            f"the format is {found[0][:40]!r} {found[1]}, not {due[0]!r} {due[1]}", Check.UNKNOWN_FORMAT
+        )

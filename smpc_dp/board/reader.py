@@ -7,8 +7,8 @@ from collections.abc import Callable, Iterator
 from typing import BinaryIO, Self
 
 from smpc_dp.board.header import ReadHeader, SessionText
-from smpc_dp.board.log import FORMAT, MAX_LINE_BYTES, Chain, Check, Entry, Header, decode_line
-from smpc_dp.errors import LocalError, SmpcError, VerificationError
+from smpc_dp.board.log import FORMAT, MAX_LINE_BYTES, Chain, Entry, EntryCheck, Header, decode_line
+from smpc_dp.errors import Check, LocalError, SmpcError, VerificationError, check_of
 from smpc_dp.files import SPOOL_BLOCK, Spool
 
 _STORE = b"SQLite format 3"
@@ -26,9 +26,9 @@ Longest = Callable[[str], int]
 class BadLog(VerificationError):
     """A log is not one: `line` counts from 1, `byte` from 0 and is where that line begins."""
 
-    def __init__(self, line: int, byte: int, what: str) -> None:
+    def __init__(self, line: int, byte: int, what: str, check: Check) -> None:
         self.line, self.byte = line, byte
-        super().__init__(f"line {line}, byte {byte}: {what}")
+        super().__init__(f"line {line}, byte {byte}: {what}", check)
 
 
 class LogReader:
@@ -56,7 +56,7 @@ class LogReader:
             what = "not a log of smpc-dp" if start else "the log is empty"
             if start.startswith(_STORE):
                 what = "a board's own store, not its log: give the .jsonl beside it (smpc-dp board export)"
-            raise BadLog(1, 0, what)
+            raise BadLog(1, 0, what, Check.UNKNOWN_FORMAT if start else Check.LOG_CUT)
         self._first = Spool("the header of the log")
         try:
             self._put_first_line_aside(start)
@@ -65,7 +65,7 @@ class LogReader:
             self.close()
             if isinstance(error, LocalError | BadLog):
                 raise
-            raise BadLog(1, 0, str(error)) from None
+            raise BadLog(1, 0, str(error), check_of(error, Check.BAD_SESSION)) from None
         self.header: Header = read.header
         self.session: SessionText = read.session
         self.chain = Chain(read.header, read.head)
@@ -92,11 +92,11 @@ class LogReader:
         self._first.add(piece[:-1])
         self._next_byte = self._first.length + 1
 
-    def fault(self, what: str | SmpcError) -> BadLog:
+    def fault(self, error: SmpcError) -> BadLog:
         """Return an error about the line that was read last."""
-        return BadLog(self.line, self.byte, str(what))
+        return BadLog(self.line, self.byte, str(error), check_of(error, Check.BAD_SESSION))
 
-    def entries(self, check: Check | None = None, longest: Longest | None = None) -> Iterator[Entry]:
+    def entries(self, check: EntryCheck | None = None, longest: Longest | None = None) -> Iterator[Entry]:
         """Yield the entries; raise BadLog at the first that is wrong.
 
         `longest` bounds the payload of an entry by its kind: no more of a line is read.
@@ -140,4 +140,4 @@ class LogReader:
 
     def _cut(self, long: bool, most: int = MAX_LINE_BYTES) -> BadLog:
         what = f"longer than {most} bytes" if long else "the log ends within a line: it was cut"
-        return self.fault(what)
+        return BadLog(self.line, self.byte, what, Check.TOO_LONG if long else Check.LOG_CUT)

@@ -19,7 +19,7 @@ from msgspec import Meta
 from smpc_dp.board.log import Hex32, Name, check_format, declared, decode_line, encode_line
 from smpc_dp.crypto.labels import Label
 from smpc_dp.crypto.transcript import digest, encode_uint
-from smpc_dp.errors import VerificationError
+from smpc_dp.errors import Check, VerificationError
 from smpc_dp.seen import Seen
 
 FORMAT = "smpc-dp session log"
@@ -82,19 +82,28 @@ def check_shown(seen: Seen, scope: bytes, base: int, head: bytes, lines: Sequenc
     last = base + len(lines)
     if last <= seen.number or not lines:
         raise VerificationError(
-            f"shows a session log of {last} runs, one with {seen.number} was signed: it was rolled back"
+            f"shows a session log of {last} runs, one with {seen.number} was signed: it was rolled back",
+            Check.ROLLED_BACK,
         )
     if seen.number and base > seen.number:
-        raise VerificationError(f"shows the session log from run {base} on, {seen.number} is the last known")
+        raise VerificationError(
+            f"shows the session log from run {base} on, {seen.number} is the last known", Check.ROLLED_BACK
+        )
     if base == 0 and head != start_of(scope):
-        raise VerificationError("shows the session log of another session")
+        raise VerificationError("shows the session log of another session", Check.OTHER_SESSION)
     for number, (request, run_id, before) in enumerate(lines, base + 1):
         if number - 1 == seen.number and seen.number and head != seen.head:
-            raise VerificationError(f"shows another session log than was signed up to run {seen.number}")
+            raise VerificationError(
+                f"shows another session log than was signed up to run {seen.number}", Check.LOG_DIFFERS
+            )
         if number == 1 and before != NO_HEAD:
-            raise VerificationError("shows a session log in which a run was before the first")
+            raise VerificationError(
+                "shows a session log in which a run was before the first", Check.LOG_DIFFERS
+            )
         if seen.closed and number - 1 == seen.closed and before != seen.closed_head:
-            raise VerificationError(f"shows another end of run {seen.closed} than this party saw")
+            raise VerificationError(
+                f"shows another end of run {seen.closed} than this party saw", Check.LOG_DIFFERS
+            )
         head = head_after(head, number, request, run_id, before)
     return head
 
@@ -143,11 +152,16 @@ class SessionLog:
         if isinstance(line, CertifiedLine):
             last = 0 if self.certified is None else self.certified.certifies
             if line.certifies != len(self.lines) or line.certifies == last:
-                raise VerificationError(f"a certificate of run {line.certifies} after run {len(self.lines)}")
+                raise VerificationError(
+                    f"a certificate of run {line.certifies} after run {len(self.lines)}",
+                    Check.OUT_OF_SEQUENCE,
+                )
             self.certified = line
             return
         if line.number != len(self.lines) + 1:
-            raise VerificationError(f"run {line.number} where {len(self.lines) + 1} is due")
+            raise VerificationError(
+                f"run {line.number} where {len(self.lines) + 1} is due", Check.OUT_OF_SEQUENCE
+            )
         self.lines.append(line)
         run_id, before = bytes.fromhex(line.run_id), bytes.fromhex(line.before)
         self._heads.append(head_after(self._heads[-1], line.number, line.request, run_id, before))
@@ -197,5 +211,5 @@ def read_all(lines: Iterable[bytes]) -> SessionLog:
         else:
             log.take(read_line(line))
     if log is None:
-        raise VerificationError("the session log is empty")
+        raise VerificationError("the session log is empty", Check.LOG_CUT)
     return log

@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import BinaryIO, Self
 
 from smpc_dp.board.log import Chain, Entry, Header, decode_line, encode_line, read_header
-from smpc_dp.errors import LocalError, VerificationError
+from smpc_dp.errors import Check, LocalError, VerificationError
 
 # "SDPB": so that no other database is taken for a board.
 APPLICATION_ID = 0x53445042
@@ -164,7 +164,7 @@ class Store:
         lines = self.lines()
         header = next(lines, None)
         if header is None:
-            raise VerificationError(f"{self._path}: the log is empty")
+            raise VerificationError(f"{self._path}: the log is empty", Check.LOG_CUT)
         chain = Chain(read_header(header))
         for line in lines:
             chain.follow(decode_line(line, Entry))

@@ -7,7 +7,7 @@ from cryptography.hazmat.primitives import hashes
 from cryptography.hazmat.primitives.kdf.hkdf import HKDF
 from nacl.exceptions import CryptoError
 
-from smpc_dp.errors import VerificationError
+from smpc_dp.errors import Check, VerificationError
 
 _ANY_SECRET = bytes(range(32))
 
@@ -17,7 +17,7 @@ def _shared(secret: bytes, key: bytes) -> bytes:
     try:
         return nacl.bindings.crypto_scalarmult(secret, key)
     except (CryptoError, RuntimeError):
-        raise VerificationError("public key is a point of small order") from None
+        raise VerificationError("public key is a point of small order", Check.WEAK_KEY) from None
 
 
 def public_key(secret: bytes) -> bytes:

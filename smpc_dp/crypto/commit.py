@@ -18,7 +18,7 @@ from contextlib import contextmanager
 
 from smpc_dp import _core
 from smpc_dp.crypto.randomness import Randomness
-from smpc_dp.errors import VerificationError
+from smpc_dp.errors import Check, VerificationError
 
 POINT_BYTES = 32
 SCALAR_BYTES = 32
@@ -37,7 +37,7 @@ def _refusing() -> Iterator[None]:
     try:
         yield
     except _core.FalseStatement as error:
-        raise VerificationError(str(error)) from None
+        raise VerificationError(str(error), Check.BAD_COMMITMENT) from None
 
 
 def commit(values: Sequence[int], blinding: bytes) -> bytes:
@@ -108,9 +108,11 @@ def check_opening(commitment: bytes, values: Sequence[int], blinding: bytes) -> 
     try:
         expected = commit(values, blinding)
     except ValueError as error:
-        raise VerificationError(f"opening: {error}") from None
+        raise VerificationError(f"opening: {error}", Check.BAD_OPENING) from None
     if expected != commitment:
-        raise VerificationError("opening: the commitment is to other values, or with another blinding")
+        raise VerificationError(
+            "opening: the commitment is to other values, or with another blinding", Check.BAD_OPENING
+        )
 
 
 def _check_values(values: Sequence[int]) -> None:

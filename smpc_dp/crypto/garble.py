@@ -49,7 +49,7 @@ from numpy.typing import NDArray
 
 from smpc_dp import _core
 from smpc_dp._core import GarblingCircuit as GarblingCircuit
-from smpc_dp.errors import VerificationError
+from smpc_dp.errors import Check, VerificationError
 
 Bytes = NDArray[np.uint8]
 Wires = NDArray[np.uint32]
@@ -270,5 +270,7 @@ def check_labels(labels: Bytes, hashes: Bytes, run: Run) -> Bytes:
     if len(wrong):
         output, instance = wrong[0]
         number = run.first_instance + int(instance)
-        raise VerificationError(f"label of output {output} of instance {number} is neither of its two labels")
+        raise VerificationError(
+            f"label of output {output} of instance {number} is neither of its two labels", Check.BAD_LABEL
+        )
     return colours

@@ -13,7 +13,7 @@ from collections.abc import Iterable, Mapping, Sequence
 
 from smpc_dp.crypto.labels import Label
 from smpc_dp.crypto.transcript import DIGEST_BYTES, digest, encode_uint
-from smpc_dp.errors import VerificationError
+from smpc_dp.errors import Check, VerificationError
 
 Leaf = tuple[bytes, ...]
 
@@ -53,9 +53,9 @@ def check_leaves(purpose: Label, root: bytes, size: int, leaves: Mapping[int, Le
         proof: of exactly these places (`MerkleTree.prove`), not a node more.
     """
     if not leaves or min(leaves) < 0 or max(leaves) >= size:
-        raise VerificationError(f"no leaves, or places outside of a tree of {size}")
+        raise VerificationError(f"no leaves, or places outside of a tree of {size}", Check.NOT_IN_TREE)
     if len(proof) % DIGEST_BYTES:
-        raise VerificationError("a Merkle proof is not a whole number of digests")
+        raise VerificationError("a Merkle proof is not a whole number of digests", Check.NOT_IN_TREE)
     row = {place: _leaf(purpose, place, leaves[place]) for place in sorted(leaves)}
     level, used, width = 0, 0, size
     while width > 1:
@@ -78,10 +78,11 @@ def check_leaves(purpose: Label, root: bytes, size: int, leaves: Mapping[int, Le
         row, width = above, (width + 1) // 2
     if used != len(proof):
         raise VerificationError(
-            f"a Merkle proof has {len(proof) // DIGEST_BYTES} nodes, {used // DIGEST_BYTES} are due"
+            f"a Merkle proof has {len(proof) // DIGEST_BYTES} nodes, {used // DIGEST_BYTES} are due",
+            Check.NOT_IN_TREE,
         )
     if _root(purpose, size, row[0]) != root:
-        raise VerificationError("what is shown does not stand in the Merkle tree")
+        raise VerificationError("what is shown does not stand in the Merkle tree", Check.NOT_IN_TREE)
 
 
 def _leaf(purpose: Label, place: int, leaf: Leaf) -> bytes:

@@ -30,7 +30,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from smpc_dp import _core
-from smpc_dp.errors import LocalError, PeerFault
+from smpc_dp.errors import Check, LocalError, PeerFault
 
 ROW_BYTES = 16
 CONTEXT_BYTES = 32
@@ -52,7 +52,7 @@ def _blaming(peer: str) -> Iterator[None]:
     try:
         yield
     except _core.OtPeerFault as error:
-        raise PeerFault(peer, f"oblivious transfer: {error}") from None
+        raise PeerFault(peer, f"oblivious transfer: {error}", Check.BAD_TRANSFER) from None
     except RuntimeError as error:
         raise LocalError(f"oblivious transfer with {peer}: {error}") from None
 

@@ -19,7 +19,7 @@ from smpc_dp.crypto.commit import WIDE_BYTES
 from smpc_dp.crypto.labels import Label
 from smpc_dp.crypto.randomness import Randomness
 from smpc_dp.crypto.transcript import digest
-from smpc_dp.errors import LocalError, VerificationError
+from smpc_dp.errors import Check, LocalError, VerificationError
 
 CONTEXT_BYTES = 32
 SEED_BYTES = 32
@@ -36,7 +36,9 @@ class ProofFailure(VerificationError):
         self.failed = tuple(failed)
         named = ", ".join(str(tag) for tag in self.failed[:10])
         more = f" and {len(self.failed) - 10} more" if len(self.failed) > 10 else ""
-        super().__init__(f"{len(self.failed)} of {checked} statements are false: {named}{more}")
+        super().__init__(
+            f"{len(self.failed)} of {checked} statements are false: {named}{more}", Check.BAD_PROOF
+        )
 
 
 def context(run_id: bytes, author: str, *public: bytes) -> bytes:

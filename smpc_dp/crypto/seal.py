@@ -9,7 +9,7 @@ from nacl.bindings import (
 from nacl.exceptions import CryptoError
 
 from smpc_dp.crypto.randomness import Randomness
-from smpc_dp.errors import VerificationError
+from smpc_dp.errors import Check, VerificationError
 
 NONCE_BYTES = 24
 OVERHEAD_BYTES = NONCE_BYTES + 16
@@ -28,4 +28,4 @@ def unseal(key: bytes, sealed: bytes, context: bytes) -> bytes:
             sealed[NONCE_BYTES:], context, sealed[:NONCE_BYTES], key
         )
     except (CryptoError, ValueError):
-        raise VerificationError("sealed message does not open") from None
+        raise VerificationError("sealed message does not open", Check.BAD_SEAL) from None

@@ -26,7 +26,7 @@ from smpc_dp.demo.lenders import (
     write_loans,
 )
 from smpc_dp.demo.regression import Fit, Score, fit, pooled_fit, score
-from smpc_dp.errors import ConfigError, Fault, LocalError, VerificationError
+from smpc_dp.errors import Check, ConfigError, Fault, LocalError, VerificationError
 from smpc_dp.protocols.phases.messages import PARTICIPANTS
 from smpc_dp.runtime.events import Event, OnEvent, ignore
 from smpc_dp.runtime.launcher import Ending, Launcher
@@ -243,9 +243,13 @@ def _collect(
     if any(
         other["fixed_point"] != seen["sum"] or other["survivors"] != told[0]["survivors"] for other in told
     ):
-        raise VerificationError("the lenders and the aggregator do not have the same result")
+        raise VerificationError(
+            "the lenders and the aggregator do not have the same result", Check.WRONG_RESULT
+        )
     if killed is not None and killed not in told[0]["absent"]:
-        raise VerificationError(f"{killed} was to be killed before it sent its vector, and is in the result")
+        raise VerificationError(
+            f"{killed} was to be killed before it sent its vector, and is in the result", Check.WRONG_RESULT
+        )
     return told[0], seen
 
 

@@ -14,7 +14,7 @@ from rich.console import Console
 
 from smpc_dp.demo.lenders import DATA, LENDERS, Loan, read_loans, shards
 from smpc_dp.demo.run import Files
-from smpc_dp.errors import LocalError, VerificationError
+from smpc_dp.errors import Check, LocalError, VerificationError
 from smpc_dp.runtime.audit import Report, audit
 from smpc_dp.runtime.events import OnEvent, ignore
 from smpc_dp.runtime.launcher import Launcher, member_command
@@ -139,12 +139,12 @@ async def _run(folder: Path, cheat: str, on_event: OnEvent) -> VerifiableRun:
     head = told[0]["evidence"]["log"]["head"]
     report = audit(folder / LOG, session=session, head=head)
     if not report.ok or [item.party for item in report.excluded] != [culprit] or report.verdict is None:
-        raise VerificationError(f"{culprit} was to be excluded: {report.conclusion}")
+        raise VerificationError(f"{culprit} was to be excluded: {report.conclusion}", Check.WRONG_RESULT)
     if any(tuple(other["value"]) != report.verdict.average for other in told):
-        raise VerificationError("the lenders do not have the average that the log shows")
+        raise VerificationError("the lenders do not have the average that the log shows", Check.WRONG_RESULT)
     byte, changed = _change(folder, session, head)
     if changed.ok:
-        raise VerificationError("a log with a changed byte was taken for a right one")
+        raise VerificationError("a log with a changed byte was taken for a right one", Check.WRONG_RESULT)
     scale = np.array([MOST_LOANS, HIGHEST_RATE])
     true = np.mean([lender_values(parts[name]) for name in report.verdict.counted], axis=0)
     return VerifiableRun(

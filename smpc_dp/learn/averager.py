@@ -13,7 +13,15 @@ from typing import TYPE_CHECKING, Protocol
 import numpy as np
 from numpy.typing import NDArray
 
-from smpc_dp.errors import ConfigError, Fault, PeerFault, PrivacyError, TimeoutFault, VerificationError
+from smpc_dp.errors import (
+    Check,
+    ConfigError,
+    Fault,
+    PeerFault,
+    PrivacyError,
+    TimeoutFault,
+    VerificationError,
+)
 from smpc_dp.privacy.guarantee import PrivacyGuarantee
 
 if TYPE_CHECKING:
@@ -232,7 +240,7 @@ def check_received(
     if len(wrong):
         name = place.name_of(int(senders[wrong[0]]))
         what = f"at tick {ticks[wrong[0]]} it sent an estimate, a sum or a record out of its bounds"
-        raise PeerFault(name, what)
+        raise PeerFault(name, what, Check.OUT_OF_BOUNDS)
 
 
 def check_boxes(place: PeerExchange, vectors: Boxes) -> Boxes:

@@ -9,7 +9,7 @@ from itertools import pairwise
 import numpy as np
 from numpy.typing import NDArray
 
-from smpc_dp.errors import ConfigError, Fault, LocalError, PeerFault, VerificationError
+from smpc_dp.errors import Check, ConfigError, Fault, LocalError, PeerFault, VerificationError
 from smpc_dp.learn.averager import Boxes, PeerExchange, Users
 from smpc_dp.learn.needs import PrivateMessages
 from smpc_dp.learn.tokens import Taken, Token, Values, nothing
@@ -154,7 +154,9 @@ class CoveredTokens(_OnExchange):
         """Take part in hops until a token comes; see `TokenPassing.take`."""
         while not self._arrived:
             if self._hop > self._steps:
-                raise VerificationError("nobody has published the token: it was lost on its way")
+                raise VerificationError(
+                    "nobody has published the token: it was lost on its way", Check.NOT_SHOWN
+                )
             idle()
             await self._swap(self._cover())
         return self._arrived.popleft()
@@ -182,14 +184,20 @@ class CoveredTokens(_OnExchange):
                 if token is None:
                     continue
                 if token.step != hop:
-                    raise PeerFault(self.name_of(sender), f"token of step {token.step} at hop {hop}")
+                    raise PeerFault(
+                        self.name_of(sender),
+                        f"token of step {token.step} at hop {hop}",
+                        Check.OUT_OF_SEQUENCE,
+                    )
                 if self._arrived:
                     raise self._second(sender)
                 self._arrived.append(Taken(sender, own, token, self.name_of(sender)))
 
     def _second(self, sender: int) -> PeerFault:
         return PeerFault(
-            self.name_of(sender), "sent a token while another is on its way: one of the two is forged"
+            self.name_of(sender),
+            "sent a token while another is on its way: one of the two is forged",
+            Check.TOO_MANY,
         )
 
 
@@ -210,7 +218,7 @@ def unpacked(vector: NDArray[np.float64], like: Values, sender: str) -> Token | 
     whole = np.rint(vector).astype(np.int64)
     good = np.all((whole == vector) & (whole >= 0) & (whole < _HALF))
     if not good or not (whole[0] == _HERE or (whole == _NOTHING).all()):
-        raise PeerFault(sender, "its message is neither a token nor none")
+        raise PeerFault(sender, "its message is neither a token nor none", Check.MALFORMED)
     if whole[0] == _NOTHING:
         return None
     low, high = whole[2:].astype(np.uint64).reshape(2, -1)

@@ -13,7 +13,7 @@ from typing import NamedTuple, Protocol
 import numpy as np
 from numpy.typing import NDArray
 
-from smpc_dp.errors import ConfigError, Fault, PeerFault
+from smpc_dp.errors import Check, ConfigError, Fault, PeerFault
 from smpc_dp.learn.averager import AllHere, Place
 
 Values = NDArray[np.int64] | NDArray[np.float64]
@@ -129,12 +129,20 @@ def check_token(taken: Taken, after: int, steps: int, start: Values, possible: P
     values, shape, dtype = taken.token.values, start.shape, start.dtype.type
     sender = taken.name
     if not after <= taken.token.step <= steps:
-        raise PeerFault(sender, f"token of step {taken.token.step}, expected {after} to {steps}")
+        raise PeerFault(
+            sender, f"token of step {taken.token.step}, expected {after} to {steps}", Check.OUT_OF_SEQUENCE
+        )
     if values.shape != shape or values.dtype != dtype:
-        raise PeerFault(sender, f"token of {values.dtype} {values.shape}, expected {dtype.__name__} {shape}")
+        raise PeerFault(
+            sender,
+            f"token of {values.dtype} {values.shape}, expected {dtype.__name__} {shape}",
+            Check.WRONG_LENGTH,
+        )
     if not np.isfinite(values).all():
-        raise PeerFault(sender, "token is not finite")
+        raise PeerFault(sender, "token is not finite", Check.OUT_OF_RANGE)
     fine = possible(values, taken.token.step) if taken.token.step else np.array_equal(values, start)
     if not fine:
-        raise PeerFault(sender, f"no {taken.token.step} steps make the token that it sent")
+        raise PeerFault(
+            sender, f"no {taken.token.step} steps make the token that it sent", Check.WRONG_RESULT
+        )
     return values

@@ -14,7 +14,7 @@ from typing import Annotated
 import msgspec
 from msgspec import Meta
 
-from smpc_dp.errors import Code, PeerFault, SmpcError, TimeoutFault, VerificationError
+from smpc_dp.errors import Check, Code, PeerFault, SmpcError, TimeoutFault, VerificationError
 from smpc_dp.protocols.contract import Envelope
 from smpc_dp.protocols.envelope import Context
 
@@ -109,10 +109,11 @@ def equivocation(
     """
     reason = f"sent two different messages for step '{envelope.step}'"
     if context.session_digest in (run_id, envelope.run_id):
-        return PeerFault(envelope.sender, reason)
+        return PeerFault(envelope.sender, reason, Check.EQUIVOCATION)
     return PeerFault(
         envelope.sender,
         reason,
+        Check.EQUIVOCATION,
         {
             "first run id": run_id,
             "first": earlier,
@@ -142,25 +143,25 @@ def error_of(abort: Abort, context: Context) -> SmpcError:
     """Return the error that an aggregator's `Abort` stands for; names must be in the roster."""
     teller = context.aggregator
     if not abort.is_sound or not abort.names() <= {teller, *context.names}:
-        return PeerFault(teller, "sent a malformed abort")
+        return PeerFault(teller, "sent a malformed abort", Check.MALFORMED)
     if abort.culprit:
         reason = f"{TEXTS[abort.code]} (said by {teller})"
-        return PeerFault(abort.culprit, reason, said_by=teller, code=abort.code)
+        return PeerFault(abort.culprit, reason, Check.TOLD, said_by=teller, code=abort.code)
     if abort.code in LACKS:
         why = dict(abort.missing)
         return TimeoutFault(
             why, abort.step, f"{abort}; said by {teller}", code=abort.code, why=why, number=abort.number
         )
     if abort.code == Code.EVIDENCE:
-        return VerificationError(f"{abort} (said by {teller})")
-    return PeerFault(teller, f"stopped the run: {abort}")
+        return VerificationError(f"{abort} (said by {teller})", Check.TOLD)
+    return PeerFault(teller, f"stopped the run: {abort}", Check.TOLD)
 
 
 def leave_of(abort: Abort, sender: str, step: str, context: Context) -> TimeoutFault:
     """Return the loss of a party that says that it leaves; raise PeerFault if it names an outsider."""
     if not abort.names() <= {context.aggregator, *context.names}:
-        raise PeerFault(sender, "left and named somebody who is not in the roster")
+        raise PeerFault(sender, "left and named somebody who is not in the roster", Check.NOT_IN_ROSTER)
     if not abort.is_sound:
-        raise PeerFault(sender, "sent a malformed leave")
+        raise PeerFault(sender, "sent a malformed leave", Check.MALFORMED)
     own = abort.code if abort.code in (Code.OWN, Code.PLACE, Code.EARLIER) else Code.LEFT
     return TimeoutFault({sender}, step, f"left: {abort}", code=Code.LEFT, why={sender: own})

@@ -17,7 +17,7 @@ from smpc_dp.board.log import Chain, Header
 from smpc_dp.board.runs import NO_HEAD, CertifiedLine, SessionLog, check_shown, head_after, start_of
 from smpc_dp.crypto.labels import Label
 from smpc_dp.crypto.transcript import digest
-from smpc_dp.errors import PeerFault, VerificationError
+from smpc_dp.errors import Check, PeerFault, VerificationError
 from smpc_dp.protocols.contract import Envelope
 from smpc_dp.protocols.engine.collector import Item
 from smpc_dp.protocols.envelope import Context, decode
@@ -39,7 +39,9 @@ def check_begin(
 ) -> None:
     """Raise PeerFault unless a quorum has signed this head of the session log."""
     if certified.members != members.packed:
-        raise PeerFault(context.aggregator, f"certificate of '{m.ATTEST_BEGIN}' is of another set")
+        raise PeerFault(
+            context.aggregator, f"certificate of '{m.ATTEST_BEGIN}' is of another set", Check.BAD_CERTIFICATE
+        )
     check_certificate(
         context,
         quorum,
@@ -57,7 +59,9 @@ def session_head(header: Header, scope: bytes) -> bytes:
     Raises VerificationError if it is the first line and does not begin the log of that scope.
     """
     if header.number == 1 and (header.runs, header.before) != (start_of(scope).hex(), NO_HEAD.hex()):
-        raise VerificationError("the run is not the first in the session log of this session")
+        raise VerificationError(
+            "the run is not the first in the session log of this session", Check.LOG_DIFFERS
+        )
     earlier, run_id, before = map(bytes.fromhex, (header.runs, header.run_id, header.before))
     return head_after(earlier, header.number, header.request, run_id, before)
 
@@ -79,11 +83,11 @@ def attest_begin(
     """
     hub, shown = context.aggregator, decode(body, m.Begin, context.aggregator)
     if shown.lines[-1][:2] != (context.request, run_id):
-        raise PeerFault(hub, "shows a session log that does not end with this run")
+        raise PeerFault(hub, "shows a session log that does not end with this run", Check.OTHER_RUN)
     try:
         head = check_shown(seen, context.scope, shown.base, shown.head, shown.lines)
     except VerificationError as error:
-        raise PeerFault(hub, str(error)) from None
+        raise PeerFault(hub, str(error), error.check) from None
     kept = replace(seen, number=shown.base + len(shown.lines), head=head)
     return kept, m.Attestation(attested(context, run_id, head, present.packed))
 
@@ -150,7 +154,9 @@ def accept_begin(context: Context, run_id: bytes, log: RunLog, present: bytes, e
     """Keep a party's attestation of the session log; raise PeerFault where it is of another."""
     due = attested(context, run_id, log.session_head, present)
     if decode(envelope.body, m.Attestation, envelope.sender).set_digest != due:
-        raise PeerFault(envelope.sender, "attests another session log than the one that was sent")
+        raise PeerFault(
+            envelope.sender, "attests another session log than the one that was sent", Check.OTHER_STATEMENT
+        )
     return Item(None, b"", envelope.signature)
 
 

@@ -12,7 +12,7 @@ import msgspec
 from smpc_dp.crypto.labels import Label
 from smpc_dp.crypto.transcript import digest, encode_uint
 from smpc_dp.decoding import decode_msgpack
-from smpc_dp.errors import PeerFault, VerificationError
+from smpc_dp.errors import Check, PeerFault, VerificationError
 from smpc_dp.identity import verify
 from smpc_dp.protocols.contract import Envelope
 from smpc_dp.seen import scope_of_group
@@ -130,7 +130,7 @@ class Context:
         """
         key = self.keys.get(envelope.sender)
         if key is None:
-            raise PeerFault(envelope.sender, "is not in the roster")
+            raise PeerFault(envelope.sender, "is not in the roster", Check.NOT_IN_ROSTER)
         body_hash = hashlib.sha256(envelope.body).digest()
         statement = self.statement(
             envelope.run_id, envelope.step, envelope.sender, envelope.receiver, body_hash
@@ -139,7 +139,9 @@ class Context:
             self.verify(key, statement, envelope.signature)
         except VerificationError:
             raise PeerFault(
-                envelope.sender, f"message of step '{printable(envelope.step)}' has an invalid signature"
+                envelope.sender,
+                f"message of step '{printable(envelope.step)}' has an invalid signature",
+                Check.BAD_SIGNATURE,
             ) from None
         return body_hash
 
@@ -173,9 +175,9 @@ def decode(body: bytes, kind: type[T], sender: str) -> T:
     try:
         message = decode_msgpack(body, kind)
     except (msgspec.DecodeError, ValueError) as error:
-        raise PeerFault(sender, f"malformed {kind.__name__}: {error}") from None
+        raise PeerFault(sender, f"malformed {kind.__name__}: {error}", Check.MALFORMED) from None
     if _ENCODER.encode(message) != body:
-        raise PeerFault(sender, f"malformed {kind.__name__}: not the canonical encoding")
+        raise PeerFault(sender, f"malformed {kind.__name__}: not the canonical encoding", Check.NOT_CANONICAL)
     return message
 
 
@@ -188,5 +190,5 @@ def decode_envelope(data: bytes, sender: str) -> Envelope:
     """Decode what came over the channel to `sender`; raise PeerFault if malformed or in another's name."""
     envelope = decode(data, Envelope, sender)
     if envelope.sender != sender:
-        raise PeerFault(sender, f"sent a message in the name of {envelope.sender!r}")
+        raise PeerFault(sender, f"sent a message in the name of {envelope.sender!r}", Check.WRONG_SENDER)
     return envelope

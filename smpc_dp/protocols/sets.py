@@ -7,7 +7,7 @@ from collections.abc import Iterable, Iterator
 import numpy as np
 from numpy.typing import NDArray
 
-from smpc_dp.errors import PeerFault
+from smpc_dp.errors import Check, PeerFault
 
 # The two forms of a set on the wire.
 MEMBERS, OTHERS = b"\0", b"\1"
@@ -38,20 +38,26 @@ class PartySet:
         octets = (parties + 7) // 8
         if form == MEMBERS:
             if len(content) != octets:
-                raise PeerFault(sender, f"a set of {parties} parties has {len(content)} bytes")
+                raise PeerFault(sender, f"a set of {parties} parties has {len(content)} bytes", Check.BAD_SET)
             padding = -parties % 8
             bits = int.from_bytes(content, "big")
             if bits & ((1 << padding) - 1):
-                raise PeerFault(sender, "a set of parties has padding that is not zero")
+                raise PeerFault(sender, "a set of parties has padding that is not zero", Check.BAD_SET)
             members = cls(bits >> padding, parties, packed)
             if 2 * (parties - len(members)) < octets:
-                raise PeerFault(sender, "a set of parties has its members where the others would be shorter")
+                raise PeerFault(
+                    sender,
+                    "a set of parties has its members where the others would be shorter",
+                    Check.BAD_SET,
+                )
             return members
         if form != OTHERS:
-            raise PeerFault(sender, "a set of parties has neither of the two forms")
+            raise PeerFault(sender, "a set of parties has neither of the two forms", Check.BAD_SET)
         others = unpack_list(content, parties, sender)
         if len(content) >= octets:
-            raise PeerFault(sender, "a set of parties has the others where its members would be shorter")
+            raise PeerFault(
+                sender, "a set of parties has the others where its members would be shorter", Check.BAD_SET
+            )
         bits = (1 << parties) - 1
         for party in others:
             bits ^= 1 << (parties - party)
@@ -104,8 +110,8 @@ def pack_list(members: Iterable[int]) -> bytes:
 def unpack_list(packed: bytes, parties: int, sender: str) -> tuple[int, ...]:
     """Return a strictly ascending list of parties; raise PeerFault on anything else."""
     if len(packed) % 2:
-        raise PeerFault(sender, "a list of parties has an odd number of bytes")
+        raise PeerFault(sender, "a list of parties has an odd number of bytes", Check.BAD_SET)
     members = np.frombuffer(packed, dtype="<u2")
     if members.size and (members[0] < 1 or members[-1] > parties or (members[1:] <= members[:-1]).any()):
-        raise PeerFault(sender, f"a list of parties is not ascending within 1 to {parties}")
+        raise PeerFault(sender, f"a list of parties is not ascending within 1 to {parties}", Check.BAD_SET)
     return tuple(members.tolist())

@@ -8,7 +8,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from smpc_dp.circuits.circuit import Circuit, pack, pack_bytes, unpack, unpack_bytes
-from smpc_dp.errors import VerificationError
+from smpc_dp.errors import Check, VerificationError
 from smpc_dp.published.entry import Published
 
 # Circuits with at most so many input bits are tried on every input.
@@ -34,7 +34,8 @@ def check_meaning(
     widths = tuple(value.width for value in entry.inputs)
     if circuit.inputs != widths or circuit.outputs != tuple(value.width for value in entry.outputs):
         raise VerificationError(
-            f"{entry.name}: takes {circuit.inputs} and gives {circuit.outputs} bits, not as published"
+            f"{entry.name}: takes {circuit.inputs} and gives {circuit.outputs} bits, not as published",
+            Check.WRONG_LENGTH,
         )
     known = list(entry.known())
     if known:
@@ -76,7 +77,9 @@ def _compare(
     ):
         if got != want:
             given = [column[place] for column in inputs]
-            raise VerificationError(f"{entry.name}: {_hex(given)} gives {_hex(got)}, not {_hex(want)}")
+            raise VerificationError(
+                f"{entry.name}: {_hex(given)} gives {_hex(got)}, not {_hex(want)}", Check.WRONG_RESULT
+            )
 
 
 def _every_input(widths: Sequence[int]) -> list[NDArray[np.uint8]]:

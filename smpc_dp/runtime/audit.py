@@ -18,7 +18,7 @@ import msgspec
 
 from smpc_dp.board.log import Entry
 from smpc_dp.board.reader import BadLog, LogReader
-from smpc_dp.errors import ConfigError, Fault, LocalError, SmpcError, VerificationError
+from smpc_dp.errors import Check, ConfigError, Fault, LocalError, SmpcError, VerificationError
 from smpc_dp.protocols.envelope import Context, printable
 from smpc_dp.protocols.gopa.verifiable import audit as verifiable_audit
 from smpc_dp.protocols.gopa.verifiable.audit import CHANGED, Again, Auditor
@@ -224,7 +224,9 @@ def _read(
         known["roster"], known["parameters"] = session.roster_digest.hex(), dict(session.parameters)
         known["session"] = session.digest.hex()
         if wanted.session is not None and known["session"] != wanted.session:
-            raise VerificationError(f"the session is {known['session']}, not {wanted.session}")
+            raise VerificationError(
+                f"the session is {known['session']}, not {wanted.session}", Check.OTHER_SESSION
+            )
         wanted.check_request(reader.header)
         if not _is_statistic(reader, session):
             wanted.check_run(reader.header.run_id)
@@ -249,7 +251,7 @@ def _settle(auditor: Auditor | StatisticAuditor) -> None:
     try:
         auditor.settle()
     except EarlierFault as fault:
-        raise BadLog(*fault.place, str(fault)) from None
+        raise BadLog(*fault.place, str(fault), fault.check) from None
 
 
 def _take_all(
@@ -276,7 +278,7 @@ def _take_all(
         except LocalError:
             raise
         except EarlierFault as fault:
-            raise BadLog(*fault.place, str(fault)) from None
+            raise BadLog(*fault.place, str(fault), fault.check) from None
         except SmpcError as error:
             raise reader.fault(error) from None
         head = reader.chain.head
@@ -332,7 +334,7 @@ def _auditor(
     statistic = _is_statistic(reader, session)
     verifiable = statistic or learns or session.parameters.get("verifiable") is True
     if not verifiable or session.aggregator is None:
-        raise VerificationError(f"a run of '{session.protocol}' that is not verifiable")
+        raise VerificationError(f"a run of '{session.protocol}' that is not verifiable", Check.NOT_VERIFIABLE)
     context = functools.partial(
         Context,
         protocol=GOPA if learns else session.protocol,
@@ -353,7 +355,7 @@ def _auditor(
     if learns:
         names, parameters = group_of(session, parameters, header.request, header.question)
     if not isinstance(parameters, VerifiableParameters):
-        raise VerificationError(f"a run of '{session.protocol}' that is not verifiable")
+        raise VerificationError(f"a run of '{session.protocol}' that is not verifiable", Check.NOT_VERIFIABLE)
     return Auditor(context(names=names), parameters, header, again, pool)
 
 
@@ -366,7 +368,7 @@ def _entries(reopen: Reopen) -> Generator[tuple[Entry, bytes], None, None]:
                 yield entry, head
                 head = reader.chain.head
     except BadLog:
-        raise VerificationError(CHANGED) from None
+        raise VerificationError(CHANGED, Check.LOG_DIFFERS) from None
 
 
 class _Pool:

@@ -10,7 +10,7 @@ from typing import BinaryIO
 
 from smpc_dp.board.log import MAX_LINE_BYTES, Header
 from smpc_dp.board.runs import SessionLog, read_all
-from smpc_dp.errors import ConfigError, Fault, LocalError, VerificationError
+from smpc_dp.errors import Check, ConfigError, Fault, LocalError, VerificationError
 from smpc_dp.protocols.begin import check_begin, session_head
 from smpc_dp.protocols.envelope import Context
 from smpc_dp.protocols.pairwise import statistic
@@ -60,12 +60,14 @@ class Wanted:
     def check_request(self, header: Header) -> None:
         """Raise VerificationError if the log is of another request than was asked for."""
         if self.request is not None and header.request != self.request:
-            raise VerificationError(f"the log is of request {header.request}, not of request {self.request}")
+            raise VerificationError(
+                f"the log is of request {header.request}, not of request {self.request}", Check.OTHER_REQUEST
+            )
 
     def check_run(self, run_id: str) -> None:
         """Raise VerificationError if the log is of another run than was asked for."""
         if self.run is not None and run_id != self.run:
-            raise VerificationError(f"the run is {run_id}, not {self.run}")
+            raise VerificationError(f"the run is {run_id}, not {self.run}", Check.OTHER_RUN)
 
 
 @dataclass(frozen=True)
@@ -110,7 +112,7 @@ def _lines(file: BinaryIO) -> Iterator[bytes]:
     """Yield the lines of a session log, which may be a stranger's; raise VerificationError for a long one."""
     while line := file.readline(MAX_LINE_BYTES + 1):
         if len(line) > MAX_LINE_BYTES:
-            raise VerificationError(f"a line is longer than {MAX_LINE_BYTES} bytes")
+            raise VerificationError(f"a line is longer than {MAX_LINE_BYTES} bytes", Check.TOO_LONG)
         yield line.removesuffix(b"\n")
 
 
@@ -133,7 +135,9 @@ def select(wanted: Wanted, header: Header, head: bytes, context: Context, quorum
     ended = wanted.head in (head.hex(), own.hex())
     # Also with a run id: a party that has another head of the run has seen another log of it.
     if wanted.head is not None and not ended and wanted.head not in later:
-        raise VerificationError("the head that was given is not of this run, nor of a session log after it")
+        raise VerificationError(
+            "the head that was given is not of this run, nor of a session log after it", Check.NOT_LOGGED
+        )
     certain = (
         wanted.run is not None or ended or (wanted.head in later and wanted.request is not None and last)
     )
@@ -165,17 +169,21 @@ def _check_listed(
     """Raise unless the session log lists the run, as a quorum has signed it, with this end."""
     first = (context.session_digest.hex(), context.scope.hex())
     if (log.first.session, log.first.scope) != first:
-        raise VerificationError("the session log is of another session or group")
+        raise VerificationError("the session log is of another session or group", Check.OTHER_SESSION)
     if header.number > len(log.lines) or log.head(header.number) != own:
-        raise VerificationError("the session log does not list this run")
+        raise VerificationError("the session log does not list this run", Check.NOT_LOGGED)
     if header.number < len(log.lines) and log.lines[header.number].before != head.hex():
-        raise VerificationError("the session log says that this run ended with another log")
+        raise VerificationError(
+            "the session log says that this run ended with another log", Check.LOG_DIFFERS
+        )
     certified = log.certified
     if certified is None or certified.certifies < header.number:
-        raise VerificationError("no quorum has signed the session log with this run")
+        raise VerificationError("no quorum has signed the session log with this run", Check.NO_QUORUM)
     known = {(context.protocol, context.version), (statistic.PROTOCOL, statistic.VERSION)}
     if (certified.protocol, certified.version) not in known:
-        raise VerificationError("the session log has a certificate of another protocol")
+        raise VerificationError(
+            "the session log has a certificate of another protocol", Check.BAD_CERTIFICATE
+        )
     signed = replace(context, protocol=certified.protocol, version=certified.version)
     check_begin(
         signed,

@@ -11,7 +11,7 @@ from pathlib import Path
 from smpc_dp.board.log import Entry, Header, encode_line, first_head, next_head
 from smpc_dp.board.runs import NO_HEAD, RunLine, SessionLog, checked_first, read_line
 from smpc_dp.board.store import Store, is_begun
-from smpc_dp.errors import LocalError, VerificationError
+from smpc_dp.errors import Check, LocalError, VerificationError
 from smpc_dp.files import replace_file
 
 _LOG = logging.getLogger("smpc_dp.runtime")
@@ -44,7 +44,7 @@ class FileSessionLog(SessionLog):
                     break
                 try:
                     if first and checked_first(line[:-1]) != self.first:
-                        raise VerificationError("it is of another session or group")
+                        raise VerificationError("it is of another session or group", Check.OTHER_SESSION)
                     if not first:
                         self.take(read_line(line[:-1]))
                 except VerificationError as error:

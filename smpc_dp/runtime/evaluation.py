@@ -6,7 +6,7 @@ import asyncio
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 
-from smpc_dp.errors import ConfigError, Fault, PeerFault, TimeoutFault
+from smpc_dp.errors import Check, ConfigError, Fault, PeerFault, TimeoutFault
 from smpc_dp.identity import Identity
 from smpc_dp.protocols.names import PAIRWISE, VERSION
 from smpc_dp.protocols.pairwise.evaluation import Evaluation, Question
@@ -213,4 +213,4 @@ class Evaluations:
             what = f"it has not asked for an evaluation with '{self._identity.name}' in {patience} s"
             raise TimeoutFault({peer}, "connect", what) from None
         except ChannelClosed:
-            raise PeerFault(peer, "hung up before the evaluation began") from None
+            raise PeerFault(peer, "hung up before the evaluation began", Check.LEFT) from None

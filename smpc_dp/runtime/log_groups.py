@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from smpc_dp.errors import VerificationError
+from smpc_dp.errors import Check, VerificationError
 from smpc_dp.learn.registry import LearnParameters
 from smpc_dp.learn.sgd import REQUESTS_A_STEP, SgdSettings
 from smpc_dp.protocols.envelope import group_question
@@ -20,17 +20,20 @@ def group_of(
     """
     learner = planned.learner if isinstance(planned, LearnParameters) else None
     if not isinstance(planned, LearnParameters) or not isinstance(learner, SgdSettings):
-        raise VerificationError(f"a run of '{session.protocol}' that is not verifiable")
+        raise VerificationError(f"a run of '{session.protocol}' that is not verifiable", Check.NOT_VERIFIABLE)
     step, rest = divmod(request, REQUESTS_A_STEP)
     groups = learner.groups(planned.users)
     if rest or not 1 <= step <= len(groups) or planned.average is None:
-        raise VerificationError(f"request {request} is no average of gradients in this session")
+        raise VerificationError(
+            f"request {request} is no average of gradients in this session", Check.NOT_VERIFIABLE
+        )
     names = tuple(session.names[int(user)] for user in groups[step - 1])
     parameters = planned.average.plan(len(names))
     if not isinstance(parameters, VerifiableParameters):
-        raise VerificationError(f"a run of '{session.protocol}' that is not verifiable")
+        raise VerificationError(f"a run of '{session.protocol}' that is not verifiable", Check.NOT_VERIFIABLE)
     if question != group_question(due := f"{planned.asked('average')} {parameters.planned()}", names):
         raise VerificationError(
-            f"the users asked for {question!r}, not for {due!r} of the group of step {step}"
+            f"the users asked for {question!r}, not for {due!r} of the group of step {step}",
+            Check.OTHER_QUESTION,
         )
     return names, parameters

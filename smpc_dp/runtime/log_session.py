@@ -11,7 +11,7 @@ from typing import cast
 from smpc_dp.board.header import SessionText
 from smpc_dp.crypto.labels import Label
 from smpc_dp.crypto.transcript import Digest
-from smpc_dp.errors import ConfigError, Fault, LocalError, SmpcError, VerificationError
+from smpc_dp.errors import Check, ConfigError, Fault, LocalError, SmpcError, VerificationError
 from smpc_dp.packed_roster import Names, RosterPacker
 from smpc_dp.privacy.accountant.work import TooMuchWorkError, at_most
 from smpc_dp.protocols.names import GOPA, LEARN, is_direct
@@ -81,11 +81,15 @@ def held_session(text: str) -> LogSession:
         document = json.loads(text)
         canonical = isinstance(document, dict) and session_json(document) == text.encode()
     except (ValueError, RecursionError) as error:
-        raise VerificationError(f"the session in the header is not JSON ({error})") from None
+        raise VerificationError(f"the session in the header is not JSON ({error})", Check.MALFORMED) from None
     if not canonical:
-        raise VerificationError("the session in the header is not in its canonical spelling")
+        raise VerificationError(
+            "the session in the header is not in its canonical spelling", Check.NOT_CANONICAL
+        )
     if "timeouts" in document:
-        raise VerificationError("the session in the header has timeouts, which are everybody's own affair")
+        raise VerificationError(
+            "the session in the header has timeouts, which are everybody's own affair", Check.BAD_SESSION
+        )
     check_schedule(document)
     outline, roster = check_outline(document)
     return LogSession(
@@ -112,12 +116,12 @@ def check_schedule(document: Mapping[str, object]) -> None:
     if parameters.get("learner") not in ("sgd", "block-gossip") or not (
         isinstance(averager, dict) and averager.get("verifiable") is True
     ):
-        raise VerificationError("a run of 'learn' that is not verifiable")
+        raise VerificationError("a run of 'learn' that is not verifiable", Check.NOT_VERIFIABLE)
     members = len(roster) if isinstance(roster, list) else 0
     steps, group = parameters.get("steps"), parameters.get("group", members)
     if type(steps) is int and type(group) is int and steps * max(members, group) > MOST_PLACES:
         what = f"{steps} steps of {members} users are too many for an audit: {MOST_PLACES} places at most"
-        raise VerificationError(what)
+        raise VerificationError(what, Check.NOT_VERIFIABLE)
 
 
 def long_session(text: SessionText) -> LogSession | None:

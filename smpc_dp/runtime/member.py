@@ -10,7 +10,7 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Generic, Protocol, Self, TypeVar
 
-from smpc_dp.errors import ConfigError, Fault, PeerFault
+from smpc_dp.errors import Check, ConfigError, Fault, PeerFault
 from smpc_dp.identity import Identity
 from smpc_dp.protocols.contract import Envelope
 from smpc_dp.protocols.envelope import Context, decode_envelope, encode_envelope, group_question
@@ -273,7 +273,7 @@ def to_wire(request: int, envelope: Envelope) -> tuple[bytes, bytes]:
 def from_wire(data: bytes, sender: str) -> tuple[int, Envelope]:
     """Return request number and envelope; raise PeerFault naming `sender` if they are malformed."""
     if len(data) < _REQUEST.size:
-        raise PeerFault(sender, "sent a message that is too short")
+        raise PeerFault(sender, "sent a message that is too short", Check.WRONG_LENGTH)
     (request,) = _REQUEST.unpack_from(data)
     return request, decode_envelope(data[_REQUEST.size :], sender)
 

@@ -12,7 +12,7 @@ from collections.abc import Sequence
 import numpy as np
 
 from smpc_dp.encoding import Lanes
-from smpc_dp.errors import Code, ConfigError, Fault, PeerFault, SmpcError, TimeoutFault
+from smpc_dp.errors import Check, Code, ConfigError, Fault, PeerFault, SmpcError, TimeoutFault
 from smpc_dp.privacy.accountant.receipt import Receipt
 from smpc_dp.protocols.abort import ABORT, Abort
 from smpc_dp.protocols.contract import Envelope
@@ -145,7 +145,9 @@ class Mesh:
     def _called(self, channel: Channel) -> None:
         """Take a channel that another user has opened."""
         if channel.peer not in self._names[self._place + 1 :]:
-            self._refused(channel.peer, PeerFault(channel.peer, "calls a user that calls it"))
+            self._refused(
+                channel.peer, PeerFault(channel.peer, "calls a user that calls it", Check.OTHER_MEMBER)
+            )
             channel.abort()
             return
         self._welcome(channel)

@@ -12,7 +12,7 @@ import threading
 from collections import deque
 from collections.abc import Awaitable, Callable, Coroutine, Sequence
 
-from smpc_dp.errors import PeerFault, SmpcError, TimeoutFault
+from smpc_dp.errors import Check, PeerFault, SmpcError, TimeoutFault
 from smpc_dp.protocols.pairwise.relay import SealedLine
 from smpc_dp.protocols.pairwise.statistic_messages import WINDOW, Relay, RelayEnd
 from smpc_dp.protocols.pairwise.turns import KEPT, Buffer
@@ -165,13 +165,17 @@ class RelayedChannel:
 
     def _take(self, message: Relay) -> None:
         if not self._used <= message.taken <= self._sent or message.number != self._come:
-            raise PeerFault(self._hub, f"lost, repeated or exchanged a frame of '{self.peer}'")
+            raise PeerFault(
+                self._hub, f"lost, repeated or exchanged a frame of '{self.peer}'", Check.OUT_OF_SEQUENCE
+            )
         self._used = message.taken
         if not message.content:
             return
         self._come += 1
         if self._come - self._taken > WINDOW:
-            raise PeerFault(self._hub, f"relayed more frames of '{self.peer}' than there is room for")
+            raise PeerFault(
+                self._hub, f"relayed more frames of '{self.peer}' than there is room for", Check.TOO_MANY
+            )
         if self._met:
             self._inbox.put(message.content)
         else:
@@ -243,7 +247,7 @@ class RelayedChannel:
             chunk, last = self._line.open(self._next())
             size += len(chunk)
             if size > limit:
-                raise PeerFault(self.peer, f"sent a message of more than {limit} bytes")
+                raise PeerFault(self.peer, f"sent a message of more than {limit} bytes", Check.TOO_LONG)
             chunks.append(chunk)
             self._loop.call_soon_threadsafe(self._take_one)
         self._patience = self._later

@@ -10,7 +10,7 @@ from collections.abc import Sequence
 from typing import BinaryIO, cast
 
 from smpc_dp.board.followed import Followed
-from smpc_dp.errors import ConfigError, Fault, LocalError, PeerFault, VerificationError
+from smpc_dp.errors import Check, ConfigError, Fault, LocalError, PeerFault, VerificationError
 from smpc_dp.files import replace_file
 from smpc_dp.protocols.contract import Envelope
 from smpc_dp.protocols.envelope import decode
@@ -109,12 +109,16 @@ class ServedLog:
         body = await self._line.ask(self._request, question, v.LINES, seconds)
         told = decode(body, v.Lines, relay)
         if told.first != first or not told.lines or first + len(told.lines) > len(self) + 1:
-            raise PeerFault(relay, f"does not show line {first} of the log that it had signed")
+            raise PeerFault(
+                relay, f"does not show line {first} of the log that it had signed", Check.NOT_SHOWN
+            )
         for number, line in enumerate(told.lines, first):
             try:
                 self._followed.check(number, line)
             except VerificationError as error:
-                raise PeerFault(relay, f"shows another log than it had signed: {error}") from None
+                raise PeerFault(
+                    relay, f"shows another log than it had signed: {error}", Check.LOG_DIFFERS
+                ) from None
         return told.lines
 
 

@@ -8,7 +8,7 @@ from collections.abc import Callable, Mapping, Sequence
 from nacl.signing import SigningKey
 
 from smpc_dp.crypto.randomness import Randomness, SystemRandomness
-from smpc_dp.errors import ConfigError, Fault, PeerFault, SmpcError
+from smpc_dp.errors import Check, ConfigError, Fault, PeerFault, SmpcError
 from smpc_dp.protocols.envelope import Context
 from smpc_dp.protocols.names import PAIRWISE, VERSION
 from smpc_dp.protocols.pairwise.evaluation import (
@@ -61,7 +61,9 @@ class _Actor:
 def _check_size(due: Receive, data: bytes) -> None:
     """Refuse what a channel would."""
     if len(data) > due.limit:
-        raise PeerFault(due.sender, f"announced a message of {len(data)} bytes, the limit is {due.limit}")
+        raise PeerFault(
+            due.sender, f"announced a message of {len(data)} bytes, the limit is {due.limit}", Check.TOO_LONG
+        )
 
 
 def evaluate_in_memory(

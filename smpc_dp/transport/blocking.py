@@ -18,7 +18,7 @@ from collections import deque
 from collections.abc import Iterator, Sequence
 
 from smpc_dp.crypto.memory import working_memory
-from smpc_dp.errors import PeerFault, SmpcError, TimeoutFault
+from smpc_dp.errors import Check, PeerFault, SmpcError, TimeoutFault
 from smpc_dp.transport import framing, handshake
 from smpc_dp.transport.channel import CLOSE_SECONDS, ChannelClosed, broken
 
@@ -139,10 +139,14 @@ class Link:
                 raise ChannelClosed(self.peer, clean=True)
             if kind != framing.DATA:
                 raise PeerFault(
-                    self.peer, f"sent a frame header that means nothing (kind {kind}, length {total})"
+                    self.peer,
+                    f"sent a frame header that means nothing (kind {kind}, length {total})",
+                    Check.BAD_FRAME,
                 )
             if total > limit:
-                raise PeerFault(self.peer, f"announced a message of {total} bytes, the limit is {limit}")
+                raise PeerFault(
+                    self.peer, f"announced a message of {total} bytes, the limit is {limit}", Check.TOO_LONG
+                )
             message = self._short(total) if total <= framing.MAX_FRAME else self._long(total)
         except TimeoutError:
             raise TimeoutFault({self.peer}, "receive", f"nothing came for {self._timeout} s") from None
@@ -208,7 +212,9 @@ class Link:
             if have == total:
                 return memoryview(buffer)[:total]
             if (header := self._header()) != (total - have, framing.DATA):
-                raise PeerFault(self.peer, f"sent the frame header {header} inside a message")
+                raise PeerFault(
+                    self.peer, f"sent the frame header {header} inside a message", Check.BAD_FRAME
+                )
 
     def _header(self) -> tuple[int, int]:
         data = bytearray(framing.HEADER.size)
@@ -315,7 +321,9 @@ class BlockingChannel:
             self._error = message
             raise message
         if len(message) > limit:
-            raise PeerFault(self.peer, f"sent a message of {len(message)} bytes, the limit is {limit}")
+            raise PeerFault(
+                self.peer, f"sent a message of {len(message)} bytes, the limit is {limit}", Check.TOO_LONG
+            )
         self._received += len(message)
         return message
 

@@ -9,7 +9,7 @@ import ssl
 from collections.abc import Awaitable, Callable, Iterable
 from functools import partial
 
-from smpc_dp.errors import ConfigError, PeerFault, SmpcError, TimeoutFault
+from smpc_dp.errors import Check, ConfigError, PeerFault, SmpcError, TimeoutFault
 from smpc_dp.transport import framing, tls
 from smpc_dp.transport.inbox import Budgets, Inbox, Message
 
@@ -47,7 +47,7 @@ class ChannelClosed(SmpcError):
 def broken(error: OSError, peer: str) -> SmpcError:
     """Return what a connection's error, which is no timeout, says of the member at its other end."""
     if isinstance(error, ssl.SSLError) and not isinstance(error, ssl.SSLZeroReturnError):
-        return PeerFault(peer, tls.describe(error))
+        return PeerFault(peer, tls.describe(error), Check.TLS)
     return ChannelClosed(peer, clean=False)
 
 
@@ -332,14 +332,16 @@ class Channel:
         """Take a control frame; raise PeerFault where it has no place or there are too many."""
         self._controls += 1
         if self._reader is None or self._controls > CONTROL_FRAMES + (now() - self._begun):
-            raise PeerFault(self.peer, f"sends control frames (kind {kind}) where none is due")
+            raise PeerFault(
+                self.peer, f"sends control frames (kind {kind}) where none is due", Check.BAD_FRAME
+            )
         if kind == framing.PING:
             self._put_control(framing.PONG)
         elif kind == framing.TWICE:
             if self.on_twice is not None:
                 self.on_twice()
         elif self._pong is None or self._pong.done():
-            raise PeerFault(self.peer, "answers a ping that was not sent")
+            raise PeerFault(self.peer, "answers a ping that was not sent", Check.BAD_FRAME)
         else:
             self._pong.set_result(True)
             self._pong = None

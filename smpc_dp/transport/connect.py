@@ -12,7 +12,7 @@ from collections.abc import Coroutine, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from smpc_dp.errors import LocalError, PeerFault, TimeoutFault
+from smpc_dp.errors import Check, LocalError, PeerFault, TimeoutFault
 from smpc_dp.roster import Member, split_address
 from smpc_dp.transport import handshake, tls
 from smpc_dp.transport.blocking import BlockingChannel, Halt, Link, Tls
@@ -44,7 +44,9 @@ def dial_blocking(
             link, found = _call(endpoint, (host, port), peer, min(left, ATTEMPT_SECONDS))
             if found.name != peer:
                 link.close()
-                raise PeerFault(found.name, f"answers at {target} in the place of '{peer}'")
+                raise PeerFault(
+                    found.name, f"answers at {target} in the place of '{peer}'", Check.OTHER_MEMBER
+                )
             if halt is not None:
                 halt.watch(link)
             link.wait(endpoint.frame_timeout if patience is None else patience)
@@ -193,7 +195,9 @@ def accept_blocking(endpoint: Endpoint, peers: Sequence[str]) -> dict[str, Block
                 link, found = came
                 if found.name not in missing:
                     link.close()
-                    raise PeerFault(found.name, f"connects to '{own.name}', which waits for others")
+                    raise PeerFault(
+                        found.name, f"connects to '{own.name}', which waits for others", Check.OTHER_MEMBER
+                    )
                 channels[found.name] = greeted(link, answer(endpoint, link, own))
     except BaseException:
         for channel in channels.values():
@@ -250,7 +254,7 @@ def _step(sock: socket.socket, secured: Tls, address: str, received: bytes) -> b
     except ssl.SSLError as error:
         with contextlib.suppress(OSError):
             sock.sendall(secured.rest())
-        raise PeerFault(address, tls.describe(error)) from None
+        raise PeerFault(address, tls.describe(error), Check.TLS) from None
     # It is small beside the buffer of a socket on which nothing was sent yet.
     sock.sendall(answer)
     return done

@@ -12,7 +12,7 @@ import ssl
 from collections.abc import AsyncIterator, Callable, Mapping
 from dataclasses import InitVar, dataclass, field
 
-from smpc_dp.errors import ConfigError, Fault, LocalError, PeerFault, SmpcError, TimeoutFault
+from smpc_dp.errors import Check, ConfigError, Fault, LocalError, PeerFault, SmpcError, TimeoutFault
 from smpc_dp.identity import Identity
 from smpc_dp.roster import Roster, split_address
 from smpc_dp.transport import framing, handshake, tls
@@ -271,13 +271,13 @@ async def dial(endpoint: Endpoint, peer: str, address: str | None = None) -> Cha
                 except ssl.SSLEOFError:
                     last = "hangs up during the TLS handshake"
                 except ssl.SSLError as error:
-                    raise PeerFault(peer, tls.describe(error)) from None
+                    raise PeerFault(peer, tls.describe(error), Check.TLS) from None
                 except ChannelClosed:
                     # A listener that does not know our certificate looks like this: asyncio sends no alert.
                     hangups += 1
                     last = "hangs up before the hello: does its roster hold our certificate?"
                     if hangups == MAX_HANGUPS:
-                        raise PeerFault(peer, last) from None
+                        raise PeerFault(peer, last, Check.REFUSED) from None
                 except handshake.Busy as error:
                     last = str(error)
                 except OSError as error:
@@ -303,7 +303,9 @@ async def _attempt(endpoint: Endpoint, peer: str, host: str, port: int) -> Chann
         tune(transport.get_extra_info("socket"))
         found = tls.authenticated(transport.get_extra_info("ssl_object"), endpoint.roster, peer)
         if found.name != peer:
-            raise PeerFault(found.name, f"answers at {host}:{port} in the place of '{peer}'")
+            raise PeerFault(
+                found.name, f"answers at {host}:{port} in the place of '{peer}'", Check.OTHER_MEMBER
+            )
         channel = endpoint.channel(peer, link, transport)
         try:
             await handshake.greet(channel, endpoint.identity.name, endpoint.session_digest, endpoint.session)
@@ -320,12 +322,14 @@ async def _attempt(endpoint: Endpoint, peer: str, host: str, port: int) -> Chann
 
 def _as_fault(error: SmpcError | OSError, who: str) -> SmpcError:
     if isinstance(error, ChannelClosed):
-        return PeerFault(who, "hung up during the hello")
+        return PeerFault(who, "hung up during the hello", Check.LEFT)
     if isinstance(error, SmpcError):
         return error
     if isinstance(error, ssl.SSLError):
-        return PeerFault(who, tls.describe(error))
-    return PeerFault(who, f"the connection broke during the TLS handshake ({error.strerror or error})")
+        return PeerFault(who, tls.describe(error), Check.TLS)
+    return PeerFault(
+        who, f"the connection broke during the TLS handshake ({error.strerror or error})", Check.TLS
+    )
 
 
 def _printable(address: object) -> str:

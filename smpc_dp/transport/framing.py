@@ -17,7 +17,7 @@ import struct
 from collections import deque
 from collections.abc import Awaitable, Callable, Iterator, Sequence
 
-from smpc_dp.errors import PeerFault
+from smpc_dp.errors import Check, PeerFault
 
 MAX_FRAME = 1 << 20
 MAX_MESSAGE = (1 << 32) - 1
@@ -138,9 +138,13 @@ async def read_message(
     if kind != DATA:
         if total == 0 and (kind == BYE or kind in CONTROL):
             return int(kind)
-        raise PeerFault(peer, f"sent a frame header that means nothing (kind {kind}, length {total})")
+        raise PeerFault(
+            peer, f"sent a frame header that means nothing (kind {kind}, length {total})", Check.BAD_FRAME
+        )
     if total > max_message:
-        raise PeerFault(peer, f"announced a message of {total} bytes, the limit is {max_message}")
+        raise PeerFault(
+            peer, f"announced a message of {total} bytes, the limit is {max_message}", Check.TOO_LONG
+        )
     await reserve(total)
     async with asyncio.timeout(None if message_timeout == math.inf else message_timeout):
         async with asyncio.timeout(frame_timeout):
@@ -170,7 +174,9 @@ async def _read_rest(
                 header = HEADER.unpack(await _exactly(reader, HEADER.size, peer))
             if header != (remaining, DATA):
                 raise PeerFault(
-                    peer, f"sent the frame header {header} where {remaining} bytes of a message were to come"
+                    peer,
+                    f"sent the frame header {header} where {remaining} bytes of a message were to come",
+                    Check.BAD_FRAME,
                 )
             frame = await _exactly(reader, min(remaining, MAX_FRAME), peer)
         message.write(frame)
@@ -184,5 +190,5 @@ async def _exactly(reader: asyncio.StreamReader, count: int, peer: str) -> bytes
     except asyncio.IncompleteReadError as error:
         got = len(error.partial)
         raise PeerFault(
-            peer, f"the connection ended inside a frame, {got} of {count} bytes had come"
+            peer, f"the connection ended inside a frame, {got} of {count} bytes had come", Check.BAD_FRAME
         ) from None

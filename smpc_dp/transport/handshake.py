@@ -14,7 +14,7 @@ from typing import Literal, Protocol, TypeVar
 
 import msgspec
 
-from smpc_dp.errors import ConfigError, Fault, PeerFault, SmpcError
+from smpc_dp.errors import Check, ConfigError, Fault, PeerFault, SmpcError
 from smpc_dp.roster import Member
 from smpc_dp.transport.difference import difference
 
@@ -112,11 +112,13 @@ async def greet(channel: Line, name: str, session_digest: bytes, session: Mappin
         if answer.reason == "busy":
             raise Busy(f"{peer}: {_WORDS['busy']}")
         if answer.reason != "session":
-            raise PeerFault(peer, f"refuses us ({name}): {_WORDS[answer.reason]}")
+            raise PeerFault(peer, f"refuses us ({name}): {_WORDS[answer.reason]}", Check.REFUSED)
         await _send(channel, OwnSession(canonical_json(session)))
         raise _differing(peer, session, answer.session)
     if answer.name != peer or not hmac.compare_digest(answer.session_digest, session_digest):
-        raise PeerFault(peer, f"welcomes us as '{answer.name}', or to another session than ours")
+        raise PeerFault(
+            peer, f"welcomes us as '{answer.name}', or to another session than ours", Check.BAD_HELLO
+        )
 
 
 async def answer_greeting(
@@ -136,16 +138,16 @@ async def answer_greeting(
     channel.max_message = MAX_GREETING
     greeting = _decode(await channel.receive(), _GREETING, peer)
     channel.max_message = MAX_SESSION + MAX_GREETING
-    reason, what = _verdict(greeting, own, peer)
+    reason, what, check = _verdict(greeting, own, peer)
     if reason is None and not hmac.compare_digest(greeting.session_digest, session_digest):
         await _send(channel, Refusal("session", canonical_json(session)))
         theirs = _decode(await channel.receive(), _OWN_SESSION, peer)
         return _differing(peer, session, theirs.session)
     if reason is None and (reason := await rival()) is not None:
-        what = _RIVALS[reason]
+        what, check = _RIVALS[reason], Check.SECOND_CONNECTION
     if reason is not None:
         await _send(channel, Refusal(reason, b""))
-        return PeerFault(peer, what)
+        return PeerFault(peer, what, check)
     return None
 
 
@@ -160,20 +162,22 @@ def canonical_json(session: Mapping[str, object]) -> bytes:
     return text if len(text) <= MAX_SESSION else b""
 
 
-def _verdict(greeting: Greeting, own: Member, peer: str) -> tuple[Reason | None, str]:
+def _verdict(greeting: Greeting, own: Member, peer: str) -> tuple[Reason | None, str, Check]:
     if (greeting.protocol, greeting.version) != (PROTOCOL, VERSION):
         spoken = f"{greeting.protocol[:40]!r} version {greeting.version}"
-        return "protocol", f"speaks {spoken}, not {PROTOCOL} version {VERSION}"
+        return "protocol", f"speaks {spoken}, not {PROTOCOL} version {VERSION}", Check.UNKNOWN_FORMAT
     if greeting.name != peer:
-        return "name", f"claims to be {greeting.name[:63]!r} with the certificate of '{peer}'"
+        what = f"claims to be {greeting.name[:63]!r} with the certificate of '{peer}'"
+        return "name", what, Check.BAD_HELLO
     if peer == own.name:
         return (
             "name",
             "calls us with our own certificate: two processes act for one member, or its key has leaked",
+            Check.SECOND_CONNECTION,
         )
     if greeting.to != own.name:
-        return "addressee", f"wants to reach {greeting.to[:63]!r}, we are '{own.name}'"
-    return None, ""
+        return "addressee", f"wants to reach {greeting.to[:63]!r}, we are '{own.name}'", Check.BAD_HELLO
+    return None, "", Check.REFUSED
 
 
 def _differing(peer: str, mine: Mapping[str, object], received: bytes) -> SmpcError:
@@ -185,12 +189,14 @@ def _differing(peer: str, mine: Mapping[str, object], received: bytes) -> SmpcEr
     try:
         theirs = json.loads(received)
     except (ValueError, RecursionError):
-        return PeerFault(peer, "says that its session differs, and shows one that is not JSON")
+        return PeerFault(
+            peer, "says that its session differs, and shows one that is not JSON", Check.MALFORMED
+        )
     if not isinstance(theirs, dict):
-        return PeerFault(peer, "says that its session differs, and shows something else")
+        return PeerFault(peer, "says that its session differs, and shows something else", Check.BAD_HELLO)
     lines = difference(mine, theirs)
     if not lines:
-        return PeerFault(peer, "says that its session differs, and shows the same as ours")
+        return PeerFault(peer, "says that its session differs, and shows the same as ours", Check.BAD_HELLO)
     shown = lines[:MAX_LINES] + [f"and {len(lines) - MAX_LINES} more"] * (len(lines) > MAX_LINES)
     return ConfigError(Fault(f"session file differs from that of '{peer}'", line) for line in shown)
 
@@ -203,7 +209,7 @@ def _decode(content: bytes, decoder: msgspec.msgpack.Decoder[T], peer: str) -> T
     try:
         message = decoder.decode(content)
     except (msgspec.DecodeError, UnicodeDecodeError, RecursionError) as error:
-        raise PeerFault(peer, f"sent something else than a hello ({error})") from None
+        raise PeerFault(peer, f"sent something else than a hello ({error})", Check.MALFORMED) from None
     if msgspec.msgpack.encode(message) != content:
-        raise PeerFault(peer, "sent a hello that is not in its one canonical form")
+        raise PeerFault(peer, "sent a hello that is not in its one canonical form", Check.NOT_CANONICAL)
     return message

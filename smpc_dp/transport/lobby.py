@@ -11,7 +11,7 @@ import time
 from collections import deque
 from collections.abc import Iterable
 
-from smpc_dp.errors import PeerFault, SmpcError, TimeoutFault
+from smpc_dp.errors import Check, PeerFault, SmpcError, TimeoutFault
 from smpc_dp.transport import handshake
 from smpc_dp.transport.blocking import BlockingChannel, Halt, Link
 from smpc_dp.transport.channel import PING_SECONDS, ChannelClosed
@@ -129,7 +129,9 @@ class Lobby:
         """Return False if the caller has gone; raise PeerFault if it says something else."""
         try:
             if bytes(channel.receive(len(_READY))) != _READY:
-                raise PeerFault(channel.peer, "said something else than that it is ready")
+                raise PeerFault(
+                    channel.peer, "said something else than that it is ready", Check.UNEXPECTED_STEP
+                )
         except SmpcError as error:
             channel.close()
             if isinstance(error, ChannelClosed):

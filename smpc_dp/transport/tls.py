@@ -11,7 +11,7 @@ import tempfile
 from collections.abc import Iterator
 from dataclasses import dataclass
 
-from smpc_dp.errors import ConfigError, LocalError, PeerFault
+from smpc_dp.errors import Check, ConfigError, LocalError, PeerFault
 from smpc_dp.identity import Identity
 from smpc_dp.roster import Member, Roster
 
@@ -49,11 +49,15 @@ def authenticated(tls: ssl.SSLObject | ssl.SSLSocket, roster: Roster, address: s
     """
     shown = tls.getpeercert(binary_form=True) or b""
     if tls.version() != "TLSv1.3" or tls.session_reused:
-        raise PeerFault(address, f"the connection is not a fresh TLS 1.3 session ({tls.version()})")
+        raise PeerFault(
+            address, f"the connection is not a fresh TLS 1.3 session ({tls.version()})", Check.TLS
+        )
     for member in roster:
         if hmac.compare_digest(shown, member.certificate):
             return member
-    raise PeerFault(address, "its certificate is not in the roster", {"certificate": shown})
+    raise PeerFault(
+        address, "its certificate is not in the roster", Check.TLS_CERTIFICATE, {"certificate": shown}
+    )
 
 
 def describe(error: ssl.SSLError) -> str:

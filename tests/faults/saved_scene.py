@@ -16,7 +16,7 @@ from nacl.signing import SigningKey
 from numpy.typing import NDArray
 
 from smpc_dp.crypto.randomness import SystemRandomness
-from smpc_dp.errors import LocalError, PrivacyError, SmpcError
+from smpc_dp.errors import Check, LocalError, PrivacyError, SmpcError
 from smpc_dp.protocols.abort import LEAVE
 from smpc_dp.protocols.contract import Envelope
 from smpc_dp.protocols.engine.codec import Codec
@@ -331,7 +331,7 @@ def on_start(member: Member[None], state: AwaitStart, body: bytes) -> Transition
 def on_set(member: Member[None], state: AwaitSet, body: bytes) -> Transition:
     members = PartySet.unpack(decode(body, Said, "hub").text, 2, "hub")
     if 1 not in members:
-        raise member.refuse("left this party out")
+        raise member.refuse("left this party out", Check.NOT_INCLUDED)
     after = AwaitGo(run_id=state.run_id, vector=state.vector, secret=state.secret, members=members)
     return Transition(after, (member.write(state.run_id, "attest-set", Said(members.packed)),))
 

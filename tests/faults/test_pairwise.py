@@ -10,7 +10,7 @@ import pytest
 from smpc_dp.circuits.circuit import Circuit, pack, unpack
 from smpc_dp.crypto.agree import public_key
 from smpc_dp.crypto.randomness import SystemRandomness
-from smpc_dp.errors import Code, ConfigError, PeerFault, SmpcError
+from smpc_dp.errors import Check, Code, ConfigError, PeerFault, SmpcError
 from smpc_dp.identity import Identity
 from smpc_dp.protocols.abort import ABORT, Abort
 from smpc_dp.protocols.envelope import Context, decode, decode_envelope, encode_envelope
@@ -252,7 +252,7 @@ def test_whom_a_peer_blames_is_not_believed_and_not_passed_on(blamed: str) -> No
 
     def stop() -> Turns[Evaluated]:
         yield from bob._greet()
-        raise PeerFault("bob", "is enough")
+        raise PeerFault("bob", "is enough", Check.TOO_MANY)
 
     def farewell(error: SmpcError) -> list[Send]:
         return [bob._control(peer, ABORT, Abort(Code.FAULT, blamed)) for peer in bob._others]
@@ -282,7 +282,7 @@ def test_the_name_of_a_wrong_step_is_shown_without_what_a_terminal_obeys() -> No
     def wrong() -> Turns[Evaluated]:
         yield from bob._greet()
         yield bob._control("alice", "\x1b]0;step\x07\n", Receipt(bytes(32)))
-        raise PeerFault("bob", "is enough")
+        raise PeerFault("bob", "is enough", Check.TOO_MANY)
 
     bob.run = wrong  # type: ignore[method-assign]
     fault = fault_of(evaluate_in_memory(taking), "alice")

@@ -12,7 +12,7 @@ from typing import Any, ClassVar
 import pytest
 
 from smpc_dp import database
-from smpc_dp.errors import Code, LocalError, PeerFault, SmpcError, TimeoutFault, VerificationError
+from smpc_dp.errors import Check, Code, LocalError, PeerFault, SmpcError, TimeoutFault, VerificationError
 from smpc_dp.protocols.contract import Envelope
 from smpc_dp.protocols.engine.codec import Codec
 from smpc_dp.protocols.engine.collector import CollectorState
@@ -350,7 +350,10 @@ def test_an_aggregator_that_is_set_back(
 
 def test_a_deadline_within_a_step_stays_passed(tmp_path: Path) -> None:
     """Who was late stays late, who was convicted stays convicted, with the same words."""
-    for event in (Deadline(), Conviction(DAVE, PeerFault(DAVE, "lied", {"first": b"x"}, said_by="bob"))):
+    for event in (
+        Deadline(),
+        Conviction(DAVE, PeerFault(DAVE, "lied", Check.OTHER_STATEMENT, {"first": b"x"}, said_by="bob")),
+    ):
         hall, media = Hall(), Media(tmp_path / type(event).__name__, counted=True)
         run = at_step(hall, media, 5)
         dave = next(e for e in hall.mail if isinstance(e, Message) and e.envelope.sender == DAVE)
@@ -411,7 +414,14 @@ def test_a_damaged_inbox_is_refused(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     "error",
     [
-        PeerFault("bob", "lied", {"first": b"1", "second": b"2"}, said_by="carol", code=Code.QUESTION),
+        PeerFault(
+            "bob",
+            "lied",
+            Check.OTHER_STATEMENT,
+            {"first": b"1", "second": b"2"},
+            said_by="carol",
+            code=Code.QUESTION,
+        ),
         TimeoutFault({"bob", "carol"}, "masked", "gone", code=Code.LATE, why={"bob": Code.LEFT}, number=3),
         LocalError("a full disk"),
     ],

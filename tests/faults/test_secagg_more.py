@@ -11,7 +11,7 @@ import pytest
 from smpc_dp.crypto import shamir
 from smpc_dp.crypto.randomness import Randomness
 from smpc_dp.encoding import Encoding
-from smpc_dp.errors import Code, PeerFault, TimeoutFault, VerificationError
+from smpc_dp.errors import Check, Code, PeerFault, TimeoutFault, VerificationError
 from smpc_dp.privacy.secagg_plan import plan_secagg
 from smpc_dp.protocols.abort import ABORT
 from smpc_dp.protocols.contract import Envelope
@@ -128,7 +128,7 @@ def test_a_late_hello_is_answered_once_and_only_if_it_is_signed() -> None:
 
 def test_a_convicted_party_stays_out() -> None:
     cast = session()
-    fault = PeerFault("party-00003", "dealt shares that do not fit")
+    fault = PeerFault("party-00003", "dealt shares that do not fit", Check.BAD_SHARE)
     assert cast.aggregator.handle(Conviction("party-00003", fault))[0].receiver == "party-00003"
     errors = drive(cast.machines, MemoryNetwork(), AGGREGATOR)
     assert set(errors) == {"party-00003"}

@@ -9,7 +9,7 @@ from collections import deque
 from collections.abc import Callable, Coroutine
 from typing import Any
 
-from smpc_dp.errors import VerificationError
+from smpc_dp.errors import Check, VerificationError
 from smpc_dp.identity import verify
 from smpc_dp.transport.channel import ChannelClosed
 
@@ -159,7 +159,7 @@ class Verifier:
             except VerificationError:
                 self._known[entry] = False
         if not self._known[entry]:
-            raise VerificationError("the signature is not valid")
+            raise VerificationError("the signature is not valid", Check.BAD_SIGNATURE)
 
 
 class Stream:

@@ -84,7 +84,9 @@ def refusal(base: str, arriving: Iterable[Envelope], receiver: str) -> tuple[int
     for done, envelope in enumerate(arriving):
         for answer in run.hub.handle(Message(envelope)):
             if answer.step == ABORT:
-                return done, PeerFault(answer.receiver, run.hub.state.inbox.faults[-1])
+                [*_, fault] = run.hub.state.inbox.excluded.values()
+                assert isinstance(fault, PeerFault)
+                return done, PeerFault(answer.receiver, run.hub.state.inbox.faults[-1], fault.check)
     return done + 1, None
 
 

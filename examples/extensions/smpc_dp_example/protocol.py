@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from dataclasses import replace
 from typing import Any, ClassVar
 
-from smpc_dp.errors import Fault
+from smpc_dp.errors import Check, Fault
 from smpc_dp.protocols.engine.collector import Collector, CollectorRole, CollectorState
 from smpc_dp.protocols.engine.run import Run
 from smpc_dp.protocols.engine.state import Transition
@@ -35,7 +35,7 @@ def on_survivors(member: SumMember[SumParameters], state: states.AwaitSurvivors,
     """Attest the survivors as in a secure sum, if they are all parties of the session."""
     after, messages = states.on_survivors(member, state, body)
     if len(after.survivors) < member.parties:
-        raise member.refuse("a sum is over some of the parties only")
+        raise member.refuse("a sum is over some of the parties only", Check.SET_DIFFERS)
     return Transition(after, messages)
 
 

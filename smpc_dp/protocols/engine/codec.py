@@ -12,7 +12,7 @@ from msgspec import inspect
 from numpy.typing import NDArray
 
 from smpc_dp.decoding import decode_msgpack
-from smpc_dp.errors import LocalError, PeerFault, VerificationError
+from smpc_dp.errors import Check, LocalError, PeerFault, VerificationError
 from smpc_dp.protocols.contract import Envelope
 from smpc_dp.protocols.engine import collector, party
 from smpc_dp.protocols.engine.collector import CollectorRole, Inbox
@@ -114,7 +114,7 @@ class Codec:
 
     def _state(self, name: str, body: bytes) -> State:
         if (kind := self._kinds.get(name)) is None:
-            raise VerificationError("a saved state is of an unknown type")
+            raise VerificationError("a saved state is of an unknown type", Check.BAD_STATE)
         state: State = _decoded(body, kind, f"a saved state '{name}'")
         return state
 
@@ -129,9 +129,9 @@ def _decoded(content: bytes, kind: type[Any], what: str) -> Any:
         value = decode_msgpack(content, kind, _from_builtin)
     except (msgspec.DecodeError, ValueError, RecursionError):
         # What msgspec says may have a value in it.
-        raise VerificationError(f"{what} is malformed") from None
+        raise VerificationError(f"{what} is malformed", Check.MALFORMED) from None
     if _ENCODER.encode(value) != content:
-        raise VerificationError(f"{what} is not in its canonical encoding")
+        raise VerificationError(f"{what} is not in its canonical encoding", Check.NOT_CANONICAL)
     return value
 
 

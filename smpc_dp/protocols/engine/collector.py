@@ -15,7 +15,7 @@ from typing import Any, ClassVar, Generic, TypeVar
 import msgspec
 from msgspec.structs import replace
 
-from smpc_dp.errors import Code, LocalError, PeerFault, SmpcError, TimeoutFault
+from smpc_dp.errors import Check, Code, LocalError, PeerFault, SmpcError, TimeoutFault
 from smpc_dp.protocols.abort import ABORT, LEAVE, Abort, abort_of, code_of, equivocation, leave_of
 from smpc_dp.protocols.contract import Envelope
 from smpc_dp.protocols.engine import events
@@ -400,7 +400,7 @@ class CollectorRole:
         """Check signature, run and order; return False for a repetition."""
         sender, step, seen = envelope.sender, envelope.step, state.inbox.seen
         if envelope.receiver != collector.name:
-            raise PeerFault(sender, f"sent a message for {envelope.receiver!r}")
+            raise PeerFault(sender, f"sent a message for {envelope.receiver!r}", Check.WRONG_RECEIVER)
         body_hash = collector.context.check(envelope)
         due = collector.context.session_digest if step == self.hello else state.run_id
         if (party, step) in seen:
@@ -409,9 +409,9 @@ class CollectorRole:
                 return False
             raise equivocation(envelope, collector.context, due, earlier, signature)
         if step not in (LEAVE, state.step):
-            raise PeerFault(sender, f"sent '{step}' where '{state.step}' is due")
+            raise PeerFault(sender, f"sent '{step}' where '{state.step}' is due", Check.UNEXPECTED_STEP)
         if envelope.run_id != due and step != LEAVE:
-            raise PeerFault(sender, f"sent '{step}' of another run")
+            raise PeerFault(sender, f"sent '{step}' of another run", Check.OTHER_RUN)
         seen[party, step] = (body_hash, envelope.signature)
         return True
 
@@ -458,7 +458,7 @@ def _left(collector: Collector[Any], state: CollectorState, envelope: Envelope) 
     """Return the error for a party that leaves; raise PeerFault if its `leave` is of another run."""
     abort = decode(envelope.body, Abort, envelope.sender)
     if envelope.run_id not in (state.run_id, collector.context.session_digest, *state.inbox.past):
-        raise PeerFault(envelope.sender, "left another run")
+        raise PeerFault(envelope.sender, "left another run", Check.OTHER_RUN)
     return leave_of(abort, envelope.sender, state.step, collector.context)
 
 

@@ -16,7 +16,7 @@ import msgspec
 from msgspec.structs import replace
 
 from smpc_dp.crypto.randomness import Randomness
-from smpc_dp.errors import Code, LocalError, PeerFault, SmpcError, TimeoutFault
+from smpc_dp.errors import Check, Code, LocalError, PeerFault, SmpcError, TimeoutFault
 from smpc_dp.protocols.abort import ABORT, LEAVE, Abort, abort_of, equivocation, error_of
 from smpc_dp.protocols.contract import Envelope
 from smpc_dp.protocols.engine import events
@@ -112,9 +112,9 @@ class Member(Generic[P_co]):
         [envelope] = context.write(self.identity, run_id, step, (context.aggregator,), message)
         return envelope
 
-    def refuse(self, reason: str) -> PeerFault:
+    def refuse(self, reason: str, check: Check) -> PeerFault:
         """Return the fault of the aggregator."""
-        return PeerFault(self.context.aggregator, reason)
+        return PeerFault(self.context.aggregator, reason, check)
 
 
 Apply = Callable[[Any, Any, Any], Transition]
@@ -245,9 +245,9 @@ class PartyRole:
     def _receive(self, member: Member[Any], state: PartyState, envelope: Envelope) -> Transition:
         context = member.context
         if envelope.sender != context.aggregator:
-            raise PeerFault(envelope.sender, "only the aggregator speaks to a party")
+            raise PeerFault(envelope.sender, "only the aggregator speaks to a party", Check.WRONG_SENDER)
         if envelope.receiver != member.name:
-            raise member.refuse(f"sent a message for {envelope.receiver!r}")
+            raise member.refuse(f"sent a message for {envelope.receiver!r}", Check.WRONG_RECEIVER)
         body_hash = context.check(envelope)
         received = state.progress.received
         if envelope.step in received:
@@ -259,19 +259,19 @@ class PartyRole:
             return self._aborted(member, state, envelope)
         row = next((row for row in self.rows if _takes(row, state, envelope.step)), None)
         if row is None:
-            raise member.refuse(f"sent '{envelope.step}' where '{state.step}' is due")
+            raise member.refuse(f"sent '{envelope.step}' where '{state.step}' is due", Check.UNEXPECTED_STEP)
         if (row.instead or not state.renews) and envelope.run_id != state.run_id:
-            raise member.refuse(f"sent '{envelope.step}' of another run")
+            raise member.refuse(f"sent '{envelope.step}' of another run", Check.OTHER_RUN)
         answer = row.apply(member, state, envelope.body)
         if envelope.run_id != answer.state.run_id:
-            raise member.refuse(f"{state.step} is not for the run that its nonces give")
+            raise member.refuse(f"{state.step} is not for the run that its nonces give", Check.RUN_ID_DIFFERS)
         return _sent(member, state, answer, {**received, envelope.step: (body_hash, envelope.signature)})
 
     def _aborted(self, member: Member[Any], state: PartyState, envelope: Envelope) -> Transition:
         if envelope.run_id in (state.run_id, member.context.session_digest):
             raise error_of(decode(envelope.body, Abort, envelope.sender), member.context)
         if state.run_id:
-            raise member.refuse("sent an abort of another run")
+            raise member.refuse("sent an abort of another run", Check.OTHER_RUN)
         # For an earlier process of this party, whose connection was lost.
         return Transition(state)
 

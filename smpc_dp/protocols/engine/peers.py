@@ -16,7 +16,7 @@ from typing import Any, ClassVar, Generic, TypeVar
 import msgspec
 from msgspec.structs import replace
 
-from smpc_dp.errors import Code, LocalError, PeerFault, SmpcError, TimeoutFault
+from smpc_dp.errors import Check, Code, LocalError, PeerFault, SmpcError, TimeoutFault
 from smpc_dp.protocols.abort import ABORT, LEAVE, Abort, abort_of, error_of, leave_of
 from smpc_dp.protocols.contract import Envelope
 from smpc_dp.protocols.engine import events
@@ -121,9 +121,9 @@ class Peer(Member[P_co]):
     def enter(self, state: State) -> None:
         """Note nothing: the session keeps no value of a peer's state."""
 
-    def refuse(self, reason: str) -> PeerFault:
+    def refuse(self, reason: str, check: Check) -> PeerFault:
         """Return the fault of the coordinator."""
-        return PeerFault(self.name_of(self.coordinator), reason)
+        return PeerFault(self.name_of(self.coordinator), reason, check)
 
     def signed_under(self, state: State) -> bytes:
         """Return the id that letters are signed under: of the run or, before there is one, of the session."""
@@ -325,29 +325,33 @@ class PeerRole:
     ) -> Sequence[Envelope]:
         sender, step = envelope.sender, envelope.step
         if envelope.receiver != peer.name:
-            raise PeerFault(sender, f"sent a message for {envelope.receiver!r}")
+            raise PeerFault(sender, f"sent a message for {envelope.receiver!r}", Check.WRONG_RECEIVER)
         if len(envelope.body) > self.most_bytes(peer, step):
-            raise PeerFault(sender, f"sent {len(envelope.body)} bytes in step '{step[:40]}'")
+            raise PeerFault(
+                sender, f"sent {len(envelope.body)} bytes in step '{step[:40]}'", Check.WRONG_LENGTH
+            )
         to_all = replace(envelope, receiver=peer.context.aggregator)
         body_hash = peer.context.check(envelope if step in self.to_one else to_all)
         if step in (LEAVE, ABORT):
             self._left(peer, state, party, envelope)
             return ()
         if step not in self.takes:
-            raise PeerFault(sender, f"sent '{step[:40]}', which is not its to send")
+            raise PeerFault(sender, f"sent '{step[:40]}', which is not its to send", Check.WRONG_SENDER)
         return self.takes[step](peer, state, party, envelope, body_hash)
 
     def _left(self, peer: Peer[Any], state: PeerState[Any], party: int, envelope: Envelope) -> None:
         """Take a `leave`, or an `abort` of the coordinator."""
         abort = decode(envelope.body, Abort, envelope.sender)
         if envelope.run_id != peer.context.session_digest:
-            raise PeerFault(envelope.sender, "left another session")
+            raise PeerFault(envelope.sender, "left another session", Check.OTHER_SESSION)
         teller = dataclasses.replace(peer.context, aggregator=peer.name_of(peer.coordinator))
         aborts = envelope.step == ABORT
         if party == peer.coordinator and (aborts or _needs_coordinator(peer, state, self.last)):
             raise error_of(abort, teller)
         if aborts:
-            raise PeerFault(envelope.sender, "sent an abort, which is the coordinator's to send")
+            raise PeerFault(
+                envelope.sender, "sent an abort, which is the coordinator's to send", Check.WRONG_SENDER
+            )
         state.inbox.note(leave_of(abort, envelope.sender, state.step, teller))
         state.inbox.gone.add(party)
 

@@ -15,7 +15,7 @@ from smpc_dp.crypto.labels import Label
 from smpc_dp.crypto.randomness import SystemRandomness
 from smpc_dp.crypto.transcript import digest, encode_uint
 from smpc_dp.decoding import decode_msgpack
-from smpc_dp.errors import LocalError, VerificationError
+from smpc_dp.errors import Check, LocalError, VerificationError
 from smpc_dp.protocols.contract import Envelope
 from smpc_dp.protocols.engine import events
 from smpc_dp.protocols.engine.collector import CollectorState
@@ -61,7 +61,7 @@ class Entry(msgspec.Struct, frozen=True, array_like=True, forbid_unknown_fields=
                 return events.Deadline()
             case Entry("conviction", None, (peer,), SavedError() as error):
                 return events.Conviction(peer, error.error())
-        raise VerificationError("an entry of a saved inbox is malformed")
+        raise VerificationError("an entry of a saved inbox is malformed", Check.MALFORMED)
 
 
 class SavedCollection(SavedRun[R_co]):
@@ -80,7 +80,9 @@ class SavedCollection(SavedRun[R_co]):
         for number, sealed in enumerate(saving.store.entries(run._row)):
             state, sent = role.step(member, run._state, run._opened(number, sealed))
             if type(state) is not type(run._state):
-                raise VerificationError(f"{run.name}: a saved inbox ends the step that it is of")
+                raise VerificationError(
+                    f"{run.name}: a saved inbox ends the step that it is of", Check.BAD_STATE
+                )
             run._state, run._messages = state, (*run._messages, *sent)
             run._entries += 1
         return run
@@ -110,12 +112,12 @@ class SavedCollection(SavedRun[R_co]):
     def _opened(self, number: int, sealed: bytes) -> events.Event:
         key = self._key(self._row, number)
         if key is None:
-            raise VerificationError(f"{self.name}: a saved inbox has no key")
+            raise VerificationError(f"{self.name}: a saved inbox has no key", Check.BAD_STATE)
         content = seal.unseal(key, sealed, self._row.place.bound)
         try:
             entry = decode_msgpack(content, Entry)
         except msgspec.DecodeError:
-            raise VerificationError("an entry of a saved inbox is malformed") from None
+            raise VerificationError("an entry of a saved inbox is malformed", Check.MALFORMED) from None
         return entry.event()
 
     def _key(self, row: Row, number: int) -> bytes | None:

@@ -7,7 +7,7 @@ from typing import Any, Literal
 import msgspec
 
 from smpc_dp.decoding import convert
-from smpc_dp.errors import Code, PeerFault, SmpcError, TimeoutFault
+from smpc_dp.errors import Check, Code, PeerFault, SmpcError, TimeoutFault, VerificationError
 from smpc_dp.protocols.engine.collector import Inbox
 
 
@@ -17,12 +17,14 @@ class SavedError(msgspec.Struct, frozen=True, array_like=True, forbid_unknown_fi
     Attributes:
         kind: its class; "other" for those that blame nobody.
         text: what it says; of a PeerFault the reason.
+        check: the check that refused, of a PeerFault or a VerificationError.
         names: the culprit, or who is missing, each with its code.
     """
 
-    kind: Literal["peer", "timeout", "other"]
+    kind: Literal["peer", "timeout", "verification", "other"]
     text: str
     code: Code
+    check: Check | None = None
     names: tuple[tuple[str, Code], ...] = ()
     step: str = ""
     number: int = 0
@@ -36,26 +38,33 @@ class SavedError(msgspec.Struct, frozen=True, array_like=True, forbid_unknown_fi
             case PeerFault():
                 names = ((error.culprit, error.code),)
                 evidence = tuple(error.evidence.items())
-                return cls("peer", error.reason, error.code, names, said_by=error.said_by, evidence=evidence)
+                said_by = error.said_by
+                return cls(
+                    "peer", error.reason, error.code, error.check, names, said_by=said_by, evidence=evidence
+                )
             case TimeoutFault():
                 why = tuple(sorted(error.why.items()))
-                return cls("timeout", str(error), error.code, why, error.step, error.number)
+                return cls("timeout", str(error), error.code, None, why, error.step, error.number)
+            case VerificationError():
+                return cls("verification", str(error), error.code, error.check)
             case _:
                 return cls("other", str(error), error.code)
 
     def error(self) -> SmpcError:
         """Return the error."""
         error: SmpcError
-        match self.kind, self.names:
-            case "peer", ((culprit, _),):
+        match self.kind, self.check, self.names:
+            case "peer", Check() as check, ((culprit, _),):
                 evidence = dict(self.evidence)
-                return PeerFault(culprit, self.text, evidence, said_by=self.said_by, code=self.code)
-            case "timeout", names:
+                return PeerFault(culprit, self.text, check, evidence, said_by=self.said_by, code=self.code)
+            case "verification", Check() as check, ():
+                return VerificationError(self.text, check)
+            case "timeout", None, names:
                 why = dict(names)
                 error = TimeoutFault(why, self.step, code=self.code, why=why, number=self.number)
                 error.args = (self.text,)
                 return error
-            case "other", ():
+            case "other", None, ():
                 error = SmpcError(self.text)
                 error.code = self.code
                 return error

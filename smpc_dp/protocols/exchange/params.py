@@ -14,7 +14,7 @@ from numpy.typing import NDArray
 from smpc_dp.ball import TOLERANCE
 from smpc_dp.crypto.randomness import Randomness
 from smpc_dp.encoding import Encoding, Lanes
-from smpc_dp.errors import ConfigError, Fault, VerificationError
+from smpc_dp.errors import Check, ConfigError, Fault, VerificationError
 from smpc_dp.privacy.sampling import NoiseSource, discrete_gaussian
 from smpc_dp.privacy.secagg_plan import SecAggPlan
 from smpc_dp.protocols import names
@@ -117,7 +117,9 @@ class ExchangeParameters(SumParameters, frozen=True):
             return
         norm = float(np.linalg.norm(grid)) * encoding.step
         if norm > encoding.l2_bound * (1 + TOLERANCE):
-            raise VerificationError(f"its L2 norm {norm:g} is above {encoding.l2_bound:g}")
+            raise VerificationError(
+                f"its L2 norm {norm:g} is above {encoding.l2_bound:g}", Check.OUT_OF_BOUNDS
+            )
 
     def real(self, lanes: Lanes) -> NDArray[np.float64]:
         """Return one vector with its noise, in the caller's unit."""

@@ -17,7 +17,7 @@ from smpc_dp.crypto.randomness import Randomness, SystemRandomness
 from smpc_dp.crypto.seal import seal, unseal
 from smpc_dp.crypto.transcript import digest, encode_uint
 from smpc_dp.encoding import Lanes
-from smpc_dp.errors import PeerFault, TimeoutFault, VerificationError
+from smpc_dp.errors import Check, PeerFault, TimeoutFault, VerificationError, check_of
 from smpc_dp.protocols.abort import ABORT, abort_of, code_of
 from smpc_dp.protocols.contract import Envelope
 from smpc_dp.protocols.engine.collector import Collector, CollectorRole, CollectorState, Inbox, Item, Stage
@@ -109,14 +109,16 @@ def on_start(member: Party, state: AwaitStart, body: bytes) -> Transition:
     start = decode(body, m.Start, context.aggregator)
     present = _members_of(member, start.present)
     if len(start.nonces) != 32 * len(present):
-        raise member.refuse("does not have one nonce for each present user")
+        raise member.refuse("does not have one nonce for each present user", Check.NOT_ONE_EACH)
     nonces = {party: start.nonces[32 * place :][:32] for place, party in enumerate(present)}
     if nonces[member.index] != state.nonce:
-        raise member.refuse(f"does not have the nonce of {member.name}")
+        raise member.refuse(f"does not have the nonce of {member.name}", Check.NONCE_DIFFERS)
     receivers, senders = parameters.receivers(member.index), parameters.senders(member.index)
     expected = [party for party in sorted(receivers | senders) if party in present]
     if [party for party, _, _ in start.hellos] != expected:
-        raise member.refuse("does not have the hellos of exactly those who are met and present")
+        raise member.refuse(
+            "does not have the hellos of exactly those who are met and present", Check.SET_DIFFERS
+        )
     run_id = run_identifier(context, context.question, start.present, start.nonces)
     peer_keys = {
         party: _key_of(member, party, content, signature, nonces[party])
@@ -147,11 +149,11 @@ def on_deliver(member: Party, state: AwaitDelivery, body: bytes) -> Transition:
     deliver = decode(body, m.Deliver, member.context.aggregator)
     sent = _members_of(member, deliver.senders)
     if not sent <= state.present:
-        raise member.refuse("delivers for users that were not present")
+        raise member.refuse("delivers for users that were not present", Check.NOT_PRESENT)
     senders = parameters.senders(member.index)
     expected = [party for party in sorted(senders) if party in sent]
     if [party for party, _ in deliver.boxes] != expected:
-        raise member.refuse("does not deliver exactly the boxes of those who have sent")
+        raise member.refuse("does not deliver exactly the boxes of those who have sent", Check.SET_DIFFERS)
     received = {member.name_of(party): _open(member, state, party, box) for party, box in deliver.boxes}
     if parameters.edges is not None and len(expected) < len(senders):
         missing = [member.name_of(party) for party in senders if party not in sent]
@@ -208,9 +210,11 @@ def _members_of(member: Party, packed: bytes) -> PartySet:
     """Unpack a set that must hold this party and be large enough; raise PeerFault."""
     members = PartySet.unpack(packed, member.parties, member.context.aggregator)
     if member.index not in members:
-        raise member.refuse(f"left {member.name} out")
+        raise member.refuse(f"left {member.name} out", Check.NOT_INCLUDED)
     if len(members) < (least := member.parameters.plan.min_survivors):
-        raise member.refuse(f"says that {len(members)} users are there, {least} are needed")
+        raise member.refuse(
+            f"says that {len(members)} users are there, {least} are needed", Check.SET_TOO_SMALL
+        )
     return members
 
 
@@ -221,7 +225,7 @@ def _key_of(member: Party, party: int, content: bytes, signature: bytes, nonce: 
     hello = decode(content, m.Hello, name)
     given = (hello.session_digest, hello.request, hello.question, hello.nonce)
     if given != (context.session_digest, context.request, context.question, nonce):
-        raise PeerFault(name, "its hello is for another session, request or question")
+        raise PeerFault(name, "its hello is for another session, request or question", Check.OTHER_REQUEST)
     return hello.key
 
 
@@ -241,12 +245,12 @@ def _open(member: Party, state: AwaitDelivery, party: int, box: bytes) -> Lanes:
         lanes = parameters.encoding.unpack(unseal(key, box, bound))
     except (VerificationError, ValueError) as error:
         what = f"its vector cannot be read, or {member.context.aggregator} has changed it: {error}"
-        raise PeerFault(name, what) from None
+        raise PeerFault(name, what, check_of(error, Check.MALFORMED)) from None
     try:
         # Each vector by itself: in a sum nobody would know its sender.
         parameters.check_vector(lanes)
     except VerificationError as error:
-        raise PeerFault(name, f"its vector is out of bounds: {error}") from None
+        raise PeerFault(name, f"its vector is out of bounds: {error}", Check.OUT_OF_BOUNDS) from None
     return lanes
 
 
@@ -315,11 +319,11 @@ def accept_hello(aggregator: Aggregator, _state: CollectHello, _party: int, enve
     """Check that a hello is for this session and request, and that its key is a point of large order."""
     context, hello = aggregator.context, decode(envelope.body, m.Hello, envelope.sender)
     if (hello.session_digest, hello.request) != (context.session_digest, context.request):
-        raise PeerFault(envelope.sender, "its hello is for another session or request")
+        raise PeerFault(envelope.sender, "its hello is for another session or request", Check.OTHER_REQUEST)
     try:
         agree.check_public_key(hello.key)
     except VerificationError as error:
-        raise PeerFault(envelope.sender, str(error)) from None
+        raise PeerFault(envelope.sender, str(error), error.check) from None
     return Item(hello, envelope.body, envelope.signature)
 
 
@@ -351,7 +355,9 @@ def accept_boxes(aggregator: Aggregator, state: CollectBoxes, party: int, envelo
     # A box kept back would look to its receiver as if the aggregator had dropped it.
     receivers = sorted(aggregator.parameters.receivers(party))
     if [number for number, _ in boxes] != [number for number in receivers if number in state.present]:
-        raise PeerFault(envelope.sender, "does not send to exactly the present users that it should")
+        raise PeerFault(
+            envelope.sender, "does not send to exactly the present users that it should", Check.SET_DIFFERS
+        )
     return Item(dict(boxes), b"", envelope.signature)
 
 

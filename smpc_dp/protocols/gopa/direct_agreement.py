@@ -14,7 +14,7 @@ from msgspec.structs import replace
 
 from smpc_dp.crypto import agree
 from smpc_dp.encoding import Lanes
-from smpc_dp.errors import PeerFault, VerificationError
+from smpc_dp.errors import Check, PeerFault, VerificationError
 from smpc_dp.protocols.contract import Envelope
 from smpc_dp.protocols.engine.peers import PeerState
 from smpc_dp.protocols.engine.state import Transition
@@ -152,16 +152,16 @@ def draw(peer: DirectPeer, state: DirectState) -> tuple[bytes, Drawn, list[Envel
     start = decode(letter.body, d.Start, coordinator)
     present = members_of(peer, start.present, None, "present users")
     if len(start.nonces) != 32 * len(present):
-        raise peer.refuse("start does not have one nonce for each present user")
+        raise peer.refuse("start does not have one nonce for each present user", Check.NOT_ONE_EACH)
     signatures = signatures_of(peer, start.signatures, present, "start")
     for place, (party, signature) in enumerate(signatures.items()):
         body = encode(hello(peer, start.nonces[32 * place : 32 * place + 32]))
         if party == peer.index and body != state.inbox.letters[m.HELLO][party].body:
-            raise peer.refuse(f"start does not have the nonce of {peer.name}")
+            raise peer.refuse(f"start does not have the nonce of {peer.name}", Check.NONCE_DIFFERS)
         check_signed(peer, state, m.HELLO, party, hashlib.sha256(body).digest(), signature)
     run_id = run_identifier(context, context.question, start.present, start.nonces)
     if letter.run_id != run_id:
-        raise peer.refuse("start is not for the run that its nonces give")
+        raise peer.refuse("start is not for the run that its nonces give", Check.RUN_ID_DIFFERS)
     note_hidden(peer, state, m.HELLO, present)
     begun = replace(state, run_id=run_id)
     shown = suspect_all(peer, begun)
@@ -182,7 +182,7 @@ def open_draw(peer: DirectPeer, state: DirectState, drawn: Drawn) -> tuple[Adver
     try:
         messages = {party: read_advertise(peer, party, bodies[party]) for party in bodies}
     except PeerFault as fault:
-        raise peer.refuse(f"let {fault} onto the roll") from None
+        raise peer.refuse(f"let {fault} onto the roll", fault.check) from None
     note_hidden(peer, state, m.ADVERTISE, members)
     digest = hashlib.sha256(body).digest()
     advertised = Advertised(drawn.neighbours, drawn.mask_secret, members, messages, digest)
@@ -208,11 +208,13 @@ def attest_participants(
             drawn[party], shown = read_reveal(peer, state, advertised, party, reveal)
             convicted |= shown
     except PeerFault as fault:
-        raise peer.refuse(f"let {fault} take part") from None
+        raise peer.refuse(f"let {fault} take part", fault.check) from None
     for party in sorted(convicted):
         note_convicted(peer, state, m.ADVERTISE, party)
         if party in members:
-            raise peer.refuse(f"lets {peer.name_of(party)} take part, which advertised twice")
+            raise peer.refuse(
+                f"lets {peer.name_of(party)} take part, which advertised twice", Check.EQUIVOCATION
+            )
     note_hidden(peer, state, m.REVEAL, members)
     graph = _place(peer, members, drawn, advertised)
     peer.parameters.check_place(peer.name, len(graph.holders), len(graph.drew_me))
@@ -253,7 +255,7 @@ def body_of(peer: DirectPeer, state: DirectState, step: str) -> bytes:
     """Return the coordinator's letter of a step of this run."""
     letter = state.inbox.letters[step][peer.coordinator]
     if letter.run_id != state.run_id:
-        raise peer.refuse(f"sent '{step}' of another run")
+        raise peer.refuse(f"sent '{step}' of another run", Check.OTHER_RUN)
     return letter.body
 
 
@@ -263,13 +265,13 @@ def members_of(
     """Unpack a set that must lie in `within`, hold this party and the coordinator and be large enough."""
     members = PartySet.unpack(packed, peer.parties, peer.name_of(peer.coordinator))
     if within is not None and any(party not in within for party in members):
-        raise peer.refuse(f"{what} has users that were out before")
+        raise peer.refuse(f"{what} has users that were out before", Check.SET_GREW)
     for party in (peer.index, peer.coordinator):
         if party not in members:
-            raise peer.refuse(f"left {peer.name_of(party)} out of the {what}")
+            raise peer.refuse(f"left {peer.name_of(party)} out of the {what}", Check.NOT_INCLUDED)
     least = peer.parameters.plan.min_survivors
     if len(members) < least:
-        raise peer.refuse(f"{what} has {len(members)} users, at least {least} due")
+        raise peer.refuse(f"{what} has {len(members)} users, at least {least} due", Check.SET_TOO_SMALL)
     return members
 
 
@@ -277,7 +279,7 @@ def signatures_of(peer: DirectPeer, packed: bytes, members: PartySet, what: str)
     """Return the signature of each member."""
     size = m.SIGNATURE_BYTES
     if len(packed) != size * len(members):
-        raise peer.refuse(f"{what} does not have one signature for each user")
+        raise peer.refuse(f"{what} does not have one signature for each user", Check.NOT_ONE_EACH)
     return {party: packed[size * place : size * place + size] for place, party in enumerate(members)}
 
 
@@ -292,12 +294,12 @@ def _check_bodies(
 ) -> dict[int, bytes]:
     """Return each member's body of a step, which it has signed."""
     if len(bodies) != len(members):
-        raise peer.refuse(f"{what} does not have one message for each user")
+        raise peer.refuse(f"{what} does not have one message for each user", Check.NOT_ONE_EACH)
     of = dict(zip(members, bodies, strict=True))
     for party, signature in signatures_of(peer, signatures, members, what).items():
         check_signed(peer, state, step, party, hashlib.sha256(of[party]).digest(), signature)
     if of[peer.index] != state.inbox.letters[step][peer.index].body:
-        raise peer.refuse(f"{what} does not have the message of {peer.name}")
+        raise peer.refuse(f"{what} does not have the message of {peer.name}", Check.OWN_DIFFERS)
     return of
 
 
@@ -311,7 +313,7 @@ def read_advertise(peer: DirectPeer, party: int, body: bytes) -> d.Advertise:
     try:
         agree.check_public_key(advertise.mask_key)
     except VerificationError as error:
-        raise PeerFault(name, str(error)) from None
+        raise PeerFault(name, str(error), error.check) from None
     return advertise
 
 
@@ -323,8 +325,8 @@ def read_reveal(
     reveal = decode(body, d.Reveal, name)
     shown = keys.neighbour_commitment(peer.context, state.run_id, name, reveal.neighbours, reveal.blinder)
     if shown != advertised.messages[party].commitment:
-        raise PeerFault(name, "revealed neighbours that it had not committed to")
+        raise PeerFault(name, "revealed neighbours that it had not committed to", Check.BAD_OPENING)
     drawn = unpack_list(reveal.neighbours, peer.parties, name)
     if len(drawn) != degree or party in drawn:
-        raise PeerFault(name, f"must draw {degree} neighbours other than itself")
+        raise PeerFault(name, f"must draw {degree} neighbours other than itself", Check.BAD_DRAW)
     return drawn, proven(peer, state, m.ADVERTISE, reveal.proofs, name)

@@ -13,7 +13,7 @@ from typing import ClassVar
 from msgspec.structs import replace
 
 from smpc_dp.encoding import Lanes
-from smpc_dp.errors import Code, PeerFault, SmpcError, TimeoutFault
+from smpc_dp.errors import Check, Code, PeerFault, SmpcError, TimeoutFault
 from smpc_dp.protocols.abort import ABORT, abort_of, code_of
 from smpc_dp.protocols.contract import Envelope
 from smpc_dp.protocols.engine.peers import Letter, PeerState, Take
@@ -223,9 +223,9 @@ def _check_hello(peer: DirectPeer, party: int, letter: Letter) -> None:
     own = hello(peer, said.nonce)
     if said.question != own.question:
         asks = f"asks {said.question!r}, {peer.name} asks {own.question!r}"
-        raise PeerFault(name, asks, code=Code.QUESTION)
+        raise PeerFault(name, asks, Check.OTHER_QUESTION, code=Code.QUESTION)
     if said != own:
-        raise PeerFault(name, "has another plan or request")
+        raise PeerFault(name, "has another plan or request", Check.OTHER_REQUEST)
 
 
 def propose_roll(peer: DirectPeer, state: CollectAdvertise) -> Transition:
@@ -260,7 +260,7 @@ def propose_participants(peer: DirectPeer, state: CollectReveal) -> Transition:
             del letters[party]
     for party in sorted(convicted & letters.keys()):
         what = f"sent two different messages for step '{m.ADVERTISE}'"
-        _exclude(state, party, PeerFault(peer.name_of(party), what))
+        _exclude(state, party, PeerFault(peer.name_of(party), what, Check.EQUIVOCATION))
         del letters[party]
     _check_enough(peer, state, letters, before, m.REVEAL)
     proposed = d.Participants(pack_set(letters, peer.parties), *_shown(letters))
@@ -335,7 +335,7 @@ def _read_held(
     message = decode(body, d.Held, name)
     held = PartySet.unpack(message.held, peer.parties, name)
     if len(message.hashes) != 32 * len(held) or len(message.signatures) != size * len(held):
-        raise PeerFault(name, "malformed Held: lists of differing lengths")
+        raise PeerFault(name, "malformed Held: lists of differing lengths", Check.WRONG_LENGTH)
     proven(peer, state, PUBLISH, message.proofs, name)
     for proof in message.proofs:
         state.inbox.proofs.setdefault((proof.party, PUBLISH), proof)
@@ -346,7 +346,9 @@ def _read_held(
         if first is not None and first.body_hash == body_hash:
             continue
         if not has_signed(peer, state.run_id, PUBLISH, publisher, body_hash, signature):
-            raise PeerFault(name, f"holds a publication that {peer.name_of(publisher)} did not sign")
+            raise PeerFault(
+                name, f"holds a publication that {peer.name_of(publisher)} did not sign", Check.NOT_SIGNED
+            )
         if first is None:
             known[publisher] = Letter(state.run_id, b"", body_hash, signature)
         else:

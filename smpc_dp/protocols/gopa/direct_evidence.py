@@ -10,7 +10,7 @@ from collections.abc import Collection, Sequence
 from dataclasses import dataclass, field
 from typing import TypeAlias
 
-from smpc_dp.errors import PeerFault, SmpcError, VerificationError
+from smpc_dp.errors import Check, PeerFault, SmpcError, VerificationError
 from smpc_dp.protocols.engine.peers import Inbox, Letter, Peer, PeerState
 from smpc_dp.protocols.gopa import direct_messages as d
 from smpc_dp.protocols.gopa.params import GopaParameters
@@ -73,7 +73,9 @@ def check_signed(
     if known is not None and known.run_id == run_id and known.body_hash == body_hash:
         return
     if not has_signed(peer, run_id, step, party, body_hash, signature):
-        raise peer.refuse(f"shows a message of step '{step}' that {peer.name_of(party)} did not sign")
+        raise peer.refuse(
+            f"shows a message of step '{step}' that {peer.name_of(party)} did not sign", Check.NOT_SIGNED
+        )
     # Two nonces prove nothing: a process that has started again says hello again.
     if known is not None and known.run_id == run_id and step != m.HELLO:
         convict(peer, state, step, party, known, body_hash, signature)
@@ -110,13 +112,15 @@ def proven(
     """Return who is convicted; raise PeerFault naming who shows a proof that is none."""
     parties = [proof.party for proof in proofs]
     if parties != sorted(set(parties)) or any(not 1 <= party <= peer.parties for party in parties):
-        raise PeerFault(shower, "shows proofs that are not of users in roster order")
+        raise PeerFault(shower, "shows proofs that are not of users in roster order", Check.WRONG_ORDER)
     for proof in proofs:
         shown = ((proof.first, proof.first_signature), (proof.second, proof.second_signature))
         if proof.first == proof.second or not all(
             has_signed(peer, state.run_id, step, proof.party, *signed) for signed in shown
         ):
-            raise PeerFault(shower, f"accuses {peer.name_of(proof.party)} without a proof")
+            raise PeerFault(
+                shower, f"accuses {peer.name_of(proof.party)} without a proof", Check.FALSE_ACCUSATION
+            )
     return set(parties)
 
 
@@ -131,7 +135,7 @@ def conviction(peer: DirectPeer, state: DirectState, step: str, proof: d.Proof) 
         "second signature": proof.second_signature,
     }
     what = f"sent two different messages for step '{step}'"
-    return PeerFault(peer.name_of(proof.party), what, evidence)
+    return PeerFault(peer.name_of(proof.party), what, Check.EQUIVOCATION, evidence)
 
 
 def note_hidden(peer: DirectPeer, state: DirectState, step: str, members: Collection[int] | PartySet) -> None:

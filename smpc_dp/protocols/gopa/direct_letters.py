@@ -5,7 +5,7 @@ from __future__ import annotations
 import sys
 from collections.abc import Sequence
 
-from smpc_dp.errors import PeerFault
+from smpc_dp.errors import Check, PeerFault
 from smpc_dp.protocols.abort import equivocation
 from smpc_dp.protocols.contract import Envelope
 from smpc_dp.protocols.engine.peers import Take, letter_of, lose
@@ -77,7 +77,7 @@ def _keep_forwarded(
     _check_coordinates(peer, party, envelope)
     forward = decode(envelope.body, d.Forward, envelope.sender)
     if envelope.run_id != state.run_id:
-        raise peer.refuse("forwards a publication of another run")
+        raise peer.refuse("forwards a publication of another run", Check.OTHER_RUN)
     if 1 <= forward.party <= peer.parties:
         state.inbox.forwarded.setdefault(forward.party, forward.body)
     return ()
@@ -86,12 +86,16 @@ def _keep_forwarded(
 def _refuse_held(
     _peer: DirectPeer, _state: DirectState, _party: int, envelope: Envelope, _body_hash: bytes
 ) -> Sequence[Envelope]:
-    raise PeerFault(envelope.sender, f"sent '{envelope.step}' to somebody who does not coordinate")
+    raise PeerFault(
+        envelope.sender, f"sent '{envelope.step}' to somebody who does not coordinate", Check.WRONG_RECEIVER
+    )
 
 
 def _check_coordinates(peer: DirectPeer, party: int, envelope: Envelope) -> None:
     if party != peer.coordinator:
-        raise PeerFault(envelope.sender, f"sent '{envelope.step}', which is not its to send")
+        raise PeerFault(
+            envelope.sender, f"sent '{envelope.step}', which is not its to send", Check.WRONG_SENDER
+        )
 
 
 # What a party takes, whether or not it coordinates.

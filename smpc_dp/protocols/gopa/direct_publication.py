@@ -10,7 +10,7 @@ from collections.abc import Collection
 from typing import ClassVar
 
 from smpc_dp.encoding import Lanes
-from smpc_dp.errors import LocalError, PeerFault
+from smpc_dp.errors import Check, LocalError, PeerFault
 from smpc_dp.protocols.engine.peers import PeerState
 from smpc_dp.protocols.engine.state import State, Transition
 from smpc_dp.protocols.envelope import decode
@@ -160,12 +160,12 @@ def read_published(
     proposed = decode(body_of(peer, state, d.PUBLISHED), d.Published, coordinator)
     members = members_of(peer, proposed.published, agreed.participants, "total")
     if len(proposed.hashes) != 32 * len(members):
-        raise peer.refuse("list of the published does not have one hash for each user")
+        raise peer.refuse("list of the published does not have one hash for each user", Check.NOT_ONE_EACH)
     convicted = proven(peer, state, PUBLISH, proposed.proofs, coordinator)
     for party in sorted(convicted):
         note_convicted(peer, state, PUBLISH, party)
         if party in members:
-            raise peer.refuse(f"adds up {peer.name_of(party)}, which published twice")
+            raise peer.refuse(f"adds up {peer.name_of(party)}, which published twice", Check.EQUIVOCATION)
     hashes: dict[int, bytes] = {}
     signatures = signatures_of(peer, proposed.signatures, members, "list of the published")
     for place, (party, signature) in enumerate(signatures.items()):
@@ -193,7 +193,9 @@ def _x_hat(peer: DirectPeer, state: DirectState, party: int, body_hash: bytes) -
         return letter.body
     body = state.inbox.forwarded.get(party)
     if body is not None and hashlib.sha256(body).digest() != body_hash:
-        raise peer.refuse(f"forwards another publication of {peer.name_of(party)} than it lists")
+        raise peer.refuse(
+            f"forwards another publication of {peer.name_of(party)} than it lists", Check.OTHER_STATEMENT
+        )
     return body
 
 
@@ -203,7 +205,7 @@ def read_x_hat(peer: DirectPeer, party: int, body: bytes) -> Lanes:
     try:
         return peer.parameters.encoding.unpack(decode(body, Publication, name).x_hat)
     except ValueError as error:
-        raise PeerFault(name, f"malformed Published: {error}") from None
+        raise PeerFault(name, f"malformed Published: {error}", Check.MALFORMED) from None
 
 
 def on_forwarded(peer: DirectPeer, state: AwaitForwarded) -> Transition:
@@ -228,7 +230,7 @@ def attest_total(
         try:
             total += read_x_hat(peer, party, body)
         except PeerFault as fault:
-            raise peer.refuse(f"adds up {fault}") from None
+            raise peer.refuse(f"adds up {fault}", fault.check) from None
     packed = pack_set(published, peer.parties)
     digest = total_digest(peer.context, run_id, agreed.digest, packed, encoding.pack(total))
     after = CertifyTotal(

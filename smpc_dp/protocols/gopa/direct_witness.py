@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import hashlib
 
-from smpc_dp.errors import PeerFault
+from smpc_dp.errors import Check, PeerFault
 from smpc_dp.protocols.contract import Envelope
 from smpc_dp.protocols.engine.peers import Letter
 from smpc_dp.protocols.envelope import decode
@@ -64,9 +64,9 @@ def take_witness(
         peer, witness.run_id, witness.step, peer.coordinator, witness.body_hash, witness.signature
     ):
         by = peer.name_of(peer.coordinator)
-        raise PeerFault(name, f"shows a proposal that {by} did not sign")
+        raise PeerFault(name, f"shows a proposal that {by} did not sign", Check.NOT_SIGNED)
     if witness.body and witness.step != d.START:
-        raise PeerFault(name, "shows the body of a proposal that needs none")
+        raise PeerFault(name, "shows the body of a proposal that needs none", Check.MALFORMED)
     known = state.inbox.letter(witness.step, peer.coordinator)
     if known is not None:
         _weigh(peer, state, witness, known)
@@ -97,7 +97,7 @@ def _weigh(peer: DirectPeer, state: DirectState, witness: d.Witness, known: Lett
         "second signature": witness.signature,
     }
     what = f"sent two different messages for step '{witness.step}'"
-    raise PeerFault(peer.name_of(peer.coordinator), what, evidence)
+    raise PeerFault(peer.name_of(peer.coordinator), what, Check.EQUIVOCATION, evidence)
 
 
 def _is_fresh(peer: DirectPeer, state: DirectState, witness: d.Witness) -> bool:

@@ -10,6 +10,7 @@ from typing import ClassVar
 
 from smpc_dp.crypto.randomness import Randomness, SystemRandomness
 from smpc_dp.encoding import Lanes
+from smpc_dp.errors import Check
 from smpc_dp.protocols.contract import Envelope
 from smpc_dp.protocols.engine.collector import CollectorRole, CollectorState, Item, Stage
 from smpc_dp.protocols.engine.party import PartyRole, PartyState, Row
@@ -88,13 +89,17 @@ def on_average(member: SumMember[GopaParameters], state: AwaitAverage, body: byt
         lambda: PartySet.unpack(message.published, member.parties, context.aggregator),
     )
     if not published <= participants or len(published) < parameters.plan.min_survivors:
-        raise member.refuse("published an average over parties that do not take part, or over too few")
+        raise member.refuse(
+            "published an average over parties that do not take part, or over too few", Check.SET_DIFFERS
+        )
     if member.index not in published:
-        raise member.refuse(f"left {member.name} out of the average")
+        raise member.refuse(f"left {member.name} out of the average", Check.NOT_INCLUDED)
     lost = len(participants) - len(published)
     own = sum(peer in participants and peer not in published for peer in state.neighbours)
     if not own <= message.residual_pairs <= lost * len(published):
-        raise member.refuse(f"counts {message.residual_pairs} residual pairs with {lost} users lost")
+        raise member.refuse(
+            f"counts {message.residual_pairs} residual pairs with {lost} users lost", Check.WRONG_COUNT
+        )
     outcome = endings.outcome(
         context,
         parameters,

@@ -13,7 +13,7 @@ import msgspec
 
 from smpc_dp.crypto.labels import Label
 from smpc_dp.crypto.transcript import digest, encode_uint
-from smpc_dp.errors import LocalError, PeerFault, SmpcError, VerificationError
+from smpc_dp.errors import Check, LocalError, PeerFault, SmpcError, VerificationError
 from smpc_dp.identity import verify
 from smpc_dp.protocols.abort import TEXTS, Abort, equivocation, error_of
 from smpc_dp.protocols.contract import Envelope
@@ -147,7 +147,9 @@ class Member(ABC):
     def _is_new(self, envelope: Envelope) -> bool:
         """Check receiver and signature; return False for a repetition, raise PeerFault for a variation."""
         if envelope.receiver != self.name:
-            raise PeerFault(envelope.sender, f"sent a message for {envelope.receiver!r}")
+            raise PeerFault(
+                envelope.sender, f"sent a message for {envelope.receiver!r}", Check.WRONG_RECEIVER
+            )
         body_hash = self._context.check(envelope)
         key = (envelope.sender, envelope.step)
         if key in self._seen:
@@ -162,7 +164,7 @@ class Member(ABC):
         """Raise PeerFault unless the envelope is of this run, or `early` and of none yet."""
         due = self._context.session_digest if early else self._run_id
         if envelope.run_id != due:
-            raise PeerFault(envelope.sender, f"sent '{envelope.step}' of another run")
+            raise PeerFault(envelope.sender, f"sent '{envelope.step}' of another run", Check.OTHER_RUN)
 
     def _aborted(self, envelope: Envelope) -> SmpcError:
         """Return the error that a server's abort stands for; it may stop any run whenever it likes."""
@@ -184,22 +186,30 @@ class Member(ABC):
         members = PartySet.unpack(included, users, self._servers[0])
         present = PartySet.unpack(start.present, users, self._servers[0])
         if not members <= present:
-            raise PeerFault(self._servers[0], "opened a value over users who were not there")
+            raise PeerFault(
+                self._servers[0], "opened a value over users who were not there", Check.NOT_PRESENT
+            )
         set_digest = set_statement(self._run_id, included)
         if not all(1 <= fault.user <= users and 1 <= fault.server <= len(self._servers) for fault in faults):
-            raise PeerFault(self._servers[0], "left out somebody who is not in the roster")
+            raise PeerFault(
+                self._servers[0], "left out somebody who is not in the roster", Check.NOT_IN_ROSTER
+            )
         out_digest = output_statement(self._run_id, included, values, faults)
         signed = {name: out.signature for name, out in outputs.items()}
         check_signatures(self._context, out_digest, signed)
         seals = outputs[self._servers[0]].seals
         if len(seals) != len(self._servers):
-            raise PeerFault(self._servers[0], "has not shown every server's signature on the set of users")
+            raise PeerFault(
+                self._servers[0],
+                "has not shown every server's signature on the set of users",
+                Check.BAD_CERTIFICATE,
+            )
         sealed = dict(zip(self._servers, seals, strict=True))
         check_signatures(self._context, set_digest, sealed)
         try:
             integers = tuple(int(value) for value in values)
         except ValueError:
-            raise PeerFault(self._servers[0], "opened what is no integer") from None
+            raise PeerFault(self._servers[0], "opened what is no integer", Check.OUT_OF_RANGE) from None
         return Opened(
             terms=terms_of(terms, present, members),
             run_id=self._run_id,
@@ -260,7 +270,9 @@ def check_signatures(context: Context, statement: bytes, signatures: Mapping[str
         try:
             verify(context.keys[name], statement, signature)
         except VerificationError:
-            raise PeerFault(name, "its signature on the set of users or on the output is not valid") from None
+            raise PeerFault(
+                name, "its signature on the set of users or on the output is not valid", Check.BAD_SIGNATURE
+            ) from None
 
 
 def common(said: Mapping[str, T], what: str) -> T:
@@ -272,8 +284,8 @@ def common(said: Mapping[str, T], what: str) -> T:
     if 2 * times <= len(said):
         first = next(iter(said))
         other = next(name for name, value in said.items() if value != said[first])
-        raise PeerFault(other, f"{what}; or another server does: no two in three agree")
-    raise PeerFault(next(name for name, value in said.items() if value != most), what)
+        raise PeerFault(other, f"{what}; or another server does: no two in three agree", Check.DISAGREES)
+    raise PeerFault(next(name for name, value in said.items() if value != most), what, Check.DISAGREES)
 
 
 def hellos_digest(hellos: Sequence[bytes]) -> bytes:

@@ -14,7 +14,7 @@ from typing import TypeVar
 
 import msgspec
 
-from smpc_dp.errors import Code, PeerFault, SmpcError, TimeoutFault
+from smpc_dp.errors import Check, Code, PeerFault, SmpcError, TimeoutFault
 from smpc_dp.protocols.abort import ABORT, LEAVE, Abort, abort_of, code_of, leave_of
 from smpc_dp.protocols.contract import Envelope
 from smpc_dp.protocols.envelope import Context, Signer, decode
@@ -229,13 +229,15 @@ class ServerMachine(Member):
             abort = decode(envelope.body, Abort, sender)
             raise leave_of(abort, sender, self.step, self._everybody)
         if envelope.step != self.step or envelope.step not in (m.HELLO, m.SHARES):
-            raise PeerFault(sender, f"sent '{envelope.step}' where '{self.step}' is due")
+            raise PeerFault(
+                sender, f"sent '{envelope.step}' where '{self.step}' is due", Check.UNEXPECTED_STEP
+            )
         self._check_run(envelope, early=envelope.step == m.HELLO)
         if envelope.step == m.HELLO:
             hello = decode(envelope.body, m.Hello, sender)
             context = self._context
             if (hello.session_digest, hello.request) != (context.session_digest, context.request):
-                raise PeerFault(sender, "its hello is for another session or request")
+                raise PeerFault(sender, "its hello is for another session or request", Check.OTHER_REQUEST)
             # A question may be long, and is asked by many: it is kept once.
             question = self._questions.setdefault(hello.question, hello.question)
             hello = msgspec.structs.replace(hello, question=question)
@@ -260,7 +262,7 @@ class ServerMachine(Member):
             # It has agreed with the others on who takes part, and we still wait for a list.
             self._early.append(envelope)
         else:
-            raise PeerFault(sender, f"sent '{envelope.step}', which no server is sent")
+            raise PeerFault(sender, f"sent '{envelope.step}', which no server is sent", Check.WRONG_SENDER)
         return self._advance()
 
     def _keep(self, envelope: Envelope) -> None:
@@ -299,21 +301,27 @@ class ServerMachine(Member):
             missed = [name for name in self._servers if said[name].get(user) != said[self.name][user]]
             if missed:
                 what = f"said no hello, or another one, to {', '.join(missed)}"
-                self._drop_early(user, what, Code.PARTIAL)
+                self._drop_early(user, what, Check.PARTIAL, Code.PARTIAL)
         for name, digests in said.items():
             for user in sorted(set(digests) - present):
                 what = f"said hello to {name}, not to every server"
-                self._failures.setdefault(user, PeerFault(self._name_of(user), what, code=Code.PARTIAL))
+                self._failures.setdefault(
+                    user, PeerFault(self._name_of(user), what, Check.PARTIAL, code=Code.PARTIAL)
+                )
         # A question, and whether it comes with a label: one user's alone must not spoil that of the others.
         asked = {user: (hello.question, hello.mark >= 0) for user, (_, hello) in sorted(self._hellos.items())}
         # The same everywhere: of what is asked most often that of the first user.
         question, labelled = Counter(asked.values()).most_common(1)[0][0] if asked else ("", False)
         for user, (own, label) in asked.items():
             if own != question:
-                self._drop_early(user, "asks for something else than most users", Code.QUESTION)
+                self._drop_early(
+                    user, "asks for something else than most users", Check.OTHER_QUESTION, Code.QUESTION
+                )
             elif label != labelled:
                 without = "a" if label else "no"
-                self._drop_early(user, f"gives {without} label, unlike most users", Code.QUESTION)
+                self._drop_early(
+                    user, f"gives {without} label, unlike most users", Check.LABEL_DIFFERS, Code.QUESTION
+                )
         users = sorted(self._hellos)
         self._check_enough(len(users))
         marks = [self._hellos[user][1].mark for user in users]
@@ -333,14 +341,18 @@ class ServerMachine(Member):
             self._keep(envelope)
         return [*untold, *self._write(m.START, [self._name_of(user) for user in users], self._start)]
 
-    def _drop_early(self, user: int, reason: str, code: Code) -> None:
+    def _drop_early(self, user: int, reason: str, check: Check, code: Code) -> None:
         del self._hellos[user]
-        self._drop(user, PeerFault(self._name_of(user), reason, code=code))
+        self._drop(user, PeerFault(self._name_of(user), reason, check, code=code))
 
     def _digests(self, name: str, present: m.Present) -> dict[int, bytes]:
         users = PartySet.unpack(present.users, self._users, name)
         if len(present.hellos) != 32 * len(users):
-            raise PeerFault(name, f"sent {len(present.hellos)} bytes of digests for {len(users)} users")
+            raise PeerFault(
+                name,
+                f"sent {len(present.hellos)} bytes of digests for {len(users)} users",
+                Check.WRONG_LENGTH,
+            )
         return {user: present.hellos[32 * place : 32 * place + 32] for place, user in enumerate(users)}
 
     def _tell_held(self) -> list[Envelope]:
@@ -362,7 +374,7 @@ class ServerMachine(Member):
             users = set(PartySet.unpack(self._held[name].users, self._users, name))
             refused = {entry.user: entry.code for entry in self._held[name].refused}
             if users | set(refused) != set(self._members) or users & set(refused):
-                raise PeerFault(name, "its list of shares is not of those who take part")
+                raise PeerFault(name, "its list of shares is not of those who take part", Check.SET_DIFFERS)
             included &= users
             faults += [m.LeftOut(user, place, refused[user]) for user in sorted(refused)]
         self._faults = tuple(faults)

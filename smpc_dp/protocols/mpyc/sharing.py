@@ -11,7 +11,7 @@ from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from types import ModuleType
 
-from smpc_dp.errors import PeerFault, SmpcError
+from smpc_dp.errors import Check, PeerFault, SmpcError
 
 _IMPORTING = threading.Lock()
 
@@ -86,10 +86,18 @@ def unpack(packed: bytes, length: int, prime: int, sender: str) -> list[int]:
     """Return the shares that travel as `packed`; raise PeerFault unless they are `length` field elements."""
     width = field_bytes(prime)
     if len(packed) != width * length:
-        raise PeerFault(sender, f"sent shares of {len(packed)} bytes, {length} of {width} bytes are due")
+        raise PeerFault(
+            sender,
+            f"sent shares of {len(packed)} bytes, {length} of {width} bytes are due",
+            Check.WRONG_LENGTH,
+        )
     shares = [int.from_bytes(packed[place : place + width], "big") for place in range(0, len(packed), width)]
     if max(shares) >= prime:
-        raise PeerFault(sender, f"sent a share that is no element of the field of {prime.bit_length()} bits")
+        raise PeerFault(
+            sender,
+            f"sent a share that is no element of the field of {prime.bit_length()} bits",
+            Check.OUT_OF_RANGE,
+        )
     return shares
 
 

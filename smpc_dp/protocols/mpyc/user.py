@@ -5,7 +5,16 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from smpc_dp.crypto.randomness import Randomness, SystemRandomness
-from smpc_dp.errors import Code, ConfigError, Fault, PeerFault, PrivacyError, SmpcError, TimeoutFault
+from smpc_dp.errors import (
+    Check,
+    Code,
+    ConfigError,
+    Fault,
+    PeerFault,
+    PrivacyError,
+    SmpcError,
+    TimeoutFault,
+)
 from smpc_dp.protocols.abort import ABORT, LEAVE, abort_of
 from smpc_dp.protocols.contract import Envelope
 from smpc_dp.protocols.envelope import Context, Signer, decode
@@ -113,7 +122,7 @@ class UserMachine(Member):
     def _receive(self, envelope: Envelope) -> Sequence[Envelope]:
         sender = envelope.sender
         if sender not in self._servers:
-            raise PeerFault(sender, "only servers speak to a user")
+            raise PeerFault(sender, "only servers speak to a user", Check.WRONG_SENDER)
         if not self._is_new(envelope):
             return ()
         if envelope.step == ABORT:
@@ -122,13 +131,13 @@ class UserMachine(Member):
             self._starts[sender] = decode(envelope.body, m.Start, sender)
             # Signed under the run that it begins.
             if envelope.run_id != run_identifier(self._context, self._starts[sender]):
-                raise PeerFault(sender, f"sent '{m.START}' of another run")
+                raise PeerFault(sender, f"sent '{m.START}' of another run", Check.OTHER_RUN)
             return () if self.waiting_for else self._share()
         if envelope.step == m.OUTPUT and self._shared:
             self._check_run(envelope, early=False)
             self._outputs[sender] = decode(envelope.body, m.Output, sender)
             return () if self.waiting_for else self._finish()
-        raise PeerFault(sender, f"sent '{envelope.step}' where '{self.step}' is due")
+        raise PeerFault(sender, f"sent '{envelope.step}' where '{self.step}' is due", Check.UNEXPECTED_STEP)
 
     def _share(self) -> Sequence[Envelope]:
         """Return the shares for each server, once all of them agree on who takes part in what."""
@@ -141,15 +150,19 @@ class UserMachine(Member):
         if self._index not in present:
             raise TimeoutFault({self.name}, m.HELLO, "not all servers had this user's hello in time")
         if len(present) < self._fewest:
-            raise PeerFault(leader, f"begins with {len(present)} users, {self._fewest} are needed")
+            raise PeerFault(
+                leader, f"begins with {len(present)} users, {self._fewest} are needed", Check.SET_TOO_SMALL
+            )
         if len(start.marks) != len(present) or start.marks[present.place(self._index)] != self._mark + 1:
-            raise PeerFault(leader, "begins with another mark of this user than it gave")
+            raise PeerFault(leader, "begins with another mark of this user than it gave", Check.LABEL_DIFFERS)
         if max(start.marks) > 2 or (self._mark < 0) != (max(start.marks) == 0):
-            raise PeerFault(leader, "begins with marks where none are due, or without")
+            raise PeerFault(leader, "begins with marks where none are due, or without", Check.LABEL_DIFFERS)
         marks = () if self._mark < 0 else tuple(mark - 1 for mark in start.marks)
         terms = self._make(self._context.question, len(present), marks, start.hellos)
         if terms.digest != start.terms:
-            raise PeerFault(leader, "and all servers compute something else than this user asked for")
+            raise PeerFault(
+                leader, "and all servers compute something else than this user asked for", Check.OTHER_PLAN
+            )
         shares = self._split(terms)
         self._start, self._terms = start, terms
         self._run_id = run_identifier(self._context, start)
@@ -166,9 +179,11 @@ class UserMachine(Member):
         leader = self._servers[0]
         if len(included) < self._fewest:
             what = f"and all servers opened a value over {len(included)} users, {self._fewest} are needed"
-            raise PeerFault(leader, what)
+            raise PeerFault(leader, what, Check.SET_TOO_SMALL)
         if self.name not in included:
-            raise PeerFault(leader, "and all servers left this user out, and did not say so")
+            raise PeerFault(
+                leader, "and all servers left this user out, and did not say so", Check.NOT_INCLUDED
+            )
 
     def _split(self, terms: ProgramTerms) -> list[bytes]:
         record = self._record

@@ -10,7 +10,7 @@ import numpy as np
 
 from smpc_dp.crypto.garble import check_labels
 from smpc_dp.crypto.seal import unseal
-from smpc_dp.errors import PeerFault, VerificationError
+from smpc_dp.errors import Check, PeerFault, VerificationError
 from smpc_dp.protocols.pairwise.messages import HASHES, LABEL_BYTES, LABELS, RECEIPT, Receipt, Sealed
 from smpc_dp.protocols.pairwise.participant import Evaluated, Participant
 from smpc_dp.protocols.pairwise.plan import Bits, Block, rows_of, unpack_bits
@@ -32,7 +32,11 @@ class AggregatorRole(Participant):
             self._check_block(self._garbler, block.number, hashes.block)
             self._check_block(self._evaluator, block.number, labels.block)
             if not hmac.compare_digest(hashes.transcript, labels.transcript):
-                raise PeerFault(self._evaluator, f"signed another hash of tables than '{self._garbler}'")
+                raise PeerFault(
+                    self._evaluator,
+                    f"signed another hash of tables than '{self._garbler}'",
+                    Check.TRANSCRIPT_DIFFERS,
+                )
             outputs.append(self._decode(block, hashes.sealed, labels.sealed))
             value = hashes.transcript
         for party in (self._garbler, self._evaluator):
@@ -49,16 +53,24 @@ class AggregatorRole(Participant):
         opened = self._unseal(self._garbler, HASHES, block.number, hashes)
         zero_colours = unpack_bits(opened[2 * size :], shape)
         if zero_colours is None:
-            raise PeerFault(self._garbler, f"its hashes are not those of {shape[0]} x {shape[1]} outputs")
+            raise PeerFault(
+                self._garbler,
+                f"its hashes are not those of {shape[0]} x {shape[1]} outputs",
+                Check.WRONG_LENGTH,
+            )
         pairs = np.frombuffer(opened[: 2 * size], np.uint8).reshape(*shape, 2, LABEL_BYTES)
         opened = self._unseal(self._evaluator, LABELS, block.number, labels)
         if len(opened) != size:
-            raise PeerFault(self._evaluator, f"its labels are not those of {shape[0]} x {shape[1]} outputs")
+            raise PeerFault(
+                self._evaluator,
+                f"its labels are not those of {shape[0]} x {shape[1]} outputs",
+                Check.WRONG_LENGTH,
+            )
         active = np.frombuffer(opened, np.uint8).reshape(*shape, LABEL_BYTES)
         try:
             colours = check_labels(active, pairs, self._plan.garbling(block, self._tweak()))
         except VerificationError as error:
-            raise PeerFault(self._evaluator, str(error)) from None
+            raise PeerFault(self._evaluator, str(error), error.check) from None
         return np.bitwise_xor(colours, zero_colours)
 
     def _unseal(self, sender: str, step: str, block: int, sealed: bytes) -> bytes:
@@ -66,7 +78,7 @@ class AggregatorRole(Participant):
         try:
             return unseal(key, sealed, context)
         except VerificationError as error:
-            raise PeerFault(sender, f"'{step}' of block {block}: {error}") from None
+            raise PeerFault(sender, f"'{step}' of block {block}: {error}", error.check) from None
 
 
 @dataclass(slots=True)

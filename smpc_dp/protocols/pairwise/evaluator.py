@@ -12,8 +12,9 @@ from smpc_dp.crypto.memory import working_memory
 from smpc_dp.crypto.ot import Receiver
 from smpc_dp.crypto.randomness import Randomness
 from smpc_dp.crypto.seal import seal
-from smpc_dp.errors import PeerFault
+from smpc_dp.errors import Check, PeerFault
 from smpc_dp.protocols.envelope import Context, Signer
+from smpc_dp.protocols.pairwise import messages
 from smpc_dp.protocols.pairwise.messages import (
     CHECK,
     CONFIRM,
@@ -23,7 +24,6 @@ from smpc_dp.protocols.pairwise.messages import (
     MAX_PIECE,
     RECEIPT,
     TABLE_PIECE,
-    Check,
     Confirm,
     Decode,
     Receipt,
@@ -87,11 +87,11 @@ class EvaluatorRole(Participant):
             self.step = "tables"
             yield from self._take_tables(evaluator)
             self.step = "outputs"
-            check = yield from self._take(self._garbler, CHECK, Check)
+            check = yield from self._take(self._garbler, CHECK, messages.Check)
             self._check_block(self._garbler, block.number, check.block)
             if check.pieces != self._sequence[GARBLER]:
                 what = f"says that it sent {check.pieces} pieces, {self._sequence[GARBLER]} have come"
-                raise PeerFault(self._garbler, what)
+                raise PeerFault(self._garbler, what, Check.WRONG_COUNT)
             self._check_value(self._garbler, check.transcript)
             value = self._value()
             active = evaluator.output_labels()
@@ -162,7 +162,11 @@ class EvaluatorRole(Participant):
                 size = LABEL_BYTES * chunk.size
                 content = yield from self._take_piece(GARBLER, size, left := left - 1)
                 if len(content) != size:
-                    raise PeerFault(self._garbler, f"sent {len(content)} bytes of corrections, not {size}")
+                    raise PeerFault(
+                        self._garbler,
+                        f"sent {len(content)} bytes of corrections, not {size}",
+                        Check.WRONG_LENGTH,
+                    )
                 corrections = np.frombuffer(content, np.uint8)
                 evaluator.transfer(wires, oldest * TRANSFERS, chunk, pads[: chunk.size], corrections)
             if number < len(chunks):
@@ -192,7 +196,9 @@ class EvaluatorRole(Participant):
         shape = (self._plan.circuit.n_outputs, block.count)
         zeros, ones = unpack_bits(decode.colours, shape), unpack_bits(colours, shape)
         if zeros is None or ones is None:
-            raise PeerFault(self._garbler, f"its output colours are not {shape[0]} x {shape[1]} bits")
+            raise PeerFault(
+                self._garbler, f"its output colours are not {shape[0]} x {shape[1]} bits", Check.WRONG_LENGTH
+            )
         return np.bitwise_xor(zeros, ones)
 
     def _seal_labels(self, active: Bits, block: Block) -> bytes:

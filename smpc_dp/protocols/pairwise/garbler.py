@@ -14,8 +14,9 @@ from smpc_dp.crypto.memory import working_memory
 from smpc_dp.crypto.ot import Sender
 from smpc_dp.crypto.randomness import Randomness
 from smpc_dp.crypto.seal import seal
-from smpc_dp.errors import PeerFault
+from smpc_dp.errors import Check, PeerFault
 from smpc_dp.protocols.envelope import Context, Signer
+from smpc_dp.protocols.pairwise import messages
 from smpc_dp.protocols.pairwise.messages import (
     CHECK,
     CONFIRM,
@@ -25,7 +26,6 @@ from smpc_dp.protocols.pairwise.messages import (
     MAX_PIECE,
     RECEIPT,
     TABLE_PIECE,
-    Check,
     Confirm,
     Decode,
     Receipt,
@@ -112,7 +112,9 @@ class GarblerRole(Participant):
                 yield self._piece(GARBLER, buffer[:size].data)
             value = self._value()
             self.step = "outputs"
-            yield self._control(self._evaluator, CHECK, Check(block.number, self._sequence[GARBLER], value))
+            yield self._control(
+                self._evaluator, CHECK, messages.Check(block.number, self._sequence[GARBLER], value)
+            )
             # While the evaluator is at the last tables: what its answer will be compared with.
             zeros = _OutputZeros.of(garbler)
             confirm = yield from self._take(self._evaluator, CONFIRM, Confirm)
@@ -175,7 +177,9 @@ class GarblerRole(Participant):
         shape = (len(wires), block.count)
         content = yield from self._take_piece(EVALUATOR, -(-shape[0] * shape[1] // 8))
         if (bits := unpack_bits(content, shape)) is None:
-            raise PeerFault(self._evaluator, f"its masked inputs are not {shape[0]} x {shape[1]} bits")
+            raise PeerFault(
+                self._evaluator, f"its masked inputs are not {shape[0]} x {shape[1]} bits", Check.WRONG_LENGTH
+            )
         garbler.flip(wires, bits)
 
     def _decode(self, zeros: _OutputZeros, block: Block, confirm: Confirm) -> Bits:
@@ -183,11 +187,17 @@ class GarblerRole(Participant):
         shape = (self._plan.circuit.n_outputs, block.count)
         colours = unpack_bits(confirm.colours, shape)
         if colours is None:
-            raise PeerFault(self._evaluator, f"its output colours are not {shape[0]} x {shape[1]} bits")
+            raise PeerFault(
+                self._evaluator,
+                f"its output colours are not {shape[0]} x {shape[1]} bits",
+                Check.WRONG_LENGTH,
+            )
         bits = np.bitwise_xor(colours, zeros.colours)
         active = zeros.labels ^ (zeros.deltas & np.negative(bits)[:, :, None])
         if not hmac.compare_digest(confirm.proof, self._proof(block.number, active.data.cast("B"))):
-            raise PeerFault(self._evaluator, "does not have the output labels whose colours it sent")
+            raise PeerFault(
+                self._evaluator, "does not have the output labels whose colours it sent", Check.BAD_LABEL
+            )
         return bits
 
     def _seal_hashes(self, garbler: Garbler, block: Block) -> bytes:

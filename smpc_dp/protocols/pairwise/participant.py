@@ -15,7 +15,7 @@ from smpc_dp.crypto.labels import Label
 from smpc_dp.crypto.randomness import Randomness
 from smpc_dp.crypto.stream_hash import StreamHash
 from smpc_dp.crypto.transcript import digest, encode_uint
-from smpc_dp.errors import Code, ConfigError, Fault, PeerFault, SmpcError, VerificationError
+from smpc_dp.errors import Check, Code, ConfigError, Fault, PeerFault, SmpcError, VerificationError
 from smpc_dp.protocols.abort import ABORT, TEXTS, Abort, abort_of
 from smpc_dp.protocols.envelope import (
     Context,
@@ -148,27 +148,33 @@ class Participant:
 
     def _open(self, data: Buffer, sender: str, step: str, kind: type[M]) -> M:
         if data[:1] != bytes([CONTROL]):
-            raise PeerFault(sender, f"sent something else than the signed message '{step}'")
+            raise PeerFault(
+                sender, f"sent something else than the signed message '{step}'", Check.UNEXPECTED_STEP
+            )
         envelope = decode_envelope(bytes(data[1:]), sender)
         if envelope.receiver != self.name:
-            raise PeerFault(sender, f"sent a message for {envelope.receiver!r}")
+            raise PeerFault(sender, f"sent a message for {envelope.receiver!r}", Check.WRONG_RECEIVER)
         self._context.check(envelope)
         if envelope.step == ABORT:
             raise self._stopped(sender, decode(envelope.body, Abort, sender))
         if envelope.step != step:
-            raise PeerFault(sender, f"sent '{printable(envelope.step)}' where '{step}' is due")
+            raise PeerFault(
+                sender, f"sent '{printable(envelope.step)}' where '{step}' is due", Check.UNEXPECTED_STEP
+            )
         if envelope.run_id != (self._run_id or self._context.session_digest):
-            raise PeerFault(sender, f"sent '{step}' of another run")
+            raise PeerFault(sender, f"sent '{step}' of another run", Check.OTHER_RUN)
         return decode(envelope.body, kind, sender)
 
     def _stopped(self, sender: str, abort: Abort) -> PeerFault:
         """Return the fault of `sender`, who stopped; whom it blames is its word alone."""
         known = abort.names() <= {*self._everyone}
         if not abort.is_sound or not known:
-            return PeerFault(sender, "sent a malformed abort")
+            return PeerFault(sender, "sent a malformed abort", Check.MALFORMED)
         blamed = f" and blames {abort.culprit}" if abort.culprit else ""
         missing = "".join(f", {name}" for name, _ in abort.missing)
-        return PeerFault(sender, f"stopped the run{blamed}: {TEXTS[abort.code]}{missing}", said_by=sender)
+        return PeerFault(
+            sender, f"stopped the run{blamed}: {TEXTS[abort.code]}{missing}", Check.TOLD, said_by=sender
+        )
 
     def _greet(self) -> Turns[None]:
         """Exchange hellos, compare circuits and plans, derive the run id and learn the garbler's start."""
@@ -222,7 +228,9 @@ class Participant:
         if theirs.plan != own.plan:
             raise ConfigError([Fault("parameters", f"{peer} cuts the batch differently than {self.name}")])
         if len(theirs.seal_key) != len(own.seal_key):
-            raise PeerFault(peer, "its hello has no key to seal with, or one that is not needed")
+            raise PeerFault(
+                peer, "its hello has no key to seal with, or one that is not needed", Check.KEY_DIFFERS
+            )
 
     def _bound(self, label: Label, *parts: bytes) -> bytes:
         run = (self._run_id, self._start, self._plan.circuit.digest)
@@ -250,7 +258,7 @@ class Participant:
         try:
             key = agree(self._secret, self._keys[peer], salt=self._run_id, info=info)
         except VerificationError as error:
-            raise PeerFault(peer, str(error)) from None
+            raise PeerFault(peer, str(error), error.check) from None
         return key, self._bound(Label.SEAL_AAD, *ends, step.encode(), encode_uint(block))
 
     def _hash(self, side: int, header: bytes, content: Buffer) -> None:
@@ -274,9 +282,15 @@ class Participant:
         content = memoryview(data)[PIECE_HEADER.size :]
         expected = PIECE_HEADER.pack(BULK, side, self._sequence[side], len(content))
         if data[: PIECE_HEADER.size] != expected:
-            raise PeerFault(sender, f"sent something else than its piece number {self._sequence[side]}")
+            raise PeerFault(
+                sender,
+                f"sent something else than its piece number {self._sequence[side]}",
+                Check.OUT_OF_SEQUENCE,
+            )
         if not 1 <= len(content) <= limit:
-            raise PeerFault(sender, f"sent a piece of {len(content)} bytes, 1 to {limit} are due")
+            raise PeerFault(
+                sender, f"sent a piece of {len(content)} bytes, 1 to {limit} are due", Check.WRONG_LENGTH
+            )
         self._hash(side, expected, content)
         return content
 
@@ -286,11 +300,15 @@ class Participant:
 
     def _check_value(self, sender: str, said: bytes) -> None:
         if not hmac.compare_digest(said, self._value()):
-            raise PeerFault(sender, "signed another hash of tables and labels than ours")
+            raise PeerFault(
+                sender, "signed another hash of tables and labels than ours", Check.TRANSCRIPT_DIFFERS
+            )
 
     def _check_block(self, sender: str, due: int, said: int) -> None:
         if said != due:
-            raise PeerFault(sender, f"sent a message of block {said} where block {due} is due")
+            raise PeerFault(
+                sender, f"sent a message of block {said} where block {due} is due", Check.OUT_OF_SEQUENCE
+            )
 
     def _for_aggregator(self, step: str, block: int, sealed: bytes) -> Send:
         return self._control(self._context.aggregator, step, Sealed(block, self._value(), sealed))

@@ -20,7 +20,7 @@ from smpc_dp.crypto.labels import Label
 from smpc_dp.crypto.randomness import Randomness
 from smpc_dp.crypto.seal import OVERHEAD_BYTES, seal, unseal
 from smpc_dp.crypto.transcript import digest, encode_uint
-from smpc_dp.errors import LocalError, SmpcError, VerificationError
+from smpc_dp.errors import Check, LocalError, PeerFault, VerificationError
 from smpc_dp.protocols.envelope import Context, Signer, decode, decode_envelope, encode_envelope
 from smpc_dp.protocols.pairwise.statistic_messages import MAX_FRAME_BYTES
 
@@ -66,11 +66,11 @@ class SealedLine:
             envelope = decode_envelope(frame, self._peer)
             self._context.check(envelope)
             theirs = decode(envelope.body, RelayKey, self._peer).key
-        except SmpcError as error:
-            raise self._fault(0, str(error)) from None
+        except PeerFault as error:
+            raise self._fault(0, str(error), error.check) from None
         due = (self._context.session_digest, RELAY_KEY, self._identity.name)
         if (envelope.run_id, envelope.step, envelope.receiver) != due:
-            raise self._fault(0, "it is of another pair")
+            raise self._fault(0, "it is of another pair", Check.OTHER_RUN)
         keys = {self._identity.name: self._public, self._peer: theirs}
         both = [keys[name] for name in self._context.names]
         for sender, receiver in ((self._identity.name, self._peer), (self._peer, self._identity.name)):
@@ -78,7 +78,7 @@ class SealedLine:
             try:
                 self._keys[sender] = agree(self._secret, theirs, salt=self._context.session_digest, info=info)
             except VerificationError as error:
-                raise self._fault(0, str(error)) from None
+                raise self._fault(0, str(error), error.check) from None
         self._secret = b""
 
     def seal(self, message: bytes) -> Iterator[bytes]:
@@ -101,9 +101,9 @@ class SealedLine:
                 self._key(self._peer), frame, self._frame_context(self._peer, self._identity.name)
             )
         except VerificationError as error:
-            raise self._fault(number, str(error)) from None
+            raise self._fault(number, str(error), error.check) from None
         if content[:1] not in (_MORE, _LAST):
-            raise self._fault(number, "it does not say whether more follows")
+            raise self._fault(number, "it does not say whether more follows", Check.MALFORMED)
         return content[1:], content[:1] == _LAST
 
     def _key(self, sender: str) -> bytes:
@@ -119,7 +119,7 @@ class SealedLine:
     def _bound(self, label: Label, *parts: bytes) -> bytes:
         return digest(label, *self._context.bound, self._context.session_digest, *parts)
 
-    def _fault(self, number: int, what: str) -> VerificationError:
+    def _fault(self, number: int, what: str, check: Check) -> VerificationError:
         """Return the error of a frame: whether partner or relay made it wrong cannot be told."""
         who = f"'{self._peer}' through '{self._context.aggregator}'"
-        return VerificationError(f"frame {number} of {who}: {what}; one of the two sent another")
+        return VerificationError(f"frame {number} of {who}: {what}; one of the two sent another", check)

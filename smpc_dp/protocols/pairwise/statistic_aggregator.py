@@ -11,7 +11,7 @@ from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 from typing import ClassVar
 
-from smpc_dp.errors import Code, ConfigError, Fault, LocalError, PeerFault, TimeoutFault
+from smpc_dp.errors import Check, Code, ConfigError, Fault, LocalError, PeerFault, TimeoutFault
 from smpc_dp.protocols.begin import accept_begin, begin_log, certify_begin, why_behind
 from smpc_dp.protocols.contract import Envelope
 from smpc_dp.protocols.engine.collector import CollectorState, Item
@@ -81,17 +81,19 @@ def accept_hello(aggregator: Aggregator, state: CollectHello, _party: int, envel
     sender, context = envelope.sender, aggregator.context
     hello = decode(envelope.body, m.Hello, sender)
     if hello.session_digest != context.session_digest or hello.request != context.request:
-        raise PeerFault(sender, "its hello is for another session or request")
+        raise PeerFault(sender, "its hello is for another session or request", Check.OTHER_REQUEST)
     plan = _planned(aggregator, state, hello.question)
     if isinstance(plan, str):
         what = f"asks for a statistic that cannot be had here: {plan}"
-        raise PeerFault(sender, what, code=Code.KERNEL)
+        raise PeerFault(sender, what, Check.NOT_OFFERED, code=Code.KERNEL)
     if hello.plan != plan.digest:
-        raise PeerFault(sender, "asks for another statistic than it says")
+        raise PeerFault(sender, "asks for another statistic than it says", Check.OTHER_QUESTION)
     if (hello.mark >= 0) != plan.bipartite:
-        raise PeerFault(sender, "has a public label where none is due, or none where one is")
+        raise PeerFault(
+            sender, "has a public label where none is due, or none where one is", Check.LABEL_DIFFERS
+        )
     if why := why_behind(aggregator.parameters.runs, hello.known):
-        raise PeerFault(sender, why)
+        raise PeerFault(sender, why, Check.BEHIND)
     return Item(hello, envelope.body, envelope.signature)
 
 
@@ -169,7 +171,7 @@ def accept_coin(aggregator: Aggregator, state: CollectCoins, party: int, envelop
     commitments = state.hellos[party].message.commitments
     plan, context = state.plan, aggregator.context
     if not is_opening(context, plan.digest, state.attempt, envelope.sender, coin, commitments):
-        raise PeerFault(envelope.sender, "opened a coin that it had not committed to")
+        raise PeerFault(envelope.sender, "opened a coin that it had not committed to", Check.BAD_OPENING)
     state.coins[party] = coin
     return item
 
@@ -244,7 +246,11 @@ def _agree(aggregator: Aggregator, state: CollectHello) -> StatisticPlan:
     for party in sorted(inbox.items):
         if inbox.items[party].message.plan != wanted:
             what = f"asks for another statistic than {most} others"
-            aggregator.exclude(state, party, PeerFault(aggregator.name_of(party), what, code=Code.QUESTION))
+            aggregator.exclude(
+                state,
+                party,
+                PeerFault(aggregator.name_of(party), what, Check.OTHER_QUESTION, code=Code.QUESTION),
+            )
     return next(plan for plan in state.plans.values() if not isinstance(plan, str) and plan.digest == wanted)
 
 

@@ -18,7 +18,7 @@ from msgspec.structs import replace
 from smpc_dp.board.log import Entry, Header
 from smpc_dp.crypto.labels import Label
 from smpc_dp.crypto.transcript import digest
-from smpc_dp.errors import PeerFault, VerificationError
+from smpc_dp.errors import Check, PeerFault, VerificationError
 from smpc_dp.protocols.begin import check_begin, session_head
 from smpc_dp.protocols.envelope import Context, decode
 from smpc_dp.protocols.pairwise import statistic_messages as m
@@ -95,7 +95,9 @@ def check_run_id(context: Context, header: Header) -> None:
     """
     due = run_identifier(statistic_context(context), _plan_of(header), header.present, header.root)
     if due.hex() != header.run_id:
-        raise VerificationError("the run id is not that of session, request, parties and commitments")
+        raise VerificationError(
+            "the run id is not that of session, request, parties and commitments", Check.RUN_ID_DIFFERS
+        )
 
 
 class StatisticAuditor:
@@ -162,16 +164,18 @@ class StatisticAuditor:
             self._context.check_detached(run_id, entry.kind, entry.party, self._hub, entry.payload, signature)
         except PeerFault as fault:
             # It says nothing of the party: anybody may have written it.
-            raise VerificationError(f"an entry '{entry.kind}' in the name of {fault}") from None
+            raise VerificationError(f"an entry '{entry.kind}' in the name of {fault}", fault.check) from None
 
     def take(self, entry: Entry) -> None:
         """Take the next entry, rightly signed and in its place."""
         if self._outcome is not None:
-            raise VerificationError("an entry after the outcome")
+            raise VerificationError("an entry after the outcome", Check.LOG_CLOSED)
         if (entry.party == self._hub) != (entry.kind in _OF_AGGREGATOR):
-            raise VerificationError(f"'{entry.kind}' is not for '{entry.party}' to say")
+            raise VerificationError(f"'{entry.kind}' is not for '{entry.party}' to say", Check.WRONG_SENDER)
         if entry.kind not in self._due():
-            raise VerificationError(f"'{entry.kind}' where '{' or '.join(self._due())}' is due")
+            raise VerificationError(
+                f"'{entry.kind}' where '{' or '.join(self._due())}' is due", Check.UNEXPECTED_STEP
+            )
         if entry.kind == common.CERTIFY_BEGIN:
             certified = decode(entry.payload, common.Certified, entry.party)
             present, head = self._present, self._session_head
@@ -194,7 +198,9 @@ class StatisticAuditor:
         """Return what the log shows; raise VerificationError where it ends before the outcome."""
         outcome, found = self._outcome, self._draw
         if outcome is None or found is None or self._terms is None:
-            raise VerificationError("the log ends before the outcome: it was cut, or the request failed")
+            raise VerificationError(
+                "the log ends before the outcome: it was cut, or the request failed", Check.LOG_CUT
+            )
         failed = [(matching, *found.pairs[matching][place]) for matching, place in outcome.failed]
         disputed = [
             each
@@ -235,7 +241,9 @@ class StatisticAuditor:
     def _take_terms(self, entry: Entry) -> None:
         said = decode(entry.payload, m.Terms, entry.party)
         if digest(Label.STATISTIC_TERMS, said.terms, said.circuit) != self._plan:
-            raise VerificationError("the terms are not those of the statistic that was asked for")
+            raise VerificationError(
+                "the terms are not those of the statistic that was asked for", Check.OTHER_QUESTION
+            )
         try:
             terms = json.loads(said.terms)
             # Neither another spelling nor an infinite number, which no report can hold.
@@ -245,34 +253,44 @@ class StatisticAuditor:
             terms = None
         partners = terms.get("partners") if isinstance(terms, dict) else None
         if not isinstance(partners, int) or isinstance(partners, bool) or not 1 <= partners <= MAX_PARTNERS:
-            raise VerificationError("the terms do not say how many partners each party has")
+            raise VerificationError("the terms do not say how many partners each party has", Check.OTHER_PLAN)
         self._terms, self._partners = terms, partners
 
     def _take_hello(self, entry: Entry) -> None:
         hello = decode(entry.payload, m.Hello, entry.party)
         due = self._names(self._present)[len(self._hellos)]
         if entry.party != due:
-            raise VerificationError(f"the hello of '{entry.party}' where that of '{due}' is due")
+            raise VerificationError(
+                f"the hello of '{entry.party}' where that of '{due}' is due", Check.WRONG_ORDER
+            )
         if hello.session_digest != self._context.session_digest or hello.request != self._context.request:
-            raise VerificationError(f"the hello of '{entry.party}' is for another session or request")
+            raise VerificationError(
+                f"the hello of '{entry.party}' is for another session or request", Check.OTHER_REQUEST
+            )
         if hello.plan != self._plan:
-            raise VerificationError(f"the hello of '{entry.party}' asks for another statistic")
+            raise VerificationError(
+                f"the hello of '{entry.party}' asks for another statistic", Check.OTHER_QUESTION
+            )
         self._hellos[entry.party] = hello
         if len(self._hellos) < self._first_count:
             return
         hellos = self._hellos.values()
         marks = bytes(each.mark + 1 for each in hellos)
         if start_root(b"".join(each.commitments for each in hellos), marks) != self._root:
-            raise VerificationError("the run is not that of these commitments and labels")
+            raise VerificationError(
+                "the run is not that of these commitments and labels", Check.RUN_ID_DIFFERS
+            )
         labelled = self._terms is not None and self._terms.get("labels") == "public"
         if any((mark > 0) != labelled for mark in marks):
-            raise VerificationError("a party has a public label where none is due, or none where one is")
+            raise VerificationError(
+                "a party has a public label where none is due, or none where one is", Check.LABEL_DIFFERS
+            )
 
     def _take_coin(self, entry: Entry) -> None:
         party = self._in_order(entry)
         name, coin = entry.party, decode(entry.payload, m.Coin, entry.party).coin
         if party not in self._present:
-            raise VerificationError(f"a coin of '{name}', who is not present")
+            raise VerificationError(f"a coin of '{name}', who is not present", Check.NOT_PRESENT)
         commitments = self._hellos[name].commitments
         if not is_opening(self._context, self._plan, self._attempt, name, coin, commitments):
             self._false.append(name)
@@ -292,7 +310,7 @@ class StatisticAuditor:
         packed = decode(entry.payload, m.Again, entry.party).present
         left = self._unpack(packed)
         if not left <= self._present or any(name not in self._coins for name in self._names(left)):
-            raise VerificationError("a further draw with a party whose coin is missing")
+            raise VerificationError("a further draw with a party whose coin is missing", Check.SET_DIFFERS)
         gone = self._names(party for party in self._present if party not in left)
         dropped = tuple(name for name in gone if name in self._coins)
         self._given_up.append(replace(self._ended(), dropped=dropped))
@@ -302,7 +320,7 @@ class StatisticAuditor:
 
     def _take_done(self, entry: Entry) -> None:
         if self._in_order(entry) not in self._present or self._draw is None:
-            raise VerificationError(f"'{entry.party}' is in no pair")
+            raise VerificationError(f"'{entry.party}' is in no pair", Check.NOT_PRESENT)
         failed = decode(entry.payload, m.Done, entry.party).failed
         check_failed(self._draw, entry.party, failed)
         self._dones[entry.party] = frozenset(failed)
@@ -310,9 +328,11 @@ class StatisticAuditor:
     def _take_outcome(self, entry: Entry) -> None:
         outcome = decode(entry.payload, m.Outcome, entry.party)
         if outcome.before.hex() != entry.previous:
-            raise VerificationError("the aggregator signed the outcome of another log: one above was changed")
+            raise VerificationError(
+                "the aggregator signed the outcome of another log: one above was changed", Check.LOG_DIFFERS
+            )
         if self._draw is None:
-            raise VerificationError("an outcome before the draw")
+            raise VerificationError("an outcome before the draw", Check.UNEXPECTED_STEP)
         figures = (
             outcome.value,
             outcome.error,
@@ -322,16 +342,18 @@ class StatisticAuditor:
             outcome.noise_error,
         )
         if not all(figure is None or math.isfinite(figure) for figure in figures):
-            raise VerificationError("the outcome is no number")
+            raise VerificationError("the outcome is no number", Check.OUT_OF_RANGE)
         drawn = [
             (matching, place)
             for matching, pairs in enumerate(self._draw.pairs)
             for place in range(len(pairs))
         ]
         if outcome.failed != sorted(set(outcome.failed) & set(drawn)):
-            raise VerificationError("the outcome is without pairs that were not drawn")
+            raise VerificationError("the outcome is without pairs that were not drawn", Check.WRONG_COUNT)
         if outcome.pairs != len(drawn) - len(outcome.failed):
-            raise VerificationError(f"the outcome counts {outcome.pairs} pairs of {len(drawn)} wrongly")
+            raise VerificationError(
+                f"the outcome counts {outcome.pairs} pairs of {len(drawn)} wrongly", Check.WRONG_COUNT
+            )
         self._outcome = outcome
 
     def _ended(self) -> Attempt:
@@ -346,16 +368,20 @@ class StatisticAuditor:
         try:
             party = self._context.number(entry.party)
         except ValueError:
-            raise VerificationError(f"'{entry.party}' is no party") from None
+            raise VerificationError(f"'{entry.party}' is no party", Check.NOT_PRESENT) from None
         if party <= self._last:
-            raise VerificationError(f"'{entry.kind}' of '{entry.party}' is not in the order of the roster")
+            raise VerificationError(
+                f"'{entry.kind}' of '{entry.party}' is not in the order of the roster", Check.WRONG_ORDER
+            )
         self._last = party
         return party
 
     def _unpack(self, packed: bytes) -> PartySet:
         present = PartySet.unpack(packed, len(self._context.names), self._hub)
         if len(present) < self.quorum:
-            raise VerificationError(f"{len(present)} parties are present, {self.quorum} are needed")
+            raise VerificationError(
+                f"{len(present)} parties are present, {self.quorum} are needed", Check.SET_TOO_SMALL
+            )
         return present
 
     def _names(self, parties: Iterable[int]) -> tuple[str, ...]:
@@ -370,5 +396,5 @@ def _plan_of(header: Header) -> bytes:
     except ValueError:
         plan = b""
     if header.question != QUESTION + plan.hex() or len(plan) != len(header.root) or len(plan) != 32:
-        raise VerificationError("the log is not that of a pairwise statistic")
+        raise VerificationError("the log is not that of a pairwise statistic", Check.OTHER_PLAN)
     return plan

@@ -14,7 +14,7 @@ from typing import ClassVar
 
 import numpy as np
 
-from smpc_dp.errors import PeerFault, SmpcError, TimeoutFault
+from smpc_dp.errors import Check, PeerFault, SmpcError, TimeoutFault
 from smpc_dp.protocols.contract import Envelope
 from smpc_dp.protocols.engine.collector import CollectorState, Item
 from smpc_dp.protocols.engine.state import Transition
@@ -107,12 +107,16 @@ def on_pair(aggregator: Aggregator, state: CollectDone, _party: int, envelope: E
     matching = message.matching
     pair = pairs.drawn.partner(sender, matching) if matching < len(pairs.drawn.pairs) else None
     if pair is None:
-        raise PeerFault(sender, f"sent a message of a pair in matching {matching}, where it has none")
+        raise PeerFault(
+            sender, f"sent a message of a pair in matching {matching}, where it has none", Check.NOT_PRESENT
+        )
     due = pairs.received[sender, matching]
     if message.number != due:
-        raise PeerFault(sender, f"sent message {message.number} of a pair where {due} is due")
+        raise PeerFault(
+            sender, f"sent message {message.number} of a pair where {due} is due", Check.OUT_OF_SEQUENCE
+        )
     if due >= m.MAX_PAIR_MESSAGES:
-        raise PeerFault(sender, "sent more messages of a pair than are due")
+        raise PeerFault(sender, "sent more messages of a pair than are due", Check.TOO_MANY)
     pairs.received[sender, matching] += 1
     evaluation = pairs.evaluations.get((matching, pair))
     if evaluation is None:
@@ -196,7 +200,9 @@ def nobody(_aggregator: Aggregator, _state: CollectDone) -> int:
 
 def _check(aggregator: Aggregator, state: CollectDone, envelope: Envelope) -> None:
     if envelope.receiver != aggregator.name or envelope.run_id != state.run_id:
-        raise PeerFault(envelope.sender, "sent a message of a pair for somebody else, or of another run")
+        raise PeerFault(
+            envelope.sender, "sent a message of a pair for somebody else, or of another run", Check.OTHER_RUN
+        )
     aggregator.context.check(envelope)
 
 
@@ -221,7 +227,9 @@ def _pump(
                     return sent
                 answer = inbox.popleft()
                 if len(answer) > evaluation.waits.limit:
-                    raise PeerFault(evaluation.waits.sender, "sent a message that is too long")
+                    raise PeerFault(
+                        evaluation.waits.sender, "sent a message that is too long", Check.TOO_LONG
+                    )
             turn = next(evaluation.turns) if answer is None else evaluation.turns.send(answer)
             answer = None
             evaluation.waits = turn if isinstance(turn, Receive) else None

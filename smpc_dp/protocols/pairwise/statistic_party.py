@@ -13,6 +13,7 @@ from dataclasses import dataclass
 from dataclasses import replace as replaced
 from typing import ClassVar
 
+from smpc_dp.errors import Check
 from smpc_dp.protocols.begin import attest_begin, check_begun, closed, logged_run
 from smpc_dp.protocols.engine.party import Member, PartyState
 from smpc_dp.protocols.engine.state import Transition
@@ -164,14 +165,14 @@ def on_start(member: Party, state: AwaitStart, body: bytes) -> Transition:
     asking, present = member.parameters, _present(member, start.present)
     count, each = len(present), m.COMMITMENT_BYTES
     if len(start.commitments) != each * count or len(start.marks) != count:
-        raise member.refuse("does not have commitments and a mark of each present party")
+        raise member.refuse("does not have commitments and a mark of each present party", Check.NOT_ONE_EACH)
     place = present.place(member.index)
     if start.commitments[each * place :][:each] != state.commitments:
-        raise member.refuse(f"does not have the commitments of {member.name}")
+        raise member.refuse(f"does not have the commitments of {member.name}", Check.OWN_DIFFERS)
     if start.marks[place] != asking.mark + 1:
-        raise member.refuse(f"gives {member.name} another label")
+        raise member.refuse(f"gives {member.name} another label", Check.LABEL_DIFFERS)
     if any((mark > 0) != asking.plan.bipartite or mark > 2 for mark in start.marks):
-        raise member.refuse("sent marks that are no labels")
+        raise member.refuse("sent marks that are no labels", Check.LABEL_DIFFERS)
     known = {
         party: (start.commitments[each * at : each * (at + 1)], start.marks[at])
         for at, party in enumerate(present)
@@ -202,7 +203,7 @@ def on_again(member: Party, state: AwaitDraw, body: bytes) -> Transition:
     again = decode(body, m.Again, member.context.aggregator)
     present = _present(member, again.present)
     if not (present <= state.present and len(present) < len(state.present)):
-        raise member.refuse("draws again, and nobody is missing")
+        raise member.refuse("draws again, and nobody is missing", Check.SET_DIFFERS)
     attempt = state.attempt + 1
     run_id = again_identifier(member.context, state.run_id, attempt, again.present)
     return _open_coin(member, state, run_id, present, attempt)
@@ -231,10 +232,12 @@ def on_result(member: Party, state: Evaluating | AwaitResult, body: bytes) -> Tr
     said = decode(body, m.Result, context.aggregator)
     figures = (said.value, said.error, said.low, said.high, said.level, said.noise_error)
     if not all(figure is None or math.isfinite(figure) for figure in figures):
-        raise member.refuse("sent an estimate that is no number")
+        raise member.refuse("sent an estimate that is no number", Check.OUT_OF_RANGE)
     drawn = sum(map(len, state.drawn.pairs))
     if said.failed < 0 or said.pairs < 1 or said.pairs + said.failed != drawn:
-        raise member.refuse(f"counts {said.pairs} pairs and {said.failed} that failed, {drawn} were drawn")
+        raise member.refuse(
+            f"counts {said.pairs} pairs and {said.failed} that failed, {drawn} were drawn", Check.WRONG_COUNT
+        )
     interval = None if said.low is None or said.high is None else (said.low, said.high)
     estimate = Estimate(
         said.value, said.error, interval, said.level, said.noise_error, said.pairs, said.failed
@@ -255,11 +258,12 @@ def _present(member: Party, packed: bytes) -> PartySet:
     """Unpack the set of the parties that are present; refuse one that may not be."""
     present = PartySet.unpack(packed, member.parties, member.context.aggregator)
     if member.index not in present:
-        raise member.refuse(f"left {member.name} out")
+        raise member.refuse(f"left {member.name} out", Check.NOT_INCLUDED)
     quorum = member.parameters.quorum
     if len(present) < quorum:
         raise member.refuse(
-            f"says that {len(present)} of {member.parties} parties are there, {quorum} are needed"
+            f"says that {len(present)} of {member.parties} parties are there, {quorum} are needed",
+            Check.SET_TOO_SMALL,
         )
     return present
 
@@ -285,11 +289,13 @@ def _match(member: Party, state: AwaitDraw | AwaitLastDraw, attempt: int, body: 
     present = list(state.present)
     names = tuple(member.name_of(party) for party in present)
     if len(coins) != COIN_BYTES * len(present):
-        raise member.refuse("does not have one coin for each present party")
+        raise member.refuse("does not have one coin for each present party", Check.NOT_ONE_EACH)
     for place, party in enumerate(present):
         coin, (commitments, _) = coins[COIN_BYTES * place :][:COIN_BYTES], known[party]
         if not is_opening(context, plan.digest, attempt, names[place], coin, commitments):
-            raise member.refuse(f"has a coin of {names[place]} that it had not committed to")
+            raise member.refuse(
+                f"has a coin of {names[place]} that it had not committed to", Check.BAD_OPENING
+            )
     marks = bytes(known[party][1] for party in present)
     drawn = draw(plan.partners, plan.bipartite, state.run_id, names, marks, coins)
     pairs = [(number, drawn.partner(member.name, number)) for number in range(plan.partners)]

@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from dataclasses import dataclass, field
 
-from smpc_dp.errors import PeerFault
+from smpc_dp.errors import Check, PeerFault
 from smpc_dp.protocols.pairwise import statistic_messages as m
 from smpc_dp.protocols.pairwise.statistic import StatisticPlan
 from smpc_dp.protocols.pairwise.statistic_terms import Draw
@@ -48,16 +48,24 @@ class RelayDesk:
         desk = self._desk(message.matching, pair)
         own, other = desk.ways[sender], desk.ways[peer]
         if message.number != own.sent:
-            raise PeerFault(sender, f"sent frame {message.number} of a relayed pair where {own.sent} is due")
+            raise PeerFault(
+                sender,
+                f"sent frame {message.number} of a relayed pair where {own.sent} is due",
+                Check.OUT_OF_SEQUENCE,
+            )
         if not other.taken <= message.taken <= other.sent:
-            raise PeerFault(sender, "says that it has taken frames of a relayed pair that it has not")
+            raise PeerFault(
+                sender, "says that it has taken frames of a relayed pair that it has not", Check.WRONG_COUNT
+            )
         if not message.content:
             if message.taken == other.taken:
-                raise PeerFault(sender, "sent a frame of a relayed pair that is empty")
+                raise PeerFault(sender, "sent a frame of a relayed pair that is empty", Check.WRONG_LENGTH)
         elif own.sent >= self._most:
-            raise PeerFault(sender, "sent more frames of a relayed pair than are due")
+            raise PeerFault(sender, "sent more frames of a relayed pair than are due", Check.TOO_MANY)
         elif own.sent - own.taken >= m.WINDOW or (own.sent and not other.sent):
-            raise PeerFault(sender, "sent frames of a relayed pair before there was room for them")
+            raise PeerFault(
+                sender, "sent frames of a relayed pair before there was room for them", Check.TOO_MANY
+            )
         else:
             own.sent += 1
         other.taken = message.taken
@@ -81,7 +89,9 @@ class RelayDesk:
     def _pair(self, sender: str, matching: int) -> tuple[tuple[str, str], str]:
         pair = self._draw.partner(sender, matching) if matching < len(self._draw.pairs) else None
         if pair is None:
-            raise PeerFault(sender, f"sent a frame of a pair in matching {matching}, where it has none")
+            raise PeerFault(
+                sender, f"sent a frame of a pair in matching {matching}, where it has none", Check.NOT_PRESENT
+            )
         return pair, pair[pair[0] == sender]
 
     def _desk(self, matching: int, pair: tuple[str, str]) -> _Desk:

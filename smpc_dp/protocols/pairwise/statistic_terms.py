@@ -8,7 +8,7 @@ from dataclasses import dataclass, replace
 
 from smpc_dp.crypto.labels import Label
 from smpc_dp.crypto.transcript import digest, encode_uint
-from smpc_dp.errors import PeerFault
+from smpc_dp.errors import Check, PeerFault
 from smpc_dp.protocols import names
 from smpc_dp.protocols.envelope import Context
 from smpc_dp.protocols.pairwise.draw import COIN_BYTES, beacon, bipartite_matchings, commit, matchings
@@ -108,7 +108,7 @@ def check_failed(found: Draw, name: str, failed: Sequence[int]) -> None:
     """Raise PeerFault unless `failed` are matchings, ascending, in which the party `name` has a partner."""
     paired = [number for number in range(len(found.pairs)) if found.partner(name, number) is not None]
     if list(failed) != sorted(set(failed) & set(paired)):
-        raise PeerFault(name, "says of matchings that it has not that they failed")
+        raise PeerFault(name, "says of matchings that it has not that they failed", Check.WRONG_COUNT)
 
 
 def pair_context(context: Context, run_id: bytes, matching: int, pair: tuple[str, str]) -> Context:

@@ -7,7 +7,7 @@ from typing import Any, TypeVar
 
 import msgspec
 
-from smpc_dp.errors import PeerFault
+from smpc_dp.errors import Check, PeerFault
 from smpc_dp.protocols.contract import Envelope
 from smpc_dp.protocols.engine.party import Member
 from smpc_dp.protocols.envelope import Context, decode
@@ -48,9 +48,11 @@ class PairWire:
         message = self._open(run_id, envelope, m.Pair)
         due = self._received[message.matching]
         if message.number != due:
-            raise self._refuse(f"sent message {message.number} of a pair where {due} is due")
+            raise self._refuse(
+                f"sent message {message.number} of a pair where {due} is due", Check.OUT_OF_SEQUENCE
+            )
         if due >= m.MAX_PAIR_MESSAGES:
-            raise self._refuse("sent more messages of a pair than are due")
+            raise self._refuse("sent more messages of a pair than are due", Check.TOO_MANY)
         self._received[message.matching] += 1
         return message.matching, message.content
 
@@ -68,9 +70,11 @@ class PairWire:
     def _open(self, run_id: bytes, envelope: Envelope, kind: type[B]) -> B:
         name, aggregator = self._member.name, self.aggregator
         if (envelope.sender, envelope.receiver, envelope.run_id) != (aggregator, name, run_id):
-            raise self._refuse("sent a message of a pair for somebody else, or of another run")
+            raise self._refuse(
+                "sent a message of a pair for somebody else, or of another run", Check.OTHER_RUN
+            )
         self._member.context.check(envelope)
         return decode(envelope.body, kind, aggregator)
 
-    def _refuse(self, reason: str) -> PeerFault:
-        return self._member.refuse(reason)
+    def _refuse(self, reason: str, check: Check) -> PeerFault:
+        return self._member.refuse(reason, check)

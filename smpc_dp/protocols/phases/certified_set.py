@@ -10,7 +10,7 @@ from typing import Any, Protocol
 
 import msgspec
 
-from smpc_dp.errors import PeerFault
+from smpc_dp.errors import Check, PeerFault
 from smpc_dp.protocols.contract import Envelope
 from smpc_dp.protocols.engine.collector import Collector, CollectorState, Item
 from smpc_dp.protocols.engine.party import Member
@@ -64,7 +64,9 @@ def accept_attestation(
 ) -> Item:
     """Keep a party's signature over the digest of the set that was sent; raise PeerFault for another."""
     if decode(envelope.body, m.Attestation, envelope.sender).set_digest != state.attesting.digest:
-        raise PeerFault(envelope.sender, "attests another set than the one that was sent")
+        raise PeerFault(
+            envelope.sender, "attests another set than the one that was sent", Check.OTHER_STATEMENT
+        )
     return Item(None, b"", envelope.signature)
 
 

@@ -13,7 +13,7 @@ from itertools import compress
 
 from smpc_dp.crypto.labels import Label
 from smpc_dp.crypto.transcript import digest, encode_uint
-from smpc_dp.errors import PeerFault, VerificationError
+from smpc_dp.errors import Check, PeerFault, VerificationError
 from smpc_dp.privacy.certificates import samples_due
 from smpc_dp.protocols import result
 from smpc_dp.protocols.envelope import Context, encode
@@ -133,10 +133,16 @@ def _checked(
     claimed = PartySet.unpack(certificate.signers, len(context.names), aggregator)
     inside = claimed <= members if isinstance(members, PartySet) else all(p in members for p in claimed)
     if not inside:
-        raise PeerFault(aggregator, f"certificate of '{step}' is signed by parties outside of the set")
+        raise PeerFault(
+            aggregator,
+            f"certificate of '{step}' is signed by parties outside of the set",
+            Check.BAD_CERTIFICATE,
+        )
     if len(claimed) < quorum:
         raise PeerFault(
-            aggregator, f"certificate of '{step}' has {len(claimed)} signatures, {quorum} are due"
+            aggregator,
+            f"certificate of '{step}' has {len(claimed)} signatures, {quorum} are due",
+            Check.NO_QUORUM,
         )
     signers = tuple(claimed)
     sampled = bool(certificate.root or certificate.proof)
@@ -146,7 +152,9 @@ def _checked(
         shown = tuple(signers[place] for place in sampled_places(context, *coins, len(signers), quorum))
     if len(certificate.signatures) != SIGNATURE_BYTES * len(shown):
         raise PeerFault(
-            aggregator, f"certificate of '{step}' does not have one signature for each signer that is due"
+            aggregator,
+            f"certificate of '{step}' does not have one signature for each signer that is due",
+            Check.BAD_CERTIFICATE,
         )
     by_party = {
         party: certificate.signatures[SIGNATURE_BYTES * place : SIGNATURE_BYTES * (place + 1)]
@@ -157,7 +165,9 @@ def _checked(
         try:
             check_roll(context, Label.ATTESTATIONS, root, claimed, by_party, proof)
         except VerificationError as error:
-            raise PeerFault(aggregator, f"certificate of '{step}' does not hold: {error}") from None
+            raise PeerFault(
+                aggregator, f"certificate of '{step}' does not hold: {error}", Check.BAD_CERTIFICATE
+            ) from None
     body = encode(Attestation(set_digest))
     signatures: dict[str, bytes] = {}
     for party, signature in by_party.items():
@@ -166,7 +176,9 @@ def _checked(
             context.check_detached(run_id, step, name, aggregator, body, signature)
         except PeerFault:
             raise PeerFault(
-                aggregator, f"certificate of '{step}' has a signature of {name} that is not over this set"
+                aggregator,
+                f"certificate of '{step}' has a signature of {name} that is not over this set",
+                Check.BAD_CERTIFICATE,
             ) from None
         signatures[name] = signature
     if not sampled:

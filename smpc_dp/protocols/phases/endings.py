@@ -9,6 +9,7 @@ import msgspec
 import numpy as np
 
 from smpc_dp.encoding import Lanes
+from smpc_dp.errors import Check
 from smpc_dp.protocols.engine.party import Member
 from smpc_dp.protocols.envelope import Context
 from smpc_dp.protocols.phases.certified_set import Participation
@@ -22,7 +23,7 @@ def unpack_total(member: Member[SumParameters], message: msgspec.Struct, packed:
     try:
         return member.parameters.encoding.unpack(packed)
     except ValueError as error:
-        raise member.refuse(f"malformed {type(message).__name__}: {error}") from None
+        raise member.refuse(f"malformed {type(message).__name__}: {error}", Check.MALFORMED) from None
 
 
 def outcome(

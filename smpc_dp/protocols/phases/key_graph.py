@@ -17,7 +17,7 @@ import msgspec
 from smpc_dp.crypto import agree
 from smpc_dp.crypto.labels import Label
 from smpc_dp.encoding import Lanes
-from smpc_dp.errors import Code, PeerFault, TimeoutFault, VerificationError
+from smpc_dp.errors import Check, Code, PeerFault, TimeoutFault, VerificationError
 from smpc_dp.protocols.contract import Envelope
 from smpc_dp.protocols.engine.collector import Collector, CollectorState, Item, Stage
 from smpc_dp.protocols.engine.party import Member, PartyState, Row
@@ -216,11 +216,11 @@ def members_of(
         ("set", packed), lambda: PartySet.unpack(packed, member.parties, context.aggregator)
     )
     if within is not None and not members <= within:
-        raise member.refuse(f"{what} has parties that were out before")
+        raise member.refuse(f"{what} has parties that were out before", Check.SET_GREW)
     if member.index not in members:
-        raise member.refuse(f"left {member.name} out of the {what}")
+        raise member.refuse(f"left {member.name} out of the {what}", Check.NOT_INCLUDED)
     if len(members) < least:
-        raise member.refuse(f"{what} has {len(members)} parties, at least {least} due")
+        raise member.refuse(f"{what} has {len(members)} parties, at least {least} due", Check.SET_TOO_SMALL)
     return members
 
 
@@ -276,7 +276,7 @@ def join_graph(
     revealed = members_of(member, message.revealed, advertised.members, "revealed parties")
     drew_me = tuple(opening.party for opening in message.openings)
     if drew_me != tuple(sorted(set(drew_me))) or any(party not in revealed for party in drew_me):
-        raise member.refuse("openings are not of revealed parties in roster order")
+        raise member.refuse("openings are not of revealed parties in roster order", Check.WRONG_ORDER)
     holders = tuple(party for party in advertised.neighbours if party in revealed)
     keys_of = _advertisements(member, run_id, advertised, message, {*holders, *drew_me})
     for opening in message.openings:
@@ -296,7 +296,9 @@ def check_forwarded(
     try:
         context.check_detached(run_id, step, name, context.aggregator, forwarded.body, forwarded.signature)
     except PeerFault:
-        raise member.refuse(f"forwarded a message of step '{step}' that {name} did not sign") from None
+        raise member.refuse(
+            f"forwarded a message of step '{step}' that {name} did not sign", Check.NOT_SIGNED
+        ) from None
     return name
 
 
@@ -321,7 +323,9 @@ def _check_bound(
         check_roll(member.context, purpose, root, members, given, proof)
     except VerificationError as error:
         names = ", ".join(member.name_of(party) for party in sorted(given)[:5])
-        raise member.refuse(f"{where} does not have the {what} of {names}: {error}") from None
+        raise member.refuse(
+            f"{where} does not have the {what} of {names}: {error}", Check.NOT_IN_TREE
+        ) from None
 
 
 def _advertisements(
@@ -334,7 +338,9 @@ def _advertisements(
     """Return the keys of exactly the neighbours, as they have signed them and the root binds them."""
     due = tuple(sorted(neighbours))
     if tuple(item.party for item in message.advertisements) != due:
-        raise member.refuse(f"advertisements are not those of the {len(due)} neighbours of {member.name}")
+        raise member.refuse(
+            f"advertisements are not those of the {len(due)} neighbours of {member.name}", Check.SET_DIFFERS
+        )
     keys_of: dict[int, m.Advertise] = {}
     for item in message.advertisements:
         name = check_forwarded(member, run_id, m.ADVERTISE, item)
@@ -345,7 +351,7 @@ def _advertisements(
         commitments = {party: advertise.commitment for party, advertise in keys_of.items()}
         _check_commitments(member, advertised.root, advertised.members, commitments, message.proof)
     elif message.proof:
-        raise member.refuse("proved commitments of nobody")
+        raise member.refuse("proved commitments of nobody", Check.NOT_IN_TREE)
     return keys_of
 
 
@@ -360,7 +366,9 @@ def _check_opening(
         lambda: opened(context, degree, run_id, opening.party, opening.body, commitment),
     )
     if member.index not in drawn:
-        raise member.refuse(f"forwarded the opening of {name}, which did not draw {member.name}")
+        raise member.refuse(
+            f"forwarded the opening of {name}, which did not draw {member.name}", Check.NOT_PRESENT
+        )
 
 
 def opened(
@@ -371,10 +379,10 @@ def opened(
     reveal = decode(body, m.Reveal, name)
     shown = keys.neighbour_commitment(context, run_id, name, reveal.neighbours, reveal.blinder)
     if shown != commitment:
-        raise PeerFault(name, "revealed neighbours that it had not committed to")
+        raise PeerFault(name, "revealed neighbours that it had not committed to", Check.BAD_OPENING)
     drawn = unpack_list(reveal.neighbours, len(context.names), name)
     if len(drawn) != degree or party in drawn:
-        raise PeerFault(name, f"must draw {degree} neighbours other than itself")
+        raise PeerFault(name, f"must draw {degree} neighbours other than itself", Check.BAD_DRAW)
     return drawn
 
 
@@ -467,14 +475,20 @@ def check_hello(collector: Collector[SumParameters], envelope: Envelope, kind: t
     context, plan = collector.context, collector.parameters.plan
     said = decode(envelope.body, kind, envelope.sender)
     if said.session_digest != context.session_digest:
-        raise PeerFault(envelope.sender, "has a differing session file")
+        raise PeerFault(envelope.sender, "has a differing session file", Check.OTHER_SESSION)
     if said.request != context.request:
-        raise PeerFault(envelope.sender, f"asks for request {said.request}, this is {context.request}")
+        raise PeerFault(
+            envelope.sender,
+            f"asks for request {said.request}, this is {context.request}",
+            Check.OTHER_REQUEST,
+        )
     theirs = (said.degree, said.threshold, said.quorum)
     ours = (plan.degree, plan.threshold, plan.quorum)
     if theirs != ours:
         raise PeerFault(
-            envelope.sender, f"plans (degree, threshold, quorum) = {theirs}, the aggregator {ours}"
+            envelope.sender,
+            f"plans (degree, threshold, quorum) = {theirs}, the aggregator {ours}",
+            Check.OTHER_PLAN,
         )
     return Item(said, b"", envelope.signature)
 
@@ -512,7 +526,7 @@ def accept_advertise(
         agree.check_public_key(advertise.seal_key)
         agree.check_public_key(advertise.mask_key)
     except VerificationError as error:
-        raise PeerFault(envelope.sender, str(error)) from None
+        raise PeerFault(envelope.sender, str(error), error.check) from None
     return Item(advertise, envelope.body, envelope.signature)
 
 

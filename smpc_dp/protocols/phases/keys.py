@@ -91,7 +91,7 @@ def _agree(secret: bytes, peer_key: bytes, run_id: bytes, info: bytes, peer: str
     try:
         return agree(secret, peer_key, salt=run_id, info=info)
     except VerificationError as error:
-        raise PeerFault(peer, str(error)) from None
+        raise PeerFault(peer, str(error), error.check) from None
 
 
 def seal_context(context: Context, run_id: bytes, sender: str, receiver: str, sequence: int = 0) -> bytes:

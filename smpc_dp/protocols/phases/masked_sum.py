@@ -15,7 +15,7 @@ from smpc_dp.crypto import shamir
 from smpc_dp.crypto.prg import add_masks
 from smpc_dp.crypto.seal import seal, unseal
 from smpc_dp.encoding import Lanes
-from smpc_dp.errors import PeerFault, TimeoutFault, VerificationError
+from smpc_dp.errors import Check, PeerFault, TimeoutFault, VerificationError
 from smpc_dp.protocols.contract import Envelope
 from smpc_dp.protocols.engine.collector import Collector, CollectorState, Item
 from smpc_dp.protocols.engine.party import Member
@@ -78,7 +78,8 @@ def open_delivery(
         raise member.refuse(
             f"withheld the shares of {', '.join(withheld[:5])}"
             if withheld
-            else "delivered shares of parties that did not draw this one"
+            else "delivered shares of parties that did not draw this one",
+            Check.NOT_SHOWN if withheld else Check.NOT_PRESENT,
         )
     check_holders(member, graph.holders, participants, m.DEAL)
     held: dict[int, m.Share] = {}
@@ -169,9 +170,13 @@ def accept_deal(edges: Edges, party: int, envelope: Envelope) -> Item:
     message = decode(envelope.body, m.Deal, envelope.sender)
     due = len(edges.drawn[party])
     if len(message.sealed) != due:
-        raise PeerFault(envelope.sender, f"dealt {len(message.sealed)} shares, {due} are due")
+        raise PeerFault(
+            envelope.sender, f"dealt {len(message.sealed)} shares, {due} are due", Check.WRONG_LENGTH
+        )
     if any(len(sealed) != m.SEALED_SHARE_BYTES for sealed in message.sealed):
-        raise PeerFault(envelope.sender, f"a sealed share must have {m.SEALED_SHARE_BYTES} bytes")
+        raise PeerFault(
+            envelope.sender, f"a sealed share must have {m.SEALED_SHARE_BYTES} bytes", Check.WRONG_LENGTH
+        )
     return Item(message, b"", envelope.signature)
 
 
@@ -207,7 +212,9 @@ def add_masked(
     masked = decode(envelope.body, m.Masked, envelope.sender)
     bad_dealers = unpack_list(masked.bad_dealers, aggregator.parties, envelope.sender)
     if not set(bad_dealers) <= set(dealt.dealers_of[party]):
-        raise PeerFault(envelope.sender, "complains about parties that dealt nothing to it")
+        raise PeerFault(
+            envelope.sender, "complains about parties that dealt nothing to it", Check.NOT_PRESENT
+        )
     add_vector(aggregator, total, envelope.sender, masked.vector, "Masked")
     return Item(bad_dealers, b"", envelope.signature)
 
@@ -219,7 +226,7 @@ def add_vector(
     try:
         lanes = aggregator.parameters.encoding.unpack(packed)
     except ValueError as error:
-        raise PeerFault(sender, f"malformed {kind}: {error}") from None
+        raise PeerFault(sender, f"malformed {kind}: {error}", Check.MALFORMED) from None
     if aggregator.watch is not None:
         aggregator.watch(sender, lanes)
     total += lanes
@@ -230,12 +237,14 @@ def accept_unmask(collector: Collector[SumParameters], due: tuple[int, ...], env
     unmask = decode(envelope.body, m.Unmask, envelope.sender)
     dealers = unpack_list(unmask.dealers, collector.parties, envelope.sender)
     if dealers != due:
-        raise PeerFault(envelope.sender, "does not reveal one share of each party that dealt to it")
+        raise PeerFault(
+            envelope.sender, "does not reveal one share of each party that dealt to it", Check.NOT_ONE_EACH
+        )
     count = len(dealers)
     if (
         len(unmask.shares) != m.SHARE_BYTES * count
         or len(unmask.others) != m.SHARE_BYTES * count
         or len(unmask.signatures) != m.SIGNATURE_BYTES * count
     ):
-        raise PeerFault(envelope.sender, "malformed Unmask: lists of differing lengths")
+        raise PeerFault(envelope.sender, "malformed Unmask: lists of differing lengths", Check.WRONG_LENGTH)
     return Item(unmask, b"", envelope.signature)

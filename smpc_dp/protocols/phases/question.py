@@ -6,7 +6,7 @@ from collections import Counter
 from collections.abc import Mapping
 from typing import Any
 
-from smpc_dp.errors import Code, PeerFault
+from smpc_dp.errors import Check, Code, PeerFault
 from smpc_dp.protocols.engine.collector import Collector, CollectorState
 
 
@@ -20,5 +20,9 @@ def agree_on_question(collector: Collector[Any], state: CollectorState, asked: M
     for party, theirs in asked.items():
         if theirs != question:
             asks = f"asks {theirs!r}, the others ask {question!r}"
-            collector.exclude(state, party, PeerFault(collector.name_of(party), asks, code=Code.QUESTION))
+            collector.exclude(
+                state,
+                party,
+                PeerFault(collector.name_of(party), asks, Check.OTHER_QUESTION, code=Code.QUESTION),
+            )
     return question

@@ -9,7 +9,7 @@ import numpy as np
 from smpc_dp.crypto import agree, shamir
 from smpc_dp.crypto.prg import add_masks
 from smpc_dp.encoding import Lanes
-from smpc_dp.errors import PeerFault, TimeoutFault, VerificationError
+from smpc_dp.errors import Check, PeerFault, TimeoutFault, VerificationError
 from smpc_dp.privacy.secagg_plan import SecAggPlan
 from smpc_dp.protocols.envelope import Context
 from smpc_dp.protocols.phases import keys
@@ -138,7 +138,9 @@ class Recovery:
                     f"{name}: dealt {self._name(left_out)} a share that does not fit the others"
                 )
                 return secret
-        raise PeerFault(name, "dealt signed shares that do not give the secret it committed to")
+        raise PeerFault(
+            name, "dealt signed shares that do not give the secret it committed to", Check.BAD_SHARE
+        )
 
     def _matches(self, dealer: int, secret: bytes) -> bool:
         if dealer in self._survivors:
@@ -179,7 +181,9 @@ class Recovery:
         name, plan = self._name(dealer), self._plan
         complaints = self._complaints.get(dealer, [])
         if len(complaints) >= (plan.corrupt_holders + 1 if plan.corrupt_holders else plan.degree):
-            return PeerFault(name, f"dealt shares that {len(complaints)} of its holders could not open")
+            return PeerFault(
+                name, f"dealt shares that {len(complaints)} of its holders could not open", Check.BAD_SHARE
+            )
         missing = {self._name(holder) for holder in self._drawn[dealer] if holder not in shares}
         detail = f"{len(shares)} shares of {name} are there, {plan.threshold} are needed"
         if complaints:

@@ -14,7 +14,7 @@ from numpy.typing import NDArray
 
 from smpc_dp.crypto.randomness import Randomness
 from smpc_dp.encoding import Encoding, Lanes
-from smpc_dp.errors import ConfigError, Fault, PrivacyError, VerificationError
+from smpc_dp.errors import Check, ConfigError, Fault, PrivacyError, VerificationError
 from smpc_dp.privacy.laws import DiscreteGaussianLaw, SkellamLaw
 from smpc_dp.privacy.sampling import NoiseSource
 from smpc_dp.protocols.phases.parameters import SumParameters
@@ -132,7 +132,8 @@ def decode_noisy(
     slack = TAIL * (1 + deviation)
     if int(offset.max()) > width + slack or int(offset.min()) < -slack:
         raise VerificationError(
-            f"no {contributors} vectors within the bounds and their noise have this sum: somebody lies"
+            f"no {contributors} vectors within the bounds and their noise have this sum: somebody lies",
+            Check.OUT_OF_BOUNDS,
         )
     return offset + np.int64(contributors * encoding.lowest), contributors
 

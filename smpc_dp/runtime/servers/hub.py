@@ -8,7 +8,7 @@ import os
 import struct
 from collections.abc import Collection, Sequence
 
-from smpc_dp.errors import Code, ConfigError, Fault, PeerFault, SmpcError, TimeoutFault
+from smpc_dp.errors import Check, Code, ConfigError, Fault, PeerFault, SmpcError, TimeoutFault
 from smpc_dp.protocols.abort import ABORT, Abort
 from smpc_dp.protocols.contract import Envelope
 from smpc_dp.protocols.engine.events import Cancellation, Deadline, Message, PeersLost
@@ -122,7 +122,9 @@ class ServerHub:
 
     def _called(self, channel: Channel) -> None:
         if channel.peer in self._earlier:
-            self._refused(channel.peer, PeerFault(channel.peer, "calls a server that calls it"))
+            self._refused(
+                channel.peer, PeerFault(channel.peer, "calls a server that calls it", Check.OTHER_MEMBER)
+            )
             channel.abort()
             return
         self._welcome(channel)
@@ -159,7 +161,7 @@ class ServerHub:
         if not tag & BRIDGE_BIT:
             return False
         if peer not in self._others:
-            raise PeerFault(peer, "sent what only servers send to each other")
+            raise PeerFault(peer, "sent what only servers send to each other", Check.WRONG_SENDER)
         epoch = tag ^ BRIDGE_BIT
         while epoch > self._epoch:
             # It is ahead of us; until we are there its channel waits.

@@ -13,7 +13,7 @@ import msgspec
 import numpy as np
 
 from smpc_dp.encoding import Encoding
-from smpc_dp.errors import ConfigError, Fault, VerificationError
+from smpc_dp.errors import Check, ConfigError, Fault, VerificationError
 from smpc_dp.kernels.described import describe, read_kernel
 from smpc_dp.kernels.fields import as_array
 from smpc_dp.kernels.kernel import Kernel
@@ -141,19 +141,23 @@ def sum_outcome(
     program = _of(planned, opened.terms)
     sums = opened.values[: encoding.lanes]
     if len(sums) < encoding.lanes:
-        raise VerificationError("the servers opened fewer values than vectors have")
+        raise VerificationError("the servers opened fewer values than vectors have", Check.WRONG_LENGTH)
     noises = program.noises
     if noises:
         # Laplace noise has a mean between two grid points.
         sums = tuple(round(noise.read(value)) for noise, value in zip(noises, sums, strict=True))
     if not all(abs(value) < 1 << 62 for value in sums):
-        raise VerificationError("the servers opened a value that no vectors and no noise explain")
+        raise VerificationError(
+            "the servers opened a value that no vectors and no noise explain", Check.OUT_OF_BOUNDS
+        )
     users = len(opened.included)
     if noises:
         weight = sums[-1] if encoding.max_weight else users
         total = np.array(sums[: encoding.length], np.int64) + np.int64(weight * encoding.lowest)
     elif min(sums) < 0:
-        raise VerificationError("the servers opened a negative sum of values that are not")
+        raise VerificationError(
+            "the servers opened a negative sum of values that are not", Check.OUT_OF_BOUNDS
+        )
     else:
         total, weight = encoding.decode(np.array(sums, np.uint64), users)
     error = math.sqrt(max((noise.variance for noise in noises), default=0.0)) * encoding.step

@@ -25,7 +25,7 @@ from smpc_dp.board.log import Chain, Entry, Header, encode_line
 from smpc_dp.board.reader import BadLog, LogReader
 from smpc_dp.board.serve import MAX_REQUESTS, BoardServer
 from smpc_dp.board.store import Store, is_store
-from smpc_dp.errors import LocalError, PeerFault, VerificationError
+from smpc_dp.errors import Check, LocalError, PeerFault, VerificationError
 from smpc_dp.files import replace_file
 from smpc_dp.runtime.board import BoardFolder
 
@@ -177,7 +177,7 @@ def test_who_signed_is_checked() -> None:
 
     def check(entry: Entry) -> None:
         if entry.sequence == 3:
-            raise PeerFault(entry.party, "no")
+            raise PeerFault(entry.party, "no", Check.BAD_SIGNATURE)
 
     with pytest.raises(BadLog, match="line 4, byte") as error:
         list(LogReader(io.BytesIO(text_of(header, entries))).entries(check))

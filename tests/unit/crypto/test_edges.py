@@ -11,7 +11,7 @@ import pytest
 from smpc_dp.crypto import commit
 from smpc_dp.crypto.edges import Claim, EdgeFold
 from smpc_dp.crypto.randomness import SystemRandomness
-from smpc_dp.errors import SmpcError, VerificationError
+from smpc_dp.errors import Check, VerificationError
 from smpc_dp.protocols.gopa.verifiable.deferred import Deferred, EarlierFault, at_once, raise_first
 
 PARTIES = 12
@@ -100,8 +100,11 @@ def test_what_is_malformed_is_said_and_not_folded() -> None:
 
 
 def test_the_first_of_many_faults_is_raised_whoever_finds_it_first() -> None:
-    def check(items: Sequence[int]) -> list[SmpcError | None]:
-        return [VerificationError(str(item)) if item in (70, 150, 151) else None for item in items]
+    def check(items: Sequence[int]) -> list[VerificationError | None]:
+        return [
+            VerificationError(str(item), Check.BAD_SIGNATURE) if item in (70, 150, 151) else None
+            for item in items
+        ]
 
     one, two = Deferred(at_once, check), Deferred(at_once, check)
     for number in range(200):
@@ -114,7 +117,7 @@ def test_the_first_of_many_faults_is_raised_whoever_finds_it_first() -> None:
 def test_large_items_do_not_wait_for_many() -> None:
     seen: list[int] = []
 
-    def check(items: Sequence[int]) -> list[SmpcError | None]:
+    def check(items: Sequence[int]) -> list[VerificationError | None]:
         seen.append(len(items))
         return [None] * len(items)
 

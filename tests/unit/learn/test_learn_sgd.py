@@ -11,7 +11,7 @@ from typer.testing import CliRunner
 
 from smpc_dp import simulate
 from smpc_dp.cli import app
-from smpc_dp.errors import ConfigError, VerificationError
+from smpc_dp.errors import Check, ConfigError, VerificationError
 from smpc_dp.learn.averager import Averaged, Groups, PlainAverager, Rows
 from smpc_dp.learn.block_gossip import GroupDraws
 from smpc_dp.learn.models import Model, clip_rows
@@ -144,7 +144,9 @@ class Lied(PlainAverager):
     ) -> Averaged:
         self.calls += 1
         if self.calls == 2:
-            raise VerificationError("no 3 vectors within the bounds have this sum: somebody lies")
+            raise VerificationError(
+                "no 3 vectors within the bounds have this sum: somebody lies", Check.OUT_OF_BOUNDS
+            )
         return await super().average(vector, weight, group)
 
 

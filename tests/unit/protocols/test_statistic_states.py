@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from smpc_dp.errors import LocalError, PeerFault
+from smpc_dp.errors import Check, LocalError, PeerFault
 from smpc_dp.protocols.engine.events import Cancellation, Message, Report, Start
 from smpc_dp.protocols.pairwise import statistic_aggregator as aggregator
 from smpc_dp.protocols.pairwise import statistic_messages as m
@@ -110,7 +110,7 @@ def test_a_role_that_deviates_takes_other_messages_beside_its_steps() -> None:
 
 def test_a_fault_that_ends_a_step_is_not_that_of_whose_message_came_last() -> None:
     def fail(_member: object, _state: object) -> None:
-        raise PeerFault("ada", "found at the end of the step")
+        raise PeerFault("ada", "found at the end of the step", Check.OTHER_RUN)
 
     run = Run(find("matchings"))
     run.hub.role = states.AGGREGATOR.with_stage(aggregator.CollectHello, finish=fail)

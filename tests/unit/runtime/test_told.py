@@ -14,6 +14,7 @@ import pytest
 import smpc_dp.protocols
 import smpc_dp.transport
 from smpc_dp.errors import (
+    Check,
     Code,
     ConfigError,
     Fault,
@@ -113,9 +114,9 @@ def test_whatever_is_wrong_with_own_data_is_told_by_the_same_bytes() -> None:
         *OWN,
         PrivacyError(OWN_WORDS, code=Code.PLACE),
         ConfigError(OWN_WORDS, code=Code.IMPOSSIBLE),
-        VerificationError(OWN_WORDS),
-        PeerFault("ben", OWN_WORDS, {"signed": OWN_WORDS.encode()}),
-        PeerFault("ben", OWN_WORDS, code=Code.QUESTION),
+        VerificationError(OWN_WORDS, Check.LOG_CUT),
+        PeerFault("ben", OWN_WORDS, Check.MALFORMED, {"signed": OWN_WORDS.encode()}),
+        PeerFault("ben", OWN_WORDS, Check.OTHER_QUESTION, code=Code.QUESTION),
         TimeoutFault({"ben", "cem"}, "masked", OWN_WORDS),
         TimeoutFault({"ben", "cem"}, "masked", OWN_WORDS, code=Code.FEW, why={"ben": Code.OWN}, number=3),
     ],

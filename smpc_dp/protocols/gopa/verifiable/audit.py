@@ -18,7 +18,7 @@ import numpy as np
 
 from smpc_dp.board.log import Entry, Header
 from smpc_dp.crypto import proofs
-from smpc_dp.errors import PeerFault, SmpcError, VerificationError
+from smpc_dp.errors import Check, PeerFault, SmpcError, VerificationError
 from smpc_dp.protocols.begin import check_begin, session_head
 from smpc_dp.protocols.envelope import Context, decode, group_question
 from smpc_dp.protocols.gopa.verifiable import messages as v
@@ -51,7 +51,9 @@ def check_run_id(context: Context, header: Header) -> None:
     """
     due = keys.run_identifier(context, context.question, header.present, header.root)
     if due.hex() != header.run_id:
-        raise VerificationError("the run id is not that of this session, its users and their nonces")
+        raise VerificationError(
+            "the run id is not that of this session, its users and their nonces", Check.RUN_ID_DIFFERS
+        )
 
 
 class Auditor:
@@ -89,7 +91,8 @@ class Auditor:
         ends = (f" {planned}", f" {group_question(planned, context.names)}")
         if not f" {context.question}".endswith(ends):
             raise VerificationError(
-                f"the users asked for {context.question!r}, the parameters plan {planned}"
+                f"the users asked for {context.question!r}, the parameters plan {planned}",
+                Check.OTHER_QUESTION,
             )
         self._rules = Rules(context, parameters, run_id)
         self._workers, self._again = workers, again
@@ -136,27 +139,39 @@ class Auditor:
         """Take the next entry, in its place; `head` is the one before it."""
         self._place = place
         if self._closed:
-            raise VerificationError("an entry after the last one: the board was closed above")
+            raise VerificationError(
+                "an entry after the last one: the board was closed above", Check.LOG_CLOSED
+            )
         if entry.kind == self._openings.kinds[0] and self._order[self._stage + 1 :][:1] == [v.TALLY]:
             self._order[self._stage + 1 : self._stage + 1] = self._openings.kinds
         if entry.kind not in self._order:
-            raise VerificationError(f"kind {entry.kind!r} is unknown, or not due in this run")
+            raise VerificationError(
+                f"kind {entry.kind!r} is unknown, or not due in this run", Check.UNEXPECTED_STEP
+            )
         stage = self._order.index(entry.kind)
         if stage < self._stage or any(map(v.is_of_the_relay, self._order[self._stage : stage])):
-            raise VerificationError(f"'{entry.kind}' where '{self._order[self._stage]}' is due")
+            raise VerificationError(
+                f"'{entry.kind}' where '{self._order[self._stage]}' is due", Check.UNEXPECTED_STEP
+            )
         if stage != self._stage:
             self._stage, self._last = stage, 0
         if v.is_of_the_relay(entry.kind):
             if entry.party != self._relay:
-                raise PeerFault(entry.party, f"has an entry '{entry.kind}', which is the relay's")
+                raise PeerFault(
+                    entry.party, f"has an entry '{entry.kind}', which is the relay's", Check.WRONG_SENDER
+                )
             self._of_the_relay(entry, head)
             self._stage += 1
         else:
             party = self._number(entry.party)
             if party is None:
-                raise PeerFault(entry.party, f"has an entry '{entry.kind}', which is a user's")
+                raise PeerFault(
+                    entry.party, f"has an entry '{entry.kind}', which is a user's", Check.WRONG_SENDER
+                )
             if party <= self._last:
-                raise VerificationError(f"entries '{entry.kind}' are not in the order of the roster")
+                raise VerificationError(
+                    f"entries '{entry.kind}' are not in the order of the roster", Check.WRONG_ORDER
+                )
             self._last = party
             self._sequences[party, entry.kind] = entry.sequence
             users = {v.COMMIT: self._commit, v.COIN: self._coin, v.PUBLISH: self._publish}
@@ -180,7 +195,7 @@ class Auditor:
             members, *false = self._begin_round(certified)
         step = entry.kind.replace("certify", "attest", 1)
         if certified.members != members.packed:
-            raise PeerFault(entry.party, f"certificate of '{step}' is of another set")
+            raise PeerFault(entry.party, f"certificate of '{step}' is of another set", Check.BAD_CERTIFICATE)
         self._attested = self._rules.attestation(step, head, members.packed, *false)
         check_certificate(
             self._context,
@@ -197,7 +212,7 @@ class Auditor:
 
     def _commit(self, party: int, entry: Entry) -> None:
         if party not in self._present:
-            raise PeerFault(entry.party, "commits, and was not present")
+            raise PeerFault(entry.party, "commits, and was not present", Check.NOT_PRESENT)
         try:
             message = self._rules.read_commit(party, entry.payload, entry.party)
         except PeerFault:
@@ -211,14 +226,14 @@ class Auditor:
     def _coin(self, party: int, entry: Entry) -> None:
         coin = decode(entry.payload, v.Coin, entry.party).coin
         if party not in self._participants:
-            raise PeerFault(entry.party, "opens a coin, and does not take part")
+            raise PeerFault(entry.party, "opens a coin, and does not take part", Check.NOT_PRESENT)
         if self._rules.coin_commitment(entry.party, coin) != self._commits[party].coin:
-            raise PeerFault(entry.party, "opened another coin than it has committed to")
+            raise PeerFault(entry.party, "opened another coin than it has committed to", Check.BAD_OPENING)
         self._coins[party] = coin
 
     def _publish(self, party: int, entry: Entry) -> None:
         if party not in self._participants:
-            raise PeerFault(entry.party, "publishes, and does not take part")
+            raise PeerFault(entry.party, "publishes, and does not take part", Check.NOT_PRESENT)
         message = self._rules.read_publish(entry.payload, entry.party)
         self._published.append(party)
         if isinstance(message, str):
@@ -232,11 +247,15 @@ class Auditor:
 
     def _open(self, party: int, entry: Entry) -> None:
         if party not in self._good:
-            raise PeerFault(self._relay, f"has an opening of {entry.party}, whose value is not counted")
+            raise PeerFault(
+                self._relay, f"has an opening of {entry.party}, whose value is not counted", Check.NOT_PRESENT
+            )
         try:
             false = self._openings.take(party, entry.payload, entry.party)
         except ValueError:
-            raise PeerFault(self._relay, f"has an opening of {entry.party}, who has none to make") from None
+            raise PeerFault(
+                self._relay, f"has an opening of {entry.party}, who has none to make", Check.NOT_PRESENT
+            ) from None
         if false:
             self._exclude(party, entry, false)
 
@@ -279,7 +298,7 @@ class Auditor:
         good = [party for party in self._commits if party not in self._excluded]
         self._same(self._participants, good, "takes part", "has committed to what is proven")
         if len(self._participants) < self._parameters.least_left(len(self._excluded)):
-            raise PeerFault(self._relay, "lets too few users take part")
+            raise PeerFault(self._relay, "lets too few users take part", Check.SET_TOO_SMALL)
         self._commits_head = head
         self._void = self._edges.begin(self._participants)
 
@@ -297,7 +316,7 @@ class Auditor:
                     break
                 if party in self._commits:
                     yield party, decode(entry.payload, v.Commit, entry.party)
-        raise VerificationError(CHANGED)
+        raise VerificationError(CHANGED, Check.LOG_DIFFERS)
 
     def _settle_round(self) -> set[int]:
         """Return whose statements were shown false since the last round, or in the publications."""
@@ -307,14 +326,20 @@ class Auditor:
         self._good = {*self._published} - self._excluded.keys()
         if len(self._good) < self._parameters.least_left(len(self._excluded)):
             names = ", ".join(item.party for item in self._excluded.values())
-            raise PeerFault(self._relay, f"counts too few users, after {names} signed something false")
+            raise PeerFault(
+                self._relay,
+                f"counts too few users, after {names} signed something false",
+                Check.SET_TOO_SMALL,
+            )
         return fresh
 
     def _begin_round(self, certified: m.Certified) -> tuple[PartySet, bytes]:
         """Begin a round of openings; return who goes on, and a list of whose edges are to be opened."""
         fresh = self._settle_round()
         if not fresh:
-            raise PeerFault(self._relay, "has edges opened, and nobody signed anything false")
+            raise PeerFault(
+                self._relay, "has edges opened, and nobody signed anything false", Check.FALSE_ACCUSATION
+            )
         members = PartySet.unpack(certified.members, self._parties, self._relay)
         self._same({*members}, self._good, "goes on", "has signed nothing false")
         self._openings.begin(self._good, fresh)
@@ -331,12 +356,14 @@ class Auditor:
         is_shown, is_due = (flags_of(parties, self._parties) for parties in (shown, due))
         for party in np.flatnonzero(is_shown != is_due).tolist():
             has, lacks = (one, other) if is_shown[party] else (other, one)
-            raise PeerFault(self._relay, f"{self._name(party)} {has}, and not: {lacks}")
+            raise PeerFault(self._relay, f"{self._name(party)} {has}, and not: {lacks}", Check.SET_DIFFERS)
 
     def _check_tally(self, tally: v.Tally) -> None:
         if fresh := self._settle_round():
             names = ", ".join(map(self._name, sorted(fresh)))
-            raise PeerFault(self._relay, f"has no edges opened to {names}, who signed something false")
+            raise PeerFault(
+                self._relay, f"has no edges opened to {names}, who signed something false", Check.NOT_SHOWN
+            )
         counted = PartySet.unpack(tally.counted, self._parties, self._relay)
         good = sorted(self._good)
         self._same({*counted}, good, "is counted", "has signed nothing false")
@@ -345,13 +372,15 @@ class Auditor:
         left = self._openings.left(self._good)
         self._total -= left.opened
         if tally.total != self._parameters.encoding.pack(self._total):
-            raise PeerFault(self._relay, "the total is not the sum of what was published")
+            raise PeerFault(self._relay, "the total is not the sum of what was published", Check.WRONG_TOTAL)
         silent = {*self._participants} - {*self._published}
         self._residual = len(left.unopened) + self._edges.around(self._good, (), silent)[1]
         self._unopened = sorted({party for party, _ in left.unopened})
         if tally.residual_pairs != self._residual:
             raise PeerFault(
-                self._relay, f"counts {tally.residual_pairs} residual pairs, not {self._residual}"
+                self._relay,
+                f"counts {tally.residual_pairs} residual pairs, not {self._residual}",
+                Check.WRONG_COUNT,
             )
         self._counted = good
         self._tally = tally
@@ -364,7 +393,7 @@ class Auditor:
         if not self._closed or self._tally is None:
             due = self._order[min(self._stage, len(self._order) - 1)]
             raise VerificationError(
-                f"the log ends where '{due}' is due: it was cut, or the run was not finished"
+                f"the log ends where '{due}' is due: it was cut, or the run was not finished", Check.LOG_CUT
             )
         parameters, count = self._parameters, len(self._counted)
         faults = list(self._faults)

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import ClassVar
 
 from smpc_dp.crypto import proofs
-from smpc_dp.errors import PeerFault, TimeoutFault
+from smpc_dp.errors import Check, PeerFault, TimeoutFault
 from smpc_dp.protocols import begin
 from smpc_dp.protocols.contract import Envelope
 from smpc_dp.protocols.engine.collector import CollectorState, Item
@@ -243,7 +243,7 @@ def accept_coin(aggregator: VerifiableAggregator, state: CollectCoin, party: int
     try:
         coin = decode(envelope.body, v.Coin, name).coin
         if rules.coin_commitment(name, coin) != state.agreed.committed.commits[party].coin:
-            raise PeerFault(name, "opened another coin than it has committed to")
+            raise PeerFault(name, "opened another coin than it has committed to", Check.BAD_OPENING)
     except PeerFault:
         # The run stops here: the last entry of its log shows why.
         aggregator.log(state.log, v.COIN, {party: item})

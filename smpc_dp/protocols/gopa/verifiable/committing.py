@@ -13,7 +13,7 @@ from smpc_dp.board.followed import Followed
 from smpc_dp.board.log import entry_digest
 from smpc_dp.crypto import commit, proofs
 from smpc_dp.encoding import Lanes
-from smpc_dp.errors import PeerFault
+from smpc_dp.errors import Check, PeerFault
 from smpc_dp.protocols.contract import Envelope
 from smpc_dp.protocols.engine.party import PartyState
 from smpc_dp.protocols.engine.state import Transition
@@ -127,11 +127,13 @@ def on_committed(member: VerifiableMember, state: AwaitCommitted, body: bytes) -
     participants = members_of(member, message.participants, state.revealed, "participants", least)
     log, batch = follow(member, state.log, v.COMMIT, authors, message.digests, state.entry)
     if not participants <= set_of(member, message.committed):
-        raise member.refuse("lets parties take part whose commitments are not on the board")
+        raise member.refuse(
+            "lets parties take part whose commitments are not on the board", Check.NOT_PRESENT
+        )
     _check_all_false(member, run_id, log, batch, participants, message.false)
     due = tuple(sorted(peer for peer in state.terms if peer in participants))
     if tuple(item.party for item in message.commits) != due:
-        raise member.refuse("commitments are not those of the neighbours that take part")
+        raise member.refuse("commitments are not those of the neighbours that take part", Check.SET_DIFFERS)
     commits: dict[int, v.Commit] = {}
     terms: dict[int, Term] = {}
     for item in message.commits:
@@ -168,7 +170,7 @@ def _check_all_false(
     """Refuse an aggregator that excludes a party for a commit that is not false."""
     parties, checks, rules = [item.party for item in items], proofs.Batch(), member.rules(run_id)
     if parties != sorted({*parties}) or any(party in participants for party in parties):
-        raise member.refuse("calls commits false of parties that take part, or twice")
+        raise member.refuse("calls commits false of parties that take part, or twice", Check.FALSE_ACCUSATION)
     false = set()
     for item in items:
         name = check_commit(member, run_id, log, batch, item)
@@ -181,7 +183,9 @@ def _check_all_false(
         false |= {tag[0] for tag in failures(checks)}
     if right := [party for party in parties if party not in false]:
         name = member.name_of(right[0])
-        raise member.refuse(f"says that {name} committed to something false: it did not")
+        raise member.refuse(
+            f"says that {name} committed to something false: it did not", Check.FALSE_ACCUSATION
+        )
 
 
 def on_commitments_certificate(
@@ -222,12 +226,12 @@ def on_coins(member: VerifiableMember, state: AwaitCoins, body: bytes) -> Transi
     coins, signatures = message.coins, message.signatures
     authors = context.remember(("ordered", packed), lambda: tuple(participants))
     if len(coins) != 32 * len(authors) or len(signatures) != SIGNATURE * len(authors):
-        raise member.refuse("coins are not one of each participant")
+        raise member.refuse("coins are not one of each participant", Check.NOT_ONE_EACH)
     for party, committed in state.around.commits.items():
         place = bisect.bisect_left(authors, party)
         name, coin = member.name_of(party), coins[32 * place : 32 * place + 32]
         if rules.coin_commitment(name, coin) != committed.coin:
-            raise member.refuse(f"the coin of {name} is not what it has committed to")
+            raise member.refuse(f"the coin of {name} is not what it has committed to", Check.BAD_OPENING)
     first = len(state.log) + 1
     digests = context.remember(
         ("coins", run_id, first, packed, coins, signatures),
@@ -269,7 +273,7 @@ def _coin_digests(
         try:
             member.context.check_detached(run_id, v.COIN, name, aggregator, payload, signature)
         except PeerFault:
-            raise member.refuse(f"forwarded a coin that {name} did not sign") from None
+            raise member.refuse(f"forwarded a coin that {name} did not sign", Check.NOT_SIGNED) from None
         digests.append(entry_digest(first + i, name, v.COIN, payload, signature))
     return b"".join(digests)
 

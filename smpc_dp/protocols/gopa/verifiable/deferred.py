@@ -6,7 +6,7 @@ import collections
 from collections.abc import Callable, Sequence
 from typing import Any, Generic, Protocol, TypeVar
 
-from smpc_dp.errors import SmpcError, VerificationError
+from smpc_dp.errors import VerificationError
 
 T = TypeVar("T")
 # Line and first byte of an entry.
@@ -32,9 +32,9 @@ def at_once(work: Callable[[], T], /) -> Callable[[], T]:
 class EarlierFault(VerificationError):
     """A check failed of an entry at `place`, before the one that was read last."""
 
-    def __init__(self, place: Place, error: SmpcError) -> None:
+    def __init__(self, place: Place, error: VerificationError) -> None:
         self.place = place
-        super().__init__(str(error))
+        super().__init__(str(error), error.check)
 
 
 class Deferred(Generic[T]):
@@ -45,14 +45,16 @@ class Deferred(Generic[T]):
         check: returns of each item an error, or None. It runs on any thread.
     """
 
-    def __init__(self, workers: Workers, check: Callable[[Sequence[T]], Sequence[SmpcError | None]]) -> None:
+    def __init__(
+        self, workers: Workers, check: Callable[[Sequence[T]], Sequence[VerificationError | None]]
+    ) -> None:
         self._workers, self._check = workers, check
         self._items: list[T] = []
         self._places: list[Place] = []
         self._bytes = 0
-        self._waiting: collections.deque[tuple[list[Place], Callable[[], Sequence[SmpcError | None]]]] = (
-            collections.deque()
-        )
+        self._waiting: collections.deque[
+            tuple[list[Place], Callable[[], Sequence[VerificationError | None]]]
+        ] = collections.deque()
         self.first: EarlierFault | None = None
 
     def add(self, place: Place, item: T, size: int) -> None:

@@ -13,7 +13,7 @@ from numpy.typing import NDArray
 
 from smpc_dp.crypto import commit
 from smpc_dp.crypto.edges import Claim, EdgeFold
-from smpc_dp.errors import SmpcError
+from smpc_dp.errors import VerificationError
 from smpc_dp.protocols.gopa.verifiable import messages as v
 from smpc_dp.protocols.gopa.verifiable.deferred import Deferred, Place, Workers
 from smpc_dp.protocols.gopa.verifiable.kept import KeptBytes
@@ -54,7 +54,7 @@ class EdgeAudit:
         claim = Claim(party, message.neighbours, message.edges, message.value + message.noise_secret)
         self.checks.add(place, claim, len(message.neighbours) + len(message.edges))
 
-    def _take(self, claims: Sequence[Claim]) -> list[SmpcError | None]:
+    def _take(self, claims: Sequence[Claim]) -> list[VerificationError | None]:
         for claim, (total, fault) in zip(claims, self._fold.take(claims), strict=True):
             if fault:
                 self.malformed.add(claim.party)

@@ -9,6 +9,7 @@ from dataclasses import dataclass
 from smpc_dp.board.followed import Followed
 from smpc_dp.board.log import HEAD_BYTES, entry_digest
 from smpc_dp.encoding import Lanes
+from smpc_dp.errors import Check
 from smpc_dp.protocols.contract import Envelope
 from smpc_dp.protocols.engine.party import Member
 from smpc_dp.protocols.envelope import Context, decode
@@ -95,7 +96,7 @@ def follow(
     """Go on to the head after these authors' entries; this party's `own` must be among them."""
     followed = follow_batch(member.context, log, kind, authors, digests)
     if followed is None:
-        raise member.refuse("does not have one digest for each entry")
+        raise member.refuse("does not have one digest for each entry", Check.NOT_ONE_EACH)
     if own is not None:
         check_entry(member, *followed, member.index, own.body, own.signature)
     return followed
@@ -111,7 +112,7 @@ def check_entry(
         number = batch.first + place
         if entry_digest(number, name, kind, body, signature) == log.digest(number):
             return
-    raise member.refuse(f"the board does not have the entry '{kind}' of {name}")
+    raise member.refuse(f"the board does not have the entry '{kind}' of {name}", Check.NOT_SHOWN)
 
 
 def follow_own(
@@ -148,7 +149,7 @@ def check_head(
     message = decode(body, v.Certificate, aggregator)
     certified = decode(message.payload, m.Certified, aggregator)
     if certified.members != parties.packed:
-        raise member.refuse(f"certificate of '{step}' is of another set")
+        raise member.refuse(f"certificate of '{step}' is of another set", Check.BAD_CERTIFICATE)
     certificate = check_certificate(
         member.context,
         member.parameters.plan.quorum,

@@ -15,7 +15,7 @@ from smpc_dp.protocols.contract import Envelope
 from smpc_dp.protocols.engine.collector import Collector, CollectorState, Item
 from smpc_dp.protocols.gopa.verifiable import messages as v
 from smpc_dp.protocols.gopa.verifiable.params import VerifiableParameters
-from smpc_dp.protocols.gopa.verifiable.statements import FALSE, Rules, failures
+from smpc_dp.protocols.gopa.verifiable.statements import CHECKS, FALSE, Rules, failures
 from smpc_dp.protocols.phases import messages as m
 from smpc_dp.protocols.phases.certified_set import Attesting
 from smpc_dp.protocols.phases.certify import check_certificate, make_certificate
@@ -115,7 +115,7 @@ def exclude_false(
     for tag in failures(batch, aggregator.threads):
         false.setdefault(tag[0], tag[1])
     for party, kind in sorted(false.items()):
-        fault = PeerFault(aggregator.name_of(party), FALSE[kind])
+        fault = PeerFault(aggregator.name_of(party), FALSE[kind], CHECKS[kind])
         if party in state.inbox.alive:
             aggregator.exclude(state, party, fault)
         else:

@@ -15,7 +15,15 @@ from smpc_dp.board.log import MAX_PAYLOAD_BYTES
 from smpc_dp.crypto import commit, proofs
 from smpc_dp.crypto.randomness import Randomness
 from smpc_dp.encoding import Encoding, Lanes, shown
-from smpc_dp.errors import Code, ConfigError, Fault, LocalError, PrivacyError, VerificationError
+from smpc_dp.errors import (
+    Check,
+    Code,
+    ConfigError,
+    Fault,
+    LocalError,
+    PrivacyError,
+    VerificationError,
+)
 from smpc_dp.privacy.gaussian import gaussian_mu
 from smpc_dp.privacy.laws import BinomialLaw
 from smpc_dp.privacy.sampling import NoiseSource
@@ -111,7 +119,8 @@ class VerifiableParameters(GopaParameters, frozen=True):
             for value, low, high in zip(total, lows, highs, strict=True)
         ):
             raise VerificationError(
-                f"no {contributors} vectors within the bounds and their noise have this sum: somebody lies"
+                f"no {contributors} vectors within the bounds and their noise have this sum: somebody lies",
+                Check.OUT_OF_BOUNDS,
             )
 
     @property

@@ -12,7 +12,7 @@ from typing import ClassVar
 import msgspec
 
 from smpc_dp.board.followed import Followed
-from smpc_dp.errors import SmpcError
+from smpc_dp.errors import Check, SmpcError
 from smpc_dp.protocols.contract import Envelope
 from smpc_dp.protocols.engine.party import PartyState
 from smpc_dp.protocols.engine.state import Transition
@@ -136,9 +136,9 @@ def on_publications(member: VerifiableMember, state: AwaitPublications, body: by
     message = decode(body, v.Publications, member.context.aggregator)
     good, participants = set_of(member, message.authors), state.participation.participants
     if not good <= participants:
-        raise member.refuse("has publications of parties that do not take part")
+        raise member.refuse("has publications of parties that do not take part", Check.NOT_PRESENT)
     if member.index not in good:
-        raise member.refuse(f"left the publication of {member.name} out")
+        raise member.refuse(f"left the publication of {member.name} out", Check.NOT_INCLUDED)
     rules, commits = member.rules(state.run_id, state.combined), state.around.commits
 
     def is_right(party: int, name: str, said: bytes, counted: Mapping[int, bytes]) -> bool:
@@ -178,7 +178,7 @@ def on_openings(member: VerifiableMember, state: AwaitOpenings, body: bytes) -> 
     """Follow the openings; check those of neighbours that the aggregator calls false."""
     message = decode(body, v.Openings, member.context.aggregator)
     if not set_of(member, message.authors) <= state.round.good:
-        raise member.refuse("has openings of parties that are out")
+        raise member.refuse("has openings of parties that are out", Check.NOT_PRESENT)
     rules = member.rules(state.run_id)
 
     def is_right(party: int, name: str, said: bytes, counted: Mapping[int, bytes]) -> bool:
@@ -206,10 +206,10 @@ def _go_on(
     log, batch = follow(member, state.log, kind, authors, message.digests, state.entry)
     batches = (*before.batches, batch)
     if not set_of(member, message.false) <= set_of(member, message.authors):
-        raise member.refuse("calls statements false that there are not")
+        raise member.refuse("calls statements false that there are not", Check.FALSE_ACCUSATION)
     opening = {party: term for party, term in state.terms.items() if party in false}
     if [item.party for item in message.shown] != [*opening]:
-        raise member.refuse("does not show what neighbours said that is false")
+        raise member.refuse("does not show what neighbours said that is false", Check.NOT_SHOWN)
     known = _known_edges(member, state, log, message) if false else {}
     for item in message.shown:
         author = check_forwarded(member, run_id, kind, item)
@@ -217,7 +217,9 @@ def _go_on(
         counted = _counted_edges(member, item.party, known, counts)
         if is_right(item.party, author, item.body, counted):
             # To open an edge to it would show its value.
-            raise member.refuse(f"says that {author} said something false, and it did not")
+            raise member.refuse(
+                f"says that {author} said something false, and it did not", Check.FALSE_ACCUSATION
+            )
     if not false:
         after = AwaitTallied(
             run_id=run_id,
@@ -231,16 +233,15 @@ def _go_on(
         )
         return Transition(after)
     told, good = state.false_count + len(false), without(member, before.good, message.false)
-    reason = ""
+    error = None
     if member.index not in good:
-        reason = f"says that {name} has signed something false"
+        error = member.refuse(f"says that {name} has signed something false", Check.FALSE_ACCUSATION)
     elif len(good) < member.parameters.least_left(told):
-        reason = "goes on with too few users whose statements are true"
-    if reason:
+        error = member.refuse("goes on with too few users whose statements are true", Check.SET_TOO_SMALL)
+    if error is not None:
         # Of parties that are no neighbours only the aggregator says so: until the rest is found right, a
         # ledger must not be charged for them.
         seen_false = state.false_count + len(opening)
-        error = member.refuse(reason)
         return Transition(Refused(run_id=run_id, seen=state.seen, false_count=seen_false, error=error))
     attest = v.in_round(v.ATTEST_EXCLUSIONS, number + 1)
     attested = head_digest(member, run_id, attest, log, good, message.false)
@@ -276,9 +277,11 @@ def _known_edges(
     begun = Followed(log.start).after(log.digest(1))
     followed = follow_batch(member.context, begun, v.COMMIT, around.authors, message.committed)
     if followed is None:
-        raise member.refuse("does not have one digest for each commitment")
+        raise member.refuse("does not have one digest for each commitment", Check.NOT_ONE_EACH)
     if followed[0].head != around.head:
-        raise member.refuse("has other commitments than those that a quorum has signed")
+        raise member.refuse(
+            "has other commitments than those that a quorum has signed", Check.OTHER_STATEMENT
+        )
     for item in message.commits:
         edges[item.party] = commit_of(member, state.run_id, *followed, item)[1]
     return edges
@@ -294,7 +297,9 @@ def _counted_edges(
     around = [party, *(peer for peer in known[party] if peer in counts)]
     if not all(peer in known for peer in around):
         name = member.name_of(party)
-        raise member.refuse(f"says that {name} said something false, and not what its neighbours say")
+        raise member.refuse(
+            f"says that {name} said something false, and not what its neighbours say", Check.FALSE_ACCUSATION
+        )
     return agreements({peer: known[peer] for peer in around})[party]
 
 
@@ -303,7 +308,9 @@ def check_commit(
 ) -> str:
     """Return the author of a forwarded commit: signed, and in a batch of the board."""
     if not 1 <= item.party <= member.parties:
-        raise member.refuse(f"forwarded a commit of party {item.party}, which there is not")
+        raise member.refuse(
+            f"forwarded a commit of party {item.party}, which there is not", Check.NOT_PRESENT
+        )
     name = check_forwarded(member, run_id, v.COMMIT, item)
     check_entry(member, log, batch, item.party, item.body, item.signature)
     return name

@@ -15,7 +15,7 @@ from msgspec.structs import replace
 from smpc_dp.board.followed import Followed
 from smpc_dp.board.log import entry_digest
 from smpc_dp.encoding import Lanes
-from smpc_dp.errors import PeerFault, VerificationError
+from smpc_dp.errors import Check, PeerFault, VerificationError
 from smpc_dp.protocols.envelope import decode, encode
 from smpc_dp.protocols.gopa.verifiable import messages as v
 from smpc_dp.protocols.gopa.verifiable.params import VerifiableParameters
@@ -53,7 +53,7 @@ class Recount:
             return self._total(counted, said)
         except (ValueError, PeerFault, VerificationError) as error:
             # Whatever an author did, the aggregator has counted it.
-            raise PeerFault(relay, f"does not show what is in its total: {error}") from None
+            raise PeerFault(relay, f"does not show what is in its total: {error}", Check.NOT_SHOWN) from None
 
     def _total(self, counted: Collection[int], said: Sequence[v.Said]) -> Lanes:
         total = np.zeros(self.rules.parameters.encoding.lanes, dtype=np.uint64)

@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from typing import NamedTuple
 
 from smpc_dp.board.log import Entry
-from smpc_dp.errors import SmpcError, VerificationError
+from smpc_dp.errors import Check, VerificationError
 from smpc_dp.protocols.envelope import Context
 from smpc_dp.protocols.gopa.verifiable.deferred import Deferred, Place, Workers
 
@@ -35,7 +35,8 @@ class SignatureAudit:
         key = self._context.keys.get(entry.party)
         if key is None:
             raise VerificationError(
-                f"an entry '{entry.kind}' in the name of {entry.party} is not in the roster"
+                f"an entry '{entry.kind}' in the name of {entry.party} is not in the roster",
+                Check.NOT_IN_ROSTER,
             )
         body_hash = hashlib.sha256(entry.payload).digest()
         relay = self._context.aggregator
@@ -43,14 +44,14 @@ class SignatureAudit:
         signature = bytes.fromhex(entry.signature)
         self.checks.add(place, _Signed(entry.party, entry.kind, key, statement, signature), _HELD_BYTES)
 
-    def _verify(self, statements: Sequence[_Signed]) -> list[SmpcError | None]:
+    def _verify(self, statements: Sequence[_Signed]) -> list[VerificationError | None]:
         return [self._fault(signed) for signed in statements]
 
-    def _fault(self, signed: _Signed) -> SmpcError | None:
+    def _fault(self, signed: _Signed) -> VerificationError | None:
         try:
             self._context.verify(signed.key, signed.statement, signed.signature)
         except VerificationError:
             # It says nothing of the party: anybody may have written it.
             what = f"an entry '{signed.kind}' in the name of {signed.party}"
-            return VerificationError(f"{what} was not signed by it")
+            return VerificationError(f"{what} was not signed by it", Check.BAD_SIGNATURE)
         return None

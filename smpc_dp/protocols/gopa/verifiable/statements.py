@@ -17,7 +17,7 @@ from smpc_dp.crypto.labels import Label
 from smpc_dp.crypto.randomness import Randomness
 from smpc_dp.crypto.transcript import digest
 from smpc_dp.encoding import Lanes
-from smpc_dp.errors import PeerFault, VerificationError
+from smpc_dp.errors import Check, PeerFault, VerificationError
 from smpc_dp.protocols.envelope import Context, decode
 from smpc_dp.protocols.gopa.verifiable import messages as v
 from smpc_dp.protocols.gopa.verifiable.params import VerifiableParameters
@@ -41,6 +41,14 @@ FALSE = {
     OPENING_BOUNDS: "opened an edge to more than pairwise noise can be",
     OPENING_OTHER: "opened not just those of its edges that lead to who was shown false before",
 }
+CHECKS = {
+    **dict.fromkeys((RANGE, NORM, NOISE), Check.BAD_PROOF),
+    **dict.fromkeys((SUM, OPENING), Check.BAD_OPENING),
+    **dict.fromkeys((COMMIT_MALFORMED, MALFORMED, OPENING_MALFORMED), Check.MALFORMED),
+    **dict.fromkeys((BOUNDS, OPENING_BOUNDS), Check.OUT_OF_BOUNDS),
+    OPENING_OTHER: Check.SET_DIFFERS,
+}
+"""The check of each of `FALSE`."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -98,11 +106,13 @@ class Rules:
         """Return the neighbours that a party names; raise PeerFault if they are malformed."""
         neighbours = unpack_list(message.neighbours, len(self.context.names), sender)
         if party in neighbours:
-            raise PeerFault(sender, "is its own neighbour")
+            raise PeerFault(sender, "is its own neighbour", Check.BAD_DRAW)
         if len(message.edges) != commit.POINT_BYTES * len(neighbours):
-            raise PeerFault(sender, "does not have one commitment for each neighbour")
+            raise PeerFault(sender, "does not have one commitment for each neighbour", Check.NOT_ONE_EACH)
         if len(neighbours) > self.parameters.most_neighbours:
-            raise PeerFault(sender, f"has {len(neighbours)} neighbours, more than any user accepts")
+            raise PeerFault(
+                sender, f"has {len(neighbours)} neighbours, more than any user accepts", Check.BAD_DRAW
+            )
         return neighbours
 
     def check_commit(self, party: int, body: bytes, sender: str) -> v.Commit | str:
@@ -121,7 +131,9 @@ class Rules:
         due = self.parameters.value_proof_bytes
         if len(message.range_proof) != due:
             what = "range" if self.parameters.bound_squared is None else "norm"
-            raise PeerFault(sender, f"a {what} proof has {len(message.range_proof)} bytes, {due} are due")
+            raise PeerFault(
+                sender, f"a {what} proof has {len(message.range_proof)} bytes, {due} are due", Check.BAD_PROOF
+            )
         return message
 
     def read_publish(self, body: bytes, sender: str) -> v.Publish | str:
@@ -138,12 +150,12 @@ class Rules:
         message = decode(body, v.Publish, sender)
         self.lanes(message.x_hat, sender)
         if len(message.noise_proof) != proofs.noise_proof_bytes(self.length, self.parameters.bits):
-            raise PeerFault(sender, f"a noise proof has {len(message.noise_proof)} bytes")
+            raise PeerFault(sender, f"a noise proof has {len(message.noise_proof)} bytes", Check.BAD_PROOF)
         try:
             commit.check_blinding(message.blinding)
             commit.check_commitment(message.noise)
         except VerificationError as error:
-            raise PeerFault(sender, f"malformed Publish: {error}") from None
+            raise PeerFault(sender, f"malformed Publish: {error}", Check.MALFORMED) from None
         return message
 
     def check_open(
@@ -182,7 +194,7 @@ class Rules:
         try:
             return self.parameters.encoding.unpack(packed)
         except ValueError as error:
-            raise PeerFault(sender, f"malformed vector: {error}") from None
+            raise PeerFault(sender, f"malformed vector: {error}", Check.MALFORMED) from None
 
     def integers(self, packed: bytes, sender: str) -> list[int]:
         """Return packed lanes as signed integers; raise PeerFault on a wrong length."""

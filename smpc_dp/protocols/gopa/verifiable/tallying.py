@@ -9,6 +9,7 @@ import numpy as np
 
 from smpc_dp.board.followed import Followed
 from smpc_dp.encoding import Lanes
+from smpc_dp.errors import Check
 from smpc_dp.protocols import begin
 from smpc_dp.protocols.engine.party import PartyState
 from smpc_dp.protocols.engine.state import Transition
@@ -75,21 +76,21 @@ def on_tallied(member: VerifiableMember, state: AwaitTallied, body: bytes) -> Tr
     tally = decode(message.tally, v.Tally, aggregator)
     counted = PartySet.unpack(tally.counted, member.parties, aggregator)
     if member.index not in counted:
-        raise member.refuse(f"left {member.name} out of the average")
+        raise member.refuse(f"left {member.name} out of the average", Check.NOT_INCLUDED)
     if tally.counted != state.good.packed or len(counted) < parameters.least_left(state.false_count):
-        raise member.refuse("counts others than those who said nothing false, or too few")
+        raise member.refuse("counts others than those who said nothing false, or too few", Check.SET_DIFFERS)
     total, residual = rules.lanes(tally.total, aggregator), tally.residual_pairs
     parameters.check_total(signed(total), len(counted), residual)
     # Edges to silent parties; the noise that others have left is not known here.
     if residual < len([peer for peer in state.agreed if peer not in counted]):
-        raise member.refuse("counts fewer residual pairs than this party has itself")
+        raise member.refuse("counts fewer residual pairs than this party has itself", Check.WRONG_COUNT)
     if member.check_total:
         # Under one head all parties that follow the board add up the same.
         question = ("recount", run_id, state.log.head, counted.packed, body)
         recount = Recount(rules, state.log, state.batches)
         sum_ = context.remember(question, lambda: recount.total(counted, message.said))
         if not np.array_equal(sum_, total):
-            raise member.refuse("the total is not the sum of what was published")
+            raise member.refuse("the total is not the sum of what was published", Check.WRONG_TOTAL)
     log = follow_own(member, run_id, state.log, v.TALLY, message.tally, message.signature)
     attested = head_digest(member, run_id, v.ATTEST_TALLY, log, participants)
     after = AwaitClosed(
