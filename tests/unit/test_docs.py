@@ -34,6 +34,7 @@ from smpc_dp.protocols.registry import PARAMETER_CHECKERS
 from smpc_dp.runtime.local import create_local_session
 from smpc_dp_lab import vectors
 from smpc_dp_lab.reference import rendered, specified
+from tests.documents import assert_documented, fields_below
 
 ROOT = Path(__file__).resolve().parents[2]
 WISCONSIN = ROOT / "examples" / "data" / "breast_cancer_wisconsin_original.csv"
@@ -201,15 +202,7 @@ def test_links_resolve(path: Path) -> None:
     assert not broken, f"{path.relative_to(ROOT)}: {', '.join(broken)}"
 
 
-# docs/reference/session-file.md is a reference: it must name every key, and no key that is not there.
-
-
-def first_cells(heading: str) -> set[str]:
-    """Return what stands in code in the first cells of the table below a heading of session-file.md."""
-    text = (ROOT / "docs" / "reference" / "session-file.md").read_text("utf-8")
-    section = text.partition(f"\n## {heading}\n")[2].partition("\n## ")[0]
-    cells = re.findall(r"^\| ([^|]*`[^|]*) \|", section, re.MULTILINE)
-    return {code for cell in cells for code in INLINE.findall(cell)}
+# docs/reference/ names every key and field, and no key or field that is not there.
 
 
 @pytest.mark.parametrize("protocol", ["secagg", "gopa"])
@@ -218,7 +211,7 @@ def test_every_parameter_is_documented(protocol: str) -> None:
     _, faults = PARAMETER_CHECKERS[protocol, 1]({"": 0, "length": 1, "lower": 0, "upper": 1}, 3)
     known = re.search(r"known: (.*)\)", faults[0].what)
     assert known is not None
-    assert first_cells(f"Parameters of {protocol}") == set(known[1].split(", "))
+    assert set(fields_below("session-file.md", f"Parameters of {protocol}")) == set(known[1].split(", "))
 
 
 def test_the_tables_of_settings_are_those_of_the_checks() -> None:
@@ -230,7 +223,7 @@ def test_the_tables_of_settings_are_those_of_the_checks() -> None:
 def test_every_parameter_of_a_learner_is_documented() -> None:
     kinds: tuple[type[msgspec.Struct], ...] = (*LEARNERS.values(), AveragerTable)
     known = {field.encode_name for kind in kinds for field in msgspec.structs.fields(kind)}
-    assert first_cells("Parameters of learn") == known | {"learner", "averager"}
+    assert set(fields_below("session-file.md", "Parameters of learn")) == known | {"learner", "averager"}
 
 
 def test_every_field_of_a_result_is_documented() -> None:
@@ -244,7 +237,7 @@ def test_every_field_of_a_result_is_documented() -> None:
 
     fields = set(paths(msgspec.to_builtins(result.to_json()), ""))
     leaves = {field for field in fields if not any(other.startswith(field + ".") for other in fields)}
-    assert first_cells("The result as JSON") - {"evidence.survivors"} == leaves
+    assert set(fields_below("results.md", "The result as JSON")) - {"evidence.survivors"} == leaves
 
 
 def test_errata_name_tests_that_exist() -> None:
@@ -331,9 +324,8 @@ def test_every_field_of_a_command_is_documented(
     # The shape of what is printed is the same for those of one protocol.
     monkeypatch.setattr(vectors, "PROTOCOLS", {"sampling": vectors.PROTOCOLS["sampling"]})
     told = json.loads(CliRunner().invoke(app, [*arguments, "--json"]).stdout)
-    text = (ROOT / "docs" / "reference" / "commands.md").read_text("utf-8")
-    section = text.partition(f"\n### {heading}\n")[2].partition("\n##")[0]
-    assert re.findall(r"^\| `(\w+)` \|", section, re.MULTILINE) == list(told)
+    page = "lab.md" if heading.split()[0] in ("reproduce", "vectors") else "commands.md"
+    assert_documented(page, heading, told)
 
 
 # Where the tables of roles are, each of a party and of this one.

@@ -1,0 +1,30 @@
+"""What the tables of the reference say: the fields below a heading, and those that several commands share."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable
+from pathlib import Path
+
+REFERENCE = Path(__file__).parents[1] / "docs" / "reference"
+SHARED = "Fields of several commands"
+
+
+def fields_below(page: str, heading: str) -> list[str]:
+    """Return what stands in code in the first cells of the tables below a heading of a page of the reference.
+
+    The section ends at the next heading of the same level or a higher one. Raises ValueError without it.
+    """
+    text = (REFERENCE / page).read_text("utf-8")
+    found = re.search(rf"^(#+) {re.escape(heading)}$", text, re.MULTILINE)
+    if found is None:
+        raise ValueError(f"{page} has no heading {heading!r}")
+    section = re.split(rf"^#{{1,{len(found[1])}}} ", text[found.end() :], maxsplit=1, flags=re.MULTILINE)[0]
+    cells = re.findall(r"^\| ([^|]*`[^|]*) \|", section, re.MULTILINE)
+    return [code for cell in cells for code in re.findall(r"`([^`\n]+)`", cell)]
+
+
+def assert_documented(page: str, heading: str, fields: Iterable[str]) -> None:
+    """Fail unless the table has these fields in this order, but for those that several commands share."""
+    own, shared = fields_below(page, heading), set(fields_below(page, SHARED))
+    assert own == [field for field in fields if field in own or field not in shared]
