@@ -5,7 +5,7 @@ Each line is a run that was begun, and binds all lines before it:
     head(0) = H(scope)        head(k) = H(head(k-1), k, request, run id, before)
 
 `before` is the last head of the log of run k-1. A quorum signs head(k) before anything else happens in run k.
-Specification: protocols/gopa/verifiable.md.
+Specification: protocols/log/README.md.
 """
 
 from __future__ import annotations

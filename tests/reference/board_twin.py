@@ -1,6 +1,6 @@
-"""Auditor of verifiable runs written from protocols/gopa/verifiable.md alone, for tests.
+"""Auditor of verifiable runs written from protocols/gopa/verifiable.md and protocols/log/README.md alone.
 
-`Audit` takes the users of the vectors: two coordinates with bounds 0 to 4, or bounds of their own, and 12
+For tests. `Audit` takes the users of the vectors: two coordinates with bounds 0 to 4, or of their own, and 12
 bits each, or a norm of at most 5 and the bits that the session plans for it; a quorum of 4 of 5. Or those of
 another `Shape`: `NINE` is that of the runs with rounds of openings. On a sparse graph the proofs of some
 users may have to do.
