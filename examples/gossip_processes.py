@@ -2,7 +2,7 @@
 
 Each clinic is a process with its own patients. In every step a random group of six averages clipped gradients
 by secure aggregation, with noise once for the group. One clinic comes late and joins the next request, one is
-killed half-way. Data: Breast Cancer Wisconsin (Original), UCI, CC BY 4.0. docs/guides/learning.md has the
+killed half-way. Data: Breast Cancer Wisconsin (Original), UCI, CC BY 4.0. docs/proofs/learning.md has the
 claims. Run: python examples/gossip_processes.py
 """
 

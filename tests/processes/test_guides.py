@@ -44,6 +44,10 @@ PRINTED = {
         "epsilon 8, delta 0 for each record, all its pairs together",
         "the log of the run ends with head",
     ),
+    "learning": (
+        "block-gossip: 4 parties",
+        "privacy: (8, 1e-05)-differentially private for each party's data",
+    ),
 }
 
 
