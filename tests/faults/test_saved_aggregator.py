@@ -31,11 +31,12 @@ from smpc_dp.protocols.engine.saved_collector import SavedCollection
 from smpc_dp.protocols.engine.saved_inbox import SavedError
 from smpc_dp.protocols.envelope import encode_envelope
 from smpc_dp.protocols.exchange import states as exchange
+from smpc_dp.protocols.gopa import states as gopa
 from smpc_dp.protocols.registry import make_aggregator
 from smpc_dp.protocols.secagg import states as secagg
 from smpc_dp_lab.vectors import runs
 from tests.faults.saved_scene import Crash, Faults, Media
-from tests.faults.saved_sums import EXCHANGE
+from tests.faults.saved_sums import EXCHANGE, GopaScene
 
 SCENARIO = runs.SCENARIOS[0]
 DAVE = SCENARIO.names[3]
@@ -159,6 +160,13 @@ class Hall:
                 assert party.result.total.tolist() == found.total.tolist()
 
 
+class GopaHall(Hall):
+    """GOPA where noise of lost parties stays in."""
+
+    scenario = GopaScene.scenario
+    codec = Codec.of_collector(gopa.AGGREGATOR)
+
+
 class ExchangeHall(Hall):
     """An exchange, whose aggregator has no sum, and no step after which nothing is restored."""
 
@@ -173,7 +181,7 @@ class ExchangeHall(Hall):
                 assert party.result.survivors == found.survivors
 
 
-HALLS = (Hall, ExchangeHall)
+HALLS = (Hall, GopaHall, ExchangeHall)
 
 
 @pytest.fixture(params=HALLS, ids=lambda hall: hall.scenario.parameters.protocol)

@@ -171,7 +171,7 @@ class CollectPublished(CollectorState, frozen=True, kw_only=True, eq=False):
     edges: Edges
     participation: Participation
     total: Lanes
-    published: set[int]
+    published: list[int]
 
 
 def finish_reveal(aggregator: SumAggregator[GopaParameters], state: CollectReveal) -> Transition:
@@ -195,7 +195,7 @@ def finish_participants(aggregator: SumAggregator[GopaParameters], state: Collec
         edges=state.edges,
         participation=participation,
         total=aggregator.parameters.encoding.zeros(),
-        published=set(),
+        published=[],
     )
     return Transition(after, messages)
 
@@ -206,13 +206,13 @@ def accept_published(
     """Add x_hat to the total."""
     message = decode(envelope.body, g.Published, envelope.sender)
     masked_sum.add_vector(aggregator, state.total, envelope.sender, message.x_hat, "Published")
-    state.published.add(party)
+    state.published.append(party)
     return Item(None, b"", envelope.signature)
 
 
 def finish_published(aggregator: SumAggregator[GopaParameters], state: CollectPublished) -> Transition:
     """Send the average, its survivors, and the number of pairs whose noise stays in it."""
-    published, encoding = state.published, aggregator.parameters.encoding
+    published, encoding = {*state.published}, aggregator.parameters.encoding
     lost = [party for party in state.participation.participants if party not in published]
     residual = sum(peer in published for party in lost for peer in state.edges.neighbours[party])
     survivors = PartySet.of(published, aggregator.parties)
@@ -263,6 +263,7 @@ AGGREGATOR = CollectorRole(
             "anything: the run is over",
         ),
     ),
+    saved=True,
 )
 
 

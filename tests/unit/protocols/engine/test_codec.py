@@ -20,7 +20,6 @@ from smpc_dp.protocols.engine.codec import Codec, Record
 from smpc_dp.protocols.engine.collector import CollectorRole
 from smpc_dp.protocols.engine.party import PartyRole, PartyState, Progress, Stopped
 from smpc_dp.protocols.exchange.states import PARTY as EXCHANGE
-from smpc_dp.protocols.gopa.states import AGGREGATOR as GOPA_AGGREGATOR
 from smpc_dp.protocols.gopa.states import PARTY as GOPA
 from smpc_dp.protocols.pairwise.statistic_states import AGGREGATOR as STATISTIC_AGGREGATOR
 from smpc_dp.protocols.secagg.states import PARTY as SECAGG
@@ -201,7 +200,7 @@ def test_a_role_is_saved_only_if_its_table_says_so() -> None:
         Codec.of_party(dataclasses.replace(SECAGG, saved=False))
 
 
-@pytest.mark.parametrize("role", [GOPA_AGGREGATOR, STATISTIC_AGGREGATOR])
+@pytest.mark.parametrize("role", [STATISTIC_AGGREGATOR])
 def test_a_collecting_role_is_saved_only_if_its_table_says_so(role: CollectorRole) -> None:
     with pytest.raises(LocalError, match="never saved"):
         Codec.of_collector(role)
