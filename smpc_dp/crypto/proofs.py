@@ -27,6 +27,8 @@ MAX_BITS = _core.MAX_PROOF_BITS
 """Most bits of one proof: coordinates times the bits of each."""
 # One number for all coordinates, or one for each.
 Bound = int | Sequence[int]
+# The drawn bytes of secret bits, and of their blinding.
+SecretBytes = tuple[bytes, bytes]
 
 
 class ProofFailure(VerificationError):
@@ -130,7 +132,7 @@ class NoiseSecret:
     @classmethod
     def draw(cls, length: int, bits: int, randomness: Randomness) -> NoiseSecret:
         """Draw `length` times `bits` secret bits. `bits` is positive and even; ValueError beyond MAX_BITS."""
-        return cls(length, bits, randomness.bytes(coin_bytes(length, bits)), randomness.bytes(WIDE_BYTES))
+        return cls(length, bits, *draw_secret_bytes(length, bits, randomness))
 
     def __repr__(self) -> str:
         return f"NoiseSecret(length={self.length}, bits={self.bits})"
@@ -157,6 +159,11 @@ class NoiseSecret:
         if self._core is None:
             raise LocalError("noise: the secret bits are used up by their proof")
         return self._core
+
+
+def draw_secret_bytes(length: int, bits: int, randomness: Randomness) -> SecretBytes:
+    """Draw the bytes of which `NoiseSecret(length, bits, *bytes)` is made: it is used up by one proof."""
+    return randomness.bytes(coin_bytes(length, bits)), randomness.bytes(WIDE_BYTES)
 
 
 def verify_noise(

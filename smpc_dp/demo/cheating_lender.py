@@ -6,7 +6,8 @@ the party.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+import dataclasses
+from collections.abc import Callable, Mapping
 from functools import partial
 
 import numpy as np
@@ -15,11 +16,11 @@ from msgspec.structs import replace
 from smpc_dp.crypto import commit, proofs
 from smpc_dp.crypto.randomness import Randomness
 from smpc_dp.encoding import Lanes
-from smpc_dp.protocols.engine.party import Apply
 from smpc_dp.protocols.engine.run import Run
 from smpc_dp.protocols.engine.state import Transition
 from smpc_dp.protocols.envelope import Context, Signer, decode
 from smpc_dp.protocols.gopa.verifiable import messages as v
+from smpc_dp.protocols.gopa.verifiable.committing import Secrets
 from smpc_dp.protocols.gopa.verifiable.follow import VerifiableMember
 from smpc_dp.protocols.gopa.verifiable.joining import AwaitNeighbours, on_neighbours
 from smpc_dp.protocols.gopa.verifiable.params import VerifiableParameters
@@ -33,13 +34,14 @@ from smpc_dp.seen import NOTHING_SEEN, Seen
 def commit_to_negative_loans(member: VerifiableMember, state: AwaitNeighbours, body: bytes) -> Transition:
     """Commit to a negative number of loans, with a proof for the true number."""
     after, [said] = on_neighbours(member, state, body)
-    loans, *others = (int(value) for value in after.vector)
+    secrets: Secrets = after.secrets
+    loans, *others = (int(value) for value in secrets.vector)
     values = (-max(loans, 1), *others)
     vector = (np.array(values, dtype=np.int64) + member.parameters.centre).view(np.uint64)
     message = decode(said.body, v.Commit, member.name)
-    false = replace(message, value=commit.commit(values, after.value_blinding))
+    false = replace(message, value=commit.commit(values, secrets.value_blinding))
     entry = member.write(said.run_id, said.step, false)
-    return Transition(replace(after, vector=vector, entry=entry), (entry,))
+    return Transition(replace(after, secrets=replace(secrets, vector=vector), entry=entry), (entry,))
 
 
 class _ChosenNoise(proofs.NoiseSecret):
@@ -59,14 +61,24 @@ class _ChosenNoise(proofs.NoiseSecret):
         return commit.commit(self.noise(coins), blinding), proof
 
 
-def choose_noise(member: VerifiableMember, state: AwaitNeighbours, body: bytes) -> Transition:
-    """Add noise of the lender's choice, with a proof for the noise that the coins give."""
-    after, sent = on_neighbours(member, state, body)
-    return Transition(replace(after, noise_secret=_ChosenNoise(after.noise_secret)), sent)
+class _ChoosingMember(VerifiableMember):
+    """Adds noise of the lender's choice, with a proof for the noise that the coins give."""
+
+    def noise_secret(self, drawn: proofs.SecretBytes) -> proofs.NoiseSecret:
+        return _ChosenNoise(VerifiableMember.noise_secret(self, drawn))
+
+
+def _committing(honest: Run[Outcome]) -> Run[Outcome]:
+    return Run(PARTY.with_row(AwaitNeighbours, commit_to_negative_loans), honest.member, honest.state)
+
+
+def _choosing(honest: Run[Outcome]) -> Run[Outcome]:
+    given = {field.name: getattr(honest.member, field.name) for field in dataclasses.fields(honest.member)}
+    return Run(PARTY, _ChoosingMember(**given), honest.state)
 
 
 def _make(
-    cheat: Apply,
+    cheat: Callable[[Run[Outcome]], Run[Outcome]],
     context: Context,
     parameters: VerifiableParameters,
     identity: Signer,
@@ -77,12 +89,11 @@ def _make(
     *,
     check_total: bool = True,
 ) -> Run[Outcome]:
-    """Return the run of a lender that has another function for one state."""
-    honest = party(context, parameters, identity, lanes, randomness, seen, check_total=check_total)
-    return Run(PARTY.with_row(AwaitNeighbours, cheat), honest.member, honest.state)
+    """Return the run of a lender that cheats."""
+    return cheat(party(context, parameters, identity, lanes, randomness, seen, check_total=check_total))
 
 
 ROLES: Mapping[str, MakeParty] = {
-    "range": partial(_make, commit_to_negative_loans),
-    "noise": partial(_make, choose_noise),
+    "range": partial(_make, _committing),
+    "noise": partial(_make, _choosing),
 }

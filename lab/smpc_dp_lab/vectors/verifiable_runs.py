@@ -107,10 +107,14 @@ class WatchedSecret(proofs.NoiseSecret):
     """Secret bits that remember what noise they gave, and may take other coins than they are given."""
 
     def __init__(self, drawn: proofs.NoiseSecret) -> None:
-        self.length, self.bits, self.commitment = drawn.length, drawn.bits, drawn.commitment
+        self.use(drawn)
         self.coins_instead: bytes | None = None
         self.given: tuple[int, ...] = ()
         self.blinding = b""
+
+    def use(self, drawn: proofs.NoiseSecret) -> None:
+        """Take these secret bits."""
+        self.length, self.bits, self.commitment = drawn.length, drawn.bits, drawn.commitment
         self._drawn = drawn
 
     def noise(self, coins: bytes) -> list[int]:
@@ -126,6 +130,22 @@ class WatchedSecret(proofs.NoiseSecret):
         self.blinding = blinding
         used = coins if self.coins_instead is None else self.coins_instead
         return self._drawn.prove(context, used, blinding, randomness)
+
+
+@dataclass(frozen=True, slots=True)
+class WatchedMember(VerifiableMember):
+    """A user whose secret bits are watched, once it has any."""
+
+    watched: list[WatchedSecret] = field(default_factory=list)
+
+    def noise_secret(self, drawn: proofs.SecretBytes) -> proofs.NoiseSecret:
+        """Return the secret bits: all that are made for a user are one object."""
+        made = VerifiableMember.noise_secret(self, drawn)
+        if self.watched:
+            self.watched[0].use(made)
+        else:
+            self.watched.append(WatchedSecret(made))
+        return self.watched[0]
 
 
 # What a party says after each of these states is an entry of the board.
@@ -148,18 +168,19 @@ class Cheater(Run[Outcome]):
         role = PARTY
         for state, apply, kind in ENTRIES:
             role = role.with_row(state, functools.partial(self._say, apply, kind))
-        super().__init__(role, run.member, run.state)
+        given = {field.name: getattr(run.member, field.name) for field in dataclasses.fields(run.member)}
+        super().__init__(role, WatchedMember(**given), run.state)
         self.next: Any = run.state
         self.last: Any = run.state
         self._tamper = tamper
-        self._secret: WatchedSecret | None = None
 
     @property
     def secret(self) -> WatchedSecret:
         """The secret bits, once they are committed to."""
-        if self._secret is None:
+        if not self.member.watched:
             raise LocalError(f"{self.name} has committed to nothing")
-        return self._secret
+        secret: WatchedSecret = self.member.watched[0]
+        return secret
 
     def handle(self, event: Event) -> Sequence[Envelope]:
         """Take one step, and remember the state."""
@@ -173,18 +194,11 @@ class Cheater(Run[Outcome]):
         self, apply: Apply, kind: type[msgspec.Struct], member: VerifiableMember, state: Any, body: bytes
     ) -> Transition:
         self.next, [said] = apply(member, state, body)
-        if kind is v.Commit:
-            self.use_secret(self.next.secrets.noise_secret)
         if self._tamper is None or self.next.entry is None:
             return Transition(self.next, (said,))
         message = self._tamper(self, said.step, decode(said.body, kind, ""))
         entry = member.write(said.run_id, said.step, message)
         return Transition(replace(self.next, entry=entry), (entry,))
-
-    def use_secret(self, drawn: proofs.NoiseSecret) -> None:
-        """Take these secret bits."""
-        self._secret = WatchedSecret(drawn)
-        self._change_secrets(noise_secret=self._secret)
 
     def _change_secrets(self, **changes: Any) -> None:
         self.next = replace(self.next, secrets=replace(self.next.secrets, **changes))
@@ -213,7 +227,8 @@ class Cheater(Run[Outcome]):
     def draw_again(self) -> None:
         """Take other secret bits, once the first ones are committed to."""
         secret = self.secret
-        self.use_secret(proofs.NoiseSecret.draw(secret.length, secret.bits, self.member.random))
+        drawn = proofs.draw_secret_bytes(secret.length, secret.bits, self.member.random)
+        self._change_secrets(noise_secret=drawn)
 
     def with_noise(self, message: v.Publish, noise: Sequence[int], *, committed: bool) -> v.Publish:
         """Return a publication with other noise in x_hat, and, if `committed`, in its commitment."""

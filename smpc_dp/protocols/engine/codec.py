@@ -78,14 +78,14 @@ class Codec:
         """Return the codec of a table of a party's states; raise LocalError if they are never saved."""
         _check_saved(role)
         table = (kind for row in role.rows for kind in (row.state, *row.next))
-        return cls(dict.fromkeys((role.first, *table, party.Stopped)))
+        return cls(_kept((role.first, *table, party.Stopped)))
 
     @classmethod
     def of_collector(cls, role: CollectorRole) -> Codec:
         """Return the codec of a table of a collecting role's states; raises as `of_party`."""
         _check_saved(role)
         table = (kind for stage in role.stages for kind in (stage.state, *stage.next))
-        return cls(dict.fromkeys((*table, collector.Stopped)))
+        return cls(_kept((*table, collector.Stopped)))
 
     def encode(
         self,
@@ -117,6 +117,11 @@ class Codec:
             raise VerificationError("a saved state is of an unknown type", Check.BAD_STATE)
         state: State = _decoded(body, kind, f"a saved state '{name}'")
         return state
+
+
+def _kept(table: Iterable[type[State]]) -> Iterable[type[State]]:
+    """Return the types that are saved: where a state has an error, the tombstone is saved in its place."""
+    return [kind for kind in dict.fromkeys(table) if "error" not in kind.__struct_fields__]
 
 
 def _check_saved(role: PartyRole | CollectorRole) -> None:
@@ -181,7 +186,11 @@ def _array(value: Any) -> NDArray[Any]:
 def _unsaveable(kind: inspect.Type, known: set[type]) -> str:
     """Say which type below `kind` has no one encoding; an empty text if each has."""
     match kind:
-        case inspect.StructType(cls=cls, fields=fields) | inspect.DataclassType(cls=cls, fields=fields):
+        case (
+            inspect.StructType(cls=cls, fields=fields)
+            | inspect.DataclassType(cls=cls, fields=fields)
+            | inspect.NamedTupleType(cls=cls, fields=fields)
+        ):
             if cls in known:
                 return ""
             known.add(cls)

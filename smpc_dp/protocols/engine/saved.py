@@ -198,6 +198,10 @@ class SavedRun(Run[R_co]):
 
     def _take(self, transition: Transition, event: Event) -> Sequence[Envelope]:
         state, messages = transition
+        if state.error is not None:
+            # The run has failed; `Cancellation` follows, and what is saved of it.
+            self._state = state
+            return ()
         # After an error the newest state is over, and not yet saved.
         if self._is_over or (state is self._state and not messages and not state.over):
             return ()

@@ -54,7 +54,7 @@ class Secrets(msgspec.Struct, frozen=True):
 
     vector: Lanes
     value_blinding: bytes
-    noise_secret: proofs.NoiseSecret
+    noise_secret: proofs.SecretBytes
 
     def __repr__(self) -> str:
         return "Secrets(secret)"
@@ -287,10 +287,9 @@ def on_coins_certificate(member: VerifiableMember, state: AwaitCoinsCertificate,
     rules = member.rules(run_id, state.combined)
     coins, blinding = rules.bits_of(member.name), commit.fresh_blinding(member.random)
     secrets = state.secrets
-    noise = secrets.noise_secret.noise(coins)
-    committed, proof = secrets.noise_secret.prove(
-        rules.proof_context(member.name), coins, blinding, member.random
-    )
+    secret = member.noise_secret(secrets.noise_secret)
+    noise = secret.noise(coins)
+    committed, proof = secret.prove(rules.proof_context(member.name), coins, blinding, member.random)
     x_hat = secrets.vector + np.array(noise, dtype=np.int64).view(np.uint64)
     blindings = [secrets.value_blinding, blinding]
     for delta, pair_blinding in state.terms.values():

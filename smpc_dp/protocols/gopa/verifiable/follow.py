@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 import bisect
-from collections.abc import Sequence
 from dataclasses import dataclass
 
 from smpc_dp.board.followed import Followed
 from smpc_dp.board.log import HEAD_BYTES, entry_digest
+from smpc_dp.crypto import proofs
 from smpc_dp.encoding import Lanes
 from smpc_dp.errors import Check
 from smpc_dp.protocols.contract import Envelope
@@ -32,6 +32,10 @@ class VerifiableMember(Member[VerifiableParameters]):
     def rules(self, run_id: bytes, combined: bytes = b"") -> Rules:
         """Return the public checks of a run; `combined` follows from its coins."""
         return Rules(self.context, self.parameters, run_id, combined)
+
+    def noise_secret(self, drawn: proofs.SecretBytes) -> proofs.NoiseSecret:
+        """Return the secret bits that are made of drawn bytes."""
+        return proofs.NoiseSecret(self.parameters.encoding.length, self.parameters.bits, *drawn)
 
 
 # Delta with a neighbour as this party adds it, and the blinding of its commitment.
@@ -75,7 +79,7 @@ def _unpacked(member: VerifiableMember, packed: bytes) -> PartySet:
 
 
 def follow_batch(
-    context: Context, log: Followed, kind: str, authors: Sequence[int], digests: bytes
+    context: Context, log: Followed, kind: str, authors: tuple[int, ...], digests: bytes
 ) -> tuple[Followed, Batch] | None:
     """Go on after one entry of each author, ascending; None if that is no such batch."""
     if len(digests) != HEAD_BYTES * len(authors):
@@ -89,7 +93,7 @@ def follow(
     member: VerifiableMember,
     log: Followed,
     kind: str,
-    authors: Sequence[int],
+    authors: tuple[int, ...],
     digests: bytes,
     own: Envelope | None,
 ) -> tuple[Followed, Batch]:

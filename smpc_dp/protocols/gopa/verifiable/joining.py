@@ -117,7 +117,7 @@ def on_neighbours(member: VerifiableMember, state: AwaitNeighbours, body: bytes)
     parameters, rules = member.parameters, member.rules(state.run_id)
     graph, _ = key_graph.join_graph(member, run_id, state.advertised, body)
     value_blinding = commit.fresh_blinding(random)
-    noise_secret = proofs.NoiseSecret.draw(parameters.encoding.length, parameters.bits, random)
+    noise_secret = proofs.draw_secret_bytes(parameters.encoding.length, parameters.bits, random)
     coin = random.bytes(32)
     # The pairs' seeds are in the order of mask_keys, of which all have revealed.
     terms = {
@@ -130,7 +130,7 @@ def on_neighbours(member: VerifiableMember, state: AwaitNeighbours, body: bytes)
     message = v.Commit(
         value=commit.commit(rules.values_of(vector), value_blinding),
         range_proof=rules.prove_values(member.name, vector, value_blinding, random),
-        noise_secret=noise_secret.commitment,
+        noise_secret=member.noise_secret(noise_secret).commitment,
         coin=rules.coin_commitment(member.name, coin),
         neighbours=pack_list(edges),
         edges=b"".join(edges.values()),

@@ -31,7 +31,7 @@ class Batch:
 
     kind: str
     first: int
-    authors: Sequence[int]
+    authors: tuple[int, ...]
 
 
 @dataclass(frozen=True, slots=True)
