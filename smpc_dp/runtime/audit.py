@@ -69,6 +69,7 @@ class Report(msgspec.Struct, frozen=True, kw_only=True):
         parameters: of the session, as written: bounds, epsilon, part of corrupt users.
         head: of the log, in hex; that of a pairwise statistic is `log` in the evidence of its result.
         line, byte: of the first line that is no part of a right log (from 1, from 0), else None.
+        check: the check that refused this line, else None: docs/reference/errors.md.
         verdict: of a verifiable run, statistic: of a pairwise statistic; None where the log could not be read
             to its end.
         entries, bytes, seconds: what was read, and how long it took.
@@ -91,6 +92,7 @@ class Report(msgspec.Struct, frozen=True, kw_only=True):
     head: str | None = None
     line: int | None
     byte: int | None
+    check: Check | None = None
     faults: tuple[str, ...]
     excluded: tuple[Excluded, ...]
     verdict: Verdict | None
@@ -199,6 +201,7 @@ def audit_stream(
         head=known["head"],
         line=None if bad is None else bad.line,
         byte=None if bad is None else bad.byte,
+        check=None if bad is None else bad.check,
         faults=faults,
         excluded=() if verdict is None else verdict.excluded,
         verdict=verdict,

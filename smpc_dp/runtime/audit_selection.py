@@ -105,7 +105,7 @@ def read_session_log(path: str | os.PathLike[str]) -> SessionLog:
     except OSError as error:
         raise LocalError(f"{path}: cannot read the session log ({error.strerror})") from None
     except VerificationError as error:
-        raise LocalError(f"{path}: not a session log ({error})") from None
+        raise LocalError(f"{path}: not a session log ({error})") from error
 
 
 def _lines(file: BinaryIO) -> Iterator[bytes]:

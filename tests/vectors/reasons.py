@@ -1,4 +1,4 @@
-"""Why each published fault is refused: what the check that is meant to refuse it says."""
+"""Why each published fault is refused: what the check that is meant to refuse it says, and its code."""
 
 from __future__ import annotations
 
@@ -6,7 +6,11 @@ import json
 import re
 from pathlib import Path
 
+from smpc_dp.errors import PeerFault, VerificationError
+
 REASONS: dict[str, dict[str, str]] = json.loads(Path(__file__).with_name("reasons.json").read_text("utf-8"))
+# By folder and file; "" where nobody is at fault: a party is missing, or an edge does not count.
+CHECKS: dict[str, dict[str, str]] = json.loads(Path(__file__).with_name("checks.json").read_text("utf-8"))
 _DIGEST = re.compile(r"[0-9a-f]{64}")
 
 
@@ -14,3 +18,9 @@ def check_reason(vector: Path, said: str) -> None:
     """Assert that the fault in a file was refused for the reason that is meant; digests are left out."""
     protocol = vector.parents[1].name
     assert _DIGEST.sub("", said) == REASONS[protocol][vector.stem]
+
+
+def check_code(vector: Path, error: BaseException | None) -> None:
+    """Assert that the check that refused the fault in a file is the one that is meant."""
+    check = error.check.value if isinstance(error, PeerFault | VerificationError) else ""
+    assert check == CHECKS[vector.parents[1].name][vector.stem]

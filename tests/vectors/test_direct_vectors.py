@@ -20,6 +20,7 @@ from smpc_dp.errors import PeerFault, SmpcError, TimeoutFault
 from smpc_dp.privacy.secagg_plan import plan_secagg
 from smpc_dp.protocols.contract import Envelope
 from smpc_dp.protocols.engine.events import Deadline, Event, Message, Start
+from smpc_dp.protocols.engine.peers import Inbox
 from smpc_dp.protocols.engine.run import Run
 from smpc_dp.protocols.envelope import Context
 from smpc_dp.protocols.gopa import messages as g
@@ -32,7 +33,7 @@ from smpc_dp.simulate.stage import Signer
 from smpc_dp.transport.memory import Faults
 from smpc_dp_lab.vectors.direct_runs import SCENARIOS, direct_parameters
 from smpc_dp_lab.vectors.runs import RecordingNetwork
-from tests.vectors.reasons import check_reason
+from tests.vectors.reasons import check_code, check_reason
 from tests.vectors.test_secagg_vectors import envelope_of, layer_of
 
 PUBLISHED = Path(__file__).parents[2] / "protocols" / "gopa" / "vectors"
@@ -188,15 +189,26 @@ def test_every_kind_of_fault_is_there() -> None:
 
 
 @pytest.mark.parametrize("path", NEGATIVE, ids=lambda path: path.stem.removeprefix("direct-negative-"))
-def test_fault_is_refused(path: Path) -> None:
+def test_fault_is_refused(path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     vector = json.loads(path.read_bytes())
     machine, rest = replayed(vector)
     steps: list[Event] = [Message(e) for e in envelopes_of(vector)]
     if vector["deadline"]:
         steps.append(Deadline())
     if not vector["expect"]["ends"]:
+        noted: list[SmpcError | str] = []
+        note = Inbox.note
+
+        def keep(inbox: Inbox, fault: SmpcError | str) -> None:
+            noted.append(fault)
+            note(inbox, fault)
+
+        monkeypatch.setattr(Inbox, "note", keep)
         why = assert_noted(vector, machine, [*steps, *map(Message, rest)])
         check_reason(path, why)
+        [error] = {str(fault): fault for fault in noted}.values()
+        assert isinstance(error, PeerFault)
+        check_code(path, error)
         return
     for step in steps[:-1]:
         machine.handle(step)
@@ -210,6 +222,7 @@ def test_fault_is_refused(path: Path) -> None:
     assert sorted(culprits) == expect["culprits"]
     assert layer_of(str(error)) == expect["layer"]
     check_reason(path, str(error))
+    check_code(path, error)
     assert machine.finished, "a user that refused goes on"
     assert machine.handle(Message(rest[-1])) == ()
     with pytest.raises(SmpcError, match="has no result"):

@@ -14,7 +14,7 @@ from smpc_dp.protocols.engine.events import Message, Start
 from smpc_dp_lab import vectors
 from smpc_dp_lab.vectors.exchange_runs import SCENARIOS, cast
 from smpc_dp_lab.vectors.runs import Played
-from tests.vectors.reasons import check_reason
+from tests.vectors.reasons import check_code, check_reason
 from tests.vectors.test_secagg_vectors import assert_refuses, envelope_of
 
 PUBLISHED = Path(__file__).parents[2] / "protocols" / "exchange" / "vectors"
@@ -50,7 +50,9 @@ def replayed(vector: dict[str, Any]) -> tuple[Played, Envelope, Envelope]:
 def test_fault_is_refused(path: Path) -> None:
     vector = json.loads(path.read_bytes())
     run, envelope, _ = replayed(vector)
-    check_reason(path, assert_refuses(run, envelope, vector["expect"]))
+    error = assert_refuses(run, envelope, vector["expect"])
+    check_reason(path, str(error))
+    check_code(path, error)
 
 
 @pytest.mark.parametrize("path", NEGATIVE, ids=lambda path: path.stem.removeprefix("negative-"))

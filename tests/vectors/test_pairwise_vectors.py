@@ -19,7 +19,7 @@ from smpc_dp.protocols.pairwise.participant import Evaluated
 from smpc_dp_lab.vectors import pairwise_fault as faults
 from smpc_dp_lab.vectors import pairwise_runs as runs
 from tests.reference.merkle_twin import tuple_hash, uint
-from tests.vectors.reasons import check_reason
+from tests.vectors.reasons import check_code, check_reason
 
 PUBLISHED = Path(__file__).parents[2] / "protocols" / "pairwise" / "vectors"
 NEGATIVE = sorted(PUBLISHED.glob("negative-*.json"))
@@ -86,6 +86,7 @@ def test_fault_is_refused(path: Path) -> None:
     assert getattr(done.end, "culprit", "") == fault.culprit
     assert layer_of(str(done.end)) == fault.layer
     check_reason(path, str(done.end))
+    check_code(path, done.end)
     assert len(done.taken) == fault.after + 1 + fault.later
 
 

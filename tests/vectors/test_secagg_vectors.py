@@ -6,7 +6,7 @@ import json
 import re
 from collections.abc import Sequence
 from pathlib import Path
-from typing import Any
+from typing import Any, cast
 
 import pytest
 
@@ -20,7 +20,7 @@ from smpc_dp.protocols.phases.certify import check_certificate
 from smpc_dp.protocols.phases.messages import Certificate
 from smpc_dp_lab import vectors
 from smpc_dp_lab.vectors import runs, succinct
-from tests.vectors.reasons import REASONS, check_reason
+from tests.vectors.reasons import CHECKS, REASONS, check_code, check_reason
 
 # What an error says when it comes from the named layer; any other text comes from a check of content.
 SAYS = {
@@ -98,19 +98,23 @@ def test_fault_is_refused(path: Path) -> None:
 def assert_refused(path: Path, scenarios: Sequence[runs.Scenario] = runs.SCENARIOS) -> None:
     vector = json.loads(path.read_bytes())
     run, envelope = replayed(vector, scenarios)
-    check_reason(path, assert_refuses(run, envelope, vector["expect"]))
+    error = assert_refuses(run, envelope, vector["expect"])
+    check_reason(path, str(error))
+    check_code(path, error)
 
 
-def assert_refuses(run: Any, envelope: Envelope, expect: dict[str, str]) -> str:
-    """The receiver of the envelope, among the machines of `run`, refuses it as a vector says; return why."""
+def assert_refuses(run: Any, envelope: Envelope, expect: dict[str, str]) -> errors.SmpcError:
+    """The receiver of the envelope, among the machines of `run`, refuses it as a vector says; return how."""
     if envelope.receiver == runs.AGGREGATOR:
         [abort] = [e for e in run.aggregator.handle(Message(envelope)) if e.step == ABORT]
         assert abort.receiver == expect["culprit"]
         told = decode(abort.body, Abort, runs.AGGREGATOR)
         [*_, why] = run.aggregator.state.inbox.faults
+        [*_, error] = run.aggregator.state.inbox.excluded.values()
+        assert str(error) == why
         assert layer_of(why) == expect["layer"]
         assert told == Abort(Code.FAULT, expect["culprit"])
-        return str(why)
+        return cast("errors.SmpcError", error)
     party = run.parties[envelope.receiver]
     with pytest.raises(errors.SmpcError) as raised:
         party.handle(Message(envelope))
@@ -119,13 +123,19 @@ def assert_refuses(run: Any, envelope: Envelope, expect: dict[str, str]) -> str:
     assert layer_of(str(raised.value)) == expect["layer"]
     assert party.finished, "a party that refused goes on"
     assert party.handle(Message(envelope)) == ()
-    return str(raised.value)
+    return raised.value
 
 
 def test_every_reason_is_of_a_vector() -> None:
-    for protocol, reasons in REASONS.items():
+    for protocol, reasons in [*REASONS.items(), *CHECKS.items()]:
         for name in reasons:
             assert (PUBLISHED.parents[1] / protocol / "vectors" / f"{name}.json").is_file()
+
+
+def test_every_negative_vector_has_its_check() -> None:
+    for protocol, checks in CHECKS.items():
+        negative = (PUBLISHED.parents[1] / protocol / "vectors").glob("*negative-*.json")
+        assert {path.stem for path in negative} == {*checks}
 
 
 @pytest.mark.parametrize("path", NEGATIVE, ids=lambda path: path.stem.removeprefix("negative-"))

@@ -16,7 +16,7 @@ from smpc_dp.simulate.shared import run_alone
 from smpc_dp.statistics.shared.plan import Program
 from smpc_dp_lab import vectors
 from smpc_dp_lab.vectors.servers import end_of
-from tests.vectors.reasons import check_reason
+from tests.vectors.reasons import check_code, check_reason
 
 PUBLISHED = Path(__file__).parents[2] / "protocols" / "mpyc" / "vectors"
 NEGATIVE = sorted(PUBLISHED.glob("negative-*.json"))
@@ -73,9 +73,10 @@ def test_a_users_kernel_opens_what_its_circuit_gives(name: str) -> None:
 @pytest.mark.parametrize("path", NEGATIVE, ids=lambda path: path.stem.removeprefix("negative-"))
 def test_fault_is_refused(path: Path) -> None:
     vector = json.loads(path.read_bytes())
-    culprit, left_out, why = end_of(envelope(vector["message"]))
+    culprit, left_out, error = end_of(envelope(vector["message"]))
     if vector["expect"]["left_out"]:
         assert left_out == (vector["expect"]["left_out"],)
     else:
         assert culprit == vector["expect"]["culprit"]
-    check_reason(path, why)
+    check_reason(path, str(error))
+    check_code(path, error)

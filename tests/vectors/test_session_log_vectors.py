@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from smpc_dp.errors import LocalError, PeerFault
+from smpc_dp.errors import Check, LocalError, PeerFault
 from smpc_dp.protocols.begin import attest_begin
 from smpc_dp.protocols.sets import PartySet
 from smpc_dp.runtime.audit import Report, audit
@@ -17,6 +17,7 @@ from smpc_dp.seen import Seen
 from smpc_dp_lab.vectors.verifiable_listed import listed, packed
 from smpc_dp_lab.vectors.verifiable_lists import all_falsified
 from smpc_dp_lab.vectors.verifiable_runs import RELAY, USERS
+from tests.vectors.reasons import CHECKS
 
 FOLDER = Path(__file__).resolve().parents[2] / "protocols" / "gopa" / "vectors"
 VALID = json.loads((FOLDER / "session-log.json").read_text("utf-8"))
@@ -57,20 +58,20 @@ def attested(number: int, begin: str, seen: dict[str, Any]) -> Seen:
     return after
 
 
-def refusal(vector: dict[str, Any], folder: Path) -> tuple[str, str]:
-    """Return who refuses a vector, and why."""
+def refusal(vector: dict[str, Any], folder: Path) -> tuple[str, str, Check | None]:
+    """Return who refuses a vector, why, and which check it is."""
     if "begin" in vector:
         with pytest.raises(PeerFault) as caught:
             attested(vector["run"], vector["begin"], vector["seen"])
         assert caught.value.culprit == RELAY
-        return "party", str(caught.value)
+        return "party", str(caught.value), caught.value.check
     log = [VALID["log"][line] if isinstance(line, int) else line for line in vector["log"]]
     try:
         report = audited(folder, vector["run"], log, head=vector["head"])
     except LocalError as error:
-        return "reader", str(error)
+        return "reader", str(error), getattr(error.__cause__, "check", None)
     assert (report.ok, report.code) == (False, 1)
-    return "audit", report.conclusion
+    return "audit", report.conclusion, report.check
 
 
 @pytest.mark.parametrize("number", ENDED)
@@ -107,6 +108,7 @@ def test_there_are_enough() -> None:
 @pytest.mark.parametrize("file", NEGATIVE, ids=lambda file: file.stem.removeprefix("session-log-negative-"))
 def test_a_falsified_list_is_refused(file: Path, tmp_path: Path) -> None:
     vector = json.loads(file.read_text("utf-8"))
-    by, reason = refusal(vector, tmp_path)
+    by, reason, check = refusal(vector, tmp_path)
     assert by == vector["expect"]["refused_by"]
     assert _VARIABLE.sub("", reason) == REASONS[vector["name"]]
+    assert (check or "") == CHECKS["gopa"][f"session-log-negative-{vector['name']}"]

@@ -24,7 +24,7 @@ from smpc_dp.protocols.pairwise.statistic_result import StatisticResult
 from smpc_dp.protocols.pairwise.statistic_wire import PairWire
 from smpc_dp_lab.vectors import statistic_runs as runs
 from smpc_dp_lab.vectors.runs import Recording
-from tests.vectors.reasons import check_reason
+from tests.vectors.reasons import check_code, check_reason
 
 PUBLISHED = Path(__file__).parents[2] / "protocols" / "pairwise" / "vectors"
 NEGATIVE = sorted(PUBLISHED.glob("statistic-negative-*.json"))
@@ -130,6 +130,7 @@ def test_message_is_refused(path: Path) -> None:
     assert getattr(error, "culprit", "") == vector["expect"]["culprit"]
     assert layer_of(str(error)) == vector["expect"]["layer"], str(error)
     check_reason(path, str(error))
+    check_code(path, error)
     if envelope not in good:
         taken, error = refusal(base, good[: after + 1], receiver)
         assert (taken, error) == (after + 1, None)
@@ -169,3 +170,4 @@ def test_frame_is_refused(path: Path) -> None:
     with pytest.raises(VerificationError) as refused:
         feed(*frames[: vector["after"]], bytes.fromhex(vector["frame"]))
     check_reason(path, str(refused.value))
+    check_code(path, refused.value)

@@ -15,6 +15,7 @@ from smpc_dp.runtime.audit import Report, audit_stream
 from smpc_dp.runtime.audit_selection import Wanted
 from smpc_dp_lab.vectors import check, verifiable
 from tests.audits import of_itself
+from tests.vectors.reasons import CHECKS
 
 FOLDER = Path(__file__).resolve().parents[2] / "protocols" / "gopa" / "vectors"
 BASES = {
@@ -96,6 +97,8 @@ def test_the_cheat_is_caught(file: Path) -> None:
     vector = json.loads(file.read_text("utf-8"))
     expect, culprits = vector["expect"]["audit"], vector["expect"]["culprits"]
     report = audited(vector["log"], (BASES | ROUNDS)[vector["base"]]["session"], vector["base"])
+    check = report.excluded[0].check if expect == "excluded" else report.check
+    assert (check or "") == CHECKS["gopa"][file.stem]
     if expect == "excluded":
         assert report.ok, report.conclusion
         assert [item.party for item in report.excluded] == culprits

@@ -308,10 +308,10 @@ def all_faults() -> Iterator[Fault]:
     yield Fault("output-with-a-bad-seal", "server2's is flipped", bad, "server2")
 
 
-def end_of(message: Envelope) -> tuple[str, tuple[str, ...], str]:
+def end_of(message: Envelope) -> tuple[str, tuple[str, ...], SmpcError | None]:
     """Return whom the receiver names when it gets `message`, whom the servers leave out in the end, and why.
 
-    The reason is what the receiver says at its own place.
+    That is the error of the receiver at its own place.
     """
     stage = replay(message)
     error = stage.errors.get(message.receiver)
@@ -320,7 +320,7 @@ def end_of(message: Envelope) -> tuple[str, tuple[str, ...], str]:
     culprit = error.culprit if isinstance(error, PeerFault) and message.receiver in stage.errors else ""
     failed = stage.errors.keys() & set(SERVERS)
     included = USERS if failed else stage.servers[SERVERS[0]].result.included
-    return culprit, tuple(name for name in USERS if name not in included), str(error)
+    return culprit, tuple(name for name in USERS if name not in included), error
 
 
 def all_to_json() -> dict[str, dict[str, object]]:

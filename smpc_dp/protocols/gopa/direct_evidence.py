@@ -98,7 +98,8 @@ def convict(
 
 def note_convicted(peer: DirectPeer, state: DirectState, step: str, party: int) -> None:
     """Note that a party sent two different letters."""
-    state.inbox.note(f"{peer.name_of(party)}: sent two different messages for step '{step}'")
+    what = f"sent two different messages for step '{step}'"
+    state.inbox.note(PeerFault(peer.name_of(party), what, Check.EQUIVOCATION))
 
 
 def proofs_of(state: DirectState, step: str) -> list[d.Proof]:

@@ -28,7 +28,7 @@ from smpc_dp.protocols.gopa.verifiable.kept import COIN_BYTES, KeptBytes, KeptCo
 from smpc_dp.protocols.gopa.verifiable.openings import OpeningAudit
 from smpc_dp.protocols.gopa.verifiable.params import VerifiableParameters
 from smpc_dp.protocols.gopa.verifiable.signatures import SignatureAudit
-from smpc_dp.protocols.gopa.verifiable.statements import COMMIT_MALFORMED, FALSE, Rules, failures
+from smpc_dp.protocols.gopa.verifiable.statements import CHECKS, COMMIT_MALFORMED, FALSE, Rules, failures
 from smpc_dp.protocols.gopa.verifiable.verdict import Excluded, Verdict
 from smpc_dp.protocols.phases import keys
 from smpc_dp.protocols.phases import messages as m
@@ -260,7 +260,7 @@ class Auditor:
             self._exclude(party, entry, false)
 
     def _exclude(self, party: int, entry: Entry, false: str) -> None:
-        self._excluded[party] = Excluded(entry.party, entry.sequence, FALSE[false])
+        self._excluded[party] = Excluded(entry.party, entry.sequence, FALSE[false], CHECKS[false])
 
     def _count(self, proofs_more: int, size: int) -> None:
         self._batched += proofs_more
@@ -281,7 +281,8 @@ class Auditor:
             for tag in result():
                 party, which = tag[0], tag[1]
                 self._excluded.setdefault(
-                    party, Excluded(self._name(party), self._sequences[party, kind], FALSE[which])
+                    party,
+                    Excluded(self._name(party), self._sequences[party, kind], FALSE[which], CHECKS[which]),
                 )
         self._results = []
 
@@ -291,7 +292,9 @@ class Auditor:
         self.settle()
         for party in self._edges.malformed:
             place = self._sequences[party, v.COMMIT]
-            self._excluded[party] = Excluded(self._name(party), place, FALSE[COMMIT_MALFORMED])
+            self._excluded[party] = Excluded(
+                self._name(party), place, FALSE[COMMIT_MALFORMED], CHECKS[COMMIT_MALFORMED]
+            )
         self._settle(v.COMMIT)
         self._packed, self._known_false = certified.members, {*self._excluded}
         self._participants = PartySet.unpack(certified.members, self._parties, self._relay)

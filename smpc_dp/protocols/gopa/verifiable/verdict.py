@@ -4,13 +4,16 @@ from __future__ import annotations
 
 import msgspec
 
+from smpc_dp.errors import Check
+
 
 class Excluded(msgspec.Struct, frozen=True):
-    """A user that has signed a false statement: the entry that shows it, and what is false."""
+    """A user that has signed a false statement: the entry that shows it, what is false, and the check."""
 
     party: str
     sequence: int
     reason: str
+    check: Check
 
 
 class Verdict(msgspec.Struct, frozen=True, kw_only=True):
