@@ -15,6 +15,7 @@ from smpc_dp.platforms import check_platform
 check_platform()
 
 from smpc_dp.errors import (  # noqa: E402 - what it needs is not there on other platforms
+    Check,
     ConfigError,
     LocalError,
     PeerFault,
@@ -66,6 +67,7 @@ __version__ = "0.1.0"
 logging.getLogger("smpc_dp").addHandler(logging.NullHandler())
 
 __all__ = [
+    "Check",
     "ConfigError",
     "Evaluation",
     "Identity",

@@ -44,7 +44,7 @@ class Check(StrEnum):
 
     meaning: str
 
-    def __new__(cls, value: str, meaning: str) -> Check:
+    def __new__(cls, value: str, meaning: str = "") -> Check:
         """Return the member with this value and meaning."""
         member = str.__new__(cls, value)
         member._value_, member.meaning = value, meaning

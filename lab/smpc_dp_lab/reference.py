@@ -1,8 +1,10 @@
-"""Write the tables of settings in docs/reference/, and the tables of states in the specifications.
+"""Write the tables of docs/reference from settings and errors, and those of specifications from the states.
 
 In session-file.md a comment `<!-- settings: MODULE.CLASS without KEY KEY -->` stands before each table, which
 ends at the next blank line; `own` in the place of `without ...` leaves out the keys of the class's bases.
 Rows whose first cell names several keys are kept: they say what tables share.
+In docs/reference/errors.md a comment `<!-- checks: CLASS -->` stands before the table of an enum of
+smpc_dp.errors.
 In protocols/*/*.md a comment `<!-- states: MODULE.ROLE -->` stands before the table and the diagram of a
 role's states, which end at a comment `<!-- end -->`.
 `python -m smpc_dp_lab.reference` writes the files anew.
@@ -14,6 +16,7 @@ import re
 from importlib import import_module
 from pathlib import Path
 
+from smpc_dp import errors
 from smpc_dp.protocols.engine.table import markdown
 from smpc_dp.settings import rows
 
@@ -22,6 +25,8 @@ HEAD = "| key | type | range and meaning | default |\n|---|---|---|---|\n"
 _TABLE = re.compile(
     r"(<!-- settings: ([\w.]+)\.(\w+)(?: without ([\w ]+)| (own))? -->\n)(.*?)(?=\n\n)", re.DOTALL
 )
+ERRORS = Path("docs") / "reference" / "errors.md"
+_CHECKS = re.compile(r"(<!-- checks: (\w+) -->\n).*?(?=\n\n)", re.DOTALL)
 _STATES = re.compile(r"(<!-- states: ([\w.]+)\.(\w+) -->\n).*?(?=<!-- end -->)", re.DOTALL)
 _SHARED = re.compile(r"^\| `[^|]*`, `.*$", re.MULTILINE)
 
@@ -39,6 +44,17 @@ def rendered(text: str) -> str:
     return _TABLE.sub(table, text)
 
 
+def listed(text: str) -> str:
+    """Return the page of errors with every marked list written anew."""
+
+    def table(match: re.Match[str]) -> str:
+        members = getattr(errors, match[2])
+        lines = "\n".join(f"| `{member.value}` | `{member.name}` | {member.meaning} |" for member in members)
+        return f"{match[1]}| code | name | what was found |\n|---|---|---|\n{lines}"
+
+    return _CHECKS.sub(table, text)
+
+
 def specified(text: str) -> str:
     """Return a specification with every marked table of states written anew."""
     return _STATES.sub(
@@ -48,5 +64,6 @@ def specified(text: str) -> str:
 
 if __name__ == "__main__":
     PAGE.write_text(rendered(PAGE.read_text("utf-8")), "utf-8")
+    ERRORS.write_text(listed(ERRORS.read_text("utf-8")), "utf-8")
     for page in Path("protocols").glob("*/*.md"):
         page.write_text(specified(page.read_text("utf-8")), "utf-8")

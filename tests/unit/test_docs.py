@@ -33,7 +33,7 @@ from smpc_dp.privacy.sampling import NoiseSource
 from smpc_dp.protocols.registry import PARAMETER_CHECKERS
 from smpc_dp.runtime.local import create_local_session
 from smpc_dp_lab import vectors
-from smpc_dp_lab.reference import rendered, specified
+from smpc_dp_lab.reference import listed, rendered, specified
 from tests.documents import assert_documented, fields_below
 
 ROOT = Path(__file__).resolve().parents[2]
@@ -218,6 +218,12 @@ def test_the_tables_of_settings_are_those_of_the_checks() -> None:
     page = (ROOT / "docs" / "reference" / "session-file.md").read_text("utf-8")
     assert page.count("<!-- settings: ") >= 4
     assert rendered(page) == page, "python -m smpc_dp_lab.reference writes them"
+
+
+def test_the_lists_of_codes_are_those_of_the_code() -> None:
+    page = (ROOT / "docs" / "reference" / "errors.md").read_text("utf-8")
+    assert page.count("<!-- checks: ") == 1
+    assert listed(page) == page, "python -m smpc_dp_lab.reference writes them"
 
 
 def test_every_parameter_of_a_learner_is_documented() -> None:
