@@ -220,7 +220,7 @@ class Cheater(Run[Outcome]):
 
     def prove_range(self, values: Sequence[int], low: proofs.Bound, high: proofs.Bound) -> bytes:
         """Prove, with the blinding of the true values, that others are within some bounds."""
-        context = self.member.rules(self.next.run_id).proof_context(self.name)
+        context = self.member.rules(self.run_id).proof_context(self.name)
         blinding = self.next.secrets.value_blinding
         return proofs.prove_range(context, values, blinding, low, high, self.member.random)
 

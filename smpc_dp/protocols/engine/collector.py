@@ -77,9 +77,12 @@ class Inbox:
 
 
 class CollectorState(State, frozen=True, kw_only=True, eq=False):
-    """A state of a collecting role: the results of earlier steps, and the inbox after `count` events."""
+    """A state of a collecting role: the results of earlier steps, and the inbox after `count` events.
 
-    inbox: Inbox
+    The step carries on the inbox, and the run id where a transition gives none.
+    """
+
+    inbox: Inbox = msgspec.field(default_factory=lambda: Inbox(set()))
     count: int = 0
 
 
@@ -335,7 +338,7 @@ class CollectorRole:
     def _expire(self, collector: Collector[Any], state: CollectorState) -> Transition:
         if (late := self.stage(state).late) is not None:
             state.inbox.events += 1
-            return _after(state.inbox, *late(collector, state))
+            return _after(state, *late(collector, state))
         missing = sorted(self.waiting_for(collector, state), key=collector.context.number)
         return self._lose(collector, state, missing, "deadline passed", Code.LATE)
 
@@ -392,7 +395,7 @@ class CollectorRole:
             return Transition(state)
         sent = take(collector, state, party, envelope)
         state.inbox.events += 1
-        return _with_unsent(state.inbox, state, sent)
+        return _with_unsent(state, state, sent)
 
     def _is_new(
         self, collector: Collector[Any], state: CollectorState, party: int, envelope: Envelope
@@ -438,20 +441,22 @@ class CollectorRole:
         if len(inbox.alive) < needed:
             raise collector.too_few(state, needed)
         if len(inbox.items) >= len(inbox.alive):
-            return _after(inbox, *stage.finish(collector, state))
-        return _with_unsent(inbox, state, ())
+            return _after(state, *stage.finish(collector, state))
+        return _with_unsent(state, state, ())
 
 
-def _after(inbox: Inbox, state: State, sent: Sequence[Envelope]) -> Transition:
+def _after(before: CollectorState, state: CollectorState, sent: Sequence[Envelope]) -> Transition:
     """Return the transition out of a step, and forget the step's messages."""
-    inbox.items = {}
-    return _with_unsent(inbox, state, sent)
+    before.inbox.items = {}
+    return _with_unsent(before, state, sent)
 
 
-def _with_unsent(inbox: Inbox, state: State, sent: Sequence[Envelope]) -> Transition:
-    """Return a transition into a state, with the unsent aborts before its messages."""
+def _with_unsent(before: CollectorState, state: CollectorState, sent: Sequence[Envelope]) -> Transition:
+    """Return a transition into a state of the same run, with the unsent aborts before its messages."""
+    inbox = before.inbox
     unsent, inbox.unsent = inbox.unsent, []
-    return Transition(replace(state, inbox=inbox, count=inbox.events), [*unsent, *sent])
+    run_id = state.run_id or before.run_id
+    return Transition(replace(state, run_id=run_id, inbox=inbox, count=inbox.events), [*unsent, *sent])
 
 
 def _left(collector: Collector[Any], state: CollectorState, envelope: Envelope) -> TimeoutFault:

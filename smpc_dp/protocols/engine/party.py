@@ -40,7 +40,7 @@ class Progress(msgspec.Struct, frozen=True):
 
 
 class PartyState(State, frozen=True, kw_only=True, eq=False):
-    """A state of a party.
+    """A state of a party. The step carries on what is here, and the run id, where a transition gives none.
 
     Attributes:
         seen: the part of the session log that the party keeps, durably, before the state's messages are
@@ -262,10 +262,11 @@ class PartyRole:
             raise member.refuse(f"sent '{envelope.step}' where '{state.step}' is due", Check.UNEXPECTED_STEP)
         if (row.instead or not state.renews) and envelope.run_id != state.run_id:
             raise member.refuse(f"sent '{envelope.step}' of another run", Check.OTHER_RUN)
-        answer = row.apply(member, state, envelope.body)
+        taken = {**received, envelope.step: (body_hash, envelope.signature)}
+        answer = _sent(member, state, row.apply(member, state, envelope.body), taken)
         if envelope.run_id != answer.state.run_id:
             raise member.refuse(f"{state.step} is not for the run that its nonces give", Check.RUN_ID_DIFFERS)
-        return _sent(member, state, answer, {**received, envelope.step: (body_hash, envelope.signature)})
+        return answer
 
     def _aborted(self, member: Member[Any], state: PartyState, envelope: Envelope) -> Transition:
         if envelope.run_id in (state.run_id, member.context.session_digest):
@@ -287,10 +288,18 @@ def _sent(
     answer: Transition,
     received: Mapping[str, tuple[bytes, bytes]],
 ) -> Transition:
-    """Return an answer with the progress of its state; a second message of one step is refused."""
+    """Return an answer with all that every state of a party has; a second message of one step is refused."""
     sent = state.progress.sent
     for envelope in answer.messages:
         if envelope.step in sent:
             raise LocalError(f"{member.name}: step '{envelope.step}' was sent before in this run")
         sent = (*sent, envelope.step)
-    return Transition(replace(answer.state, progress=Progress(received, sent)), answer.messages)
+    after: PartyState = answer.state
+    carried = replace(
+        after,
+        run_id=after.run_id or state.run_id,
+        progress=Progress(received, sent),
+        seen=state.seen if after.seen is NOTHING_SEEN else after.seen,
+        false_count=max(after.false_count, state.false_count),
+    )
+    return Transition(carried, answer.messages)

@@ -160,7 +160,7 @@ def on_deliver(member: Party, state: AwaitDelivery, body: bytes) -> Transition:
         raise TimeoutFault(missing, m.DELIVER, "have not sent")
     total: Lanes = np.asarray(sum(received.values(), state.own), dtype=parameters.encoding.dtype)
     outcome = _outcome(member, state.run_id, total, received, sent)
-    return Transition(Finished(run_id=state.run_id, outcome=outcome, received=received))
+    return Transition(Finished(outcome=outcome, received=received))
 
 
 PARTY = PartyRole(
@@ -345,7 +345,7 @@ def finish_hello(aggregator: Aggregator, state: CollectHello) -> Transition:
         return m.Start(packed, nonces, hellos)
 
     present = PartySet.unpack(packed, aggregator.parties, aggregator.name)
-    after = CollectBoxes(run_id=run_id, inbox=inbox, present=present)
+    after = CollectBoxes(run_id=run_id, present=present)
     return Transition(after, aggregator.to_each(run_id, inbox, m.START, message))
 
 
@@ -383,7 +383,7 @@ def finish_boxes(aggregator: Aggregator, state: CollectBoxes) -> Transition:
         return m.Deliver(packed, [(number, boxes[number][party]) for number in senders])
 
     delivered = aggregator.to_each(state.run_id, inbox, m.DELIVER, message)
-    after = Delivered(run_id=state.run_id, inbox=inbox, outcome=outcome)
+    after = Delivered(outcome=outcome)
     return Transition(after, [*without, *delivered])
 
 

@@ -62,7 +62,7 @@ def on_neighbours(member: SumMember[GopaParameters], state: AwaitNeighbours, bod
     run_id = state.run_id
     graph, _ = key_graph.join_graph(member, run_id, state.advertised, body)
     digest = keys.participants_digest(member.context, run_id, graph.digest, graph.revealed.packed)
-    after = AwaitParticipants(run_id=run_id, vector=state.vector, graph=graph, digest=digest)
+    after = AwaitParticipants(vector=state.vector, graph=graph, digest=digest)
     return Transition(after, (member.write(run_id, m.ATTEST_PARTICIPANTS, m.Attestation(digest)),))
 
 
@@ -72,7 +72,6 @@ def on_participants(member: SumMember[GopaParameters], state: AwaitParticipants,
     certificate = check_certified(member, run_id, m.ATTEST_PARTICIPANTS, state.digest, graph.revealed, body)
     x_hat = masked_sum.mask_vector(member, run_id, state.vector, graph, graph.revealed, None)
     after = AwaitAverage(
-        run_id=run_id,
         neighbours=tuple(graph.mask_keys),
         participation=Participation(graph.digest, graph.revealed, certificate),
     )
@@ -109,7 +108,7 @@ def on_average(member: SumMember[GopaParameters], state: AwaitAverage, body: byt
         survivors=published,
         residual_pairs=message.residual_pairs,
     )
-    return Transition(Finished(run_id=state.run_id, outcome=outcome))
+    return Transition(Finished(outcome=outcome))
 
 
 PARTY = PartyRole(
@@ -180,7 +179,7 @@ def finish_reveal(aggregator: SumAggregator[GopaParameters], state: CollectRevea
     participants = PartySet.of(state.inbox.alive, aggregator.parties)
     digest = keys.participants_digest(aggregator.context, state.run_id, edges.digest, participants.packed)
     attesting = Attesting(participants, digest)
-    after = CollectParticipants(run_id=state.run_id, inbox=state.inbox, edges=edges, attesting=attesting)
+    after = CollectParticipants(edges=edges, attesting=attesting)
     return Transition(after, messages)
 
 
@@ -190,8 +189,6 @@ def finish_participants(aggregator: SumAggregator[GopaParameters], state: Collec
         aggregator, state, state.attesting, state.edges.digest
     )
     after = CollectPublished(
-        run_id=state.run_id,
-        inbox=state.inbox,
         edges=state.edges,
         participation=participation,
         total=aggregator.parameters.encoding.zeros(),
@@ -227,7 +224,7 @@ def finish_published(aggregator: SumAggregator[GopaParameters], state: CollectPu
         faults=tuple(state.inbox.faults),
         residual_pairs=residual,
     )
-    after = Summed(run_id=state.run_id, inbox=state.inbox, outcome=outcome)
+    after = Summed(outcome=outcome)
     return Transition(after, aggregator.broadcast(state, g.AVERAGE, message))
 
 

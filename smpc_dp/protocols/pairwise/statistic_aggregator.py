@@ -115,12 +115,12 @@ def finish_hello(aggregator: Aggregator, state: CollectHello) -> Transition:
     run_id = run_identifier(context, plan.digest, packed, root)
     question = QUESTION + plan.digest.hex()
     log = begin_log(context, serving.board, serving.runs, run_id, question, packed, root)
-    after = CollectBegin(run_id=run_id, inbox=inbox, plan=plan, hellos=hellos, log=log)
+    after = CollectBegin(run_id=run_id, plan=plan, hellos=hellos, log=log)
     start = m.Start(packed, commitments, marks)
     return Transition(
         after,
         [
-            *aggregator.broadcast(after, m.START, start),
+            *aggregator.write(run_id, m.START, present, start),
             *aggregator.to_each(
                 run_id,
                 inbox,
@@ -149,15 +149,7 @@ def finish_begin(aggregator: Aggregator, state: CollectBegin) -> Transition:
     log, _ = say(aggregator, log, run_id, m.TERMS, m.Terms(plan.canonical(), plan.circuit.digest))
     log = take(aggregator, log, m.HELLO, state.hellos)
     after = CollectCoins(
-        run_id=run_id,
-        inbox=inbox,
-        plan=plan,
-        hellos=state.hellos,
-        log=log,
-        attempt=1,
-        present=tuple(state.hellos),
-        coins={},
-        openings={},
+        plan=plan, hellos=state.hellos, log=log, attempt=1, present=tuple(state.hellos), coins={}, openings={}
     )
     begun = common.Begun(state.log.head, entry.body, entry.signature)
     return Transition(after, aggregator.broadcast(state, common.BEGUN, begun))

@@ -179,7 +179,7 @@ def finish_done(aggregator: Aggregator, state: CollectDone) -> Transition:
         faults=tuple(inbox.faults),
     )
     message = m.Result(*made.figures, made.pairs, made.failed, log.head)
-    after = Estimated(run_id=state.run_id, inbox=inbox, outcome=outcome)
+    after = Estimated(outcome=outcome)
     return Transition(after, aggregator.broadcast(state, m.RESULT, message))
 
 

@@ -155,7 +155,7 @@ def say_hello(member: Party, state: Ready) -> Transition:
         asking.mark,
         state.seen.number,
     )
-    after = AwaitStart(seen=state.seen, coins=coins, commitments=commitments)
+    after = AwaitStart(coins=coins, commitments=commitments)
     return Transition(after, (member.write(context.session_digest, m.HELLO, hello),))
 
 
@@ -179,16 +179,14 @@ def on_start(member: Party, state: AwaitStart, body: bytes) -> Transition:
     }
     root = start_root(start.commitments, start.marks)
     run_id = run_identifier(member.context, asking.plan.digest, start.present, root)
-    return Transition(
-        AwaitBegin(run_id=run_id, seen=state.seen, coins=state.coins, present=present, known=known)
-    )
+    return Transition(AwaitBegin(run_id=run_id, coins=state.coins, present=present, known=known))
 
 
 def on_begin(member: Party, state: AwaitBegin, body: bytes) -> Transition:
     """Attest the session log with the run's line."""
     run_id, present = state.run_id, state.present
     seen, attestation = attest_begin(member.context, state.seen, run_id, present, body)
-    after = AwaitBegun(run_id=run_id, seen=seen, coins=state.coins, present=present, known=state.known)
+    after = AwaitBegun(seen=seen, coins=state.coins, present=present, known=state.known)
     return Transition(after, (member.write(run_id, common.ATTEST_BEGIN, attestation),))
 
 
@@ -222,7 +220,7 @@ def on_last_matched(member: Party, state: AwaitLastDraw, body: bytes) -> Transit
 def say_done(member: Party, state: Evaluating, failed: Iterable[int]) -> Transition:
     """Report that the party's pairs are done, but for those of `failed` matchings."""
     message = member.write(state.run_id, m.DONE, m.Done(sorted(failed)))
-    after = AwaitResult(run_id=state.run_id, seen=state.seen, present=state.present, drawn=state.drawn)
+    after = AwaitResult(present=state.present, drawn=state.drawn)
     return Transition(after, (message,))
 
 
@@ -251,7 +249,7 @@ def on_result(member: Party, state: Evaluating | AwaitResult, body: bytes) -> Tr
         survivors=state.present,
         absent=tuple(name for name in context.names if name not in state.present),
     )
-    return Transition(Finished(run_id=state.run_id, seen=seen, outcome=outcome))
+    return Transition(Finished(seen=seen, outcome=outcome))
 
 
 def _present(member: Party, packed: bytes) -> PartySet:
@@ -300,7 +298,5 @@ def _match(member: Party, state: AwaitDraw | AwaitLastDraw, attempt: int, body: 
     drawn = draw(plan.partners, plan.bipartite, state.run_id, names, marks, coins)
     pairs = [(number, drawn.partner(member.name, number)) for number in range(plan.partners)]
     evaluations = tuple((number, *pair) for number, pair in pairs if pair is not None)
-    after = Evaluating(
-        run_id=state.run_id, seen=state.seen, present=names, drawn=drawn, evaluations=evaluations
-    )
+    after = Evaluating(present=names, drawn=drawn, evaluations=evaluations)
     return Transition(after)

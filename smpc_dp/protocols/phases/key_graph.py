@@ -181,7 +181,7 @@ def on_roll(member: Member[SumParameters], state: AwaitRoll, body: bytes) -> Tra
     """Open the draw, now that the commitments of all are bound."""
     run_id = state.run_id
     advertised, message = open_draw(member, run_id, state.drawn, body)
-    after = AwaitNeighbours(run_id=run_id, vector=state.vector, advertised=advertised)
+    after = AwaitNeighbours(vector=state.vector, advertised=advertised)
     return Transition(after, (member.write(run_id, m.REVEAL, message),))
 
 
@@ -607,13 +607,13 @@ def connect_graph(
 def finish_hello(aggregator: SumAggregator[SumParameters], state: CollectHello) -> Transition:
     """Begin the run of the parties that are present."""
     begun = begin(aggregator, state, aggregator.fixed)
-    return Transition(CollectAdvertise(run_id=begun.run_id, inbox=state.inbox), begun.messages)
+    return Transition(CollectAdvertise(run_id=begun.run_id), begun.messages)
 
 
 def finish_advertise(aggregator: SumAggregator[SumParameters], state: CollectAdvertise) -> Transition:
     """Bind all commitments."""
     commitments, messages = bind_commitments(aggregator, state)
-    after = CollectReveal(run_id=state.run_id, inbox=state.inbox, commitments=commitments)
+    after = CollectReveal(commitments=commitments)
     return Transition(after, messages)
 
 

@@ -111,9 +111,7 @@ def on_neighbours(member: SumMember[SumParameters], state: AwaitNeighbours, body
     graph, sealing = key_graph.join_graph(member, run_id, state.advertised, body)
     masked_sum.check_holders(member, state.advertised.neighbours, graph.revealed, m.REVEAL)
     self_seed, message = masked_sum.deal(member, run_id, graph, sealing)
-    after = AwaitDelivery(
-        run_id=run_id, vector=state.vector, graph=graph, sealing=sealing, self_seed=self_seed
-    )
+    after = AwaitDelivery(vector=state.vector, graph=graph, sealing=sealing, self_seed=self_seed)
     return Transition(after, (member.write(run_id, m.DEAL, message),))
 
 
@@ -122,11 +120,7 @@ def on_deliver(member: SumMember[SumParameters], state: AwaitDelivery, body: byt
     run_id = state.run_id
     delivered = masked_sum.open_delivery(member, run_id, state.graph, state.sealing, body)
     after = AwaitParticipants(
-        run_id=run_id,
-        vector=state.vector,
-        graph=state.graph,
-        self_seed=state.self_seed,
-        delivered=delivered,
+        vector=state.vector, graph=state.graph, self_seed=state.self_seed, delivered=delivered
     )
     message = m.Attestation(delivered.digest)
     return Transition(after, (member.write(run_id, m.ATTEST_PARTICIPANTS, message),))
@@ -142,7 +136,6 @@ def on_participants(member: SumMember[SumParameters], state: AwaitParticipants, 
         member, run_id, state.vector, state.graph, delivered.participants, state.self_seed
     )
     after = AwaitSurvivors(
-        run_id=run_id,
         delivered=delivered,
         participation=Participation(state.graph.digest, delivered.participants, certificate),
     )
@@ -161,11 +154,7 @@ def on_survivors(member: SumMember[SumParameters], state: AwaitSurvivors, body: 
         member.fixed.check(member.context, survivors)
     digest = keys.survivors_digest(member.context, run_id, delivered.digest, message.survivors)
     after = AwaitSurvivorsCertificate(
-        run_id=run_id,
-        delivered=delivered,
-        participation=state.participation,
-        survivors=survivors,
-        digest=digest,
+        delivered=delivered, participation=state.participation, survivors=survivors, digest=digest
     )
     return Transition(after, (member.write(run_id, m.ATTEST_SURVIVORS, m.Attestation(digest)),))
 
@@ -178,10 +167,7 @@ def on_survivors_certificate(
     certificate = check_certified(member, run_id, m.ATTEST_SURVIVORS, state.digest, survivors, body)
     message = masked_sum.open_shares(member, run_id, state.delivered.held, survivors)
     after = AwaitResult(
-        run_id=run_id,
-        participation=state.participation,
-        survivors=survivors,
-        survivors_certificate=certificate,
+        participation=state.participation, survivors=survivors, survivors_certificate=certificate
     )
     return Transition(after, (member.write(run_id, m.UNMASK, message),))
 
@@ -198,7 +184,7 @@ def on_result(member: SumMember[SumParameters], state: AwaitResult, body: bytes)
         survivors=state.survivors,
         survivors_certificate=state.survivors_certificate,
     )
-    after = Finished(run_id=state.run_id, outcome=outcome, survivors=state.survivors)
+    after = Finished(outcome=outcome, survivors=state.survivors)
     return Transition(after)
 
 
@@ -351,7 +337,7 @@ class Summed(CollectorState, frozen=True, kw_only=True, eq=False):
 def finish_reveal(aggregator: SumAggregator[SumParameters], state: CollectReveal) -> Transition:
     """Connect the graph."""
     edges, messages = key_graph.connect_graph(aggregator, state, state.commitments)
-    return Transition(CollectDeal(run_id=state.run_id, inbox=state.inbox, edges=edges), messages)
+    return Transition(CollectDeal(edges=edges), messages)
 
 
 def accept_deal(
@@ -364,9 +350,7 @@ def accept_deal(
 def finish_deal(aggregator: SumAggregator[SumParameters], state: CollectDeal) -> Transition:
     """Deliver the shares; the parties that have dealt take part."""
     dealt, attesting, messages = masked_sum.deliver(aggregator, state, state.edges)
-    after = CollectParticipants(
-        run_id=state.run_id, inbox=state.inbox, edges=state.edges, dealt=dealt, attesting=attesting
-    )
+    after = CollectParticipants(edges=state.edges, dealt=dealt, attesting=attesting)
     return Transition(after, messages)
 
 
@@ -376,8 +360,6 @@ def finish_participants(aggregator: SumAggregator[SumParameters], state: Collect
         aggregator, state, state.attesting, state.edges.digest
     )
     after = CollectMasked(
-        run_id=state.run_id,
-        inbox=state.inbox,
         agreed=Agreed(state.edges, state.dealt, participation),
         added=Added(aggregator.parameters.encoding.zeros(), {}),
     )
@@ -401,13 +383,7 @@ def finish_masked(aggregator: SumAggregator[SumParameters], state: CollectMasked
         aggregator.fixed.fix(aggregator.context, survivors)
     earlier = state.agreed.participation.certificate.set_digest
     digest = keys.survivors_digest(aggregator.context, state.run_id, earlier, survivors.packed)
-    after = CollectSurvivors(
-        run_id=state.run_id,
-        inbox=state.inbox,
-        agreed=state.agreed,
-        added=state.added,
-        attesting=Attesting(survivors, digest),
-    )
+    after = CollectSurvivors(agreed=state.agreed, added=state.added, attesting=Attesting(survivors, digest))
     return Transition(after, aggregator.broadcast(state, m.SURVIVORS, m.Survivors(survivors.packed)))
 
 
@@ -415,8 +391,6 @@ def finish_survivors(aggregator: SumAggregator[SumParameters], state: CollectSur
     """Send the certificate of the survivors."""
     message, certificate = certified_set.certify(aggregator, state, state.attesting)
     after = CollectUnmask(
-        run_id=state.run_id,
-        inbox=state.inbox,
         agreed=state.agreed,
         added=state.added,
         survivors=state.attesting.members,
@@ -466,7 +440,7 @@ def finish_unmask(aggregator: SumAggregator[SumParameters], state: CollectUnmask
         survivors_certificate=state.survivors_certificate,
         faults=tuple(state.inbox.faults),
     )
-    return Transition(Summed(run_id=state.run_id, inbox=state.inbox, outcome=outcome), messages)
+    return Transition(Summed(outcome=outcome), messages)
 
 
 def threshold(aggregator: SumAggregator[SumParameters], _state: CollectUnmask) -> int:

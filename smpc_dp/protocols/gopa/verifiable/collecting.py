@@ -115,7 +115,7 @@ def finish_hello(aggregator: VerifiableAggregator, state: CollectHello) -> Trans
         context, aggregator.board, runs, begun.run_id, begun.question, begun.present, begun.root
     )
     shown = aggregator.to_each(begun.run_id, inbox, m.BEGIN, lambda party: m.Begin(*runs.since(known[party])))
-    after = CollectBegin(run_id=begun.run_id, inbox=inbox, present=begun.present, log=log)
+    after = CollectBegin(run_id=begun.run_id, present=begun.present, log=log)
     return Transition(after, [*begun.messages, *shown])
 
 
@@ -135,14 +135,14 @@ def finish_begin(aggregator: VerifiableAggregator, state: CollectBegin) -> Trans
     certified = begin.certify_begin(aggregator.context, quorum, aggregator.runs, state.present, signatures)
     log, entry = aggregator.log_own(run_id, state.log, m.CERTIFY_BEGIN, certified)
     message = m.Begun(state.log.head, entry.body, entry.signature)
-    after = CollectAdvertise(run_id=run_id, inbox=state.inbox, log=log)
+    after = CollectAdvertise(log=log)
     return Transition(after, aggregator.broadcast(state, m.BEGUN, message))
 
 
 def finish_advertise(aggregator: VerifiableAggregator, state: CollectAdvertise) -> Transition:
     """Bind the commitments to all draws."""
     commitments, messages = key_graph.bind_commitments(aggregator, state)
-    after = CollectReveal(run_id=state.run_id, inbox=state.inbox, commitments=commitments, log=state.log)
+    after = CollectReveal(commitments=commitments, log=state.log)
     return Transition(after, messages)
 
 
@@ -156,13 +156,7 @@ def accept_reveal(
 def finish_reveal(aggregator: VerifiableAggregator, state: CollectReveal) -> Transition:
     """Connect the graph."""
     edges, messages = key_graph.connect_graph(aggregator, state, state.commitments)
-    after = CollectCommit(
-        run_id=state.run_id,
-        inbox=state.inbox,
-        neighbours=edges.neighbours,
-        roll=edges.digest,
-        log=state.log,
-    )
+    after = CollectCommit(neighbours=edges.neighbours, roll=edges.digest, log=state.log)
     return Transition(after, messages)
 
 
@@ -211,13 +205,7 @@ def finish_commit(aggregator: VerifiableAggregator, state: CollectCommit) -> Tra
         return v.Committed(authors, digests, attesting.members.packed, around, false)
 
     after = CollectCommitments(
-        run_id=run_id,
-        inbox=inbox,
-        roll=state.roll,
-        committed=committed,
-        shown_false=len(excluded),
-        attesting=attesting,
-        log=log,
+        roll=state.roll, committed=committed, shown_false=len(excluded), attesting=attesting, log=log
     )
     return Transition(after, aggregator.to_each(run_id, inbox, v.COMMITTED, message))
 
@@ -226,8 +214,6 @@ def finish_commitments(aggregator: VerifiableAggregator, state: CollectCommitmen
     """Put the certificate of the commitments on the board, and show it."""
     log, certificate, message = certify(aggregator, state, state.log, state.attesting, v.CERTIFY_COMMITMENTS)
     after = CollectCoin(
-        run_id=state.run_id,
-        inbox=state.inbox,
         agreed=Agreed(state.committed, Participation(state.roll, state.attesting.members, certificate)),
         shown_false=state.shown_false,
         coins={},
@@ -264,8 +250,6 @@ def finish_coin(aggregator: VerifiableAggregator, state: CollectCoin) -> Transit
     coins = b"".join(decode(item.body, v.Coin, "").coin for item in items)
     log, _ = aggregator.log(state.log, v.COIN, state.coins)
     after = CollectCoins(
-        run_id=run_id,
-        inbox=state.inbox,
         agreed=state.agreed,
         shown_false=state.shown_false,
         combined=aggregator.rules(run_id).combine_coins(participants.packed, coins),
@@ -280,12 +264,6 @@ def finish_coins(aggregator: VerifiableAggregator, state: CollectCoins) -> Trans
     """Put the certificate of the coins on the board, and show it."""
     log, _, message = certify(aggregator, state, state.log, state.attesting, v.CERTIFY_COINS)
     after = CollectPublish(
-        run_id=state.run_id,
-        inbox=state.inbox,
-        agreed=state.agreed,
-        shown_false=state.shown_false,
-        combined=state.combined,
-        publications={},
-        log=log,
+        agreed=state.agreed, shown_false=state.shown_false, combined=state.combined, publications={}, log=log
     )
     return Transition(after, aggregator.broadcast(state, v.COINS_CERTIFICATE, message))

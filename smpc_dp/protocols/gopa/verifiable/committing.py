@@ -144,8 +144,6 @@ def on_committed(member: VerifiableMember, state: AwaitCommitted, body: bytes) -
     parameters.check_edges(member.name, len(terms.keys() & {*state.holders}))
     attested = head_digest(member, run_id, v.ATTEST_COMMITMENTS, log, participants)
     after = AwaitCommitmentsCertificate(
-        run_id=run_id,
-        seen=state.seen,
         secrets=state.secrets,
         coin=state.coin,
         terms=terms,
@@ -205,15 +203,12 @@ def on_commitments_certificate(
     )
     entry = member.write(run_id, v.COIN, v.Coin(state.coin))
     after = AwaitCoins(
-        run_id=run_id,
-        seen=state.seen,
         secrets=state.secrets,
         terms=state.terms,
         around=state.around,
         participation=Participation(state.roll, participants, certificate),
         log=log,
         entry=entry,
-        false_count=state.false_count,
     )
     return Transition(after, (entry,))
 
@@ -240,8 +235,6 @@ def on_coins(member: VerifiableMember, state: AwaitCoins, body: bytes) -> Transi
     log, _ = follow(member, state.log, v.COIN, authors, digests, state.entry)
     attested = head_digest(member, run_id, v.ATTEST_COINS, log, participants)
     after = AwaitCoinsCertificate(
-        run_id=run_id,
-        seen=state.seen,
         secrets=state.secrets,
         terms=state.terms,
         around=state.around,
@@ -249,7 +242,6 @@ def on_coins(member: VerifiableMember, state: AwaitCoins, body: bytes) -> Transi
         combined=rules.combine_coins(packed, coins),
         log=log,
         attested=attested,
-        false_count=state.false_count,
     )
     return Transition(after, (member.write(run_id, v.ATTEST_COINS, m.Attestation(attested)),))
 
@@ -300,14 +292,11 @@ def on_coins_certificate(member: VerifiableMember, state: AwaitCoinsCertificate,
     )
     entry = member.write(run_id, v.PUBLISH, message)
     after = AwaitPublications(
-        run_id=run_id,
-        seen=state.seen,
         terms=state.terms,
         around=state.around,
         participation=state.participation,
         combined=state.combined,
         log=log,
         entry=entry,
-        false_count=state.false_count,
     )
     return Transition(after, (entry,))

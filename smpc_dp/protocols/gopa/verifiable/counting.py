@@ -199,13 +199,7 @@ def finish_exclusions(aggregator: VerifiableAggregator, state: CollectExclusions
     )
     log, _, message = certify(aggregator, state, state.log, state.attesting, kind)
     after = CollectOpen(
-        run_id=state.run_id,
-        inbox=state.inbox,
-        agreed=state.agreed,
-        shown_false=state.shown_false,
-        round=state.round,
-        openings={},
-        log=log,
+        agreed=state.agreed, shown_false=state.shown_false, round=state.round, openings={}, log=log
     )
     return Transition(after, aggregator.broadcast(state, answer, message))
 
@@ -270,8 +264,6 @@ def _go_on(
         return _tally(aggregator, state, after, log, sent)
     attest = v.in_round(v.ATTEST_EXCLUSIONS, number)
     exclusions = CollectExclusions(
-        run_id=run_id,
-        inbox=inbox,
         agreed=state.agreed,
         shown_false=shown_false,
         round=after,
@@ -303,8 +295,6 @@ def _tally(
     log, entry = aggregator.log_own(run_id, log, v.TALLY, tally)
     shown = [_shown_of(aggregator, step, published, first=not place) for place, step in enumerate(last.said)]
     after = CollectTally(
-        run_id=run_id,
-        inbox=state.inbox,
         participation=state.agreed.participation,
         shown_false=state.shown_false,
         published=published,
@@ -361,5 +351,5 @@ def finish_tally(aggregator: VerifiableAggregator, state: CollectTally) -> Trans
         noise=parameters.noise(len(published), state.residual, false),
         evidence=replace(outcome.evidence, log=log.evidence, checked=True),
     )
-    after = Tallied(run_id=state.run_id, inbox=state.inbox, shown_false=false, outcome=outcome)
+    after = Tallied(shown_false=false, outcome=outcome)
     return Transition(after, aggregator.broadcast(state, v.CLOSED, message))

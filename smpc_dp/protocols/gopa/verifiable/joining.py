@@ -68,25 +68,21 @@ def say_hello(member: VerifiableMember, state: Ready) -> Transition:
     nonce = member.random.bytes(32)
     plain = msgspec.structs.asdict(key_graph.hello(member, nonce))
     hello = v.Hello(**plain, known=state.seen.number)
-    after = AwaitStart(vector=state.vector, nonce=nonce, seen=state.seen)
+    after = AwaitStart(vector=state.vector, nonce=nonce)
     return Transition(after, (member.write(member.context.session_digest, m.HELLO, hello),))
 
 
 def on_start(member: VerifiableMember, state: AwaitStart, body: bytes) -> Transition:
     """Draw neighbours; keys and the commitment to the draw are sent when the run has begun."""
     run_id, drawn, advertise = key_graph.draw(member, state.nonce, body)
-    return Transition(
-        AwaitBegin(run_id=run_id, seen=state.seen, vector=state.vector, drawn=drawn, advertise=advertise)
-    )
+    return Transition(AwaitBegin(run_id=run_id, vector=state.vector, drawn=drawn, advertise=advertise))
 
 
 def on_begin(member: VerifiableMember, state: AwaitBegin, body: bytes) -> Transition:
     """Attest the session log, and remember it."""
     run_id, present = state.run_id, state.drawn.present
     seen, attestation = begin.attest_begin(member.context, state.seen, run_id, present, body)
-    after = AwaitBegun(
-        run_id=run_id, seen=seen, vector=state.vector, drawn=state.drawn, advertise=state.advertise
-    )
+    after = AwaitBegun(seen=seen, vector=state.vector, drawn=state.drawn, advertise=state.advertise)
     return Transition(after, (member.write(run_id, m.ATTEST_BEGIN, attestation),))
 
 
@@ -97,7 +93,7 @@ def on_begun(member: VerifiableMember, state: AwaitBegun, body: bytes) -> Transi
     log = follow_own(
         member, run_id, Followed(message.head), m.CERTIFY_BEGIN, message.payload, message.signature
     )
-    after = AwaitRoll(run_id=run_id, seen=state.seen, vector=state.vector, drawn=state.drawn, log=log)
+    after = AwaitRoll(vector=state.vector, drawn=state.drawn, log=log)
     return Transition(after, (member.write(run_id, m.ADVERTISE, state.advertise),))
 
 
@@ -105,9 +101,7 @@ def on_roll(member: VerifiableMember, state: AwaitRoll, body: bytes) -> Transiti
     """Open the draw, now that the commitments of all are bound."""
     run_id = state.run_id
     advertised, message = key_graph.open_draw(member, run_id, state.drawn, body)
-    after = AwaitNeighbours(
-        run_id=run_id, seen=state.seen, vector=state.vector, advertised=advertised, log=state.log
-    )
+    after = AwaitNeighbours(vector=state.vector, advertised=advertised, log=state.log)
     return Transition(after, (member.write(run_id, m.REVEAL, message),))
 
 
@@ -137,8 +131,6 @@ def on_neighbours(member: VerifiableMember, state: AwaitNeighbours, body: bytes)
     )
     entry = member.write(run_id, v.COMMIT, message)
     after = AwaitCommitted(
-        run_id=run_id,
-        seen=state.seen,
         secrets=Secrets(vector, value_blinding, noise_secret),
         coin=coin,
         terms=terms,

@@ -161,15 +161,12 @@ def on_exclusions_certificate(
     blindings = b"".join(blinding for _, blinding in opening.values())
     message = member.write(run_id, step, v.Open(pack_list(opening), deltas, blindings))
     after = AwaitOpenings(
-        run_id=run_id,
-        seen=state.seen,
         round=state.round,
         terms=state.terms,
         around=state.around,
         participation=state.participation,
         log=log,
         entry=message if opening else None,
-        false_count=state.false_count,
     )
     return Transition(after, (message,))
 
@@ -222,14 +219,11 @@ def _go_on(
             )
     if not false:
         after = AwaitTallied(
-            run_id=run_id,
-            seen=state.seen,
             agreed=tuple(state.terms),
             good=before.good,
             participation=state.participation,
             log=log,
             batches=batches,
-            false_count=state.false_count,
         )
         return Transition(after)
     told, good = state.false_count + len(false), without(member, before.good, message.false)
@@ -242,12 +236,10 @@ def _go_on(
         # Of parties that are no neighbours only the aggregator says so: until the rest is found right, a
         # ledger must not be charged for them.
         seen_false = state.false_count + len(opening)
-        return Transition(Refused(run_id=run_id, seen=state.seen, false_count=seen_false, error=error))
+        return Transition(Refused(false_count=seen_false, error=error))
     attest = v.in_round(v.ATTEST_EXCLUSIONS, number + 1)
     attested = head_digest(member, run_id, attest, log, good, message.false)
     after_false = AwaitExclusionsCertificate(
-        run_id=run_id,
-        seen=state.seen,
         round=Round(number=number + 1, false=false, good=good, batches=batches),
         opening=opening,
         terms={party: term for party, term in state.terms.items() if party not in opening},

@@ -94,15 +94,12 @@ def on_tallied(member: VerifiableMember, state: AwaitTallied, body: bytes) -> Tr
     log = follow_own(member, run_id, state.log, v.TALLY, message.tally, message.signature)
     attested = head_digest(member, run_id, v.ATTEST_TALLY, log, participants)
     after = AwaitClosed(
-        run_id=run_id,
-        seen=state.seen,
         counted=counted,
         total=total,
         residual=residual,
         participation=state.participation,
         log=log,
         attested=attested,
-        false_count=state.false_count,
     )
     answer = m.Attestation(attested) if member.check_total else v.NotChecked()
     return Transition(after, (member.write(run_id, v.ATTEST_TALLY, answer),))
@@ -132,4 +129,4 @@ def on_closed(member: VerifiableMember, state: AwaitClosed, body: bytes) -> Tran
         noise=parameters.noise(count, residual, false),
         evidence=replace(outcome.evidence, log=begin.logged_run(seen), checked=member.check_total),
     )
-    return Transition(Finished(run_id=run_id, seen=seen, outcome=outcome, followed=log, false_count=false))
+    return Transition(Finished(seen=seen, outcome=outcome, followed=log, false_count=false))
