@@ -121,7 +121,7 @@ class PartyExchange(_Exchanges, OneUser):
             rows = [parameters.encoding.encode(vector, party=name)[0] for vector in vectors]
         except SmpcError as error:
             # The others must not wait for this vector.
-            await self._line.decline_as(membership, number, error)
+            await self._line.decline(number, error, membership)
             raise
         lanes = np.stack(rows).reshape(parameters.shape)
         ledger = self._ledger if sends else None

@@ -72,7 +72,7 @@ class AskAggregator:
             lanes, _ = membership.parameters.encoding.encode(sent[0], party=membership.name)
         except SmpcError as error:
             # The others must not wait for this vector.
-            await self.line.decline_as(membership, number, error)
+            await self.line.decline(number, error, membership)
             raise
         question = " ".join(part for part in (self.purpose, membership.parameters.planned()) if part)
 
@@ -154,8 +154,7 @@ async def learn(
         )
         learned = await parameters.learner.run(means, [table])
     except SmpcError as error:
-        if isinstance(line, HubLine):
-            await line.quit(counter.taken + 1, error)
+        await line.quit(counter.taken + 1, error)
         raise
     finally:
         await line.close()

@@ -3,42 +3,60 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable, Sequence
-from contextlib import suppress
-from typing import TYPE_CHECKING, Any, Protocol, cast
+from abc import ABC, abstractmethod
+from collections.abc import Callable
+from typing import TYPE_CHECKING, Any, ClassVar
 
 import numpy as np
 
 from smpc_dp.encoding import Lanes
 from smpc_dp.errors import SmpcError, TimeoutFault
-from smpc_dp.privacy.accountant.receipt import Receipt
 from smpc_dp.protocols.abort import QUIT, abort_of
 from smpc_dp.protocols.contract import Envelope
-from smpc_dp.protocols.engine.events import Cancellation, Deadline, Message, PeersLost, Start
-from smpc_dp.protocols.engine.run import Machine, Run
-from smpc_dp.protocols.names import GOPA, VERIFIABLE_VERSION
+from smpc_dp.protocols.engine import events
+from smpc_dp.protocols.engine.run import Run
 from smpc_dp.protocols.pairwise.statistic_messages import START as STATISTIC_START
 from smpc_dp.protocols.phases.messages import START
 from smpc_dp.protocols.phases.survivors import FixedSurvivors
 from smpc_dp.protocols.registry import MakeParty, make_party
 from smpc_dp.protocols.result import Outcome
 from smpc_dp.runtime.charging import Charge
-from smpc_dp.runtime.deadline import PATIENCE, now
-from smpc_dp.runtime.events import Event, OnEvent, tell, warning
-from smpc_dp.runtime.member import Membership, from_wire, to_wire
+from smpc_dp.runtime.deadline import PATIENCE, StepTimer
+from smpc_dp.runtime.driver import Drive
+from smpc_dp.runtime.events import OnEvent
+from smpc_dp.runtime.links import Links, News
 from smpc_dp.runtime.seen import KeptRun
 from smpc_dp.seen import NOTHING_SEEN, Seen
-from smpc_dp.transport.channel import Channel, ChannelClosed
+from smpc_dp.transport.channel import ChannelClosed
 from smpc_dp.transport.endpoint import Endpoint, dial
 from smpc_dp.transport.tls import Contexts
 
 if TYPE_CHECKING:
     from smpc_dp.board.followed import Followed
-    from smpc_dp.protocols.gopa.verifiable.params import VerifiableParameters
+    from smpc_dp.privacy.accountant.receipt import Receipt
+    from smpc_dp.runtime.member import Membership
+    from smpc_dp.runtime.session_file import Timeouts
 
 
-class Line(Protocol):
-    """What a session needs to ask for sums."""
+class Line(ABC):
+    """The links of a party, and its requests over them.
+
+    Attributes:
+        membership: what this member has joined.
+        links: its links.
+    """
+
+    has_log: ClassVar[bool] = False
+
+    def __init__(self, membership: Any, on_event: OnEvent, links: Links | None = None) -> None:
+        self.membership = membership
+        self.links = links or Links(membership, on_event, hub=False)
+        self._on_event = on_event
+
+    @property
+    def _timeouts(self) -> Timeouts:
+        timeouts: Timeouts = self.membership.session.timeouts
+        return timeouts
 
     async def run(
         self, request: int, question: str, lanes: Lanes, charge: Charge
@@ -47,43 +65,99 @@ class Line(Protocol):
 
         Raises SmpcError after the others have been told.
         """
+        return await self.run_as(self.membership, request, question, lanes, charge)
 
-    async def decline(self, request: int, error: SmpcError) -> None:
-        """Leave a request before it begins."""
+    @abstractmethod
+    async def run_as(
+        self,
+        membership: Any,
+        request: int,
+        question: str,
+        lanes: Lanes,
+        charge: Charge,
+        before: int = 0,
+    ) -> tuple[Outcome, Receipt | None]:
+        """Take part in a request as a member of a group; `before`: requests that others may be at still."""
+
+    async def decline(self, request: int, error: SmpcError, membership: Any = None) -> None:
+        """Leave a request, or that of a group, before it begins."""
+        run = self._declined(membership or self.membership, request)
+        self.links.send(request, run.handle(events.Cancellation(error)))
+
+    @abstractmethod
+    def _declined(self, membership: Any, request: int) -> Any:
+        """Return the role in a request that it leaves at once."""
+
+    async def quit(self, request: int, error: SmpcError) -> None:  # noqa: B027 - for an aggregator alone
+        """Tell an aggregator why this party leaves the session, before it does."""
 
     async def close(self) -> None:
-        """Say goodbye."""
+        """Send what waits, and say goodbye."""
+        try:
+            await self.links.close()
+        finally:
+            self.links.abort()
 
 
-class HubLine:
+class Waits:
+    """How long a party waits for those who collect, in seconds: at first, and in each later step."""
+
+    def __init__(self, first: float, later: float) -> None:
+        self._first, self._later = first, later
+
+    @classmethod
+    def for_aggregator(cls, timeouts: Timeouts, before: int = 0) -> Waits:
+        """Return the waits in a request at an aggregator; `before`: requests that others may be at still."""
+        later = PATIENCE * timeouts.step
+        return cls(timeouts.connect + (1 + before) * (timeouts.gather + later), later)
+
+    def begin_step(self, drive: Drive) -> None:
+        """See `Holder.begin_step`."""
+        drive.timer.step(self._first)
+        self._first = self._later
+
+    async def event_of(self, drive: Drive, news: News) -> events.Event | None:
+        """See `Holder.event_of`."""
+        if news.envelope is None:
+            return None if drive.links.is_live(news.peer) else events.PeersLost((news.peer,))
+        return events.Message(news.envelope) if news.request == drive.request else None
+
+
+class AggregatorWaits(Waits):
+    """A party waits for an aggregator, which may be at a later request, or have ended the session."""
+
+    async def event_of(self, drive: Drive, news: News) -> events.Event | None:
+        """See `Holder.event_of`."""
+        step = drive.run.step
+        if news.clean and step in (START, STATISTIC_START):
+            what = "it has ended the session and serves no more requests"
+            raise TimeoutFault({news.peer}, step, what)
+        if news.request > drive.request:
+            raise TimeoutFault({drive.run.name}, step, f"too late: the others are at request {news.request}")
+        return await super().event_of(drive, news)
+
+
+class HubLine(Line):
     """The line to an aggregator."""
+
+    has_log = True
 
     def __init__(
         self,
         membership: Membership,
-        channel: Channel,
         on_event: OnEvent,
         role: MakeParty = make_party,
         contexts: Contexts | None = None,
     ) -> None:
         """`role` makes the party's machine; `contexts`: those of TLS, for evaluations with other parties."""
-        self._membership = membership
+        super().__init__(membership, on_event)
         self.contexts = contexts
-        self._channel = channel
-        self._on_event = on_event
         self._make_party = role
-        # Threads of evaluations send beside the session's own task.
-        self._sending = asyncio.Lock()
         self._fixed = FixedSurvivors()
         # Whether the next request's total is added up here as well, of a verifiable one.
         self.check_total = True
         # The log of the last request, if it was a verifiable one that has ended well.
         self.followed: Followed | None = None
-
-    @property
-    def membership(self) -> Membership:
-        """What this member has joined."""
-        return self._membership
 
     @classmethod
     async def open(
@@ -94,21 +168,14 @@ class HubLine:
         role: MakeParty = make_party,
     ) -> HubLine:
         """Connect to the aggregator; `role` makes the party's machine. Raises what `dial` raises."""
-        channel = await dial(endpoint, membership.aggregator)
-        channel.on_twice = lambda: on_event(warning(membership.name, membership.aggregator))
-        on_event(Event(membership.name, "connected", detail=membership.aggregator))
-        return cls(membership, channel, on_event, role, endpoint.contexts)
+        line = cls(membership, on_event, role, endpoint.contexts)
+        line.links.welcome(await dial(endpoint, membership.aggregator))
+        return line
 
     @property
     def live(self) -> bool:
         """Whether the aggregator is there."""
-        return self._channel.live
-
-    async def run(
-        self, request: int, question: str, lanes: Lanes, charge: Charge
-    ) -> tuple[Outcome, Receipt | None]:
-        """See `Line.run`."""
-        return await self.run_as(self._membership, request, question, lanes, charge)
+        return self.links.is_live(self.membership.aggregator)
 
     async def run_as(
         self,
@@ -119,9 +186,9 @@ class HubLine:
         charge: Charge,
         before: int = 0,
     ) -> tuple[Outcome, Receipt | None]:
-        """Take part in a request as a member of a group; `before`: requests that others may be at still."""
-        machine, receipt = await self._meet(membership, request, question, lanes, charge, before)
-        return machine.result, receipt
+        """See `Line.run_as`."""
+        run, receipt = await self._take_part(membership, request, question, lanes, charge, before)
+        return run.result, receipt
 
     async def meet(
         self,
@@ -133,11 +200,11 @@ class HubLine:
         before: int = 0,
     ) -> dict[str, Lanes]:
         """Take part in an exchange, and return what was received from each party; see `run_as`."""
-        machine, _ = await self._meet(membership, request, question, lanes, charge, before)
-        received: dict[str, Lanes] = machine.state.received
+        run, _ = await self._take_part(membership, request, question, lanes, charge, before)
+        received: dict[str, Lanes] = run.state.received
         return received
 
-    async def _meet(
+    async def _take_part(
         self,
         membership: Membership,
         request: int,
@@ -146,156 +213,57 @@ class HubLine:
         charge: Charge,
         before: int,
     ) -> tuple[Run[Any], Receipt | None]:
-        if not self._channel.live:
-            raise TimeoutFault({self._membership.aggregator}, "hello", "the connection is lost")
         kept = KeptRun(membership.runs_seen, membership.context(request).scope)
-        machine = self._machine(membership, request, question, lanes, kept.seen)
-        logged = _logged(membership)
+        run = self._party(membership, request, question, lanes, kept.seen)
+        logged = membership.parameters if membership.parameters.is_logged else None
         self.followed = None
-        try:
-            receipt = await self._drive(request, machine, charge, before, kept, logged)
-        except SmpcError as error:
-            await self.say_farewell(request, machine, error)
-            tell(self._on_event, "failed", request, machine, error)
-            raise
+        waits = AggregatorWaits.for_aggregator(self._timeouts, before)
+        drive = self.drive(request, run, waits, charge=charge, kept=kept, logged=logged)
+        receipt = await drive.to_end()
         if logged is not None:
-            self.followed = machine.state.followed
-        return machine, receipt
+            self.followed = run.state.followed
+        return run, receipt
+
+    def drive(self, request: int, run: Run[Any], waits: Waits, **options: Any) -> Drive:
+        """Return the drive of a role, with options as of `Drive`; raise TimeoutFault if the link is lost."""
+        aggregator = self.membership.aggregator
+        if not self.live:
+            raise TimeoutFault({aggregator}, "hello", "the connection is lost")
+        timer = StepTimer(self._timeouts, first=False)
+        return Drive(request, run, self.links, timer, waits, self._on_event, peers=(aggregator,), **options)
 
     async def ask(self, request: int, question: Envelope, step: str, seconds: float) -> bytes:
         """Send a question beside all runs and return the body of the answer; raises TimeoutFault."""
-        await self.send(request, [question])
+        peer = self.membership.aggregator
+        self.links.send(request, [question])
         try:
             async with asyncio.timeout(seconds):
-                while True:
-                    theirs, envelope = from_wire(await self._channel.receive(), self._channel.peer)
-                    if theirs == request and envelope.step == step:
-                        return envelope.body
+                while self.live:
+                    news = await self.links.news.get()
+                    if news.envelope and (news.request, news.envelope.step) == (request, step):
+                        return news.envelope.body
         except TimeoutError:
-            raise TimeoutFault({self._channel.peer}, step, "no answer") from None
-        except ChannelClosed as closed:
-            raise TimeoutFault({self._channel.peer}, step, str(closed)) from None
+            raise TimeoutFault({peer}, step, "no answer") from None
+        raise TimeoutFault({peer}, step, str(ChannelClosed(peer, clean=False)))
 
-    async def decline(self, request: int, error: SmpcError) -> None:
-        """See `Line.decline`."""
-        await self.decline_as(self._membership, request, error)
-
-    async def decline_as(self, membership: Membership, request: int, error: SmpcError) -> None:
-        """Leave a group's request before it begins."""
+    def _declined(self, membership: Membership, request: int) -> Run[Any]:
         parameters = membership.parameters
-        nothing = np.zeros(parameters.shape, dtype=parameters.encoding.dtype)
-        machine = self._machine(membership, request, "", nothing)
-        await self.say_farewell(request, machine, error)
+        return self._party(membership, request, "", np.zeros(parameters.shape, parameters.encoding.dtype))
 
     async def quit(self, request: int, error: SmpcError) -> None:
-        """Tell the aggregator why this party leaves the session, before it does."""
-        member = self._membership
+        """See `Line.quit`."""
+        member, to = self.membership, (self.membership.aggregator,)
         context = member.context(request)
-        to = (member.aggregator,)
-        told = context.write(member.identity, context.session_digest, QUIT, to, abort_of(error))
-        # A channel that is gone has been told of already.
-        with suppress(SmpcError):
-            await self.send(request, told)
+        said = context.write(member.identity, context.session_digest, QUIT, to, abort_of(error))
+        self.links.send(request, said)
 
-    async def close(self) -> None:
-        """Say goodbye to the aggregator."""
-        await self._channel.close()
-
-    def _machine(
+    def _party(
         self, membership: Membership, request: int, question: str, lanes: Lanes, seen: Seen = NOTHING_SEEN
     ) -> Run[Any]:
         context = membership.context(request, question)
         parameters, identity = membership.parameters, membership.identity
         make: Callable[..., Run[Any]] = self._make_party
         chosen = {}
-        if _logged(membership) is not None and not self.check_total:
+        if parameters.is_logged and not self.check_total:
             chosen["check_total"], self.check_total = False, True
         return make(context, parameters, identity, lanes, fixed=self._fixed, seen=seen, **chosen)
-
-    async def _drive(
-        self,
-        request: int,
-        machine: Run[Any],
-        charge: Charge,
-        before: int,
-        kept: KeptRun,
-        logged: VerifiableParameters | None,
-    ) -> Receipt | None:
-        """Run the machine to its end; return the ledger's receipt."""
-        receipt: Receipt | None = None
-        # For so many parties that sign something false the run is charged when its first data is sent.
-        charged = 0 if logged is None else logged.plan.max_corrupt
-        timeouts = self._membership.session.timeouts
-        await self.send(request, machine.handle(Start()))
-        until = now() + timeouts.connect + (1 + before) * (timeouts.gather + PATIENCE * timeouts.step)
-        while not machine.finished:
-            tell(self._on_event, "step", request, machine)
-            envelope = await self.next_envelope(request, machine, until)
-            if envelope is None:
-                continue
-            state, due = machine.state, machine.step
-            try:
-                answer = await asyncio.to_thread(machine.handle, Message(envelope))
-                if state.releases and answer:
-                    # The first message that depends on the data: charged when it is there, before it is sent.
-                    receipt = await charge(machine.run_id)
-            finally:
-                # Also if the run ends here: what was published stays so.
-                if receipt is not None and logged is not None and machine.state.false_count > charged:
-                    charged = machine.state.false_count
-                    receipt = await charge(machine.run_id, logged.event_without(charged))
-            if logged is not None:
-                await kept.keep(machine.state.seen)
-            await self.send(request, answer)
-            if machine.step != due:
-                until = now() + PATIENCE * timeouts.step
-        return receipt
-
-    async def next_envelope(self, request: int, machine: Machine, until: float) -> Envelope | None:
-        """Return the next envelope of a request, or None for what the machine has been told instead."""
-        if now() >= until:
-            # Also where messages come without a pause: `asyncio.timeout_at` would not be looked at.
-            machine.handle(Deadline())
-            return None
-        try:
-            async with asyncio.timeout_at(until):
-                theirs, envelope = from_wire(await self._channel.receive(), self._channel.peer)
-        except TimeoutError:
-            machine.handle(Deadline())
-            return None
-        except ChannelClosed as closed:
-            if closed.clean and machine.step in (START, STATISTIC_START):
-                what = "it has ended the session and serves no more requests"
-                raise TimeoutFault({self._channel.peer}, machine.step, what) from None
-            machine.handle(PeersLost((self._channel.peer,)))
-            return None
-        if theirs > request:
-            raise TimeoutFault({machine.name}, machine.step, f"too late: the others are at request {theirs}")
-        return envelope if theirs == request else None
-
-    async def send(self, request: int, envelopes: Sequence[Envelope]) -> None:
-        """Send messages of a request; raise TimeoutFault if the aggregator is gone."""
-        for envelope in envelopes:
-            try:
-                async with self._sending:
-                    await self._channel.send(*to_wire(request, envelope))
-            except ChannelClosed as error:
-                raise TimeoutFault({self._channel.peer}, envelope.step, str(error)) from None
-
-    async def say_farewell(self, request: int, machine: Machine, error: SmpcError) -> None:
-        """Tell the aggregator that the machine's party leaves, if it is there."""
-        if not self._channel.live:
-            return
-        try:
-            await self.send(request, machine.handle(Cancellation(error)))
-        except SmpcError:
-            # The channel is gone, and what matters has been raised already.
-            return
-
-
-def _logged(membership: Membership) -> VerifiableParameters | None:
-    """Return the parameters of runs with a log; None of other ones."""
-    parameters = membership.parameters
-    if (parameters.protocol, parameters.version) != (GOPA, VERIFIABLE_VERSION):
-        return None
-    return cast("VerifiableParameters", parameters)

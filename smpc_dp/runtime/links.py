@@ -3,14 +3,15 @@
 from __future__ import annotations
 
 import asyncio
-import contextlib
 from collections import OrderedDict
 from collections.abc import Awaitable, Callable, Sequence
 from dataclasses import dataclass, field
 
-from smpc_dp.errors import PeerFault, SmpcError, TimeoutFault
-from smpc_dp.protocols.abort import ABORT
+from smpc_dp.errors import Code, PeerFault, SmpcError, TimeoutFault
+from smpc_dp.protocols.abort import ABORT, Abort
 from smpc_dp.protocols.contract import Envelope
+from smpc_dp.protocols.envelope import Context
+from smpc_dp.runtime.awaited import Awaited
 from smpc_dp.runtime.events import Event, OnEvent, warning
 from smpc_dp.runtime.member import Linked, from_wire, to_wire
 from smpc_dp.transport.channel import Channel, ChannelClosed
@@ -18,6 +19,8 @@ from smpc_dp.transport.channel import Channel, ChannelClosed
 # What a party may send early, and what an excluded one may send at all, in bytes: a hello or a leave.
 SMALL_MESSAGE = 4096
 OUTBOX_LIMIT = 64
+# Messages of later requests that are kept of one peer.
+EARLY_LIMIT = 16
 
 
 # Takes a message that is no envelope, given its sender and content; False if it is one.
@@ -35,11 +38,19 @@ class Link:
 
 @dataclass(frozen=True, slots=True)
 class News:
-    """What the links report: a message of a request, or (envelope None) that a link is gone."""
+    """What the links report: a message of a request, or (envelope None) that a link is gone.
+
+    `clean`: whether the peer has said goodbye before its link was gone.
+    """
 
     peer: str
     request: int = 0
     envelope: Envelope | None = None
+    clean: bool = False
+
+
+# Of nobody: what else the receiver waits for may have happened.
+WAKE = News("")
 
 
 class FairQueue:
@@ -64,6 +75,11 @@ class FairQueue:
             await taken
         finally:
             self._waiting.pop(taken, None)
+
+    def wake(self) -> None:
+        """Add `WAKE`."""
+        self._waiting[asyncio.get_running_loop().create_future()] = WAKE
+        self._arrived.set()
 
     async def get(self) -> News:
         """Return the next news."""
@@ -109,6 +125,8 @@ class Links:
         # large vectors does not grow with the number of parties.
         self.news = FairQueue()
         self.links: dict[str, Link] = {}
+        self.awaited = Awaited(membership.name, self.is_live, on_event)
+        self._early: dict[str, list[News]] = {}
         self._largest = self._heard = membership.largest_message()
 
     def welcome(self, channel: Channel) -> Link:
@@ -137,15 +155,20 @@ class Links:
             # The loss of a party's last channel is told before anything of this one.
             await asyncio.wait([before])
         # However a link ends, cleanly, cut or by a fault in its framing, its party is lost for this run.
-        with contextlib.suppress(SmpcError):
+        clean = False
+        try:
             while True:
                 message = await channel.receive()
                 if self._divert is not None and await self._divert(channel.peer, message):
                     continue
                 request, envelope = from_wire(message, channel.peer)
                 await self.news.put(News(channel.peer, request, envelope))
+        except ChannelClosed as closed:
+            clean = closed.clean
+        except SmpcError:
+            pass
         channel.abort()
-        await self.news.put(News(channel.peer))
+        await self.news.put(News(channel.peer, clean=clean))
 
     async def _write(self, link: Link) -> None:
         while (message := await link.outbox.get()) is not None:
@@ -170,6 +193,35 @@ class Links:
                 link.outbox.put_nowait(to_wire(request, envelope))
             except asyncio.QueueFull:
                 link.channel.abort()
+
+    def turn_away(self, context: Context, news: News, code: Code, number: int = 0) -> None:
+        """Tell a peer that its request is over, or asks for something else; `number`: as of `Abort`."""
+        to, abort = (news.peer,), Abort(code, "", [(news.peer, code)], number=number)
+        identity = self._membership.identity
+        self.send(news.request, context.write(identity, context.session_digest, ABORT, to, abort))
+
+    async def post(self, request: int, envelope: Envelope) -> None:
+        """Queue a message to a party; wait while too many are waiting for it."""
+        link = self.links.get(envelope.receiver)
+        if link is not None and link.channel.live:
+            await link.outbox.put(to_wire(request, envelope))
+
+    async def next(self, until: float) -> News | None:
+        """Return the next news, or None when the time comes first; tell for whom we wait meanwhile."""
+        return await self.awaited.next(self.news.get, until)
+
+    def keep(self, news: News, most: int = EARLY_LIMIT, size: int = SMALL_MESSAGE) -> None:
+        """Keep a message of a later request, of at most `size` bytes; of each peer `most` messages."""
+        kept = self._early.setdefault(news.peer, [])
+        if news.envelope is not None and len(news.envelope.body) <= size and len(kept) < most:
+            kept.append(news)
+
+    def take_early(self, request: int) -> list[News]:
+        """Return what has come for a request before it began, and drop what was for earlier ones."""
+        kept = {peer: [item for item in news if item.request > request] for peer, news in self._early.items()}
+        due = [item for news in self._early.values() for item in news if item.request == request]
+        self._early = {peer: news for peer, news in kept.items() if news}
+        return due
 
     def is_live(self, name: str) -> bool:
         """Tell whether a party has a link."""

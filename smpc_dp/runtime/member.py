@@ -17,6 +17,7 @@ from smpc_dp.protocols.envelope import Context, decode_envelope, encode_envelope
 from smpc_dp.protocols.gopa.direct_messages import EVERYONE
 from smpc_dp.protocols.names import LEARN, is_direct
 from smpc_dp.protocols.phases.parameters import SumParameters
+from smpc_dp.roster import split_address
 from smpc_dp.runtime.seen import SUFFIX, SeenRuns
 from smpc_dp.runtime.session_file import SessionFile, load_session
 from smpc_dp.seen import LINE_BYTES, MOST_BEHIND
@@ -45,6 +46,9 @@ class Linked(Protocol):
 
     @property
     def session(self) -> SessionFile: ...
+
+    @property
+    def identity(self) -> Identity: ...
 
     def largest_message(self) -> int: ...
 
@@ -120,6 +124,13 @@ class Joined(ABC, Generic[P]):
         `names` are in the roster's order.
         """
         return replace(self, parameters=parameters, group=names)
+
+    def address(self, listen_on: str | None) -> tuple[str, int]:
+        """Return host and port to bind, by default those of the roster; raise ConfigError for no address."""
+        try:
+            return split_address(listen_on or self.session.roster.member(self.name).address or "")
+        except ValueError as error:
+            raise ConfigError([Fault("listen_on", str(error))]) from None
 
     def endpoint(self, *, hub: bool = False) -> Endpoint:
         """Return the member's side of its channels, with limits that fit the session.

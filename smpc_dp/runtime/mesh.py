@@ -7,62 +7,54 @@ the channel is lost: so a user that was out of reach in one request may be there
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Sequence
+from typing import cast
 
 import numpy as np
 
 from smpc_dp.encoding import Lanes
-from smpc_dp.errors import Check, Code, ConfigError, Fault, PeerFault, SmpcError, TimeoutFault
+from smpc_dp.errors import Check, Code, ConfigError, PeerFault, SmpcError, TimeoutFault
 from smpc_dp.privacy.accountant.receipt import Receipt
-from smpc_dp.protocols.abort import ABORT, Abort
-from smpc_dp.protocols.contract import Envelope
 from smpc_dp.protocols.engine import events
 from smpc_dp.protocols.engine.run import Run
 from smpc_dp.protocols.gopa import direct_states
 from smpc_dp.protocols.gopa.direct_evidence import coordinator_of
 from smpc_dp.protocols.gopa.direct_params import DirectParameters
-from smpc_dp.protocols.gopa.messages import PUBLISH
 from smpc_dp.protocols.phases.messages import HELLO, START
 from smpc_dp.protocols.result import Outcome
-from smpc_dp.roster import split_address
-from smpc_dp.runtime.awaited import Awaited
 from smpc_dp.runtime.charging import Charge
 from smpc_dp.runtime.deadline import PATIENCE, StepTimer, now
-from smpc_dp.runtime.events import Event, OnEvent, tell
-from smpc_dp.runtime.links import OUTBOX_LIMIT, SMALL_MESSAGE, Links, News
+from smpc_dp.runtime.driver import Drive
+from smpc_dp.runtime.events import OnEvent
+from smpc_dp.runtime.line import Line
+from smpc_dp.runtime.links import OUTBOX_LIMIT, Links, News
 from smpc_dp.runtime.member import Membership
 from smpc_dp.transport.channel import Channel, ChannelClosed
 from smpc_dp.transport.endpoint import Endpoint, Listener, dial, listen
 
 # Seconds between a lost channel, or a call that was refused, and the next call.
 PAUSE = 1.0
-# Messages of later requests that are kept of one peer.
-EARLY_LIMIT = 16
 
 
-class Mesh:
-    """The open channels of one user, a `Line`. Made by `open`."""
+class Mesh(Line):
+    """The links of one user to all others. Made by `open`."""
 
-    def __init__(self, membership: Membership, parameters: DirectParameters, on_event: OnEvent) -> None:
-        self._membership = membership
-        self._parameters = parameters
-        self._on_event = on_event
-        outbox = OUTBOX_LIMIT + 4 * parameters.plan.parties
-        self._links = Links(membership, on_event, outbox=outbox, hub=False)
+    def __init__(self, membership: Membership, on_event: OnEvent) -> None:
+        outbox = OUTBOX_LIMIT + 4 * membership.parameters.plan.parties
+        super().__init__(membership, on_event, Links(membership, on_event, outbox=outbox, hub=False))
         self._listener: Listener | None = None
         self._calls: list[asyncio.Task[None]] = []
         self._names = [member.name for member in membership.session.roster.parties]
         self._place = self._names.index(membership.name)
+        self._others = [name for name in self._names if name != membership.name]
         self._settled: dict[str, SmpcError | None] = {}
         self._news = asyncio.Event()
-        self._early: dict[str, list[News]] = {}
-        self._hello: tuple[int, Run[Outcome], Sequence[Envelope]] | None = None
+        # The request that has begun: who calls later is sent its hello.
+        self._drive: Drive | None = None
 
     @classmethod
     async def open(
         cls,
         membership: Membership,
-        parameters: DirectParameters,
         on_event: OnEvent,
         listen_on: str | None = None,
     ) -> Mesh:
@@ -74,12 +66,7 @@ class Mesh:
             LocalError: the address cannot be had. ConfigError: others have another session file.
             TimeoutFault: fewer are there than a run needs; names who is missing.
         """
-        address = listen_on or membership.session.roster.member(membership.name).address or ""
-        try:
-            host, port = split_address(address)
-        except ValueError as error:
-            raise ConfigError([Fault("listen_on", str(error))]) from None
-        mesh = cls(membership, parameters, on_event)
+        mesh, (host, port) = cls(membership, on_event), membership.address(listen_on)
         endpoint = membership.endpoint()
         mesh._listener = await listen(endpoint, host, port, mesh._called, mesh._refused)
         loop = asyncio.get_running_loop()
@@ -91,54 +78,61 @@ class Mesh:
             raise
         return mesh
 
-    async def run(
-        self, request: int, question: str, lanes: Lanes, charge: Charge
+    async def run_as(
+        self,
+        membership: Membership,
+        request: int,
+        question: str,
+        lanes: Lanes,
+        charge: Charge,
+        before: int = 0,  # noqa: ARG002
     ) -> tuple[Outcome, Receipt | None]:
-        """See `Line.run`."""
-        run = self._begin(request, question, lanes)
+        """See `Line.run_as`."""
+        run = self._party(membership, request, question, lanes)
+        timer = StepTimer(self._timeouts, first=False)
+        drive = Drive(
+            request,
+            run,
+            self.links,
+            timer,
+            self,
+            self._on_event,
+            held=self.links.take_early(request),
+            peers=self._others,
+            charge=charge,
+        )
+        self._drive = drive
         try:
-            receipt = await self._drive(request, run, charge)
-        except SmpcError as error:
-            self._links.send(request, run.handle(events.Cancellation(error)))
-            tell(self._on_event, "failed", request, run, error)
-            raise
+            receipt = await drive.to_end()
         finally:
-            self._hello = None
+            self._drive = None
         return run.result, receipt
-
-    async def decline(self, request: int, error: SmpcError) -> None:
-        """See `Line.decline`."""
-        encoding = self._parameters.encoding
-        run = self._begin(request, "", np.zeros(encoding.lanes, dtype=encoding.dtype))
-        self._links.send(request, run.handle(events.Cancellation(error)))
 
     async def close(self) -> None:
         """Send what waits, and say goodbye to everyone."""
         for call in self._calls:
             call.cancel()
         try:
-            await self._links.close()
+            await self.links.close()
         finally:
             await self._stop()
 
     # Channels
 
-    def _others(self) -> list[str]:
-        return [name for name in self._names if name != self._membership.name]
-
     async def _gather(self) -> None:
         """Wait until everyone is connected or has another session."""
-        awaited = Awaited(self._membership.name, self._links.is_live, self._on_event)
-        awaited.begin(0, "", lambda: [name for name in self._others() if name not in self._settled])
-        until = now() + self._membership.session.timeouts.connect
-        await awaited.gather(self._news, until, lambda: self._settled.keys() >= set(self._others()))
-        missing = [name for name in self._others() if not self._links.is_live(name)]
-        if len(self._names) - len(missing) >= self._parameters.plan.min_survivors:
+        awaited = self.links.awaited
+        awaited.begin(0, "", lambda: [name for name in self._others if name not in self._settled])
+        until = now() + self._timeouts.connect
+        await awaited.gather(self._news, until, lambda: self._settled.keys() >= set(self._others))
+        awaited.begin(0, "", frozenset)
+        missing = [name for name in self._others if not self.links.is_live(name)]
+        if len(self._names) - len(missing) >= self.membership.parameters.plan.min_survivors:
             return
         for error in self._settled.values():
             if isinstance(error, ConfigError):
                 raise error
-        needed = self._parameters.plan.min_survivors
+        needed = self.membership.parameters.plan.min_survivors
         detail = f"{len(self._names) - len(missing)} users are connected, {needed} are needed"
         raise TimeoutFault(missing, "connect", detail)
 
@@ -153,7 +147,7 @@ class Mesh:
         self._welcome(channel)
 
     def _refused(self, who: str, error: SmpcError) -> None:
-        self._links.refused(who, error)
+        self.links.refused(who, error)
         if isinstance(error, ConfigError):
             self._settle(who, error)
 
@@ -162,14 +156,11 @@ class Mesh:
         self._news.set()
 
     def _welcome(self, channel: Channel) -> asyncio.Task[None]:
-        reader = self._links.welcome(channel).tasks[0]
+        reader = self.links.welcome(channel).tasks[0]
         self._settle(channel.peer, None)
-        if self._hello is not None:
-            request, run, hello = self._hello
-            if not run.state.place:
-                self._links.send(
-                    request, [envelope for envelope in hello if envelope.receiver == channel.peer]
-                )
+        if (drive := self._drive) is not None and not drive.run.state.place:
+            again = [envelope for envelope in drive.hello if envelope.receiver == channel.peer]
+            self.links.send(drive.request, again)
         return reader
 
     async def _call(self, endpoint: Endpoint, name: str) -> None:
@@ -181,7 +172,7 @@ class Mesh:
                 self._refused(name, error)
                 return
             except (SmpcError, ChannelClosed) as error:
-                self._links.refused(name, error)
+                self.links.refused(name, error)
             else:
                 await asyncio.wait([self._welcome(channel)])
             await asyncio.sleep(PAUSE)
@@ -190,99 +181,49 @@ class Mesh:
         for call in self._calls:
             call.cancel()
         await asyncio.gather(*self._calls, return_exceptions=True)
-        self._links.abort()
+        self.links.abort()
         if self._listener is not None:
             await self._listener.close()
 
     # Requests
 
-    def _begin(self, request: int, question: str, lanes: Lanes) -> Run[Outcome]:
-        context = self._membership.context(request, question)
-        return direct_states.party(context, self._parameters, self._membership.identity, lanes)
+    def _party(self, membership: Membership, request: int, question: str, lanes: Lanes) -> Run[Outcome]:
+        context = membership.context(request, question)
+        parameters = cast("DirectParameters", membership.parameters)
+        return direct_states.party(context, parameters, membership.identity, lanes)
 
-    async def _drive(self, request: int, run: Run[Outcome], charge: Charge) -> Receipt | None:
-        """Drive a run to its end; return the ledger's receipt."""
-        receipt: Receipt | None = None
-        timer = StepTimer(self._membership.session.timeouts, first=False)
-        hello = run.handle(events.Start())
-        self._hello = request, run, hello
-        self._links.send(request, hello)
-        absent = tuple(name for name in self._others() if not self._links.is_live(name))
-        sent = run.handle(events.PeersLost(absent))
-        early, step, drained, waiting = self._take_early(request), "", False, -1
-        while True:
-            if any(envelope.step == PUBLISH for envelope in sent):
-                # The first message that depends on the data: charged when it is there, before it is sent.
-                receipt = await charge(run.run_id)
-            self._links.send(request, sent)
-            if run.finished:
-                return receipt
-            if run.step != step:
-                step, drained, waiting = run.step, False, -1
-                self._set_timer(timer, run)
-            if waiting != (waiting := len(run.waiting_for)):
-                tell(self._on_event, "step", request, run)
-            sent = ()
-            if not early and timer.passed:
-                if drained:
-                    sent = await asyncio.to_thread(run.handle, events.Deadline())
-                else:
-                    early, drained = self._links.news.take_all(), True
-                continue
-            news = early.pop(0) if early else await self._next(timer.at)
-            if news is not None:
-                sent = await self._apply(request, run, news)
-                if run.step == step and run.has_enough:
-                    timer.enough()
+    def _declined(self, membership: Membership, request: int) -> Run[Outcome]:
+        encoding = membership.parameters.encoding
+        return self._party(membership, request, "", np.zeros(encoding.lanes, dtype=encoding.dtype))
 
-    def _set_timer(self, timer: StepTimer, run: Run[Outcome]) -> None:
-        timeouts = self._membership.session.timeouts
-        if run.step == HELLO:
-            timer.begin()
-        elif run.state.patient:
-            wait = timeouts.gather if run.step == START else 0.0
-            timer.step(wait + PATIENCE * timeouts.step)
+    def begin_step(self, drive: Drive) -> None:
+        """See `Holder.begin_step`."""
+        timeouts, step = self._timeouts, drive.run.step
+        if step == HELLO:
+            drive.timer.begin()
+        elif drive.run.state.patient:
+            wait = timeouts.gather if step == START else 0.0
+            drive.timer.step(wait + PATIENCE * timeouts.step)
         else:
-            timer.step(timeouts.step)
+            drive.timer.step(timeouts.step)
 
-    async def _next(self, until: float) -> News | None:
-        """Return the next news, or None when the time comes first."""
-        try:
-            async with asyncio.timeout_at(until):
-                return await self._links.news.get()
-        except TimeoutError:
-            return None
-
-    def _take_early(self, request: int) -> list[News]:
-        """Return what has come for this request before it began, and drop what was for earlier ones."""
-        kept = {peer: [item for item in news if item.request > request] for peer, news in self._early.items()}
-        due = [item for news in self._early.values() for item in news if item.request == request]
-        self._early = {peer: news for peer, news in kept.items() if news}
-        return due
-
-    async def _apply(self, request: int, run: Run[Outcome], news: News) -> Sequence[Envelope]:
-        envelope = news.envelope
-        if envelope is None and self._links.is_live(news.peer):
+    async def event_of(self, drive: Drive, news: News) -> events.Event | None:
+        """See `Holder.event_of`."""
+        envelope, request = news.envelope, drive.request
+        if envelope is None and self.links.is_live(news.peer):
             # It has called again.
-            return ()
+            return None
         if envelope is None:
-            self._on_event(Event(run.name, "lost", request, run.step, detail=news.peer))
-            return await asyncio.to_thread(run.handle, events.PeersLost((news.peer,)))
+            drive.tell_lost(news.peer)
+            return events.PeersLost((news.peer,))
         if news.request > request:
-            kept = self._early.setdefault(news.peer, [])
-            if len(envelope.body) <= SMALL_MESSAGE and len(kept) < EARLY_LIMIT:
-                kept.append(news)
-            return ()
+            self.links.keep(news)
+            return None
         if news.request < request:
-            if envelope.step == HELLO:
-                self._links.send(news.request, self._too_late(news.peer, news.request, request))
-            return ()
-        return await asyncio.to_thread(run.handle, events.Message(envelope))
-
-    def _too_late(self, peer: str, asked: int, request: int) -> Sequence[Envelope]:
-        """Tell whoever waits for us to coordinate a past request; it can ask for the next one."""
-        if coordinator_of(asked, len(self._names)) != self._place + 1:
-            return ()
-        context = self._membership.context(asked)
-        abort = Abort(Code.PAST, "", [(peer, Code.PAST)], number=request)
-        return context.write(self._membership.identity, context.session_digest, ABORT, (peer,), abort)
+            coordinates = coordinator_of(news.request, len(self._names)) == self._place + 1
+            if envelope.step == HELLO and coordinates:
+                # It waits for us to coordinate a past request; it can ask for the next one.
+                context = self.membership.context(news.request)
+                self.links.turn_away(context, news, Code.PAST, request)
+            return None
+        return events.Message(envelope)

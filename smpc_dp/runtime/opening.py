@@ -40,7 +40,7 @@ async def open_line(
         # The other kinds of lines are loaded by their sessions alone.
         from smpc_dp.runtime.mesh import Mesh
 
-        return await Mesh.open(membership, direct, on_event, listen_on), None
+        return await Mesh.open(membership, on_event, listen_on), None
     if listen_on is not None:
         raise ConfigError([Fault("listen_on", "is for the direct topology: here others listen")])
     if isinstance(membership, Membership):

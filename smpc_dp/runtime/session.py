@@ -4,15 +4,15 @@ from __future__ import annotations
 
 import asyncio
 import os
-from collections.abc import AsyncIterator, Callable, Mapping, Sequence
+from collections.abc import AsyncIterator, Mapping, Sequence
 from contextlib import asynccontextmanager
+from functools import partial
 from typing import TYPE_CHECKING, Any, Literal, cast
 
 from smpc_dp.errors import ConfigError, Fault, SmpcError
 from smpc_dp.protocols.names import has_servers
 from smpc_dp.runtime.charging import charge_run
-from smpc_dp.runtime.events import Event, OnEvent, ignore, logged, tell
-from smpc_dp.runtime.events import Kind as EventKind
+from smpc_dp.runtime.events import Event, OnEvent, ignore, logged
 
 if TYPE_CHECKING:
     # `connect` loads what the session needs, and what only some requests need is loaded by them.
@@ -20,11 +20,8 @@ if TYPE_CHECKING:
 
     from smpc_dp.encoding import Lanes
     from smpc_dp.kernels.kernel import Kernel
-    from smpc_dp.privacy.accountant.events import Event as ReleaseEvent
     from smpc_dp.privacy.accountant.ledger import Ledger
-    from smpc_dp.privacy.accountant.receipt import Receipt
     from smpc_dp.privacy.circuit_noise import NoiseKind
-    from smpc_dp.protocols.engine.run import Machine
     from smpc_dp.protocols.mpyc.terms import PairLaw
     from smpc_dp.protocols.pairwise.evaluation import AnyCircuit, Evaluation, Input, Role
     from smpc_dp.protocols.pairwise.params import Mode, Output
@@ -263,7 +260,7 @@ class Session:
             question = question_of(found, epsilon, delta, noise, P)
             self._request += 1
             result = await cast("ServersLine", self._line).statistic(
-                self._request, found, data, mark, question, zetas, self.charge_event
+                self._request, found, data, mark, question, zetas, self._ledger
             )
             self._tell_done(result.survivors, result.absent)
             return result
@@ -271,7 +268,7 @@ class Session:
         if hub is None or evaluations is None:
             what = "a session without an aggregator has no pairwise statistics: it learns them"
             raise ConfigError([Fault("topology", what)])
-        from smpc_dp.runtime.statistic import Asked, SessionWire, estimate
+        from smpc_dp.runtime.statistic import Asked, estimate
 
         asked = await asyncio.to_thread(
             lambda: Asked.check(
@@ -287,8 +284,7 @@ class Session:
             )
         )
         self._request += 1
-        wire = SessionWire(hub, self._request, self.tell, self.charge_event)
-        result = await estimate(asked, hub, self._request, evaluations, wire)
+        result = await estimate(asked, hub, self._request, evaluations, self._ledger)
         self._tell_done(result.survivors, result.absent)
         return result
 
@@ -323,20 +319,10 @@ class Session:
         origin = origin_of(self._membership.session.protocol)
         question = " ".join(part for part in (kind, label, parameters.planned(), origin) if part)
 
-        outcome, receipt = await self._line.run(self._request, question, lanes, self._charge)
+        charge = partial(charge_run, self._ledger, self._membership.event, self._request)
+        outcome, receipt = await self._line.run(self._request, question, lanes, charge)
         self._tell_done(outcome.survivors, outcome.absent)
         return Result.of(outcome, kind, clipped, receipt)
-
-    async def _charge(self, run_id: bytes, raised: ReleaseEvent | None = None) -> Receipt | None:
-        return await charge_run(self._ledger, self._membership.event, self._request, run_id, raised)
-
-    async def charge_event(self, run_id: bytes, event: Callable[[], ReleaseEvent]) -> Receipt | None:
-        """Charge what a run is to the ledger, if there is one."""
-        return await charge_run(self._ledger, event, self._request, run_id)
-
-    def tell(self, kind: EventKind, machine: Machine, detail: str | SmpcError = "") -> None:
-        """Tell who watches what a machine of this request waits for, or with which error it failed."""
-        tell(self._on_event, kind, self._request, machine, detail)
 
     def _evaluating(self) -> Evaluations | None:
         """Return the evaluations with other parties, made for the first; None without an aggregator."""

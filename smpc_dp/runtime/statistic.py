@@ -4,9 +4,10 @@ from __future__ import annotations
 
 import asyncio
 import json
-from collections.abc import Awaitable, Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING, Any, Protocol
+from functools import partial
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
@@ -17,9 +18,8 @@ from smpc_dp.kernels.fields import Codes, as_array
 from smpc_dp.kernels.kernel import Kernel
 from smpc_dp.kernels.named import kernel_of, registered_kernel
 from smpc_dp.privacy.circuit_noise import NoiseKind
-from smpc_dp.protocols.contract import Envelope
-from smpc_dp.protocols.engine.events import Message, Report, Start
-from smpc_dp.protocols.engine.run import Machine, Run
+from smpc_dp.protocols.engine.events import Event
+from smpc_dp.protocols.engine.run import Run
 from smpc_dp.protocols.envelope import Context
 from smpc_dp.protocols.pairwise.evaluator import EvaluatorRole
 from smpc_dp.protocols.pairwise.garbler import GarblerRole
@@ -29,18 +29,20 @@ from smpc_dp.protocols.pairwise.statistic_messages import (
     PAIR,
     RELAY,
     RELAY_END,
+    RESULT,
     Relay,
     RelayEnd,
 )
-from smpc_dp.protocols.pairwise.statistic_party import Evaluating
 from smpc_dp.protocols.pairwise.statistic_result import StatisticResult, event_of
 from smpc_dp.protocols.pairwise.statistic_serving import MakePlan
 from smpc_dp.protocols.pairwise.statistic_states import party
 from smpc_dp.protocols.pairwise.statistic_wire import PairWire
-from smpc_dp.runtime.deadline import PATIENCE, now, pairs_seconds
+from smpc_dp.runtime.charging import charge_run
+from smpc_dp.runtime.deadline import PATIENCE, pairs_seconds
+from smpc_dp.runtime.driver import Drive
 from smpc_dp.runtime.evaluation import Evaluations
-from smpc_dp.runtime.events import Kind
-from smpc_dp.runtime.line import HubLine
+from smpc_dp.runtime.line import AggregatorWaits, HubLine
+from smpc_dp.runtime.links import News
 from smpc_dp.runtime.pairwise import drive
 from smpc_dp.runtime.relay import HAS_LEFT, RelayedChannel, Tunnel
 from smpc_dp.runtime.seen import KeptRun
@@ -51,52 +53,7 @@ from smpc_dp.statistics.compiled import plan_statistic, question_of
 from smpc_dp.transport.blocking import Halt
 
 if TYPE_CHECKING:
-    from smpc_dp.privacy.accountant.events import Event
-    from smpc_dp.privacy.accountant.receipt import Receipt
-
-
-class Wire(Protocol):
-    """What a session gives: its channel to the aggregator, its ledger, and who watches it."""
-
-    async def send(self, envelopes: Sequence[Envelope]) -> None: ...
-
-    async def next_envelope(self, machine: Machine, until: float) -> Envelope | None: ...
-
-    async def charge_event(self, run_id: bytes, event: Event) -> Receipt | None: ...
-
-    def tell(self, kind: Kind, machine: Machine, detail: str | SmpcError = "") -> None: ...
-
-
-class SessionWire:
-    """The wire of one request of a session: its channel, its ledger, and who watches it."""
-
-    def __init__(
-        self,
-        line: HubLine,
-        request: int,
-        tell: Callable[[Kind, Machine, str | SmpcError], None],
-        charge: Callable[[bytes, Callable[[], Event]], Awaitable[Receipt | None]],
-    ) -> None:
-        self._line = line
-        self._request = request
-        self._tell = tell
-        self._charge = charge
-
-    async def send(self, envelopes: Sequence[Envelope]) -> None:
-        """Send to the aggregator."""
-        await self._line.send(self._request, envelopes)
-
-    async def next_envelope(self, machine: Machine, until: float) -> Envelope | None:
-        """Return the next message of the request, as `HubLine.next_envelope` does."""
-        return await self._line.next_envelope(self._request, machine, until)
-
-    async def charge_event(self, run_id: bytes, event: Event) -> Receipt | None:
-        """Charge an event to the ledger, if there is one."""
-        return await self._charge(run_id, lambda: event)
-
-    def tell(self, kind: Kind, machine: Machine, detail: str | SmpcError = "") -> None:
-        """Tell who watches."""
-        self._tell(kind, machine, detail)
+    from smpc_dp.privacy.accountant.ledger import Ledger
 
 
 @dataclass(frozen=True)
@@ -162,7 +119,7 @@ def plan_maker(kernels: Sequence[Kernel]) -> MakePlan:
     return make
 
 
-class PairRounds:
+class PairRounds(AggregatorWaits):
     """All evaluations of one party in one run, in the order of the matchings, each exactly once.
 
     An evaluation that fails is over: with fresh noise on the same records the noise would average out.
@@ -170,25 +127,21 @@ class PairRounds:
 
     def __init__(
         self,
-        machine: Run[StatisticResult],
+        run: Run[StatisticResult],
         identity: Identity,
         asked: Asked,
         evaluations: Evaluations,
-        wire: Wire,
         timeouts: Timeouts,
-        kept: KeptRun,
     ) -> None:
-        self._machine = machine
-        # Its steps are taken one after the other, though evaluations end beside its messages.
-        self._stepping = asyncio.Lock()
-        self._pairs = PairWire(machine.member)
+        later = PATIENCE * timeouts.step
+        super().__init__(timeouts.connect + timeouts.gather + later, later)
+        self._run = run
+        self._pairs = PairWire(run.member)
         self._identity = identity
         self._plan = asked.plan
         self._codes = asked.codes
         self._evaluations = evaluations
-        self._wire = wire
         self._timeouts = timeouts
-        self._kept = kept
         self._tunnels: dict[int, Tunnel] = {}
         self._relayed: dict[int, RelayedChannel] = {}
         # Of pairs with a channel of their own, and which of them the aggregator has ended.
@@ -196,60 +149,38 @@ class PairRounds:
         self._left: set[int] = set()
         self.faults: list[str] = []
 
-    async def drive(self) -> Receipt | None:
-        """Run machine and evaluations to the end; return the ledger's receipt.
+    def begin_step(self, drive: Drive) -> None:
+        """Begin the evaluations once they are drawn; see `Holder.begin_step`."""
+        super().begin_step(drive)
+        if self._run.step == RESULT:
+            # Others may be at their pairs for as long as this.
+            drive.timer.at += pairs_seconds(self._plan.partners, self._timeouts)
+            self._open_tunnels(drive, self._run.state.evaluations)
+            drive.begin_work(self._work(drive, self._run.state.evaluations))
+
+    async def event_of(self, drive: Drive, news: News) -> Event | None:
+        """Take what is for an evaluation, beside the steps; see `Holder.event_of`."""
+        event = await super().event_of(drive, news)
+        envelope = news.envelope
+        if event is None or envelope is None:
+            return event
+        if envelope.step == PAIR:
+            self._deliver(*self._pairs.open_pair(self._run.run_id, envelope))
+            return None
+        if envelope.step in (RELAY, RELAY_END):
+            self._deliver_relayed(self._pairs.open_relay(self._run.run_id, envelope))
+            return None
+        return event
+
+    async def _work(self, drive: Drive, evaluations: Sequence[tuple[int, str, str]]) -> list[int]:
+        """Evaluate all pairs, and return the matchings that failed.
 
         The ledger is charged for all evaluations before the first one begins.
         """
-        receipt: Receipt | None = None
-        working: asyncio.Task[None] | None = None
-        machine, wire, timeouts = self._machine, self._wire, self._timeouts
-        await wire.send(machine.handle(Start()))
-        until = now() + timeouts.connect + timeouts.gather + PATIENCE * timeouts.step
-        try:
-            while not machine.finished:
-                wire.tell("step", machine)
-                envelope = await wire.next_envelope(machine, until)
-                if envelope is None:
-                    continue
-                if envelope.step == PAIR:
-                    self._deliver(*self._pairs.open_pair(machine.run_id, envelope))
-                    continue
-                if envelope.step in (RELAY, RELAY_END):
-                    self._deliver_relayed(self._pairs.open_relay(machine.run_id, envelope))
-                    continue
-                step = machine.step
-                async with self._stepping:
-                    answer = await asyncio.to_thread(machine.handle, Message(envelope))
-                await self._kept.keep(machine.state.seen)
-                await wire.send(answer)
-                if machine.step != step:
-                    until = now() + PATIENCE * timeouts.step
-                if working is None and isinstance(state := machine.state, Evaluating):
-                    event = await asyncio.to_thread(event_of, self._plan)
-                    receipt = await wire.charge_event(machine.run_id, event)
-                    self._open_tunnels(state.evaluations)
-                    working = asyncio.create_task(self._work(state.evaluations))
-                    # Others may be at their pairs for as long as this.
-                    until += pairs_seconds(self._plan.partners, timeouts)
-        finally:
-            for tunnel in self._tunnels.values():
-                tunnel.deliver(None)
-            for channel in self._relayed.values():
-                channel.deliver(None)
-            if working is not None:
-                working.cancel()
-                await asyncio.wait([working])
-                # The aggregator reports an error of the protocol. One of this program is raised here.
-                if not working.cancelled() and not isinstance(error := working.exception(), SmpcError | None):
-                    raise error
-        return receipt
-
-    async def _work(self, evaluations: Sequence[tuple[int, str, str]]) -> None:
+        await drive.charge()
         failed = []
         for matching, garbler, evaluator in evaluations:
-            what = f"matching {matching + 1}: {garbler} with {evaluator}"
-            self._wire.tell("step", self._machine, what)
+            drive.tell("step", f"matching {matching + 1}: {garbler} with {evaluator}")
             try:
                 await self._evaluate(matching, garbler, evaluator)
             except asyncio.CancelledError:
@@ -258,21 +189,38 @@ class PairRounds:
             except SmpcError as error:
                 failed.append(matching)
                 self.faults.append(f"pair {garbler}, {evaluator}: {error}")
-        async with self._stepping:
-            done = self._machine.handle(Report(failed))
-        await self._wire.send(done)
+        return failed
 
-    def _open_tunnels(self, evaluations: Sequence[tuple[int, str, str]]) -> None:
+    def _hang_up(self) -> None:
+        """End what an evaluation waits for: the run is over."""
+        for tunnel in self._tunnels.values():
+            tunnel.deliver(None)
+        for channel in self._relayed.values():
+            channel.deliver(None)
+
+    def _open_tunnels(self, drive: Drive, evaluations: Sequence[tuple[int, str, str]]) -> None:
         """Open all at once: the aggregator's words, and a partner's, may come before an evaluation's turn."""
-        loop, own = asyncio.get_running_loop(), self._identity.name
+        loop, own, run_id = asyncio.get_running_loop(), self._identity.name, self._run.run_id
+
+        async def give(message: Relay | RelayEnd) -> None:
+            await drive.links.post(drive.request, self._pairs.write_relay(run_id, message))
+
+        def tunnel(matching: int) -> Tunnel:
+            async def send(content: bytes) -> None:
+                await drive.links.post(drive.request, self._pairs.write_pair(run_id, matching, content))
+
+            opened = Tunnel(self._pairs.aggregator, loop, send)
+            opened.wait(self._timeouts.gather + self._timeouts.step)
+            return opened
+
         for matching, garbler, evaluator in evaluations:
-            self._tunnels[matching] = self._tunnel(matching, loop)
+            self._tunnels[matching] = tunnel(matching)
             peer = evaluator if own == garbler else garbler
             if not self._evaluations.is_reachable(peer):
-                context = self._pairs.context(self._machine.run_id, matching, garbler, evaluator)
+                context = self._pairs.context(run_id, matching, garbler, evaluator)
                 line = SealedLine(context, self._identity, SystemRandomness())
                 hub = self._pairs.aggregator
-                self._relayed[matching] = RelayedChannel(peer, hub, matching, line, self._give)
+                self._relayed[matching] = RelayedChannel(peer, hub, matching, line, give)
             else:
                 self._halts[matching] = Halt()
 
@@ -289,20 +237,9 @@ class PairRounds:
             self._left.add(message.matching)
             halt.now()
 
-    async def _give(self, message: Relay | RelayEnd) -> None:
-        await self._wire.send((self._pairs.write_relay(self._machine.run_id, message),))
-
-    def _tunnel(self, matching: int, loop: asyncio.AbstractEventLoop) -> Tunnel:
-        async def send(content: bytes) -> None:
-            await self._wire.send((self._pairs.write_pair(self._machine.run_id, matching, content),))
-
-        tunnel = Tunnel(self._pairs.aggregator, loop, send)
-        tunnel.wait(self._timeouts.gather + self._timeouts.step)
-        return tunnel
-
     async def _evaluate(self, matching: int, garbler: str, evaluator: str) -> None:
         engine = self._plan.evaluation(garbler, evaluator)
-        context = self._pairs.context(self._machine.run_id, matching, garbler, evaluator)
+        context = self._pairs.context(self._run.run_id, matching, garbler, evaluator)
         own, randomness = self._identity.name, SystemRandomness()
         kind = GarblerRole if own == garbler else EvaluatorRole
         role = kind(context, self._identity, engine, self._plan.inputs(self._codes, randomness), randomness)
@@ -314,6 +251,9 @@ class PairRounds:
             others = {tunnel.peer: tunnel}
             try:
                 await self._evaluations.drive(role, engine, peer, label, others, self._halts[matching])
+            except asyncio.CancelledError:
+                self._hang_up()
+                raise
             except SmpcError:
                 if matching not in self._left:
                     raise
@@ -324,24 +264,22 @@ class PairRounds:
         try:
             await in_thread(lambda: drive(role, {peer: channel, tunnel.peer: tunnel}))
             failed = False
+        except asyncio.CancelledError:
+            self._hang_up()
+            raise
         finally:
             await channel.finish(failed)
 
 
 async def estimate(
-    asked: Asked, line: HubLine, request: int, evaluations: Evaluations, wire: SessionWire
+    asked: Asked, line: HubLine, request: int, evaluations: Evaluations, ledger: Ledger | None
 ) -> StatisticResult:
     """Take part in a request as one party; raise what `Session.pairwise` does, after the others were told."""
     membership = line.membership
     context, identity = membership.context(request), membership.identity
     kept = await asyncio.to_thread(KeptRun, membership.runs_seen, context.scope)
-    corrupt, timeouts = membership.parameters.plan.max_corrupt, membership.session.timeouts
-    machine = asked.machine(context, identity, corrupt, kept.seen)
-    rounds = PairRounds(machine, identity, asked, evaluations, wire, timeouts, kept)
-    try:
-        receipt = await rounds.drive()
-    except SmpcError as error:
-        await line.say_farewell(request, machine, error)
-        wire.tell("failed", machine, error)
-        raise
-    return replace(machine.result.charged(receipt), faults=tuple(rounds.faults))
+    run = asked.machine(context, identity, membership.parameters.plan.max_corrupt, kept.seen)
+    rounds = PairRounds(run, identity, asked, evaluations, membership.session.timeouts)
+    charge = partial(charge_run, ledger, partial(event_of, asked.plan), request)
+    receipt = await line.drive(request, run, rounds, charge=charge, kept=kept).to_end()
+    return replace(run.result.charged(receipt), faults=tuple(rounds.faults))

@@ -6,11 +6,15 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any, cast
 
 from smpc_dp.errors import PeerFault, SmpcError
-from smpc_dp.protocols.engine.events import Cancellation, Deadline, Event, Message, PeersLost, Start
+from smpc_dp.protocols.contract import Envelope
+from smpc_dp.protocols.engine.driver import Driver
+from smpc_dp.protocols.engine.events import Deadline, Message, PeersLost, Start
 from smpc_dp.protocols.engine.run import Machine, Run
 from smpc_dp.transport.memory import Delivery, MemoryNetwork
 
 Progress = Callable[[str, int], None]
+# Makes the driver of a machine: one that measures, say.
+MakeDriver = Callable[[Machine], Driver]
 
 
 def drive(
@@ -20,6 +24,7 @@ def drive(
     progress: Progress | None = None,
     *,
     mesh: bool = False,
+    make: MakeDriver = Driver,
 ) -> dict[str, SmpcError]:
     """Run `machines` to their ends and return the errors of those that failed, by name.
 
@@ -32,25 +37,32 @@ def drive(
         progress: called with the hub's step and the number it waits for, whenever the step changes.
         mesh: everyone has a link to everyone, and the deadlines of those who are furthest behind pass first;
             every machine is a `Run`.
+        make: makes the driver of each machine.
     """
-    kind = _MeshDrive if mesh else _Drive
-    return kind({machine.name: machine for machine in machines}, network, hub, progress).run()
+    drivers = {machine.name: make(machine) for machine in machines}
+    return _Drive(drivers, network, hub, progress, mesh).run()
 
 
 class _Drive:
     def __init__(
-        self, machines: Mapping[str, Machine], network: MemoryNetwork, hub: str, progress: Progress | None
+        self,
+        drivers: Mapping[str, Driver],
+        network: MemoryNetwork,
+        hub: str,
+        progress: Progress | None,
+        mesh: bool,
     ) -> None:
-        self._machines = machines
+        self._drivers = drivers
         self._network = network
-        self._hub = machines[hub]
+        self._hub = drivers[hub]
         self._progress = progress
+        self._mesh = mesh
         self._step = ""
         self._errors: dict[str, SmpcError] = {}
 
     def run(self) -> dict[str, SmpcError]:
-        for machine in self._machines.values():
-            self._act(machine, Start())
+        for driver in self._drivers.values():
+            self._send(driver, driver.act(Start()))
         while True:
             delivery = self._network.take()
             if delivery is not None:
@@ -59,73 +71,53 @@ class _Drive:
                 return self._errors
 
     def _deliver(self, delivery: Delivery) -> None:
-        machine = self._machines[delivery.receiver]
-        if self._is_out(machine):
+        driver, received = self._drivers[delivery.receiver], delivery.envelope
+        if self._is_out(driver):
             return
-        received = delivery.envelope
         if not isinstance(received, PeerFault):
-            self._act(machine, Message(received))
-        elif self._has_link(machine):
+            self._send(driver, driver.act(Message(received)))
+        elif self._mesh or driver is self._hub:
             # What a channel does with a peer whose messages do not decode: it drops the link.
-            self._act(machine, PeersLost((delivery.sender,)))
+            self._send(driver, driver.act(PeersLost((delivery.sender,))))
         else:
-            self._fail(machine, received)
-        if self._progress is not None and self._hub.step != self._step:
-            self._step = self._hub.step
-            self._progress(self._step, len(self._hub.waiting_for))
+            self._send(driver, driver.cancel(received))
+        step = self._hub.run.step
+        if self._progress is not None and step != self._step:
+            self._step = step
+            self._progress(step, len(self._hub.run.waiting_for))
 
-    def _has_link(self, machine: Machine) -> bool:
-        """Tell whether a machine outlives the link to the sender of what it is given."""
-        return machine is self._hub
-
-    def _is_out(self, machine: Machine) -> bool:
-        return machine.name in self._errors or self._network.is_dead(machine.name)
+    def _is_out(self, driver: Driver) -> bool:
+        return driver.error is not None or self._network.is_dead(driver.run.name)
 
     def _deadline(self) -> bool:
         """Let time pass; return False when nobody waits any more."""
         waiting = [
-            machine
-            for machine in self._machines.values()
-            if not machine.finished and not self._is_out(machine)
+            driver
+            for driver in self._drivers.values()
+            if not driver.run.finished and not self._is_out(driver)
         ]
         if self._network.choose(2) and self._network.release():
             return True
         if not waiting:
             return self._network.release()
-        machine = self._latest(waiting)
-        self._act(machine, Deadline())
+        driver = self._latest(waiting)
+        self._send(driver, driver.act(Deadline()))
         return True
 
-    def _latest(self, waiting: Sequence[Machine]) -> Machine:
+    def _latest(self, waiting: Sequence[Driver]) -> Driver:
         """Return whose deadline passes."""
-        return self._hub if self._hub in waiting else waiting[self._network.choose(len(waiting))]
+        if self._hub in waiting and not self._mesh:
+            return self._hub
+        if self._mesh:
+            # All have the same time for a step, and begin it at about the same time.
+            states = [cast("Run[Any]", driver.run).state for driver in waiting]
+            places = [(state.patient, state.place) for state in states]
+            first = min(places)
+            waiting = [driver for driver, place in zip(waiting, places, strict=True) if place == first]
+        return waiting[self._network.choose(len(waiting))]
 
-    def _act(self, machine: Machine, event: Event) -> None:
-        try:
-            sent = machine.handle(event)
-        except SmpcError as error:
-            self._fail(machine, error)
-            return
-        for envelope in sent:
+    def _send(self, driver: Driver, messages: Sequence[Envelope]) -> None:
+        if driver.error is not None:
+            self._errors[driver.run.name] = driver.error
+        for envelope in messages:
             self._network.send(envelope)
-
-    def _fail(self, machine: Machine, error: SmpcError) -> None:
-        self._errors[machine.name] = error
-        for envelope in machine.handle(Cancellation(error)):
-            self._network.send(envelope)
-
-
-class _MeshDrive(_Drive):
-    def _has_link(self, machine: Machine) -> bool:  # noqa: ARG002
-        return True
-
-    def _latest(self, waiting: Sequence[Machine]) -> Machine:
-        # All have the same time for a step, and begin it at about the same time.
-        states = [run.state for run in cast("Sequence[Run[Any]]", waiting)]
-        first = min((state.patient, state.place) for state in states)
-        latest = [
-            machine
-            for machine, state in zip(waiting, states, strict=True)
-            if (state.patient, state.place) == first
-        ]
-        return latest[self._network.choose(len(latest))]

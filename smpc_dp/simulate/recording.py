@@ -9,6 +9,7 @@ from dataclasses import dataclass, field
 import numpy as np
 
 from smpc_dp.protocols.contract import Envelope
+from smpc_dp.protocols.engine.driver import Driver
 from smpc_dp.protocols.engine.events import Deadline, Event, Message
 from smpc_dp.protocols.engine.run import Machine
 from smpc_dp.protocols.envelope import encode_envelope
@@ -24,43 +25,23 @@ from smpc_dp.transport.memory import Faults, MemoryNetwork
 KILLED_BEFORE = 1 + PARTY_STEPS.index(MASKED)
 
 
-class TimedMachine:
-    """A machine whose CPU time is summed up, and what it was told kept, call by call."""
+class TimedDriver(Driver):
+    """A driver whose CPU time is summed up, and what its machine was told kept, call by call."""
 
-    def __init__(self, machine: Machine, *, keep: bool) -> None:
-        self._machine = machine
+    def __init__(self, run: Machine, *, keep: bool) -> None:
+        super().__init__(run)
         self._keep = keep
         self.seconds = 0.0
         # The messages that came in, and the deadlines that passed.
         self.heard: list[Event] = []
 
-    @property
-    def name(self) -> str:
-        """The machine's party."""
-        return self._machine.name
-
-    @property
-    def step(self) -> str:
-        """The machine's step."""
-        return self._machine.step
-
-    @property
-    def waiting_for(self) -> frozenset[str]:
-        """Whom the machine waits for."""
-        return self._machine.waiting_for
-
-    @property
-    def finished(self) -> bool:
-        """Whether the machine is done."""
-        return self._machine.finished
-
-    def handle(self, event: Event) -> Sequence[Envelope]:
+    def act(self, event: Event) -> Sequence[Envelope]:
         """Give the machine an event, and time it."""
         if self._keep and isinstance(event, Message | Deadline):
             self.heard.append(event)
         begun = time.process_time()
         try:
-            return self._machine.handle(event)
+            return super().act(event)
         finally:
             self.seconds += time.process_time() - begun
 
@@ -120,9 +101,9 @@ def record(parameters: SecAggParameters, dropouts: int, seed: int) -> Recording:
     names = cast.context.names
     killed = names[len(names) - dropouts :]
     kept = {AGGREGATOR, names[0]}
-    machines = {machine.name: TimedMachine(machine, keep=machine.name in kept) for machine in cast.machines}
+    machines = {machine.name: TimedDriver(machine, keep=machine.name in kept) for machine in cast.machines}
     network = CountingNetwork(Faults(kill=dict.fromkeys(killed, KILLED_BEFORE)))
-    errors = drive(machines.values(), network, AGGREGATOR)
+    errors = drive(cast.machines, network, AGGREGATOR, make=lambda machine: machines[machine.name])
     for error in errors.values():
         raise error
     survivors = cast.aggregator.result.survivors
@@ -162,10 +143,13 @@ def record_sample(parameters: SumParameters, users: int, seed: int) -> Sampled:
     begun = time.process_time()
     rows = list(vectors(parameters, seed))
     cast, _ = cast_sum(parameters, rows, seed_for_simulation=seed, alone=places)
-    sample = {cast.context.names[place]: TimedMachine(cast.parties[place], keep=False) for place in places}
-    machines: list[Machine] = [sample.get(machine.name, machine) for machine in cast.machines]
+    sample = {cast.context.names[place]: TimedDriver(cast.parties[place], keep=False) for place in places}
     network = CountingNetwork(Faults(), only=sample)
-    errors = drive(machines, network, AGGREGATOR)
+
+    def make(machine: Machine) -> Driver:
+        return sample.get(machine.name) or Driver(machine)
+
+    errors = drive(cast.machines, network, AGGREGATOR, make=make)
     for error in errors.values():
         raise error
     seconds = [machine.seconds for machine in sample.values()]

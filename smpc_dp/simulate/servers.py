@@ -15,7 +15,7 @@ from numpy.typing import NDArray
 
 from smpc_dp.crypto.randomness import Randomness, SystemRandomness
 from smpc_dp.protocols.contract import Envelope
-from smpc_dp.protocols.engine.events import Event
+from smpc_dp.protocols.engine.events import Event, Report
 from smpc_dp.protocols.gopa.direct_messages import EVERYONE
 from smpc_dp.protocols.mpyc.params import VectorParameters, threshold_of
 from smpc_dp.protocols.mpyc.server import ServerMachine
@@ -53,7 +53,7 @@ class _Room:
         records = (2 * first - second) % terms.prime
         planned = vector_program(self._parameters, terms.users)
         opened = run_alone(planned, records.tolist())
-        return [envelope for server in self.servers for envelope in server.computed(opened)]
+        return [envelope for server in self.servers for envelope in server.report(opened)]
 
 
 class _Server(ServerMachine):
@@ -62,6 +62,9 @@ class _Server(ServerMachine):
     def handle(self, event: Event) -> Sequence[Envelope]:
         sent = super().handle(event)
         return [*sent, *self.room.compute()] if self.job is not None else sent
+
+    def report(self, opened: list[int]) -> Sequence[Envelope]:
+        return super().handle(Report(opened))
 
 
 def average_on_shares(

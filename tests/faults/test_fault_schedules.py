@@ -108,7 +108,8 @@ async def play(scene: Scene, seed: int, vectors: NDArray[np.float64], told: Told
 
     async def take_part(name: str, pipe: Pipe) -> None:
         membership = scene.of_group(scene.members[name])
-        line = HubLine(scene.members[name], pipe, ignore)  # type: ignore[arg-type]
+        line = HubLine(scene.members[name], ignore)
+        line.links.welcome(pipe)  # type: ignore[arg-type]
         encoding = membership.parameters.encoding
         lanes, _ = encoding.encode(vectors[scene.names.index(name)], party=name)
 
@@ -120,7 +121,7 @@ async def play(scene: Scene, seed: int, vectors: NDArray[np.float64], told: Told
             if scene.group is None:
                 outcome, _ = await line.run_as(membership, 1, "sum", lanes, charge)
             else:
-                outcome = (await line._meet(membership, 1, "sum", lanes, charge, 0))[0].result
+                outcome = (await line._take_part(membership, 1, "sum", lanes, charge, 0))[0].result
             told.outcomes[name] = outcome
         except SmpcError as error:
             told.errors[name] = error

@@ -68,7 +68,7 @@ async def play_direct(
     crooks = told.crooks = draw_crooks(chooser, names, 6)
     parameters = members[names[0]].direct_parameters
     assert parameters is not None
-    meshes = {name: Mesh(members[name], parameters, ignore) for name in names}
+    meshes = {name: Mesh(members[name], ignore) for name in names}
 
     def join(one: str, two: str) -> None:
         if two in crooks and one not in crooks:
@@ -97,7 +97,7 @@ async def play_direct(
     for name in told.times.keys() - crooks.keys():
         assert told.times[name] <= stated + 7 * 4 * len(names) ** 2 * WORK, (name, told.times[name])
     for mesh in meshes.values():
-        mesh._links.abort()
+        mesh.links.abort()
 
 
 def check_blame(told: Told, members: Sequence[str], servers: Collection[str] = ()) -> set[str]:
@@ -213,7 +213,7 @@ async def play_servers(
     everyone = users | servers
     hubs = {name: ServerHub(member, ignore) for name, member in servers.items()}
     lines = {name: ServersLine(member, ignore) for name, member in users.items()}
-    links = {name: hub._links for name, hub in hubs.items()} | {n: line._links for n, line in lines.items()}
+    links = {name: hub._links for name, hub in hubs.items()} | {n: line.links for n, line in lines.items()}
 
     def join(one: str, two: str) -> None:
         if two in crooks and one not in crooks:

@@ -27,7 +27,7 @@ from smpc_dp.runtime.local import AGGREGATOR, create_local_session
 from smpc_dp.runtime.member import Membership
 from smpc_dp.runtime.relay import Tunnel
 from smpc_dp.runtime.seen import KeptRun, SeenRuns
-from smpc_dp.runtime.statistic import Asked, PairRounds, SessionWire
+from smpc_dp.runtime.statistic import Asked, PairRounds
 from smpc_dp.transport.blocking import Halt
 from tests.faults.crooks import CrookedPipe
 from tests.faults.restoring import restored_if_drawn
@@ -108,7 +108,8 @@ async def play(members: dict[str, Membership], folder: Path, seed: int, told: di
     tasks: dict[str, asyncio.Task[None]] = {}
 
     async def take_part(name: str, pipe: Pipe) -> None:
-        member, line = members[name], HubLine(members[name], pipe, ignore)  # type: ignore[arg-type]
+        member, line = members[name], HubLine(members[name], ignore)
+        line.links.welcome(pipe)  # type: ignore[arg-type]
         asked = Asked.check(
             KERNEL,
             DATA[name],
@@ -123,16 +124,11 @@ async def play(members: dict[str, Membership], folder: Path, seed: int, told: di
         kept = KeptRun(SeenRuns(folder / f"seen {seed} {name}"), member.context(1).scope)
         machine = asked.machine(member.context(1), member.identity, 0, kept.seen)
 
-        async def charge(_run_id: bytes, _event: object) -> None:
-            return None
-
-        wire = SessionWire(line, 1, lambda *_: None, charge)
-        rounds = PairRounds(machine, member.identity, asked, Evaluations(mail, name), wire, TIMEOUTS, kept)  # type: ignore[arg-type]
+        rounds = PairRounds(machine, member.identity, asked, Evaluations(mail, name), TIMEOUTS)  # type: ignore[arg-type]
         try:
-            await rounds.drive()
+            await line.drive(1, machine, rounds, kept=kept).to_end()
             told[name] = machine.result
         except SmpcError as error:
-            await line.say_farewell(1, machine, error)
             told[name] = error
 
     def enter(name: str, kind: type[Pipe]) -> None:

@@ -31,7 +31,7 @@ from smpc_dp.identity import Identity
 from smpc_dp.kernels import Field, Kernel
 from smpc_dp.protocols.abort import LEAVE, TEXTS, Abort
 from smpc_dp.protocols.contract import Envelope
-from smpc_dp.protocols.engine.events import Cancellation, Deadline, Message, Start
+from smpc_dp.protocols.engine.events import Cancellation, Deadline, Message, Report, Start
 from smpc_dp.protocols.envelope import Context, decode, encode
 from smpc_dp.protocols.mpyc import messages as m
 from smpc_dp.protocols.mpyc.agreement import MakeTerms
@@ -162,7 +162,7 @@ class Stage:
         ]
         for name in SERVERS:
             told = [values[0] + self.lie.get(name, 0), *values[1:]]
-            self.act(name, partial(self.servers[name].computed, told))
+            self.act(name, partial(self.servers[name].handle, Report(told)))
 
 
 def resign(envelope: Envelope, body: bytes) -> Envelope:

@@ -31,8 +31,9 @@ async def main():
     line = await HubLine.open(member, member.endpoint(), ignore)
     lanes = np.zeros(member.parameters.shape, member.parameters.encoding.dtype)
     hello = make_party(member.context(1, "sum"), member.parameters, member.identity, lanes).handle(Start())
-    while True:
-        await line.send(1, hello)
+    while line.live:
+        for envelope in hello:
+            await line.links.post(1, envelope)
 
 try:
     asyncio.run(main())

@@ -13,7 +13,7 @@ from nacl.signing import SigningKey
 
 from smpc_dp.errors import Code, PeerFault, SmpcError
 from smpc_dp.protocols.contract import Envelope
-from smpc_dp.protocols.engine.events import Cancellation, Deadline, Message, Start
+from smpc_dp.protocols.engine.events import Cancellation, Deadline, Message, Report, Start
 from smpc_dp.protocols.envelope import Context, decode
 from smpc_dp.protocols.gopa.direct_messages import EVERYONE
 from smpc_dp.protocols.mpyc import messages as m
@@ -157,7 +157,7 @@ class Stage:
         first, second = ([sum(column) for column in zip(*job.shares, strict=True)] for job in jobs[:2])
         values = [(2 * one - two) % prime for one, two in zip(first, second, strict=True)]
         for name in SERVERS:
-            self._act(name, partial(self.servers[name].computed, values))
+            self._act(name, partial(self.servers[name].handle, Report(values)))
 
 
 @dataclass(frozen=True, slots=True)

@@ -248,6 +248,7 @@ class CollectorRole:
     gone: Callable[[Any, Any, int], Sequence[Envelope]] = _nobody
     longest: Callable[[Any], int] = _none
     saved: bool = False
+    releases: ClassVar[frozenset[str]] = frozenset()
 
     @property
     def hello(self) -> str:

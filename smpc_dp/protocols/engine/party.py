@@ -164,6 +164,11 @@ class PartyRole:
     reports: tuple[Row, ...] = ()
     saved: bool = False
 
+    @property
+    def releases(self) -> frozenset[str]:
+        """The steps of the first messages that depend on the party's vector."""
+        return frozenset(step for row in self.rows if row.state.releases for step in row.sends)
+
     def row(self, state: State) -> Row:
         """Return the row of a state for the message that it expects."""
         return next(row for row in self.rows if type(state) is row.state and not row.instead)

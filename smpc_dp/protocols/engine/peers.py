@@ -233,6 +233,11 @@ class PeerRole:
         """Of each phase whether it is `State.patient`."""
         return tuple({phase.state.place: phase.state.patient for phase in self.phases}.values())
 
+    @property
+    def releases(self) -> frozenset[str]:
+        """The steps of the first messages that depend on the party's vector."""
+        return frozenset(step for phase in self.phases if phase.state.releases for step in phase.sends)
+
     def phase(self, state: State) -> Phase | None:
         """Return the row of a state; None before the run begins and when it is over."""
         return next((phase for phase in self.phases if type(state) is phase.state), None)

@@ -23,10 +23,19 @@ class Machine(Protocol):
     def step(self) -> str: ...
 
     @property
+    def run_id(self) -> bytes: ...
+
+    @property
     def waiting_for(self) -> frozenset[str]: ...
 
     @property
+    def has_enough(self) -> bool: ...
+
+    @property
     def finished(self) -> bool: ...
+
+    @property
+    def releases(self) -> frozenset[str]: ...
 
     def handle(self, event: Event) -> Sequence[Envelope]: ...
 
@@ -91,6 +100,12 @@ class Run(Generic[R_co]):
     def finished(self) -> bool:
         """Whether the result is there, or the run is over for this role."""
         return self._failed or self._state.over
+
+    @property
+    def releases(self) -> frozenset[str]:
+        """The steps of the first messages that depend on the party's vector: none is sent uncharged."""
+        steps: frozenset[str] = self.role.releases
+        return steps
 
     @property
     def result(self) -> R_co:

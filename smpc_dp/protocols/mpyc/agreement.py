@@ -7,7 +7,7 @@ from abc import ABC, abstractmethod
 from collections import Counter
 from collections.abc import Callable, Hashable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import TypeVar
+from typing import Any, ClassVar, TypeVar
 
 import msgspec
 
@@ -73,6 +73,9 @@ class Opened:
 class Member(ABC):
     """What the machine of a user and that of a server have in common."""
 
+    # As of `Run`.
+    releases: ClassVar[frozenset[str]] = frozenset()
+
     def __init__(self, context: Context, servers: Sequence[str], identity: Signer) -> None:
         self._context = context
         self._identity = identity
@@ -106,6 +109,11 @@ class Member(ABC):
             raise LocalError(f"{self.name}: the run has no result")
         return self._outcome
 
+    @property
+    def has_enough(self) -> bool:
+        """Return False: a step needs what all send."""
+        return False
+
     def _name_of(self, user: int) -> str:
         return self._context.names[user - 1]
 
@@ -122,7 +130,9 @@ class Member(ABC):
                 return self._on_deadline()
             case events.Cancellation(error):
                 return self._on_cancelled(error)
-            case events.Conviction() | events.Report():
+            case events.Report(result):
+                return self._on_report(result)
+            case events.Conviction():
                 return ()
 
     @abstractmethod
@@ -136,6 +146,10 @@ class Member(ABC):
 
     @abstractmethod
     def _on_deadline(self) -> Sequence[Envelope]: ...
+
+    def _on_report(self, result: Any) -> Sequence[Envelope]:  # noqa: ARG002
+        """Take what the holder of the role has done; a user leaves it nothing to do."""
+        return ()
 
     @abstractmethod
     def _on_cancelled(self, error: SmpcError) -> Sequence[Envelope]: ...

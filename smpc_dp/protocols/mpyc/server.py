@@ -49,8 +49,8 @@ class Job:
 class ServerMachine(Member):
     """A server in one run.
 
-    In the step COMPUTE it waits for its driver, which takes `job` to mpyc and calls `computed`. `fewest`:
-    with how many users it goes on.
+    In the step COMPUTE it waits for its driver, which takes `job` to mpyc and reports what was opened.
+    `fewest`: with how many users it goes on.
     """
 
     def __init__(
@@ -183,9 +183,9 @@ class ServerMachine(Member):
             self._drop(self._number[name], late)
         return self._guard(self._advance)
 
-    def computed(self, values: Sequence[int]) -> Sequence[Envelope]:
+    def _on_report(self, result: Sequence[int]) -> Sequence[Envelope]:
         """Take what mpyc has opened; sign it, and tell users and servers."""
-        return self._guard(lambda: self._computed(values))
+        return self._guard(lambda: self._computed(result))
 
     def _on_cancelled(self, error: SmpcError) -> Sequence[Envelope]:
         """Tell everyone that the run has stopped, and why."""

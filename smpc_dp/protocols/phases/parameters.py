@@ -40,6 +40,8 @@ class SumParameters(msgspec.Struct, frozen=True):
 
     protocol: ClassVar[str] = names.SECAGG
     version: ClassVar[int] = names.VERSION
+    # Whether a run has a log, and the party keeps its place in the session log.
+    is_logged: ClassVar[bool] = False
     encoding: Encoding
     plan: SecAggPlan
 
@@ -106,6 +108,10 @@ class SumParameters(msgspec.Struct, frozen=True):
         from smpc_dp.privacy.accountant.events import exact_release
 
         return exact_release("secure sum", "substitution")
+
+    def event_without(self, excluded: int) -> Event:  # noqa: ARG002
+        """Return what a request is to a ledger when so many parties have signed something false."""
+        return self.event()
 
     def privacy(self, survivors: int) -> Privacy:
         """Return the claim of a run over so many survivors: who learns what, and what is not protected."""

@@ -11,7 +11,7 @@ from collections.abc import Collection, Sequence
 from smpc_dp.errors import Check, Code, ConfigError, Fault, PeerFault, SmpcError, TimeoutFault
 from smpc_dp.protocols.abort import ABORT, Abort
 from smpc_dp.protocols.contract import Envelope
-from smpc_dp.protocols.engine.events import Cancellation, Deadline, Message, PeersLost
+from smpc_dp.protocols.engine.events import Cancellation, Deadline, Message, PeersLost, Report
 from smpc_dp.protocols.mpyc.agreement import NO_SURVIVAL, Opened
 from smpc_dp.protocols.mpyc.messages import COMPUTE, HELLO, MAX_QUESTION, OUTPUT, PRESENT, SHARES
 from smpc_dp.protocols.mpyc.params import threshold_of
@@ -256,7 +256,7 @@ class ServerHub:
                 if computing is not None and computing.done():
                     answer, computing = computing.result(), None
                     values = [int(value) for value in answer.values]
-                    self._links.send(number, await asyncio.to_thread(machine.computed, values))
+                    self._links.send(number, await asyncio.to_thread(machine.handle, Report(values)))
                 if news is None:
                     continue
                 begun = await self._take(number, machine, news, deadline, begun=begun)

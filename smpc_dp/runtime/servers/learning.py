@@ -57,7 +57,7 @@ class AskServers:
             lanes, _ = parameters.sums.encode(sent[0], party=membership.name)
         except SmpcError as error:
             # The others must not wait for this vector.
-            self.line.decline_as(membership, number, error)
+            await self.line.decline(number, error, membership)
             raise
         question = " ".join(part for part in ("average", self.purpose, parameters.planned()) if part)
 

@@ -1,0 +1,193 @@
+"""Drives one role through one request over the links of its process: the only loop around a role.
+
+What leaves waits for what must come before it: the ledger's charge before the first message that depends on
+the party's vector, and what a party keeps of the session log before it says more.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+from collections.abc import AsyncIterator, Awaitable, Sequence
+from typing import TYPE_CHECKING, Any, Protocol
+
+from smpc_dp.errors import SmpcError
+from smpc_dp.protocols.contract import Envelope
+from smpc_dp.protocols.engine import events
+from smpc_dp.protocols.engine.driver import Driver
+from smpc_dp.protocols.phases.parameters import SumParameters
+from smpc_dp.runtime.charging import Charge
+from smpc_dp.runtime.deadline import StepTimer
+from smpc_dp.runtime.events import Event, OnEvent, tell
+from smpc_dp.runtime.links import Links, News
+from smpc_dp.runtime.seen import KeptRun
+
+if TYPE_CHECKING:
+    from smpc_dp.privacy.accountant.events import Event as ReleaseEvent
+    from smpc_dp.privacy.accountant.receipt import Receipt
+
+
+class Holder(Protocol):
+    """What differs between the roles of a session: how long their steps take, and what news is for them."""
+
+    def begin_step(self, drive: Drive) -> None:
+        """Give the step that has begun its time, and the work that it leaves to the holder."""
+
+    async def event_of(self, drive: Drive, news: News) -> events.Event | None:
+        """Return what news is to the role; None for what is not for it. Raises SmpcError to end the run."""
+
+
+class Drive:
+    """One role in one request.
+
+    Attributes:
+        request: its number.
+        run: the role.
+        links: the links over which its messages go.
+        timer: the time of the current step.
+        held: news that has come, and is taken before any other.
+        hello: the first messages of the role.
+    """
+
+    def __init__(
+        self,
+        request: int,
+        run: Any,
+        links: Links,
+        timer: StepTimer,
+        holder: Holder,
+        on_event: OnEvent,
+        *,
+        held: Sequence[News] = (),
+        peers: Sequence[str] = (),
+        charge: Charge | None = None,
+        kept: KeptRun | None = None,
+        logged: SumParameters | None = None,
+    ) -> None:
+        """`peers`: all whom the role talks to; empty: those that its first step waits for.
+
+        Of a party, `charge`, what it keeps of the session log, and the parameters where the run has a log.
+        """
+        self.request, self.run = request, run
+        self.links, self.timer = links, timer
+        self.held = list(held)
+        self.hello: Sequence[Envelope] = ()
+        self._driver = Driver(run)
+        self._holder = holder
+        self._on_event = on_event
+        self._peers = peers
+        self._charge, self._kept, self._logged = charge, kept, logged
+        self._receipt: Receipt | None = None
+        # For so many parties that sign something false the run is charged when its first data is sent.
+        self._charged = 0 if logged is None else logged.plan.max_corrupt
+        self._work: asyncio.Future[object] | None = None
+        self._first = self._step = ""
+        self._drained = self._declared = False
+
+    async def to_end(self) -> Receipt | None:
+        """Drive the role to its end; return the ledger's receipt. Raises what ended the run."""
+        async with self.ending():
+            self.hello = await self.act(events.Start())
+            await self.loop()
+        return self._receipt
+
+    @contextlib.asynccontextmanager
+    async def ending(self) -> AsyncIterator[None]:
+        """Tell the others, and who watches, of an SmpcError with which the run ends; end the work."""
+        try:
+            yield
+        except SmpcError as error:
+            self.links.send(self.request, self._driver.cancel(error))
+            self.tell("failed", error)
+            raise
+        finally:
+            if self._work is not None:
+                self._work.cancel()
+                await asyncio.gather(self._work, return_exceptions=True)
+
+    async def loop(self) -> None:
+        """Drive the role, which has started, to its end."""
+        while not self.run.finished:
+            if self.run.step != self._step:
+                self._step, self._drained = self.run.step, False
+                self._first = self._first or self._step
+                self._holder.begin_step(self)
+            if self._driver.progressed():
+                self.tell("step")
+            await self._turn()
+
+    async def _turn(self) -> None:
+        """Take one event: the end of the work, those who are absent, the next news, or that time is over."""
+        if self._work is not None and self._work.done():
+            work, self._work = self._work, None
+            await self.act(events.Report(work.result()))
+        elif not self._declared and not self.timer.connecting:
+            self._declared = True
+            await self.lose(*(name for name in self._peers or sorted(self.run.waiting_for)))
+        elif not self.held and self.timer.passed and not self._drained:
+            # What has come in time is taken first: it may wait behind what others sent.
+            self.held, self._drained = self.links.news.take_all(), True
+        elif not self.held and self.timer.passed:
+            await self.act(events.Deadline())
+        elif news := self.held.pop(0) if self.held else await self.links.next(self.timer.pause()):
+            await self.take(news)
+
+    async def take(self, news: News) -> None:
+        """Give the role its news; the first step waits less once enough have sent."""
+        event = await self._holder.event_of(self, news) if news.peer else None
+        if event is not None:
+            await self.act(event)
+        if self.run.step == self._first and self.run.has_enough:
+            self.timer.enough()
+
+    async def lose(self, *names: str) -> None:
+        """Wait no more for those of these who have no link."""
+        if absent := tuple(name for name in names if not self.links.is_live(name)):
+            await self.act(events.PeersLost(absent))
+
+    async def act(self, event: events.Event) -> Sequence[Envelope]:
+        """Give the role an event; charge, keep, send and return what follows. Raises what ends the run.
+
+        In a thread: planning noise, say, takes long, and the links go on meanwhile.
+        """
+        releases = self.run.releases
+        messages = await asyncio.to_thread(self._driver.act, event)
+        try:
+            if self._driver.error is None and any(envelope.step in releases for envelope in messages):
+                # The first message that depends on the data: charged when it is there, before it is sent.
+                await self.charge()
+            if self._kept is not None:
+                await self._keep(self._kept)
+        except SmpcError as error:
+            messages = self._driver.cancel(error)
+        self.links.send(self.request, messages)
+        if self._driver.error is not None:
+            raise self._driver.error
+        return messages
+
+    async def charge(self, raised: ReleaseEvent | None = None) -> None:
+        """Charge the run, or what it is after all; PrivacyError if the ledger refuses."""
+        if self._charge is not None:
+            self._receipt = await self._charge(self.run.run_id, raised)
+
+    async def _keep(self, kept: KeptRun) -> None:
+        state = self.run.state
+        if self._logged is not None and self._receipt is not None and state.false_count > self._charged:
+            # Also if the run ends here: what was published stays so.
+            self._charged = state.false_count
+            await self.charge(self._logged.event_without(self._charged))
+        if self._driver.error is None:
+            await kept.keep(state.seen)
+
+    def begin_work(self, work: Awaitable[object]) -> None:
+        """Begin the work that a state leaves to the holder; the role is given its result."""
+        self._work = asyncio.ensure_future(work)
+        self._work.add_done_callback(lambda _: self.links.news.wake())
+
+    def tell(self, kind: Any, detail: str | SmpcError = "") -> None:
+        """Tell who watches what the role waits for, or with which error it failed."""
+        tell(self._on_event, kind, self.request, self.run, detail)
+
+    def tell_lost(self, peer: str) -> None:
+        """Tell who watches that a peer has no link any more."""
+        self._on_event(Event(self.run.name, "lost", self.request, self.run.step, detail=peer))
