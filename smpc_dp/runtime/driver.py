@@ -60,12 +60,14 @@ class Drive:
         *,
         held: Sequence[News] = (),
         peers: Sequence[str] = (),
+        posts: bool = False,
         charge: Charge | None = None,
         kept: KeptRun | None = None,
         logged: SumParameters | None = None,
     ) -> None:
         """`peers`: all whom the role talks to; empty: those that its first step waits for.
 
+        `posts`: a step begins when the messages before it have left, not when they wait to be sent.
         Of a party, `charge`, what it keeps of the session log, and the parameters where the run has a log.
         """
         self.request, self.run = request, run
@@ -76,6 +78,8 @@ class Drive:
         self._holder = holder
         self._on_event = on_event
         self._peers = peers
+        self._posts = posts
+        self._farewell: Sequence[Envelope] = ()
         self._charge, self._kept, self._logged = charge, kept, logged
         self._receipt: Receipt | None = None
         # For so many parties that sign something false the run is charged when its first data is sent.
@@ -97,7 +101,10 @@ class Drive:
         try:
             yield
         except SmpcError as error:
-            self.links.send(self.request, self._driver.cancel(error))
+            farewell = self._driver.cancel(error) or self._farewell
+            # A link that is gone needs none.
+            with contextlib.suppress(SmpcError):
+                await self._send(farewell)
             self.tell("failed", error)
             raise
         finally:
@@ -112,8 +119,7 @@ class Drive:
                 self._step, self._drained = self.run.step, False
                 self._first = self._first or self._step
                 self._holder.begin_step(self)
-            if self._driver.progressed():
-                self.tell("step")
+            self.report()
             await self._turn()
 
     async def _turn(self) -> None:
@@ -160,10 +166,17 @@ class Drive:
                 await self._keep(self._kept)
         except SmpcError as error:
             messages = self._driver.cancel(error)
-        self.links.send(self.request, messages)
         if self._driver.error is not None:
+            self._farewell = messages
             raise self._driver.error
+        await self._send(messages)
         return messages
+
+    async def _send(self, messages: Sequence[Envelope]) -> None:
+        if self._posts:
+            await self.links.post(self.request, messages)
+        else:
+            self.links.send(self.request, messages)
 
     async def charge(self, raised: ReleaseEvent | None = None) -> None:
         """Charge the run, or what it is after all; PrivacyError if the ledger refuses."""
@@ -183,6 +196,11 @@ class Drive:
         """Begin the work that a state leaves to the holder; the role is given its result."""
         self._work = asyncio.ensure_future(work)
         self._work.add_done_callback(lambda _: self.links.news.wake())
+
+    def report(self) -> None:
+        """Tell who watches if the step, or how many it waits for, has changed."""
+        if self._driver.progressed():
+            self.tell("step")
 
     def tell(self, kind: Any, detail: str | SmpcError = "") -> None:
         """Tell who watches what the role waits for, or with which error it failed."""

@@ -230,7 +230,8 @@ class HubLine(Line):
         if not self.live:
             raise TimeoutFault({aggregator}, "hello", "the connection is lost")
         timer = StepTimer(self._timeouts, first=False)
-        return Drive(request, run, self.links, timer, waits, self._on_event, peers=(aggregator,), **options)
+        options |= {"peers": (aggregator,), "posts": True}
+        return Drive(request, run, self.links, timer, waits, self._on_event, **options)
 
     async def ask(self, request: int, question: Envelope, step: str, seconds: float) -> bytes:
         """Send a question beside all runs and return the body of the answer; raises TimeoutFault."""

@@ -12,6 +12,7 @@ from smpc_dp.protocols.abort import ABORT, Abort
 from smpc_dp.protocols.contract import Envelope
 from smpc_dp.protocols.envelope import Context
 from smpc_dp.runtime.awaited import Awaited
+from smpc_dp.runtime.deadline import now
 from smpc_dp.runtime.events import Event, OnEvent, warning
 from smpc_dp.runtime.member import Linked, from_wire, to_wire
 from smpc_dp.transport.channel import Channel, ChannelClosed
@@ -125,6 +126,8 @@ class Links:
         # large vectors does not grow with the number of parties.
         self.news = FairQueue()
         self.links: dict[str, Link] = {}
+        # Set with each new link.
+        self.arrived = asyncio.Event()
         self.awaited = Awaited(membership.name, self.is_live, on_event)
         self._early: dict[str, list[News]] = {}
         self._largest = self._heard = membership.largest_message()
@@ -144,7 +147,15 @@ class Links:
             self._loop.create_task(self._write(link)),
         ]
         self._on_event(Event(self._membership.name, "connected", detail=channel.peer))
+        self.arrived.set()
         return link
+
+    async def gather(self, names: Sequence[str], enough: int | None = None) -> bool:
+        """Wait until so many of these (None: all) have links, or `connect` seconds; return which."""
+        until = now() + self._membership.session.timeouts.connect
+        many = len(names) if enough is None else enough
+        self.awaited.begin(0, "", lambda: [name for name in names if not self.is_live(name)])
+        return await self.awaited.gather(self.arrived, until, lambda: sum(map(self.is_live, names)) >= many)
 
     def refused(self, who: str, error: SmpcError) -> None:
         """Tell of a connection that did not become a channel."""
@@ -200,11 +211,14 @@ class Links:
         identity = self._membership.identity
         self.send(news.request, context.write(identity, context.session_digest, ABORT, to, abort))
 
-    async def post(self, request: int, envelope: Envelope) -> None:
-        """Queue a message to a party; wait while too many are waiting for it."""
-        link = self.links.get(envelope.receiver)
-        if link is not None and link.channel.live:
-            await link.outbox.put(to_wire(request, envelope))
+    async def post(self, request: int, envelopes: Sequence[Envelope]) -> None:
+        """Send messages past the queue; return when the transport has taken them, or raise TimeoutFault."""
+        for envelope in envelopes:
+            channel = self.links[envelope.receiver].channel
+            try:
+                await channel.send(*to_wire(request, envelope))
+            except ChannelClosed as error:
+                raise TimeoutFault({channel.peer}, envelope.step, str(error)) from None
 
     async def next(self, until: float) -> News | None:
         """Return the next news, or None when the time comes first; tell for whom we wait meanwhile."""

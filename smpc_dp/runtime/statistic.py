@@ -203,11 +203,11 @@ class PairRounds(AggregatorWaits):
         loop, own, run_id = asyncio.get_running_loop(), self._identity.name, self._run.run_id
 
         async def give(message: Relay | RelayEnd) -> None:
-            await drive.links.post(drive.request, self._pairs.write_relay(run_id, message))
+            await drive.links.post(drive.request, [self._pairs.write_relay(run_id, message)])
 
         def tunnel(matching: int) -> Tunnel:
             async def send(content: bytes) -> None:
-                await drive.links.post(drive.request, self._pairs.write_pair(run_id, matching, content))
+                await drive.links.post(drive.request, [self._pairs.write_pair(run_id, matching, content)])
 
             opened = Tunnel(self._pairs.aggregator, loop, send)
             opened.wait(self._timeouts.gather + self._timeouts.step)

@@ -145,7 +145,7 @@ async def play(scene: Scene, seed: int, vectors: NDArray[np.float64], told: Told
         enter(name, CrookedPipe if name in crooks else Pipe)
     told.hub = await server.request(1, None if scene.group is None else scene.of_group(scene.hub))
     told.seconds = loop.time()
-    steps = server._machine.role.most_steps(server._machine.member)
+    steps = server._drive.run.role.most_steps(server._drive.run.member)
     stated = hub_run_seconds(steps, 0, TIMEOUTS, first=True)
     # What the hub computes: a message of each link after a deadline, and the end of each step.
     computing = (steps + 1) * (2 * len(scene.names) + 4) * WORK

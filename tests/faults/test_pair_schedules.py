@@ -145,7 +145,7 @@ async def play(members: dict[str, Membership], folder: Path, seed: int, told: di
     for name in NAMES:
         enter(name, CrookedPipe if name in crooks else Pipe)
     told["hub"] = await server.request(1)
-    machine = server._machine
+    machine = server._drive.run
     stated = hub_run_seconds(machine.role.most_steps(machine.member), 1, TIMEOUTS, first=True)
     # What the hub computes: a message of each link after a deadline, and the end of each step.
     assert loop.time() <= stated + (machine.role.most_steps(machine.member) + 1) * 14 * WORK + 0.1, (

@@ -31,9 +31,8 @@ async def main():
     line = await HubLine.open(member, member.endpoint(), ignore)
     lanes = np.zeros(member.parameters.shape, member.parameters.encoding.dtype)
     hello = make_party(member.context(1, "sum"), member.parameters, member.identity, lanes).handle(Start())
-    while line.live:
-        for envelope in hello:
-            await line.links.post(1, envelope)
+    while True:
+        await line.links.post(1, hello)
 
 try:
     asyncio.run(main())

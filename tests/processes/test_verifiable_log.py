@@ -9,6 +9,7 @@ import shutil
 import subprocess
 import sys
 from collections.abc import Awaitable, Callable
+from functools import partial
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
@@ -24,6 +25,8 @@ from smpc_dp.protocols.engine.state import State
 from smpc_dp.protocols.gopa.verifiable import messages as v
 from smpc_dp.runtime import aggregator, board
 from smpc_dp.runtime.awaited import Awaited
+from smpc_dp.runtime.deadline import StepTimer
+from smpc_dp.runtime.driver import Drive
 from smpc_dp.runtime.links import News
 from smpc_dp.runtime.local import create_local_session
 from smpc_dp.runtime.session import Session
@@ -281,7 +284,7 @@ class Waiting:
     """A machine that waits for somebody until its time is over."""
 
     name, step, finished, has_enough = "relay", v.COMMIT, False, False
-    waiting_for, state = frozenset[str](), State()
+    waiting_for, releases, state = frozenset[str](), frozenset[str](), State()
     role, member = SimpleNamespace(longest=lambda _member: 0), None
 
     def handle(self, event: Event) -> tuple[()]:
@@ -294,25 +297,30 @@ def flooded() -> Any:
     timeouts = Timeouts(connect=0.02, step=0.02, gather=0.02)
     server: Any = object.__new__(aggregator.Server)
     server._membership = SimpleNamespace(session=SimpleNamespace(timeouts=timeouts))
+    awaited = Awaited("relay", lambda _name: True, lambda _event: None)
     server._hub = SimpleNamespace(
         news=Flood(),
+        awaited=awaited,
+        next=partial(awaited.next, Flood().get),
         links=["mallory"],
         is_live=lambda _name: True,
         admit_all=lambda: None,
+        take_early=lambda _number: [],
         send=lambda *_: None,
     )
 
     async def show(_news: News) -> None:
         await asyncio.sleep(0)
 
-    async def ask(_number: int, _deadline: object) -> list[News]:
+    async def ask(_drive: Drive) -> list[News]:
         return [await Flood().get()]
 
     server._show, server._ask = show, ask
-    server._machine, server._culprits = Waiting(), {}
-    server._asked = {2: SimpleNamespace(group=None)}
+    server._culprits, server._is_statistic = {}, False
     server._on_event = lambda _event: None
-    server._awaited = Awaited("relay", lambda _name: True, lambda _event: None)
+    server._board = SimpleNamespace(close=lambda: None)
+    timer = StepTimer(timeouts, first=False)
+    server._drive = Drive(2, Waiting(), server._hub, timer, server, server._on_event)
     return server
 
 
@@ -328,7 +336,7 @@ def test_a_user_that_asks_without_a_pause_does_not_stop_the_clock_of_a_step() ->
     async def run() -> None:
         server = flooded()
         async with asyncio.timeout(5):
-            assert await server._run(2)
-        assert server._machine.finished
+            assert await server._run()
+        assert server._drive.run.finished
 
     asyncio.run(run())

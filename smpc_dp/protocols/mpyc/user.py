@@ -33,6 +33,8 @@ class UserMachine(Member):
     how many it takes a result.
     """
 
+    releases = frozenset({m.SHARES})
+
     def __init__(
         self,
         context: Context,

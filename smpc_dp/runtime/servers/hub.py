@@ -7,19 +7,17 @@ import math
 import os
 import struct
 from collections.abc import Collection, Sequence
+from typing import cast
 
 from smpc_dp.errors import Check, Code, ConfigError, Fault, PeerFault, SmpcError, TimeoutFault
-from smpc_dp.protocols.abort import ABORT, Abort
-from smpc_dp.protocols.contract import Envelope
-from smpc_dp.protocols.engine.events import Cancellation, Deadline, Message, PeersLost, Report
+from smpc_dp.protocols.engine import events
 from smpc_dp.protocols.mpyc.agreement import NO_SURVIVAL, Opened
 from smpc_dp.protocols.mpyc.messages import COMPUTE, HELLO, MAX_QUESTION, OUTPUT, PRESENT, SHARES
 from smpc_dp.protocols.mpyc.params import threshold_of
 from smpc_dp.protocols.mpyc.server import Job, ServerMachine
-from smpc_dp.roster import split_address
-from smpc_dp.runtime.awaited import Awaited
-from smpc_dp.runtime.deadline import PATIENCE, StepTimer, now
-from smpc_dp.runtime.events import Event, OnEvent, ignore, logged, tell
+from smpc_dp.runtime.deadline import PATIENCE, StepTimer
+from smpc_dp.runtime.driver import Drive
+from smpc_dp.runtime.events import Event, OnEvent, ignore, logged
 from smpc_dp.runtime.links import SMALL_MESSAGE, Links, News
 from smpc_dp.runtime.requests import ends_session
 from smpc_dp.runtime.servers.child import Answer
@@ -50,13 +48,12 @@ class ServerHub:
         self._on_event = on_event
         users = len(membership.session.roster.parties)
         self._links = Links(membership, on_event, outbox=64 + 4 * users, hub=False, divert=self._divert)
-        self._awaited = Awaited(membership.name, self._links.is_live, on_event)
         self._listener: Listener | None = None
         self._others = [name for name in membership.servers if name != membership.name]
         self._earlier = set(membership.servers[: membership.servers.index(membership.name)])
-        self._arrived = asyncio.Event()
         self._refusals: dict[str, str] = {}
-        self._early: dict[str, list[News]] = {}
+        # Whether nobody has asked for the request yet.
+        self._idle = True
         self._engine: Engine | None = None
         self._request = 0
         # The request that the engine began with, which tags what is for it.
@@ -79,17 +76,12 @@ class ServerHub:
         Raises LocalError if the address cannot be had, TimeoutFault naming the servers that are missing,
         ConfigError if a server has another session file.
         """
-        hub = cls(membership, on_event, keep)
-        address = listen_on or membership.session.roster.member(membership.name).address or ""
-        try:
-            host, port = split_address(address)
-        except ValueError as error:
-            raise ConfigError([Fault("listen_on", str(error))]) from None
+        hub, (host, port) = cls(membership, on_event, keep), membership.address(listen_on)
         endpoint = membership.endpoint()
         hub._listener = await listen(endpoint, host, port, hub._called, hub._refused)
         try:
             for channel in await asyncio.gather(*(dial(endpoint, name) for name in sorted(hub._earlier))):
-                hub._welcome(channel)
+                hub._links.welcome(channel)
             await hub._gather()
         except BaseException:
             await hub.stop()
@@ -97,9 +89,7 @@ class ServerHub:
         return hub
 
     async def _gather(self) -> None:
-        until = now() + self._membership.session.timeouts.connect
-        self._awaited.begin(0, "", self._missing)
-        if not await self._awaited.gather(self._arrived, until, lambda: not self._missing()):
+        if not await self._links.gather(self._others):
             missing = self._missing()
             # Who has been there may have given up for the sake of those who have not.
             never = [name for name in missing if name not in self._links.links] or missing
@@ -108,14 +98,7 @@ class ServerHub:
 
     async def gather(self, enough: int | None = None) -> None:
         """Wait until so many users (None: all) have connected, or `connect` seconds have passed."""
-        users = self._users()
-        until, most = now() + self._membership.session.timeouts.connect, len(users)
-        self._awaited.begin(0, "", lambda: [name for name in users if not self._links.is_live(name)])
-        await self._awaited.gather(
-            self._arrived,
-            until,
-            lambda: sum(map(self._links.is_live, users)) >= (most if enough is None else enough),
-        )
+        await self._links.gather(self._users(), enough)
 
     def _missing(self) -> list[str]:
         return [name for name in self._others if not self._links.is_live(name)]
@@ -127,11 +110,7 @@ class ServerHub:
             )
             channel.abort()
             return
-        self._welcome(channel)
-
-    def _welcome(self, channel: Channel) -> None:
         self._links.welcome(channel)
-        self._arrived.set()
 
     def _refused(self, who: str, error: SmpcError) -> None:
         if who in self._others:
@@ -191,13 +170,17 @@ class ServerHub:
             membership.terms,
             fewest=membership.parameters.fewest,
         )
+        first = number == 1 and membership.group is None
+        timer = StepTimer(membership.session.timeouts, first=first)
+        held = self._links.take_early(number)
+        drive = Drive(number, machine, self._links, timer, self, self._on_event, held=held)
         engine = await self._begin(number)
         try:
-            if not await self._run(number, machine):
-                return None
+            async with drive.ending():
+                if not await self._ask(drive):
+                    return None
+                await drive.loop()
         except SmpcError as error:
-            self._links.send(number, machine.handle(Cancellation(error)))
-            tell(self._on_event, "failed", number, machine, error)
             return error
         finally:
             if not self._keep:
@@ -212,96 +195,55 @@ class ServerHub:
         )
         return opened
 
-    async def _run(self, number: int, machine: ServerMachine) -> bool:
-        """Drive the machine to its end; return False when nobody is left to ask.
-
-        The machine works in a thread: planning the noise takes long, and the channels go on meanwhile.
-        """
-        membership = self._asked[number]
-        first = number == 1 and membership.group is None
-        deadline = StepTimer(membership.session.timeouts, first=first)
-        early = [news for kept in self._early.values() for news in kept]
-        self._early = {}
-        begun = declared = drained = False
-        step, waiting = "", -1
-        computing: asyncio.Task[Answer] | None = None
-        self._check_links(machine)
-        try:
-            while not machine.finished:
-                if machine.step != step:
-                    step, waiting, drained = machine.step, -1, False
-                    computing = self._begin_step(number, machine, deadline) or computing
-                if waiting != (waiting := len(machine.waiting_for)):
-                    tell(self._on_event, "step", number, machine)
-                if not (
-                    begun or early or deadline.connecting or any(map(self._links.is_live, membership.names))
-                ):
-                    if number > 1 and not any(map(self._links.is_live, self._users())):
-                        return False
-                    # Once: the other servers are waited for.
-                    begun = True
-                    self._links.send(number, await asyncio.to_thread(machine.handle, Deadline()))
-                    continue
-                if begun and not declared and not deadline.connecting:
-                    declared = True
-                    await self._declare_absent(number, machine)
-                    continue
-                if computing is None and not early and deadline.passed:
-                    if drained:
-                        self._links.send(number, await asyncio.to_thread(machine.handle, Deadline()))
-                    else:
-                        early, drained = self._links.news.take_all(), True
-                    continue
-                news = early.pop(0) if early else await self._next(deadline, computing)
-                if computing is not None and computing.done():
-                    answer, computing = computing.result(), None
-                    values = [int(value) for value in answer.values]
-                    self._links.send(number, await asyncio.to_thread(machine.handle, Report(values)))
-                if news is None:
-                    continue
-                begun = await self._take(number, machine, news, deadline, begun=begun)
-                if machine.step == step and machine.has_enough:
-                    deadline.enough()
-        finally:
-            await self._cancel(computing)
+    async def _ask(self, drive: Drive) -> bool:
+        """Wait until somebody asks for a request; return False when nobody is left that could."""
+        if missing := self._missing():
+            what = f"connection lost; {NO_SURVIVAL}"
+            raise TimeoutFault(missing, drive.run.step, what, code=Code.LOST)
+        timer, names = drive.timer, self._asked[drive.request].names
+        self._idle = not drive.held
+        self._await(drive)
+        drive.report()
+        while self._idle:
+            if not (timer.connecting or any(map(self._links.is_live, names))):
+                if drive.request > 1 and not any(map(self._links.is_live, self._users())):
+                    return False
+                self._idle = False
+                # Once: the other servers are waited for.
+                await drive.act(events.Deadline())
+                return True
+            news = await self._links.next(timer.pause())
+            if news is not None and news.envelope is not None and news.request == drive.request:
+                self._idle = False
+                drive.held.append(news)
+            elif news is not None:
+                await drive.take(news)
+        timer.begin()
         return True
 
-    def _check_links(self, machine: ServerMachine) -> None:
-        """Raise TimeoutFault if another server has no connection."""
-        if missing := self._missing():
-            raise TimeoutFault(missing, machine.step, f"connection lost; {NO_SURVIVAL}", code=Code.LOST)
-
-    def _begin_step(
-        self, number: int, machine: ServerMachine, deadline: StepTimer
-    ) -> asyncio.Task[Answer] | None:
-        """Tell from now on for whom the machine's step waits; give it its time, or return its computation."""
+    def _await(self, drive: Drive) -> None:
+        """Tell from now on for whom the step waits."""
+        run, timer = drive.run, drive.timer
 
         def waited() -> Collection[str]:
             # An idle server waits for nobody.
-            return machine.waiting_for if deadline.connecting or machine.step != HELLO else ()
+            return run.waiting_for if timer.connecting or run.step != HELLO else ()
 
-        self._awaited.begin(number, machine.step, waited)
-        if machine.step == COMPUTE:
-            if machine.job is not None and self._engine is not None:
-                return asyncio.create_task(self._engine_run(self._engine, machine.job))
-        elif machine.step != HELLO:
-            deadline.step(self._seconds(machine.step))
-        return None
+        self._links.awaited.begin(drive.request, run.step, waited)
 
-    async def _take(
-        self, number: int, machine: ServerMachine, news: News, deadline: StepTimer, *, begun: bool
-    ) -> bool:
-        """Give the machine its news; return whether the request has begun, as with its first message."""
-        if news.envelope is not None and not begun and news.request == number:
-            begun = True
-            deadline.begin()
-        self._links.send(number, await self._apply(number, machine, news, begun))
-        return begun
+    def begin_step(self, drive: Drive) -> None:
+        """Give the step its time, or begin the computation; see `Holder.begin_step`."""
+        self._await(drive)
+        if drive.run.step == COMPUTE:
+            drive.timer.step(math.inf)
+            drive.begin_work(self._computed(drive.run.job))
+        elif drive.run.step != HELLO:
+            drive.timer.step(self._seconds(drive.run.step))
 
-    async def _cancel(self, computing: asyncio.Task[Answer] | None) -> None:
-        if computing is not None:
-            computing.cancel()
-            await asyncio.gather(computing, return_exceptions=True)
+    async def _computed(self, job: Job) -> list[int]:
+        """Return what the servers' mpyc opens."""
+        answer = await self._engine_run(cast("Engine", self._engine), job)
+        return [int(value) for value in answer.values]
 
     async def _begin(self, number: int) -> Engine:
         engine = self._engine
@@ -337,65 +279,33 @@ class ServerHub:
         more = {PRESENT: timeouts.connect + timeouts.gather, OUTPUT: self._membership.parameters.seconds}
         return more.get(step, 0.0) + PATIENCE * timeouts.step
 
-    async def _next(self, deadline: StepTimer, computing: asyncio.Task[Answer] | None) -> News | None:
-        """Return the next news, or None when the time or the computation's end comes; tell whom we lack."""
-        getting = asyncio.create_task(self._links.news.get())
-        waits: list[asyncio.Task[Answer] | asyncio.Task[News]] = [getting]
-        if computing is not None:
-            waits.append(computing)
-        until = math.inf if computing is not None else deadline.pause()
-        try:
-            while True:
-                timeout = max(0.0, min(until, self._awaited.due) - now())
-                done, _ = await asyncio.wait(waits, timeout=timeout, return_when=asyncio.FIRST_COMPLETED)
-                if getting.done():
-                    return getting.result()
-                if done or now() >= until:
-                    return None
-                self._awaited.tell()
-        finally:
-            if not getting.done():
-                getting.cancel()
-                await asyncio.gather(getting, return_exceptions=True)
-
     def _users(self) -> Sequence[str]:
         return [member.name for member in self._membership.session.roster.parties]
 
-    async def _declare_absent(self, number: int, machine: ServerMachine) -> None:
-        """Wait no more for who has no connection."""
-        absent = [name for name in sorted(machine.waiting_for) if not self._links.is_live(name)]
-        self._links.send(number, await asyncio.to_thread(machine.handle, PeersLost(tuple(absent))))
-
-    async def _apply(
-        self, number: int, machine: ServerMachine, news: News, begun: bool
-    ) -> Sequence[Envelope]:
+    async def event_of(self, drive: Drive, news: News) -> events.Event | None:
+        """See `Holder.event_of`."""
+        run, number, is_server = drive.run, drive.request, news.peer in self._others
         if news.envelope is None:
             # A user that leaves before a request begins is absent from it, and no reason for it to fail.
-            due = machine.needs(news.peer) and (begun or news.peer in self._others)
+            due = run.needs(news.peer) and (is_server or not self._idle)
             if self._links.is_live(news.peer) or not due:
-                return ()
-            self._on_event(Event(self._membership.name, "lost", number, machine.step, detail=news.peer))
-            return await asyncio.to_thread(machine.handle, PeersLost((news.peer,)))
+                return None
+            drive.tell_lost(news.peer)
+            return events.PeersLost((news.peer,))
         if news.request > number:
-            kept = self._early.setdefault(news.peer, [])
-            server = news.peer in self._others
-            small = server or len(news.envelope.body) <= MAX_QUESTION + SMALL_MESSAGE
             # Users may be ahead by several requests, which are for others; servers never are.
-            near = news.request == number + 1 or not server
-            if near and len(kept) < EARLY_LIMIT and small:
-                kept.append(news)
-            return ()
+            if not is_server:
+                self._links.keep(news, EARLY_LIMIT, MAX_QUESTION + SMALL_MESSAGE)
+            elif news.request == number + 1:
+                self._links.keep(news, EARLY_LIMIT, len(news.envelope.body))
+            return None
         if news.request < number:
             if news.envelope.step == HELLO:
-                self._links.send(news.request, self._too_late(news, number))
-            return ()
-        return await asyncio.to_thread(machine.handle, Message(news.envelope))
-
-    def _too_late(self, news: News, number: int) -> Sequence[Envelope]:
-        """Tell a user that asks for a past request where the others are; it can ask for the next one."""
-        context = self._asked.get(news.request, self._membership).context(news.request)
-        abort = Abort(Code.PAST, "", [(news.peer, Code.PAST)], number=number)
-        return context.write(self._membership.identity, context.session_digest, ABORT, (news.peer,), abort)
+                # It can ask for the next one.
+                context = self._asked.get(news.request, self._membership).context(news.request)
+                self._links.turn_away(context, news, Code.PAST, number)
+            return None
+        return events.Message(news.envelope)
 
 
 async def serve_shares(
