@@ -26,7 +26,7 @@ from smpc_dp.protocols.names import LEARN, is_verifiable
 from smpc_dp.runtime.events import Event, OnEvent
 from smpc_dp.runtime.inputs import read_vector
 from smpc_dp.runtime.launcher import print_event, run_child
-from smpc_dp.runtime.servers.member import encoding_of, load_member
+from smpc_dp.runtime.member import Membership
 from smpc_dp.runtime.session_file import load_session
 from smpc_dp.runtime.tolerance import tolerances
 
@@ -205,10 +205,10 @@ async def _contribute(
     host: HostMember, operation: Operation, weight: int | None, clip: bool, results: list[Ended]
 ) -> Report | None:
     """Check everything of one party, then connect and compute; add the result, and audit if that is asked."""
-    member = load_member(host.session, host.name, host.key)
+    member = Membership.load(host.session, host.name, host.key)
     if host.audit is not None and not is_verifiable(member.session.protocol, member.session.parameters):
         raise ConfigError([Fault("--audit", "is for a session with verifiable = true")])
-    encoding = encoding_of(member)
+    encoding = member.encoding
     vector = read_vector(host.input_file)
     lanes, clipped = encoding.encode(vector, party=host.name, weight=weight, clip=clip)
     async with host.connect() as opened:

@@ -23,8 +23,7 @@ from smpc_dp.protocols.mpyc.params import SharedParameters
 from smpc_dp.protocols.phases.parameters import SumParameters
 from smpc_dp.runtime.inputs import find_input, read_vector, read_weights
 from smpc_dp.runtime.launcher import Ending, Launcher, member_command, run_child
-from smpc_dp.runtime.member import default_key
-from smpc_dp.runtime.servers.member import load_member
+from smpc_dp.runtime.member import Membership, default_key
 from smpc_dp.runtime.session_file import SessionFile, load_session
 from smpc_dp.runtime.tolerance import tolerances
 
@@ -210,7 +209,7 @@ def _load_all(loaded: SessionFile, session: Path, keys: Path | None) -> str | No
     """Check every key before any process starts; return the aggregator's name, if there is one."""
     for member in loaded.roster:
         path = keys / f"{member.name}.key" if keys is not None else default_key(session, member.name)
-        load_member(session, member.name, path, member.role)
+        Membership.load(session, member.name, path, member.role)
     aggregator = loaded.roster.aggregator
     return None if aggregator is None else aggregator.name
 

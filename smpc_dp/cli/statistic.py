@@ -14,7 +14,7 @@ from smpc_dp.cli.output import logged_lines
 from smpc_dp.errors import ConfigError, Fault, PrivacyError
 from smpc_dp.protocols.names import has_servers
 from smpc_dp.runtime.inputs import read_table, read_vector
-from smpc_dp.runtime.servers.member import load_member
+from smpc_dp.runtime.member import Membership
 from smpc_dp.runtime.session_file import SessionFile
 
 if TYPE_CHECKING:
@@ -119,7 +119,7 @@ class Statistic:
 
 async def take_part(statistic: Statistic, host: HostMember) -> StatisticResult:
     """Check everything of one party, then connect and estimate."""
-    statistic.check(load_member(host.session, host.name, host.key).session)
+    statistic.check(Membership.load(host.session, host.name, host.key).session)
     record = statistic.read(host.input_file)
     async with host.connect() as opened:
         return await opened.pairwise(statistic.kernel, record, mark=statistic.mark, **statistic.options)

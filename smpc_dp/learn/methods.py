@@ -215,19 +215,20 @@ class Averaging:
 
     def plan(self, size: int) -> SumParameters:
         """Return the parameters for a group of this size; raise ConfigError if none is planned."""
-        planned = self._plan(size)
+        planned = self.parameters(size)
         if not isinstance(planned, SumParameters):
             raise ConfigError([Fault("averager.method", "servers average, not the members of a group")])
         return planned
 
     def plan_shared(self, size: int) -> VectorParameters:
         """Return the parameters for servers; raise ConfigError if none are planned for this size."""
-        planned = self._plan(size)
+        planned = self.parameters(size)
         if not isinstance(planned, VectorParameters):
             raise ConfigError([Fault("averager.method", "the members of a group average, not servers")])
         return planned
 
-    def _plan(self, size: int) -> GroupParameters:
+    def parameters(self, size: int) -> GroupParameters:
+        """Return the parameters for a group of this size, or for servers; ConfigError if none are planned."""
         if size not in self.plans:
             known = ", ".join(map(str, sorted(self.plans)))
             raise ConfigError([Fault("group", f"has {size} members, planned are groups of {known}")])
@@ -235,7 +236,7 @@ class Averaging:
 
     def encoding(self, size: int) -> Encoding:
         """Return the grid of the vectors in a group of this size."""
-        return _encoding(self._plan(size))
+        return _encoding(self.parameters(size))
 
     @property
     def shared(self) -> bool:

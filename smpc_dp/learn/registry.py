@@ -32,7 +32,6 @@ from smpc_dp.learn.token_learners import (
 from smpc_dp.learn.walk_sgd_learner import WalkSgdLearner
 from smpc_dp.protocols.mpyc.params import VectorParameters
 from smpc_dp.protocols.names import LEARN, VERIFIABLE_VERSION, has_servers, version_of
-from smpc_dp.protocols.phases.parameters import SumParameters
 from smpc_dp.settings import read
 
 LEARNERS: Mapping[str, type[Any]] = {
@@ -85,20 +84,12 @@ class LearnParameters:
         return replace(learned, guarantee=found[0]) if given else learned
 
     @property
-    def planned(self) -> tuple[SumParameters, ...]:
-        """The parameters of every kind of request to an aggregator."""
-        found = [parameters for parameters in self._averages if isinstance(parameters, SumParameters)]
-        return (*found, *(() if self.exchange is None else (self.exchange.parameters,)))
-
-    @property
-    def shared(self) -> tuple[VectorParameters, ...]:
-        """The parameters of every kind of request to servers; none where there is an aggregator."""
-        return tuple(one for one in self._averages if isinstance(one, VectorParameters))
-
-    @property
-    def _averages(self) -> list[GroupParameters]:
+    def requests(self) -> tuple[GroupParameters, ...]:
+        """The parameters of every kind of request of a session with these."""
         averages = (self.average, self.mix)
-        return [one for found in averages if found is not None for one in found.plans.values()]
+        found = [one for each in averages if each is not None for one in each.plans.values()]
+        on_shares = any(isinstance(one, VectorParameters) for one in found)
+        return (*found, *(() if self.exchange is None or on_shares else (self.exchange.parameters,)))
 
 
 def check_learn_as(

@@ -14,7 +14,6 @@ from smpc_dp.kernels.kernel import Kernel
 from smpc_dp.protocols.engine import events
 from smpc_dp.protocols.engine.run import Run
 from smpc_dp.protocols.exchange.states import Relayed
-from smpc_dp.protocols.gopa.verifiable.params import VerifiableParameters
 from smpc_dp.protocols.pairwise import statistic_states
 from smpc_dp.protocols.pairwise.statistic_messages import HELLO as STATISTIC_HELLO
 from smpc_dp.protocols.pairwise.statistic_result import StatisticResult
@@ -29,7 +28,7 @@ from smpc_dp.runtime.deadline import StepTimer, hub_step_seconds, now
 from smpc_dp.runtime.driver import Drive
 from smpc_dp.runtime.events import Event, OnEvent, ignore, logged
 from smpc_dp.runtime.links import Links, News
-from smpc_dp.runtime.member import Membership, aggregator_name
+from smpc_dp.runtime.member import Membership, aggregator_name, requests_of
 from smpc_dp.runtime.served_log import answer, asks_for_lines
 from smpc_dp.runtime.statistic import plan_maker
 from smpc_dp.transport.endpoint import listen
@@ -309,7 +308,7 @@ async def serve(
                 break
             if not isinstance(ended, Relayed):
                 results.append(Result.of(ended, "sum") if isinstance(ended, Outcome) else ended)
-        if isinstance(membership.parameters, VerifiableParameters):
+        if membership.parameters.is_logged:
             await server.linger()
     return results
 
@@ -320,7 +319,7 @@ def open_logs(
     """Return where the aggregator keeps logs, by default `board` beside the session file."""
     text = membership.session.canonical_json().decode("ascii")
     logs = BoardFolder(board if board is not None else Path(session).parent / "board", text)
-    if any(isinstance(planned, VerifiableParameters) for planned in membership.planned):
+    if any(planned.is_logged for planned in requests_of(membership.session)):
         # Now, not in the first run: that it cannot be made is better known before.
         logs.make()
     return logs

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Awaitable, Callable, Sequence
-from typing import Protocol
+from functools import partial
+from typing import TYPE_CHECKING
 
 import numpy as np
 from numpy.typing import NDArray
@@ -12,31 +13,16 @@ from smpc_dp.errors import SmpcError
 from smpc_dp.learn.averager import Averaged, Groups, Rows, Users, check_average
 from smpc_dp.learn.methods import Averaging
 from smpc_dp.protocols.result import Outcome, Result
+from smpc_dp.runtime.charging import charge_run
 from smpc_dp.runtime.events import Event, OnEvent
+from smpc_dp.runtime.line import Line
 from smpc_dp.runtime.requests import Counter, EverybodyLeftError
+
+if TYPE_CHECKING:
+    from smpc_dp.privacy.accountant.ledger import Ledger
 
 # Serves a request, of this number and for these parties; None: nobody is there any more.
 Serve = Callable[[int, tuple[str, ...]], Awaitable[object | None]]
-
-
-class Ask(Protocol):
-    """How a party takes part in a request; raises SmpcError after the others have been told."""
-
-    async def __call__(
-        self,
-        names: tuple[str, ...],
-        number: int,
-        vector: Rows,
-        weight: NDArray[np.float64],
-        before: int,
-    ) -> Outcome:
-        """Average with these parties.
-
-        Args:
-            vector, weight: the party's own, one row.
-            before: requests that the others may be at still.
-        """
-        ...
 
 
 class _Requests:
@@ -72,18 +58,21 @@ class PartyAverager(_Requests):
 
     def __init__(
         self,
-        name: str,
-        names: Sequence[str],
+        line: Line,
         averaging: Averaging,
         counter: Counter,
         purpose: str,
-        ask: Ask,
+        asked: str,
+        charged: Ledger | None,
         on_event: OnEvent,
     ) -> None:
-        super().__init__(names, averaging, counter)
-        self._name = name
+        """`asked`: what each request is for; `charged`: the ledger, where the averages are private."""
+        super().__init__(line.membership.names, averaging, counter)
+        self._line = line
+        self._name = line.membership.name
         self._purpose = purpose
-        self._ask = ask
+        self._asked = f"average {asked}" if line.membership.servers else asked
+        self._charged = charged
         self._planned = averaging.planned(self.users)
         self._on_event = on_event
         self._last = 0
@@ -116,6 +105,32 @@ class PartyAverager(_Requests):
         average = np.asarray(result.value, dtype=np.float64)[None]
         values, weights = self._averaging.incoming(average, float(result.weight))
         return Averaged(values, weights, outcome.privacy.guarantee)
+
+    async def _ask(
+        self,
+        names: tuple[str, ...],
+        number: int,
+        vector: Rows,
+        weight: NDArray[np.float64],
+        before: int,
+    ) -> Outcome:
+        """Average the party's own row with these parties; `before`: requests that others may be at still."""
+        parameters = self._averaging.parameters(len(names))
+        membership = self._line.membership.of_group(parameters, names)
+        try:
+            sent = self._averaging.outgoing(vector, weight)
+            lanes, _ = membership.encoding.encode(sent[0], party=self._name)
+        except SmpcError as error:
+            # The others must not wait for this vector.
+            await self._line.decline(number, error, membership)
+            raise
+        question = " ".join(part for part in (self._asked, parameters.planned()) if part)
+        charge = partial(charge_run, self._charged, membership.parameters.event, number)
+        try:
+            outcome, _ = await self._line.run_as(membership, number, question, lanes, charge, before)
+        except SmpcError as error:
+            raise self._line.lost(number, error) from None
+        return outcome
 
 
 class ServingAverager(_Requests):

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from smpc_dp.errors import LocalError, SmpcError, TimeoutFault
+from smpc_dp.errors import SmpcError
 from smpc_dp.learn.averager import (
     Boxes,
     Rows,
@@ -24,12 +24,11 @@ from smpc_dp.learn.exchanges import (
     request_of,
     weight_edges,
 )
-from smpc_dp.protocols.exchange.params import ExchangeParameters
 from smpc_dp.runtime.aggregator import Server
 from smpc_dp.runtime.charging import charge_run
 from smpc_dp.runtime.line import HubLine
 from smpc_dp.runtime.member import Membership
-from smpc_dp.runtime.requests import AggregatorLostError, Counter, EverybodyLeftError
+from smpc_dp.runtime.requests import Counter, EverybodyLeftError
 
 if TYPE_CHECKING:
     from scipy import sparse
@@ -137,14 +136,8 @@ class PartyExchange(_Exchanges, OneUser):
         question = f"{self._asked} {parameters.planned()}"
         try:
             received = await self._line.meet(membership, number, question, lanes, charge, before)
-        except TimeoutFault as error:
-            if not self._line.live:
-                raise AggregatorLostError(
-                    f"{membership.aggregator}: lost in request {number}: {error}"
-                ) from None
-            raise
-        if not isinstance(parameters, ExchangeParameters):
-            raise LocalError("an exchange has its own parameters")
+        except SmpcError as error:
+            raise self._line.lost(number, error) from None
         return {self._names.index(who): parameters.real(lanes) for who, lanes in received.items()}
 
 

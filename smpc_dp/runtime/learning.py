@@ -9,83 +9,28 @@ from __future__ import annotations
 
 import asyncio
 import os
-from collections.abc import Callable
-from dataclasses import dataclass
-from functools import partial
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, cast
 
-import numpy as np
-from numpy.typing import NDArray
-
-from smpc_dp.errors import ConfigError, Fault, SmpcError, TimeoutFault
-from smpc_dp.learn.averager import Rows
+from smpc_dp.errors import SmpcError
 from smpc_dp.learn.data import read_table
 from smpc_dp.learn.methods import Averaging
 from smpc_dp.learn.needs import Learned, Means
 from smpc_dp.learn.registry import LearnParameters
-from smpc_dp.protocols.result import Outcome
 from smpc_dp.runtime.aggregator import open_logs, open_server
-from smpc_dp.runtime.averaging import Ask, PartyAverager, ServingAverager
-from smpc_dp.runtime.charging import charge_run
+from smpc_dp.runtime.averaging import PartyAverager, ServingAverager
 from smpc_dp.runtime.events import Event, OnEvent, ignore, logged
 from smpc_dp.runtime.exchanging import HubExchange, PartyExchange
-from smpc_dp.runtime.line import HubLine
-from smpc_dp.runtime.member import Membership, aggregator_name
-from smpc_dp.runtime.requests import AggregatorLostError, Counter, EverybodyLeftError
-from smpc_dp.runtime.servers.learning import AskServers, serve_learning_shares
-from smpc_dp.runtime.servers.line import ServersLine
-from smpc_dp.runtime.servers.member import load_member
-from smpc_dp.runtime.servers.shared import SharedMembership
+from smpc_dp.runtime.member import Membership, aggregator_name, learn_parameters
+from smpc_dp.runtime.opening import open_line
+from smpc_dp.runtime.requests import Counter, EverybodyLeftError
+from smpc_dp.runtime.servers.learning import serve_learning_shares
 from smpc_dp.runtime.session import open_ledger
 from smpc_dp.runtime.session_file import load_session
 
 if TYPE_CHECKING:
     from smpc_dp.privacy.accountant.events import Event as ReleaseEvent
     from smpc_dp.privacy.accountant.ledger import Ledger
-
-
-@dataclass(frozen=True, slots=True)
-class AskAggregator:
-    """How a party takes part in a group's average through the aggregator; an `averaging.Ask`.
-
-    `charged`: the ledger, if there is one and the averages are private.
-    """
-
-    membership: Membership
-    line: HubLine
-    averaging: Averaging
-    purpose: str
-    charged: Ledger | None
-
-    async def __call__(
-        self,
-        names: tuple[str, ...],
-        number: int,
-        vector: Rows,
-        weight: NDArray[np.float64],
-        before: int,
-    ) -> Outcome:
-        """See `averaging.Ask`; raises AggregatorLostError where it is gone."""
-        membership = self.membership.of_group(self.averaging.plan(len(names)), names)
-        try:
-            sent = self.averaging.outgoing(vector, weight)
-            lanes, _ = membership.parameters.encoding.encode(sent[0], party=membership.name)
-        except SmpcError as error:
-            # The others must not wait for this vector.
-            await self.line.decline(number, error, membership)
-            raise
-        question = " ".join(part for part in (self.purpose, membership.parameters.planned()) if part)
-
-        charge = partial(charge_run, self.charged, membership.parameters.event, number)
-        try:
-            outcome, _ = await self.line.run_as(membership, number, question, lanes, charge, before)
-        except TimeoutFault as error:
-            if not self.line.live:
-                raise AggregatorLostError(
-                    f"{membership.aggregator}: lost in request {number}: {error}"
-                ) from None
-            raise
-        return outcome
+    from smpc_dp.runtime.line import HubLine
 
 
 async def learn(
@@ -112,7 +57,7 @@ async def learn(
         LocalError, TimeoutFault, PeerFault: as for `connect`.
     """
     on_event = logged(on_event)
-    membership = load_member(session, party, key)
+    membership = Membership.load(session, party, key)
     parameters = learn_parameters(membership)
     table = await asyncio.to_thread(read_table, data)
     parameters.learner.check_data(table, party)
@@ -120,33 +65,23 @@ async def learn(
     names = [member.name for member in membership.session.roster.parties]
     if book is not None:
         await asyncio.to_thread(check_budget, book, parameters, names.index(party))
-    line: HubLine | ServersLine
-    ask: Callable[[Averaging, str, Ledger | None], Ask]
-    if isinstance(membership, SharedMembership):
-        line = await ServersLine.open(membership, on_event)
-        ask = partial(AskServers, membership, line)
-    else:
-        line = await HubLine.open(membership, membership.endpoint(), on_event)
-        ask = partial(AskAggregator, membership, line)
+    line = await open_line(membership, on_event)
     counter = Counter()
 
     def averager(averaging: Averaging | None, purpose: str, charged: Ledger | None) -> PartyAverager | None:
         if averaging is None:
             return None
-        asking = ask(averaging, parameters.asked(purpose), charged)
-        return PartyAverager(party, names, averaging, counter, purpose, asking, on_event)
+        asked = parameters.asked(purpose)
+        return PartyAverager(line, averaging, counter, purpose, asked, charged, on_event)
 
     try:
         exchange = None
-        if (
-            parameters.exchange is not None
-            and isinstance(line, HubLine)
-            and isinstance(membership, Membership)
-        ):
+        if parameters.exchange is not None and not membership.servers:
             # Where steps are not private one by one, all at once, before the first message.
             whole = None if book is None else own_release(parameters)
             asked = parameters.asked("exchange")
-            exchange = PartyExchange(membership, parameters.exchange, counter, line, book, whole, asked)
+            hub = cast("HubLine", line)
+            exchange = PartyExchange(membership, parameters.exchange, counter, hub, book, whole, asked)
         means = Means(
             averager(parameters.average, "average", book),
             averager(parameters.mix, "mix", None),
@@ -243,11 +178,3 @@ async def serve_learning(
             failures[counter.taken] = str(error)
     on_event(Event(membership.name, "done", counter.taken, "done"))
     return failures
-
-
-def learn_parameters(membership: Membership | SharedMembership) -> LearnParameters:
-    """Return the parameters of a session that learns; raise ConfigError for another."""
-    checked = membership.session.checked_parameters
-    if not isinstance(checked, LearnParameters):
-        raise ConfigError([Fault("protocol", f"is '{membership.session.protocol}', not 'learn'")])
-    return checked

@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 from abc import ABC, abstractmethod
 from collections.abc import Callable
-from typing import TYPE_CHECKING, Any, ClassVar
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
@@ -25,6 +25,7 @@ from smpc_dp.runtime.deadline import PATIENCE, StepTimer
 from smpc_dp.runtime.driver import Drive
 from smpc_dp.runtime.events import OnEvent
 from smpc_dp.runtime.links import Links, News
+from smpc_dp.runtime.requests import AggregatorLostError
 from smpc_dp.runtime.seen import KeptRun
 from smpc_dp.seen import NOTHING_SEEN, Seen
 from smpc_dp.transport.channel import ChannelClosed
@@ -44,14 +45,19 @@ class Line(ABC):
     Attributes:
         membership: what this member has joined.
         links: its links.
+        check_total: whether the next request's total is added up here as well, of a verifiable one.
+        followed: the log of the last request, if it was a verifiable one that has ended well.
+        contexts: those of TLS, for evaluations with other parties of a session with an aggregator.
     """
 
-    has_log: ClassVar[bool] = False
+    followed: Followed | None = None
+    contexts: Contexts | None = None
 
     def __init__(self, membership: Any, on_event: OnEvent, links: Links | None = None) -> None:
         self.membership = membership
         self.links = links or Links(membership, on_event, hub=False)
         self._on_event = on_event
+        self.check_total = True
 
     @property
     def _timeouts(self) -> Timeouts:
@@ -87,6 +93,10 @@ class Line(ABC):
     @abstractmethod
     def _declined(self, membership: Any, request: int) -> Any:
         """Return the role in a request that it leaves at once."""
+
+    @abstractmethod
+    def lost(self, request: int, error: SmpcError) -> SmpcError:
+        """Return the error of a learner whose request ends so: no further one can be had, or the same."""
 
     async def quit(self, request: int, error: SmpcError) -> None:  # noqa: B027 - for an aggregator alone
         """Tell an aggregator why this party leaves the session, before it does."""
@@ -140,8 +150,6 @@ class AggregatorWaits(Waits):
 class HubLine(Line):
     """The line to an aggregator."""
 
-    has_log = True
-
     def __init__(
         self,
         membership: Membership,
@@ -154,10 +162,6 @@ class HubLine(Line):
         self.contexts = contexts
         self._make_party = role
         self._fixed = FixedSurvivors()
-        # Whether the next request's total is added up here as well, of a verifiable one.
-        self.check_total = True
-        # The log of the last request, if it was a verifiable one that has ended well.
-        self.followed: Followed | None = None
 
     @classmethod
     async def open(
@@ -246,6 +250,12 @@ class HubLine(Line):
         except TimeoutError:
             raise TimeoutFault({peer}, step, "no answer") from None
         raise TimeoutFault({peer}, step, str(ChannelClosed(peer, clean=False)))
+
+    def lost(self, request: int, error: SmpcError) -> SmpcError:
+        """See `Line.lost`."""
+        if self.live:
+            return error
+        return AggregatorLostError(f"{self.membership.aggregator}: lost in request {request}: {error}")
 
     def _declined(self, membership: Membership, request: int) -> Run[Any]:
         parameters = membership.parameters

@@ -5,10 +5,9 @@ from __future__ import annotations
 import math
 import os
 import struct
-from abc import ABC, abstractmethod
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Generic, Protocol, Self, TypeVar
+from typing import TYPE_CHECKING, Any, Protocol, cast
 
 from smpc_dp.errors import Check, ConfigError, Fault, PeerFault
 from smpc_dp.identity import Identity
@@ -28,9 +27,6 @@ if TYPE_CHECKING:
     from smpc_dp.encoding import Encoding
     from smpc_dp.learn.registry import LearnParameters
     from smpc_dp.privacy.accountant.events import Event
-    from smpc_dp.protocols.gopa.direct_params import DirectParameters
-
-P = TypeVar("P")
 
 # Bytes of large messages that a member holds at a time, or four messages if that is more.
 MIN_BUDGET = 64 << 20
@@ -54,15 +50,16 @@ class Linked(Protocol):
 
 
 @dataclass(frozen=True, slots=True)
-class Joined(ABC, Generic[P]):
+class Membership:
     """A checked session file and the identity of the member that this process acts for.
 
-    `group`: the parties of a request that is for some of them only, in the roster's order; None: all parties.
+    `parameters`: of the session's sums, as of `requests_of`. `group`: the parties of a request that is for
+    some of them only, in the roster's order; None: all parties.
     """
 
     session: SessionFile
     identity: Identity
-    parameters: P
+    parameters: Any
     key_file: Path
     group: tuple[str, ...] | None = None
 
@@ -74,7 +71,7 @@ class Joined(ABC, Generic[P]):
         key: str | os.PathLike[str] | None = None,
         role: str = "party",
         loaded: SessionFile | None = None,
-    ) -> Self:
+    ) -> Membership:
         """Load session file and key; nothing is sent.
 
         Args:
@@ -87,7 +84,8 @@ class Joined(ABC, Generic[P]):
             ConfigError, LocalError: what is wrong with the file, the name or the key.
         """
         session = loaded or load_session(path)
-        parameters = cls._checked(session)
+        # Every request of a learner has its own: `of_group`.
+        parameters = requests_of(session)[0]
         names = [member.name for member in session.roster]
         if name not in names:
             what = f"{name!r} is not in {path} (members: {', '.join(names[:20])})"
@@ -101,11 +99,6 @@ class Joined(ABC, Generic[P]):
             raise ConfigError([Fault(f"roster[{name}].public_key", "is not the one of the key file")])
         return cls(session, identity, parameters, key_file)
 
-    @classmethod
-    @abstractmethod
-    def _checked(cls, session: SessionFile) -> P:
-        """Return the parameters; raise ConfigError for a session that these members cannot run."""
-
     @property
     def name(self) -> str:
         """The member's name."""
@@ -118,7 +111,7 @@ class Joined(ABC, Generic[P]):
             return self.group
         return tuple(member.name for member in self.session.roster.parties)
 
-    def of_group(self, parameters: P, names: tuple[str, ...]) -> Self:
+    def of_group(self, parameters: Any, names: tuple[str, ...]) -> Membership:
         """Return the membership for a request of some of the parties, with parameters planned for so many.
 
         `names` are in the roster's order.
@@ -151,29 +144,6 @@ class Joined(ABC, Generic[P]):
             budget=InflightBudget(max(MIN_BUDGET, 4 * largest)),
         )
 
-    @abstractmethod
-    def largest_message(self) -> int:
-        """Return a bound in bytes on any message of a run; what is larger is refused."""
-
-
-@dataclass(frozen=True, slots=True)
-class Membership(Joined[SumParameters]):
-    """A member of a session for sums, with an aggregator or without."""
-
-    @classmethod
-    def _checked(cls, session: SessionFile) -> SumParameters:
-        parameters = session.checked_parameters
-        if (learned := learning_of(session)) is not None:
-            # Every request has its own: `of_group`. With servers there is none for an aggregator.
-            parameters = next(iter(learned.planned), None)
-        aggregator = session.roster.aggregator
-        direct = is_direct(session.protocol, session.parameters)
-        if not isinstance(parameters, SumParameters) or (aggregator is None) != direct:
-            raise ConfigError([Fault("protocol", f"{session.protocol!r} cannot be run")])
-        if aggregator is not None and aggregator.address is None:
-            raise ConfigError([Fault("roster", f"the aggregator '{aggregator.name}' has no address")])
-        return parameters
-
     @property
     def aggregator(self) -> str:
         """The name of the aggregator; `EVERYONE` where there is none."""
@@ -187,31 +157,36 @@ class Membership(Joined[SumParameters]):
         return SeenRuns(self.key_file.with_name(self.name + SUFFIX))
 
     @property
-    def encoding(self) -> Encoding:
-        """The encoding of the session's vectors."""
-        return self.parameters.encoding
+    def servers(self) -> tuple[str, ...]:
+        """The names of the servers that compute the session's sums, in roster order."""
+        return tuple(member.name for member in self.session.roster.servers)
 
     @property
-    def planned(self) -> tuple[SumParameters, ...]:
-        """The parameters of every kind of request that the session may have."""
-        learned = learning_of(self.session)
-        return (self.parameters,) if learned is None else learned.planned
+    def is_direct(self) -> bool:
+        """Whether the parties talk to each other, without an aggregator or servers."""
+        return is_direct(self.session.protocol, self.session.parameters)
+
+    @property
+    def encoding(self) -> Encoding:
+        """The encoding of the session's vectors; raise ConfigError if it has none."""
+        encoding: Encoding = self.parameters.sums
+        return encoding
 
     def refuse_learning(self) -> None:
         """Raise ConfigError for a session that learns, whose requests are its learner's."""
-        if learning_of(self.session) is not None:
+        if self.session.protocol == LEARN:
             what = "'learn' has no sums: smpc_dp.runtime.learning has learn and serve_learning"
             raise ConfigError([Fault("protocol", what)])
 
     def context(self, request: int, question: str = "") -> Context:
-        """Return what the machines of request number `request` agree on, with a party's question."""
+        """Return what the roles of request number `request` agree on, with a party's question."""
         roster, names = self.session.roster, self.names
         protocol, version = self.session.protocol, self.session.version
         if self.group is not None:
             # Whoever takes this request for another group's asks something else, and is not added up.
             question = group_question(question, names)
             protocol, version = self.parameters.protocol, self.parameters.version
-        speakers = {*names, self.aggregator}
+        speakers = {*names, self.aggregator, *self.servers}
         return Context(
             protocol=protocol,
             version=version,
@@ -226,49 +201,65 @@ class Membership(Joined[SumParameters]):
 
     def event(self) -> Event:
         """Return what one request is to a privacy ledger."""
-        return self.parameters.event()
+        if self.servers:
+            # Programs on shares are loaded by sessions with servers alone.
+            from smpc_dp.runtime.servers.shared import sum_event
 
-    @property
-    def direct_parameters(self) -> DirectParameters | None:
-        """The parameters of a session without an aggregator; None if there is one."""
-        if not is_direct(self.session.protocol, self.session.parameters):
-            return None
-        from smpc_dp.protocols.gopa.direct_params import DirectParameters
-
-        return self.parameters if isinstance(self.parameters, DirectParameters) else None
+            return sum_event(self.parameters)
+        event: Event = self.parameters.event()
+        return event
 
     def largest_message(self) -> int:
-        """Return a bound in bytes on any message of a run, from the plan; what is larger is refused.
+        """Return a bound in bytes on any message of a run, from the plan; what is larger is refused."""
+        planned = (self.parameters,) if self.group is not None else requests_of(self.session)
+        if self.servers:
+            from smpc_dp.runtime.servers.shared import largest_message
 
-        To the hub at most a vector, or the sealed or opened shares of k holders; from it at most a sum, the
-        roll, a certificate, or the advertisements and openings of a party's neighbours. In-degrees are
-        binomial with mean k: twice k and 64 more are exceeded with negligible probability.
-        """
-        if self.group is None and len(self.planned) > 1:
-            return max(self.of_group(planned, ()).largest_message() for planned in self.planned)
-        plan, encoding = self.parameters.plan, self.parameters.encoding
-        vector = encoding.lanes * encoding.element_bytes
-        if self.direct_parameters is not None:
-            # One vector; or of everybody an opening, or a hash, with a proof against each corrupt user.
-            each = 2 * plan.degree + 512 + 256 * max(plan.max_corrupt, 1)
-            return (64 << 10) + vector + each * plan.parties
-        # Lines of the session log that a party may have missed.
-        missed = MOST_BEHIND * LINE_BYTES
-        drew = min(plan.parties, 2 * plan.degree + 64)
-        neighbours = drew * (2 * plan.degree + 256) + (plan.degree + drew) * 256
-        rest = vector + 256 * plan.parties + neighbours + self.parameters.extra_bytes
-        return (64 << 10) + max(rest, missed)
+            return max(largest_message(one, len(self.servers)) for one in planned)
+        return max(_largest_message(one, self.is_direct) for one in planned)
 
 
-def learning_of(session: SessionFile) -> LearnParameters | None:
-    """Return the parameters of a session that learns; None of another one."""
-    if session.protocol != LEARN:
-        return None
-    # Learners take long to load: only sessions that learn do.
-    from smpc_dp.learn.registry import LearnParameters
+def _largest_message(parameters: SumParameters, direct: bool) -> int:
+    """Return a bound in bytes on any message of a sum.
 
-    checked = session.checked_parameters
-    return checked if isinstance(checked, LearnParameters) else None
+    To the hub at most a vector, or the sealed or opened shares of k holders; from it at most a sum, the
+    roll, a certificate, or the advertisements and openings of a party's neighbours. In-degrees are
+    binomial with mean k: twice k and 64 more are exceeded with negligible probability.
+    """
+    plan, encoding = parameters.plan, parameters.encoding
+    vector = encoding.lanes * encoding.element_bytes
+    if direct:
+        # One vector; or of everybody an opening, or a hash, with a proof against each corrupt user.
+        each = 2 * plan.degree + 512 + 256 * max(plan.max_corrupt, 1)
+        return (64 << 10) + vector + each * plan.parties
+    # Lines of the session log that a party may have missed.
+    missed = MOST_BEHIND * LINE_BYTES
+    drew = min(plan.parties, 2 * plan.degree + 64)
+    neighbours = drew * (2 * plan.degree + 256) + (plan.degree + drew) * 256
+    rest = vector + 256 * plan.parties + neighbours + parameters.extra_bytes
+    return (64 << 10) + max(rest, missed)
+
+
+def requests_of(session: SessionFile) -> tuple[Any, ...]:
+    """Return the parameters of every kind of request of a session; raise ConfigError if it cannot be run."""
+    found: tuple[Any, ...] = getattr(session.checked_parameters, "requests", ())
+    aggregator, direct = session.roster.aggregator, is_direct(session.protocol, session.parameters)
+    if session.roster.servers and found:
+        from smpc_dp.runtime.servers.shared import check_programs
+
+        check_programs(found)
+    elif not found or (aggregator is None) != direct:
+        raise ConfigError([Fault("protocol", f"{session.protocol!r} cannot be run")])
+    if aggregator is not None and aggregator.address is None:
+        raise ConfigError([Fault("roster", f"the aggregator '{aggregator.name}' has no address")])
+    return found
+
+
+def learn_parameters(membership: Membership) -> LearnParameters:
+    """Return the parameters of a session that learns; raise ConfigError for another."""
+    if membership.session.protocol != LEARN:
+        raise ConfigError([Fault("protocol", f"is '{membership.session.protocol}', not 'learn'")])
+    return cast("LearnParameters", membership.session.checked_parameters)
 
 
 def default_key(session: str | os.PathLike[str], name: str) -> Path:

@@ -196,6 +196,10 @@ class Mesh(Line):
         encoding = membership.parameters.encoding
         return self._party(membership, request, "", np.zeros(encoding.lanes, dtype=encoding.dtype))
 
+    def lost(self, request: int, error: SmpcError) -> SmpcError:  # noqa: ARG002
+        """Return the error: no learner has such a session."""
+        return error
+
     def begin_step(self, drive: Drive) -> None:
         """See `Holder.begin_step`."""
         timeouts, step = self._timeouts, drive.run.step

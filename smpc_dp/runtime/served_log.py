@@ -18,7 +18,7 @@ from smpc_dp.protocols.gopa.verifiable import messages as v
 from smpc_dp.runtime.audit import Report, audit_stream
 from smpc_dp.runtime.audit_selection import Wanted
 from smpc_dp.runtime.board import BoardFolder
-from smpc_dp.runtime.line import HubLine
+from smpc_dp.runtime.line import HubLine, Line
 from smpc_dp.runtime.links import News
 from smpc_dp.runtime.member import Membership
 
@@ -137,9 +137,8 @@ def _keep(log: BinaryIO, place: str | os.PathLike[str]) -> None:
         raise LocalError(f"{place}: cannot write the log ({error.strerror})") from None
 
 
-def served_log(line: object, request: int) -> ServedLog:
+def served_log(line: Line, request: int) -> ServedLog:
     """Return the log of the last request; raise LocalError if it was no verifiable run that ended well."""
-    followed = line.followed if isinstance(line, HubLine) else None
-    if not isinstance(line, HubLine) or followed is None:
+    if line.followed is None:
         raise LocalError("there is no log: no verifiable request has ended well in this session")
-    return ServedLog(line.membership, line, request, followed)
+    return ServedLog(line.membership, cast("HubLine", line), request, line.followed)

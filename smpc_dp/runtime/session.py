@@ -33,7 +33,6 @@ if TYPE_CHECKING:
     from smpc_dp.runtime.member import Membership
     from smpc_dp.runtime.served_log import ServedLog
     from smpc_dp.runtime.servers.line import ServersLine
-    from smpc_dp.runtime.servers.shared import SharedMembership
 
 Kind = Literal["sum", "average"]
 Engine = Literal["garbled", "mpyc"]
@@ -45,16 +44,14 @@ class Session:
 
     def __init__(
         self,
-        membership: Membership | SharedMembership,
+        membership: Membership,
         line: Line,
-        hub: HubLine | None,
         on_event: OnEvent,
         ledger: Ledger | None = None,
     ) -> None:
         self._membership = membership
         self._ledger = ledger
         self._line = line
-        self._hub = hub  # the line, if it is one to an aggregator
         self._evaluations: Evaluations | None = None
         self._on_event = on_event
         self._request = 0
@@ -119,8 +116,7 @@ class Session:
         `check_total` it does neither, and `evidence.checked` of the result is False.
         """
         self._check_expected(expect or {})
-        if self._hub is not None:
-            self._hub.check_total = check_total
+        self._line.check_total = check_total
         return await self._run("average", vector, weight, clip, label)
 
     def _check_expected(self, expect: Mapping[str, object]) -> None:
@@ -264,8 +260,8 @@ class Session:
             )
             self._tell_done(result.survivors, result.absent)
             return result
-        hub, evaluations = self._hub, self._evaluating()
-        if hub is None or evaluations is None:
+        evaluations = self._evaluating()
+        if evaluations is None:
             what = "a session without an aggregator has no pairwise statistics: it learns them"
             raise ConfigError([Fault("topology", what)])
         from smpc_dp.runtime.statistic import Asked, estimate
@@ -284,6 +280,7 @@ class Session:
             )
         )
         self._request += 1
+        hub = cast("HubLine", self._line)
         result = await estimate(asked, hub, self._request, evaluations, self._ledger)
         self._tell_done(result.survivors, result.absent)
         return result
@@ -326,11 +323,11 @@ class Session:
 
     def _evaluating(self) -> Evaluations | None:
         """Return the evaluations with other parties, made for the first; None without an aggregator."""
-        if self._evaluations is None and (hub := self._hub) is not None and hub.contexts is not None:
+        if self._evaluations is None and (contexts := self._line.contexts) is not None:
             from smpc_dp.runtime.evaluation import Evaluations
 
-            session, identity = hub.membership.session, hub.membership.identity
-            self._evaluations = Evaluations(session, identity, hub.contexts)
+            member = self._membership
+            self._evaluations = Evaluations(member.session, member.identity, contexts)
         return self._evaluations
 
     async def _close(self) -> None:
@@ -383,13 +380,15 @@ async def connect(
             should be.
     """
     # Not at the top: a program that may connect does not yet pay for what a party needs.
-    from smpc_dp.runtime.opening import load_party, open_line
+    from smpc_dp.runtime.member import Membership
+    from smpc_dp.runtime.opening import open_line
 
     on_event = logged(on_event)
-    membership = load_party(session, party, key)
+    membership = Membership.load(session, party, key)
+    membership.refuse_learning()
     book = None if ledger is None else await asyncio.to_thread(open_ledger, ledger, party)
-    line, hub = await open_line(membership, on_event, listen_on, role)
-    opened = Session(membership, line, hub, on_event, book)
+    line = await open_line(membership, on_event, listen_on, role)
+    opened = Session(membership, line, on_event, book)
     try:
         yield opened
     finally:

@@ -4,9 +4,6 @@ from __future__ import annotations
 
 import msgspec
 
-from smpc_dp.protocols.names import has_servers
-from smpc_dp.protocols.phases.parameters import SumParameters
-from smpc_dp.runtime.member import learning_of
 from smpc_dp.runtime.session_file import SessionFile
 
 
@@ -35,26 +32,7 @@ class Tolerance(msgspec.Struct, frozen=True):
 
 def tolerances(session: SessionFile) -> list[Tolerance]:
     """Return what the requests of a session tolerate, each once: of one that learns there may be several."""
-    learning = learning_of(session)
-    plans: tuple[object, ...] = (session.checked_parameters,)
-    if learning is not None:
-        plans = (*learning.planned, *learning.shared)
-    found = [
-        Tolerance(one.plan.parties, one.plan.max_dropouts, one.plan.max_corrupt)
-        for one in plans
-        if isinstance(one, SumParameters)
-    ]
-    if has_servers(session.protocol, session.parameters):
-        found += _of_servers(plans, len(session.roster.servers))
-    return list(dict.fromkeys(found))
-
-
-def _of_servers(plans: tuple[object, ...], servers: int) -> list[Tolerance]:
-    # Not at the top: sessions with servers alone have such parameters.
-    from smpc_dp.protocols.mpyc.params import SharedParameters, threshold_of
-
-    return [
-        Tolerance(one.users, one.users - one.fewest, one.users, servers, threshold_of(servers))
-        for one in plans
-        if isinstance(one, SharedParameters)
-    ]
+    servers = len(session.roster.servers)
+    pool = (servers, (servers - 1) // 2) if servers else ()
+    planned = getattr(session.checked_parameters, "requests", ())
+    return list(dict.fromkeys(Tolerance(*one.tolerated, *pool) for one in planned))

@@ -29,7 +29,6 @@ from smpc_dp.runtime.servers import hub as servers_hub
 from smpc_dp.runtime.servers.child import Answer
 from smpc_dp.runtime.servers.hub import ServerHub
 from smpc_dp.runtime.servers.line import ServersLine
-from smpc_dp.runtime.servers.shared import SharedMembership
 from tests.faults.crooks import ACTS, CrookedPipe
 from tests.faults.restoring import restored_if_drawn
 from tests.faults.test_fault_schedules import BOUNDS, NOISY, TIMEOUTS, Told, draw_crooks
@@ -48,7 +47,7 @@ def pipe_kind(crooked: bool) -> type[Pipe]:
 
 def arm(
     pipe: Pipe,
-    member: Membership | SharedMembership,
+    member: Membership,
     crooks: dict[str, tuple[str, int]],
     seed: str,
     again: Callable[[], None],
@@ -66,8 +65,7 @@ async def play_direct(
     chooser, loop = random.Random(seed), asyncio.get_running_loop()
     names = tuple(members)
     crooks = told.crooks = draw_crooks(chooser, names, 6)
-    parameters = members[names[0]].direct_parameters
-    assert parameters is not None
+    parameters = members[names[0]].parameters
     meshes = {name: Mesh(members[name], ignore) for name in names}
 
     def join(one: str, two: str) -> None:
@@ -199,8 +197,8 @@ class Room:
 
 
 async def play_servers(
-    users: dict[str, SharedMembership],
-    servers: dict[str, SharedMembership],
+    users: dict[str, Membership],
+    servers: dict[str, Membership],
     seed: int,
     vectors: NDArray[np.float64],
     told: Told,
@@ -254,8 +252,8 @@ def test_every_schedule_of_servers(schedules: range, tmp_path: Path, monkeypatch
     names = [f"p{number}" for number in range(1, 6)]
     parameters = BOUNDS | {"precision": 1e-3, "dropout": 0.4, "seconds": SECONDS}
     path = create_local_session(tmp_path, names, parameters, protocol="mpyc", timeouts=TIMEOUTS)
-    users = {name: SharedMembership.load(path, name) for name in names}
-    servers = {name: SharedMembership.load(path, name, role="server") for name in users["p1"].servers}
+    users = {name: Membership.load(path, name) for name in names}
+    servers = {name: Membership.load(path, name, role="server") for name in users["p1"].servers}
     ends: Counter[str] = Counter()
     for seed in schedules:
         monkeypatch.setattr(servers_hub, "Engine", Room().engine)

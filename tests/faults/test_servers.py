@@ -41,12 +41,12 @@ from smpc_dp.protocols.mpyc.sharing import field_bytes, split, unpack
 from smpc_dp.protocols.mpyc.terms import ProgramTerms, modulus_for
 from smpc_dp.protocols.mpyc.user import UserMachine
 from smpc_dp.runtime.local import create_local_session
-from smpc_dp.runtime.member import default_key
+from smpc_dp.runtime.member import Membership, default_key
 from smpc_dp.runtime.servers import engine as engines
 from smpc_dp.runtime.servers.child import Answer
 from smpc_dp.runtime.servers.engine import Engine
 from smpc_dp.runtime.servers.hub import serve_shares
-from smpc_dp.runtime.servers.shared import FAULT_BYTES, SharedMembership
+from smpc_dp.runtime.servers.shared import FAULT_BYTES
 from smpc_dp.runtime.session_file import Timeouts, load_session, write_session
 from smpc_dp.statistics.shared.plan import statistic_program, sum_program
 from smpc_dp_lab.bench.servers import split_records
@@ -276,7 +276,7 @@ def test_what_users_say_when_they_leave_fits_into_a_message(tmp_path: Path) -> N
     path = create_local_session(
         tmp_path, users, {"dropout": 0.5}, protocol="mpyc", servers=9, timeouts=Timeouts()
     )
-    largest = SharedMembership.load(path, users[0]).largest_message()
+    largest = Membership.load(path, users[0]).largest_message()
 
     def change(envelope: Envelope) -> Envelope | None:
         if envelope.step != m.SHARES or envelope.sender != "bob":

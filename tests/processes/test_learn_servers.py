@@ -20,12 +20,12 @@ from smpc_dp.runtime.events import Event
 from smpc_dp.runtime.launcher import Launcher, member_command
 from smpc_dp.runtime.learning import learn
 from smpc_dp.runtime.local import create_local_session
+from smpc_dp.runtime.member import Membership
 from smpc_dp.runtime.requests import ServerLostError
 from smpc_dp.runtime.servers import hub
 from smpc_dp.runtime.servers.engine import Engine
 from smpc_dp.runtime.servers.hub import ServerHub
 from smpc_dp.runtime.servers.learning import serve_learning_shares
-from smpc_dp.runtime.servers.shared import SharedMembership
 from smpc_dp.runtime.session_file import Timeouts, parse_session
 from tests.command import smpc_dp
 from tests.processes.supply import supply
@@ -209,7 +209,7 @@ def test_a_server_that_loses_another_tells_the_third_before_it_goes(
     hubs: dict[str, ServerHub] = {}
     open_hub = ServerHub.open.__func__  # type: ignore[attr-defined]
 
-    async def opened(cls: type[ServerHub], membership: SharedMembership, *given: Any, **options: Any) -> Any:
+    async def opened(cls: type[ServerHub], membership: Membership, *given: Any, **options: Any) -> Any:
         hubs[membership.name] = await open_hub(cls, membership, *given, **options)
         return hubs[membership.name]
 

@@ -18,12 +18,10 @@ from smpc_dp.learn.registry import check_learn
 from smpc_dp.learn.tokens import Token
 from smpc_dp.privacy.accountant.ledger import Ledger
 from smpc_dp.runtime.exchanging import PartyExchange
-from smpc_dp.runtime.learning import learn_parameters
 from smpc_dp.runtime.line import HubLine
 from smpc_dp.runtime.local import create_local_session
-from smpc_dp.runtime.member import Membership
+from smpc_dp.runtime.member import Membership, learn_parameters
 from smpc_dp.runtime.requests import Counter
-from smpc_dp.runtime.servers.member import load_member
 from smpc_dp.runtime.session_file import Timeouts
 from tests.command import smpc_dp
 from tests.processes.supply import supply
@@ -97,7 +95,7 @@ def test_settings_and_data_are_checked() -> None:
 def test_who_takes_part_in_every_request_waits_for_one(tmp_path: Path) -> None:
     """And on a ring for the hops of others: no longer the more requests have been."""
     path = create_local_session(tmp_path, PARTIES, PARAMETERS, protocol="learn")
-    membership = load_member(path, "ben")
+    membership = Membership.load(path, "ben")
     assert isinstance(membership, Membership)
     planned = learn_parameters(membership).exchange
     assert planned is not None

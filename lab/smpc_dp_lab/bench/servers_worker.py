@@ -19,9 +19,9 @@ from smpc_dp.protocols.mpyc.server import Job
 from smpc_dp.protocols.mpyc.sharing import mpyc_arguments
 from smpc_dp.protocols.mpyc.terms import ProgramTerms
 from smpc_dp.runtime.events import ignore
+from smpc_dp.runtime.member import Membership
 from smpc_dp.runtime.servers.child import Answer, cpu_seconds, meet, timed_program
 from smpc_dp.runtime.servers.hub import ServerHub
-from smpc_dp.runtime.servers.shared import SharedMembership
 from smpc_dp.statistics.shared.kernels import Way
 
 
@@ -71,7 +71,7 @@ def main() -> None:
 
 
 async def _over_channels(work: Work) -> Told:
-    membership = SharedMembership.load(work.session, work.name, role="server")
+    membership = Membership.load(work.session, work.name, role="server")
     hub = await ServerHub.open(membership, ignore)
     answers, carrying = [], []
     try:

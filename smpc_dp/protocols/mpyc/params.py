@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
-from typing import TYPE_CHECKING, Annotated, Any, Literal
+from typing import TYPE_CHECKING, Annotated, Any, ClassVar, Literal
 
 import msgspec
 from msgspec import Meta
@@ -42,6 +42,9 @@ class SharedParameters(msgspec.Struct, frozen=True):
         seconds: the longest that mpyc may compute.
     """
 
+    protocol: ClassVar[str] = names.MPYC
+    version: ClassVar[int] = names.VERSION
+    is_logged: ClassVar[bool] = False
     users: int
     fewest: int
     encoding: Encoding | None
@@ -49,6 +52,16 @@ class SharedParameters(msgspec.Struct, frozen=True):
     delta: float
     mechanism: str
     seconds: float
+
+    @property
+    def requests(self) -> tuple[SharedParameters, ...]:
+        """The parameters of every kind of request of a session with these."""
+        return (self,)
+
+    @property
+    def tolerated(self) -> tuple[int, int, int]:
+        """How many users there are, how many may be lost, and how many may collude: all."""
+        return self.users, self.users - self.fewest, self.users
 
     @property
     def sums(self) -> Encoding:

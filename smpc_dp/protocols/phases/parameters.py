@@ -46,6 +46,21 @@ class SumParameters(msgspec.Struct, frozen=True):
     plan: SecAggPlan
 
     @property
+    def requests(self) -> tuple[SumParameters, ...]:
+        """The parameters of every kind of request of a session with these."""
+        return (self,)
+
+    @property
+    def sums(self) -> Encoding:
+        """The encoding of sums."""
+        return self.encoding
+
+    @property
+    def tolerated(self) -> tuple[int, int, int]:
+        """How many parties there are, how many may be lost, and how many may collude with the aggregator."""
+        return self.plan.parties, self.plan.max_dropouts, self.plan.max_corrupt
+
+    @property
     def shape(self) -> tuple[int, ...]:
         """The shape of what a party brings: (encoding.lanes,)."""
         return (self.encoding.lanes,)

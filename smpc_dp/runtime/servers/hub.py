@@ -19,10 +19,11 @@ from smpc_dp.runtime.deadline import PATIENCE, StepTimer
 from smpc_dp.runtime.driver import Drive
 from smpc_dp.runtime.events import Event, OnEvent, ignore, logged
 from smpc_dp.runtime.links import SMALL_MESSAGE, Links, News
+from smpc_dp.runtime.member import Membership
 from smpc_dp.runtime.requests import ends_session
 from smpc_dp.runtime.servers.child import Answer
 from smpc_dp.runtime.servers.engine import Engine
-from smpc_dp.runtime.servers.shared import SharedMembership
+from smpc_dp.runtime.servers.shared import terms_maker
 from smpc_dp.transport.channel import Channel
 from smpc_dp.transport.endpoint import Listener, dial, listen
 
@@ -42,7 +43,7 @@ class ServerHub:
     With `keep` mpyc's process stays from request to request, for `KEPT_REQUESTS` of them.
     """
 
-    def __init__(self, membership: SharedMembership, on_event: OnEvent, keep: bool = False) -> None:
+    def __init__(self, membership: Membership, on_event: OnEvent, keep: bool = False) -> None:
         self._membership = membership
         self._keep = keep
         self._on_event = on_event
@@ -60,12 +61,12 @@ class ServerHub:
         self._epoch = 0
         self._begun = asyncio.Event()
         # What past requests were for: who is late is answered in its own terms.
-        self._asked: dict[int, SharedMembership] = {}
+        self._asked: dict[int, Membership] = {}
 
     @classmethod
     async def open(
         cls,
-        membership: SharedMembership,
+        membership: Membership,
         on_event: OnEvent,
         listen_on: str | None = None,
         *,
@@ -157,7 +158,7 @@ class ServerHub:
 
     # Requests
 
-    async def request(self, number: int, group: SharedMembership | None = None) -> Opened | SmpcError | None:
+    async def request(self, number: int, group: Membership | None = None) -> Opened | SmpcError | None:
         """Serve one request and return how it ended, or None when every user has left before it began.
 
         `group`: the membership of a request that is for some of the users only.
@@ -167,7 +168,7 @@ class ServerHub:
             membership.context(number),
             membership.servers,
             membership.identity,
-            membership.terms,
+            terms_maker(membership.parameters),
             fewest=membership.parameters.fewest,
         )
         first = number == 1 and membership.group is None
@@ -276,7 +277,8 @@ class ServerHub:
         timeouts = self._membership.session.timeouts
         if step == SHARES:
             return timeouts.step
-        more = {PRESENT: timeouts.connect + timeouts.gather, OUTPUT: self._membership.parameters.seconds}
+        computing: float = self._membership.parameters.seconds
+        more = {PRESENT: timeouts.connect + timeouts.gather, OUTPUT: computing}
         return more.get(step, 0.0) + PATIENCE * timeouts.step
 
     def _users(self) -> Sequence[str]:
@@ -320,11 +322,11 @@ async def serve_shares(
     """Be a server of a session until `requests` are served (None: until every user has left).
 
     Returns how each request ended. After the loss or a fault of a server there is no next one. Raises what
-    `SharedMembership.load` and `ServerHub.open` raise.
+    `Membership.load` and `ServerHub.open` raise.
     """
     if requests is not None and requests < 1:
         raise ConfigError([Fault("requests", f"must be at least 1, is {requests}")])
-    membership = SharedMembership.load(session, name, key, "server")
+    membership = Membership.load(session, name, key, "server")
     hub = await ServerHub.open(membership, logged(on_event), listen_on)
     ended: list[Opened | SmpcError] = []
     try:

@@ -21,6 +21,8 @@ from smpc_dp.runtime.deadline import PATIENCE, StepTimer
 from smpc_dp.runtime.driver import Drive
 from smpc_dp.runtime.events import OnEvent
 from smpc_dp.runtime.line import Line, Waits
+from smpc_dp.runtime.member import Membership
+from smpc_dp.runtime.requests import ServerLostError, ends_session
 from smpc_dp.runtime.servers.programs import (
     Record,
     charge_of,
@@ -29,7 +31,6 @@ from smpc_dp.runtime.servers.programs import (
     sum_outcome,
     sum_record,
 )
-from smpc_dp.runtime.servers.shared import SharedMembership
 from smpc_dp.statistics.shared.plan import Program
 from smpc_dp.transport.endpoint import dial
 
@@ -41,7 +42,7 @@ class _Asking:
     """One request of one user: its machine, and the program that all have agreed on."""
 
     def __init__(
-        self, membership: SharedMembership, request: int, question: str, record: list[int], mark: int = -1
+        self, membership: Membership, request: int, question: str, record: list[int], mark: int = -1
     ) -> None:
         self._parameters = membership.parameters
         self._program: Program | None = None
@@ -74,7 +75,7 @@ class ServersLine(Line):
     """The links of one user to all servers. Made by `open`."""
 
     @classmethod
-    async def open(cls, membership: SharedMembership, on_event: OnEvent) -> ServersLine:
+    async def open(cls, membership: Membership, on_event: OnEvent) -> ServersLine:
         """Connect to all servers; raises what `dial` raises."""
         line = cls(membership, on_event)
         endpoint = membership.endpoint()
@@ -93,7 +94,7 @@ class ServersLine(Line):
 
     async def run_as(
         self,
-        membership: SharedMembership,
+        membership: Membership,
         request: int,
         question: str,
         lanes: Lanes,
@@ -137,7 +138,12 @@ class ServersLine(Line):
         marks = () if record.mark < 0 else (1 - record.mark, *(record.mark,) * (users - 1))
         compile_question(parameters, record.question, users, marks, bytes(32))
 
-    def _declined(self, membership: SharedMembership, request: int) -> UserMachine:
+    def lost(self, request: int, error: SmpcError) -> SmpcError:
+        """See `Line.lost`."""
+        at_fault = ends_session(error, self.membership.servers)
+        return ServerLostError(f"request {request}: {error}") if at_fault else error
+
+    def _declined(self, membership: Membership, request: int) -> UserMachine:
         return _Asking(membership, request, "", []).machine
 
     async def _drive(self, asking: _Asking, charge: Charge, before: int = 0) -> Receipt | None:

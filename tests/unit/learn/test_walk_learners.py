@@ -34,7 +34,6 @@ from smpc_dp.runtime.line import HubLine
 from smpc_dp.runtime.local import create_local_session
 from smpc_dp.runtime.member import Membership
 from smpc_dp.runtime.requests import Counter as Requests
-from smpc_dp.runtime.servers.member import load_member
 from smpc_dp.simulate.exchanging import MemoryHub, drive_exchange
 
 SUM: dict[str, Any] = {
@@ -321,7 +320,7 @@ def test_a_token_that_nobody_honest_makes_names_its_sender(
 
 def test_between_processes_a_culprit_has_its_name_in_the_roster(tmp_path: Path) -> None:
     path = create_local_session(tmp_path, ("ann", "ben", "cat"), SUM, protocol="learn")
-    membership = load_member(path, "ben")
+    membership = Membership.load(path, "ben")
     assert isinstance(membership, Membership)
     exchange = PartyExchange(membership, planned(SUM, 3)[1], Requests(), cast("HubLine", None), None)
     tokens = CoveredTokens(exchange, SUM["steps"], np.zeros(1, np.int64))

@@ -17,8 +17,8 @@ SUM: Mapping[str, object] = {"length": 2, "lower": 0.0, "upper": 1.0, "dropout":
 # A party that has read its session file and its key, ready to call the others.
 LOADED = (
     "import smpc_dp; smpc_dp.connect\n"
-    "from smpc_dp.runtime import opening\n"
-    "opening.load_party({path!r}, 'alice', None).endpoint()"
+    "from smpc_dp.runtime import member, opening\n"
+    "member.Membership.load({path!r}, 'alice').endpoint()"
 )
 # What no import of a party needs.
 HEAVY = ("learn", "statistics", "board", "simulate", "circuits", "kernels", "published")
