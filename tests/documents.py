@@ -6,16 +6,16 @@ import re
 from collections.abc import Iterable
 from pathlib import Path
 
-REFERENCE = Path(__file__).parents[1] / "docs" / "reference"
+ROOT = Path(__file__).parents[1]
 SHARED = "Fields of several commands"
 
 
 def fields_below(page: str, heading: str) -> list[str]:
-    """Return what stands in code in the first cells of the tables below a heading of a page of the reference.
+    """Return what stands in code in the first cells of the tables below a heading of a page.
 
     The section ends at the next heading of the same level or a higher one. Raises ValueError without it.
     """
-    text = (REFERENCE / page).read_text("utf-8")
+    text = (ROOT / page).read_text("utf-8")
     found = re.search(rf"^(#+) {re.escape(heading)}$", text, re.MULTILINE)
     if found is None:
         raise ValueError(f"{page} has no heading {heading!r}")

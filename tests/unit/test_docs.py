@@ -40,7 +40,14 @@ ROOT = Path(__file__).resolve().parents[2]
 WISCONSIN = ROOT / "examples" / "data" / "breast_cancer_wisconsin_original.csv"
 DOCUMENTS = sorted(
     path
-    for pattern in ("*.md", "docs/**/*.md", "protocols/**/*.md", "benchmarks/**/*.md", "examples/**/*.md")
+    for pattern in (
+        "*.md",
+        "docs/**/*.md",
+        "protocols/**/*.md",
+        "benchmarks/**/*.md",
+        "lab/**/*.md",
+        "examples/**/*.md",
+    )
     for path in ROOT.glob(pattern)
 )
 
@@ -211,7 +218,9 @@ def test_every_parameter_is_documented(protocol: str) -> None:
     _, faults = PARAMETER_CHECKERS[protocol, 1]({"": 0, "length": 1, "lower": 0, "upper": 1}, 3)
     known = re.search(r"known: (.*)\)", faults[0].what)
     assert known is not None
-    assert set(fields_below("session-file.md", f"Parameters of {protocol}")) == set(known[1].split(", "))
+    assert set(fields_below("docs/reference/session-file.md", f"Parameters of {protocol}")) == set(
+        known[1].split(", ")
+    )
 
 
 def test_the_tables_of_settings_are_those_of_the_checks() -> None:
@@ -229,7 +238,10 @@ def test_the_lists_of_codes_are_those_of_the_code() -> None:
 def test_every_parameter_of_a_learner_is_documented() -> None:
     kinds: tuple[type[msgspec.Struct], ...] = (*LEARNERS.values(), AveragerTable)
     known = {field.encode_name for kind in kinds for field in msgspec.structs.fields(kind)}
-    assert set(fields_below("session-file.md", "Parameters of learn")) == known | {"learner", "averager"}
+    assert set(fields_below("docs/reference/session-file.md", "Parameters of learn")) == known | {
+        "learner",
+        "averager",
+    }
 
 
 def test_every_field_of_a_result_is_documented() -> None:
@@ -243,7 +255,10 @@ def test_every_field_of_a_result_is_documented() -> None:
 
     fields = set(paths(msgspec.to_builtins(result.to_json()), ""))
     leaves = {field for field in fields if not any(other.startswith(field + ".") for other in fields)}
-    assert set(fields_below("results.md", "The result as JSON")) - {"evidence.survivors"} == leaves
+    assert (
+        set(fields_below("docs/reference/results.md", "The result as JSON")) - {"evidence.survivors"}
+        == leaves
+    )
 
 
 def test_errata_name_tests_that_exist() -> None:
@@ -330,7 +345,9 @@ def test_every_field_of_a_command_is_documented(
     # The shape of what is printed is the same for those of one protocol.
     monkeypatch.setattr(vectors, "PROTOCOLS", {"sampling": vectors.PROTOCOLS["sampling"]})
     told = json.loads(CliRunner().invoke(app, [*arguments, "--json"]).stdout)
-    page = "lab.md" if heading.split()[0] in ("reproduce", "vectors") else "commands.md"
+    page = (
+        "lab/COMMANDS.md" if heading.split()[0] in ("reproduce", "vectors") else "docs/reference/commands.md"
+    )
     assert_documented(page, heading, told)
 
 

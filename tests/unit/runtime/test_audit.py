@@ -347,5 +347,5 @@ def test_every_field_is_documented(log: Path) -> None:
     text = (Path(__file__).parents[3] / "docs" / "reference" / "commands.md").read_text("utf-8")
     section = text.partition("\n### audit\n")[2].partition("\n##")[0]
     told = invoke(str(log))[1]
-    assert_documented("commands.md", "audit", told)
+    assert_documented("docs/reference/commands.md", "audit", told)
     assert set(told["verdict"]) <= set(re.findall(r"`(\w+)`", section))
