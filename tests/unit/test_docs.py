@@ -209,6 +209,22 @@ def test_links_resolve(path: Path) -> None:
     assert not broken, f"{path.relative_to(ROOT)}: {', '.join(broken)}"
 
 
+SOURCES = sorted(
+    path
+    for folder in ("smpc_dp", "lab", "core", "bindings", "timing", "tests", "examples")
+    for pattern in ("*.py", "*.rs", "*.toml")
+    for path in (ROOT / folder).rglob(pattern)
+)
+NAMED = re.compile(r"\b(?:docs|protocols|benchmarks)/[\w/.-]*\.(?:md|png)\b")
+
+
+def test_documents_that_sources_name_exist() -> None:
+    named = {(path, name) for path in SOURCES for name in NAMED.findall(path.read_text("utf-8"))}
+    assert len({name for _, name in named}) >= 20
+    missing = [f"{path.relative_to(ROOT)}: {name}" for path, name in named if not (ROOT / name).is_file()]
+    assert not missing, "; ".join(sorted(missing))
+
+
 # docs/reference/ names every key and field, and no key or field that is not there.
 
 
