@@ -37,7 +37,7 @@ class Code(StrEnum):
 
 
 class Check(StrEnum):
-    """The check that refused: of a peer's message, or of evidence. The list is closed; docs/reference/errors.md has it.
+    """The check that refused a peer's message or evidence; docs/reference/errors.md has the closed list.
 
     `meaning` says what it found. It is never sent: others are told a `Code` at most.
     """
