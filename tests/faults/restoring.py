@@ -9,7 +9,7 @@ from __future__ import annotations
 import itertools
 import os
 import random
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
@@ -24,11 +24,12 @@ from smpc_dp.protocols.engine.collector import CollectorRole
 from smpc_dp.protocols.engine.counter import Counter, FileCounter, Mark
 from smpc_dp.protocols.engine.events import Event
 from smpc_dp.protocols.engine.keyring import Key, KeyRing
+from smpc_dp.protocols.engine.peers import PeerRole
 from smpc_dp.protocols.engine.run import Run
 from smpc_dp.protocols.engine.saved import SavedRun, Saving
-from smpc_dp.protocols.engine.saved_collector import SavedCollection
 from smpc_dp.protocols.engine.state import State
 from smpc_dp.protocols.engine.store import Row, Store
+from tests.faults.saved_scene import kind_of
 
 
 class MemoryStore:
@@ -102,11 +103,17 @@ class MemoryCounter:
         self._mark = after
 
 
+def codec_of(role: Any) -> Codec:
+    """Return the codec of a role's states."""
+    makers: dict[type, Callable[[Any], Codec]] = {CollectorRole: Codec.of_collector, PeerRole: Codec.of_peer}
+    return makers.get(type(role), Codec.of_party)(role)
+
+
 class Processes:
     """The processes of one member in one run, one after the other; `restored` counts them."""
 
     def __init__(self, run: Run[Any], saving: Saving) -> None:
-        self._kind = SavedCollection if isinstance(run.role, CollectorRole) else SavedRun
+        self._kind = kind_of(run.role)
         self._role, self._member, self._saving = run.role, run.member, saving
         self._live: SavedRun[Any] = self._kind.begin(run.role, run.member, run.state, saving)
         self.restored = 0
@@ -155,13 +162,11 @@ def restore_every_step(patch: pytest.MonkeyPatch, folder: Path | None = None) ->
         return Saving(codec, store, keys, counter)
 
     def step_from(run: Run[Any], state: State, event: Event) -> Sequence[Envelope]:
-        if type(run) is not Run or not getattr(run.role, "saved", False):
+        if type(run) is not Run or not run.role.saved:
             return taken(run, state, event)
         assert state is run.state
         if run not in members:
-            collects = isinstance(run.role, CollectorRole)
-            codec = Codec.of_collector(run.role) if collects else Codec.of_party(run.role)
-            members[run] = Processes(run, saving(codec))
+            members[run] = Processes(run, saving(codec_of(run.role)))
             found.append(members[run])
         return members[run].handle(run, event)
 

@@ -20,11 +20,14 @@ from smpc_dp.errors import Check, LocalError, PrivacyError, SmpcError
 from smpc_dp.protocols.abort import LEAVE
 from smpc_dp.protocols.contract import Envelope
 from smpc_dp.protocols.engine.codec import Codec
+from smpc_dp.protocols.engine.collector import CollectorRole
 from smpc_dp.protocols.engine.counter import FileCounter
-from smpc_dp.protocols.engine.events import Cancellation, Message, Start
+from smpc_dp.protocols.engine.events import Cancellation, Message, PeersLost, Start
 from smpc_dp.protocols.engine.keyring import KeyRing
 from smpc_dp.protocols.engine.party import Member, PartyRole, PartyState, Row
+from smpc_dp.protocols.engine.peers import PeerRole
 from smpc_dp.protocols.engine.saved import Charge, SavedRun, Saving
+from smpc_dp.protocols.engine.saved_collector import SavedCollection, SavedPeer
 from smpc_dp.protocols.engine.state import State, Transition
 from smpc_dp.protocols.engine.store import Store
 from smpc_dp.protocols.envelope import Context, decode, encode_envelope
@@ -44,10 +47,10 @@ class Scene(Protocol):
     states: int
     input: bytes
 
-    def process(self) -> tuple[PartyRole, Any, State]:
+    def process(self) -> tuple[PartyRole | PeerRole, Any, State]:
         """Return role, member and first state as a new process of the party makes them."""
 
-    def answer(self, sent: Sequence[Envelope], variant: int = 0) -> Sequence[Envelope]:
+    def answer(self, sent: Sequence[Envelope], variant: int = 0) -> Sequence[Envelope | PeersLost]:
         """Return what the others send to the party after it has sent this; again the same for the same.
 
         Another `variant` is another message of the same step, if the others can make one.
@@ -183,9 +186,9 @@ class Wire:
         self._attempts.extend([attempt] * len(messages))
 
     def assert_one_for_each_step(self) -> None:
-        said: dict[tuple[bytes, str], bytes] = {}
+        said: dict[tuple[bytes, str, str], bytes] = {}
         for attempt, envelope in zip(self._attempts, self.sent, strict=True):
-            key = (attempt, envelope.step)
+            key = (attempt, envelope.step, envelope.receiver)
             assert said.setdefault(key, encode_envelope(envelope)) == encode_envelope(envelope), key
 
     @property
@@ -193,11 +196,17 @@ class Wire:
         return list(dict.fromkeys(envelope.step for envelope in self.sent))
 
 
+def kind_of(role: Any) -> type[SavedRun[Any]]:
+    """Return the holder of a role that is saved."""
+    kinds: dict[type, type[SavedRun[Any]]] = {CollectorRole: SavedCollection, PeerRole: SavedPeer}
+    return kinds.get(type(role), SavedRun)
+
+
 def begin(scene: Scene, media: Media, wire: Wire, faults: Faults | None = None) -> SavedRun[Any]:
     """Begin a run and send its first message."""
     faults = faults or Faults()
     role, member, state = scene.process()
-    run: SavedRun[Any] = SavedRun.begin(role, member, state, media.saving(scene, faults))
+    run: SavedRun[Any] = kind_of(role).begin(role, member, state, media.saving(scene, faults))
     wire.send(run, run.handle(Start()), faults)
     return run
 
@@ -208,7 +217,7 @@ def restore(
     """Restore as a new process, connect, and send again what the newest state has sent."""
     faults = faults or Faults()
     role, member, _ = scene.process()
-    run: SavedRun[Any] = SavedRun.restore(role, member, media.saving(scene, faults, **changed))
+    run: SavedRun[Any] = kind_of(role).restore(role, member, media.saving(scene, faults, **changed))
     if not run.state.run_id and not run.resend():
         wire.send(run, run.handle(Start()), faults)
     else:
@@ -217,14 +226,26 @@ def restore(
 
 
 def step(
-    scene: Scene, run: SavedRun[Any], wire: Wire, faults: Faults | None = None, variant: int = 0
+    scene: Scene,
+    run: SavedRun[Any],
+    wire: Wire,
+    faults: Faults | None = None,
+    variant: int = 0,
+    *,
+    reports: bool = True,
 ) -> bool:
-    """Give a run the answer to what it has sent last, as a driver does; return whether it goes on."""
+    """Give a run the answer to what it has sent last, as a driver does; return whether it goes on.
+
+    `reports`: errors to the run, which sends its end; else they are raised.
+    """
     faults = faults or Faults()
-    for envelope in scene.answer(run.resend(), variant):
+    for said in scene.answer(run.resend(), variant):
+        event = said if isinstance(said, PeersLost) else Message(said)
         try:
-            wire.send(run, run.handle(Message(envelope)), faults)
+            wire.send(run, run.handle(event), faults)
         except SmpcError as error:
+            if not reports:
+                raise
             wire.send(run, run.handle(Cancellation(error)), faults)
             return False
     return not run.finished

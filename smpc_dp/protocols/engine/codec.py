@@ -11,13 +11,14 @@ import numpy as np
 from msgspec import inspect
 from numpy.typing import NDArray
 
-from smpc_dp.decoding import decode_msgpack
-from smpc_dp.errors import Check, LocalError, PeerFault, VerificationError
+from smpc_dp.decoding import convert, decode_msgpack
+from smpc_dp.errors import Check, LocalError, PeerFault, SmpcError, VerificationError
 from smpc_dp.protocols.contract import Envelope
-from smpc_dp.protocols.engine import collector, party
+from smpc_dp.protocols.engine import collector, party, peers
 from smpc_dp.protocols.engine.collector import CollectorRole, Inbox
 from smpc_dp.protocols.engine.party import PartyRole
-from smpc_dp.protocols.engine.saved_inbox import SavedInbox
+from smpc_dp.protocols.engine.peers import PeerRole
+from smpc_dp.protocols.engine.saved_inbox import SavedError, SavedInbox
 from smpc_dp.protocols.engine.state import State
 from smpc_dp.protocols.sets import PartySet
 
@@ -87,6 +88,13 @@ class Codec:
         table = (kind for stage in role.stages for kind in (stage.state, *stage.next))
         return cls(_kept((*table, collector.Stopped)))
 
+    @classmethod
+    def of_peer(cls, role: PeerRole) -> Codec:
+        """Return the codec of a table of a peer's states; raises as `of_party`."""
+        _check_saved(role)
+        table = (kind for phase in role.phases for kind in (phase.state, *phase.next))
+        return cls(_kept((role.first, *table, peers.Stopped)))
+
     def encode(
         self,
         state: State,
@@ -124,7 +132,7 @@ def _kept(table: Iterable[type[State]]) -> Iterable[type[State]]:
     return [kind for kind in dict.fromkeys(table) if "error" not in kind.__struct_fields__]
 
 
-def _check_saved(role: PartyRole | CollectorRole) -> None:
+def _check_saved(role: PartyRole | CollectorRole | PeerRole) -> None:
     if not role.saved:
         raise LocalError(f"states of a role that begins with '{role.hello}' are never saved")
 
@@ -151,6 +159,8 @@ def _to_builtin(value: Any) -> Any:
             return [value.flags().size, value.packed]
         case Inbox():
             return SavedInbox.of(value)
+        case SmpcError():
+            return SavedError.of(value)
         case _:
             raise NotImplementedError(f"no {type(value).__name__} is saved")
 
@@ -161,6 +171,8 @@ def _from_builtin(kind: Any, value: Any) -> Any:
         return _array(value)
     if kind is Inbox:
         return SavedInbox.read(value)
+    if kind is SmpcError:
+        return convert(value, SavedError).error()
     match value:
         case [int(parties), bytes(packed)] if kind is PartySet and 0 < parties < 1 << 16:
             try:
@@ -203,7 +215,7 @@ def _unsaveable(kind: inspect.Type, known: set[type]) -> str:
             inner = list(types)
         case inspect.VarTupleType(item_type=item) | inspect.ListType(item_type=item):
             inner = [item]
-        case inspect.CustomType(cls=cls) if cls in (np.ndarray, PartySet, Inbox):
+        case inspect.CustomType(cls=cls) if cls in (np.ndarray, PartySet, Inbox, SmpcError):
             return ""
         case _:
             return "" if isinstance(kind, _PLAIN) else f"nothing decodes {kind!r:.100}"

@@ -51,14 +51,21 @@ class Inbox:
         gone: parties that are not waited for any more.
         faults: the texts of the errors, for the result.
         unsent: messages that are sent after the others of the step.
-        events: the number of events.
+        kept: how many letters were kept, those that were replaced since too.
+        events: the number of events that have changed anything.
     """
 
     letters: dict[str, dict[int, Letter]] = field(default_factory=dict)
-    gone: set[int] = field(default_factory=set)
+    gone: dict[int, None] = field(default_factory=dict)
     faults: dict[str, None] = field(default_factory=dict)
     unsent: list[Envelope] = field(default_factory=list)
+    kept: int = 0
     events: int = 0
+
+    @property
+    def sizes(self) -> tuple[int, ...]:
+        """How much there is of everything: an event that changes none of these changes nothing."""
+        return (self.kept, len(self.gone), len(self.faults), len(self.unsent))
 
     def letter(self, step: str, party: int) -> Letter | None:
         """Return a party's letter of a step, of any run."""
@@ -69,8 +76,10 @@ class Inbox:
         return self.letters.get(step, {}).keys()
 
     def keep(self, step: str, party: int, letter: Letter) -> None:
-        """Keep a party's letter of a step."""
-        self.letters.setdefault(step, {})[party] = letter
+        """Keep a party's letter of a step, in the place of another one."""
+        of_step = self.letters.setdefault(step, {})
+        self.kept += of_step.get(party) != letter
+        of_step[party] = letter
 
     def note(self, fault: SmpcError | str) -> None:
         """Keep the text of an error."""
@@ -217,6 +226,7 @@ class PeerRole:
         to_one: the steps of messages that are signed for one party alone.
         most_bytes: (peer, step) -> bytes that a body may have, so that no party can fill the memory.
         last: the coordinator's last step: after it the run can end well without the coordinator.
+        saved: whether its states may be saved.
     """
 
     first: type[PeerState[Any]]
@@ -227,6 +237,7 @@ class PeerRole:
     to_one: Collection[str]
     most_bytes: Callable[[Any, str], int]
     last: str
+    saved: bool = False
 
     @property
     def patience(self) -> tuple[bool, ...]:
@@ -282,11 +293,12 @@ class PeerRole:
         inbox = state.inbox
         if state.count != inbox.events:
             raise LocalError(f"{peer.name}: a second step from one state of '{state.step}'")
-        inbox.events += 1
+        sizes = inbox.sizes
         sent: Sequence[Envelope] = ()
         match event:
             case events.Start():
                 begun = self.begin(peer, state)
+                inbox.events += 1
                 return Transition(replace(begun.state, count=inbox.events), begun.messages)
             case events.Message(envelope):
                 sent = self._receive(peer, state, party, envelope)
@@ -297,18 +309,23 @@ class PeerRole:
                     phase.wait.expire(peer, state)
             case _:
                 pass
-        return self._advance(peer, state, sent)
+        return self._advance(peer, state, sent, sizes)
 
     def failed(self, state: State, error: SmpcError) -> Stopped:
         """Return the state after an error, without secrets; `Cancellation` gives the messages of its end."""
         return Stopped(run_id=state.run_id, code=error.code)
 
-    def _advance(self, peer: Peer[Any], state: PeerState[Any], sent: Sequence[Envelope]) -> Transition:
-        """Go from phase to phase while nothing is missing."""
+    def _advance(
+        self, peer: Peer[Any], state: PeerState[Any], sent: Sequence[Envelope], sizes: tuple[int, ...]
+    ) -> Transition:
+        """Go from phase to phase while nothing is missing; `sizes`: of the inbox before the event."""
         inbox, messages, after = state.inbox, [*sent], Transition(state)
         while (phase := self.phase(after.state)) and not phase.wait.missing(peer, after.state):
             after = phase.act(peer, after.state)
             messages += after.messages
+        if after.state is state and not messages and inbox.sizes == sizes:
+            return after
+        inbox.events += 1
         unsent, inbox.unsent = inbox.unsent, []
         newest = after.state if after.state.over else replace(after.state, count=inbox.events)
         return Transition(newest, [*messages, *unsent])
@@ -358,7 +375,7 @@ class PeerRole:
                 envelope.sender, "sent an abort, which is the coordinator's to send", Check.WRONG_SENDER
             )
         state.inbox.note(leave_of(abort, envelope.sender, state.step, teller))
-        state.inbox.gone.add(party)
+        state.inbox.gone[party] = None
 
 
 def letter_of(envelope: Envelope, body_hash: bytes) -> Letter:
@@ -372,7 +389,7 @@ def lose(peer: Peer[Any], state: PeerState[Any], names: Iterable[str], last: str
     if peer.coordinator in parties and _needs_coordinator(peer, state, last):
         name = peer.name_of(peer.coordinator)
         raise TimeoutFault({name}, state.step, "connection lost", code=Code.LOST)
-    state.inbox.gone |= parties
+    state.inbox.gone |= dict.fromkeys(sorted(parties))
 
 
 def _needs_coordinator(peer: Peer[Any], state: PeerState[Any], last: str) -> bool:

@@ -226,7 +226,7 @@ class SavedRun(Run[R_co]):
         if isinstance(event, Cancellation):
             # What was not charged is not sent any more.
             released = released if self._charged else b""
-        elif self._state.releases and messages and not released:
+        elif not released and any(envelope.step in self.releases for envelope in messages):
             committed, released = b"", _digest_of(Label.SAVED_RELEASE, messages)
         flags = before.place.flags | (OVER if state.over else 0)
         if released or any(envelope.step.startswith(self.final) for envelope in messages):

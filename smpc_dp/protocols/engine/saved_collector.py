@@ -1,4 +1,4 @@
-"""A collecting role whose states are saved at the end of each step, and between two of them what comes in.
+"""Roles that collect: their states are saved at the end of each step, and between two of them what comes in.
 
 Specification: protocols/saved-states/README.md.
 """
@@ -19,7 +19,8 @@ from smpc_dp.errors import Check, LocalError, VerificationError
 from smpc_dp.protocols.contract import Envelope
 from smpc_dp.protocols.engine import events
 from smpc_dp.protocols.engine.collector import CollectorState
-from smpc_dp.protocols.engine.saved import SavedRun, Saving
+from smpc_dp.protocols.engine.peers import PeerState
+from smpc_dp.protocols.engine.saved import ATTEST, SavedRun, Saving
 from smpc_dp.protocols.engine.saved_inbox import SavedError
 from smpc_dp.protocols.engine.state import Transition
 from smpc_dp.protocols.engine.store import Row
@@ -88,9 +89,9 @@ class SavedCollection(SavedRun[R_co]):
         return run
 
     def _take(self, transition: Transition, event: events.Event) -> Sequence[Envelope]:
-        before: CollectorState = self.state
+        before: CollectorState | PeerState[Any] = self.state
         state, messages = transition
-        if self._is_over or type(state) is not type(before):
+        if self._is_over or state.over or type(state) is not type(before):
             return super()._take(transition, event)
         if state.count == before.count and not messages:
             return ()
@@ -126,3 +127,12 @@ class SavedCollection(SavedRun[R_co]):
         if not secret:
             return None
         return digest(Label.SAVED_INBOX, secret, row.digest, encode_uint(number))
+
+
+class SavedPeer(SavedCollection[R_co]):
+    """A role among peers in one run: a letter is on disk before it counts, and a phase before it ends.
+
+    Within a phase a peer draws nothing, and what it sends follows from the state that began the phase.
+    """
+
+    final: ClassVar[str] = ATTEST

@@ -130,7 +130,7 @@ def _heard(peer: DirectPeer, state: DirectState, among: Iterable[int]) -> dict[i
 
 def _exclude(state: DirectState, party: int, error: SmpcError) -> None:
     state.inbox.excluded[party] = error
-    state.inbox.gone.add(party)
+    state.inbox.gone[party] = None
     state.inbox.note(error)
 
 
@@ -176,7 +176,7 @@ def _keep_hello(
     is_first = inbox.letters[m.HELLO][party].body_hash == body_hash
     if is_first and party in PartySet.unpack(start.present, peer.parties, peer.name):
         return sent
-    inbox.answered.add(party)
+    inbox.answered[party] = None
     late = TimeoutFault({envelope.sender}, m.HELLO, "the run has begun", code=Code.BEGUN)
     inbox.unsent.append(_tell_out(peer, party, inbox.excluded.get(party, late)))
     return sent

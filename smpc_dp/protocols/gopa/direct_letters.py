@@ -42,7 +42,7 @@ def keep(
     if step == m.HELLO and not state.run_id:
         # A process that has called again, or has started again: the last hello is the one to answer.
         inbox.keep(step, party, letter)
-        inbox.gone.discard(party)
+        inbox.gone.pop(party, None)
         return []
     if known is None:
         inbox.keep(step, party, letter)

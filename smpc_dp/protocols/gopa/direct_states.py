@@ -126,6 +126,7 @@ PARTY = PeerRole(
     to_one=d.TO_ONE,
     most_bytes=letters.most_bytes,
     last=d.PUBLISHED,
+    saved=True,
 )
 
 COORDINATOR = PeerRole(
@@ -181,6 +182,7 @@ COORDINATOR = PeerRole(
     to_one=d.TO_ONE,
     most_bytes=letters.most_bytes,
     last=d.PUBLISHED,
+    saved=True,
 )
 
 

@@ -36,7 +36,7 @@ def gathering(among: Among) -> Wait:
         for party in sorted(missing(peer, state)):
             late = TimeoutFault({peer.name_of(party)}, state.step, "deadline passed", code=Code.LATE)
             state.inbox.note(late)
-            state.inbox.gone.add(party)
+            state.inbox.gone[party] = None
 
     return Wait("all parties that are left", missing, expire)
 
@@ -52,7 +52,7 @@ def quorum(among: Among) -> Wait:
     def missing(peer: DirectPeer, state: DirectState) -> Collection[int]:
         needed, all_of_them = peer.parameters.plan.quorum, {*among(peer, state)}
         spoken, gone = state.inbox.spoken(state.step), state.inbox.gone
-        if len(spoken) < needed and len(all_of_them - gone) >= needed:
+        if len(spoken) < needed and len(all_of_them.difference(gone)) >= needed:
             return all_of_them.difference(spoken, gone)
         signed = signers(peer, state, state.step, all_of_them)
         if len(signed) >= needed:

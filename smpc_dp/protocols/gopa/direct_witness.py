@@ -49,7 +49,7 @@ def _show(peer: DirectPeer, state: DirectState, step: str) -> list[Envelope]:
     letter = state.inbox.letter(step, peer.coordinator)
     if letter is None or step in state.inbox.shown or peer.coordinates:
         return []
-    state.inbox.shown.add(step)
+    state.inbox.shown[step] = None
     body = letter.body if step == d.START else b""
     witness = d.Witness(step, letter.run_id, letter.body_hash, letter.signature, body)
     return peer.address(peer.write(state.run_id, d.WITNESS, witness), peer.everyone)

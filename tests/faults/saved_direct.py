@@ -1,0 +1,137 @@
+"""A party of GOPA without an aggregator that dies, forks and is set back; the others are in memory."""
+
+from __future__ import annotations
+
+from collections import deque
+from collections.abc import Sequence
+from typing import Any, ClassVar
+
+from smpc_dp.protocols.abort import LEAVE
+from smpc_dp.protocols.contract import Envelope
+from smpc_dp.protocols.engine.codec import Codec
+from smpc_dp.protocols.engine.events import Message, PeersLost, Start
+from smpc_dp.protocols.engine.peers import PeerRole
+from smpc_dp.protocols.engine.run import Run
+from smpc_dp.protocols.engine.saved import SavedRun
+from smpc_dp.protocols.engine.state import State
+from smpc_dp.protocols.envelope import encode_envelope
+from smpc_dp.protocols.gopa import direct_messages as d
+from smpc_dp.protocols.gopa.direct_states import COORDINATOR, PARTY, party
+from smpc_dp.protocols.gopa.messages import PUBLISH
+from smpc_dp.protocols.phases import messages as m
+from tests.faults.direct_stage import DirectStage
+
+LOST = "p4"
+# What a party says, in order, to all or to the coordinator, and what it is told then.
+TOLD: dict[str, tuple[str, ...]] = {
+    m.HELLO: (m.HELLO, d.START),
+    m.ADVERTISE: (m.ADVERTISE, d.ROLL),
+    m.REVEAL: (m.REVEAL, d.PARTICIPANTS),
+    m.ATTEST_PARTICIPANTS: (m.ATTEST_PARTICIPANTS,),
+    PUBLISH: (PUBLISH, d.HELD),
+    d.HELD: (d.FORWARD, d.PUBLISHED),
+    d.ATTEST_TOTAL: (d.ATTEST_TOTAL,),
+}
+
+
+class Others:
+    """All parties but one; copied before each answer, which can so be given again."""
+
+    def __init__(
+        self, runs: Sequence[Run[Any]], said: Sequence[Envelope], held: Sequence[Envelope] = ()
+    ) -> None:
+        self.runs = {run.name: run for run in runs}
+        self._said = said
+        # What the party is told later: so that no answer leads over two steps.
+        self._held = held
+
+    def copy(self) -> Others:
+        """Return others that go on by themselves."""
+        runs = []
+        for run in self.runs.values():
+            codec = Codec.of_peer(run.role)
+            runs.append(Run[Any](run.role, run.member, codec.decode(codec.encode(run.state))[0]))
+        return Others(runs, self._said, self._held)
+
+    def answer(self, sent: Sequence[Envelope], step: str, *, loses: bool) -> list[Envelope | PeersLost]:
+        """Return what the party gets after it has sent this step; `loses`: a party is lost before."""
+        queue, mine = deque([*self._said, *sent]), [*self._held]
+        self._said = ()
+        if loses:
+            for name in self.runs.keys() - {LOST}:
+                queue.extend(self.runs[name].handle(PeersLost((LOST,))))
+        while queue:
+            said = queue.popleft()
+            if loses and LOST in (said.sender, said.receiver):
+                continue
+            if said.receiver in self.runs:
+                queue.extend(self.runs[said.receiver].handle(Message(said)))
+            else:
+                mine.append(said)
+        self._held = [said for said in mine if said.step not in TOLD[step]]
+        told = [said for said in mine if said.step in TOLD[step]]
+        return [PeersLost((LOST,)), *told] if loses else [*told]
+
+
+class DirectScene:
+    """A party that does not coordinate the run; `variant` 1 is a run that loses a party at this step."""
+
+    name: ClassVar[str] = "p3"
+    role: ClassVar[PeerRole] = PARTY
+    codec = Codec.of_peer(PARTY)
+    states = 9
+    steps: ClassVar[list[str]] = [*TOLD]
+
+    def __init__(self) -> None:
+        self._stage = DirectStage(users=5)
+        self._number = self._stage.number(self.name) - 1
+        lanes, _ = self._stage.encoding.encode(self._stage.vectors[self._number], party=self.name)
+        self._lanes, self.input = lanes, lanes.tobytes()
+        others = [run for run in self._stage.users.values() if run.name != self.name]
+        self._first = Others(others, [said for run in others for said in run.handle(Start())])
+        # By what the party has sent and the variant, the answers and the others after them.
+        self._told: dict[tuple[bytes, int], tuple[str, list[Envelope | PeersLost], Others]] = {}
+
+    def process(self) -> tuple[PeerRole, Any, State]:
+        stage = self._stage
+        run = party(stage.context, stage.parameters, stage.signers[self.name], self._lanes.copy())
+        return run.role, run.member, run.state
+
+    def answer(self, sent: Sequence[Envelope], variant: int = 0) -> Sequence[Envelope | PeersLost]:
+        said = [envelope for envelope in sent if envelope.step != LEAVE]
+        if not said:
+            return ()
+        step = max((envelope.step for envelope in said if envelope.step in TOLD), key=self.steps.index)
+        key = (b"".join(map(encode_envelope, said)), variant)
+        if key not in self._told:
+            others = self._before(step, said[0].run_id).copy()
+            self._told[key] = (step, others.answer(said, step, loses=bool(variant)), others)
+        return self._told[key][1]
+
+    def _before(self, step: str, run_id: bytes) -> Others:
+        """Return the others whose answer leads to a step; without a loss, if there are such."""
+        if step == self.steps[0]:
+            return self._first
+        before = self.steps[self.steps.index(step) - 1]
+        found = {
+            variant: others
+            for (_, variant), (said, _, others) in self._told.items()
+            if said == before and {run_id, b""} & {run.run_id for run in others.runs.values()}
+        }
+        return found[min(found)]
+
+    def check(self, run: SavedRun[Any]) -> None:
+        assert run.result.survivors == self._stage.names
+        [*_, others] = [others for (_, variant), (_, _, others) in self._told.items() if not variant]
+        for other in others.runs.values():
+            assert run.result.total.tolist() == other.result.total.tolist()
+
+
+class CoordinatorScene(DirectScene):
+    """The party that coordinates the run."""
+
+    name = "p1"
+    role = COORDINATOR
+    codec = Codec.of_peer(COORDINATOR)
+    states = 8
+    steps: ClassVar[list[str]] = [step for step in TOLD if step != d.HELD]
