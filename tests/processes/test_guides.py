@@ -1,4 +1,7 @@
-"""The shell blocks of the guides, run as they stand: each guide in an empty folder, with real processes."""
+"""The examples of the guides: shell blocks as they stand, with real processes; programs over real sockets.
+
+Each guide starts in an empty folder.
+"""
 
 from __future__ import annotations
 
@@ -8,9 +11,14 @@ import subprocess
 import sys
 from pathlib import Path
 
+import numpy as np
 import pytest
 
-from smpc_dp.runtime.local import free_port
+from smpc_dp.privacy.accountant.ledger import Ledger
+from smpc_dp.runtime.local import create_local_session, free_port
+from tests.snippets import block, play, run_as
+
+PARTIES = ("alice", "bob", "carol", "dave", "erin", "frank")
 
 GUIDES = Path(__file__).parents[2] / "docs" / "guides"
 BLOCK = re.compile(r"^```sh\n(.*?)^```$", re.MULTILINE | re.DOTALL)
@@ -70,3 +78,39 @@ def test_the_commands_of_a_guide_run(guide: str, tmp_path: Path) -> None:
     assert done.returncode == 0, done.stdout
     for line in PRINTED[guide]:
         assert line in done.stdout, done.stdout
+
+
+async def test_the_program_of_a_secure_sum_runs(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+    create_local_session(
+        tmp_path, PARTIES, {"length": 2, "lower": -10.0, "upper": 10.0, "precision": 0.25, "corrupt": 0.0}
+    )
+    program = block("docs/guides/secure-sum.md", "python no-run", "session.sum")
+    for variables in await play({name: run_as(name, program, {}) for name in PARTIES}):
+        assert variables["total"].value.tolist() == [9.0, -13.5]
+
+
+async def test_the_program_of_a_private_average_runs(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+    parameters = {"length": 2, "lower": 0.0, "upper": 1.0, "epsilon": 4.0, "delta": 1e-5, "corrupt": 0.0}
+    create_local_session(tmp_path, PARTIES, parameters, protocol="gopa")
+    program = block("docs/guides/private-average.md", "python no-run", "expect=")
+    names = {"vector": np.array([0.25, 0.75])}
+    for name in PARTIES:
+        budget = {"epsilon": 5.0, "delta": 1e-4}
+        Ledger.create(f"{name}.ledger", party=name, dataset="d", relation="substitution", **budget)
+    for variables in await play({name: run_as(name, program, names) for name in PARTIES}):
+        average = variables["average"]
+        assert average.privacy.receipt is not None
+        # Six standard errors: a false alarm has a probability below 1e-8.
+        assert np.all(np.abs(average.value - names["vector"]) < 6 * average.standard_error)
+
+
+async def test_the_program_of_a_statistic_runs(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+    create_local_session(
+        tmp_path, PARTIES, {"length": 1, "lower": 0.0, "upper": 1.0, "precision": 0.5, "corrupt": 0.0}
+    )
+    program = block("docs/guides/statistics-of-pairs.md", "python no-run", "session.pairwise")
+    for variables in await play({name: run_as(name, program, {}) for name in PARTIES}):
+        assert (variables["tau"].pairs, variables["tau"].failed) == (6, 0)

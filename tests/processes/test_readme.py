@@ -2,10 +2,6 @@
 
 from __future__ import annotations
 
-import ast
-import asyncio
-import builtins
-import inspect
 import os
 import re
 import shlex
@@ -13,49 +9,23 @@ import subprocess
 import sys
 import tomllib
 from pathlib import Path
-from types import FunctionType
-from typing import Any
 
 import numpy as np
 import pytest
 from typer.testing import CliRunner
 
-import smpc_dp
 from smpc_dp.cli import app
-from smpc_dp.protocols.result import Result
 from smpc_dp.runtime.local import create_local_session, free_port
+from tests.snippets import block, play, run_as
 
 README = (Path(__file__).parents[2] / "README.md").read_text("utf-8")
 PARTIES = ("alice", "bob", "carol", "dave", "erin")
 
 
-def block(language: str, containing: str) -> str:
-    """Return the one block of this language with this text in it."""
-    blocks = re.findall(rf"^```{language}\n(.*?)^```$", README, re.MULTILINE | re.DOTALL)
-    (found,) = [text for text in blocks if containing in text]
-    return str(found)
-
-
-async def run_as(party: str, program: str, names: dict[str, Any]) -> dict[str, Any]:
-    """Run a snippet, written for alice, as one party; return its variables."""
-    code = compile(program.replace("alice", party), "README", "exec", flags=ast.PyCF_ALLOW_TOP_LEVEL_AWAIT)
-    variables = {"__builtins__": builtins, "smpc_dp": smpc_dp, **names}
-    running = FunctionType(code, variables)()
-    assert inspect.iscoroutine(running)
-    await running
-    return variables
-
-
-async def play(programs: dict[str, Any]) -> list[dict[str, Any]]:
-    """Serve session.toml until every party has run its snippet; return the variables of each."""
-    serving = asyncio.create_task(smpc_dp.serve("session.toml"))
-    ended = await asyncio.gather(*programs.values())
-    assert all(isinstance(served, Result) for served in await serving)
-    return list(ended)
-
-
 def test_the_shell_block_runs(tmp_path: Path) -> None:
-    script = block("sh", "cat > session.toml").replace("127.0.0.1:7100", f"127.0.0.1:{free_port()}")
+    script = block("README.md", "sh", "cat > session.toml").replace(
+        "127.0.0.1:7100", f"127.0.0.1:{free_port()}"
+    )
     path = f"{Path(sys.executable).parent}:{os.environ['PATH']}"
     done = subprocess.run(
         ["bash", "-euc", script],
@@ -75,14 +45,14 @@ async def test_the_private_session_runs_with_either_protocol(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, protocol: str
 ) -> None:
     monkeypatch.chdir(tmp_path)
-    table = tomllib.loads(block("toml", 'protocol = "gopa"'))
+    table = tomllib.loads(block("README.md", "toml", 'protocol = "gopa"'))
     assert table["protocol"] == "gopa"
     create_local_session(tmp_path, PARTIES, table["parameters"], protocol=protocol)
     (create,) = re.findall(r"`smpc-dp (ledger create [^`]*)`", README)
     for name in PARTIES:
         made = CliRunner().invoke(app, shlex.split(create.replace("alice", name)))
         assert made.exit_code == 0, made.output
-    program = block("python no-run", 'ledger="alice.ledger"')
+    program = block("README.md", "python no-run", 'ledger="alice.ledger"')
     names = {"vector": np.array([0.25, 0.75])}
     ended = await play({name: run_as(name, program, names) for name in PARTIES})
     for variables in ended:
@@ -98,7 +68,7 @@ async def test_the_embedded_loop_runs(tmp_path: Path, monkeypatch: pytest.Monkey
     assert "`max_weight = 1000`" in README
     parameters = {"length": 2, "lower": -10.0, "upper": 10.0, "precision": 1e-6, "max_weight": 1000}
     create_local_session(tmp_path, PARTIES, parameters)
-    program = block("python no-run", "weight=len(y)")
+    program = block("README.md", "python no-run", "weight=len(y)")
 
     def gradient(model: np.ndarray, x: np.ndarray, y: np.ndarray) -> np.ndarray:
         return np.asarray(x.T @ (x @ model - y) / len(y))
