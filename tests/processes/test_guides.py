@@ -97,8 +97,8 @@ async def test_the_program_of_a_private_average_runs(tmp_path: Path, monkeypatch
     program = block("docs/guides/private-average.md", "python no-run", "expect=")
     names = {"vector": np.array([0.25, 0.75])}
     for name in PARTIES:
-        budget = {"epsilon": 5.0, "delta": 1e-4}
-        Ledger.create(f"{name}.ledger", party=name, dataset="d", relation="substitution", **budget)
+        ledger = Path(f"{name}.ledger")
+        Ledger.create(ledger, party=name, dataset="d", relation="substitution", epsilon=5.0, delta=1e-4)
     for variables in await play({name: run_as(name, program, names) for name in PARTIES}):
         average = variables["average"]
         assert average.privacy.receipt is not None
