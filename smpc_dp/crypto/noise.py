@@ -1,6 +1,6 @@
 """Where noise comes from: a secret key, and a stream of its own for each call of a sampler.
 
-`smpc_dp.privacy.sampling` has the samplers; `docs/proofs/sampling.md` says which bytes they read.
+`smpc_dp.privacy.sampling` has the samplers; `protocols/sampling/README.md` says which bytes they read.
 """
 
 from __future__ import annotations

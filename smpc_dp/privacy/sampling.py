@@ -2,9 +2,9 @@
 
 Each function draws `count` independent values of one law, whose probabilities are exactly as stated: no
 floating point takes part in any decision. What is read from the randomness, and in which order, is
-specified in `docs/proofs/sampling.md`; two parties with equal `NoiseSource.keyed` sources that make the same
-calls in the same order get the same values. Running times depend on the values: see there what that gives
-away.
+specified in `protocols/sampling/README.md`; two parties with equal `NoiseSource.keyed` sources that make the
+same calls in the same order get the same values. Running times depend on the values: see there what that
+gives away.
 
 Parameters are integers or fractions. Each is refused with a ConfigError that names it unless it is in the
 range stated; numerators and denominators are below 2**256. `count` is 0 to 2**32, `threads` 1 to 256, which

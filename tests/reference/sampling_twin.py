@@ -1,4 +1,4 @@
-"""The exact samplers of `docs/proofs/sampling.md`, slow and obvious: integers and fractions, one at a time.
+"""The exact samplers of protocols/sampling/README.md, slow and obvious: integers and fractions, one by one.
 
 Nothing is shared with the core but the block cipher and the specification. Every comparison with an
 irrational number is made with bounds that are tightened until they decide.
@@ -197,7 +197,7 @@ class Table:
 
 
 def table(law: Law) -> Table:
-    """[docs/proofs/sampling.md, "The table"]."""
+    """[protocols/sampling/README.md, "The table"]."""
     bits = max(0, (law.spread.bit_length() - 1) // 2 - 4) if law.spread else 0
     width = 1 << bits
     # (first value, direction, height, how many strips its weight counts for, bits of a piece of the tail)
@@ -244,7 +244,7 @@ def below(words: Words, law: Law, k: int, factor: Fraction) -> bool:
 
 
 def draw(words: Words, t: Table) -> int:
-    """One sample. [docs/proofs/sampling.md, "One sample"]"""
+    """One sample. [protocols/sampling/README.md, "One sample"]"""
     while True:
         word = words.next()
         choice = word >> 32
@@ -286,12 +286,12 @@ def block_samples(key: bytes, block: int, count: int, one: Callable[[Words], int
 
 
 def source_key(key: bytes, *context: bytes) -> bytes:
-    """[docs/proofs/sampling.md, "Keys"]"""
+    """[protocols/sampling/README.md, "Keys"]"""
     return _tuple_hash("smpc-dp/1/noise-source", key, *context)
 
 
 def call_key(source: bytes, call: int, law: str, *parameters: Fraction) -> bytes:
-    """[docs/proofs/sampling.md, "Keys"]"""
+    """[protocols/sampling/README.md, "Keys"]"""
     terms = [term for value in parameters for term in (value.numerator, value.denominator)]
     encoded = [term.to_bytes((term.bit_length() + 7) // 8, "big") for term in terms]
     return _tuple_hash("smpc-dp/1/noise-call", source, call.to_bytes(8, "big"), law.encode(), *encoded)

@@ -166,7 +166,7 @@ impl NoiseKey {
 
     /// Draws `count` samples of a law on so many threads; their number does not change the samples.
     ///
-    /// The laws, as `docs/proofs/sampling.md` defines them, are "bernoulli-exp" and "geometric" with x, "discrete-laplace"
+    /// The laws, as `protocols/sampling/README.md` defines them, are "bernoulli-exp" and "geometric" with x, "discrete-laplace"
     /// with its scale, "discrete-gaussian" and "skellam" with their variance, and "binomial" with the number of trials
     /// and p. A parameter is two of `terms`, numerator and denominator, each big-endian in at most 32 bytes.
     pub fn draw(

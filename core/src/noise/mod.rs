@@ -1,4 +1,4 @@
-//! Exact samplers of integer laws; `docs/proofs/sampling.md` specifies what is read and what is returned.
+//! Exact samplers of integer laws; `protocols/sampling/README.md` specifies what is read and what is returned.
 //!
 //! One engine serves every law whose mass function is log-concave: strips around the mode, each with an
 //! integer height that is no less than the mass of any of its values, are chosen by integer weights, and

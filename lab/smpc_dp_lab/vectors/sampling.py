@@ -1,7 +1,7 @@
 """The test vectors of the samplers: made here, published in `protocols/sampling/vectors`, one file a law.
 
-Each case is the beginning and the digest of a long call on a keyed source. `docs/proofs/sampling.md` says how
-the values follow from the key.
+Each case is the beginning and the digest of a long call on a keyed source. `protocols/sampling/README.md`
+says how the values follow from the key.
 """
 
 from __future__ import annotations
