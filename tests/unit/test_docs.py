@@ -367,6 +367,20 @@ def test_every_field_of_a_command_is_documented(
     assert_documented(page, heading, told)
 
 
+def test_every_command_is_documented() -> None:
+    def leaves(command: Any, name: str) -> Iterator[str]:
+        if not hasattr(command, "commands") and not command.hidden:
+            yield name
+        for word, inner in getattr(command, "commands", {}).items():
+            yield from leaves(inner, f"{name} {word}".strip())
+
+    pages = [(ROOT / page).read_text("utf-8") for page in ("docs/reference/commands.md", "lab/COMMANDS.md")]
+    named = {code.removeprefix("smpc-dp ") for page in pages for code in INLINE.findall(page)}
+    words = {" ".join(code.split()[:2]) for code in named} | {code.split()[0] for code in named}
+    missing = sorted(set(leaves(typer.main.get_command(app), "")) - words)
+    assert not missing
+
+
 # Where the tables of roles are, each of a party and of this one.
 ROLES = {
     "secagg.states": "AGGREGATOR",
