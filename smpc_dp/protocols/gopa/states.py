@@ -36,6 +36,9 @@ from smpc_dp.protocols.result import Outcome
 from smpc_dp.protocols.secagg.states import Finished, Summed, first_state
 from smpc_dp.protocols.sets import PartySet
 
+Party = SumMember[GopaParameters]
+Aggregator = SumAggregator[GopaParameters]
+
 # A party
 
 
@@ -57,7 +60,7 @@ class AwaitAverage(PartyState, frozen=True, kw_only=True, eq=False):
     participation: Participation
 
 
-def on_neighbours(member: SumMember[GopaParameters], state: AwaitNeighbours, body: bytes) -> Transition:
+def on_neighbours(member: Party, state: AwaitNeighbours, body: bytes) -> Transition:
     """Attest the participants: [Bellet 2021, 4.1.2] has no agreement on them, and needs one."""
     run_id = state.run_id
     graph, _ = key_graph.join_graph(member, run_id, state.advertised, body)
@@ -66,7 +69,7 @@ def on_neighbours(member: SumMember[GopaParameters], state: AwaitNeighbours, bod
     return Transition(after, (member.write(run_id, m.ATTEST_PARTICIPANTS, m.Attestation(digest)),))
 
 
-def on_participants(member: SumMember[GopaParameters], state: AwaitParticipants, body: bytes) -> Transition:
+def on_participants(member: Party, state: AwaitParticipants, body: bytes) -> Transition:
     """Publish the vector with own noise, and pairwise noise for exactly the certified participants."""
     run_id, graph = state.run_id, state.graph
     certificate = check_certified(member, run_id, m.ATTEST_PARTICIPANTS, state.digest, graph.revealed, body)
@@ -78,7 +81,7 @@ def on_participants(member: SumMember[GopaParameters], state: AwaitParticipants,
     return Transition(after, (member.write(run_id, g.PUBLISH, g.Published(x_hat)),))
 
 
-def on_average(member: SumMember[GopaParameters], state: AwaitAverage, body: bytes) -> Transition:
+def on_average(member: Party, state: AwaitAverage, body: bytes) -> Transition:
     """Check the set of survivors and the noise left in the average, and decode it."""
     context, parameters = member.context, member.parameters
     participants = state.participation.participants
@@ -173,7 +176,7 @@ class CollectPublished(CollectorState, frozen=True, kw_only=True, eq=False):
     published: list[int]
 
 
-def finish_reveal(aggregator: SumAggregator[GopaParameters], state: CollectReveal) -> Transition:
+def finish_reveal(aggregator: Aggregator, state: CollectReveal) -> Transition:
     """Connect the graph; the parties that have revealed take part."""
     edges, messages = key_graph.connect_graph(aggregator, state, state.commitments)
     participants = PartySet.of(state.inbox.alive, aggregator.parties)
@@ -183,7 +186,7 @@ def finish_reveal(aggregator: SumAggregator[GopaParameters], state: CollectRevea
     return Transition(after, messages)
 
 
-def finish_participants(aggregator: SumAggregator[GopaParameters], state: CollectParticipants) -> Transition:
+def finish_participants(aggregator: Aggregator, state: CollectParticipants) -> Transition:
     """Send the certificate of the participants."""
     participation, messages = certified_set.certify_participants(
         aggregator, state, state.attesting, state.edges.digest
@@ -197,9 +200,7 @@ def finish_participants(aggregator: SumAggregator[GopaParameters], state: Collec
     return Transition(after, messages)
 
 
-def accept_published(
-    aggregator: SumAggregator[GopaParameters], state: CollectPublished, party: int, envelope: Envelope
-) -> Item:
+def accept_published(aggregator: Aggregator, state: CollectPublished, party: int, envelope: Envelope) -> Item:
     """Add x_hat to the total."""
     message = decode(envelope.body, g.Published, envelope.sender)
     masked_sum.add_vector(aggregator, state.total, envelope.sender, message.x_hat, "Published")
@@ -207,7 +208,7 @@ def accept_published(
     return Item(None, b"", envelope.signature)
 
 
-def finish_published(aggregator: SumAggregator[GopaParameters], state: CollectPublished) -> Transition:
+def finish_published(aggregator: Aggregator, state: CollectPublished) -> Transition:
     """Send the average, its survivors, and the number of pairs whose noise stays in it."""
     published, encoding = {*state.published}, aggregator.parameters.encoding
     lost = [party for party in state.participation.participants if party not in published]

@@ -130,20 +130,16 @@ def _checked(
     certificate: Certificate,
 ) -> result.Certificate:
     aggregator = context.aggregator
+
+    def refuse(what: str, check: Check) -> PeerFault:
+        return PeerFault(aggregator, f"certificate of '{step}' {what}", check)
+
     claimed = PartySet.unpack(certificate.signers, len(context.names), aggregator)
     inside = claimed <= members if isinstance(members, PartySet) else all(p in members for p in claimed)
     if not inside:
-        raise PeerFault(
-            aggregator,
-            f"certificate of '{step}' is signed by parties outside of the set",
-            Check.BAD_CERTIFICATE,
-        )
+        raise refuse("is signed by parties outside of the set", Check.BAD_CERTIFICATE)
     if len(claimed) < quorum:
-        raise PeerFault(
-            aggregator,
-            f"certificate of '{step}' has {len(claimed)} signatures, {quorum} are due",
-            Check.NO_QUORUM,
-        )
+        raise refuse(f"has {len(claimed)} signatures, {quorum} are due", Check.NO_QUORUM)
     signers = tuple(claimed)
     sampled = bool(certificate.root or certificate.proof)
     shown = signers
@@ -151,11 +147,7 @@ def _checked(
         coins = (run_id, step, set_digest, certificate.signers, certificate.root)
         shown = tuple(signers[place] for place in sampled_places(context, *coins, len(signers), quorum))
     if len(certificate.signatures) != SIGNATURE_BYTES * len(shown):
-        raise PeerFault(
-            aggregator,
-            f"certificate of '{step}' does not have one signature for each signer that is due",
-            Check.BAD_CERTIFICATE,
-        )
+        raise refuse("does not have one signature for each signer that is due", Check.BAD_CERTIFICATE)
     by_party = {
         party: certificate.signatures[SIGNATURE_BYTES * place : SIGNATURE_BYTES * (place + 1)]
         for place, party in enumerate(shown)
@@ -165,9 +157,7 @@ def _checked(
         try:
             check_roll(context, Label.ATTESTATIONS, root, claimed, by_party, proof)
         except VerificationError as error:
-            raise PeerFault(
-                aggregator, f"certificate of '{step}' does not hold: {error}", Check.BAD_CERTIFICATE
-            ) from None
+            raise refuse(f"does not hold: {error}", Check.BAD_CERTIFICATE) from None
     body = encode(Attestation(set_digest))
     signatures: dict[str, bytes] = {}
     for party, signature in by_party.items():
@@ -175,10 +165,8 @@ def _checked(
         try:
             context.check_detached(run_id, step, name, aggregator, body, signature)
         except PeerFault:
-            raise PeerFault(
-                aggregator,
-                f"certificate of '{step}' has a signature of {name} that is not over this set",
-                Check.BAD_CERTIFICATE,
+            raise refuse(
+                f"has a signature of {name} that is not over this set", Check.BAD_CERTIFICATE
             ) from None
         signatures[name] = signature
     if not sampled:

@@ -46,6 +46,9 @@ from smpc_dp.seen import NOTHING_SEEN, Seen
 if TYPE_CHECKING:
     from smpc_dp.board.keeping import Board
 
+Party = SumMember[SumParameters]
+Aggregator = SumAggregator[SumParameters]
+
 # A party
 
 
@@ -105,7 +108,7 @@ class Finished(PartyState, frozen=True, kw_only=True, eq=False):
     survivors: PartySet | None = None
 
 
-def on_neighbours(member: SumMember[SumParameters], state: AwaitNeighbours, body: bytes) -> Transition:
+def on_neighbours(member: Party, state: AwaitNeighbours, body: bytes) -> Transition:
     """Deal shares of the masking key and of a fresh self-mask seed."""
     run_id = state.run_id
     graph, sealing = key_graph.join_graph(member, run_id, state.advertised, body)
@@ -115,7 +118,7 @@ def on_neighbours(member: SumMember[SumParameters], state: AwaitNeighbours, body
     return Transition(after, (member.write(run_id, m.DEAL, message),))
 
 
-def on_deliver(member: SumMember[SumParameters], state: AwaitDelivery, body: bytes) -> Transition:
+def on_deliver(member: Party, state: AwaitDelivery, body: bytes) -> Transition:
     """Open the shares that others dealt, and attest the participants."""
     run_id = state.run_id
     delivered = masked_sum.open_delivery(member, run_id, state.graph, state.sealing, body)
@@ -126,7 +129,7 @@ def on_deliver(member: SumMember[SumParameters], state: AwaitDelivery, body: byt
     return Transition(after, (member.write(run_id, m.ATTEST_PARTICIPANTS, message),))
 
 
-def on_participants(member: SumMember[SumParameters], state: AwaitParticipants, body: bytes) -> Transition:
+def on_participants(member: Party, state: AwaitParticipants, body: bytes) -> Transition:
     """Mask the vector for exactly the participants that a quorum has certified."""
     run_id, delivered = state.run_id, state.delivered
     certificate = check_certified(
@@ -144,7 +147,7 @@ def on_participants(member: SumMember[SumParameters], state: AwaitParticipants, 
     )
 
 
-def on_survivors(member: SumMember[SumParameters], state: AwaitSurvivors, body: bytes) -> Transition:
+def on_survivors(member: Party, state: AwaitSurvivors, body: bytes) -> Transition:
     """Attest the survivors, if the session's earlier sums are over the same parties."""
     run_id, delivered = state.run_id, state.delivered
     message = decode(body, m.Survivors, member.context.aggregator)
@@ -159,9 +162,7 @@ def on_survivors(member: SumMember[SumParameters], state: AwaitSurvivors, body: 
     return Transition(after, (member.write(run_id, m.ATTEST_SURVIVORS, m.Attestation(digest)),))
 
 
-def on_survivors_certificate(
-    member: SumMember[SumParameters], state: AwaitSurvivorsCertificate, body: bytes
-) -> Transition:
+def on_survivors_certificate(member: Party, state: AwaitSurvivorsCertificate, body: bytes) -> Transition:
     """Open one share of each dealer, and forget both."""
     run_id, survivors = state.run_id, state.survivors
     certificate = check_certified(member, run_id, m.ATTEST_SURVIVORS, state.digest, survivors, body)
@@ -172,7 +173,7 @@ def on_survivors_certificate(
     return Transition(after, (member.write(run_id, m.UNMASK, message),))
 
 
-def on_result(member: SumMember[SumParameters], state: AwaitResult, body: bytes) -> Transition:
+def on_result(member: Party, state: AwaitResult, body: bytes) -> Transition:
     """Decode the sum."""
     message = decode(body, m.Result, member.context.aggregator)
     outcome = endings.outcome(
@@ -334,27 +335,25 @@ class Summed(CollectorState, frozen=True, kw_only=True, eq=False):
     outcome: Outcome
 
 
-def finish_reveal(aggregator: SumAggregator[SumParameters], state: CollectReveal) -> Transition:
+def finish_reveal(aggregator: Aggregator, state: CollectReveal) -> Transition:
     """Connect the graph."""
     edges, messages = key_graph.connect_graph(aggregator, state, state.commitments)
     return Transition(CollectDeal(edges=edges), messages)
 
 
-def accept_deal(
-    _aggregator: SumAggregator[SumParameters], state: CollectDeal, party: int, envelope: Envelope
-) -> Item:
+def accept_deal(_aggregator: Aggregator, state: CollectDeal, party: int, envelope: Envelope) -> Item:
     """Keep a party's sealed shares."""
     return masked_sum.accept_deal(state.edges, party, envelope)
 
 
-def finish_deal(aggregator: SumAggregator[SumParameters], state: CollectDeal) -> Transition:
+def finish_deal(aggregator: Aggregator, state: CollectDeal) -> Transition:
     """Deliver the shares; the parties that have dealt take part."""
     dealt, attesting, messages = masked_sum.deliver(aggregator, state, state.edges)
     after = CollectParticipants(edges=state.edges, dealt=dealt, attesting=attesting)
     return Transition(after, messages)
 
 
-def finish_participants(aggregator: SumAggregator[SumParameters], state: CollectParticipants) -> Transition:
+def finish_participants(aggregator: Aggregator, state: CollectParticipants) -> Transition:
     """Send the certificate of the participants."""
     participation, messages = certified_set.certify_participants(
         aggregator, state, state.attesting, state.edges.digest
@@ -366,16 +365,14 @@ def finish_participants(aggregator: SumAggregator[SumParameters], state: Collect
     return Transition(after, messages)
 
 
-def accept_masked(
-    aggregator: SumAggregator[SumParameters], state: CollectMasked, party: int, envelope: Envelope
-) -> Item:
+def accept_masked(aggregator: Aggregator, state: CollectMasked, party: int, envelope: Envelope) -> Item:
     """Add a masked vector to the total, and keep its party's complaints."""
     item = masked_sum.add_masked(aggregator, state.added.total, state.agreed.dealt, party, envelope)
     state.added.complaints[party] = item.message
     return item
 
 
-def finish_masked(aggregator: SumAggregator[SumParameters], state: CollectMasked) -> Transition:
+def finish_masked(aggregator: Aggregator, state: CollectMasked) -> Transition:
     """Send the set of the survivors, whose vectors are in the total."""
     # A party that is lost after its vector was added is a survivor all the same: the total holds its input.
     survivors = PartySet.of(state.added.complaints, aggregator.parties)
@@ -387,7 +384,7 @@ def finish_masked(aggregator: SumAggregator[SumParameters], state: CollectMasked
     return Transition(after, aggregator.broadcast(state, m.SURVIVORS, m.Survivors(survivors.packed)))
 
 
-def finish_survivors(aggregator: SumAggregator[SumParameters], state: CollectSurvivors) -> Transition:
+def finish_survivors(aggregator: Aggregator, state: CollectSurvivors) -> Transition:
     """Send the certificate of the survivors."""
     message, certificate = certified_set.certify(aggregator, state, state.attesting)
     after = CollectUnmask(
@@ -400,9 +397,7 @@ def finish_survivors(aggregator: SumAggregator[SumParameters], state: CollectSur
     return Transition(after, aggregator.broadcast(state, m.SURVIVORS_CERTIFICATE, message))
 
 
-def accept_unmask(
-    aggregator: SumAggregator[SumParameters], state: CollectUnmask, party: int, envelope: Envelope
-) -> Item:
+def accept_unmask(aggregator: Aggregator, state: CollectUnmask, party: int, envelope: Envelope) -> Item:
     """Keep the shares that a holder opens; they count, even if the holder is lost before the step is over."""
     complaints = state.added.complaints[party]
     due = tuple(dealer for dealer in state.agreed.dealt.dealers_of[party] if dealer not in complaints)
@@ -411,7 +406,7 @@ def accept_unmask(
     return item
 
 
-def finish_unmask(aggregator: SumAggregator[SumParameters], state: CollectUnmask) -> Transition:
+def finish_unmask(aggregator: Aggregator, state: CollectUnmask) -> Transition:
     """Recover the secrets that hide the total, subtract their masks, and send the sum."""
     context, parameters = aggregator.context, aggregator.parameters
     agreed, total = state.agreed, state.added.total
@@ -443,12 +438,12 @@ def finish_unmask(aggregator: SumAggregator[SumParameters], state: CollectUnmask
     return Transition(Summed(outcome=outcome), messages)
 
 
-def threshold(aggregator: SumAggregator[SumParameters], _state: CollectUnmask) -> int:
+def threshold(aggregator: Aggregator, _state: CollectUnmask) -> int:
     """Return how many holders must open shares."""
     return aggregator.parameters.plan.threshold
 
 
-def check_fixed(aggregator: SumAggregator[SumParameters], state: CollectorState) -> None:
+def check_fixed(aggregator: Aggregator, state: CollectorState) -> None:
     """Raise TimeoutFault if a party is excluded whose vector is in earlier sums of the session."""
     if aggregator.fixed is None:
         return
