@@ -6,11 +6,13 @@ import json
 import math
 import os
 import sys
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
+import msgspec
 from rich.console import Console
+from rich.table import Table
 
 from smpc_dp.errors import ConfigError, LocalError, SmpcError
 
@@ -33,6 +35,33 @@ def progress_console() -> Console:
 def print_json(value: object) -> None:
     """Print one JSON object."""
     sys.stdout.write(json.dumps(value, allow_nan=False) + "\n")
+
+
+def print_table(
+    title: str | None, columns: Sequence[str], rows: Iterable[Sequence[object]], *lines: str
+) -> None:
+    """Print a table, and lines below it."""
+    table = Table(*columns, title=title)
+    for row in rows:
+        table.add_row(*map(str, row))
+    out = console()
+    for part in (table, *lines):
+        out.print(part)
+
+
+def print_plan(
+    plan: msgspec.Struct,
+    as_json: bool,
+    title: str,
+    rows: Iterable[Sequence[object]],
+    *lines: str,
+    columns: Sequence[str] = ("what", "value", "meaning"),
+) -> None:
+    """Print a plan as JSON, or as a table with lines below it."""
+    if as_json:
+        print_json(msgspec.to_builtins(plan))
+    else:
+        print_table(title, columns, rows, *lines)
 
 
 def check_can_write(path: Path) -> None:

@@ -6,11 +6,10 @@ from typing import Annotated, Any
 
 import msgspec
 import typer
-from rich.table import Table
 
 from smpc_dp.cli import plan_check
 from smpc_dp.cli.options import option, with_settings
-from smpc_dp.cli.output import console, print_json
+from smpc_dp.cli.output import print_json, print_plan
 from smpc_dp.cli.plan_collaboration import collaboration
 from smpc_dp.cli.plan_gopa import gopa
 from smpc_dp.cli.plan_network import network
@@ -88,10 +87,7 @@ def secagg(
         ),
         ("received a party", _bytes(cost["down"]["total"]), ""),
     ]
-    table = Table("what", "value", "meaning", title=f"secure aggregation of {parties} parties")
-    for what, value, meaning in rows:
-        table.add_row(what, str(value), meaning)
-    console().print(table)
+    print_plan(plan, False, f"secure aggregation of {parties} parties", rows)
 
 
 def _bytes(count: int) -> str:

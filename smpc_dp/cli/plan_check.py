@@ -5,9 +5,8 @@ from __future__ import annotations
 from typing import Annotated, Literal
 
 import typer
-from rich.table import Table
 
-from smpc_dp.cli.output import console, print_json
+from smpc_dp.cli.output import print_json, print_table
 from smpc_dp.errors import ConfigError, Fault
 
 MechanismName = Literal[
@@ -89,23 +88,17 @@ def check(
         print_json(told)
     else:
         worst = found.findings[0]
-        table = Table("what", "value", title=f"{mechanism}: {made.name}")
-        table.add_row("claimed", f"epsilon = {epsilon:g} at delta = {delta:g}, substitution")
-        table.add_row("shown by the samples", f"epsilon >= {found.lower:.6g} at that delta")
-        table.add_row(
-            "strongest of all tests",
-            f"epsilon >= {worst.lower:.6g} at delta = {worst.claim.delta:.6g}, "
-            f"where {worst.claim.epsilon:.6g} is claimed",
-        )
-        table.add_row("by the event", f"{worst.event}: {worst.hits} against {worst.neighbour_hits} times")
-        table.add_row("releases", f"{samples} on each input, half of them to choose the events")
-        table.add_row(
-            "verdict",
-            "VIOLATION: the claim is false"
-            if found.refuted
-            else "no violation found, which is no proof that there is none",
-        )
-        table.add_row("false alarms", f"at most {empirical.FALSE_ALARM:g} for a claim that is right")
-        console().print(table)
+        strongest = f"epsilon >= {worst.lower:.6g} at delta = {worst.claim.delta:.6g}"
+        verdict = "no violation found, which is no proof that there is none"
+        rows = [
+            ("claimed", f"epsilon = {epsilon:g} at delta = {delta:g}, substitution"),
+            ("shown by the samples", f"epsilon >= {found.lower:.6g} at that delta"),
+            ("strongest of all tests", f"{strongest}, where {worst.claim.epsilon:.6g} is claimed"),
+            ("by the event", f"{worst.event}: {worst.hits} against {worst.neighbour_hits} times"),
+            ("releases", f"{samples} on each input, half of them to choose the events"),
+            ("verdict", "VIOLATION: the claim is false" if found.refuted else verdict),
+            ("false alarms", f"at most {empirical.FALSE_ALARM:g} for a claim that is right"),
+        ]
+        print_table(f"{mechanism}: {made.name}", ("what", "value"), rows)
     if found.refuted:
         raise typer.Exit(1)

@@ -4,11 +4,9 @@ from __future__ import annotations
 
 from typing import Annotated
 
-import msgspec
 import typer
-from rich.table import Table
 
-from smpc_dp.cli.output import console, print_json
+from smpc_dp.cli.output import print_plan
 from smpc_dp.errors import ConfigError, Fault
 
 
@@ -32,24 +30,23 @@ def collaboration(
     plan = plan_collaboration(
         counts, budgets, steps=steps, width=width, variance=variance, constants=(c_1, c_2)
     )
-    if as_json:
-        print_json(msgspec.to_builtins(plan))
-        return
-    title = f"{len(counts)} owners, {plan.total} records, {steps} queries each"
-    table = Table("records", "epsilon", "alone", "alone, private", "together", "pays", title=title)
-    for owner in plan.owners:
-        table.add_row(
-            str(owner.size),
+    rows = [
+        (
+            owner.size,
             f"{owner.epsilon:g}",
-            f"{owner.alone:.4g}",
-            f"{owner.alone_private:.4g}",
-            f"{owner.together:.4g}",
+            *(f"{error:.4g}" for error in (owner.alone, owner.alone_private, owner.together)),
             "yes" if owner.pays else "if private alone" if owner.pays_if_private else "no",
         )
-    console().print(table)
-    console().print(
-        f"published bounds, not proven: (8), (9) {plan.bound_8:.4g}; (10), (11) {plan.bound_10:.4g}\n"
-        f"neighbours: {plan.relation}\nassumes: {plan.assumption}"
+        for owner in plan.owners
+    ]
+    print_plan(
+        plan,
+        as_json,
+        f"{len(counts)} owners, {plan.total} records, {steps} queries each",
+        rows,
+        f"published bounds, not proven: (8), (9) {plan.bound_8:.4g}; (10), (11) {plan.bound_10:.4g}",
+        f"neighbours: {plan.relation}\nassumes: {plan.assumption}",
+        columns=("records", "epsilon", "alone", "alone, private", "together", "pays"),
     )
 
 

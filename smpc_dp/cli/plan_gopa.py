@@ -5,12 +5,10 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Annotated, Any
 
-import msgspec
 import typer
-from rich.table import Table
 
 from smpc_dp.cli.options import with_settings
-from smpc_dp.cli.output import console, print_json
+from smpc_dp.cli.output import print_plan
 from smpc_dp.privacy.gopa_request import FAMILIES, GopaRequest
 
 
@@ -37,25 +35,21 @@ def gopa(
     request = GopaRequest(graph=graph, **given)
     edges = None if graph in FAMILIES else read_edges(Path(graph), request.parties)
     plan = plan_gopa(request, edges=edges, randomness=randomness_of(graph_seed))
-    if as_json:
-        print_json(msgspec.to_builtins(plan))
-        return
     whole = "not proven" if plan.delta_process is None else f"{plan.delta_process:.4g}"
     curator = "" if plan.curator_error_std is None else f"; a trusted curator: {plan.curator_error_std:.4g}"
     rows = [
         ("delta", f"{plan.delta:.4g}", f"at epsilon = {request.epsilon:g}, asked for {plan.delta_asked:.4g}"),
         ("delta of the process", whole, plan.delta_process_reason),
-        ("k", "-" if plan.k is None else str(plan.k), f"neighbours ({plan.graph})"),
+        ("k", "-" if plan.k is None else plan.k, f"neighbours ({plan.graph})"),
         ("sigma_delta", f"{plan.sigma_delta:.6g}", "pairwise noise, cancels in the sum"),
         ("sigma_eta", f"{plan.sigma_eta:.6g}", "independent noise, stays"),
         ("error", f"{plan.error_std:.4g}", f"standard deviation of the noise in the average{curator}"),
     ]
-    table = Table(
-        "what", "value", "meaning", title=f"GOPA with {request.parties} users, by method {request.method}"
+    print_plan(
+        plan,
+        as_json,
+        f"GOPA with {request.parties} users, by method {request.method}",
+        rows,
+        f"assumption: {plan.assumption}",
+        *(f"warning: {line}" for line in plan.warnings),
     )
-    for row in rows:
-        table.add_row(*row)
-    console().print(table)
-    console().print(f"assumption: {plan.assumption}")
-    for line in plan.warnings:
-        console().print(f"warning: {line}")

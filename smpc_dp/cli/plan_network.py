@@ -2,17 +2,12 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Annotated, Literal
+from typing import Annotated, Literal
 
-import msgspec
 import typer
-from rich.table import Table
 
-from smpc_dp.cli.output import console, print_json
+from smpc_dp.cli.output import print_plan
 from smpc_dp.errors import ConfigError, Fault
-
-if TYPE_CHECKING:
-    from smpc_dp.privacy.network.plan import NetworkPlan
 
 
 def network(
@@ -93,24 +88,21 @@ def network(
             colluding=colluding,
             method=method,
         )
-    if as_json:
-        print_json(msgspec.to_builtins(plan))
-        return
-    _print_plan(plan, parties)
-
-
-def _print_plan(plan: NetworkPlan, parties: int) -> None:
-    """Print a plan as a table, with what it assumes and warns of."""
-    table = Table("what", "value", "meaning", title=f"{plan.task}, {plan.topology} graph of {parties} users")
-    if plan.sigma is not None:
-        table.add_row("sigma", f"{plan.sigma:.6g}", "standard deviation of one noise, each coordinate")
-    if plan.beta is not None:
-        table.add_row("beta", f"{plan.beta:.6g}", "chance of a random answer")
-    table.add_row("local", f"{plan.local:.6g}", "the same with every message public (local DP)")
     what = "of one noisy gradient" if plan.task == "sgd" else "of the published result, due to noise"
-    table.add_row("error", f"{plan.error_std:.6g}", f"standard deviation {what}")
-    table.add_row("proven", "yes" if plan.proven else "no", "whether docs/proofs/planners.md proves it")
-    console().print(table)
-    console().print(f"neighbours: {plan.relation}\nassumes: {plan.assumption}")
-    for line in plan.warnings:
-        console().print(f"warning: {line}")
+    rows = [
+        ("local", f"{plan.local:.6g}", "the same with every message public (local DP)"),
+        ("error", f"{plan.error_std:.6g}", f"standard deviation {what}"),
+        ("proven", "yes" if plan.proven else "no", "whether docs/proofs/planners.md proves it"),
+    ]
+    if plan.beta is not None:
+        rows.insert(0, ("beta", f"{plan.beta:.6g}", "chance of a random answer"))
+    if plan.sigma is not None:
+        rows.insert(0, ("sigma", f"{plan.sigma:.6g}", "standard deviation of one noise, each coordinate"))
+    print_plan(
+        plan,
+        as_json,
+        f"{plan.task}, {plan.topology} graph of {parties} users",
+        rows,
+        f"neighbours: {plan.relation}\nassumes: {plan.assumption}",
+        *(f"warning: {line}" for line in plan.warnings),
+    )

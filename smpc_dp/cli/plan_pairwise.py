@@ -4,13 +4,12 @@ from __future__ import annotations
 
 import json
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import TYPE_CHECKING, Annotated
 
 import msgspec
 import typer
-from rich.table import Table
 
-from smpc_dp.cli.output import console, print_json
+from smpc_dp.cli.output import print_json, print_plan
 from smpc_dp.errors import ConfigError, Fault
 from smpc_dp.files import read_bounded
 
@@ -89,10 +88,7 @@ def pairwise(
             steps=steps,
             partners=partners or 0,
         )
-        if as_json:
-            print_json(msgspec.to_builtins(of_servers))
-        else:
-            _print_central(of_servers)
+        _print_central(of_servers, as_json)
         return
     plan = plan_pairwise(
         parties,
@@ -105,9 +101,8 @@ def pairwise(
     if as_json:
         print_json({**msgspec.to_builtins(plan), "rivals": msgspec.to_builtins(rivals)})
         return
-    table = Table("what", "value", "meaning", title=f"pairwise statistic of {parties} users")
-    rows: list[tuple[str, Any, str]] = [
-        ("partners P", plan.partners, f"pairs of each user; best: {plan.best_partners}"),
+    rows = [
+        ("partners P", str(plan.partners), f"pairs of each user; best: {plan.best_partners}"),
         ("noise scale", f"{plan.noise_scale:.4g}", "of the Laplace noise on each kernel value"),
         ("sampling error", f"{plan.sampling_error:.4g}", "variance from the data and the drawn pairs"),
         ("noise error", f"{plan.noise_error:.4g}", "variance from the noise"),
@@ -119,28 +114,24 @@ def pairwise(
         note = "" if rival.proven else "; published, not proven here"
         bins = "" if rival.bins is None else f", {rival.bins} values"
         rows.append((f"local: {rival.protocol}", f"{rival.bound:.4g}", f"bound{bins}{exact}{note}"))
-    for what, value, meaning in rows:
-        table.add_row(what, str(value), meaning)
-    console().print(table)
-    console().print(f"neighbours: {plan.relation}\nassumes: {plan.assumption}")
+    told = f"neighbours: {plan.relation}\nassumes: {plan.assumption}"
+    print_plan(plan, False, f"pairwise statistic of {parties} users", rows, told)
 
 
-def _print_central(plan: CentralPlan) -> None:
-    table = Table("what", "value", "meaning", title=f"pairwise statistic of {plan.parties} users by servers")
+def _print_central(plan: CentralPlan, as_json: bool) -> None:
     over = f"{plan.partners} of each user" if plan.partners else "all"
     rival = "" if plan.two_party_error is None else f"{plan.two_party_error:.4g}"
     gain = "" if plan.gain is None else f"mean squared, with its best partners: {plan.gain:.3g} times this"
-    for what, value, meaning in (
+    rows = [
         ("pairs", str(plan.pairs), over),
         ("sensitivity", f"{plan.sensitivity:.4g}", "of the mean over pairs, for one record"),
         ("sampling error", f"{plan.sampling_error:.4g}", "variance from the data"),
         ("noise error", f"{plan.noise_error:.4g}", f"variance from one draw of {plan.law} noise"),
         ("error", f"{plan.mean_squared_error:.4g}", f"mean squared; its root: {plan.standard_error:.4g}"),
         ("two-party", rival, gain),
-    ):
-        table.add_row(what, value, meaning)
-    console().print(table)
-    console().print(f"neighbours: {plan.relation}\nassumes: {plan.assumption}")
+    ]
+    told = f"neighbours: {plan.relation}\nassumes: {plan.assumption}"
+    print_plan(plan, as_json, f"pairwise statistic of {plan.parties} users by servers", rows, told)
 
 
 def _load(path: Path) -> object:

@@ -6,9 +6,8 @@ from typing import Annotated
 
 import msgspec
 import typer
-from rich.table import Table
 
-from smpc_dp.cli.output import console, print_json
+from smpc_dp.cli.output import print_plan
 
 
 def sgd(
@@ -27,16 +26,19 @@ def sgd(
     from smpc_dp.privacy.dp_sgd import plan_sgd
 
     plan = plan_sgd(parties, steps, epsilon, delta, lipschitz=lipschitz, slack=slack)
-    if as_json:
-        print_json(msgspec.to_builtins(plan))
-        return
-    table = Table("setting", "sigma", "assumes", title=f"DP-SGD, {parties} users, {steps} steps")
-    for row in plan.rows:
-        table.add_row(row.setting, f"{row.sigma:.4g}", row.assumption)
-    if plan.published is not None:
-        for name, sigma in msgspec.to_builtins(plan.published).items():
-            table.add_row(f"published script, {name}", f"{sigma:.4g}", "not comparable, see below")
-    console().print(table)
-    console().print(f"neighbours: {plan.relation}\npublished script: {plan.published_relation}")
-    for line in plan.warnings:
-        console().print(f"warning: {line}")
+    published = {} if plan.published is None else msgspec.to_builtins(plan.published)
+    print_plan(
+        plan,
+        as_json,
+        f"DP-SGD, {parties} users, {steps} steps",
+        [
+            *((row.setting, f"{row.sigma:.4g}", row.assumption) for row in plan.rows),
+            *(
+                (f"published script, {name}", f"{sigma:.4g}", "not comparable, see below")
+                for name, sigma in published.items()
+            ),
+        ],
+        f"neighbours: {plan.relation}\npublished script: {plan.published_relation}",
+        *(f"warning: {line}" for line in plan.warnings),
+        columns=("setting", "sigma", "assumes"),
+    )

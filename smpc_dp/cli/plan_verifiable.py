@@ -4,11 +4,9 @@ from __future__ import annotations
 
 from typing import Annotated, Literal
 
-import msgspec
 import typer
-from rich.table import Table
 
-from smpc_dp.cli.output import console, print_json
+from smpc_dp.cli.output import print_plan
 
 
 def verifiable(
@@ -61,9 +59,6 @@ def verifiable(
         corrupt=corrupt,
         bound_squared=bound_squared,
     )
-    if as_json:
-        print_json(msgspec.to_builtins(plan))
-        return
     rows = [
         ("delta", f"{plan.delta:.4g}", f"at epsilon = {epsilon:g}, asked for {plan.delta_asked:.4g}"),
         (
@@ -87,9 +82,5 @@ def verifiable(
     ]
     if degree is not None:
         rows.append(("disconnected", f"{plan.disconnected:.4g}", "probability, at most; part of delta"))
-    table = Table("what", "value", "meaning", title=f"verifiable average of {parties} users")
-    for row in rows:
-        table.add_row(*row)
-    console().print(table)
-    console().print(f"neighbours: {plan.relation}")
-    console().print(f"assumption: {plan.assumption}")
+    title = f"verifiable average of {parties} users"
+    print_plan(plan, as_json, title, rows, f"neighbours: {plan.relation}", f"assumption: {plan.assumption}")
