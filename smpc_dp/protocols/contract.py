@@ -5,6 +5,10 @@ from __future__ import annotations
 import msgspec
 
 
+class Body(msgspec.Struct, frozen=True, array_like=True, forbid_unknown_fields=True):
+    """The content of an envelope: its fields in order, and nothing else."""
+
+
 class Envelope(msgspec.Struct, frozen=True, array_like=True, forbid_unknown_fields=True):
     """One signed message of one step, from one named party to another.
 

@@ -16,6 +16,13 @@ from smpc_dp.errors import SmpcError
 from smpc_dp.protocols.contract import Envelope
 
 
+class Secret(msgspec.Struct, frozen=True):
+    """Secret values that a state has: they are not shown."""
+
+    def __repr__(self) -> str:
+        return f"{type(self).__name__}(secret)"
+
+
 class State(msgspec.Struct, frozen=True, kw_only=True, eq=False):
     """A state of a role in one run.
 

@@ -4,8 +4,9 @@ from __future__ import annotations
 
 from typing import Annotated
 
-import msgspec
 from msgspec import Meta
+
+from smpc_dp.protocols.contract import Body
 
 HELLO = "exchange-hello"
 START = "exchange-start"
@@ -19,7 +20,7 @@ Bytes64 = Annotated[bytes, Meta(min_length=64, max_length=64)]
 Number = Annotated[int, Meta(ge=1, le=65_535)]
 
 
-class Hello(msgspec.Struct, frozen=True, array_like=True, forbid_unknown_fields=True):
+class Hello(Body, frozen=True):
     """Party: which request of which session it is for, a fresh nonce, and a fresh X25519 key."""
 
     session_digest: Bytes32
@@ -29,7 +30,7 @@ class Hello(msgspec.Struct, frozen=True, array_like=True, forbid_unknown_fields=
     key: Bytes32
 
 
-class Start(msgspec.Struct, frozen=True, array_like=True, forbid_unknown_fields=True):
+class Start(Body, frozen=True):
     """Hub: who is present, their nonces in order, and the hellos, with signatures, of those it meets."""
 
     present: bytes
@@ -37,13 +38,13 @@ class Start(msgspec.Struct, frozen=True, array_like=True, forbid_unknown_fields=
     hellos: list[tuple[Number, bytes, Bytes64]]
 
 
-class Send(msgspec.Struct, frozen=True, array_like=True, forbid_unknown_fields=True):
+class Send(Body, frozen=True):
     """Party: its vector, sealed for each receiver that is present, in ascending order."""
 
     boxes: list[tuple[Number, bytes]]
 
 
-class Deliver(msgspec.Struct, frozen=True, array_like=True, forbid_unknown_fields=True):
+class Deliver(Body, frozen=True):
     """Hub: who has sent, and the boxes for this party, in ascending order of their senders."""
 
     senders: bytes

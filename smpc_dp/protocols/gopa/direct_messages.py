@@ -8,10 +8,10 @@ from __future__ import annotations
 
 from typing import Annotated
 
-import msgspec
 from msgspec import Meta
 
 from smpc_dp.protocols.abort import ABORT
+from smpc_dp.protocols.contract import Body
 from smpc_dp.protocols.gopa.messages import PUBLISH
 from smpc_dp.protocols.phases import messages as m
 from smpc_dp.protocols.phases.messages import SIGNATURE_BYTES, Bytes32
@@ -42,11 +42,7 @@ PROPOSALS = (START, ROLL, PARTICIPANTS, PUBLISHED)
 TO_ONE = (HELD, FORWARD, ABORT)
 
 
-class _Body(msgspec.Struct, frozen=True, array_like=True, forbid_unknown_fields=True):
-    pass
-
-
-class Proof(_Body, frozen=True):
+class Proof(Body, frozen=True):
     """Two signed messages of one user for one step of one run: the SHA-256 of each body, and its signature.
 
     The run and the step are those of the message that the proof is in.
@@ -59,7 +55,7 @@ class Proof(_Body, frozen=True):
     second_signature: Signature
 
 
-class Start(_Body, frozen=True):
+class Start(Body, frozen=True):
     """Coordinator: who said hello (a set), their nonces and their signatures of hello, in roster order."""
 
     present: bytes
@@ -67,14 +63,14 @@ class Start(_Body, frozen=True):
     signatures: bytes
 
 
-class Advertise(_Body, frozen=True):
+class Advertise(Body, frozen=True):
     """User: a fresh X25519 key for the noise of pairs, and a commitment to the drawn neighbours."""
 
     mask_key: Bytes32
     commitment: Bytes32
 
 
-class Roll(_Body, frozen=True):
+class Roll(Body, frozen=True):
     """Coordinator: who advertised (a set), and the bodies and signatures of that, in roster order."""
 
     advertised: bytes
@@ -82,7 +78,7 @@ class Roll(_Body, frozen=True):
     signatures: bytes
 
 
-class Reveal(_Body, frozen=True):
+class Reveal(Body, frozen=True):
     """User: the opening of its commitment, and proofs against those who advertised twice."""
 
     neighbours: bytes
@@ -90,7 +86,7 @@ class Reveal(_Body, frozen=True):
     proofs: list[Proof]
 
 
-class Participants(_Body, frozen=True):
+class Participants(Body, frozen=True):
     """Coordinator: who takes part (a set): the bodies and signatures of their `Reveal`, in roster order."""
 
     participants: bytes
@@ -98,7 +94,7 @@ class Participants(_Body, frozen=True):
     signatures: bytes
 
 
-class Held(_Body, frozen=True):
+class Held(Body, frozen=True):
     """User to coordinator: whose x_hat it has.
 
     `held` is a set; the SHA-256 of each body and the signatures are in roster order; proofs are against those
@@ -111,14 +107,14 @@ class Held(_Body, frozen=True):
     proofs: list[Proof]
 
 
-class Forward(_Body, frozen=True):
+class Forward(Body, frozen=True):
     """Coordinator to a user: the body of a publication that it does not have."""
 
     party: int
     body: bytes
 
 
-class Published(_Body, frozen=True):
+class Published(Body, frozen=True):
     """Coordinator: whose x_hat is in the total.
 
     `published` is a set, with hashes and signatures as in `Held`; proofs are against those who are left out
@@ -131,7 +127,7 @@ class Published(_Body, frozen=True):
     proofs: list[Proof]
 
 
-class Witness(_Body, frozen=True):
+class Witness(Body, frozen=True):
     """User: a proposal as it came from the coordinator, shown because somebody seems to have another.
 
     `body` is there for a start, which shows what run it began; for others it is empty.

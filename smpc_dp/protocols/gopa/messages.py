@@ -6,8 +6,7 @@ reveal, attest-participants, publish. With "roll-back" it has the steps of secur
 
 from __future__ import annotations
 
-import msgspec
-
+from smpc_dp.protocols.contract import Body
 from smpc_dp.protocols.phases import messages as m
 
 PUBLISH = "publish"
@@ -17,13 +16,13 @@ PARTY_STEPS = (m.HELLO, m.ADVERTISE, m.REVEAL, m.ATTEST_PARTICIPANTS, PUBLISH)
 RELAY_STEPS = (m.START, m.ROLL, m.NEIGHBOURS, m.PARTICIPANTS, AVERAGE)
 
 
-class Published(msgspec.Struct, frozen=True, array_like=True, forbid_unknown_fields=True):
+class Published(Body, frozen=True):
     """Party: x_hat, its noisy vector, packed."""
 
     x_hat: bytes
 
 
-class Average(msgspec.Struct, frozen=True, array_like=True, forbid_unknown_fields=True):
+class Average(Body, frozen=True):
     """Relay: the sum of all that was published, who published (a set), and how many pairs left noise in it.
 
     These are the pairs of which one published, and the other takes part and did not.

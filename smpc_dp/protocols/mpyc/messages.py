@@ -8,10 +8,10 @@ from __future__ import annotations
 
 from typing import Annotated
 
-import msgspec
 from msgspec import Meta
 
 from smpc_dp.errors import Code
+from smpc_dp.protocols.contract import Body
 
 HELLO = "shared-hello"
 PRESENT = "present"
@@ -34,11 +34,7 @@ Bytes32 = Annotated[bytes, Meta(min_length=32, max_length=32)]
 Bytes64 = Annotated[bytes, Meta(min_length=64, max_length=64)]
 
 
-class _Body(msgspec.Struct, frozen=True, array_like=True, forbid_unknown_fields=True):
-    """The body of an envelope."""
-
-
-class Hello(_Body, frozen=True):
+class Hello(Body, frozen=True):
     """What a user asks for, as text, with a nonce; the same to every server.
 
     `mark` is the public label, 0 or 1; -1 where there is none.
@@ -51,14 +47,14 @@ class Hello(_Body, frozen=True):
     nonce: Bytes16
 
 
-class Present(_Body, frozen=True):
+class Present(Body, frozen=True):
     """Whose hello a server has: a packed set, and the SHA-256 of each hello in roster order."""
 
     users: bytes
     hellos: bytes
 
 
-class Start(_Body, frozen=True):
+class Start(Body, frozen=True):
     """Who takes part (a packed set), the digests of their hellos and of the terms, and their marks plus 1."""
 
     present: bytes
@@ -67,27 +63,27 @@ class Start(_Body, frozen=True):
     terms: Bytes32
 
 
-class Shares(_Body, frozen=True):
+class Shares(Body, frozen=True):
     """One server's shares of a user's record: field elements of equal width, big-endian."""
 
     values: bytes
 
 
-class Refused(_Body, frozen=True):
+class Refused(Body, frozen=True):
     """A user whose shares a server does not hold, and why."""
 
     user: int
     code: Code
 
 
-class Held(_Body, frozen=True):
+class Held(Body, frozen=True):
     """Whose well-formed shares a server holds (a packed set), and why not those of the others."""
 
     users: bytes
     refused: list[Refused]
 
 
-class LeftOut(_Body, frozen=True):
+class LeftOut(Body, frozen=True):
     """A user that takes part and is not in the result: by its number, by which server's place, and why."""
 
     user: int
@@ -95,14 +91,14 @@ class LeftOut(_Body, frozen=True):
     code: Code
 
 
-class Seal(_Body, frozen=True):
+class Seal(Body, frozen=True):
     """The set of users whose shares all servers hold, and a server's signature on it."""
 
     included: bytes
     signature: Bytes64
 
 
-class Output(_Body, frozen=True):
+class Output(Body, frozen=True):
     """The opened integers in decimal, whose shares are in them, who was left out, and a server's signatures.
 
     `seals` are all servers' signatures on the set, in roster order; `signature` is the sender's on the rest.

@@ -11,8 +11,9 @@ from __future__ import annotations
 import struct
 from typing import Annotated
 
-import msgspec
 from msgspec import Meta
+
+from smpc_dp.protocols.contract import Body
 
 CONTROL, BULK = 1, 2
 PIECE_HEADER = struct.Struct(">BBQQ")
@@ -38,11 +39,7 @@ LABEL_BYTES = 16
 Bytes32 = Annotated[bytes, Meta(min_length=32, max_length=32)]
 
 
-class _Body(msgspec.Struct, frozen=True, array_like=True, forbid_unknown_fields=True):
-    """The body of an envelope."""
-
-
-class Hello(_Body, frozen=True):
+class Hello(Body, frozen=True):
     """Everyone to everyone: a fresh nonce, the digest of the circuit and that of the plan.
 
     The aggregator's holds its fresh X25519 key too, and the others theirs when they talk to it; else empty.
@@ -58,13 +55,13 @@ class Hello(_Body, frozen=True):
     index: Annotated[int, Meta(ge=0)]
 
 
-class Start(_Body, frozen=True):
+class Start(Body, frozen=True):
     """Garbler to everyone, once it has all hellos: what nobody can have foreseen when they were sent."""
 
     start: Bytes32
 
 
-class Check(_Body, frozen=True):
+class Check(Body, frozen=True):
     """Garbler to evaluator after the tables of a block: how many pieces there were, and their hash."""
 
     block: int
@@ -72,7 +69,7 @@ class Check(_Body, frozen=True):
     transcript: Bytes32
 
 
-class Confirm(_Body, frozen=True):
+class Confirm(Body, frozen=True):
     """Evaluator to garbler: the same hash.
 
     If the garbler learns the output: the colours of the active labels (bits, packed, least significant first)
@@ -85,14 +82,14 @@ class Confirm(_Body, frozen=True):
     proof: bytes = b""
 
 
-class Decode(_Body, frozen=True):
+class Decode(Body, frozen=True):
     """Garbler to evaluator: the colours of the labels that stand for 0 (bits, packed)."""
 
     block: int
     colours: bytes
 
 
-class Sealed(_Body, frozen=True):
+class Sealed(Body, frozen=True):
     """To the aggregator: what only it may see of a block, sealed, and the hash that the two have signed."""
 
     block: int
@@ -100,7 +97,7 @@ class Sealed(_Body, frozen=True):
     sealed: bytes
 
 
-class Receipt(_Body, frozen=True):
+class Receipt(Body, frozen=True):
     """Aggregator to both: every label was one of the two; the result is there."""
 
     transcript: Bytes32

@@ -12,7 +12,6 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import Annotated
 
-import msgspec
 from msgspec import Meta
 
 from smpc_dp.crypto.agree import agree, public_key
@@ -21,6 +20,7 @@ from smpc_dp.crypto.randomness import Randomness
 from smpc_dp.crypto.seal import OVERHEAD_BYTES, seal, unseal
 from smpc_dp.crypto.transcript import digest, encode_uint
 from smpc_dp.errors import Check, LocalError, PeerFault, VerificationError
+from smpc_dp.protocols.contract import Body
 from smpc_dp.protocols.envelope import Context, Signer, decode, decode_envelope, encode_envelope
 from smpc_dp.protocols.pairwise.statistic_messages import MAX_FRAME_BYTES
 
@@ -30,7 +30,7 @@ CHUNK_BYTES = MAX_FRAME_BYTES - OVERHEAD_BYTES - 1
 _MORE, _LAST = b"\0", b"\1"
 
 
-class RelayKey(msgspec.Struct, frozen=True, array_like=True, forbid_unknown_fields=True):
+class RelayKey(Body, frozen=True):
     """To the partner, through the relay: a fresh X25519 key."""
 
     key: Annotated[bytes, Meta(min_length=32, max_length=32)]

@@ -10,8 +10,9 @@ from __future__ import annotations
 
 from typing import Annotated
 
-import msgspec
 from msgspec import Meta
+
+from smpc_dp.protocols.contract import Body
 
 ATTEMPTS = 3
 """Draws of matchings in one request, at most: another one follows when somebody withholds a coin."""
@@ -46,11 +47,7 @@ Bytes32 = Annotated[bytes, Meta(min_length=32, max_length=32)]
 Count = Annotated[int, Meta(ge=0, lt=1 << 62)]
 
 
-class _Body(msgspec.Struct, frozen=True, array_like=True, forbid_unknown_fields=True):
-    """The body of an envelope."""
-
-
-class Hello(_Body, frozen=True):
+class Hello(Body, frozen=True):
     """A commitment to a coin for each attempt, the compiled statistic's digest, and the question, as JSON.
 
     `mark` is the public label, 0 or 1; -1 for a kernel without public labels. `known`: up to which line the
@@ -66,7 +63,7 @@ class Hello(_Body, frozen=True):
     known: Count
 
 
-class Start(_Body, frozen=True):
+class Start(Body, frozen=True):
     """Who is present (a packed set), all their commitments, and their marks plus 1, one byte each."""
 
     present: bytes
@@ -74,25 +71,25 @@ class Start(_Body, frozen=True):
     marks: bytes
 
 
-class Again(_Body, frozen=True):
+class Again(Body, frozen=True):
     """Somebody's coin is missing: who is still present; the next coins are due."""
 
     present: bytes
 
 
-class Coin(_Body, frozen=True):
+class Coin(Body, frozen=True):
     """What the commitment of this attempt was to."""
 
     coin: Bytes32
 
 
-class Matched(_Body, frozen=True):
+class Matched(Body, frozen=True):
     """The coins of all who are present, in roster order: what the matchings follow from."""
 
     coins: bytes
 
 
-class Pair(_Body, frozen=True):
+class Pair(Body, frozen=True):
     """A message of the engine: the matching it belongs to, and its number among those of its sender in it."""
 
     matching: Count
@@ -100,7 +97,7 @@ class Pair(_Body, frozen=True):
     content: Annotated[bytes, Meta(max_length=MAX_PAIR_BYTES)]
 
 
-class Relay(_Body, frozen=True):
+class Relay(Body, frozen=True):
     """A frame for the partner in a matching.
 
     `number` counts the frames of this direction from 0, `taken` those of the other direction that its sender
@@ -113,19 +110,19 @@ class Relay(_Body, frozen=True):
     content: Annotated[bytes, Meta(max_length=MAX_FRAME_BYTES)]
 
 
-class RelayEnd(_Body, frozen=True):
+class RelayEnd(Body, frozen=True):
     """There will be no more frames of that pair."""
 
     matching: Count
 
 
-class Done(_Body, frozen=True):
+class Done(Body, frozen=True):
     """The party has been through its pairs; those of `failed` matchings, ascending, have failed for it."""
 
     failed: list[int]
 
 
-class Result(_Body, frozen=True):
+class Result(Body, frozen=True):
     """The estimate, as of `estimate.Estimate`; `error`, `low`, `high` are None below 3 pairs.
 
     `log` is the head of the log.
@@ -142,14 +139,14 @@ class Result(_Body, frozen=True):
     log: Bytes32
 
 
-class Terms(_Body, frozen=True):
+class Terms(Body, frozen=True):
     """What the digest of a statistic is made of: its terms as JSON, and the digest of its circuit."""
 
     terms: Annotated[bytes, Meta(max_length=MAX_TERMS)]
     circuit: Bytes32
 
 
-class Outcome(_Body, frozen=True):
+class Outcome(Body, frozen=True):
     """The estimate, and which pairs it is without: of each its matching and its place in that matching.
 
     `before` is the head of the log before this entry: the aggregator signs all entries, their set and order.

@@ -21,7 +21,7 @@ from smpc_dp.errors import Check, Code, PeerFault, TimeoutFault, VerificationErr
 from smpc_dp.protocols.contract import Envelope
 from smpc_dp.protocols.engine.collector import Collector, CollectorState, Item, Stage
 from smpc_dp.protocols.engine.party import Member, PartyState, Row
-from smpc_dp.protocols.engine.state import State, Transition
+from smpc_dp.protocols.engine.state import Secret, State, Transition
 from smpc_dp.protocols.envelope import Context, decode
 from smpc_dp.protocols.phases import keys
 from smpc_dp.protocols.phases import messages as m
@@ -51,7 +51,7 @@ class SumMember(Member[P_co]):
             self.fixed.fix(self.context, survivors)
 
 
-class Drawn(msgspec.Struct, frozen=True):
+class Drawn(Secret, frozen=True):
     """The values that a party keeps from `start` to `roll`: its draw, its secret keys and its commitment."""
 
     present: PartySet
@@ -61,11 +61,8 @@ class Drawn(msgspec.Struct, frozen=True):
     mask_secret: bytes
     commitment: bytes
 
-    def __repr__(self) -> str:
-        return "Drawn(secret)"
 
-
-class Advertised(msgspec.Struct, frozen=True):
+class Advertised(Secret, frozen=True):
     """The values that a party keeps from `roll` to `neighbours`; `root` binds all commitments."""
 
     neighbours: tuple[int, ...]
@@ -75,11 +72,8 @@ class Advertised(msgspec.Struct, frozen=True):
     root: bytes
     digest: bytes
 
-    def __repr__(self) -> str:
-        return "Advertised(secret)"
 
-
-class Graph(msgspec.Struct, frozen=True):
+class Graph(Secret, frozen=True):
     """A party's place in the graph.
 
     Attributes:
@@ -98,9 +92,6 @@ class Graph(msgspec.Struct, frozen=True):
     mask_keys: dict[int, bytes]
     digest: bytes
 
-    def __repr__(self) -> str:
-        return "Graph(secret)"
-
     def mask_seeds(
         self, member: Member[Any], run_id: bytes, participants: PartySet
     ) -> tuple[list[bytes], list[int]]:
@@ -114,14 +105,11 @@ class Graph(msgspec.Struct, frozen=True):
         return seeds, signs
 
 
-class Sealing(msgspec.Struct, frozen=True):
+class Sealing(Secret, frozen=True):
     """The keys with which a party seals messages for its neighbours and opens theirs."""
 
     secret: bytes
     peer_keys: dict[int, bytes]
-
-    def __repr__(self) -> str:
-        return "Sealing(secret)"
 
     def key(self, member: Member[Any], run_id: bytes, peer: int, *, sending: bool) -> bytes:
         """Return the key that seals messages from this party to `peer`, or from `peer` to this party."""

@@ -19,6 +19,7 @@ from smpc_dp.errors import Check, PeerFault, TimeoutFault, VerificationError
 from smpc_dp.protocols.contract import Envelope
 from smpc_dp.protocols.engine.collector import Collector, CollectorState, Item
 from smpc_dp.protocols.engine.party import Member
+from smpc_dp.protocols.engine.state import Secret
 from smpc_dp.protocols.envelope import decode, encode
 from smpc_dp.protocols.phases import keys
 from smpc_dp.protocols.phases import messages as m
@@ -53,16 +54,13 @@ def deal(
     return self_seed, m.Deal(commitment, sealed)
 
 
-class Delivered(msgspec.Struct, frozen=True):
+class Delivered(Secret, frozen=True):
     """The shares that a party was dealt, the participants, and the dealers whose share does not open."""
 
     participants: PartySet
     held: dict[int, m.Share]
     bad_dealers: tuple[int, ...]
     digest: bytes
-
-    def __repr__(self) -> str:
-        return "Delivered(secret)"
 
 
 def open_delivery(

@@ -9,9 +9,9 @@ from __future__ import annotations
 
 from typing import Annotated
 
-import msgspec
 from msgspec import Meta
 
+from smpc_dp.protocols.contract import Body
 from smpc_dp.seen import MOST_BEHIND
 
 Bytes32 = Annotated[bytes, Meta(min_length=32, max_length=32)]
@@ -63,11 +63,7 @@ SHARE_BYTES = 32
 SEALED_SHARE_BYTES = 1 + 2 * (2 + SHARE_BYTES) + (2 + SIGNATURE_BYTES) + 40
 
 
-class _Body(msgspec.Struct, frozen=True, array_like=True, forbid_unknown_fields=True):
-    pass
-
-
-class Hello(_Body, frozen=True):
+class Hello(Body, frozen=True):
     """Party: I take part in this request of this session and ask this question, with a fresh nonce.
 
     `question` is the parties' own word for what is computed: who asks another one is not added up with the
@@ -84,7 +80,7 @@ class Hello(_Body, frozen=True):
     question: Annotated[str, Meta(max_length=QUESTION_LIMIT)]
 
 
-class Start(_Body, frozen=True):
+class Start(Body, frozen=True):
     """Aggregator: who said hello (a set), the root over their nonces, and the proof of the receiver's."""
 
     present: bytes
@@ -92,7 +88,7 @@ class Start(_Body, frozen=True):
     proof: bytes
 
 
-class Advertise(_Body, frozen=True):
+class Advertise(Body, frozen=True):
     """Party: fresh X25519 keys for sealing and for masking, and a commitment to the chosen neighbours."""
 
     seal_key: Bytes32
@@ -100,7 +96,7 @@ class Advertise(_Body, frozen=True):
     commitment: Bytes32
 
 
-class Roll(_Body, frozen=True):
+class Roll(Body, frozen=True):
     """Aggregator: who advertised (a set), the root over their commitments, the proof of the receiver's."""
 
     advertised: bytes
@@ -108,14 +104,14 @@ class Roll(_Body, frozen=True):
     proof: bytes
 
 
-class Reveal(_Body, frozen=True):
+class Reveal(Body, frozen=True):
     """Party: the opening of its commitment: the list of the neighbours that it drew."""
 
     neighbours: bytes
     blinder: Bytes32
 
 
-class Advertisement(_Body, frozen=True):
+class Advertisement(Body, frozen=True):
     """A neighbour's `Advertise`, forwarded with the signature of its envelope."""
 
     party: int
@@ -123,7 +119,7 @@ class Advertisement(_Body, frozen=True):
     signature: bytes
 
 
-class Opening(_Body, frozen=True):
+class Opening(Body, frozen=True):
     """The `Reveal` of a party that drew the receiver, forwarded with the signature of its envelope."""
 
     party: int
@@ -131,7 +127,7 @@ class Opening(_Body, frozen=True):
     signature: bytes
 
 
-class Neighbours(_Body, frozen=True):
+class Neighbours(Body, frozen=True):
     """Aggregator: who revealed (a set), and what the receiver needs of its neighbours in it.
 
     The advertisements of all of them, and the openings of those that drew the receiver, each list in roster
@@ -144,7 +140,7 @@ class Neighbours(_Body, frozen=True):
     proof: bytes
 
 
-class Deal(_Body, frozen=True):
+class Deal(Body, frozen=True):
     """Party: a commitment to its self-mask seed, and sealed shares.
 
     One sealed `Share` for each neighbour that it drew and that revealed, in roster order.
@@ -154,7 +150,7 @@ class Deal(_Body, frozen=True):
     sealed: list[bytes]
 
 
-class Share(_Body, frozen=True):
+class Share(Body, frozen=True):
     """Sealed, dealer to holder: one share each of the masking key and of the self-mask seed.
 
     `signature` is the dealer's, over the digests of both shares, so that either can be shown alone.
@@ -168,7 +164,7 @@ class Share(_Body, frozen=True):
         return "Share(secret)"
 
 
-class Deliver(_Body, frozen=True):
+class Deliver(Body, frozen=True):
     """Aggregator: who dealt (a set: the participants), and what of theirs is sealed for the receiver."""
 
     participants: bytes
@@ -176,13 +172,13 @@ class Deliver(_Body, frozen=True):
     sealed: list[bytes]
 
 
-class Attestation(_Body, frozen=True):
+class Attestation(Body, frozen=True):
     """Party: the digest of the one set that it has seen (of participants, later of survivors)."""
 
     set_digest: Bytes32
 
 
-class Certificate(_Body, frozen=True):
+class Certificate(Body, frozen=True):
     """Aggregator: who signed an `Attestation` of the set (a set), and signatures in roster order.
 
     Without `root` they are those of all signers. With it they are those of a sample of the signers, which the
@@ -195,20 +191,20 @@ class Certificate(_Body, frozen=True):
     proof: bytes = b""
 
 
-class Masked(_Body, frozen=True):
+class Masked(Body, frozen=True):
     """Party: its masked vector, packed; and the dealers whose share did not open or verify (a list)."""
 
     vector: bytes
     bad_dealers: bytes
 
 
-class Survivors(_Body, frozen=True):
+class Survivors(Body, frozen=True):
     """Aggregator: whose masked vectors are in the sum (a set)."""
 
     survivors: bytes
 
 
-class Unmask(_Body, frozen=True):
+class Unmask(Body, frozen=True):
     """Party: of each dealer (a list) one share, of its self-mask seed or of its masking key.
 
     Of the self-mask seed if the dealer survived, else of the masking key.
@@ -222,7 +218,7 @@ class Unmask(_Body, frozen=True):
     signatures: bytes
 
 
-class Result(_Body, frozen=True):
+class Result(Body, frozen=True):
     """Aggregator: the sum of the survivors' vectors, packed."""
 
     total: bytes
@@ -231,7 +227,7 @@ class Result(_Body, frozen=True):
 # Of protocols whose runs are logged.
 
 
-class Begin(_Body, frozen=True):
+class Begin(Body, frozen=True):
     """Aggregator: the session log after line `base`, whose head is `head`; the last line is of this run.
 
     A line is request, run id, and the last head of the log of the run before.
@@ -242,7 +238,7 @@ class Begin(_Body, frozen=True):
     lines: Annotated[list[tuple[Known, Bytes32, Bytes32]], Meta(min_length=1, max_length=MOST_BEHIND)]
 
 
-class Begun(_Body, frozen=True):
+class Begun(Body, frozen=True):
     """Aggregator: the head of the run's log before its first entry, that entry's payload and signature."""
 
     head: Bytes32
@@ -250,7 +246,7 @@ class Begun(_Body, frozen=True):
     signature: Annotated[bytes, Meta(min_length=SIGNATURE_BYTES, max_length=SIGNATURE_BYTES)]
 
 
-class Certified(_Body, frozen=True):
+class Certified(Body, frozen=True):
     """Aggregator, entry: of a head, the parties that it goes on with (a set) and a quorum's signatures on it.
 
     Each signature is over an `Attestation` of the digest of run, stage, head and set.

@@ -6,7 +6,6 @@ import bisect
 from collections.abc import Sequence
 from typing import ClassVar
 
-import msgspec
 import numpy as np
 
 from smpc_dp.board.followed import Followed
@@ -16,7 +15,7 @@ from smpc_dp.encoding import Lanes
 from smpc_dp.errors import Check, PeerFault
 from smpc_dp.protocols.contract import Envelope
 from smpc_dp.protocols.engine.party import PartyState
-from smpc_dp.protocols.engine.state import Transition
+from smpc_dp.protocols.engine.state import Secret, Transition
 from smpc_dp.protocols.envelope import decode, encode
 from smpc_dp.protocols.gopa.verifiable import messages as v
 from smpc_dp.protocols.gopa.verifiable.follow import (
@@ -44,7 +43,7 @@ from smpc_dp.protocols.sets import PartySet
 SIGNATURE = m.SIGNATURE_BYTES
 
 
-class Secrets(msgspec.Struct, frozen=True):
+class Secrets(Secret, frozen=True):
     """The values that a party has committed to, and that it forgets when it publishes x_hat.
 
     Attributes:
@@ -55,9 +54,6 @@ class Secrets(msgspec.Struct, frozen=True):
     vector: Lanes
     value_blinding: bytes
     noise_secret: proofs.SecretBytes
-
-    def __repr__(self) -> str:
-        return "Secrets(secret)"
 
 
 class AwaitCommitted(PartyState, frozen=True, kw_only=True, eq=False):

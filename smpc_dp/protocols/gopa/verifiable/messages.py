@@ -8,9 +8,9 @@ from __future__ import annotations
 
 from typing import Annotated
 
-import msgspec
 from msgspec import Meta
 
+from smpc_dp.protocols.contract import Body
 from smpc_dp.protocols.phases import messages as m
 from smpc_dp.protocols.phases.messages import Bytes32
 
@@ -87,17 +87,13 @@ def is_of_the_relay(kind: str) -> bool:
     return kind.startswith("certify") or kind == TALLY
 
 
-class _Body(msgspec.Struct, frozen=True, array_like=True, forbid_unknown_fields=True):
-    pass
-
-
 class Hello(m.Hello, frozen=True):
     """Party: as in GOPA, and up to which line it knows the session log."""
 
     known: m.Known
 
 
-class Commit(_Body, frozen=True):
+class Commit(Body, frozen=True):
     """Party, entry: commitments to x, to every Delta and to the secret noise bits, and to a coin.
 
     `range_proof` shows that x is within the bounds, of each coordinate or of the norm; `neighbours` is a list
@@ -112,7 +108,7 @@ class Commit(_Body, frozen=True):
     edges: bytes
 
 
-class Committed(_Body, frozen=True):
+class Committed(Body, frozen=True):
     """Relay: whose commitments are on the board (a list), and who of them takes part (a set).
 
     `digests` has 32 bytes for each entry; `commits` are those of the
@@ -126,27 +122,27 @@ class Committed(_Body, frozen=True):
     false: list[m.Advertisement]
 
 
-class Certificate(_Body, frozen=True):
+class Certificate(Body, frozen=True):
     """Relay: the entry that it has made of a quorum's signatures, and its own under the entry."""
 
     payload: bytes
     signature: Annotated[bytes, Meta(min_length=m.SIGNATURE_BYTES, max_length=m.SIGNATURE_BYTES)]
 
 
-class Coin(_Body, frozen=True):
+class Coin(Body, frozen=True):
     """Party, entry: the coin that it has committed to."""
 
     coin: Bytes32
 
 
-class Coins(_Body, frozen=True):
+class Coins(Body, frozen=True):
     """Relay: the coin of each participant in roster order, and the signatures of their entries."""
 
     coins: bytes
     signatures: bytes
 
 
-class Publish(_Body, frozen=True):
+class Publish(Body, frozen=True):
     """Party, entry: x_hat (8 bytes a coordinate), its blinding, and the noise in it with its proof."""
 
     x_hat: bytes
@@ -155,7 +151,7 @@ class Publish(_Body, frozen=True):
     noise_proof: bytes
 
 
-class Publications(_Body, frozen=True):
+class Publications(Body, frozen=True):
     """Relay: who has published (a list), 32 bytes for each entry, and who of them something false (a list).
 
     `shown` are the false ones of the receiver's neighbours, as they were signed, and `commits` the
@@ -175,7 +171,7 @@ class Openings(Publications, frozen=True):
     """Relay, after a round of openings: the same of who has opened something in it."""
 
 
-class Open(_Body, frozen=True):
+class Open(Body, frozen=True):
     """Party: Delta as it added it, with the blinding, of each neighbour shown false before the round.
 
     `parties` is a list; `deltas` has 8 bytes a coordinate and `blindings` 32 for each. An entry, unless it is
@@ -187,7 +183,7 @@ class Open(_Body, frozen=True):
     blindings: bytes
 
 
-class Tally(_Body, frozen=True):
+class Tally(Body, frozen=True):
     """Relay, entry: whose values are in the total (a set), and the pairs of which noise is left in it.
 
     `total` is the sum of their x_hat less what was opened.
@@ -198,7 +194,7 @@ class Tally(_Body, frozen=True):
     residual_pairs: int
 
 
-class Said(_Body, frozen=True):
+class Said(Body, frozen=True):
     """What those who are counted said in one step, ascending: payloads, and 64 bytes of signature for each.
 
     Of a publication's x_hat each coordinate has only the bytes that its bound needs, two's complement.
@@ -208,7 +204,7 @@ class Said(_Body, frozen=True):
     signatures: bytes
 
 
-class Tallied(_Body, frozen=True):
+class Tallied(Body, frozen=True):
     """Relay: its tally, its signature under the entry, and what the total is made of.
 
     `said` is of the publications, and then of each round of openings.
@@ -219,17 +215,17 @@ class Tallied(_Body, frozen=True):
     said: list[Said]
 
 
-class NotChecked(_Body, frozen=True):
+class NotChecked(Body, frozen=True):
     """Party, in the place of its attestation of the tally: it has not added up the total, as it was told."""
 
 
-class Fetch(_Body, frozen=True):
+class Fetch(Body, frozen=True):
     """Party, beside a run: asks for the lines from entry `first` on; 0 is the header."""
 
     first: Annotated[int, Meta(ge=0, lt=1 << 32)]
 
 
-class Lines(_Body, frozen=True):
+class Lines(Body, frozen=True):
     """Relay, in answer: some lines from `first` on, without line feeds; none if there are none."""
 
     first: int
