@@ -1,8 +1,8 @@
 """A slow, obvious twin of oblivious transfer in the core: whole transcripts from the same seeds.
 
 Columns are lists of bits, trees are dictionaries, the field of the check is plain integers. It shares
-nothing with the library; `docs/proofs/ot.md` is the specification of both. Not constant-time; for tests
-alone.
+nothing with the library; `protocols/pairwise/ot.md` is the specification of both. Not constant-time; for
+tests alone.
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
 """The test vectors of oblivious transfer: made here, published as `protocols/pairwise/vectors/ot-*.json`.
 
 Each is a whole transcript from fixed seeds: setup, a chunk of correlated and one of random transfers.
-`docs/proofs/ot.md` says what the bytes are.
+`protocols/pairwise/ot.md` says what the bytes are.
 """
 
 from __future__ import annotations
