@@ -277,6 +277,19 @@ def test_every_field_of_a_result_is_documented() -> None:
     )
 
 
+def test_every_field_of_a_statistic_is_documented() -> None:
+    result = simulate.pairwise(
+        "collision", [1, 1, 2, 2], epsilon=2.0, fidelity="ideal", seed_for_simulation=1
+    )
+    assert set(fields_below("docs/reference/results.md", "Of a U-statistic")) == set(result.to_json())
+
+
+def test_every_field_of_what_is_learned_is_documented() -> None:
+    parameters = {"learner": "ring-sum", "rounds": 1, "lower": 0, "upper": 1, "epsilon": 9.0, "delta": 1e-3}
+    learned = simulate.learn(parameters, [np.array([[0.5]])] * 4)
+    assert set(fields_below("docs/reference/results.md", "Of a learner")) == set(learned.to_json())
+
+
 def test_errata_name_tests_that_exist() -> None:
     named = set(re.findall(r"`(test_\w+)`", (ROOT / "docs" / "proofs" / "errata.md").read_text("utf-8")))
     written = {
