@@ -8,7 +8,7 @@ board.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from typing import Any, Protocol
 
 from msgspec.structs import replace
 
@@ -19,7 +19,7 @@ from smpc_dp.crypto.labels import Label
 from smpc_dp.crypto.transcript import digest
 from smpc_dp.errors import Check, PeerFault, VerificationError
 from smpc_dp.protocols.contract import Envelope
-from smpc_dp.protocols.engine.collector import Item
+from smpc_dp.protocols.engine.collector import Collector, CollectorState, Item
 from smpc_dp.protocols.envelope import Context, decode
 from smpc_dp.protocols.phases import messages as m
 from smpc_dp.protocols.phases.certify import check_certificate, make_certificate
@@ -150,9 +150,22 @@ def begin_log(
     return RunLog(line.number, runs.head(), 0, chain.head)
 
 
-def accept_begin(context: Context, run_id: bytes, log: RunLog, present: bytes, envelope: Envelope) -> Item:
+class BeginningState(Protocol):
+    """A state in which the parties that are `present`, a packed set, attest the session log."""
+
+    @property
+    def run_id(self) -> bytes: ...
+
+    @property
+    def present(self) -> bytes: ...
+
+    @property
+    def log(self) -> RunLog: ...
+
+
+def accept_begin(collector: Collector[Any], state: BeginningState, _party: int, envelope: Envelope) -> Item:
     """Keep a party's attestation of the session log; raise PeerFault where it is of another."""
-    due = attested(context, run_id, log.session_head, present)
+    due = attested(collector.context, state.run_id, state.log.session_head, state.present)
     if decode(envelope.body, m.Attestation, envelope.sender).set_digest != due:
         raise PeerFault(
             envelope.sender, "attests another session log than the one that was sent", Check.OTHER_STATEMENT
@@ -161,9 +174,13 @@ def accept_begin(context: Context, run_id: bytes, log: RunLog, present: bytes, e
 
 
 def certify_begin(
-    context: Context, quorum: int, runs: SessionLog, present: bytes, signatures: Mapping[int, bytes]
+    collector: Collector[Any], state: CollectorState, present: bytes, quorum: int, runs: SessionLog
 ) -> m.Certified:
-    """Put a quorum of these signatures in the session log; return the payload of `certify-begin`."""
+    """Put the signatures of a quorum in the session log; return the payload of `certify-begin`."""
+    context = collector.context
+    signatures = {party: item.signature for party, item in state.inbox.items.items()}
+    if len(signatures) < quorum:
+        raise collector.too_few(state, quorum)
     made = make_certificate(signatures, quorum, len(context.names))
     certified = m.Certified(present, made.signers, made.signatures)
     runs.certify(

@@ -12,7 +12,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from typing import ClassVar
 
 from smpc_dp.errors import Check, Code, ConfigError, Fault, LocalError, PeerFault, TimeoutFault
-from smpc_dp.protocols.begin import accept_begin, begin_log, certify_begin, why_behind
+from smpc_dp.protocols.begin import begin_log, certify_begin, why_behind
 from smpc_dp.protocols.contract import Envelope
 from smpc_dp.protocols.engine.collector import CollectorState, Item
 from smpc_dp.protocols.engine.state import Transition
@@ -50,6 +50,7 @@ class CollectBegin(CollectorState, frozen=True, kw_only=True, eq=False):
 
     expects: ClassVar[str] = common.ATTEST_BEGIN
     plan: StatisticPlan
+    present: bytes
     hellos: Mapping[int, Item]
     log: RunLog
 
@@ -115,7 +116,7 @@ def finish_hello(aggregator: Aggregator, state: CollectHello) -> Transition:
     run_id = run_identifier(context, plan.digest, packed, root)
     question = QUESTION + plan.digest.hex()
     log = begin_log(context, serving.board, serving.runs, run_id, question, packed, root)
-    after = CollectBegin(run_id=run_id, plan=plan, hellos=hellos, log=log)
+    after = CollectBegin(run_id=run_id, plan=plan, present=packed, hellos=hellos, log=log)
     start = m.Start(packed, commitments, marks)
     return Transition(
         after,
@@ -131,20 +132,10 @@ def finish_hello(aggregator: Aggregator, state: CollectHello) -> Transition:
     )
 
 
-def accept_attestation(aggregator: Aggregator, state: CollectBegin, _party: int, envelope: Envelope) -> Item:
-    """Keep a party's attestation of the session log."""
-    packed = pack_set(state.hellos, aggregator.parties)
-    return accept_begin(aggregator.context, state.run_id, state.log, packed, envelope)
-
-
 def finish_begin(aggregator: Aggregator, state: CollectBegin) -> Transition:
     """Log the certificate, the terms and the hellos, and show the first entry."""
-    run_id, inbox, serving, plan = state.run_id, state.inbox, aggregator.parameters, state.plan
-    if len(inbox.items) < serving.quorum:
-        raise aggregator.too_few(state, serving.quorum)
-    packed = pack_set(state.hellos, aggregator.parties)
-    signatures = {party: item.signature for party, item in inbox.items.items()}
-    certified = certify_begin(aggregator.context, serving.quorum, serving.runs, packed, signatures)
+    run_id, serving, plan = state.run_id, aggregator.parameters, state.plan
+    certified = certify_begin(aggregator, state, state.present, serving.quorum, serving.runs)
     log, entry = say(aggregator, state.log, run_id, common.CERTIFY_BEGIN, certified)
     log, _ = say(aggregator, log, run_id, m.TERMS, m.Terms(plan.canonical(), plan.circuit.digest))
     log = take(aggregator, log, m.HELLO, state.hellos)

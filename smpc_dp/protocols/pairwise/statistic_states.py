@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from smpc_dp.board.keeping import Board, MemoryBoard
 from smpc_dp.crypto.randomness import Randomness, SystemRandomness
+from smpc_dp.protocols.begin import accept_begin
 from smpc_dp.protocols.engine.collector import Collector, CollectorRole, Inbox, Stage
 from smpc_dp.protocols.engine.party import Member, PartyRole, Row
 from smpc_dp.protocols.engine.run import Run
@@ -85,7 +86,7 @@ AGGREGATOR = CollectorRole(
         ),
         Stage(
             a.CollectBegin,
-            a.accept_attestation,
+            accept_begin,
             a.finish_begin,
             a.needed,
             (a.CollectCoins,),

@@ -119,21 +119,11 @@ def finish_hello(aggregator: VerifiableAggregator, state: CollectHello) -> Trans
     return Transition(after, [*begun.messages, *shown])
 
 
-def accept_begin(
-    aggregator: VerifiableAggregator, state: CollectBegin, _party: int, envelope: Envelope
-) -> Item:
-    """Keep a party's attestation of the session log."""
-    return begin.accept_begin(aggregator.context, state.run_id, state.log, state.present, envelope)
-
-
 def finish_begin(aggregator: VerifiableAggregator, state: CollectBegin) -> Transition:
     """Put a quorum's signatures in the session log, and as the first entry on the board."""
-    run_id, quorum = state.run_id, aggregator.parameters.plan.quorum
-    signatures = {party: item.signature for party, item in state.inbox.items.items()}
-    if len(signatures) < quorum:
-        raise aggregator.too_few(state, quorum)
-    certified = begin.certify_begin(aggregator.context, quorum, aggregator.runs, state.present, signatures)
-    log, entry = aggregator.log_own(run_id, state.log, m.CERTIFY_BEGIN, certified)
+    quorum = aggregator.parameters.plan.quorum
+    certified = begin.certify_begin(aggregator, state, state.present, quorum, aggregator.runs)
+    log, entry = aggregator.log_own(state.run_id, state.log, m.CERTIFY_BEGIN, certified)
     message = m.Begun(state.log.head, entry.body, entry.signature)
     after = CollectAdvertise(log=log)
     return Transition(after, aggregator.broadcast(state, m.BEGUN, message))

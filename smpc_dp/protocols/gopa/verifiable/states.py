@@ -13,6 +13,7 @@ from __future__ import annotations
 from smpc_dp.board.keeping import Board
 from smpc_dp.crypto.randomness import Randomness, SystemRandomness
 from smpc_dp.encoding import Lanes
+from smpc_dp.protocols import begin
 from smpc_dp.protocols.engine.collector import CollectorRole, Stage
 from smpc_dp.protocols.engine.party import PartyRole, Row
 from smpc_dp.protocols.engine.run import Run
@@ -205,7 +206,7 @@ AGGREGATOR = CollectorRole(
         ),
         Stage(
             CollectBegin,
-            collecting.accept_begin,
+            begin.accept_begin,
             collecting.finish_begin,
             least,
             (CollectAdvertise,),
