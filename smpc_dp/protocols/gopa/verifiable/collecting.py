@@ -202,7 +202,7 @@ def finish_commit(aggregator: VerifiableAggregator, state: CollectCommit) -> Tra
 
 def finish_commitments(aggregator: VerifiableAggregator, state: CollectCommitments) -> Transition:
     """Put the certificate of the commitments on the board, and show it."""
-    log, certificate, message = certify(aggregator, state, state.log, state.attesting, v.CERTIFY_COMMITMENTS)
+    log, certificate, message = certify(aggregator, state, state.log, state.attesting)
     after = CollectCoin(
         agreed=Agreed(state.committed, Participation(state.roll, state.attesting.members, certificate)),
         shown_false=state.shown_false,
@@ -252,7 +252,7 @@ def finish_coin(aggregator: VerifiableAggregator, state: CollectCoin) -> Transit
 
 def finish_coins(aggregator: VerifiableAggregator, state: CollectCoins) -> Transition:
     """Put the certificate of the coins on the board, and show it."""
-    log, _, message = certify(aggregator, state, state.log, state.attesting, v.CERTIFY_COINS)
+    log, _, message = certify(aggregator, state, state.log, state.attesting)
     after = CollectPublish(
         agreed=state.agreed, shown_false=state.shown_false, combined=state.combined, publications={}, log=log
     )

@@ -187,16 +187,7 @@ def on_commitments_certificate(
 ) -> Transition:
     """Open the coin, now that a quorum has signed the commitments of all."""
     run_id, participants = state.run_id, state.participants
-    log, certificate = check_head(
-        member,
-        run_id,
-        state.log,
-        v.ATTEST_COMMITMENTS,
-        state.attested,
-        participants,
-        v.CERTIFY_COMMITMENTS,
-        body,
-    )
+    log, certificate = check_head(member, state, v.ATTEST_COMMITMENTS, participants, body)
     entry = member.write(run_id, v.COIN, v.Coin(state.coin))
     after = AwaitCoins(
         secrets=state.secrets,
@@ -269,9 +260,7 @@ def _coin_digests(
 def on_coins_certificate(member: VerifiableMember, state: AwaitCoinsCertificate, body: bytes) -> Transition:
     """Publish x_hat, with the proof that it is the sum of the committed terms; forget the secret bits."""
     run_id, participants = state.run_id, state.participation.participants
-    log, _ = check_head(
-        member, run_id, state.log, v.ATTEST_COINS, state.attested, participants, v.CERTIFY_COINS, body
-    )
+    log, _ = check_head(member, state, v.ATTEST_COINS, participants, body)
     rules = member.rules(run_id, state.combined)
     coins, blinding = rules.bits_of(member.name), commit.fresh_blinding(member.random)
     secrets = state.secrets

@@ -194,10 +194,8 @@ def finish_publish(aggregator: VerifiableAggregator, state: CollectPublish) -> T
 
 def finish_exclusions(aggregator: VerifiableAggregator, state: CollectExclusions) -> Transition:
     """Put the certificate of the parties that are left on the board, and send it."""
-    kind, answer = (
-        v.in_round(name, state.round.number) for name in (v.CERTIFY_EXCLUSIONS, v.EXCLUSIONS_CERTIFICATE)
-    )
-    log, _, message = certify(aggregator, state, state.log, state.attesting, kind)
+    log, _, message = certify(aggregator, state, state.log, state.attesting)
+    answer = v.in_round(v.EXCLUSIONS_CERTIFICATE, state.round.number)
     after = CollectOpen(
         agreed=state.agreed, shown_false=state.shown_false, round=state.round, openings={}, log=log
     )
@@ -330,9 +328,7 @@ def accept_tally(
 def finish_tally(aggregator: VerifiableAggregator, state: CollectTally) -> Transition:
     """End the log with the certificate of the tally."""
     parameters, published, false = aggregator.parameters, state.published, state.shown_false
-    log, certificate, message = certify(
-        aggregator, state, state.log, state.attesting, v.CERTIFY_TALLY, state.unchecked
-    )
+    log, certificate, message = certify(aggregator, state, state.log, state.attesting, state.unchecked)
     outcome = endings.outcome(
         aggregator.context,
         parameters,

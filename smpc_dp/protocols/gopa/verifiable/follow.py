@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import bisect
 from dataclasses import dataclass
+from typing import Protocol
 
 from smpc_dp.board.followed import Followed
 from smpc_dp.board.log import HEAD_BYTES, entry_digest
@@ -138,15 +139,21 @@ def head_digest(
     return member.rules(run_id).attestation(step, log.head, parties.packed, *false)
 
 
+class AttestedState(Protocol):
+    """A state of a party that has `attested` the digest of a head."""
+
+    @property
+    def run_id(self) -> bytes: ...
+
+    @property
+    def log(self) -> Followed: ...
+
+    @property
+    def attested(self) -> bytes: ...
+
+
 def check_head(
-    member: VerifiableMember,
-    run_id: bytes,
-    log: Followed,
-    step: str,
-    attested: bytes,
-    parties: PartySet,
-    kind: str,
-    body: bytes,
+    member: VerifiableMember, state: AttestedState, step: str, parties: PartySet, body: bytes
 ) -> tuple[Followed, Certificate]:
     """Check a quorum's certificate of the head that was attested in `step`, and follow its entry."""
     aggregator = member.context.aggregator
@@ -157,10 +164,11 @@ def check_head(
     certificate = check_certificate(
         member.context,
         member.parameters.plan.quorum,
-        run_id,
+        state.run_id,
         step,
-        attested,
+        state.attested,
         parties,
         m.Certificate(certified.signers, certified.signatures),
     )
-    return follow_own(member, run_id, log, kind, message.payload, message.signature), certificate
+    log = follow_own(member, state.run_id, state.log, v.certifies(step), message.payload, message.signature)
+    return log, certificate

@@ -80,7 +80,6 @@ def certify(
     state: CollectorState,
     log: RunLog,
     attesting: Attesting,
-    kind: str,
     unchecked: Collection[int] = (),
 ) -> tuple[RunLog, Certificate, v.Certificate]:
     """Put a quorum's signatures on the head that was attested on the board.
@@ -103,7 +102,7 @@ def certify(
         context, quorum, state.run_id, state.step, attesting.digest, attesting.members, made
     )
     message = m.Certified(attesting.members.packed, made.signers, made.signatures)
-    log, entry = aggregator.log_own(state.run_id, log, kind, message)
+    log, entry = aggregator.log_own(state.run_id, log, v.certifies(state.step), message)
     return log, checked, v.Certificate(entry.body, entry.signature)
 
 

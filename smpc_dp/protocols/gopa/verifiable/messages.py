@@ -82,6 +82,11 @@ def in_round(step: str, number: int) -> str:
     return step if number == 1 else f"{step}-{number}"
 
 
+def certifies(step: str) -> str:
+    """Return the kind of the entry that certifies what was attested in a step."""
+    return step.replace("attest", "certify", 1)
+
+
 def is_of_the_relay(kind: str) -> bool:
     """Tell whether the relay signs entries of this kind."""
     return kind.startswith("certify") or kind == TALLY

@@ -152,10 +152,8 @@ def on_exclusions_certificate(
 ) -> Transition:
     """Open the edges to the parties that were shown false, now that a quorum has agreed on them."""
     run_id, opening, good = state.run_id, state.opening, state.round.good
-    attest, kind, step = (
-        v.in_round(name, state.round.number) for name in (v.ATTEST_EXCLUSIONS, v.CERTIFY_EXCLUSIONS, v.OPEN)
-    )
-    log, _ = check_head(member, run_id, state.log, attest, state.attested, good, kind, body)
+    attest, step = (v.in_round(name, state.round.number) for name in (v.ATTEST_EXCLUSIONS, v.OPEN))
+    log, _ = check_head(member, state, attest, good, body)
     pack = member.parameters.encoding.pack
     deltas = b"".join(pack(delta) for delta, _ in opening.values())
     blindings = b"".join(blinding for _, blinding in opening.values())

@@ -108,9 +108,7 @@ def on_tallied(member: VerifiableMember, state: AwaitTallied, body: bytes) -> Tr
 def on_closed(member: VerifiableMember, state: AwaitClosed, body: bytes) -> Transition:
     """Take the total, now that a quorum has attested it, and remember how the log has ended."""
     run_id, parameters, participants = state.run_id, member.parameters, state.participation.participants
-    log, certificate = check_head(
-        member, run_id, state.log, v.ATTEST_TALLY, state.attested, participants, v.CERTIFY_TALLY, body
-    )
+    log, certificate = check_head(member, state, v.ATTEST_TALLY, participants, body)
     count, residual, false = len(state.counted), state.residual, state.false_count
     outcome = endings.outcome(
         member.context,
