@@ -12,7 +12,7 @@ import pytest
 
 from smpc_dp.crypto import ot
 from smpc_dp.errors import LocalError, PeerFault
-from tests.reference.ot_twin import bits, polyval, xor
+from tests.reference.ot_twin import bits, pack, polyval, xor
 
 CONTEXT = b"c" * 32
 COUNT, CHOICES = 20, b"\xc5\x31\x09"
@@ -352,3 +352,42 @@ def test_selective_failure_is_caught_as_often_as_stated() -> None:
     """
     passed = sum(cheat(*ready(2, number), 2, {9: 2}) for number in range(120))
     assert 13 <= passed <= 48
+
+
+def learned(sender: ot.Sender, receiver: ot.Receiver, challenge: bytes) -> bytes:
+    """Choose otherwise in transfer n for digit n alone, so that the check passes under this challenge.
+
+    Returns what four tries at each label then show of Delta; raises PeerFault if the check is another one.
+    """
+    count, blocks = 64, 2
+    corrections = receiver.extend(count, bytes(8))
+    for row in range(count):
+        # POLYVAL of two blocks is ((A * H) ^ B) * H: with B = A * H the whole column hashes to zero.
+        cancels = bits(polyval(challenge[8:], [int(i == row) for i in range(128)]))
+        for place in (row, *(128 + i for i, bit in enumerate(cancels) if bit)):
+            corrections = flip(corrections, 8 * (16 + 16 * blocks * row) + place)
+    response, received = receiver.correlated(sender.challenge(count, corrections))
+    labels = {bytes(label) for label in sender.correlated(response)}
+    found: list[int] = []
+    for row in range(count):
+        guesses = [(low, high) for low in (0, 1) for high in (0, 1)]
+        [guess] = [
+            guess
+            for guess in guesses
+            if xor(bytes(received[row]), pack([0] * 2 * row + [*guess] + [0] * (126 - 2 * row))) in labels
+        ]
+        found += guess
+    return pack(found)
+
+
+def test_a_sender_that_is_set_back_gives_its_offset_away() -> None:
+    """Why a two-party evaluation is never saved: a second run of one state has the challenge of the first.
+
+    The sender is the garbler, its Delta the offset of all labels: with it the evaluator reads every input.
+    """
+    sender, receiver = ready()
+    challenge = sender.challenge(64, receiver.extend(64, bytes(8)))
+    assert learned(*ready(), challenge) == sender.delta
+    # A new setup has a challenge of its own, and notices.
+    with pytest.raises(PeerFault, match="consistency check"):
+        learned(*ready(number=1), challenge)
