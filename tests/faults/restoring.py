@@ -116,17 +116,25 @@ class Processes:
         self._kind = kind_of(run.role)
         self._role, self._member, self._saving = run.role, run.member, saving
         self._live: SavedRun[Any] = self._kind.begin(run.role, run.member, run.state, saving)
+        self._chooser = random.Random(len(run.name))
         self.restored = 0
 
     def handle(self, run: Run[Any], event: Event) -> Sequence[Envelope]:
         """Handle an event in a new process; what ends a run goes on in the process that it came up in."""
+        self._restore()
+        try:
+            messages = self._live.handle(event)
+            if self._chooser.random() < 0.2:
+                # Before the driver does the work that a state leaves to it.
+                self._restore()
+            return messages
+        finally:
+            run._state, run._failed = self._live._state, self._live._failed
+
+    def _restore(self) -> None:
         if not self._live.finished:
             self._live = self._kind.restore(self._role, self._member, self._saving)
             self.restored += 1
-        try:
-            return self._live.handle(event)
-        finally:
-            run._state, run._failed = self._live._state, self._live._failed
 
 
 @contextmanager

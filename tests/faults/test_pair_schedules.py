@@ -185,7 +185,9 @@ def test_every_schedule_of_a_pairwise_statistic(
                 if isinstance(error, PeerFault):
                     assert error.culprit in crooks, (name, error)
                 if isinstance(error, TimeoutFault):
-                    assert error.missing & crooks.keys(), (name, error)
+                    # A restored party evaluates no pair: where each pair has one, there is no estimate.
+                    alone = bool(processes) and "no pair was evaluated" in f"{error} {told['hub']}"
+                    assert alone or error.missing & crooks.keys(), (name, error)
             assert told["excluded"].keys() <= crooks.keys()
             if isinstance(ended, StatisticResult):
                 honest = [told[name] for name in NAMES if name not in crooks]

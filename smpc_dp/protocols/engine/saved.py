@@ -226,7 +226,9 @@ class SavedRun(Run[R_co]):
         if isinstance(event, Cancellation):
             # What was not charged is not sent any more.
             released = released if self._charged else b""
-        elif not released and any(envelope.step in self.releases for envelope in messages):
+        elif not released and (
+            state.entrusts or any(envelope.step in self.releases for envelope in messages)
+        ):
             committed, released = b"", _digest_of(Label.SAVED_RELEASE, messages)
         flags = before.place.flags | (OVER if state.over else 0)
         if released or any(envelope.step.startswith(self.final) for envelope in messages):
@@ -243,7 +245,7 @@ class SavedRun(Run[R_co]):
         )
         key, sealed = _new_key(), b""
         if _is_kept(flags):
-            record = saving.codec.encode(state, messages, (committed, released))
+            record = saving.codec.encode(state.restorable, messages, (committed, released))
             sealed = seal_state(key.secret, place, record, _RANDOM)
         else:
             key = replace(key, secret=b"")

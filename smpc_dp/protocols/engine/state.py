@@ -31,6 +31,7 @@ class State(msgspec.Struct, frozen=True, kw_only=True, eq=False):
         expects: the step whose messages the state takes.
         over: whether the role takes and sends nothing more.
         releases: whether the answer to the expected message is the first that depends on the party's vector.
+        entrusts: whether the role's holder now works with the party's input, as two-party evaluations do.
         place: of a role among peers, the number of phases before it.
         patient: whether the role waits for the coordinator, which itself waits for others first.
         matchings: the most pairs that a party may have to evaluate, one after the other, within the step.
@@ -40,6 +41,7 @@ class State(msgspec.Struct, frozen=True, kw_only=True, eq=False):
     expects: ClassVar[str] = "done"
     over: ClassVar[bool] = False
     releases: ClassVar[bool] = False
+    entrusts: ClassVar[bool] = False
     place: ClassVar[int] = 0
     patient: ClassVar[bool] = False
     matchings: ClassVar[int] = 0
@@ -62,6 +64,11 @@ class State(msgspec.Struct, frozen=True, kw_only=True, eq=False):
     def step(self) -> str:
         """The step whose messages the state takes; "done" when it takes none."""
         return self.expects
+
+    @property
+    def restorable(self) -> Self:
+        """The state as it is saved: without the work that is never done again."""
+        return self
 
     def without(self, _messages: Sequence[Envelope]) -> Self:
         """Return the state if messages that were made on the way into it are never sent."""

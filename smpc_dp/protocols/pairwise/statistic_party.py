@@ -11,7 +11,9 @@ import math
 from collections.abc import Iterable
 from dataclasses import dataclass
 from dataclasses import replace as replaced
-from typing import ClassVar
+from typing import ClassVar, Self
+
+from msgspec.structs import replace
 
 from smpc_dp.errors import Check
 from smpc_dp.protocols.begin import attest_begin, check_begun, closed, logged_run
@@ -118,12 +120,21 @@ class Evaluating(PartyState, frozen=True, kw_only=True, eq=False):
     """The matchings are drawn, and the holder of the party's role evaluates its pairs.
 
     `evaluations`: the (matching, garbler, evaluator) that the party is in, at most P. `present`: names.
+    `failed`: the matchings of evaluations that an earlier process of the party may have begun.
     """
 
     expects: ClassVar[str] = m.RESULT
+    entrusts: ClassVar[bool] = True
     present: tuple[str, ...]
     drawn: Draw
     evaluations: tuple[tuple[int, str, str], ...]
+    failed: tuple[int, ...] = ()
+
+    @property
+    def restorable(self) -> Self:
+        """The state in which all evaluations have failed: none is ever done twice."""
+        begun = tuple(matching for matching, _, _ in self.evaluations)
+        return replace(self, evaluations=(), failed=(*self.failed, *begun))
 
 
 class AwaitResult(PartyState, frozen=True, kw_only=True, eq=False):
@@ -219,7 +230,7 @@ def on_last_matched(member: Party, state: AwaitLastDraw, body: bytes) -> Transit
 
 def say_done(member: Party, state: Evaluating, failed: Iterable[int]) -> Transition:
     """Report that the party's pairs are done, but for those of `failed` matchings."""
-    message = member.write(state.run_id, m.DONE, m.Done(sorted(failed)))
+    message = member.write(state.run_id, m.DONE, m.Done(sorted({*failed, *state.failed})))
     after = AwaitResult(present=state.present, drawn=state.drawn)
     return Transition(after, (message,))
 

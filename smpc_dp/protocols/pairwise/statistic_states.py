@@ -70,6 +70,7 @@ PARTY = PartyRole(
     ),
     reports=(Row(p.Evaluating, p.say_done, (p.AwaitResult,), (m.DONE,), "another evaluation"),),
     last=m.DONE,
+    saved=True,
 )
 
 AGGREGATOR = CollectorRole(
