@@ -90,7 +90,7 @@ def _make(
     check_total: bool = True,
 ) -> Run[Outcome]:
     """Return the run of a lender that cheats."""
-    return cheat(party(context, parameters, identity, lanes, randomness, seen, check_total=check_total))
+    return cheat(party(context, parameters, identity, lanes, randomness, seen=seen, check_total=check_total))
 
 
 ROLES: Mapping[str, MakeParty] = {

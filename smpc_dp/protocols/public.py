@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from importlib import import_module
 from typing import Any, Literal, TypeAlias
 
 from smpc_dp.errors import ConfigError, Fault
+from smpc_dp.protocols.descriptor import DESCRIPTORS
 from smpc_dp.protocols.engine import table as tables
 from smpc_dp.protocols.engine.collector import CollectorRole
 from smpc_dp.protocols.engine.events import Event
@@ -13,15 +13,6 @@ from smpc_dp.protocols.engine.party import PartyRole
 from smpc_dp.protocols.engine.state import Transition
 
 RoleName: TypeAlias = Literal["party", "aggregator"]
-
-# The module with the roles of each protocol.
-STATES = {
-    "secagg": "smpc_dp.protocols.secagg.states",
-    "gopa": "smpc_dp.protocols.gopa.states",
-    "gopa-verifiable": "smpc_dp.protocols.gopa.verifiable.states",
-    "exchange": "smpc_dp.protocols.exchange.states",
-    "pairwise": "smpc_dp.protocols.pairwise.statistic_states",
-}
 
 
 def step(role: PartyRole | CollectorRole, member: Any, state: Any, event: Event) -> Transition:
@@ -55,12 +46,11 @@ def table(protocol: str, role: RoleName) -> tuple[tables.Line, ...]:
     faults = [
         Fault(what, f"must be one of {', '.join(known)}, is {given!r}")
         for what, given, known in (
-            ("protocol", protocol, list(STATES)),
+            ("protocol", protocol, list(DESCRIPTORS)),
             ("role", role, ["party", "aggregator"]),
         )
         if given not in known
     ]
     if faults:
         raise ConfigError(faults)
-    found: PartyRole | CollectorRole = getattr(import_module(STATES[protocol]), role.upper())
-    return tables.table(found)
+    return tables.table(DESCRIPTORS[protocol].role(role))

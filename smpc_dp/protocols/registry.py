@@ -14,6 +14,7 @@ from smpc_dp.crypto.randomness import Randomness
 from smpc_dp.encoding import Lanes, shown
 from smpc_dp.errors import Fault
 from smpc_dp.extensions import Extension, Group, find
+from smpc_dp.protocols.descriptor import DESCRIPTORS, Descriptor
 from smpc_dp.protocols.engine.run import Run
 from smpc_dp.protocols.envelope import Context, Signer
 from smpc_dp.protocols.names import (
@@ -30,7 +31,6 @@ from smpc_dp.protocols.names import (
 from smpc_dp.protocols.phases.key_graph import Watch
 from smpc_dp.protocols.phases.parameters import SumParameters
 from smpc_dp.protocols.phases.survivors import FixedSurvivors
-from smpc_dp.protocols.secagg import states as secagg
 from smpc_dp.protocols.secagg.noisy import check_noisy
 from smpc_dp.protocols.secagg.params import PRIVACY_KEYS
 from smpc_dp.protocols.secagg.params import check_parameters as check_secagg
@@ -243,19 +243,10 @@ def origin_of(protocol: str) -> str:
     return "" if registered is None else registered[1].origin
 
 
-def _roles_of(protocol: str) -> tuple[MakeParty, MakeAggregator]:
+def _described(parameters: SumParameters) -> SumProtocol | Descriptor:
     """Return what makes the roles of a protocol."""
-    if protocol == GOPA:
-        from smpc_dp.protocols.gopa import roles
-
-        return roles.party, roles.aggregator
-    if protocol == EXCHANGE:
-        from smpc_dp.protocols.exchange import states
-
-        return states.party, states.aggregator
-    if (registered := _registered(protocol)) is not None:
-        return registered[0].party, registered[0].aggregator
-    return secagg.party, secagg.aggregator
+    registered = _registered(parameters.protocol)
+    return DESCRIPTORS[parameters.descriptor] if registered is None else registered[0]
 
 
 def make_party(
@@ -269,8 +260,7 @@ def make_party(
     **verifiable: bool,
 ) -> Run[Any]:
     """Return the role of a party in one request of any protocol; see `MakeParty`."""
-    make: Callable[..., Run[Any]]
-    make, _ = _roles_of(parameters.protocol)
+    make: Callable[..., Run[Any]] = _described(parameters).party
     return make(context, parameters, identity, lanes, randomness, fixed, seen, **verifiable)
 
 
@@ -285,5 +275,5 @@ def make_aggregator(
     fixed: FixedSurvivors | None = None,
 ) -> Run[Any]:
     """Return the role of the aggregator in one request of any protocol; see `MakeAggregator`."""
-    _, make = _roles_of(parameters.protocol)
+    make: MakeAggregator = _described(parameters).aggregator
     return make(context, parameters, identity, threads=threads, watch=watch, board=board, fixed=fixed)

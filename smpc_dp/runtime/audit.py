@@ -23,13 +23,11 @@ from smpc_dp.protocols.envelope import Context, printable
 from smpc_dp.protocols.gopa.verifiable import audit as verifiable_audit
 from smpc_dp.protocols.gopa.verifiable.audit import CHANGED, Again, Auditor
 from smpc_dp.protocols.gopa.verifiable.deferred import EarlierFault, at_once
-from smpc_dp.protocols.gopa.verifiable.params import VerifiableParameters
 from smpc_dp.protocols.gopa.verifiable.verdict import Excluded, Verdict
-from smpc_dp.protocols.names import GOPA, LEARN
+from smpc_dp.protocols.names import GOPA, LEARN, VERIFIABLE_VERSION
 from smpc_dp.protocols.pairwise import statistic_audit
 from smpc_dp.protocols.pairwise.statistic_audit import StatisticAuditor, StatisticVerdict
 from smpc_dp.protocols.pairwise.statistic_log import QUESTION
-from smpc_dp.protocols.phases.parameters import SumParameters
 from smpc_dp.runtime.audit_selection import (
     FAILS,
     HOLDS,
@@ -243,14 +241,11 @@ def _read(
     except BadLog:
         # What is checked on other threads may have found an earlier line wrong.
         _settle(auditor)
-        if isinstance(auditor, Auditor):
-            known["noted"] = auditor.noted
+        known["noted"] = auditor.noted
         raise
 
 
 def _settle(auditor: Auditor | StatisticAuditor) -> None:
-    if isinstance(auditor, StatisticAuditor):
-        return
     try:
         auditor.settle()
     except EarlierFault as fault:
@@ -266,18 +261,12 @@ def _take_all(
     progress: Progress | None,
 ) -> None:
     def check(entry: Entry) -> None:
-        if isinstance(auditor, StatisticAuditor):
-            auditor.check_signature(entry)
-        else:
-            auditor.check_signature(entry, (reader.line, reader.byte))
+        auditor.check_signature(entry, (reader.line, reader.byte))
 
     head = reader.chain.head
     for entry in reader.entries(check, auditor.longest):
         try:
-            if isinstance(auditor, StatisticAuditor):
-                auditor.take(entry)
-            else:
-                auditor.take(entry, head, (reader.line, reader.byte))
+            auditor.take(entry, head, (reader.line, reader.byte))
         except LocalError:
             raise
         except EarlierFault as fault:
@@ -302,19 +291,10 @@ def _judge(
 ) -> None:
     """Put the verdict on a log that was read to `head`, and which run it is of, in `known`; raise BadLog."""
     try:
-        if isinstance(auditor, StatisticAuditor):
-            known["statistic"] = drawn = auditor.verdict()
-            # That of the last draw, as in the results of parties.
-            wanted.check_run(drawn.run_id)
+        wanted.check_run(auditor.last_run_id())
         found = select(wanted, reader.header, head, auditor.context, auditor.quorum)
-        if isinstance(auditor, StatisticAuditor):
-            doubt = "its end is signed by the aggregator alone"
-        else:
-            known["verdict"] = verdict = auditor.verdict(found.runs)
-            doubt = ""
-            if len(verdict.excluded) > verdict.corrupt:
-                doubt = f"more than c = {verdict.corrupt} users signed something false"
-        known["selected"], known["corrupt"] = of_one_log(found, wanted, head, doubt), auditor.corrupt
+        known[auditor.part] = auditor.verdict(found.runs)
+        known["selected"], known["corrupt"] = of_one_log(found, wanted, head, auditor.doubt), auditor.corrupt
     except SmpcError as error:
         raise reader.fault(error) from None
 
@@ -341,7 +321,7 @@ def _auditor(
     context = functools.partial(
         Context,
         protocol=GOPA if learns else session.protocol,
-        version=VerifiableParameters.version if learns else session.version,
+        version=VERIFIABLE_VERSION if learns else session.version,
         session_digest=session.digest,
         request=header.request,
         aggregator=session.aggregator,
@@ -352,12 +332,14 @@ def _auditor(
     names: Sequence[str] = session.names
     check_run_id = statistic_audit.check_run_id if statistic else verifiable_audit.check_run_id
     check_run_id(context(names=names), header)
-    parameters = session.planned(known)
-    if statistic and isinstance(parameters, SumParameters):
+    parameters: Any = session.planned(known)
+    # Whether the session's sums are logged; None where it has none through an aggregator.
+    logged: bool | None = getattr(parameters, "is_logged", None)
+    if statistic and logged is not None:
         return StatisticAuditor(context(names=names), header, parameters.plan.max_corrupt)
     if learns:
         names, parameters = group_of(session, parameters, header.request, header.question)
-    if not isinstance(parameters, VerifiableParameters):
+    elif not logged:
         raise VerificationError(f"a run of '{session.protocol}' that is not verifiable", Check.NOT_VERIFIABLE)
     return Auditor(context(names=names), parameters, header, again, pool)
 

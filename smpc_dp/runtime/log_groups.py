@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import cast
+
 from smpc_dp.errors import Check, VerificationError
 from smpc_dp.learn.registry import LearnParameters
 from smpc_dp.learn.sgd import REQUESTS_A_STEP, SgdSettings
@@ -11,15 +13,15 @@ from smpc_dp.runtime.log_session import LogSession
 
 
 def group_of(
-    session: LogSession, planned: object, request: int, question: str
+    session: LogSession, planned: LearnParameters, request: int, question: str
 ) -> tuple[tuple[str, ...], VerifiableParameters]:
     """Return the group that averages gradients in this request of a session that learns, and its parameters.
 
     `planned` is what the session plans. Raises VerificationError for a request that is no verifiable average
     of the learner.
     """
-    learner = planned.learner if isinstance(planned, LearnParameters) else None
-    if not isinstance(planned, LearnParameters) or not isinstance(learner, SgdSettings):
+    learner = planned.learner
+    if not isinstance(learner, SgdSettings):
         raise VerificationError(f"a run of '{session.protocol}' that is not verifiable", Check.NOT_VERIFIABLE)
     step, rest = divmod(request, REQUESTS_A_STEP)
     groups = learner.groups(planned.users)
@@ -29,11 +31,11 @@ def group_of(
         )
     names = tuple(session.names[int(user)] for user in groups[step - 1])
     parameters = planned.average.plan(len(names))
-    if not isinstance(parameters, VerifiableParameters):
+    if not parameters.is_logged:
         raise VerificationError(f"a run of '{session.protocol}' that is not verifiable", Check.NOT_VERIFIABLE)
     if question != group_question(due := f"{planned.asked('average')} {parameters.planned()}", names):
         raise VerificationError(
             f"the users asked for {question!r}, not for {due!r} of the group of step {step}",
             Check.OTHER_QUESTION,
         )
-    return names, parameters
+    return names, cast("VerifiableParameters", parameters)

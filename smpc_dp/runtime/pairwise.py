@@ -7,7 +7,7 @@ import time
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Protocol
+from typing import Protocol, cast
 
 import numpy as np
 
@@ -95,11 +95,11 @@ class PairwiseMember:
             ConfigError, LocalError: what is wrong with the file, the circuit, the name or the key.
         """
         session = load_session(path)
-        parameters = session.checked_parameters
-        if not isinstance(parameters, PairwiseParameters):
+        if session.protocol != PAIRWISE:
             raise ConfigError(
                 [Fault("protocol", f"{session.protocol!r} is not an evaluation by two parties")]
             )
+        parameters = cast("PairwiseParameters", session.checked_parameters)
         _check_roster(session, parameters)
         member = session.roster.member(name)
         identity = Identity.load(key if key is not None else default_key(path, name), name)

@@ -8,6 +8,7 @@ from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass, replace
 from numbers import Integral, Real
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
@@ -21,8 +22,7 @@ from smpc_dp.identity import Identity, verify
 from smpc_dp.privacy.secagg_plan import plan_secagg
 from smpc_dp.protocols.engine.run import Machine, Run
 from smpc_dp.protocols.envelope import Context
-from smpc_dp.protocols.gopa.direct_params import DirectParameters
-from smpc_dp.protocols.gopa.verifiable.params import VerifiableParameters
+from smpc_dp.protocols.names import VERIFIABLE_VERSION
 from smpc_dp.protocols.phases.parameters import MAX_PARTIES, SumParameters
 from smpc_dp.protocols.registry import check_gopa, make_aggregator, make_party
 from smpc_dp.protocols.result import Outcome, Result
@@ -84,7 +84,7 @@ def cast_sum(
         question=parameters.planned(),
     )
     board = None
-    if isinstance(parameters, VerifiableParameters):
+    if parameters.is_logged:
         stage, board = with_board(stage, declared or {})
     context = stage.context
     parties: list[Run[Outcome]] = []
@@ -108,7 +108,7 @@ def with_board(stage: Stage, declared: Mapping[str, object]) -> tuple[Stage, Mem
         Identity.from_seed(name, bytes(stage.signers[name].key)).entry(role, address)
         for name, role, address in roles
     ]
-    context = replace(stage.context, version=VerifiableParameters.version)
+    context = replace(stage.context, version=VERIFIABLE_VERSION)
     session = session_json(canonical_session(context.protocol, context.version, declared, members))
     context = replace(context, session_digest=session_digest(session))
     return replace(stage, context=context), MemoryBoard(session.decode("ascii"))
@@ -177,7 +177,7 @@ def average(  # noqa: PLR0913 - the keys of a session file, and what a simulatio
         raise ConfigError([Fault("verifiable", "is for method 'gopa'")])
     if board is not None and not verifiable:
         raise ConfigError([Fault("board", "is for a verifiable run")])
-    parameters: SumParameters
+    parameters: Any
     declared: dict[str, object] = {}
     if method == "gopa" or not epsilon is delta is l2_bound is None:
         if weights is not None:
@@ -213,7 +213,7 @@ def average(  # noqa: PLR0913 - the keys of a session file, and what a simulatio
             ),
             plan=plan_secagg(len(vectors), dropout=planned_dropout, corrupt=corrupt, security=security),
         )
-    if isinstance(parameters, DirectParameters):
+    if topology == "direct":
         return run_direct(
             parameters,
             vectors,

@@ -21,25 +21,6 @@ from smpc_dp.simulate.stage import AGGREGATOR, set_stage
 from smpc_dp.transport.memory import Faults, MemoryNetwork
 
 
-def cast_exchange(
-    parameters: ExchangeParameters,
-    vectors: Rows,
-    *,
-    request: int = 1,
-    seed_for_simulation: int | None = None,
-) -> list[Run[Outcome]]:
-    """Return the users of an exchange of these vectors, which has run to its end; raises what ended it."""
-    lanes = [
-        parameters.encoding.encode(vector, party=f"party {row}")[0] for row, vector in enumerate(vectors)
-    ]
-    parties, errors = drive_exchange(
-        parameters, lanes, request=request, seed_for_simulation=seed_for_simulation
-    )
-    for error in errors.values():
-        raise error
-    return parties
-
-
 def drive_exchange(
     parameters: ExchangeParameters,
     lanes: Sequence[Lanes],

@@ -83,12 +83,13 @@ def learn(
 
 def _checked(parameters: Mapping[str, object] | LearnParameters, users: int) -> LearnParameters:
     """Return the parameters for so many users; raise ConfigError if they are refused or for others."""
-    if isinstance(parameters, LearnParameters):
-        checked: LearnParameters | None = parameters
-    else:
+    checked: LearnParameters | None
+    if isinstance(parameters, Mapping):
         checked, faults = check_learn(parameters, users)
         if faults:
             raise ConfigError(faults)
+    else:
+        checked = parameters
     if checked is None or checked.users != users:
         raise ConfigError([Fault("data", f"{users} tables, planned for another number of users")])
     return checked

@@ -20,7 +20,7 @@ from smpc_dp.protocols.exchange import states
 from smpc_dp.protocols.exchange.params import ExchangeParameters, plan_exchange
 from smpc_dp.protocols.sets import pack_set
 from smpc_dp.simulate.drive import drive
-from smpc_dp.simulate.exchanging import cast_exchange, drive_exchange
+from smpc_dp.simulate.exchanging import drive_exchange
 from smpc_dp.simulate.stage import AGGREGATOR, Stage, set_stage
 from smpc_dp.transport.memory import Faults, MemoryNetwork
 
@@ -126,7 +126,9 @@ def test_no_byte_of_a_vector_leaves_its_party_in_clear(monkeypatch: pytest.Monke
 
 def test_noise_is_drawn_once_for_all_receivers() -> None:
     given = plan_exchange(3, length=2, l2_bound=1.0, precision=2**-16, epsilon=1.0, delta=1e-6)
-    first, second, third = cast_exchange(given, VECTORS, seed_for_simulation=3)
+    lanes = [given.encoding.encode(vector, party="a party")[0] for vector in VECTORS]
+    (first, second, third), errors = drive_exchange(given, lanes, seed_for_simulation=3)
+    assert not errors
     for name, one, other in (
         (first.name, second, third),
         (second.name, first, third),

@@ -417,7 +417,13 @@ def play(
         randomness = SeededRandomnessForSimulation(run, name)
         kept = (seen or {}).get(name, NOTHING_SEEN)
         user = party(
-            context, checked, identities[name], lanes, randomness, kept, check_total=name not in unchecked
+            context,
+            checked,
+            identities[name],
+            lanes,
+            randomness,
+            seen=kept,
+            check_total=name not in unchecked,
         )
         users.append(Cheater(user, (tampers or {}).get(name)))
     board = MemoryBoard(session.decode("ascii")) if board is None else board

@@ -47,6 +47,7 @@ class ExchangeParameters(SumParameters, frozen=True):
     """
 
     protocol: ClassVar[str] = names.EXCHANGE
+    descriptor: ClassVar[str] = "exchange"
     variance: Fraction
     epsilon: float | None
     delta: float | None

@@ -45,6 +45,11 @@ class GopaParameters(SumParameters, frozen=True):
     on_dropout: OnDropout
 
     @property
+    def descriptor(self) -> str:  # type: ignore[override]
+        """Of the roles: lost noise that is rolled back travels under masks, as in a secure sum."""
+        return "gopa" if self.on_dropout == "keep" else "secagg"
+
+    @property
     def party_steps(self) -> tuple[str, ...]:
         """The steps of a party, in order."""
         return PARTY_STEPS if self.on_dropout == "keep" else super().party_steps

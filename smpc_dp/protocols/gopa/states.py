@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from typing import ClassVar
 
+from smpc_dp.board.keeping import Board
 from smpc_dp.crypto.randomness import Randomness, SystemRandomness
 from smpc_dp.encoding import Lanes
 from smpc_dp.errors import Check
@@ -32,9 +33,11 @@ from smpc_dp.protocols.phases.key_graph import (
     SumMember,
     Watch,
 )
+from smpc_dp.protocols.phases.survivors import FixedSurvivors
 from smpc_dp.protocols.result import Outcome
 from smpc_dp.protocols.secagg.states import Finished, Summed, first_state
 from smpc_dp.protocols.sets import PartySet
+from smpc_dp.seen import NOTHING_SEEN, Seen
 
 Party = SumMember[GopaParameters]
 Aggregator = SumAggregator[GopaParameters]
@@ -148,6 +151,8 @@ def party(
     identity: Signer,
     lanes: Lanes,
     randomness: Randomness | None = None,
+    fixed: FixedSurvivors | None = None,  # noqa: ARG001 - of exact sums
+    seen: Seen = NOTHING_SEEN,  # noqa: ARG001 - of protocols with a log
 ) -> Run[Outcome]:
     """Return the run of one party; arguments as of `smpc_dp.protocols.secagg.states.party`."""
     parameters.check_lanes(identity.name, lanes)
@@ -272,6 +277,8 @@ def aggregator(
     *,
     threads: int = 1,
     watch: Watch | None = None,
+    board: Board | None = None,  # noqa: ARG001 - of protocols with a log
+    fixed: FixedSurvivors | None = None,  # noqa: ARG001 - of exact sums
 ) -> Run[Outcome]:
     """Return the run of the aggregator; arguments as of `smpc_dp.protocols.secagg.states.aggregator`."""
     member = SumAggregator(context, parameters, identity, threads, watch)

@@ -45,6 +45,8 @@ class SharedParameters(msgspec.Struct, frozen=True):
     protocol: ClassVar[str] = names.MPYC
     version: ClassVar[int] = names.VERSION
     is_logged: ClassVar[bool] = False
+    # Whether the vectors are bounded in their L2 norm, not in each coordinate.
+    is_bounded_in_norm: ClassVar[bool] = False
     users: int
     fewest: int
     encoding: Encoding | None
@@ -82,6 +84,7 @@ class VectorParameters(SharedParameters, frozen=True):
     `noise` is drawn once for a sum, by the servers together; None for exact sums.
     """
 
+    is_bounded_in_norm: ClassVar[bool] = True
     noise: WideGaussian | None = None
 
     def planned(self) -> str:

@@ -10,7 +10,7 @@ from __future__ import annotations
 import json
 import math
 from collections.abc import Iterable
-from typing import Any
+from typing import Any, ClassVar
 
 import msgspec
 from msgspec.structs import replace
@@ -131,10 +131,22 @@ class StatisticAuditor:
         self._outcome: m.Outcome | None = None
         self._last = 0
 
+    # As of the auditor of verifiable runs: what its verdict is in a report, and what was false so far.
+    part: ClassVar[str] = "statistic"
+    noted: ClassVar[tuple[str, ...]] = ()
+    doubt: ClassVar[str] = "its end is signed by the aggregator alone"
+
     @property
     def context(self) -> Context:
         """Of the run."""
         return self._context
+
+    def settle(self) -> None:
+        """Do nothing: each entry is checked when it is taken."""
+
+    def last_run_id(self) -> str:
+        """Return the run id of the last draw, as in the results of parties; raise as `verdict` does."""
+        return self.verdict().run_id
 
     def longest(self, kind: str) -> int:
         """Return how many bytes the payload of an entry may have: what is longer need not be read."""
@@ -149,7 +161,7 @@ class StatisticAuditor:
             return 3 * _NUMBER * self._partners * (parties // 2) + _MORE
         return parties // 8 + _MORE
 
-    def check_signature(self, entry: Entry) -> None:
+    def check_signature(self, entry: Entry, _place: object = None) -> None:
         """Raise VerificationError unless an entry is signed by the member that it names, for this run."""
         run_id = self._run_id
         if entry.kind == m.HELLO:
@@ -166,7 +178,7 @@ class StatisticAuditor:
             # It says nothing of the party: anybody may have written it.
             raise VerificationError(f"an entry '{entry.kind}' in the name of {fault}", fault.check) from None
 
-    def take(self, entry: Entry) -> None:
+    def take(self, entry: Entry, _head: bytes = b"", _place: object = None) -> None:
         """Take the next entry, rightly signed and in its place."""
         if self._outcome is not None:
             raise VerificationError("an entry after the outcome", Check.LOG_CLOSED)
@@ -194,7 +206,7 @@ class StatisticAuditor:
         else:
             self._take_outcome(entry)
 
-    def verdict(self) -> StatisticVerdict:
+    def verdict(self, _tries: int | None = None) -> StatisticVerdict:
         """Return what the log shows; raise VerificationError where it ends before the outcome."""
         outcome, found = self._outcome, self._draw
         if outcome is None or found is None or self._terms is None:

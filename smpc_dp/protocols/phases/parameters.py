@@ -40,6 +40,8 @@ class SumParameters(msgspec.Struct, frozen=True):
 
     protocol: ClassVar[str] = names.SECAGG
     version: ClassVar[int] = names.VERSION
+    # Of the roles, in `smpc_dp.protocols.descriptor`.
+    descriptor: ClassVar[str] = "secagg"
     # Whether a run has a log, and the party keeps its place in the session log.
     is_logged: ClassVar[bool] = False
     encoding: Encoding

@@ -209,8 +209,8 @@ def _sum(parameters: SharedParameters, asked: str, users: int) -> Program:
     encoding = parameters.sums
     if asked not in ("sum", "average"):
         raise ConfigError([Fault("question", f"{asked[:40]!r} is neither a sum nor an average")])
-    if isinstance(parameters, VectorParameters):
-        return vector_program(parameters, users)
+    if parameters.is_bounded_in_norm:
+        return vector_program(cast("VectorParameters", parameters), users)
     kind: ProgramKind = "weighted-mean" if encoding.max_weight else "sum"
     width = max(encoding.highest - encoding.lowest, 1)
     bounds = [(0, width)] * encoding.length

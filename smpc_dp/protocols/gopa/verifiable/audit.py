@@ -12,7 +12,7 @@ import contextlib
 import math
 from collections.abc import Callable, Generator, Iterable, Iterator, Sequence
 from dataclasses import replace
-from typing import Any
+from typing import Any, ClassVar
 
 import numpy as np
 
@@ -125,6 +125,20 @@ class Auditor:
     def settle(self) -> None:
         """Wait for what is checked of single entries; raise the EarlierFault of the first that is wrong."""
         raise_first(self._signatures.checks, self._edges.checks)
+
+    # What its verdict is in a report.
+    part: ClassVar[str] = "verdict"
+
+    @property
+    def doubt(self) -> str:
+        """Why there may be another log of this run."""
+        if len(self._excluded) <= self.corrupt:
+            return ""
+        return f"more than c = {self.corrupt} users signed something false"
+
+    def last_run_id(self) -> str:
+        """Return the run id."""
+        return self._run_id.hex()
 
     def longest(self, kind: str) -> int:
         """Return how many bytes the payload of an entry may have: what is longer need not be read."""

@@ -53,6 +53,7 @@ class VerifiableParameters(GopaParameters, frozen=True):
     """
 
     version: ClassVar[int] = VERIFIABLE_VERSION
+    descriptor: ClassVar[str] = "gopa-verifiable"
     is_logged: ClassVar[bool] = True
     bits: int
     box: tuple[tuple[int, ...], tuple[int, ...]] | None = None

@@ -13,6 +13,7 @@ from __future__ import annotations
 from smpc_dp.board.keeping import Board
 from smpc_dp.crypto.randomness import Randomness, SystemRandomness
 from smpc_dp.encoding import Lanes
+from smpc_dp.errors import ConfigError, Fault
 from smpc_dp.protocols import begin
 from smpc_dp.protocols.engine.collector import CollectorRole, Stage
 from smpc_dp.protocols.engine.party import PartyRole, Row
@@ -56,6 +57,7 @@ from smpc_dp.protocols.gopa.verifiable.tallying import AwaitClosed, AwaitTallied
 from smpc_dp.protocols.phases import certified_set, key_graph
 from smpc_dp.protocols.phases import messages as m
 from smpc_dp.protocols.phases.key_graph import AwaitStart, CollectHello, Ready, Watch
+from smpc_dp.protocols.phases.survivors import FixedSurvivors
 from smpc_dp.protocols.result import Outcome
 from smpc_dp.protocols.secagg.states import first_state
 from smpc_dp.seen import NOTHING_SEEN, Seen
@@ -168,6 +170,7 @@ def party(
     identity: Signer,
     lanes: Lanes,
     randomness: Randomness | None = None,
+    fixed: FixedSurvivors | None = None,  # noqa: ARG001 - of exact sums
     seen: Seen = NOTHING_SEEN,
     *,
     check_total: bool = True,
@@ -315,9 +318,10 @@ def aggregator(
     parameters: VerifiableParameters,
     identity: Signer,
     *,
-    board: Board,
     threads: int = 1,
     watch: Watch | None = None,
+    board: Board | None = None,
+    fixed: FixedSurvivors | None = None,  # noqa: ARG001 - of exact sums
 ) -> Run[Outcome]:
     """Return the run of the aggregator.
 
@@ -327,8 +331,10 @@ def aggregator(
         threads, watch: as of `VerifiableAggregator`.
 
     Raises:
-        LocalError: the session log on the board is damaged.
+        ConfigError: there is no board. LocalError: the session log on the board is damaged.
     """
+    if board is None:
+        raise ConfigError([Fault("board", "a verifiable run needs one")])
     runs = board.runs(context.session_digest, context.scope)
     member = VerifiableAggregator(context, parameters, identity, board, runs, threads, watch)
     return Run(AGGREGATOR, member, first_state(member.parties))
