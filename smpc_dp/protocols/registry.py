@@ -243,7 +243,7 @@ def origin_of(protocol: str) -> str:
     return "" if registered is None else registered[1].origin
 
 
-def _described(parameters: SumParameters) -> SumProtocol | Descriptor:
+def described(parameters: SumParameters) -> SumProtocol | Descriptor:
     """Return what makes the roles of a protocol."""
     registered = _registered(parameters.protocol)
     return DESCRIPTORS[parameters.descriptor] if registered is None else registered[0]
@@ -260,7 +260,7 @@ def make_party(
     **verifiable: bool,
 ) -> Run[Any]:
     """Return the role of a party in one request of any protocol; see `MakeParty`."""
-    make: Callable[..., Run[Any]] = _described(parameters).party
+    make: Callable[..., Run[Any]] = described(parameters).party
     return make(context, parameters, identity, lanes, randomness, fixed, seen, **verifiable)
 
 
@@ -275,5 +275,5 @@ def make_aggregator(
     fixed: FixedSurvivors | None = None,
 ) -> Run[Any]:
     """Return the role of the aggregator in one request of any protocol; see `MakeAggregator`."""
-    make: MakeAggregator = _described(parameters).aggregator
+    make: MakeAggregator = described(parameters).aggregator
     return make(context, parameters, identity, threads=threads, watch=watch, board=board, fixed=fixed)

@@ -127,7 +127,7 @@ class PartyAverager(_Requests):
         question = " ".join(part for part in (self._asked, parameters.planned()) if part)
         charge = partial(charge_run, self._charged, membership.parameters.event, number)
         try:
-            outcome, _ = await self._line.run_as(membership, number, question, lanes, charge, before)
+            outcome, _ = await self._line.run(number, question, lanes, charge, membership, before)
         except SmpcError as error:
             raise self._line.lost(number, error) from None
         return outcome

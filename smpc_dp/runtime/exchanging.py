@@ -26,13 +26,14 @@ from smpc_dp.learn.exchanges import (
 )
 from smpc_dp.runtime.aggregator import Server
 from smpc_dp.runtime.charging import charge_run
-from smpc_dp.runtime.line import HubLine
+from smpc_dp.runtime.line import Line
 from smpc_dp.runtime.member import Membership
 from smpc_dp.runtime.requests import Counter, EverybodyLeftError
 
 if TYPE_CHECKING:
     from scipy import sparse
 
+    from smpc_dp.encoding import Lanes
     from smpc_dp.privacy.accountant.events import Event as ReleaseEvent
     from smpc_dp.privacy.accountant.ledger import Ledger
     from smpc_dp.privacy.accountant.receipt import Receipt
@@ -79,7 +80,7 @@ class PartyExchange(_Exchanges, OneUser):
         membership: Membership,
         exchanging: Exchanging,
         counter: Counter,
-        line: HubLine,
+        line: Line,
         charged: Ledger | None,
         whole: ReleaseEvent | None = None,
         asked: str = "exchange",
@@ -135,9 +136,10 @@ class PartyExchange(_Exchanges, OneUser):
 
         question = f"{self._asked} {parameters.planned()}"
         try:
-            received = await self._line.meet(membership, number, question, lanes, charge, before)
+            await self._line.run(number, question, lanes, charge, membership, before)
         except SmpcError as error:
             raise self._line.lost(number, error) from None
+        received: dict[str, Lanes] = self._line.ended.state.received
         return {self._names.index(who): parameters.real(lanes) for who, lanes in received.items()}
 
 

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import asyncio
 import os
-from typing import TYPE_CHECKING, cast
+from typing import TYPE_CHECKING
 
 from smpc_dp.errors import SmpcError
 from smpc_dp.learn.data import read_table
@@ -30,7 +30,6 @@ from smpc_dp.runtime.session_file import load_session
 if TYPE_CHECKING:
     from smpc_dp.privacy.accountant.events import Event as ReleaseEvent
     from smpc_dp.privacy.accountant.ledger import Ledger
-    from smpc_dp.runtime.line import HubLine
 
 
 async def learn(
@@ -80,8 +79,7 @@ async def learn(
             # Where steps are not private one by one, all at once, before the first message.
             whole = None if book is None else own_release(parameters)
             asked = parameters.asked("exchange")
-            hub = cast("HubLine", line)
-            exchange = PartyExchange(membership, parameters.exchange, counter, hub, book, whole, asked)
+            exchange = PartyExchange(membership, parameters.exchange, counter, line, book, whole, asked)
         means = Means(
             averager(parameters.average, "average", book),
             averager(parameters.mix, "mix", None),

@@ -18,7 +18,7 @@ from smpc_dp.protocols.engine.run import Run
 from smpc_dp.protocols.pairwise.statistic_messages import START as STATISTIC_START
 from smpc_dp.protocols.phases.messages import START
 from smpc_dp.protocols.phases.survivors import FixedSurvivors
-from smpc_dp.protocols.registry import MakeParty, make_party
+from smpc_dp.protocols.registry import MakeParty, described
 from smpc_dp.protocols.result import Outcome
 from smpc_dp.runtime.charging import Charge
 from smpc_dp.runtime.deadline import PATIENCE, StepTimer
@@ -46,10 +46,12 @@ class Line(ABC):
         membership: what this member has joined.
         links: its links.
         check_total: whether the next request's total is added up here as well, of a verifiable one.
+        ended: the role in the last request to an aggregator that has ended well.
         followed: the log of the last request, if it was a verifiable one that has ended well.
         contexts: those of TLS, for evaluations with other parties of a session with an aggregator.
     """
 
+    ended: Any = None
     followed: Followed | None = None
     contexts: Contexts | None = None
 
@@ -64,26 +66,23 @@ class Line(ABC):
         timeouts: Timeouts = self.membership.session.timeouts
         return timeouts
 
-    async def run(
-        self, request: int, question: str, lanes: Lanes, charge: Charge
-    ) -> tuple[Outcome, Receipt | None]:
-        """Take part in one request; `charge` is called before anything that depends on the lanes leaves.
-
-        Raises SmpcError after the others have been told.
-        """
-        return await self.run_as(self.membership, request, question, lanes, charge)
-
     @abstractmethod
-    async def run_as(
+    async def run(
         self,
-        membership: Any,
         request: int,
         question: str,
         lanes: Lanes,
         charge: Charge,
+        membership: Any = None,
         before: int = 0,
     ) -> tuple[Outcome, Receipt | None]:
-        """Take part in a request as a member of a group; `before`: requests that others may be at still."""
+        """Take part in one request, or in that of a group; raise SmpcError after the others have been told.
+
+        Args:
+            charge: called before anything that depends on the lanes leaves.
+            membership: that of the group.
+            before: requests that others may be at still.
+        """
 
     async def decline(self, request: int, error: SmpcError, membership: Any = None) -> None:
         """Leave a request, or that of a group, before it begins."""
@@ -94,9 +93,9 @@ class Line(ABC):
     def _declined(self, membership: Any, request: int) -> Any:
         """Return the role in a request that it leaves at once."""
 
-    @abstractmethod
-    def lost(self, request: int, error: SmpcError) -> SmpcError:
+    def lost(self, _request: int, error: SmpcError) -> SmpcError:
         """Return the error of a learner whose request ends so: no further one can be had, or the same."""
+        return error
 
     async def quit(self, request: int, error: SmpcError) -> None:  # noqa: B027 - for an aggregator alone
         """Tell an aggregator why this party leaves the session, before it does."""
@@ -154,13 +153,13 @@ class HubLine(Line):
         self,
         membership: Membership,
         on_event: OnEvent,
-        role: MakeParty = make_party,
+        role: MakeParty | None = None,
         contexts: Contexts | None = None,
     ) -> None:
-        """`role` makes the party's machine; `contexts`: those of TLS, for evaluations with other parties."""
+        """`role`: as of `connect`; `contexts`: those of TLS, for evaluations with other parties."""
         super().__init__(membership, on_event)
         self.contexts = contexts
-        self._make_party = role
+        self._role = role
         self._fixed = FixedSurvivors()
 
     @classmethod
@@ -169,9 +168,9 @@ class HubLine(Line):
         membership: Membership,
         endpoint: Endpoint,
         on_event: OnEvent,
-        role: MakeParty = make_party,
+        role: MakeParty | None = None,
     ) -> HubLine:
-        """Connect to the aggregator; `role` makes the party's machine. Raises what `dial` raises."""
+        """Connect to the aggregator; raises what `dial` raises."""
         line = cls(membership, on_event, role, endpoint.contexts)
         line.links.welcome(await dial(endpoint, membership.aggregator))
         return line
@@ -181,52 +180,27 @@ class HubLine(Line):
         """Whether the aggregator is there."""
         return self.links.is_live(self.membership.aggregator)
 
-    async def run_as(
+    async def run(
         self,
-        membership: Membership,
         request: int,
         question: str,
         lanes: Lanes,
         charge: Charge,
+        membership: Membership | None = None,
         before: int = 0,
     ) -> tuple[Outcome, Receipt | None]:
-        """See `Line.run_as`."""
-        run, receipt = await self._take_part(membership, request, question, lanes, charge, before)
-        return run.result, receipt
-
-    async def meet(
-        self,
-        membership: Membership,
-        request: int,
-        question: str,
-        lanes: Lanes,
-        charge: Charge,
-        before: int = 0,
-    ) -> dict[str, Lanes]:
-        """Take part in an exchange, and return what was received from each party; see `run_as`."""
-        run, _ = await self._take_part(membership, request, question, lanes, charge, before)
-        received: dict[str, Lanes] = run.state.received
-        return received
-
-    async def _take_part(
-        self,
-        membership: Membership,
-        request: int,
-        question: str,
-        lanes: Lanes,
-        charge: Charge,
-        before: int,
-    ) -> tuple[Run[Any], Receipt | None]:
-        kept = KeptRun(membership.runs_seen, membership.context(request).scope)
-        run = self._party(membership, request, question, lanes, kept.seen)
-        logged = membership.parameters if membership.parameters.is_logged else None
+        """See `Line.run`."""
+        member = membership or self.membership
+        kept = KeptRun(member.runs_seen, member.context(request).scope)
+        run = self._party(member, request, question, lanes, kept.seen)
+        logged = member.parameters if member.parameters.is_logged else None
         self.followed = None
         waits = AggregatorWaits.for_aggregator(self._timeouts, before)
-        drive = self.drive(request, run, waits, charge=charge, kept=kept, logged=logged)
-        receipt = await drive.to_end()
+        receipt = await self.drive(request, run, waits, charge=charge, kept=kept, logged=logged).to_end()
+        self.ended = run
         if logged is not None:
             self.followed = run.state.followed
-        return run, receipt
+        return run.result, receipt
 
     def drive(self, request: int, run: Run[Any], waits: Waits, **options: Any) -> Drive:
         """Return the drive of a role, with options as of `Drive`; raise TimeoutFault if the link is lost."""
@@ -273,7 +247,7 @@ class HubLine(Line):
     ) -> Run[Any]:
         context = membership.context(request, question)
         parameters, identity = membership.parameters, membership.identity
-        make: Callable[..., Run[Any]] = self._make_party
+        make: Callable[..., Run[Any]] = self._role or described(parameters).party
         chosen = {}
         if parameters.is_logged and not self.check_total:
             chosen["check_total"], self.check_total = False, True

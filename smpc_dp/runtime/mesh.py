@@ -78,17 +78,17 @@ class Mesh(Line):
             raise
         return mesh
 
-    async def run_as(
+    async def run(
         self,
-        membership: Membership,
         request: int,
         question: str,
         lanes: Lanes,
         charge: Charge,
+        membership: Membership | None = None,
         before: int = 0,  # noqa: ARG002
     ) -> tuple[Outcome, Receipt | None]:
-        """See `Line.run_as`."""
-        run = self._party(membership, request, question, lanes)
+        """See `Line.run`."""
+        run = self._party(membership or self.membership, request, question, lanes)
         timer = StepTimer(self._timeouts, first=False)
         drive = Drive(
             request,
@@ -195,10 +195,6 @@ class Mesh(Line):
     def _declined(self, membership: Membership, request: int) -> Run[Outcome]:
         encoding = membership.parameters.encoding
         return self._party(membership, request, "", np.zeros(encoding.lanes, dtype=encoding.dtype))
-
-    def lost(self, request: int, error: SmpcError) -> SmpcError:  # noqa: ARG002
-        """Return the error: no learner has such a session."""
-        return error
 
     def begin_step(self, drive: Drive) -> None:
         """See `Holder.begin_step`."""

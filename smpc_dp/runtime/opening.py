@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from smpc_dp.errors import ConfigError, Fault
-from smpc_dp.protocols.registry import MakeParty, make_party
+from smpc_dp.protocols.registry import MakeParty
 from smpc_dp.runtime.events import OnEvent
 from smpc_dp.runtime.line import HubLine, Line
 from smpc_dp.runtime.member import Membership
@@ -29,4 +29,4 @@ async def open_line(
         from smpc_dp.runtime.servers.line import ServersLine
 
         return await ServersLine.open(membership, on_event)
-    return await HubLine.open(membership, membership.endpoint(), on_event, role or make_party)
+    return await HubLine.open(membership, membership.endpoint(), on_event, role)

@@ -118,10 +118,7 @@ async def play(scene: Scene, seed: int, vectors: NDArray[np.float64], told: Told
 
         began = loop.time()
         try:
-            if scene.group is None:
-                outcome, _ = await line.run_as(membership, 1, "sum", lanes, charge)
-            else:
-                outcome = (await line._take_part(membership, 1, "sum", lanes, charge, 0))[0].result
+            outcome, _ = await line.run(1, "sum", lanes, charge, membership)
             told.outcomes[name] = outcome
         except SmpcError as error:
             told.errors[name] = error

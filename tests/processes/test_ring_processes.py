@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import json
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any, cast
 
 import numpy as np
@@ -102,9 +103,10 @@ def test_who_takes_part_in_every_request_waits_for_one(tmp_path: Path) -> None:
     waits: list[tuple[int, int]] = []
 
     class Line:
-        async def meet(self, _membership: object, number: int, *more: Any) -> Any:
+        ended = SimpleNamespace(state=SimpleNamespace(received={}))
+
+        async def run(self, number: int, *more: Any) -> None:
             waits.append((number, more[-1]))
-            return {}
 
     exchange = PartyExchange(membership, planned, Counter(), cast("HubLine", Line()), None)
 

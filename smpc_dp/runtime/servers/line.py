@@ -92,20 +92,21 @@ class ServersLine(Line):
             raise
         return line
 
-    async def run_as(
+    async def run(
         self,
-        membership: Membership,
         request: int,
         question: str,
         lanes: Lanes,
         charge: Charge,
+        membership: Membership | None = None,
         before: int = 0,
     ) -> tuple[Outcome, Receipt | None]:
-        """See `Line.run_as`."""
-        parameters = membership.parameters
-        asking = _Asking(membership, request, question, sum_record(parameters.sums, lanes.tolist()))
+        """See `Line.run`."""
+        member = membership or self.membership
+        parameters, servers = member.parameters, len(member.servers)
+        asking = _Asking(member, request, question, sum_record(parameters.sums, lanes.tolist()))
         receipt = await self._drive(asking, charge, before)
-        opened, servers = asking.machine.result, len(membership.servers)
+        opened = asking.machine.result
         return sum_outcome(asking.context, parameters, servers, asking.program, opened), receipt
 
     async def statistic(
