@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Awaitable, Callable, Sequence
 from functools import partial
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -16,13 +16,41 @@ from smpc_dp.protocols.result import Outcome, Result
 from smpc_dp.runtime.charging import charge_run
 from smpc_dp.runtime.events import Event, OnEvent
 from smpc_dp.runtime.line import Line
-from smpc_dp.runtime.requests import Counter, EverybodyLeftError
+from smpc_dp.runtime.member import Membership
+from smpc_dp.runtime.requests import Counter, EverybodyLeftError, ServerLostError, ends_session
 
 if TYPE_CHECKING:
     from smpc_dp.privacy.accountant.ledger import Ledger
 
-# Serves a request, of this number and for these parties; None: nobody is there any more.
-Serve = Callable[[int, tuple[str, ...]], Awaitable[object | None]]
+
+class Served:
+    """The requests of a learner, as an aggregator or a server serves them.
+
+    Attributes:
+        failures: by request number, what went wrong in groups that failed.
+    """
+
+    def __init__(
+        self, membership: Membership, request: Callable[[int, Membership], Awaitable[object | None]]
+    ) -> None:
+        """`request` serves the request of this number, for a group, and returns how it ended."""
+        self.membership = membership
+        self.failures: dict[int, str] = {}
+        self._request = request
+
+    async def serve(self, number: int, parameters: Any, names: tuple[str, ...]) -> None:
+        """Serve a request of these parties; one that fails is told so itself.
+
+        Raises:
+            EverybodyLeftError: nobody is connected any more. ServerLostError: a server is gone or at fault.
+        """
+        ended = await self._request(number, self.membership.of_group(parameters, names))
+        if ended is None:
+            raise EverybodyLeftError(f"all parties have left before request {number}")
+        if self.membership.servers and ends_session(ended, self.membership.servers):
+            raise ServerLostError(f"request {number}: {ended}")
+        if isinstance(ended, SmpcError):
+            self.failures[number] = str(ended)
 
 
 class _Requests:
@@ -134,22 +162,11 @@ class PartyAverager(_Requests):
 
 
 class ServingAverager(_Requests):
-    """The part of who serves the averages, an aggregator or a server, and has no row of its own.
+    """The part of who serves the averages, an aggregator or a server, and has no row of its own."""
 
-    `failures` collects, by request number, what went wrong in groups that failed.
-    """
-
-    def __init__(
-        self,
-        names: Sequence[str],
-        averaging: Averaging,
-        counter: Counter,
-        serve: Serve,
-        failures: dict[int, str],
-    ) -> None:
-        super().__init__(names, averaging, counter)
-        self._serve = serve
-        self._failures = failures
+    def __init__(self, served: Served, averaging: Averaging, counter: Counter) -> None:
+        super().__init__(served.membership.names, averaging, counter)
+        self._served = served
 
     @property
     def here(self) -> Users:
@@ -159,16 +176,9 @@ class ServingAverager(_Requests):
     async def average(
         self, vector: Rows, weight: NDArray[np.float64] | None = None, group: Groups | None = None
     ) -> Averaged:
-        """Serve every group of the call, one after the other; a group that fails is told so itself.
-
-        Raises:
-            EverybodyLeftError: nobody is connected any more.
-        """
+        """Serve every group of the call, one after the other; raises what `Served.serve` does."""
         vector, weight, group = check_average(self, vector, weight, group)
         for label, number in self._number(group).items():
-            ended = await self._serve(number, self._members(group, label))
-            if ended is None:
-                raise EverybodyLeftError(f"all parties have left before request {number}")
-            if isinstance(ended, SmpcError):
-                self._failures[number] = str(ended)
+            names = self._members(group, label)
+            await self._served.serve(number, self._averaging.parameters(len(names)), names)
         return Averaged(vector, np.zeros(0))

@@ -24,11 +24,11 @@ from smpc_dp.learn.exchanges import (
     request_of,
     weight_edges,
 )
-from smpc_dp.runtime.aggregator import Server
+from smpc_dp.runtime.averaging import Served
 from smpc_dp.runtime.charging import charge_run
 from smpc_dp.runtime.line import Line
 from smpc_dp.runtime.member import Membership
-from smpc_dp.runtime.requests import Counter, EverybodyLeftError
+from smpc_dp.runtime.requests import Counter
 
 if TYPE_CHECKING:
     from scipy import sparse
@@ -146,12 +146,9 @@ class PartyExchange(_Exchanges, OneUser):
 class HubExchange(_Exchanges):
     """The aggregator's part in the messages: it passes on what it cannot read."""
 
-    def __init__(
-        self, membership: Membership, exchanging: Exchanging, counter: Counter, server: Server
-    ) -> None:
-        super().__init__(membership, exchanging, counter)
-        self._server = server
-        self.failures: dict[int, str] = {}
+    def __init__(self, served: Served, exchanging: Exchanging, counter: Counter) -> None:
+        super().__init__(served.membership, exchanging, counter)
+        self._served = served
 
     @property
     def here(self) -> Users:
@@ -180,8 +177,5 @@ class HubExchange(_Exchanges):
         number = self._counter.take(1)
         if edges is not None and not edges:
             return
-        ended = await self._server.request(number, self._of(edges))
-        if ended is None:
-            raise EverybodyLeftError(f"all parties have left before request {number}")
-        if isinstance(ended, SmpcError):
-            self.failures[number] = str(ended)
+        membership = self._of(edges)
+        await self._served.serve(number, membership.parameters, membership.names)

@@ -9,7 +9,8 @@ from __future__ import annotations
 
 import asyncio
 import os
-from typing import TYPE_CHECKING
+from contextlib import AbstractAsyncContextManager
+from typing import TYPE_CHECKING, Any
 
 from smpc_dp.errors import SmpcError
 from smpc_dp.learn.data import read_table
@@ -17,13 +18,12 @@ from smpc_dp.learn.methods import Averaging
 from smpc_dp.learn.needs import Learned, Means
 from smpc_dp.learn.registry import LearnParameters
 from smpc_dp.runtime.aggregator import open_logs, open_server
-from smpc_dp.runtime.averaging import PartyAverager, ServingAverager
+from smpc_dp.runtime.averaging import PartyAverager, Served, ServingAverager
 from smpc_dp.runtime.events import Event, OnEvent, ignore, logged
 from smpc_dp.runtime.exchanging import HubExchange, PartyExchange
 from smpc_dp.runtime.member import Membership, aggregator_name, learn_parameters
 from smpc_dp.runtime.opening import open_line
 from smpc_dp.runtime.requests import Counter, EverybodyLeftError
-from smpc_dp.runtime.servers.learning import serve_learning_shares
 from smpc_dp.runtime.session import open_ledger
 from smpc_dp.runtime.session_file import load_session
 
@@ -144,35 +144,37 @@ async def serve_learning(
     Returns what went wrong in groups that failed, by request number.
     """
     on_event = logged(on_event)
-    if name is not None and load_session(session).roster.servers:
-        return await serve_learning_shares(
-            session, name, key=key, listen_on=listen_on, on_event=on_event, begin_with=begin_with
-        )
-    membership = Membership.load(session, name or aggregator_name(session), key, "aggregator")
-    parameters = learn_parameters(membership)
-    logs = open_logs(membership, session, board)
-    failures: dict[int, str] = {}
-    async with open_server(membership, listen_on, logs=logs, on_event=on_event) as server:
+    role = "server" if name is not None and load_session(session).roster.servers else "aggregator"
+    membership = Membership.load(session, name or aggregator_name(session), key, role)
+    parameters, counter = learn_parameters(membership), Counter()
+    opening: AbstractAsyncContextManager[Any]
+    if membership.servers:
+        # Servers are loaded by their sessions alone.
+        from smpc_dp.runtime.servers.hub import open_hub
+
+        opening = open_hub(membership, on_event, listen_on, keep=True)
+    else:
+        logs = open_logs(membership, session, board)
+        opening = open_server(membership, listen_on, logs=logs, on_event=on_event)
+    async with opening as server:
         await server.gather(begin_with)
-        counter = Counter()
-
-        def averager(averaging: Averaging | None) -> ServingAverager | None:
-            if averaging is None:
-                return None
-
-            async def serve(number: int, names: tuple[str, ...]) -> object | None:
-                return await server.request(number, membership.of_group(averaging.plan(len(names)), names))
-
-            return ServingAverager(membership.names, averaging, counter, serve, failures)
-
-        exchange = None
-        if parameters.exchange is not None:
-            exchange = HubExchange(membership, parameters.exchange, counter, server)
-            exchange.failures = failures
-        means = Means(averager(parameters.average), averager(parameters.mix), exchange)
-        try:
-            await parameters.learner.run(means, [])
-        except EverybodyLeftError as error:
-            failures[counter.taken] = str(error)
+        failures = await _serve(Served(membership, server.request), parameters, counter)
     on_event(Event(membership.name, "done", counter.taken, "done"))
     return failures
+
+
+async def _serve(served: Served, parameters: LearnParameters, counter: Counter) -> dict[int, str]:
+    """Serve the requests of a learner to the end of its schedule; return what went wrong."""
+
+    def averager(averaging: Averaging | None) -> ServingAverager | None:
+        return None if averaging is None else ServingAverager(served, averaging, counter)
+
+    exchange = None
+    if parameters.exchange is not None and not served.membership.servers:
+        exchange = HubExchange(served, parameters.exchange, counter)
+    means = Means(averager(parameters.average), averager(parameters.mix), exchange)
+    try:
+        await parameters.learner.run(means, [])
+    except EverybodyLeftError as error:
+        served.failures[counter.taken] = str(error)
+    return served.failures

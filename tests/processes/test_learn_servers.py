@@ -18,14 +18,13 @@ from smpc_dp.learn.needs import Learned
 from smpc_dp.privacy.accountant.ledger import Ledger
 from smpc_dp.runtime.events import Event
 from smpc_dp.runtime.launcher import Launcher, member_command
-from smpc_dp.runtime.learning import learn
+from smpc_dp.runtime.learning import learn, serve_learning
 from smpc_dp.runtime.local import create_local_session
 from smpc_dp.runtime.member import Membership
 from smpc_dp.runtime.requests import ServerLostError
 from smpc_dp.runtime.servers import hub
 from smpc_dp.runtime.servers.engine import Engine
 from smpc_dp.runtime.servers.hub import ServerHub
-from smpc_dp.runtime.servers.learning import serve_learning_shares
 from smpc_dp.runtime.session_file import Timeouts, parse_session
 from tests.command import smpc_dp
 from tests.processes.supply import supply
@@ -70,7 +69,7 @@ async def serve_and_learn(
 ) -> tuple[dict[str, Learned | SmpcError], list[dict[int, str]]]:
     """Serve on all servers in this process, while these parties learn; mpyc's are processes."""
     serving = [
-        asyncio.create_task(serve_learning_shares(path, name, begin_with=begin_with)) for name in SERVERS
+        asyncio.create_task(serve_learning(path, name=name, begin_with=begin_with)) for name in SERVERS
     ]
     found = await asyncio.gather(*(one(path, name) for name in names))
     return dict(zip(names, found, strict=True)), [await task for task in serving]
@@ -158,7 +157,7 @@ def test_who_comes_late_joins_the_groups_that_are_left(tmp_path: Path) -> None:
 
     async def run() -> tuple[list[Learned | SmpcError], list[dict[int, str]]]:
         serving = [
-            asyncio.create_task(serve_learning_shares(path, name, begin_with=3, on_event=watch))
+            asyncio.create_task(serve_learning(path, name=name, begin_with=3, on_event=watch))
             for name in SERVERS
         ]
         found = await asyncio.gather(*(one(path, name) for name in NAMES[:3]), come())
@@ -220,8 +219,8 @@ def test_a_server_that_loses_another_tells_the_third_before_it_goes(
     monkeypatch.setattr(ServerHub, "open", classmethod(opened))
 
     async def run() -> list[Any]:
-        serving = [serve_learning_shares(path, "server1"), serve_learning_shares(path, "server3")]
-        serving.append(serve_learning_shares(path, "server2", on_event=cut))
+        serving = [serve_learning(path, name="server1"), serve_learning(path, name="server3")]
+        serving.append(serve_learning(path, name="server2", on_event=cut))
         users = [one(path, name) for name in NAMES]
         return await asyncio.gather(*serving, *users, return_exceptions=True)
 

@@ -6,7 +6,8 @@ import asyncio
 import math
 import os
 import struct
-from collections.abc import Collection, Sequence
+from collections.abc import AsyncIterator, Collection, Sequence
+from contextlib import asynccontextmanager
 from typing import cast
 
 from smpc_dp.errors import Check, Code, ConfigError, Fault, PeerFault, SmpcError, TimeoutFault
@@ -20,7 +21,7 @@ from smpc_dp.runtime.driver import Drive
 from smpc_dp.runtime.events import Event, OnEvent, ignore, logged
 from smpc_dp.runtime.links import SMALL_MESSAGE, Links, News
 from smpc_dp.runtime.member import Membership
-from smpc_dp.runtime.requests import ends_session
+from smpc_dp.runtime.requests import ServerLostError, ends_session
 from smpc_dp.runtime.servers.child import Answer
 from smpc_dp.runtime.servers.engine import Engine
 from smpc_dp.runtime.servers.shared import terms_maker
@@ -310,6 +311,24 @@ class ServerHub:
         return events.Message(news.envelope)
 
 
+@asynccontextmanager
+async def open_hub(
+    membership: Membership, on_event: OnEvent, listen_on: str | None = None, *, keep: bool = False
+) -> AsyncIterator[ServerHub]:
+    """Open a server, and say goodbye to everyone at the end; arguments and errors as of `ServerHub.open`."""
+    hub = await ServerHub.open(membership, on_event, listen_on, keep=keep)
+    try:
+        try:
+            yield hub
+        except ServerLostError:
+            # The other servers must hear which one is lost, before they lose this one.
+            await hub.close()
+            raise
+        await hub.close()
+    finally:
+        await hub.stop()
+
+
 async def serve_shares(
     session: str | os.PathLike[str],
     name: str,
@@ -327,9 +346,8 @@ async def serve_shares(
     if requests is not None and requests < 1:
         raise ConfigError([Fault("requests", f"must be at least 1, is {requests}")])
     membership = Membership.load(session, name, key, "server")
-    hub = await ServerHub.open(membership, logged(on_event), listen_on)
     ended: list[Opened | SmpcError] = []
-    try:
+    async with open_hub(membership, logged(on_event), listen_on) as hub:
         while requests is None or len(ended) < requests:
             last = await hub.request(len(ended) + 1)
             if last is None:
@@ -337,7 +355,4 @@ async def serve_shares(
             ended.append(last)
             if ends_session(last, membership.servers):
                 break
-        await hub.close()
-    finally:
-        await hub.stop()
     return ended
