@@ -88,6 +88,21 @@ class Kernel:
             [field.codes(column) for field, column in zip(self.fields, columns, strict=True)], axis=-1
         )
 
+    def record(self, data: Any, mark: int | None) -> tuple[Codes, int]:
+        """Return the codes of one record, shape (1, len(fields)), and its public label, -1 for none.
+
+        `data` is a number, or a tuple of one for each field; `mark`: 0 or 1 for a kernel with public labels,
+        else None. Raises as `codes` does, and ConfigError for another mark.
+        """
+        columns = data if isinstance(data, tuple) else (data,)
+        codes = self.codes(tuple(np.atleast_1d(as_array("data", value)) for value in columns))
+        if len(codes) != 1:
+            raise ConfigError([Fault("data", f"one record is due, not {len(codes)}")])
+        whole = isinstance(mark, int | np.integer) and mark in (0, 1)
+        if whole != (self.labels == "public") or (mark is not None and not whole):
+            raise ConfigError([Fault("mark", f"{mark!r}: 0 or 1 for a kernel with public labels, else None")])
+        return codes, -1 if mark is None else int(mark)
+
     def values(self, codes: Codes) -> Floats:
         """Undo `codes`, as far as the grid allows: shape (n, len(fields))."""
         columns = [field.values(codes[..., place]) for place, field in enumerate(self.fields)]

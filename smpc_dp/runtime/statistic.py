@@ -9,12 +9,10 @@ from dataclasses import dataclass, replace
 from functools import partial
 from typing import TYPE_CHECKING, Any
 
-import numpy as np
-
 from smpc_dp.crypto.randomness import SystemRandomness
 from smpc_dp.errors import ConfigError, Fault, LocalError, SmpcError, TimeoutFault
 from smpc_dp.identity import Identity
-from smpc_dp.kernels.fields import Codes, as_array
+from smpc_dp.kernels.fields import Codes
 from smpc_dp.kernels.kernel import Kernel
 from smpc_dp.kernels.named import kernel_of, registered_kernel
 from smpc_dp.privacy.circuit_noise import NoiseKind
@@ -80,15 +78,9 @@ class Asked:
         mark: int | None,
     ) -> Asked:
         """Check everything that one party can check alone; errors as of `Session.pairwise`."""
-        record = data if isinstance(data, tuple) else (data,)
-        codes = kernel.codes(tuple(np.atleast_1d(as_array("data", value)) for value in record))
-        if len(codes) != 1:
-            raise ConfigError([Fault("data", f"one record is due, not {len(codes)}")])
-        whole = isinstance(mark, int | np.integer) and mark in (0, 1)
-        if whole != (kernel.labels == "public") or (mark is not None and not whole):
-            raise ConfigError([Fault("mark", f"{mark!r}: 0 or 1 for a kernel with public labels, else None")])
+        codes, label = kernel.record(data, mark)
         plan = plan_statistic(kernel, parties, epsilon, delta, partners=partners, noise=noise, zetas=zetas)
-        return cls(plan, codes, -1 if mark is None else int(mark), question_of(kernel, plan, noise))
+        return cls(plan, codes, label, question_of(kernel, plan, noise))
 
     def machine(self, context: Context, identity: Identity, corrupt: int, seen: Seen) -> Run[StatisticResult]:
         """Return the party's role in one request; `corrupt` and `seen` as of `statistic_states.party`."""

@@ -24,7 +24,6 @@ from smpc_dp.runtime.line import Line, Waits
 from smpc_dp.runtime.member import Membership
 from smpc_dp.runtime.requests import ServerLostError, ends_session
 from smpc_dp.runtime.servers.programs import (
-    Record,
     charge_of,
     compile_question,
     statistic_outcome,
@@ -121,23 +120,23 @@ class ServersLine(Line):
     ) -> StatisticResult:
         """Take part in a statistic; the ledger is charged before the shares leave."""
         try:
-            record = Record.check(kernel, data, mark, question)
-            await asyncio.to_thread(self._check_question, record)
+            codes, label = kernel.record(data, mark)
+            await asyncio.to_thread(self._check_question, question, label)
         except SmpcError as error:
             await self.decline(request, error)
             raise
-        asking = _Asking(self.membership, request, record.question, record.values, record.mark)
+        asking = _Asking(self.membership, request, question, [int(code) for code in codes[0]], label)
         charge = partial(charge_run, ledger, lambda: charge_of(asking.program), request)
         receipt = await self._drive(asking, charge)
         opened, servers = asking.machine.result, len(self.membership.servers)
         return statistic_outcome(asking.context, servers, asking.program, opened, zetas).charged(receipt)
 
-    def _check_question(self, record: Record) -> None:
+    def _check_question(self, question: str, label: int) -> None:
         """Raise ConfigError for what cannot be computed even if everybody takes part, with any labels."""
         parameters = self.membership.parameters
         users = parameters.users
-        marks = () if record.mark < 0 else (1 - record.mark, *(record.mark,) * (users - 1))
-        compile_question(parameters, record.question, users, marks, bytes(32))
+        marks = () if label < 0 else (1 - label, *(label,) * (users - 1))
+        compile_question(parameters, question, users, marks, bytes(32))
 
     def lost(self, request: int, error: SmpcError) -> SmpcError:
         """See `Line.lost`."""

@@ -6,7 +6,7 @@ import functools
 import json
 import math
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from typing import TYPE_CHECKING, Any, cast
 
 import msgspec
@@ -15,7 +15,6 @@ import numpy as np
 from smpc_dp.encoding import Encoding
 from smpc_dp.errors import Check, ConfigError, Fault, VerificationError
 from smpc_dp.kernels.described import describe, read_kernel
-from smpc_dp.kernels.fields import as_array
 from smpc_dp.kernels.kernel import Kernel
 from smpc_dp.protocols.envelope import Context
 from smpc_dp.protocols.mpyc.agreement import Opened
@@ -90,27 +89,6 @@ def question_of(kernel: Kernel, epsilon: float, delta: float, law: str, partners
     if len(question) > MAX_QUESTION:
         raise ConfigError([Fault("kernel", f"its description has more than {MAX_QUESTION} characters")])
     return question
-
-
-@dataclass(frozen=True)
-class Record:
-    """A user's checked record for a statistic: its codes, its public label (-1: none), and the question."""
-
-    values: list[int]
-    mark: int
-    question: str
-
-    @classmethod
-    def check(cls, kernel: Kernel, data: Any, mark: int | None, question: str) -> Record:
-        """Check what one user can check alone: PrivacyError for a value outside its domain."""
-        record = data if isinstance(data, tuple) else (data,)
-        codes = kernel.codes(tuple(np.atleast_1d(as_array("data", value)) for value in record))
-        if len(codes) != 1:
-            raise ConfigError([Fault("data", f"one record is due, not {len(codes)}")])
-        whole = isinstance(mark, int | np.integer) and mark in (0, 1)
-        if whole != (kernel.labels == "public") or (mark is not None and not whole):
-            raise ConfigError([Fault("mark", f"{mark!r}: 0 or 1 for a kernel with public labels, else None")])
-        return cls([int(code) for code in codes[0]], -1 if mark is None else int(mark), question)
 
 
 def sum_record(encoding: Encoding, lanes: Sequence[int]) -> list[int]:
