@@ -47,7 +47,7 @@ MISCOUNTING = Host(member=Miscounting)
 
 def keep(relay: VerifiableAggregator, state: CollectOpen) -> Transition:
     """Leave what was opened in the total."""
-    return counting.finish_open(relay, replace(state, opened={}))
+    return counting.finish_open(relay, replace(state, round=replace(state.round, opened={})))
 
 
 def told(lie: Callable[[Tallied], Tallied]) -> Played:
