@@ -16,6 +16,7 @@ check_platform()
 
 from smpc_dp.errors import (  # noqa: E402 - what it needs is not there on other platforms
     Check,
+    ConfigCheck,
     ConfigError,
     LocalError,
     PeerFault,
@@ -68,6 +69,7 @@ logging.getLogger("smpc_dp").addHandler(logging.NullHandler())
 
 __all__ = [
     "Check",
+    "ConfigCheck",
     "ConfigError",
     "Evaluation",
     "Identity",

@@ -19,7 +19,7 @@ from numpy.typing import ArrayLike, NDArray
 
 from smpc_dp import ball
 from smpc_dp.box import Bound, each_of, fractional_bits_of, inward, on_grid, sides_of
-from smpc_dp.errors import Check, ConfigError, Fault, PrivacyError, VerificationError
+from smpc_dp.errors import Check, ConfigCheck, ConfigError, Fault, PrivacyError, VerificationError
 
 # uint32 or uint64, whichever the encoding uses.
 Lanes = NDArray[np.unsignedinteger[Any]]
@@ -86,7 +86,7 @@ class Encoding(msgspec.Struct, frozen=True, omit_defaults=True):
         )
         given = {"length": length, "max_weight": max_weight, "lower": lower, "upper": upper}
         due = list(given)[: 4 if l2_bound is None else 2]
-        faults += [Fault(name, "is missing") for name in due if given[name] is None]
+        faults += [Fault(name, "is missing", ConfigCheck.MISSING) for name in due if given[name] is None]
         if faults:
             raise ConfigError(faults)
         lowers, uppers = (each_of(bound) for bound in sides_of(lower, upper, l2_bound))
@@ -185,7 +185,15 @@ class Encoding(msgspec.Struct, frozen=True, omit_defaults=True):
             scale = self._checked_weight(weight, party)
             offset = np.append(offset * np.uint64(scale), np.uint64(scale))
         elif weight is not None:
-            raise ConfigError([Fault("weight", f"{party}: this session has no weights (max_weight = 0)")])
+            raise ConfigError(
+                [
+                    Fault(
+                        "weight",
+                        f"{party}: this session has no weights (max_weight = 0)",
+                        ConfigCheck.UNSUPPORTED,
+                    )
+                ]
+            )
         lanes: Lanes = offset.astype(self.dtype)
         return lanes, clipped
 
@@ -214,21 +222,45 @@ class Encoding(msgspec.Struct, frozen=True, omit_defaults=True):
         try:
             array = np.asarray(vector)
         except ValueError as error:
-            raise ConfigError([Fault("vector", f"{party}: not an array ({error})")]) from None
+            raise ConfigError(
+                [Fault("vector", f"{party}: not an array ({error})", ConfigCheck.TYPE)]
+            ) from None
         if array.shape != (self.length,):
-            raise ConfigError([Fault("vector", f"{party}: shape must be ({self.length},), is {array.shape}")])
+            raise ConfigError(
+                [
+                    Fault(
+                        "vector",
+                        f"{party}: shape must be ({self.length},), is {array.shape}",
+                        ConfigCheck.SHAPE,
+                    )
+                ]
+            )
         if self.integer:
             if array.dtype.kind not in "iu":
-                raise ConfigError([Fault("vector", f"{party}: dtype must be an integer, is {array.dtype}")])
+                raise ConfigError(
+                    [
+                        Fault(
+                            "vector", f"{party}: dtype must be an integer, is {array.dtype}", ConfigCheck.TYPE
+                        )
+                    ]
+                )
             if array.dtype.kind == "u" and (array > np.uint64((1 << 63) - 1)).any():
                 raise PrivacyError(f"{party}: a value is outside [{self.lower}, {self.upper}]")
             return array.astype(np.int64)
         if array.dtype.kind not in "fiu" or array.dtype.itemsize > 8:
-            raise ConfigError([Fault("vector", f"{party}: dtype must be float64, is {array.dtype}")])
+            raise ConfigError(
+                [Fault("vector", f"{party}: dtype must be float64, is {array.dtype}", ConfigCheck.TYPE)]
+            )
         values = array.astype(np.float64)
         if array.dtype.kind in "iu" and ((array > EXACT_FLOAT) | (array < -EXACT_FLOAT)).any():
             raise ConfigError(
-                [Fault("vector", f"{party}: an integer beyond 2^53 would be rounded; use kind 'integer'")]
+                [
+                    Fault(
+                        "vector",
+                        f"{party}: an integer beyond 2^53 would be rounded; use kind 'integer'",
+                        ConfigCheck.TOO_LARGE,
+                    )
+                ]
             )
         if not np.isfinite(values).all():
             first = int(np.flatnonzero(~np.isfinite(values))[0])
@@ -237,10 +269,12 @@ class Encoding(msgspec.Struct, frozen=True, omit_defaults=True):
 
     def _checked_weight(self, weight: float | None, party: str) -> int:
         if weight is None:
-            raise ConfigError([Fault("weight", f"{party}: needed, an integer in [0, {self.max_weight}]")])
+            raise ConfigError(
+                [Fault("weight", f"{party}: needed, an integer in [0, {self.max_weight}]", ConfigCheck.RANGE)]
+            )
         if not (_is_whole(weight) or (_is_finite(weight) and float(weight).is_integer())):
             what = f"must be an integer in [0, {self.max_weight}]"
-            raise ConfigError([Fault("weight", f"{party}: {what}")])
+            raise ConfigError([Fault("weight", f"{party}: {what}", ConfigCheck.RANGE)])
         if not 0 <= int(weight) <= self.max_weight:
             raise PrivacyError(f"{party}: the weight is outside [0, {self.max_weight}]")
         return int(weight)
@@ -314,7 +348,9 @@ def encoding_faults(
     """
     faults: list[Fault] = []
     if length is not None and not (_is_whole(length) and 1 <= length <= MAX_LENGTH):
-        faults.append(Fault("length", f"must be between 1 and {MAX_LENGTH}, is {shown(length)}"))
+        faults.append(
+            Fault("length", f"must be between 1 and {MAX_LENGTH}, is {shown(length)}", ConfigCheck.RANGE)
+        )
     radius: float | None = None
     if l2_bound is not None:
         radius, found = _check_ball(lower, upper, l2_bound)
@@ -327,10 +363,18 @@ def encoding_faults(
         if _is_finite(precision) and 2.0**-1000 <= precision <= 2.0**1000:
             step = float(precision)
         else:
-            faults.append(Fault("precision", f"must be a number in [2^-1000, 2^1000], is {shown(precision)}"))
+            faults.append(
+                Fault(
+                    "precision",
+                    f"must be a number in [2^-1000, 2^1000], is {shown(precision)}",
+                    ConfigCheck.RANGE,
+                )
+            )
     weight = max_weight if _is_whole(max_weight) and 0 <= max_weight < 1 << 62 else None
     if max_weight is not None and weight is None:
-        faults.append(Fault("max_weight", f"must be an integer in [0, 2^62), is {shown(max_weight)}"))
+        faults.append(
+            Fault("max_weight", f"must be an integer in [0, 2^62), is {shown(max_weight)}", ConfigCheck.RANGE)
+        )
     if radius is not None:
         bounds = [each_of(side) for side in sides_of(None, None, radius)]
     widest = max(map(len, bounds), default=0)
@@ -344,7 +388,7 @@ def encoding_faults(
         if _is_narrow(lowers, uppers, bits) or (
             radius is not None and ball.squared_limit(uppers[0], bits) == 0
         ):
-            faults.append(Fault("precision", f"is wider than [lower, upper]: {precision}"))
+            faults.append(Fault("precision", f"is wider than [lower, upper]: {precision}", ConfigCheck.RANGE))
         elif weight is not None:
             lowest, highest = on_grid(min(lowers), bits), on_grid(max(uppers), bits)
             faults += _overflow_faults(lowest, highest, parties, weight, integer=integer)
@@ -354,14 +398,18 @@ def encoding_faults(
 def _check_ball(lower: object, upper: object, l2_bound: object) -> tuple[float | None, list[Fault]]:
     """Return the bound on a vector's norm, None if it is wrong, and what is wrong beside it."""
     faults = [
-        Fault(name, "is not for vectors with an l2_bound")
+        Fault(name, "is not for vectors with an l2_bound", ConfigCheck.CONFLICT)
         for name, bound in (("lower", lower), ("upper", upper))
         if bound is not None
     ]
     if not _is_finite(l2_bound) or not l2_bound > 0:
-        faults.append(Fault("l2_bound", f"must be a finite number above 0, is {shown(l2_bound)}"))
+        faults.append(
+            Fault("l2_bound", f"must be a finite number above 0, is {shown(l2_bound)}", ConfigCheck.RANGE)
+        )
     elif float(l2_bound) != l2_bound:
-        faults.append(Fault("l2_bound", f"{shown(l2_bound)} is no float64; write it as one"))
+        faults.append(
+            Fault("l2_bound", f"{shown(l2_bound)} is no float64; write it as one", ConfigCheck.TYPE)
+        )
     else:
         return l2_bound, faults
     return None, faults
@@ -378,11 +426,17 @@ def _check_sides(
             continue
         each: Sequence[Any] = bound if isinstance(bound, list | tuple) else [bound]
         if each is bound and _is_whole(length) and len(each) != length:
-            faults.append(Fault(name, f"has {len(each)} numbers, vectors have {length}"))
+            faults.append(Fault(name, f"has {len(each)} numbers, vectors have {length}", ConfigCheck.SHAPE))
         elif wrong := [value for value in each if not _is_finite(value)]:
-            faults.append(Fault(name, f"must be a finite number, is {shown(wrong[0])}"))
+            faults.append(Fault(name, f"must be a finite number, is {shown(wrong[0])}", ConfigCheck.RANGE))
         elif integer and (wrong := [value for value in each if not float(value).is_integer()]):
-            faults.append(Fault(name, f"must be a whole number for integer vectors, is {shown(wrong[0])}"))
+            faults.append(
+                Fault(
+                    name,
+                    f"must be a whole number for integer vectors, is {shown(wrong[0])}",
+                    ConfigCheck.TYPE,
+                )
+            )
         else:
             bounds.append(each_of(each))
     return bounds, faults
@@ -393,10 +447,16 @@ def _order_fault(
 ) -> Fault | None:
     """Return why no value is between the bounds of some coordinate."""
     if wrong := [(low, high) for low, high in zip(lowers, uppers, strict=True) if not low < high]:
-        return Fault("lower", f"must be below upper = {shown(wrong[0][1])}, is {shown(wrong[0][0])}")
+        return Fault(
+            "lower", f"must be below upper = {shown(wrong[0][1])}, is {shown(wrong[0][0])}", ConfigCheck.RANGE
+        )
     if not integer and (empty := np.flatnonzero(inward(lowers, math.inf) > inward(uppers, -math.inf))).size:
         low, high = lowers[empty[0]], uppers[empty[0]]
-        return Fault("lower", f"no float64 is between {low} and upper = {high}; use kind 'integer'")
+        return Fault(
+            "lower",
+            f"no float64 is between {low} and upper = {high}; use kind 'integer'",
+            ConfigCheck.UNSUPPORTED,
+        )
     return None
 
 
@@ -423,6 +483,7 @@ def _overflow_faults(
             "upper" if integer else "precision",
             f"sums of {parties} vectors need {needed} bits, at most 64 are there: "
             + (advice if integer else f"widen the precision, {advice}"),
+            ConfigCheck.TOO_LARGE,
         )
     ]
 

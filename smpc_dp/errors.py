@@ -10,7 +10,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
 from enum import StrEnum
-from typing import NamedTuple
+from typing import Any, NamedTuple, overload
 
 
 class Code(StrEnum):
@@ -153,11 +153,43 @@ class Check(StrEnum):
     REFUSED = "refused", "the other end refuses the connection"
 
 
+class ConfigCheck(StrEnum):
+    """What kind of fault a configuration or an argument has. The list is closed; docs/reference/errors.md."""
+
+    meaning: str
+
+    def __new__(cls, value: str, meaning: str = "") -> ConfigCheck:
+        """Return the member with this value and meaning."""
+        member = str.__new__(cls, value)
+        member._value_, member.meaning = value, meaning
+        return member
+
+    MISSING = "missing", "a key, a value, a column, a role or an address that is needed is not there"
+    UNKNOWN_KEY = "unknown-key", "no key or column has this name"
+    UNKNOWN_NAME = "unknown-name", "no party, circuit or kernel has this name"
+    CHOICE = "choice", "the value is none of those that can be chosen"
+    TYPE = "type", "a value of another type is needed"
+    RANGE = (
+        "range",
+        "a number is out of its range, or not finite; a value breaks a rule for values of its kind",
+    )
+    SHAPE = "shape", "an array, a list or a record has another shape or length than is needed"
+    FORMAT = "format", "a text or a file is not in the format that it must have"
+    DUPLICATE = "duplicate", "something is there twice"
+    CONFLICT = "conflict", "the value does not go with another one, or with the role or the protocol"
+    DIFFERS = "differs", "two things that must be the same are not: with a peer, a file, a plan or a key"
+    UNSUPPORTED = "unsupported", "the protocol, the method, the kernel or the session does not have this"
+    INFEASIBLE = "infeasible", "no plan, no noise or no result exists for what is asked"
+    TOO_LARGE = "too-large", "more than there is room, precision or time for"
+    MORE = "more", "further faults are not listed"
+
+
 class Fault(NamedTuple):
-    """One fault in a configuration: where (a line or a key) and what is wrong with it."""
+    """One fault in a configuration: where (a line or a key), what is wrong with it, and of which kind."""
 
     where: str
     what: str
+    check: ConfigCheck
 
     def __str__(self) -> str:
         return f"{self.where}: {self.what}"
@@ -172,9 +204,15 @@ class SmpcError(Exception):
 class ConfigError(SmpcError):
     """A session file, a parameter or an argument is wrong; `faults` lists every one that was found."""
 
-    def __init__(self, faults: Iterable[Fault] | str, *, code: Code = Code.OWN) -> None:
+    @overload
+    def __init__(self, faults: str, check: ConfigCheck, *, code: Code = Code.OWN) -> None: ...
+
+    @overload
+    def __init__(self, faults: Iterable[Fault], *, code: Code = Code.OWN) -> None: ...
+
+    def __init__(self, faults: Iterable[Fault] | str, check: Any = None, *, code: Code = Code.OWN) -> None:
         self.code = code
-        listed = (Fault("", faults),) if isinstance(faults, str) else tuple(faults)
+        listed = (Fault("", faults, check),) if isinstance(faults, str) else tuple(faults)
         self.faults: tuple[Fault, ...] = listed
         super().__init__("; ".join(str(f) if f.where else f.what for f in listed))
 

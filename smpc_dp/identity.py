@@ -26,7 +26,7 @@ from nacl.signing import SigningKey, VerifyKey
 
 from smpc_dp import certificate
 from smpc_dp.encoding import shown
-from smpc_dp.errors import Check, ConfigError, LocalError, VerificationError
+from smpc_dp.errors import Check, ConfigCheck, ConfigError, LocalError, VerificationError
 from smpc_dp.files import read_private
 from smpc_dp.roster import Member, Role, is_name
 
@@ -51,7 +51,8 @@ class Identity:
     def __init__(self, name: str, signing_key: SigningKey) -> None:
         if not is_name(name):
             raise ConfigError(
-                f"{name!r} is not a name: 1 to 63 of a-z, 0-9, '_', '.' and '-', a letter or digit first"
+                f"{name!r} is not a name: 1 to 63 of a-z, 0-9, '_', '.' and '-', a letter or digit first",
+                ConfigCheck.FORMAT,
             )
         own = object.__setattr__
         own(self, "name", name)
@@ -68,7 +69,9 @@ class Identity:
     def from_seed(cls, name: str, seed: bytes) -> Self:
         """Return the identity of a 32-byte secret seed; raise ConfigError when it has another length."""
         if len(seed) != SEED_BYTES:
-            raise ConfigError(f"the seed of an identity has {SEED_BYTES} bytes, not {len(seed)}")
+            raise ConfigError(
+                f"the seed of an identity has {SEED_BYTES} bytes, not {len(seed)}", ConfigCheck.SHAPE
+            )
         return cls(name, SigningKey(seed))
 
     @classmethod

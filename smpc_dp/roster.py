@@ -12,7 +12,7 @@ import msgspec
 from smpc_dp import certificate
 from smpc_dp.crypto.labels import Label
 from smpc_dp.crypto.transcript import digest
-from smpc_dp.errors import ConfigError, Fault, VerificationError
+from smpc_dp.errors import ConfigCheck, ConfigError, Fault, VerificationError
 
 Role = Literal["party", "aggregator", "server"]
 ROLES: tuple[str, ...] = get_args(Role)
@@ -126,20 +126,26 @@ class Roster:
     def member(self, name: str) -> Member:
         """Return the entry of `name`; raise ConfigError when there is none."""
         if name not in self._by_name:
-            raise ConfigError([Fault("roster", f"nobody is called {name!r}")])
+            raise ConfigError([Fault("roster", f"nobody is called {name!r}", ConfigCheck.UNKNOWN_NAME)])
         return self._by_name[name]
 
     def index(self, name: str) -> int:
         """Return the number (1 to n) of the party `name`; raise ConfigError when it is no party."""
         if name not in self._index:
-            raise ConfigError([Fault("roster", f"no party is called {name!r}")])
+            raise ConfigError([Fault("roster", f"no party is called {name!r}", ConfigCheck.UNKNOWN_NAME)])
         return self._index[name]
 
     def name_of(self, index: int) -> str:
         """Return the name of party `index` (1 to n); raise ConfigError when there is none."""
         if not 1 <= index <= len(self.parties):
             raise ConfigError(
-                [Fault("roster", f"no party has the number {index}, they go from 1 to {len(self.parties)}")]
+                [
+                    Fault(
+                        "roster",
+                        f"no party has the number {index}, they go from 1 to {len(self.parties)}",
+                        ConfigCheck.UNKNOWN_NAME,
+                    )
+                ]
             )
         return self.parties[index - 1].name
 
@@ -163,12 +169,16 @@ def check_members(members: Iterable[Member], *, needs_aggregator: bool = True) -
             aggregators.append(member.name)
     if len(aggregators) > 1:
         faults.append(
-            Fault("roster", f"one aggregator at most, not {len(aggregators)}: {', '.join(aggregators)}")
+            Fault(
+                "roster",
+                f"one aggregator at most, not {len(aggregators)}: {', '.join(aggregators)}",
+                ConfigCheck.DUPLICATE,
+            )
         )
     if needs_aggregator and not aggregators:
-        faults.append(Fault("roster", "no member has the role 'aggregator'"))
+        faults.append(Fault("roster", "no member has the role 'aggregator'", ConfigCheck.MISSING))
     if not any(member.role == "party" for member in listed):
-        faults.append(Fault("roster", "no member has the role 'party'"))
+        faults.append(Fault("roster", "no member has the role 'party'", ConfigCheck.MISSING))
     return faults
 
 
@@ -176,30 +186,44 @@ def check_member(where: str, member: Member) -> list[Fault]:
     """Return every fault of one member; `where` it stands."""
     faults: list[Fault] = []
     if not is_name(member.name):
-        faults.append(Fault(f"{where}.name", f"{member.name!r} is not 1 to 63 of a-z, 0-9, '_', '.' and '-'"))
+        faults.append(
+            Fault(
+                f"{where}.name",
+                f"{member.name!r} is not 1 to 63 of a-z, 0-9, '_', '.' and '-'",
+                ConfigCheck.FORMAT,
+            )
+        )
     if member.role not in ROLES:
-        faults.append(Fault(f"{where}.role", f"{member.role!r} is none of {', '.join(ROLES)}"))
+        faults.append(
+            Fault(f"{where}.role", f"{member.role!r} is none of {', '.join(ROLES)}", ConfigCheck.CHOICE)
+        )
     if member.address is not None:
         try:
             split_address(member.address)
         except ValueError as error:
-            faults.append(Fault(f"{where}.address", str(error)))
+            faults.append(Fault(f"{where}.address", str(error), ConfigCheck.FORMAT))
     elif member.role in ("aggregator", "server"):
-        faults.append(Fault(f"{where}.address", f"the {member.role} needs an address, host:port"))
+        faults.append(
+            Fault(f"{where}.address", f"the {member.role} needs an address, host:port", ConfigCheck.MISSING)
+        )
     if len(member.public_key) != PUBLIC_KEY_BYTES:
         length = len(member.public_key)
-        faults.append(Fault(f"{where}.public_key", f"an Ed25519 key has 32 bytes, not {length}"))
+        faults.append(
+            Fault(f"{where}.public_key", f"an Ed25519 key has 32 bytes, not {length}", ConfigCheck.SHAPE)
+        )
     elif is_name(member.name):
         try:
             certificate.check(member.certificate, member.name, member.public_key)
         except VerificationError as error:
-            faults.append(Fault(f"{where}.certificate", str(error)))
+            faults.append(Fault(f"{where}.certificate", str(error), ConfigCheck.FORMAT))
     return faults
 
 
 def _repeated(where: str, seen: dict[T, int], value: T, position: int) -> list[Fault]:
     first = seen.setdefault(value, position)
-    return [] if first == position else [Fault(where, f"the same as in roster[{first}]")]
+    return (
+        [] if first == position else [Fault(where, f"the same as in roster[{first}]", ConfigCheck.DUPLICATE)]
+    )
 
 
 def digest_parts(member: Member) -> tuple[bytes, ...]:

@@ -16,7 +16,7 @@ from msgspec import inspect
 
 from smpc_dp.decoding import convert
 from smpc_dp.encoding import shown
-from smpc_dp.errors import Fault
+from smpc_dp.errors import ConfigCheck, Fault
 
 # No setting reaches this; a float64 ends there.
 NUMBER_BITS = 1023
@@ -58,22 +58,22 @@ def read(
     faults: list[Fault] = []
     for key in given:
         if key in refused:
-            faults.append(Fault(f"{where}{key}", refused[key]))
+            faults.append(Fault(f"{where}{key}", refused[key], ConfigCheck.UNSUPPORTED))
         elif key not in fields:
             known = ", ".join(sorted({*fields, *told} - {*refused}))
-            faults.append(Fault(f"{where}{key}", f"{unknown} (known: {known})"))
+            faults.append(Fault(f"{where}{key}", f"{unknown} (known: {known})", ConfigCheck.UNKNOWN_KEY))
     good: dict[str, Any] = {}
     for key, field in fields.items():
         if key in refused or key not in given:
             if not field.required:
                 good[key] = _default(field)
             elif key not in refused:
-                faults.append(Fault(f"{where}{key}", "is missing"))
+                faults.append(Fault(f"{where}{key}", "is missing", ConfigCheck.MISSING))
             continue
         try:
             good[key] = _converted(field.type, given[key])
         except ValueError as error:
-            faults.append(Fault(f"{where}{key}", str(error)))
+            faults.append(Fault(f"{where}{key}", str(error), _check_of(field.type, given[key])))
     return good, faults
 
 
@@ -102,6 +102,19 @@ def _converted(kind: Any, value: object) -> Any:
     if outside:
         due += f", below 2^{NUMBER_BITS}" if any(isinstance(number, int) for number in each) else ", finite"
     raise ValueError("is missing" if value is None else f"must be {due}, is {shown(value)}")
+
+
+def _check_of(kind: Any, value: object) -> ConfigCheck:
+    """Return what kind of fault a value is that is not one of a type."""
+    if value is None:
+        return ConfigCheck.MISSING
+    kinds, _, _ = _parts(kind)
+    if any(isinstance(one, inspect.LiteralType) for one in kinds):
+        return ConfigCheck.CHOICE
+    named = {known: plain for known, _, _, plain in _NAMES}
+    plain = {type_ for one in kinds for known, type_ in named.items() if isinstance(one, known)}
+    is_plain = type(value) in plain or (float in plain and type(value) is int)
+    return ConfigCheck.RANGE if is_plain or isinstance(value, list | dict) else ConfigCheck.TYPE
 
 
 def help_of(table: type[msgspec.Struct], key: str) -> str:

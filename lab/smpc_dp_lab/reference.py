@@ -4,7 +4,7 @@ In session-file.md a comment `<!-- settings: MODULE.CLASS without KEY KEY -->` s
 ends at the next blank line; `own` in the place of `without ...` leaves out the keys of the class's bases.
 Rows whose first cell names several keys are kept: they say what tables share.
 In docs/reference/errors.md a comment `<!-- checks: CLASS -->` stands before the table of an enum of
-smpc_dp.errors.
+smpc_dp.errors, which ends at a comment `<!-- end -->`.
 In protocols/*/*.md a comment `<!-- states: MODULE.ROLE -->` stands before the table and the diagram of a
 role's states, which end at a comment `<!-- end -->`.
 `python -m smpc_dp_lab.reference` writes the files anew.
@@ -26,7 +26,7 @@ _TABLE = re.compile(
     r"(<!-- settings: ([\w.]+)\.(\w+)(?: without ([\w ]+)| (own))? -->\n)(.*?)(?=\n\n)", re.DOTALL
 )
 ERRORS = Path("docs") / "reference" / "errors.md"
-_CHECKS = re.compile(r"(<!-- checks: (\w+) -->\n).*?(?=\n\n)", re.DOTALL)
+_CHECKS = re.compile(r"(<!-- checks: (\w+) -->\n).*?(?=\n<!-- end -->)", re.DOTALL)
 _STATES = re.compile(r"(<!-- states: ([\w.]+)\.(\w+) -->\n).*?(?=<!-- end -->)", re.DOTALL)
 _SHARED = re.compile(r"^\| `[^|]*`, `.*$", re.MULTILINE)
 

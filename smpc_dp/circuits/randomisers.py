@@ -17,7 +17,7 @@ from smpc_dp.circuits.gadgets import (
     multiplex,
     popcount,
 )
-from smpc_dp.errors import ConfigError, Fault
+from smpc_dp.errors import ConfigCheck, ConfigError, Fault
 
 
 def randomise(
@@ -40,7 +40,7 @@ def randomise(
             return add_table_gaussian(builder, integer, joint, thresholds, bits)
         case "randomised_response":
             return randomised_response(builder, integer, joint, coins[0], thresholds[1:])
-    raise ConfigError([Fault("noise", f"{kind!r} is no randomiser")])
+    raise ConfigError([Fault("noise", f"{kind!r} is no randomiser", ConfigCheck.CHOICE)])
 
 
 def biased_coin(builder: Builder, joint: Sequence[Bit], threshold: int) -> Bit:
@@ -58,7 +58,9 @@ def add_cyclic_laplace(
     """
     *places, sign = _coins(builder, joint, coins)
     if len(integer) > len(coins):
-        raise ConfigError([Fault("integer", f"{len(integer)} bits, more than {len(coins)} of the noise")])
+        raise ConfigError(
+            [Fault("integer", f"{len(integer)} bits, more than {len(coins)} of the noise", ConfigCheck.RANGE)]
+        )
     # -1 - G is the complement of G.
     noise = (*(builder.xor(bit, sign) for bit in places), sign)
     return add(builder, extended(integer, len(coins)), noise)
@@ -108,7 +110,15 @@ def extended(value: Sequence[Bit], width: int) -> Bits:
 
 def _coins(builder: Builder, joint: Sequence[Bit], coins: Sequence[tuple[int, int]]) -> list[Bit]:
     if len(joint) != sum(bits for _, bits in coins):
-        raise ConfigError([Fault("joint", f"{len(joint)} bits, the coins take {sum(b for _, b in coins)}")])
+        raise ConfigError(
+            [
+                Fault(
+                    "joint",
+                    f"{len(joint)} bits, the coins take {sum(b for _, b in coins)}",
+                    ConfigCheck.SHAPE,
+                )
+            ]
+        )
     tossed, start = [], 0
     for threshold, bits in coins:
         tossed.append(biased_coin(builder, joint[start : start + bits], threshold))

@@ -14,7 +14,7 @@ import typer
 from smpc_dp.circuits.bristol import format_bristol
 from smpc_dp.circuits.circuit import Circuit, check_value, pack, unpack
 from smpc_dp.cli.output import console, print_json, report_error
-from smpc_dp.errors import ConfigError, Fault, LocalError, SmpcError
+from smpc_dp.errors import ConfigCheck, ConfigError, Fault, LocalError, SmpcError
 from smpc_dp.protocols.pairwise.evaluation import resolve
 from smpc_dp.protocols.pairwise.params import Mode, Output
 from smpc_dp.runtime.events import Event
@@ -142,12 +142,12 @@ def _values(circuit: Circuit, text: str) -> list[int]:
     words = text.split(",") if text else []
     if len(words) != len(circuit.inputs):
         what = f"{len(words)} values, the circuit has {len(circuit.inputs)} inputs"
-        raise ConfigError([Fault("--inputs", what)])
+        raise ConfigError([Fault("--inputs", what, ConfigCheck.SHAPE)])
     values = []
     for place, (word, width) in enumerate(zip(words, circuit.inputs, strict=True)):
         digits = word.strip().lower().removeprefix("0x")
         if not digits or any(digit not in "0123456789abcdef" for digit in digits):
-            raise ConfigError([Fault(f"--inputs[{place}]", "not a number in hex")])
+            raise ConfigError([Fault(f"--inputs[{place}]", "not a number in hex", ConfigCheck.FORMAT)])
         values.append(int(digits, 16))
         check_value(values[-1], width, f"--inputs[{place}]")
     return values
@@ -159,10 +159,12 @@ def _places(circuit: Circuit, text: str | None) -> list[int]:
     words = [word.strip() for word in text.split(",")] if text else []
     if not all(word.isascii() and word.isdigit() and int(word) < len(circuit.inputs) for word in words):
         what = f"{text!r} are not places of inputs, 0 to {len(circuit.inputs) - 1}"
-        raise ConfigError([Fault("--evaluator-inputs", what)])
+        raise ConfigError([Fault("--evaluator-inputs", what, ConfigCheck.RANGE)])
     places = sorted(map(int, words))
     if len(set(places)) < len(places):
-        raise ConfigError([Fault("--evaluator-inputs", f"{text!r} names a place twice")])
+        raise ConfigError(
+            [Fault("--evaluator-inputs", f"{text!r} names a place twice", ConfigCheck.DUPLICATE)]
+        )
     return places
 
 

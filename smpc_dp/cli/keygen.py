@@ -9,7 +9,7 @@ from typing import Annotated
 import typer
 
 from smpc_dp.cli.output import print_json
-from smpc_dp.errors import ConfigError, Fault, LocalError
+from smpc_dp.errors import ConfigCheck, ConfigError, Fault, LocalError
 from smpc_dp.identity import Identity
 from smpc_dp.roster import Role, split_address
 from smpc_dp.runtime.session_file import roster_entry
@@ -63,9 +63,11 @@ def keygen(
 def _check_address(role: Role, address: str | None) -> None:
     if address is None:
         if role != "party":
-            raise ConfigError([Fault("--address", f"is needed for the role '{role}': host:port")])
+            raise ConfigError(
+                [Fault("--address", f"is needed for the role '{role}': host:port", ConfigCheck.MISSING)]
+            )
         return
     try:
         split_address(address)
     except ValueError as error:
-        raise ConfigError([Fault("--address", str(error))]) from None
+        raise ConfigError([Fault("--address", str(error), ConfigCheck.FORMAT)]) from None

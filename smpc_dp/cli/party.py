@@ -21,7 +21,7 @@ from smpc_dp.cli.output import (
     result_text,
     write_json,
 )
-from smpc_dp.errors import ConfigError, Fault, LocalError, SmpcError
+from smpc_dp.errors import ConfigCheck, ConfigError, Fault, LocalError, SmpcError
 from smpc_dp.protocols.names import LEARN, is_verifiable
 from smpc_dp.runtime.events import Event, OnEvent
 from smpc_dp.runtime.inputs import read_vector
@@ -99,7 +99,15 @@ def party(
     member = loaded.roster
     names = [entry.name for entry in member]
     if name not in names:
-        raise ConfigError([Fault("--as", f"{name!r} is not in the roster of {session}: {', '.join(names)}")])
+        raise ConfigError(
+            [
+                Fault(
+                    "--as",
+                    f"{name!r} is not in the roster of {session}: {', '.join(names)}",
+                    ConfigCheck.UNKNOWN_NAME,
+                )
+            ]
+        )
     role = member.member(name).role
     serves = role != "party"
     given: dict[str, object]
@@ -207,7 +215,9 @@ async def _contribute(
     """Check everything of one party, then connect and compute; add the result, and audit if that is asked."""
     member = Membership.load(host.session, host.name, host.key)
     if host.audit is not None and not is_verifiable(member.session.protocol, member.session.parameters):
-        raise ConfigError([Fault("--audit", "is for a session with verifiable = true")])
+        raise ConfigError(
+            [Fault("--audit", "is for a session with verifiable = true", ConfigCheck.UNSUPPORTED)]
+        )
     encoding = member.encoding
     vector = read_vector(host.input_file)
     lanes, clipped = encoding.encode(vector, party=host.name, weight=weight, clip=clip)

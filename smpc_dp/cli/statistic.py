@@ -11,7 +11,7 @@ import typer
 
 from smpc_dp.cli.member import HostMember
 from smpc_dp.cli.output import logged_lines
-from smpc_dp.errors import ConfigError, Fault, PrivacyError
+from smpc_dp.errors import ConfigCheck, ConfigError, Fault, PrivacyError
 from smpc_dp.protocols.names import has_servers
 from smpc_dp.runtime.inputs import read_table, read_vector
 from smpc_dp.runtime.member import Membership
@@ -59,17 +59,23 @@ class Statistic:
         given = {"--field": fields or None, "--epsilon": epsilon, "--delta": delta}
         given |= {"--partners": partners, "--noise": noise}
         if name is None:
-            stray = [Fault(option, "is for --statistic") for option in given if given[option] is not None]
+            stray = [
+                Fault(option, "is for --statistic", ConfigCheck.UNSUPPORTED)
+                for option in given
+                if given[option] is not None
+            ]
             if stray:
                 raise ConfigError(stray)
             return None
         if epsilon is None:
-            raise ConfigError([Fault("--epsilon", "a statistic needs one")])
+            raise ConfigError([Fault("--epsilon", "a statistic needs one", ConfigCheck.MISSING)])
         # Not at the top: most calls are sums.
         from smpc_dp.kernels.named import ALIASES, NEEDS_FIELDS, find_kernel
 
         if not fields and ALIASES.get(name, name) in NEEDS_FIELDS:
-            raise ConfigError([Fault("--field", f"'{name}' needs the bounds of its values, LOW:HIGH")])
+            raise ConfigError(
+                [Fault("--field", f"'{name}' needs the bounds of its values, LOW:HIGH", ConfigCheck.MISSING)]
+            )
         kernel = find_kernel(name, *map(_field, fields or ()))
         options: dict[str, Any] = {"epsilon": epsilon, "delta": delta or 0.0, "P": partners}
         return cls(kernel, options | {"noise": noise or "laplace"})
@@ -97,9 +103,9 @@ class Statistic:
         """Return it for a party with this public label; raise ConfigError where it has to have one."""
         if (self.kernel.labels == "public") == (mark is None):
             needs = "needs each party's public label" if mark is None else "has no public labels"
-            raise ConfigError([Fault("label", f"{self.kernel.name} {needs}")])
+            raise ConfigError([Fault("label", f"{self.kernel.name} {needs}", ConfigCheck.UNSUPPORTED)])
         if mark not in (None, 0, 1):
-            raise ConfigError([Fault("label", f"must be 0 or 1, is {mark}")])
+            raise ConfigError([Fault("label", f"must be 0 or 1, is {mark}", ConfigCheck.RANGE)])
         return replace(self, mark=mark)
 
     def read(self, file: Path) -> tuple[float, ...]:
@@ -109,7 +115,7 @@ class Statistic:
             what = (
                 f"a record of {self.kernel.name} has {len(self.kernel.fields)} values, here are {len(record)}"
             )
-            raise ConfigError([Fault(str(file), what)])
+            raise ConfigError([Fault(str(file), what, ConfigCheck.SHAPE)])
         try:
             self.kernel.codes(tuple([value] for value in record))
         except PrivacyError as error:
@@ -172,6 +178,8 @@ def _field(text: str) -> Field:
     except ValueError:
         numbers = []
     if len(numbers) not in (2, 3):
-        raise ConfigError([Fault("--field", f"{text[:80]!r} is not LOW:HIGH or LOW:HIGH:STEP")])
+        raise ConfigError(
+            [Fault("--field", f"{text[:80]!r} is not LOW:HIGH or LOW:HIGH:STEP", ConfigCheck.FORMAT)]
+        )
     low, high, step = (*numbers, 1.0)[:3]
     return Field(low, high, step)

@@ -12,7 +12,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from smpc_dp import _core
-from smpc_dp.errors import ConfigError, Fault
+from smpc_dp.errors import ConfigCheck, ConfigError, Fault
 
 KEY_BYTES = 32
 
@@ -51,12 +51,14 @@ class NoiseSource:
         """
         # Never the values: they may be secret.
         if not isinstance(key, bytes):
-            raise ConfigError([Fault("key", f"must be bytes, is {type(key).__name__}")])
+            raise ConfigError([Fault("key", f"must be bytes, is {type(key).__name__}", ConfigCheck.TYPE)])
         if len(key) != KEY_BYTES:
-            raise ConfigError([Fault("key", f"{len(key)} bytes, not {KEY_BYTES}")])
+            raise ConfigError([Fault("key", f"{len(key)} bytes, not {KEY_BYTES}", ConfigCheck.SHAPE)])
         for place, part in enumerate(context):
             if not isinstance(part, bytes):
-                raise ConfigError([Fault(f"context[{place}]", f"must be bytes, is {type(part).__name__}")])
+                raise ConfigError(
+                    [Fault(f"context[{place}]", f"must be bytes, is {type(part).__name__}", ConfigCheck.TYPE)]
+                )
         return cls(_core.NoiseKey.keyed(key, context))
 
     @property

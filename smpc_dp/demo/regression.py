@@ -11,7 +11,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from smpc_dp.demo.lenders import COLUMNS, FEATURES, LENGTH, TARGET, WIDTH
-from smpc_dp.errors import ConfigError
+from smpc_dp.errors import ConfigCheck, ConfigError
 
 INTERCEPT = "intercept"
 
@@ -49,11 +49,11 @@ def fit(sums: Sequence[int]) -> Fit:
         ConfigError: a wrong length, fewer than two loans, or features that depend linearly on each other.
     """
     if len(sums) != LENGTH:
-        raise ConfigError(f"{len(sums)} sums, {LENGTH} are due")
+        raise ConfigError(f"{len(sums)} sums, {LENGTH} are due", ConfigCheck.SHAPE)
     products = cross_products(sums)
     loans = products[0][0]
     if loans < 2:
-        raise ConfigError(f"{loans} loans have no variance")
+        raise ConfigError(f"{loans} loans have no variance", ConfigCheck.INFEASIBLE)
     means: dict[str, float] = {}
     variances: dict[str, float] = {}
     for place, column in enumerate(COLUMNS, 1):
@@ -70,7 +70,7 @@ def fit(sums: Sequence[int]) -> Fit:
     residual = products[y][y] - explained
     spread = products[y][y] - Fraction(products[0][y] ** 2, loans)
     if spread == 0:
-        raise ConfigError(f"{TARGET.name} is the same in all loans")
+        raise ConfigError(f"{TARGET.name} is the same in all loans", ConfigCheck.INFEASIBLE)
     score = Score(float(1 - residual / spread), math.sqrt(residual / loans) / scale)
     return Fit(loans, means, variances, coefficients, score)
 
@@ -91,7 +91,10 @@ def _solve(matrix: Sequence[Sequence[int]], right: Sequence[int]) -> list[Fracti
     for k in range(size):
         pivot = next((row for row in range(k, size) if work[row][k]), None)
         if pivot is None:
-            raise ConfigError("the features depend linearly on each other: there is no single best fit")
+            raise ConfigError(
+                "the features depend linearly on each other: there is no single best fit",
+                ConfigCheck.INFEASIBLE,
+            )
         work[k], work[pivot] = work[pivot], work[k]
         for row in range(k + 1, size):
             for column in range(k + 1, size + 1):

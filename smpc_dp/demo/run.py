@@ -26,7 +26,7 @@ from smpc_dp.demo.lenders import (
     write_loans,
 )
 from smpc_dp.demo.regression import Fit, Score, fit, pooled_fit, score
-from smpc_dp.errors import Check, ConfigError, Fault, LocalError, VerificationError
+from smpc_dp.errors import Check, ConfigCheck, ConfigError, Fault, LocalError, VerificationError
 from smpc_dp.protocols.phases.messages import PARTICIPANTS
 from smpc_dp.runtime.events import Event, OnEvent, ignore
 from smpc_dp.runtime.launcher import Ending, Launcher
@@ -262,7 +262,7 @@ def open_folder(path: Path) -> Path:
     try:
         path.mkdir(mode=0o700, parents=True, exist_ok=True)
         if any(path.iterdir()):
-            raise ConfigError([Fault("--out", f"{path} is not empty")])
+            raise ConfigError([Fault("--out", f"{path} is not empty", ConfigCheck.CONFLICT)])
     except OSError as error:
         raise LocalError(f"{path}: not a folder that can be written ({error.strerror})") from None
     return path

@@ -13,7 +13,7 @@ from typing import Any, Literal
 import numpy as np
 from numpy.typing import ArrayLike
 
-from smpc_dp.errors import ConfigError, Fault
+from smpc_dp.errors import ConfigCheck, ConfigError, Fault
 from smpc_dp.kernels.definitions import Definition
 from smpc_dp.kernels.fields import Codes, Field, Floats, as_array
 from smpc_dp.kernels.on_bits import Gadget, as_circuit
@@ -65,7 +65,9 @@ class Kernel:
             object.__setattr__(self, "gadget", as_circuit(self.definition))
         if not 1 <= self.steps <= MAX_STEPS:
             what = f"{self.steps} steps between its least and its greatest value, not 1 to {MAX_STEPS}"
-            raise ConfigError([Fault(f"kernel {self.name}", f"{what}: take a coarser grid")])
+            raise ConfigError(
+                [Fault(f"kernel {self.name}", f"{what}: take a coarser grid", ConfigCheck.TOO_LARGE)]
+            )
 
     @property
     def high(self) -> float:
@@ -97,10 +99,18 @@ class Kernel:
         columns = data if isinstance(data, tuple) else (data,)
         codes = self.codes(tuple(np.atleast_1d(as_array("data", value)) for value in columns))
         if len(codes) != 1:
-            raise ConfigError([Fault("data", f"one record is due, not {len(codes)}")])
+            raise ConfigError([Fault("data", f"one record is due, not {len(codes)}", ConfigCheck.SHAPE)])
         whole = isinstance(mark, int | np.integer) and mark in (0, 1)
         if whole != (self.labels == "public") or (mark is not None and not whole):
-            raise ConfigError([Fault("mark", f"{mark!r}: 0 or 1 for a kernel with public labels, else None")])
+            raise ConfigError(
+                [
+                    Fault(
+                        "mark",
+                        f"{mark!r}: 0 or 1 for a kernel with public labels, else None",
+                        ConfigCheck.RANGE,
+                    )
+                ]
+            )
         return codes, -1 if mark is None else int(mark)
 
     def values(self, codes: Codes) -> Floats:
@@ -136,5 +146,5 @@ class Kernel:
         if len(columns) != count or len(shapes) != 1 or columns[0].ndim != 1:
             names = ", ".join(field.name for field in self.fields)
             what = f"not {count} values ({names}) for each record: shape (n, {count}), or a tuple of arrays"
-            raise ConfigError([Fault("data", what)])
+            raise ConfigError([Fault("data", what, ConfigCheck.SHAPE)])
         return columns

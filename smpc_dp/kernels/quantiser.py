@@ -11,7 +11,7 @@ from typing import Literal, get_args
 import numpy as np
 
 from smpc_dp.crypto.randomness import Randomness, SystemRandomness
-from smpc_dp.errors import ConfigError, Fault
+from smpc_dp.errors import ConfigCheck, ConfigError, Fault
 from smpc_dp.kernels.fields import Codes, Field, Floats
 from smpc_dp.kernels.kernel import Kernel
 from smpc_dp.privacy.arguments import Arguments
@@ -40,15 +40,15 @@ class Quantiser:
     def __post_init__(self) -> None:
         found = Arguments()
         if self.rounding not in get_args(Rounding):
-            found.fault("rounding", f"must be simple or randomised, is {self.rounding!r}")
+            found.fault("rounding", f"must be simple or randomised, is {self.rounding!r}", ConfigCheck.CHOICE)
         if len(self.bins) != len(self.fields):
-            found.fault("bins", f"{len(self.bins)} numbers for {len(self.fields)} fields")
+            found.fault("bins", f"{len(self.bins)} numbers for {len(self.fields)} fields", ConfigCheck.SHAPE)
         for field, bins in zip(self.fields, self.bins, strict=False):
             least = 2 if self.rounding == "randomised" else 1
             found.integer(f"bins of {field.name}", bins, least, field.steps + 1)
         if not found.faults and not 2 <= self.categories <= MAX_CATEGORIES:
             what = f"{self.categories} categories, not 2 to {MAX_CATEGORIES}"
-            found.fault("bins", f"{what}: choose the number of bins of each field")
+            found.fault("bins", f"{what}: choose the number of bins of each field", ConfigCheck.RANGE)
         found.done()
 
     @property
@@ -88,7 +88,7 @@ class Quantiser:
         slack = 1e-9 * kernel.width
         if not (matrix.min() >= kernel.low - slack and matrix.max() <= kernel.high + slack):
             what = f"has values outside of its range, {kernel.low:g} to {kernel.high:g}"
-            raise ConfigError([Fault(f"kernel {kernel.name}", what)])
+            raise ConfigError([Fault(f"kernel {kernel.name}", what, ConfigCheck.RANGE)])
         return matrix
 
     def _positions(self, field: Field, bins: int) -> Floats:
@@ -152,7 +152,9 @@ def choose_bins(
         why = "nothing is known that says how many: give bins"
         if parties is None and not more:
             why = "give bins, or parties and a Lipschitz kernel or density"
-        raise ConfigError([Fault("bins", f"the grid has {math.prod(whole)} points; {why}")])
+        raise ConfigError(
+            [Fault("bins", f"the grid has {math.prod(whole)} points; {why}", ConfigCheck.TOO_LARGE)]
+        )
     return whole
 
 
@@ -162,7 +164,9 @@ def bins_of(kernel: Kernel, bins: int | Sequence[int]) -> tuple[int, ...]:
         return tuple(min(int(bins), field.steps + 1) for field in kernel.fields)
     if isinstance(bins, Sequence) and not isinstance(bins, str):
         return tuple(int(number) if isinstance(number, Integral) else number for number in bins)
-    raise ConfigError([Fault("bins", f"must be an integer, or one for each field, is {bins!r}")])
+    raise ConfigError(
+        [Fault("bins", f"must be an integer, or one for each field, is {bins!r}", ConfigCheck.TYPE)]
+    )
 
 
 def _uniform(randomness: Randomness, count: int, below: int) -> Codes:

@@ -15,6 +15,7 @@ from numpy.typing import NDArray
 
 from smpc_dp.errors import (
     Check,
+    ConfigCheck,
     ConfigError,
     Fault,
     PeerFault,
@@ -180,7 +181,9 @@ class PlainAverager(AllHere):
         rows = np.flatnonzero(member)
         gather = sparse.csr_array((weight[member], (place, rows)), shape=(len(labels), len(group)))
         if np.any(totals <= 0):
-            raise ConfigError([Fault("weight", f"group {labels[np.argmin(totals)]} has no weight")])
+            raise ConfigError(
+                [Fault("weight", f"group {labels[np.argmin(totals)]} has no weight", ConfigCheck.RANGE)]
+            )
         values, weights = vector.copy(), np.zeros(len(group))
         values[member] = (gather @ vector / totals[:, None])[place]
         weights[member] = totals[place]
@@ -215,11 +218,11 @@ def check_rows(place: Place, vector: Rows) -> Rows:
     vector = np.asarray(vector, dtype=np.float64)
     if vector.ndim != 2 or len(vector) != len(place.here):
         what = f"shape must be ({len(place.here)}, length), is {vector.shape}"
-        raise ConfigError([Fault("vector", what)])
+        raise ConfigError([Fault("vector", what, ConfigCheck.SHAPE)])
     finite = np.isfinite(vector)
     if not finite.all():
         bad = np.flatnonzero(~finite.all(axis=1))
-        raise ConfigError([Fault("vector", f"of user {place.here[bad[0]]} is not finite")])
+        raise ConfigError([Fault("vector", f"of user {place.here[bad[0]]} is not finite", ConfigCheck.RANGE)])
     return vector
 
 
@@ -248,9 +251,9 @@ def check_boxes(place: PeerExchange, vectors: Boxes) -> Boxes:
     vectors = np.asarray(vectors, dtype=np.float64)
     if vectors.ndim != 3 or vectors.shape[:2] != (len(place.here), place.users):
         what = f"shape must be ({len(place.here)}, {place.users}, length), is {vectors.shape}"
-        raise ConfigError([Fault("vectors", what)])
+        raise ConfigError([Fault("vectors", what, ConfigCheck.SHAPE)])
     if not np.isfinite(vectors).all():
-        raise ConfigError([Fault("vectors", "must be finite")])
+        raise ConfigError([Fault("vectors", "must be finite", ConfigCheck.RANGE)])
     return vectors
 
 
@@ -258,18 +261,26 @@ def check_partners(users: int, partner: Users) -> Users:
     """Return `partner`; raise ConfigError unless it is an involution of the n users."""
     partner = np.asarray(partner)
     if partner.shape != (users,) or partner.dtype.kind not in "iu":
-        raise ConfigError([Fault("partner", f"must be {users} integers")])
+        raise ConfigError([Fault("partner", f"must be {users} integers", ConfigCheck.RANGE)])
     if partner.min() < 0 or partner.max() >= users or np.any(partner[partner] != np.arange(users)):
-        raise ConfigError([Fault("partner", "must pair the users: partner[partner[i]] = i")])
+        raise ConfigError(
+            [Fault("partner", "must pair the users: partner[partner[i]] = i", ConfigCheck.RANGE)]
+        )
     return partner.astype(np.intp)
 
 
 def check_mixing(users: int, weights: sparse.csr_array) -> sparse.csr_array:
     """Return `weights`; raise ConfigError unless they are finite and there is one for each two users."""
     if weights.shape != (users, users):
-        raise ConfigError([Fault("weights", f"shape must be (n, n) with n = {users}, is {weights.shape}")])
+        raise ConfigError(
+            [
+                Fault(
+                    "weights", f"shape must be (n, n) with n = {users}, is {weights.shape}", ConfigCheck.SHAPE
+                )
+            ]
+        )
     if not np.isfinite(weights.data).all():
-        raise ConfigError([Fault("weights", "must be finite")])
+        raise ConfigError([Fault("weights", "must be finite", ConfigCheck.RANGE)])
     return weights
 
 
@@ -280,10 +291,10 @@ def check_average(
     vector = check_rows(place, vector)
     weight = np.ones(len(vector)) if weight is None else np.asarray(weight, dtype=np.float64)
     if weight.shape != (len(vector),) or not np.all(np.isfinite(weight)) or np.any(weight < 0):
-        raise ConfigError([Fault("weight", f"must be {len(vector)} non-negative numbers")])
+        raise ConfigError([Fault("weight", f"must be {len(vector)} non-negative numbers", ConfigCheck.RANGE)])
     group = np.zeros(place.users, dtype=np.intp) if group is None else np.asarray(group)
     if group.shape != (place.users,) or group.dtype.kind not in "iu" or np.any(group < ALONE):
-        raise ConfigError([Fault("group", f"must be {place.users} integers from {ALONE}")])
+        raise ConfigError([Fault("group", f"must be {place.users} integers from {ALONE}", ConfigCheck.RANGE)])
     return vector, weight, group.astype(np.intp)
 
 

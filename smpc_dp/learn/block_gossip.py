@@ -13,7 +13,7 @@ import numpy as np
 from msgspec import Meta
 from numpy.typing import NDArray
 
-from smpc_dp.errors import Fault
+from smpc_dp.errors import ConfigCheck, Fault
 from smpc_dp.learn.schedule import Ints, PublicDraws
 from smpc_dp.learn.sgd import SgdSettings
 
@@ -31,7 +31,9 @@ class BlockGossip(SgdSettings, frozen=True, kw_only=True):
         """Return what is wrong with the settings for so many users."""
         faults = super().faults(users)
         if self.group > users:
-            faults.append(Fault("group", f"of {self.group} cannot be drawn from {users} users"))
+            faults.append(
+                Fault("group", f"of {self.group} cannot be drawn from {users} users", ConfigCheck.UNSUPPORTED)
+            )
         return faults
 
     def groups(self, users: int) -> NDArray[np.intp]:

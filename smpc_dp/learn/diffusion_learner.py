@@ -14,7 +14,7 @@ import msgspec
 import numpy as np
 from msgspec import Meta
 
-from smpc_dp.errors import ConfigError, Fault
+from smpc_dp.errors import ConfigCheck, ConfigError, Fault
 from smpc_dp.learn.averager import PeerExchange
 from smpc_dp.learn.diffusion import Diffused, diffuse, published
 from smpc_dp.learn.exchanges import EXACT_STEPS
@@ -107,22 +107,34 @@ class Diffusion(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields
         """Return what is wrong with the settings."""
         found = []
         if self.rate * self.ridge > 1:
-            found.append(Fault("rate", f"{self.rate:g} times ridge = {self.ridge:g} must be at most 1"))
+            found.append(
+                Fault(
+                    "rate", f"{self.rate:g} times ridge = {self.ridge:g} must be at most 1", ConfigCheck.RANGE
+                )
+            )
         if self.noise == "none":
             for name in ("epsilon", "publish", "clip"):
                 if getattr(self, name) is not None:
-                    found.append(Fault(name, 'is of noise, which is "none"'))
+                    found.append(Fault(name, 'is of noise, which is "none"', ConfigCheck.UNSUPPORTED))
         elif self.epsilon is None:
-            found.append(Fault("epsilon", "is missing"))
+            found.append(Fault("epsilon", "is missing", ConfigCheck.MISSING))
         if self.noise == "iid" and self.publish is not None:
-            found.append(Fault("publish", "is of homomorphic noise: with i.i.d. noise models are public"))
+            found.append(
+                Fault(
+                    "publish",
+                    "is of homomorphic noise: with i.i.d. noise models are public",
+                    ConfigCheck.UNSUPPORTED,
+                )
+            )
         try:
             self.combination(users)
             noise = self.planned
             if noise is not None and not found:
                 if self._largest(noise) > EXACT_STEPS:
                     what = f"{self.epsilon:g} for {self.steps} steps needs too much noise"
-                    found.append(Fault("epsilon", f"{what} for the grid of the messages"))
+                    found.append(
+                        Fault("epsilon", f"{what} for the grid of the messages", ConfigCheck.INFEASIBLE)
+                    )
                 self.claimed(noise)
         except ConfigError as error:
             for argument, key in (("step_size", "rate"), ("l1_bound", "clip"), ("scale", "epsilon")):

@@ -9,7 +9,15 @@ from itertools import pairwise
 import numpy as np
 from numpy.typing import NDArray
 
-from smpc_dp.errors import Check, ConfigError, Fault, LocalError, PeerFault, VerificationError
+from smpc_dp.errors import (
+    Check,
+    ConfigCheck,
+    ConfigError,
+    Fault,
+    LocalError,
+    PeerFault,
+    VerificationError,
+)
 from smpc_dp.learn.averager import Boxes, PeerExchange, Users
 from smpc_dp.learn.needs import PrivateMessages
 from smpc_dp.learn.tokens import Taken, Token, Values, nothing
@@ -118,7 +126,9 @@ class CoveredTokens(_OnExchange):
     def __init__(self, exchange: PeerExchange, steps: int, start: Values) -> None:
         """`start`: of the shape and type of all tokens; `steps`: T. Of all users one may live here."""
         if len(exchange.here) > 1:
-            raise ConfigError([Fault("here", "a covered token runs with one user here, or at a hub")])
+            raise ConfigError(
+                [Fault("here", "a covered token runs with one user here, or at a hub", ConfigCheck.CONFLICT)]
+            )
         self._exchange, self._steps, self._start, self._hop = exchange, steps, start, 0
         self._arrived: deque[Taken] = deque()
 
@@ -229,7 +239,7 @@ def unpacked(vector: NDArray[np.float64], like: Values, sender: str) -> Token | 
 def token_messages(values: int, users: int, hops: int) -> PrivateMessages:
     """Return what `CoveredTokens` sends; raise ConfigError for tokens of too many values."""
     if values > MAX_VALUES:
-        raise ConfigError([Fault("token", f"has {values} values, {MAX_VALUES} at most")])
+        raise ConfigError([Fault("token", f"has {values} values, {MAX_VALUES} at most", ConfigCheck.RANGE)])
     # A power of two of at least the norm of the largest message.
     bound = 2.0 ** np.ceil(np.log2(_HALF * np.sqrt(width(values))))
     return PrivateMessages(width(values), float(bound), np.full(users, hops), None, None)

@@ -15,7 +15,7 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
-from smpc_dp.errors import ConfigError, Fault
+from smpc_dp.errors import ConfigCheck, ConfigError, Fault
 from smpc_dp.learn.averager import PeerExchange, Rows, Screen, check_received, check_rows
 from smpc_dp.learn.schedule import Clock, spans
 from smpc_dp.privacy.arguments import Arguments
@@ -191,9 +191,11 @@ async def u2_gossip(
 def _evaluated(kernel: PairKernel, own: Rows, auxiliary: Rows) -> Floats:
     values = np.asarray(kernel(own, auxiliary), dtype=np.float64)
     if values.shape != (len(own),):
-        raise ConfigError([Fault("kernel", f"gives shape {values.shape} for {len(own)} pairs")])
+        raise ConfigError(
+            [Fault("kernel", f"gives shape {values.shape} for {len(own)} pairs", ConfigCheck.SHAPE)]
+        )
     if not np.isfinite(values).all():
-        raise ConfigError([Fault("kernel", "gives a value that is not finite")])
+        raise ConfigError([Fault("kernel", "gives a value that is not finite", ConfigCheck.RANGE)])
     return values
 
 
@@ -204,7 +206,7 @@ def _checked(
     records = check_clocked(exchange, records, clock, ticks, every)
     if np.any(_evaluated(kernel, records, records) != 0):
         what = "must be 0 for a record with itself: all users start with h(x_u, x_u)"
-        raise ConfigError([Fault("kernel", what)])
+        raise ConfigError([Fault("kernel", what, ConfigCheck.RANGE)])
     return records, ticks if every is None else every
 
 
@@ -215,6 +217,10 @@ def check_clocked(exchange: PeerExchange, records: Rows, clock: Clock, ticks: in
     if every is not None:
         found.integer("every", every, 1, MAX_TICKS)
     if len(clock.chances) != exchange.users:
-        found.fault("clock", f"is for {len(clock.chances)} users, the network has {exchange.users}")
+        found.fault(
+            "clock",
+            f"is for {len(clock.chances)} users, the network has {exchange.users}",
+            ConfigCheck.DIFFERS,
+        )
     found.done()
     return check_rows(exchange, records)

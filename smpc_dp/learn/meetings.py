@@ -11,7 +11,7 @@ from msgspec import Meta
 from numpy.typing import NDArray
 
 from smpc_dp.encoding import shown
-from smpc_dp.errors import ConfigError, Fault
+from smpc_dp.errors import ConfigCheck, ConfigError, Fault
 from smpc_dp.learn import topology
 from smpc_dp.learn.averager import PeerExchange, Rows
 from smpc_dp.learn.needs import Learned, Means, Needs, PrivateMessages, Table
@@ -68,14 +68,19 @@ def numbered(
     for place, edge in enumerate(edges):
         ends = edge if isinstance(edge, list) else []
         unknown = [end for end in ends if isinstance(end, str) and end not in number]
-        faults += [Fault(f"topology[{place}]", f"{shown(end)} is no party") for end in unknown]
+        faults += [
+            Fault(f"topology[{place}]", f"{shown(end)} is no party", ConfigCheck.UNKNOWN_NAME)
+            for end in unknown
+        ]
         found.append([number.get(end, end) if isinstance(end, str) else end for end in ends] or edge)
     return {**parameters, "topology": found}, faults
 
 
 def renamed(error: ConfigError, argument: str, key: str) -> ConfigError:
     """Return the error with an argument's name replaced by the key that a session has for it."""
-    return ConfigError([Fault(fault.where.replace(argument, key), fault.what) for fault in error.faults])
+    return ConfigError(
+        [Fault(fault.where.replace(argument, key), fault.what, fault.check) for fault in error.faults]
+    )
 
 
 class Meetings(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True, dict=True):
@@ -166,4 +171,4 @@ class Meetings(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=
         if counted.all():
             return []
         what = f"{self.ticks} are too few: user {int(counted.argmin())} never meets anybody"
-        return [Fault("ticks", what)]
+        return [Fault("ticks", what, ConfigCheck.RANGE)]

@@ -19,7 +19,7 @@ from msgspec import Meta
 from numpy.typing import NDArray
 
 from smpc_dp.encoding import Encoding
-from smpc_dp.errors import ConfigError, Fault
+from smpc_dp.errors import ConfigCheck, ConfigError, Fault
 from smpc_dp.learn.averager import Planned, Rows
 from smpc_dp.learn.needs import PrivateAverages, PublicAverages
 from smpc_dp.learn.servers import SERVER_STEPS, check_epsilon, plan_vectors
@@ -158,25 +158,37 @@ class AveragerTable(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
         honest = size - self.colluders - self.missing
         if self.method == "mpyc":
             if size - self.missing < 2:
-                faults.append(Fault("averager.missing", f"must leave 2 of {size}, is {self.missing}"))
+                faults.append(
+                    Fault("averager.missing", f"must leave 2 of {size}, is {self.missing}", ConfigCheck.RANGE)
+                )
         elif self.method == "pair" and (size != 2 or self.colluders > 1 or self.missing):
-            faults.append(Fault("averager.method", "'pair' is for groups of 2, with at most 1 colluder"))
+            faults.append(
+                Fault(
+                    "averager.method",
+                    "'pair' is for groups of 2, with at most 1 colluder",
+                    ConfigCheck.UNSUPPORTED,
+                )
+            )
         elif self.method in ("local", "pair"):
             if self.missing >= size:
-                faults.append(Fault("averager.missing", f"must be below {size}, is {self.missing}"))
+                faults.append(
+                    Fault("averager.missing", f"must be below {size}, is {self.missing}", ConfigCheck.RANGE)
+                )
         elif honest < 1:
             what = f"{self.colluders} colluders and {self.missing} missing leave no honest member of {size}"
-            faults.append(Fault("averager.colluders", what))
+            faults.append(Fault("averager.colluders", what, ConfigCheck.INFEASIBLE))
         elif honest == 1 or size < 3:
             what = (
                 f"{self.method} needs groups of 3 with 2 honest members, here are {size} with {honest}: "
                 "that is local differential privacy, method 'local'"
             )
-            faults.append(Fault("averager.method", what))
+            faults.append(Fault("averager.method", what, ConfigCheck.INFEASIBLE))
         if self.mechanism is not None and self.method != "secagg":
-            faults.append(Fault("averager.mechanism", "is for secagg"))
+            faults.append(Fault("averager.mechanism", "is for secagg", ConfigCheck.UNSUPPORTED))
         if (self.verifiable or self.on_dropout is not None) and self.method != "gopa":
-            faults.append(Fault("averager.method", "verifiable and on_dropout are for gopa"))
+            faults.append(
+                Fault("averager.method", "verifiable and on_dropout are for gopa", ConfigCheck.UNSUPPORTED)
+            )
         return faults
 
 
@@ -187,12 +199,12 @@ def _checked(protocol: str, given: Mapping[str, object], size: int) -> SumParame
     else:
         check = check_gopa if protocol == GopaParameters.protocol else PARAMETER_CHECKERS[protocol, 1]
         checked, faults = check(given, size)
-    if given.get("verifiable") and "precision" in {where for where, _ in faults}:
+    if given.get("verifiable") and "precision" in {fault.where for fault in faults}:
         # Its grid follows from the noise: nobody has given it.
         what = "needs more noise than verifiable averages have: raise it, take fewer steps or larger groups"
-        raise ConfigError([Fault("epsilon", what)])
+        raise ConfigError([Fault("epsilon", what, ConfigCheck.INFEASIBLE)])
     if not isinstance(checked, SumParameters):
-        raise ConfigError([Fault(f"averager ({where})", what) for where, what in faults])
+        raise ConfigError([Fault(f"averager ({fault.where})", fault.what, fault.check) for fault in faults])
     return checked
 
 
@@ -217,21 +229,39 @@ class Averaging:
         """Return the parameters for a group of this size; raise ConfigError if none is planned."""
         planned = self.parameters(size)
         if not isinstance(planned, SumParameters):
-            raise ConfigError([Fault("averager.method", "servers average, not the members of a group")])
+            raise ConfigError(
+                [
+                    Fault(
+                        "averager.method",
+                        "servers average, not the members of a group",
+                        ConfigCheck.UNSUPPORTED,
+                    )
+                ]
+            )
         return planned
 
     def plan_shared(self, size: int) -> VectorParameters:
         """Return the parameters for servers; raise ConfigError if none are planned for this size."""
         planned = self.parameters(size)
         if not isinstance(planned, VectorParameters):
-            raise ConfigError([Fault("averager.method", "the members of a group average, not servers")])
+            raise ConfigError(
+                [
+                    Fault(
+                        "averager.method",
+                        "the members of a group average, not servers",
+                        ConfigCheck.UNSUPPORTED,
+                    )
+                ]
+            )
         return planned
 
     def parameters(self, size: int) -> GroupParameters:
         """Return the parameters for a group of this size, or for servers; ConfigError if none are planned."""
         if size not in self.plans:
             known = ", ".join(map(str, sorted(self.plans)))
-            raise ConfigError([Fault("group", f"has {size} members, planned are groups of {known}")])
+            raise ConfigError(
+                [Fault("group", f"has {size} members, planned are groups of {known}", ConfigCheck.DIFFERS)]
+            )
         return self.plans[size]
 
     def encoding(self, size: int) -> Encoding:
@@ -276,7 +306,7 @@ def check_weights(weight: NDArray[np.float64]) -> None:
     """Raise ConfigError unless all weights are one: none are planned for."""
     if np.any(weight != 1):
         what = "must be 1: no weights are planned for these averages (PrivateAverages.weights)"
-        raise ConfigError([Fault("weight", what)])
+        raise ConfigError([Fault("weight", what, ConfigCheck.UNSUPPORTED)])
 
 
 def plan_private(table: AveragerTable, need: PrivateAverages, users: int) -> Averaging:
@@ -373,4 +403,4 @@ def calibrate(plan: Callable[[float, float], P], epsilon: float, delta: float, c
             return planned
         each *= _SHRINK
     what = f"no noise makes {count} averages ({epsilon:g}, {delta:g})-differentially private together"
-    raise ConfigError([Fault("epsilon", what)])
+    raise ConfigError([Fault("epsilon", what, ConfigCheck.INFEASIBLE)])

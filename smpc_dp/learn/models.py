@@ -12,7 +12,7 @@ from typing import Literal
 import numpy as np
 from numpy.typing import NDArray
 
-from smpc_dp.errors import ConfigError, Fault
+from smpc_dp.errors import ConfigCheck, ConfigError, Fault
 from smpc_dp.learn.averager import Rows
 from smpc_dp.learn.needs import Table
 
@@ -67,17 +67,25 @@ class Model:
         if table.ndim != 2 or table.shape[1] != self.features + 1:
             columns = table.shape[1] if table.ndim == 2 else 0
             what = f"has {columns} columns, needs {self.features} features and a label"
-            raise ConfigError([Fault(user, what)])
+            raise ConfigError([Fault(user, what, ConfigCheck.SHAPE)])
         if not len(table):
-            faults.append(Fault(user, "has no points"))
+            faults.append(Fault(user, "has no points", ConfigCheck.MISSING))
         labels = table[:, -1]
         # Written so that NaN fails.
         if len(bad := np.flatnonzero(~(np.abs(table[:, :-1]) <= LARGEST).all(axis=1))):
-            faults.append(Fault(user, f"a feature of point {bad[0]} is not finite, or beyond {LARGEST:g}"))
+            faults.append(
+                Fault(
+                    user,
+                    f"a feature of point {bad[0]} is not finite, or beyond {LARGEST:g}",
+                    ConfigCheck.RANGE,
+                )
+            )
         if len(bad := np.flatnonzero(~np.isfinite(labels))):
-            faults.append(Fault(user, f"the label of point {bad[0]} is missing"))
+            faults.append(Fault(user, f"the label of point {bad[0]} is missing", ConfigCheck.MISSING))
         elif len(bad := np.flatnonzero(np.abs(labels) > LARGEST)):
-            faults.append(Fault(user, f"the label of point {bad[0]} is beyond {LARGEST:g}"))
+            faults.append(
+                Fault(user, f"the label of point {bad[0]} is beyond {LARGEST:g}", ConfigCheck.RANGE)
+            )
         elif self.kind != "linear":
             most = 1 if self.kind == "logistic" else self.classes - 1
             bad = np.flatnonzero((labels != np.rint(labels)) | (labels < 0) | (labels > most))
@@ -85,7 +93,7 @@ class Model:
                 what = (
                     f"the label of point {bad[0]} is {labels[bad[0]]:g}, must be an integer from 0 to {most}"
                 )
-                faults.append(Fault(user, what))
+                faults.append(Fault(user, what, ConfigCheck.RANGE))
         if faults:
             raise ConfigError(faults)
 

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any, Protocol
 import numpy as np
 from numpy.typing import NDArray
 
-from smpc_dp.errors import ConfigError, Fault
+from smpc_dp.errors import ConfigCheck, ConfigError, Fault
 from smpc_dp.learn.averager import Averager, PeerExchange, Rows
 from smpc_dp.privacy.guarantee import PrivacyGuarantee
 from smpc_dp.privacy.sampling import NoiseSource
@@ -26,7 +26,7 @@ def bound_faults(lower: float, upper: float) -> list[Fault]:
     """Return what is wrong with the bounds of a number, as settings."""
     if math.isfinite(upper - lower) and lower < upper:
         return []
-    return [Fault("upper", f"must be above lower and both finite: {lower}, {upper}")]
+    return [Fault("upper", f"must be above lower and both finite: {lower}, {upper}", ConfigCheck.RANGE)]
 
 
 @dataclass(frozen=True)
@@ -118,7 +118,7 @@ class Means:
     def peers(self) -> PeerExchange:
         """The exchange; raises ConfigError if there is none."""
         if self.exchange is None:
-            raise ConfigError([Fault("exchange", "is needed to meet other users")])
+            raise ConfigError([Fault("exchange", "is needed to meet other users", ConfigCheck.MISSING)])
         return self.exchange
 
 

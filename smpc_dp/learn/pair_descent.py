@@ -15,7 +15,7 @@ import numpy as np
 from msgspec import Meta
 from numpy.typing import NDArray
 
-from smpc_dp.errors import ConfigError, Fault
+from smpc_dp.errors import ConfigCheck, ConfigError, Fault
 from smpc_dp.kernels.fields import Cells, Field, nearest_codes
 from smpc_dp.kernels.quantiser import Quantiser
 from smpc_dp.learn.averager import PeerExchange, Rows, Screen, whole
@@ -107,12 +107,16 @@ class PairDescent(Meetings, frozen=True, kw_only=True):
         """Return what is wrong with these settings for so many users."""
         if self.dimension > _LONGEST:
             return [
-                Fault("features", f"{self.features} are too many for a metric: {_LONGEST} entries at most")
+                Fault(
+                    "features",
+                    f"{self.features} are too many for a metric: {_LONGEST} entries at most",
+                    ConfigCheck.TOO_LARGE,
+                )
             ]
         if self.regulariser == "psd" and self.loss != "metric":
-            return [Fault("regulariser", '"psd" is of the loss "metric"')]
+            return [Fault("regulariser", '"psd" is of the loss "metric"', ConfigCheck.UNSUPPORTED)]
         if self.classes != 2 and self.loss != "metric":
-            return [Fault("classes", 'is of the loss "metric"')]
+            return [Fault("classes", 'is of the loss "metric"', ConfigCheck.UNSUPPORTED)]
         return self.meeting_faults(users)
 
     def slope_bound(self, distance: float) -> float:
@@ -145,15 +149,21 @@ class PairDescent(Meetings, frozen=True, kw_only=True):
         """Raise ConfigError, naming the user, unless its table is one record with a label."""
         if table.shape != (1, self.features + 1):
             what = f"must be one record of {self.features} features and a label, shape is {table.shape}"
-            raise ConfigError([Fault(user, what)])
+            raise ConfigError([Fault(user, what, ConfigCheck.SHAPE)])
         if not np.isfinite(table[0, :-1]).all():
-            raise ConfigError([Fault(user, "a feature is missing or not finite")])
+            raise ConfigError([Fault(user, "a feature is missing or not finite", ConfigCheck.MISSING)])
         # Written so that NaN is caught.
         label = float(table[0, -1])
         if not (label == np.rint(label) and 0 <= label < self.classes):
             what = f"must be an integer from 0 to {self.classes - 1}, is {label:g}"
             raise ConfigError(
-                [Fault(user, "the label is missing" if np.isnan(label) else f"the label {what}")]
+                [
+                    Fault(
+                        user,
+                        "the label is missing" if np.isnan(label) else f"the label {what}",
+                        ConfigCheck.RANGE,
+                    )
+                ]
             )
 
     async def descend(
@@ -197,7 +207,7 @@ class DualAveraging(PairDescent, frozen=True, kw_only=True):
         """Return why records would be rounded away beside what messages of this bound may reach."""
         if bound > EXACT_STEPS * min(1 / _WHOLE, self.record_bound / _FINE):
             what = f"{self.ticks}: sums may reach {bound:.3g}, beside which records are rounded away"
-            return [Fault("ticks", what)]
+            return [Fault("ticks", what, ConfigCheck.TOO_LARGE)]
         return []
 
     def bound(self, users: int) -> float:
@@ -215,7 +225,9 @@ class DualAveraging(PairDescent, frozen=True, kw_only=True):
         self.check_shape(table, user)
         norm = float(np.linalg.norm(table[0, :-1]))
         if norm > self.record_bound:
-            raise ConfigError([Fault(user, f"the record's norm exceeds {self.record_bound:g}")])
+            raise ConfigError(
+                [Fault(user, f"the record's norm exceeds {self.record_bound:g}", ConfigCheck.RANGE)]
+            )
 
     async def gossip(
         self,
@@ -270,14 +282,20 @@ class DualAveragingReports(OnReports, PairDescent, frozen=True, kw_only=True):
         labels = self.classes if self.labels == "private" else 1
         if math.log(self.bins) * self.features + math.log(labels) > math.log(MAX_CELLS) + 1e-9:
             what = f"{self.bins} for each of {self.features} features are more than {MAX_CELLS} cells"
-            return [Fault("bins", f"{what}, labels counted" if self.labels == "private" else what)]
+            return [
+                Fault(
+                    "bins",
+                    f"{what}, labels counted" if self.labels == "private" else what,
+                    ConfigCheck.TOO_LARGE,
+                )
+            ]
         return super().setting_faults(users)
 
     def largest_faults(self, bound: float) -> list[Fault]:
         """Return why reports would be rounded away beside what messages of this bound may reach."""
         if bound > MOST:
             what = f"{self.epsilon:g} is too small for {self.ticks} ticks: a message may reach {bound:.3g}"
-            return [Fault("epsilon", what)]
+            return [Fault("epsilon", what, ConfigCheck.INFEASIBLE)]
         return []
 
     def bound(self, users: int) -> float:
@@ -295,7 +313,9 @@ class DualAveragingReports(OnReports, PairDescent, frozen=True, kw_only=True):
         """Raise ConfigError, naming the user, unless its table is one record within the bounds."""
         self.check_shape(table, user)
         if not np.all((table[:, :-1] >= self.lower) & (table[:, :-1] <= self.upper)):
-            raise ConfigError([Fault(user, f"a feature is outside [{self.lower:g}, {self.upper:g}]")])
+            raise ConfigError(
+                [Fault(user, f"a feature is outside [{self.lower:g}, {self.upper:g}]", ConfigCheck.RANGE)]
+            )
 
     async def gossip(self, exchange: PeerExchange, records: Table, source: NoiseSource) -> Rows:
         """Report and descend."""

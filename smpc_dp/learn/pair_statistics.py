@@ -16,7 +16,7 @@ import numpy as np
 from msgspec import Meta
 from numpy.typing import NDArray
 
-from smpc_dp.errors import ConfigError, Fault, PrivacyError
+from smpc_dp.errors import ConfigCheck, ConfigError, Fault, PrivacyError
 from smpc_dp.extensions import Group, others
 from smpc_dp.kernels.described import read_kernel
 from smpc_dp.kernels.fields import Cells, Floats
@@ -90,27 +90,38 @@ class PairEstimate(Meetings, frozen=True, kw_only=True):
         try:
             own = self.own
         except ConfigError as error:
-            return [Fault(f"statistic ({fault.where})", fault.what) for fault in error.faults]
+            return [Fault(f"statistic ({fault.where})", fault.what, fault.check) for fault in error.faults]
         if own is None and self.statistic not in STATISTICS:
             known = ", ".join(STATISTICS) + others(Group.KERNELS)
-            return [Fault("statistic", f"{self.statistic!r} is none of {known}")]
+            return [Fault("statistic", f"{self.statistic!r} is none of {known}", ConfigCheck.CHOICE)]
         bounds = {"lower": self.lower, "upper": self.upper}
         if own is not None:
             if own.labels != "none":
-                return [Fault("statistic", "a kernel of one's own must be without labels")]
+                return [
+                    Fault(
+                        "statistic", "a kernel of one's own must be without labels", ConfigCheck.UNSUPPORTED
+                    )
+                ]
             if given := [key for key, bound in bounds.items() if not math.isnan(bound)]:
-                return [Fault(key, "the fields of the kernel have bounds of their own") for key in given]
+                return [
+                    Fault(key, "the fields of the kernel have bounds of their own", ConfigCheck.CONFLICT)
+                    for key in given
+                ]
         elif missing := [key for key, bound in bounds.items() if math.isnan(bound)]:
-            return [Fault(key, "is missing") for key in missing]
+            return [Fault(key, "is missing", ConfigCheck.MISSING) for key in missing]
         elif found := bound_faults(self.lower, self.upper):
             return found
         faults = []
         if self.method == "u2" and self.clock != "synchronous":
-            faults.append(Fault("clock", 'must be "synchronous" for "u2"'))
+            faults.append(Fault("clock", 'must be "synchronous" for "u2"', ConfigCheck.CHOICE))
         if self.statistic == "auc" and not 1 <= (self.positives or 0) < users:
-            faults.append(Fault("positives", f"must be 1 to {users - 1} for auc, is {self.positives}"))
+            faults.append(
+                Fault(
+                    "positives", f"must be 1 to {users - 1} for auc, is {self.positives}", ConfigCheck.RANGE
+                )
+            )
         if self.statistic != "auc" and self.positives is not None:
-            faults.append(Fault("positives", "is of auc alone"))
+            faults.append(Fault("positives", "is of auc alone", ConfigCheck.UNSUPPORTED))
         if faults:
             return faults
         return self.meeting_faults(users)
@@ -151,21 +162,29 @@ class PairEstimate(Meetings, frozen=True, kw_only=True):
         """Raise ConfigError, naming the user, unless its table is one record within the bounds."""
         if table.shape != (1, self.fields):
             record = "a score and a label" if self.statistic == "auc" else f"{self.fields} values"
-            raise ConfigError([Fault(user, f"must be one record of {record}, shape is {table.shape}")])
+            raise ConfigError(
+                [Fault(user, f"must be one record of {record}, shape is {table.shape}", ConfigCheck.SHAPE)]
+            )
         if self.own is not None:
             try:
                 self.own.codes(table)
             except PrivacyError as error:
-                raise ConfigError([Fault(user, str(error))]) from None
+                raise ConfigError([Fault(user, str(error), ConfigCheck.RANGE)]) from None
             return
         values = table[:, :1] if self.statistic == "auc" else table
         # Written so that NaN is caught.
         if not np.all((values >= self.lower) & (values <= self.upper)):
             raise ConfigError(
-                [Fault(user, f"a value is missing or outside [{self.lower:g}, {self.upper:g}]")]
+                [
+                    Fault(
+                        user,
+                        f"a value is missing or outside [{self.lower:g}, {self.upper:g}]",
+                        ConfigCheck.MISSING,
+                    )
+                ]
             )
         if self.statistic == "auc" and table[0, 1] not in (0.0, 1.0):
-            raise ConfigError([Fault(user, "the label is missing, or neither 0 nor 1")])
+            raise ConfigError([Fault(user, "the label is missing, or neither 0 nor 1", ConfigCheck.MISSING)])
 
     async def estimate(
         self, exchange: PeerExchange, rows: Rows, kernel: PairKernel, screen: Screen
@@ -218,7 +237,7 @@ class GossipClear(PairEstimate, frozen=True, kw_only=True):
         finest = min(self.upper - self.lower, 1.0) / _FINE if self.own is None else 1 / _WHOLE
         if bound > finest * EXACT_STEPS:
             what = f"{self.ticks}: messages may reach {bound:.3g}, beside which records are rounded away"
-            return [Fault("ticks", what)]
+            return [Fault("ticks", what, ConfigCheck.TOO_LARGE)]
         return []
 
     def bound(self, users: int) -> float:
@@ -312,18 +331,18 @@ class GossipReports(OnReports, PairEstimate, frozen=True, kw_only=True):
     def setting_faults(self, users: int) -> list[Fault]:
         """Return what is wrong with the settings by themselves, for so many users."""
         if self.labels == "public" and self.statistic != "auc":
-            return [Fault("labels", "are of auc alone")]
+            return [Fault("labels", "are of auc alone", ConfigCheck.UNSUPPORTED)]
         faults = super().setting_faults(users)
         if not faults and math.prod(bins_of(self.kernel, self.bins)) > MAX_CELLS:
             what = f"{self.bins} for each value of a record are more than {MAX_CELLS} cells"
-            return [Fault("bins", what)]
+            return [Fault("bins", what, ConfigCheck.TOO_LARGE)]
         return faults
 
     def largest_faults(self, bound: float) -> list[Fault]:
         """Return why reports would be rounded away beside what messages of this bound may reach."""
         if bound > MOST:
             what = f"{self.epsilon:g} is too small for {self.bins} bins: a message may reach {bound:.3g}"
-            return [Fault("epsilon", what)]
+            return [Fault("epsilon", what, ConfigCheck.INFEASIBLE)]
         return []
 
     def bound(self, users: int) -> float:

@@ -13,7 +13,7 @@ from typing import Any
 import msgspec
 
 from smpc_dp.encoding import shown
-from smpc_dp.errors import ConfigError, Fault, PrivacyError
+from smpc_dp.errors import ConfigCheck, ConfigError, Fault, PrivacyError
 from smpc_dp.extensions import Group, find, others
 from smpc_dp.learn.block_gossip import BlockGossip
 from smpc_dp.learn.diffusion_learner import Diffusion
@@ -100,7 +100,7 @@ def check_learn_as(
     if version != due:
         why = "verifiable averages" if due == VERIFIABLE_VERSION else "without verifiable averages 'learn'"
         what = f"{why} need version = {due}, this session file has version = {version}"
-        return None, [Fault("averager.verifiable", what)]
+        return None, [Fault("averager.verifiable", what, ConfigCheck.CONFLICT)]
     return check_learn(parameters, users)
 
 
@@ -111,7 +111,7 @@ def check_learn(parameters: Mapping[str, object], users: int) -> tuple[LearnPara
     if kind is None:
         known = ", ".join(LEARNERS) + others(Group.LEARNERS)
         what = "is missing" if name is None else f"unknown: {shown(name)}"
-        return None, [Fault("learner", f"{what} (known: {known})")]
+        return None, [Fault("learner", f"{what} (known: {known})", ConfigCheck.CHOICE)]
     given = {key: value for key, value in parameters.items() if key not in _COMMON}
     learner, faults = _read(kind, given, "")
     table, more = _read(AveragerTable, parameters.get("averager", {}), "averager.")
@@ -121,7 +121,7 @@ def check_learn(parameters: Mapping[str, object], users: int) -> tuple[LearnPara
     try:
         faults += learner.faults(users)
     except PrivacyError as error:
-        faults.append(Fault("epsilon", str(error)))
+        faults.append(Fault("epsilon", str(error), ConfigCheck.INFEASIBLE))
     if faults:
         return None, faults
     needs = learner.needs(users)
@@ -129,7 +129,7 @@ def check_learn(parameters: Mapping[str, object], users: int) -> tuple[LearnPara
     faults += [fault for size in sizes for fault in table.faults(size)]
     if has_servers(LEARN, parameters) and (needs.average is None or needs.exchange is not None):
         what = "'mpyc' averages, and this learner sends messages, which need an aggregator"
-        faults.append(Fault("averager.method", what))
+        faults.append(Fault("averager.method", what, ConfigCheck.UNSUPPORTED))
     if faults:
         return None, faults
     try:
@@ -139,7 +139,7 @@ def check_learn(parameters: Mapping[str, object], users: int) -> tuple[LearnPara
     except ConfigError as error:
         return None, list(error.faults)
     except PrivacyError as error:
-        return None, [Fault("epsilon", str(error))]
+        return None, [Fault("epsilon", str(error), ConfigCheck.INFEASIBLE)]
     return LearnParameters(users, learner, average, mix, exchange, origin), []
 
 
@@ -160,6 +160,6 @@ def _kind_of(name: object) -> tuple[type[Any] | None, str]:
 def _read(kind: type[Any], given: object, where: str) -> tuple[Any, list[Fault]]:
     """Return a struct of a table, and every fault of it by its key."""
     if not isinstance(given, Mapping):
-        return None, [Fault(where.rstrip("."), f"must be a table, is {shown(given)}")]
+        return None, [Fault(where.rstrip("."), f"must be a table, is {shown(given)}", ConfigCheck.TYPE)]
     good, faults = read(kind, given, where)
     return (None, faults) if faults else (kind(**good), [])

@@ -16,7 +16,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from smpc_dp.errors import ConfigError, Fault
+from smpc_dp.errors import ConfigCheck, ConfigError, Fault
 from smpc_dp.learn.averager import Users
 from smpc_dp.learn.tokens import Possible, Token, TokenPassing, Values, check_token
 from smpc_dp.privacy.guarantee import PrivacyGuarantee
@@ -97,7 +97,7 @@ class RingSum:
         contributions = np.asarray(contributions, dtype=np.float64)
         if contributions.shape != (len(here), rounds):
             what = f"shape must be ({len(here)}, {rounds}), is {contributions.shape}"
-            raise ConfigError([Fault("contributions", what)])
+            raise ConfigError([Fault("contributions", what, ConfigCheck.SHAPE)])
         added = self.grid.to_grid(contributions, self.lower, self.upper)
         hops = here[:, None] + self.plan.parties * np.arange(rounds)[None, :]
         full, shares = self.noises(hops)
@@ -146,7 +146,7 @@ class PlannedHistogram:
         """`categories`: d, that of the plan; raise ConfigError if the plan is for something else."""
         check_plan(plan, topology=topology, task="histogram", users=plan.parties, rounds=plan.rounds)
         if plan.beta is None:
-            raise ConfigError([Fault("plan", "has no beta")])
+            raise ConfigError([Fault("plan", "has no beta", ConfigCheck.UNSUPPORTED)])
         self.plan, self.categories = plan, categories
         self.law = ResponseLaw.of_beta(categories, Fraction(plan.beta))
 
@@ -179,7 +179,7 @@ class RingHistogram(PlannedHistogram):
         here = tokens.here
         if np.shape(values) != (len(here), rounds):
             what = f"shape must be ({len(here)}, {rounds}), is {np.shape(values)}"
-            raise ConfigError([Fault("values", what)])
+            raise ConfigError([Fault("values", what, ConfigCheck.SHAPE)])
         answers = self.law.answers(values, source)
         ends = {
             user: np.bincount(uniform(source, self.random, d), minlength=d)
@@ -213,7 +213,9 @@ async def _turn(
 ) -> Integers:
     """Take the token K times for the user here, add and pass it on; return the published one."""
     if len(tokens.here) != 1:
-        raise ConfigError([Fault("here", "a token on a ring runs with all users here, or with one")])
+        raise ConfigError(
+            [Fault("here", "a token on a ring runs with all users here, or with one", ConfigCheck.CONFLICT)]
+        )
     user, n = int(tokens.here[0]), tokens.users
     value = start
     for k in range(rounds):

@@ -14,7 +14,7 @@ import numpy as np
 from msgspec import Meta
 from numpy.typing import NDArray
 
-from smpc_dp.errors import ConfigError, Fault, LocalError
+from smpc_dp.errors import ConfigCheck, ConfigError, Fault, LocalError
 from smpc_dp.learn.averager import ALONE, FAILURES, Rows
 from smpc_dp.learn.methods import STEPS
 from smpc_dp.learn.models import Model, ModelName, clip_rows
@@ -85,9 +85,15 @@ class SgdSettings(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fiel
         """Return what is wrong with the settings whatever the groups are."""
         if self.rate * self.ridge >= 2:
             what = f"{self.rate:g} with ridge = {self.ridge:g} diverges: their product must be below 2"
-            return [Fault("rate", what)]
+            return [Fault("rate", what, ConfigCheck.INFEASIBLE)]
         if (self.weights == "points") != (self.max_points > 0):
-            return [Fault("max_points", "must be above 0 with weights = 'points', and is for that alone")]
+            return [
+                Fault(
+                    "max_points",
+                    "must be above 0 with weights = 'points', and is for that alone",
+                    ConfigCheck.UNSUPPORTED,
+                )
+            ]
         return []
 
     def needs(self, users: int) -> Needs:
@@ -140,7 +146,7 @@ async def descend(settings: SgdSettings, means: Means, data: list[Table]) -> Lea
         raise LocalError(f"{settings.kind} needs averages of gradients and of models")
     here, users = averager.here, averager.users
     if len(data) != len(here):
-        raise ConfigError([Fault("data", f"{len(data)} tables for {len(here)} users")])
+        raise ConfigError([Fault("data", f"{len(data)} tables for {len(here)} users", ConfigCheck.SHAPE)])
     for user, table in zip(here, data, strict=True):
         model.check(table, f"user {user}")
     points = model.points(data)
@@ -187,4 +193,4 @@ def check_radius(weights: Rows, settings: SgdSettings, step: int) -> None:
             f"{settings.rate:g} diverges: a coordinate of the model is beyond {settings.radius:g} in step "
             f"{step + 1}; lower it, or raise epsilon"
         )
-        raise ConfigError([Fault("rate", what)])
+        raise ConfigError([Fault("rate", what, ConfigCheck.INFEASIBLE)])

@@ -15,7 +15,7 @@ import numpy as np
 from msgspec import Meta
 from numpy.typing import NDArray
 
-from smpc_dp.errors import ConfigError, Fault
+from smpc_dp.errors import ConfigCheck, ConfigError, Fault
 from smpc_dp.learn.averager import PeerExchange
 from smpc_dp.learn.exchange_tokens import CoveredTokens, PathTokens, token_messages
 from smpc_dp.learn.exchanges import EXACT_STEPS
@@ -233,7 +233,7 @@ class _Sum(TokenLearner, frozen=True, kw_only=True):
         check_column(table, self.lines, user)
         if not np.all((table >= self.lower) & (table <= self.upper)):
             what = f"a contribution is outside [{self.lower:g}, {self.upper:g}]"
-            raise ConfigError([Fault(user, what)])
+            raise ConfigError([Fault(user, what, ConfigCheck.RANGE)])
 
     async def walked(
         self, protocol: Any, tokens: TokenPassing, data: list[Table], source: NoiseSource
@@ -263,7 +263,7 @@ class _Histogram(TokenLearner, frozen=True, kw_only=True):
         check_column(table, self.lines, user)
         if not np.all((table >= 0) & (table < self.categories) & (table == np.rint(table))):
             what = f"a value is no category: an integer from 0 to {self.categories - 1}"
-            raise ConfigError([Fault(user, what)])
+            raise ConfigError([Fault(user, what, ConfigCheck.RANGE)])
 
     def values(self, data: list[Table]) -> NDArray[np.int64]:
         """Return the categories of the users here, shape (rows, lines)."""
@@ -314,7 +314,15 @@ class RingSumLearner(_Sum, RingLearner, frozen=True, kw_only=True):
         ring = RingSum(plan, self.lower, self.upper)
         largest = users * self.rounds * max(abs(self.lower), abs(self.upper)) + 64 * plan.error_std
         if largest * 2.0**ring.grid.bits >= EXACT_STEPS:
-            raise ConfigError([Fault("rounds", f"the token may reach {largest:.3g}, too large for its grid")])
+            raise ConfigError(
+                [
+                    Fault(
+                        "rounds",
+                        f"the token may reach {largest:.3g}, too large for its grid",
+                        ConfigCheck.TOO_LARGE,
+                    )
+                ]
+            )
         return ring
 
     def known(self, protocol: RingSum) -> Gaussian:
@@ -379,6 +387,7 @@ class WalkSumLearner(_Sum, WalkLearner, frozen=True, kw_only=True):
                     "contributions",
                     f"{self.contributions} of a party, one at each visit, need paths 'known' and "
                     f"max_contributions of {self.contributions} at most",
+                    ConfigCheck.CONFLICT,
                 )
             )
         return found
@@ -433,4 +442,4 @@ def check_column(table: Table, lines: int, user: str) -> None:
     """Raise ConfigError, naming the user, unless a table is so many lines of one number."""
     if table.shape != (lines, 1):
         what = f"must be {lines} lines of one number, has shape {table.shape}"
-        raise ConfigError([Fault(user, what)])
+        raise ConfigError([Fault(user, what, ConfigCheck.SHAPE)])

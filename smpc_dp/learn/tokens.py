@@ -13,7 +13,7 @@ from typing import NamedTuple, Protocol
 import numpy as np
 from numpy.typing import NDArray
 
-from smpc_dp.errors import Check, ConfigError, Fault, PeerFault
+from smpc_dp.errors import Check, ConfigCheck, ConfigError, Fault, PeerFault
 from smpc_dp.learn.averager import AllHere, Place
 
 Values = NDArray[np.int64] | NDArray[np.float64]
@@ -108,7 +108,7 @@ class PlainTokens(AllHere):
         """Put the token into the receiver's lane; see `TokenPassing.pass_on`."""
         if not (sender in self._here and 0 <= receiver < self._users):
             what = f"from {sender} to {receiver}: the sender must live here, the receiver be one of the users"
-            raise ConfigError([Fault("token", what)])
+            raise ConfigError([Fault("token", what, ConfigCheck.RANGE)])
         await self._lanes[receiver].put(Taken(sender, receiver, token, self.name_of(sender)))
 
     async def take(self, idle: Callable[[], None] = nothing) -> Taken:  # noqa: ARG002

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 from numpy.typing import NDArray
 
-from smpc_dp.errors import ConfigError, Fault
+from smpc_dp.errors import ConfigCheck, ConfigError, Fault
 from smpc_dp.optional import optional
 from smpc_dp.privacy.arguments import Arguments
 
@@ -133,14 +133,14 @@ class Topology:
         members = np.flatnonzero(self.components == small)
         shown = ", ".join(map(str, members[:_SHOWN])) + (", ..." if len(members) > _SHOWN else "")
         what = f"is disconnected: {len(sizes)} components, the smallest has {len(members)} users: {shown}"
-        raise ConfigError([Fault("topology", f"{self.name} {what}")])
+        raise ConfigError([Fault("topology", f"{self.name} {what}", ConfigCheck.UNSUPPORTED)])
 
     def require_odd(self) -> None:
         """Raise ConfigError if the graph is bipartite (or disconnected)."""
         self.require_connected()
         if self.bipartite:
             what = "is bipartite: every walk alternates between two classes; add an edge inside one of them"
-            raise ConfigError([Fault("topology", f"{self.name} {what}")])
+            raise ConfigError([Fault("topology", f"{self.name} {what}", ConfigCheck.UNSUPPORTED)])
 
 
 def mixing_gap(weights: sparse.csr_array) -> float:
@@ -149,9 +149,11 @@ def mixing_gap(weights: sparse.csr_array) -> float:
     The distance from the average shrinks by one minus this number with each mixing. Raises ConfigError.
     """
     if weights.ndim != 2 or weights.shape[0] != weights.shape[1] or weights.shape[0] < 2:
-        raise ConfigError([Fault("weights", f"shape must be (n, n), is {weights.shape}")])
+        raise ConfigError([Fault("weights", f"shape must be (n, n), is {weights.shape}", ConfigCheck.SHAPE)])
     if abs(weights - weights.T).max() > 1e-12 or abs(weights.sum(axis=1) - 1).max() > 1e-9:
-        raise ConfigError([Fault("weights", "must be symmetric with rows that add up to one")])
+        raise ConfigError(
+            [Fault("weights", "must be symmetric with rows that add up to one", ConfigCheck.RANGE)]
+        )
     from scipy import sparse
 
     users = weights.shape[0]
@@ -179,16 +181,20 @@ def from_edges(users: int, edges: NDArray[np.integer], name: str = "graph") -> T
     found.done()
     edges = np.asarray(edges)
     if edges.ndim != 2 or edges.shape[1] != 2 or edges.dtype.kind not in "iu":
-        raise ConfigError([Fault("edges", f"must be integers of shape (E, 2), shape is {edges.shape}")])
+        raise ConfigError(
+            [Fault("edges", f"must be integers of shape (E, 2), shape is {edges.shape}", ConfigCheck.TYPE)]
+        )
     if not 1 <= len(edges) <= MAX_EDGES:
-        raise ConfigError([Fault("edges", f"must be 1 to {MAX_EDGES:,}, are {len(edges):,}")])
+        raise ConfigError(
+            [Fault("edges", f"must be 1 to {MAX_EDGES:,}, are {len(edges):,}", ConfigCheck.RANGE)]
+        )
     wrong = np.flatnonzero(
         (edges < 0).any(axis=1) | (edges >= users).any(axis=1) | (edges[:, 0] == edges[:, 1])
     )
     if len(wrong):
         first, second = map(int, edges[wrong[0]])
         what = "is a loop" if first == second else f"leads out of 0..{users - 1}"
-        raise ConfigError([Fault(f"edges[{wrong[0]}]", f"{first}, {second} {what}")])
+        raise ConfigError([Fault(f"edges[{wrong[0]}]", f"{first}, {second} {what}", ConfigCheck.RANGE)])
     ends = np.sort(edges.astype(np.int64), axis=1)
     keys = np.unique(ends[:, 0] * users + ends[:, 1])
     return Topology(name, users, np.stack([keys // users, keys % users], axis=1).astype(np.intp))
@@ -212,7 +218,7 @@ def grid(rows: int, columns: int, *, odd: bool = False) -> Topology:
     found.done()
     _sizes(rows * columns)
     if odd and min(rows, columns) < 2:
-        raise ConfigError([Fault("odd", "needs at least two rows and two columns")])
+        raise ConfigError([Fault("odd", "needs at least two rows and two columns", ConfigCheck.RANGE)])
     places = np.arange(rows * columns).reshape(rows, columns)
     joined = [(places[:, :-1], places[:, 1:]), (places[:-1], places[1:])]
     if odd:
@@ -238,14 +244,14 @@ def watts_strogatz(users: int, neighbours: int, rewired: float, seed: int) -> To
     found.within("rewired", rewired, 0, 1)
     found.done()
     if neighbours % 2:
-        raise ConfigError([Fault("neighbours", f"must be even, is {neighbours}")])
+        raise ConfigError([Fault("neighbours", f"must be even, is {neighbours}", ConfigCheck.RANGE)])
     _sizes(users, users * neighbours // 2, least=3)
     networkx = optional("networkx")
     try:
         drawn = networkx.connected_watts_strogatz_graph(users, neighbours, rewired, _TRIES, seed)
     except networkx.NetworkXError:
         what = f"no connected graph in {_TRIES} draws: more neighbours or fewer rewired"
-        raise ConfigError([Fault("neighbours", what)]) from None
+        raise ConfigError([Fault("neighbours", what, ConfigCheck.INFEASIBLE)]) from None
     return _drawn("Watts-Strogatz", drawn, users)
 
 
@@ -282,7 +288,7 @@ def _sizes(users: int, edges: int = 0, *, least: int = 2) -> None:
     found = Arguments()
     found.integer("users", users, least, MAX_USERS)
     if edges > MAX_EDGES:
-        found.fault("users", f"{edges:,} edges, more than {MAX_EDGES:,}")
+        found.fault("users", f"{edges:,} edges, more than {MAX_EDGES:,}", ConfigCheck.TOO_LARGE)
     found.done()
 
 
@@ -290,7 +296,7 @@ def _drawn(name: str, graph: Any, users: int) -> Topology:
     """Return the graph that networkx drew."""
     edges = np.array([edge[:2] for edge in graph.edges], dtype=np.int64).reshape(-1, 2)
     if not len(edges):
-        raise ConfigError([Fault("topology", f"{name} has no edge")])
+        raise ConfigError([Fault("topology", f"{name} has no edge", ConfigCheck.MISSING)])
     return from_edges(users, edges, name)
 
 

@@ -15,7 +15,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from smpc_dp import ball
-from smpc_dp.errors import ConfigError, Fault
+from smpc_dp.errors import ConfigCheck, ConfigError, Fault
 from smpc_dp.learn.averager import Rows
 from smpc_dp.learn.tokens import TokenPassing, Values
 from smpc_dp.learn.walk import Limits, Path, Visit, walk
@@ -57,12 +57,14 @@ class KnownWalkSgd:
         check_plan(plan, topology="complete", task="sgd", users=plan.parties)
         faults = []
         if plan.paths != "known" or plan.method != "exact":
-            faults.append(Fault("plan", "is not for known paths by the exact method"))
+            faults.append(
+                Fault("plan", "is not for known paths by the exact method", ConfigCheck.UNSUPPORTED)
+            )
         for name, value in (("lipschitz", lipschitz), ("rate", rate), ("radius", radius)):
             if not 0 < value < math.inf:
-                faults.append(Fault(name, f"must be above 0 and finite, is {value}"))
+                faults.append(Fault(name, f"must be above 0 and finite, is {value}", ConfigCheck.RANGE))
         if length < 1:
-            faults.append(Fault("length", f"must be at least 1, is {length}"))
+            faults.append(Fault("length", f"must be at least 1, is {length}", ConfigCheck.RANGE))
         if faults:
             raise ConfigError(faults)
         steps = plan.steps or 0
@@ -81,7 +83,7 @@ class KnownWalkSgd:
         largest = max(radius / self.unit, 64 * math.sqrt(float(self.grid.variance) * length))
         if largest + lipschitz / self.grid.step >= _EXACT:
             what = f"{steps} steps of size {rate:g} need a grid that is too fine for radius {radius:g}"
-            raise ConfigError([Fault("steps", what)])
+            raise ConfigError([Fault("steps", what, ConfigCheck.INFEASIBLE)])
 
     def precise(self, error: float) -> bool:
         """Tell whether a gradient may be off by `error` in each coordinate, in its own unit."""
@@ -93,7 +95,9 @@ class KnownWalkSgd:
         Raises ConfigError for a gradient that is not below L: the proof is for none that is clipped.
         """
         if not float(np.sqrt((gradient * gradient).sum())) <= self.lipschitz * _INSIDE:
-            raise ConfigError([Fault("lipschitz", f"a gradient is not below {self.lipschitz:g}")])
+            raise ConfigError(
+                [Fault("lipschitz", f"a gradient is not below {self.lipschitz:g}", ConfigCheck.RANGE)]
+            )
         rounded = ball.rows_on_grid(gradient[None], self.lipschitz, self.grid.bits)[0]
         moved = token - noise - (rounded if contributes else 0)
         # In integers: where they come from must make no difference to what they become.

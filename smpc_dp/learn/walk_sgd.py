@@ -15,7 +15,7 @@ from numpy.typing import ArrayLike, NDArray
 from scipy.special import expit
 
 from smpc_dp import ball
-from smpc_dp.errors import ConfigError, Fault
+from smpc_dp.errors import ConfigCheck, ConfigError, Fault
 from smpc_dp.learn.averager import Rows, Users
 from smpc_dp.learn.tokens import TokenPassing, Values
 from smpc_dp.learn.walk import Limits, Visit, check_paths, walk
@@ -60,7 +60,7 @@ class SgdNoise:
                 "rests on amplification by iteration, which is not proven for gradients rounded to a grid; "
                 "plan with --paths neighbours or hidden and --method exact, or use walk_known.KnownWalkSgd"
             )
-            raise ConfigError([Fault("plan", what)])
+            raise ConfigError([Fault("plan", what, ConfigCheck.UNSUPPORTED)])
         steps = plan.steps or 0
         grid = Grid.of(plan, 2 * lipschitz, noises=steps * 1_000_000)
         return cls(plan.parties, steps, lipschitz, grid, Limits(), False, plan)
@@ -129,12 +129,18 @@ class WalkSgd:
         sizes = np.asarray(step_sizes, dtype=np.float64)
         faults = []
         if sizes.shape not in ((), (noise.steps,)):
-            faults.append(Fault("step_sizes", f"must be one or {noise.steps}, are of shape {sizes.shape}"))
+            faults.append(
+                Fault(
+                    "step_sizes",
+                    f"must be one or {noise.steps}, are of shape {sizes.shape}",
+                    ConfigCheck.SHAPE,
+                )
+            )
         elif not np.all(np.isfinite(sizes) & (sizes > 0)):
-            faults.append(Fault("step_sizes", "must be finite and above 0"))
+            faults.append(Fault("step_sizes", "must be finite and above 0", ConfigCheck.RANGE))
         for name, value in (("radius", radius), ("shorten", shorten)):
             if value is not None and not 0 < value < math.inf:
-                faults.append(Fault(name, f"must be above 0 and finite, is {value}"))
+                faults.append(Fault(name, f"must be above 0 and finite, is {value}", ConfigCheck.RANGE))
         if faults:
             raise ConfigError(faults)
         self.noise, self.radius, self.shorten = noise, radius, shorten
@@ -158,7 +164,13 @@ class WalkSgd:
         Raises ConfigError where the descent diverges.
         """
         if not np.isfinite(gradients).all():
-            raise ConfigError([Fault("step_sizes", "the descent diverges: a gradient is not finite")])
+            raise ConfigError(
+                [
+                    Fault(
+                        "step_sizes", "the descent diverges: a gradient is not finite", ConfigCheck.INFEASIBLE
+                    )
+                ]
+            )
         grid = ball.rows_on_grid(gradients, self.noise.lipschitz, self.noise.grid.bits)
         if self.noise.silent:
             noise = noise * contributes[:, None]
@@ -169,7 +181,7 @@ class WalkSgd:
         norms = _norms(moved)
         if not float(norms.max()) < _FAR:
             what = f"the descent diverges: a token of norm {float(norms.max()):.3g}"
-            raise ConfigError([Fault("step_sizes", what)])
+            raise ConfigError([Fault("step_sizes", what, ConfigCheck.INFEASIBLE)])
         return moved if self.radius is None else _within(moved, norms, self.radius)
 
     def simulate(
@@ -224,10 +236,16 @@ class WalkSgd:
         plan, start = self.noise.plan, np.asarray(start, dtype=np.float64)
         if tokens.users != self.noise.parties:
             raise ConfigError(
-                [Fault("plan", f"is for {self.noise.parties} users, the network has {tokens.users}")]
+                [
+                    Fault(
+                        "plan",
+                        f"is for {self.noise.parties} users, the network has {tokens.users}",
+                        ConfigCheck.DIFFERS,
+                    )
+                ]
             )
         if start.ndim != 1 or not np.isfinite(start).all():
-            raise ConfigError([Fault("start", "must be one finite vector")])
+            raise ConfigError([Fault("start", "must be one finite vector", ConfigCheck.SHAPE)])
         if plan is not None:
             check_paths(plan, tokens)
         if len(tokens.here) == tokens.users:
@@ -300,9 +318,11 @@ class Logistic:
         x, y = self.features, self.labels
         if x.ndim != 3 or y.shape != x.shape[:2]:
             what = f"must be of shapes (n, m, p) and (n, m), are {x.shape} and {y.shape}"
-            raise ConfigError([Fault("features, labels", what)])
+            raise ConfigError([Fault("features, labels", what, ConfigCheck.SHAPE)])
         if not np.isfinite(x).all() or not np.isin(y, (-1, 1)).all():
-            raise ConfigError([Fault("features, labels", "must be finite, and labels -1 or 1")])
+            raise ConfigError(
+                [Fault("features, labels", "must be finite, and labels -1 or 1", ConfigCheck.RANGE)]
+            )
 
     def gradient(self, points: Rows, users: Users) -> Rows:
         """Return the users' gradients, shape (rows, p), at these points."""

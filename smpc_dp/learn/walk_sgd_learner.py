@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Annotated, ClassVar
 import numpy as np
 from msgspec import Meta
 
-from smpc_dp.errors import ConfigError, Fault
+from smpc_dp.errors import ConfigCheck, ConfigError, Fault
 from smpc_dp.learn.averager import Rows, Users
 from smpc_dp.learn.meetings import Positive
 from smpc_dp.learn.models import Model, ModelName
@@ -63,22 +63,28 @@ class WalkSgdLearner(WalkLearner, frozen=True, kw_only=True):
         """Return what is wrong whatever the number of users."""
         if self.paths != "known":
             what = "is of known paths only"
-            return [] if self.record_bound is None else [Fault("record_bound", what)]
+            return [] if self.record_bound is None else [Fault("record_bound", what, ConfigCheck.UNSUPPORTED)]
         if self.record_bound is None:
-            return [Fault("record_bound", "is missing: known paths need a bound on the norm of records")]
+            return [
+                Fault(
+                    "record_bound",
+                    "is missing: known paths need a bound on the norm of records",
+                    ConfigCheck.MISSING,
+                )
+            ]
         found = []
         if self.model != "logistic":
-            found.append(Fault("model", "must be 'logistic' for known paths"))
+            found.append(Fault("model", "must be 'logistic' for known paths", ConfigCheck.CHOICE))
         if self.clip < self.reach * _ABOVE:
             what = (
                 f"must be above {self.reach:g} for known paths, is {self.clip:g}: no gradient may be clipped"
             )
-            found.append(Fault("clip", what))
+            found.append(Fault("clip", what, ConfigCheck.RANGE))
         if self.rate > 8 / self.reach**2:
             what = (
                 f"must be at most {8 / self.reach**2:g} for known paths, is {self.rate:g}: steps would expand"
             )
-            found.append(Fault("rate", what))
+            found.append(Fault("rate", what, ConfigCheck.RANGE))
         return found
 
     @property
@@ -118,7 +124,7 @@ class WalkSgdLearner(WalkLearner, frozen=True, kw_only=True):
             what = (
                 f"point {int(norms.argmax())} has norm {norms.max():g}, record_bound is {self.record_bound:g}"
             )
-            raise ConfigError([Fault(user, what)])
+            raise ConfigError([Fault(user, what, ConfigCheck.RANGE)])
 
     async def walked(
         self, protocol: WalkSgd | KnownWalkSgd, tokens: TokenPassing, data: list[Table], source: NoiseSource
@@ -140,7 +146,7 @@ class WalkSgdLearner(WalkLearner, frozen=True, kw_only=True):
                 what = (
                     f"{points.labels.shape[1]} of a user are too many for the steps and radius of known paths"
                 )
-                raise ConfigError([Fault("points", what)])
+                raise ConfigError([Fault("points", what, ConfigCheck.INFEASIBLE)])
             found = await protocol.run(tokens, gradient, source)
         else:
             found = await protocol.run(tokens, gradient, np.zeros(model.length), source)

@@ -12,6 +12,7 @@ from typing import Literal
 
 import msgspec
 
+from smpc_dp.errors import ConfigCheck
 from smpc_dp.privacy.arguments import Arguments, is_number
 from smpc_dp.privacy.central_noise import CentralNoise, CoarseGaussian, FlooredLaplace
 from smpc_dp.privacy.pairwise_plan import check_zetas, complete_error, plan_pairwise, sampling_error
@@ -57,9 +58,9 @@ def design_central(
     """
     found = Arguments()
     if law not in LAWS:
-        found.fault("noise", f"{law!r} is none of {', '.join(LAWS)}")
+        found.fault("noise", f"{law!r} is none of {', '.join(LAWS)}", ConfigCheck.CHOICE)
     elif not is_number(delta) or not (0 < delta < 1 if law == "gaussian" else delta == 0):
-        found.fault("delta", f"{delta!r}: in (0, 1) for Gaussian noise, else 0")
+        found.fault("delta", f"{delta!r}: in (0, 1) for Gaussian noise, else 0", ConfigCheck.RANGE)
     found.budget(epsilon)
     found.done()
     shares = [Fraction(1)] if len(spans) == 1 else [1 - COUNT_SHARE, COUNT_SHARE]

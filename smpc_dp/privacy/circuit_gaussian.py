@@ -10,7 +10,7 @@ from fractions import Fraction
 import numpy as np
 from numpy.typing import NDArray
 
-from smpc_dp.errors import ConfigError, Fault
+from smpc_dp.errors import ConfigCheck, ConfigError, Fault
 from smpc_dp.privacy.arguments import Arguments
 from smpc_dp.privacy.circuit_noise import LOOKUP_BITS, Coin, Integers, Noise, Randomiser, Raw, Source
 from smpc_dp.privacy.laws import DiscreteGaussianLaw
@@ -54,9 +54,9 @@ class TableGaussian(Noise):
         found.positive("epsilon", epsilon, GREATEST_EPSILON, ", for Gaussian noise")
         # Written so that NaN fails.
         if not 1e-12 <= delta < 1:
-            found.fault("delta", f"{delta!r} is not a number in [1e-12, 1)")
+            found.fault("delta", f"{delta!r} is not a number in [1e-12, 1)", ConfigCheck.RANGE)
         if not 1 <= evaluations <= MAX_EVALUATIONS:
-            found.fault("partners", f"{evaluations} is not 1 to {MAX_EVALUATIONS}")
+            found.fault("partners", f"{evaluations} is not 1 to {MAX_EVALUATIONS}", ConfigCheck.RANGE)
         found.done()
         high = MAX_CUTS / REACH
         if total_delta(high, steps, epsilon, evaluations) > delta:
@@ -70,7 +70,9 @@ class TableGaussian(Noise):
                 )
                 works = f"the smallest that works is {least:.3g}"
             what = f"{epsilon:g} is too small for {steps} grid steps and Gaussian noise; {works}"
-            raise ConfigError([Fault("epsilon", f"{what}: take a coarser grid, or Laplace noise")])
+            raise ConfigError(
+                [Fault("epsilon", f"{what}: take a coarser grid, or Laplace noise", ConfigCheck.TOO_LARGE)]
+            )
 
         def enough(sigma: float) -> bool:
             return total_delta(sigma, steps, epsilon, evaluations) <= delta

@@ -17,7 +17,7 @@ from typing import ClassVar, Literal, NamedTuple, Protocol
 import numpy as np
 from numpy.typing import NDArray
 
-from smpc_dp.errors import ConfigError, Fault
+from smpc_dp.errors import ConfigCheck, ConfigError, Fault
 from smpc_dp.privacy.arguments import Arguments
 from smpc_dp.privacy.response import ResponseLaw
 
@@ -185,7 +185,15 @@ class CyclicLaplace(Noise):
         if epsilon < least:
             works = "none works" if least > GREATEST_EPSILON else f"the smallest that works is {least:.3g}"
             what = f"{epsilon:g} is too small for {steps} grid steps; {works}"
-            raise ConfigError([Fault("epsilon", f"of one evaluation, {what}; or take a coarser grid")])
+            raise ConfigError(
+                [
+                    Fault(
+                        "epsilon",
+                        f"of one evaluation, {what}; or take a coarser grid",
+                        ConfigCheck.INFEASIBLE,
+                    )
+                ]
+            )
         bits = max(1, math.ceil(math.log2(WRAP_LOG * steps / epsilon + steps)))
         coins, proven = laplace_coins(steps, epsilon, bits)
         return cls(steps, epsilon, coins, proven)
@@ -274,10 +282,10 @@ class RandomisedResponse(Noise):
         _check_epsilon(epsilon)
         if epsilon < LEAST_EPSILON:
             what = f"{epsilon:g} of one evaluation is too small; the smallest that works is {LEAST_EPSILON:g}"
-            raise ConfigError([Fault("epsilon", what)])
+            raise ConfigError([Fault("epsilon", what, ConfigCheck.INFEASIBLE)])
         if steps + 1 > MAX_CATEGORIES:
             what = f"randomised response is for at most {MAX_CATEGORIES} values, the kernel has {steps + 1}"
-            raise ConfigError([Fault("noise", what)])
+            raise ConfigError([Fault("noise", what, ConfigCheck.TOO_LARGE)])
         k = steps + 1
         even = k & (k - 1) == 0
         with localcontext(CONTEXT):

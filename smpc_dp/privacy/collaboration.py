@@ -13,6 +13,7 @@ from collections.abc import Sequence
 
 import msgspec
 
+from smpc_dp.errors import ConfigCheck
 from smpc_dp.privacy.arguments import Arguments
 
 
@@ -113,7 +114,11 @@ def plan_collaboration(
     """
     found = Arguments()
     if len(sizes) != len(epsilons) or not 1 <= len(sizes) <= 10_000:
-        found.fault("sizes", f"{len(sizes)} sizes and {len(epsilons)} epsilons: as many of both, 1 to 10,000")
+        found.fault(
+            "sizes",
+            f"{len(sizes)} sizes and {len(epsilons)} epsilons: as many of both, 1 to 10,000",
+            ConfigCheck.SHAPE,
+        )
     for size in sizes:
         found.integer("sizes", size, 1, 10**12)
     for epsilon in epsilons:

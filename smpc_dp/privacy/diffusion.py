@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Literal
 import msgspec
 import numpy as np
 
-from smpc_dp.errors import PrivacyError
+from smpc_dp.errors import ConfigCheck, PrivacyError
 from smpc_dp.privacy.arguments import Arguments
 from smpc_dp.privacy.guarantee import PrivacyGuarantee
 from smpc_dp.privacy.laws import DiscreteLaplaceLaw
@@ -60,14 +60,22 @@ class DiffusionNoise(msgspec.Struct, frozen=True, kw_only=True):
         found.positive("l1_bound", l1_bound, 1e9)
         found.integer("dimension", dimension, 1, 1 << 24)
         if kind not in ("homomorphic", "iid"):
-            found.fault("kind", f"{kind!r} is not one of homomorphic, iid")
+            found.fault("kind", f"{kind!r} is not one of homomorphic, iid", ConfigCheck.CHOICE)
         found.done()
         if min(scale, step_size * l1_bound) < _LEAST:
-            found.fault("step_size", f"{step_size:g}: steps of {step_size * l1_bound:g} have no grid")
+            found.fault(
+                "step_size",
+                f"{step_size:g}: steps of {step_size * l1_bound:g} have no grid",
+                ConfigCheck.RANGE,
+            )
             found.done()
         bits = math.ceil(math.log2(max(_FINE / scale, _FINE_UPDATE / (step_size * l1_bound))))
         if scale * 2.0**bits > _MOST:
-            found.fault("scale", f"{scale:g} is too large beside updates of {step_size * l1_bound:g}")
+            found.fault(
+                "scale",
+                f"{scale:g} is too large beside updates of {step_size * l1_bound:g}",
+                ConfigCheck.TOO_LARGE,
+            )
             found.done()
         unit = Fraction(2) ** bits
         return cls(
@@ -93,7 +101,11 @@ class DiffusionNoise(msgspec.Struct, frozen=True, kw_only=True):
         # The grid step is rounded up with the scale: two parts in a million.
         scale = step_size * l1_bound * shifts / epsilon * (1 + 2 / _FINE)
         if scale > _LARGEST:
-            found.fault("epsilon", f"{epsilon:g} is too small for {steps} steps: noise of scale {scale:.3g}")
+            found.fault(
+                "epsilon",
+                f"{epsilon:g} is too small for {steps} steps: noise of scale {scale:.3g}",
+                ConfigCheck.INFEASIBLE,
+            )
             found.done()
         return cls.of_scale(kind, scale, step_size, l1_bound, dimension)
 
@@ -114,11 +126,13 @@ class DiffusionNoise(msgspec.Struct, frozen=True, kw_only=True):
         found.budget(epsilon)
         found.integer("steps", steps, 1, 10_000_000)
         if self.kind != "homomorphic":
-            found.fault("kind", "i.i.d. noise covers models: they are published as they are")
+            found.fault(
+                "kind", "i.i.d. noise covers models: they are published as they are", ConfigCheck.CONFLICT
+            )
         found.done()
         scale = Fraction(math.ceil(DiscreteLaplaceLaw.for_epsilon(2 * self.update * steps, epsilon).scale))
         if scale > _MOST:
-            found.fault("publish", f"{epsilon:g} is too small for {steps} steps")
+            found.fault("publish", f"{epsilon:g} is too small for {steps} steps", ConfigCheck.INFEASIBLE)
             found.done()
         return scale
 

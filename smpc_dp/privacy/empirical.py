@@ -17,7 +17,7 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy.special import betaincinv
 
-from smpc_dp.errors import ConfigError, Fault
+from smpc_dp.errors import ConfigCheck, ConfigError, Fault
 from smpc_dp.privacy.mechanisms import (
     AdditiveNoise,
     DistributedSum,
@@ -185,7 +185,7 @@ def neighbours(mechanism: Mechanism) -> list[tuple[Outputs, Outputs]]:
                 for difference in _differences(mechanism.sensitivity, math.inf)
             ]
         case _:
-            raise ConfigError(f"{mechanism.name}: neighbouring inputs are not known")
+            raise ConfigError(f"{mechanism.name}: neighbouring inputs are not known", ConfigCheck.UNSUPPORTED)
 
 
 def _differences(bounds: Sensitivity, room: float) -> list[Floats]:
@@ -211,10 +211,16 @@ def audit(sample: Sampler, claims: Sequence[Claim], samples: int, tests: int = 1
     Raises ConfigError for no claims, or numbers out of range.
     """
     if not claims:
-        raise ConfigError("an audit needs a claim")
+        raise ConfigError("an audit needs a claim", ConfigCheck.MISSING)
     if not LEAST_SAMPLES <= samples <= MAX_SAMPLES:
         raise ConfigError(
-            [Fault("samples", f"must be between {LEAST_SAMPLES} and {MAX_SAMPLES}, is {samples}")]
+            [
+                Fault(
+                    "samples",
+                    f"must be between {LEAST_SAMPLES} and {MAX_SAMPLES}, is {samples}",
+                    ConfigCheck.RANGE,
+                )
+            ]
         )
     half = samples // 2
     first = [sample(which, half) for which in (0, 1)]

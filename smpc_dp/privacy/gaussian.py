@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import math
 
-from smpc_dp.errors import ConfigError
+from smpc_dp.errors import ConfigCheck, ConfigError
 from smpc_dp.privacy.search import bisect
 
 # The evaluation below loses a few units in the last place of numbers up to about 700 in the exponent.
@@ -23,7 +23,7 @@ GREATEST_MU = 1e3
 def _check(**values: float) -> None:
     for name, value in values.items():
         if not math.isfinite(value) or value < 0:
-            raise ConfigError(f"{name} is {value}: it must be a finite number, 0 or more")
+            raise ConfigError(f"{name} is {value}: it must be a finite number, 0 or more", ConfigCheck.RANGE)
 
 
 def gaussian_delta(epsilon: float, mu: float) -> float:
@@ -33,7 +33,7 @@ def gaussian_delta(epsilon: float, mu: float) -> float:
     """
     _check(epsilon=epsilon, mu=mu)
     if mu > GREATEST_MU:
-        raise ConfigError(f"mu is {mu}: at most {GREATEST_MU:g} standard deviations")
+        raise ConfigError(f"mu is {mu}: at most {GREATEST_MU:g} standard deviations", ConfigCheck.RANGE)
     if mu == 0:
         return 0.0
     if epsilon == 0:
@@ -77,4 +77,4 @@ def gaussian_mu(epsilon: float, delta: float) -> float:
 
 def _check_delta(delta: float) -> None:
     if not LEAST_DELTA < delta < 1:
-        raise ConfigError(f"delta is {delta}: it must be between 0 and 1, both excluded")
+        raise ConfigError(f"delta is {delta}: it must be between 0 and 1, both excluded", ConfigCheck.RANGE)

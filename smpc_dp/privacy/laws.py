@@ -17,7 +17,7 @@ import msgspec
 import numpy as np
 from numpy.typing import NDArray
 
-from smpc_dp.errors import ConfigError, Fault
+from smpc_dp.errors import ConfigCheck, ConfigError, Fault
 from smpc_dp.privacy import sampling
 from smpc_dp.privacy.sampling import NoiseSource
 
@@ -103,7 +103,9 @@ class DiscreteGaussianLaw(Law, frozen=True, tag="discrete-gaussian"):
 
     def logs(self, shares: int, more: int) -> Floats:
         if shares != 1:
-            raise ConfigError("a sum of discrete Gaussians is not a discrete Gaussian")
+            raise ConfigError(
+                "a sum of discrete Gaussians is not a discrete Gaussian", ConfigCheck.UNSUPPORTED
+            )
         variance = float(self.variance)
         return -(_symmetric(math.sqrt(2 * (_LOG_TAIL + 1) * variance) + more) ** 2) / (2 * variance)
 
@@ -160,7 +162,7 @@ class DiscreteLaplaceLaw(Law, frozen=True, tag="discrete-laplace"):
         length = reach + math.ceil(shares * q / (1 - q)) + math.ceil(scale * (_LOG_TAIL + shares)) + 1
         if 2 * length > MAX_CONVOLUTION:
             what = f"a sum of discrete Laplace noise over {2 * length} grid steps"
-            raise ConfigError(f"{what} is too wide to sum")
+            raise ConfigError(f"{what} is too wide to sum", ConfigCheck.TOO_LARGE)
         k = np.arange(1, length, dtype=np.float64)
         logs = np.concatenate(([0.0], np.cumsum(np.log((k + shares - 1) / k) - 1 / scale)))
         masses = np.exp(_normalised(logs))
@@ -186,7 +188,9 @@ class SkellamLaw(Law, frozen=True, tag="skellam"):
         width = (_LOG_TAIL + 1) / 3 + math.sqrt(((_LOG_TAIL + 1) / 3) ** 2 + 2 * (_LOG_TAIL + 1) * variance)
         width += more
         if not width < MAX_RECURRENCE:
-            raise ConfigError(f"Skellam noise over {2 * width:.3g} grid steps is too wide to sum")
+            raise ConfigError(
+                f"Skellam noise over {2 * width:.3g} grid steps is too wide to sum", ConfigCheck.TOO_LARGE
+            )
         reach = math.ceil(width) + 1
         ratio, logs = 0.0, np.empty(reach)
         for k in range(reach + 50 + 4 * math.isqrt(math.ceil(variance)), 0, -1):
@@ -206,7 +210,9 @@ class BinomialLaw(Law, frozen=True, tag="binomial"):
     @classmethod
     def checked(cls, value: object) -> int:
         if not isinstance(value, int) or isinstance(value, bool) or not 2 <= value < 1 << 62 or value % 2:
-            raise ConfigError([Fault("trials", f"must be an even integer from 2 to 2^62, is {value!r}")])
+            raise ConfigError(
+                [Fault("trials", f"must be an even integer from 2 to 2^62, is {value!r}", ConfigCheck.RANGE)]
+            )
         return value
 
     @classmethod
@@ -233,7 +239,7 @@ class BinomialLaw(Law, frozen=True, tag="binomial"):
         trials = self.trials * shares
         reach = math.ceil(math.sqrt((_LOG_TAIL + 1) * trials / 2)) + 1 + more
         if 2 * reach > MAX_SUPPORT:
-            raise ConfigError(f"binomial noise of {trials} trials is too wide to sum")
+            raise ConfigError(f"binomial noise of {trials} trials is too wide to sum", ConfigCheck.TOO_LARGE)
         lowest, highest = max(0, trials // 2 - reach), min(trials, trials // 2 + reach)
         x = np.arange(lowest, highest, dtype=np.float64)
         return np.concatenate(([0.0], np.cumsum(np.log((trials - x) / (x + 1)))))
@@ -245,7 +251,15 @@ AnyLaw = DiscreteGaussianLaw | DiscreteLaplaceLaw | SkellamLaw | BinomialLaw
 def checked_parameter(name: str, value: object) -> Fraction:
     """Return a parameter; raise ConfigError unless it is an integer or a fraction above 0."""
     if not isinstance(value, Fraction | int) or isinstance(value, bool) or value <= 0:
-        raise ConfigError([Fault(name, f"must be an integer or a fractions.Fraction above 0, is {value!r}")])
+        raise ConfigError(
+            [
+                Fault(
+                    name,
+                    f"must be an integer or a fractions.Fraction above 0, is {value!r}",
+                    ConfigCheck.TYPE,
+                )
+            ]
+        )
     return Fraction(value)
 
 
@@ -270,7 +284,10 @@ def _normalised(logs: Floats) -> Floats:
 
 def _symmetric(width: float) -> Floats:
     if not width < MAX_SUPPORT / 2:
-        raise ConfigError(f"noise over {2 * width:.3g} grid steps is too wide to sum, at most {MAX_SUPPORT}")
+        raise ConfigError(
+            f"noise over {2 * width:.3g} grid steps is too wide to sum, at most {MAX_SUPPORT}",
+            ConfigCheck.TOO_LARGE,
+        )
     reach = math.ceil(width) + 1
     return np.arange(-reach, reach + 1, dtype=np.float64)
 

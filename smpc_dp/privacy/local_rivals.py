@@ -5,7 +5,7 @@ from __future__ import annotations
 import msgspec
 import numpy as np
 
-from smpc_dp.errors import ConfigError, Fault
+from smpc_dp.errors import ConfigCheck, ConfigError, Fault
 from smpc_dp.privacy.arguments import Arguments
 from smpc_dp.privacy.local_auc import published_error_bound
 from smpc_dp.privacy.local_pairwise import (
@@ -87,14 +87,20 @@ def read_model(value: object) -> tuple[Floats, Floats]:
     Raises ConfigError.
     """
     if not isinstance(value, dict) or set(value) != {"kernel", "distribution"}:
-        raise ConfigError([Fault("model", 'not an object with the keys "kernel" and "distribution"')])
+        raise ConfigError(
+            [Fault("model", 'not an object with the keys "kernel" and "distribution"', ConfigCheck.FORMAT)]
+        )
     try:
         kernel = np.asarray(value["kernel"], dtype=np.float64)
         distribution = np.asarray(value["distribution"], dtype=np.float64)
     except (TypeError, ValueError):
-        raise ConfigError([Fault("model", "kernel and distribution are not arrays of numbers")]) from None
+        raise ConfigError(
+            [Fault("model", "kernel and distribution are not arrays of numbers", ConfigCheck.TYPE)]
+        ) from None
     if distribution.ndim != 1 or not 1 <= len(distribution) <= 2_000:
-        raise ConfigError([Fault("model", "distribution is not a list of 1 to 2,000 numbers")])
+        raise ConfigError(
+            [Fault("model", "distribution is not a list of 1 to 2,000 numbers", ConfigCheck.TYPE)]
+        )
     if not np.isfinite(kernel).all() or not np.isfinite(distribution).all():
-        raise ConfigError([Fault("model", "numbers that are not finite")])
+        raise ConfigError([Fault("model", "numbers that are not finite", ConfigCheck.RANGE)])
     return kernel, distribution

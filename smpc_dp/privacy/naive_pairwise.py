@@ -9,7 +9,7 @@ from typing import Literal, get_args
 
 import msgspec
 
-from smpc_dp.errors import ConfigError, Fault
+from smpc_dp.errors import ConfigCheck, ConfigError, Fault
 from smpc_dp.privacy.accountant.theorems import advanced_composition, optimal_composition
 from smpc_dp.privacy.arguments import Arguments
 from smpc_dp.privacy.pairwise_plan import check_zetas, complete_error
@@ -57,7 +57,7 @@ def plan_naive(
     found.positive("width", width, 1e9)
     check_zetas(found, zeta_1, zeta_2, width)
     if composition not in get_args(CompositionTheorem):
-        found.fault("composition", f"must be advanced or optimal, is {composition!r}")
+        found.fault("composition", f"must be advanced or optimal, is {composition!r}", ConfigCheck.CHOICE)
     found.done()
     count = parties - 1
 
@@ -69,7 +69,7 @@ def plan_naive(
 
     low = epsilon / count
     if not enough(low):
-        raise ConfigError([Fault("epsilon", "nothing is left for a pair")])
+        raise ConfigError([Fault("epsilon", "nothing is left for a pair", ConfigCheck.INFEASIBLE)])
     low, _ = narrowed(lambda share: not enough(share), low, epsilon, 1e-9)
     pairs = parties * (parties - 1) // 2
     noise = 2 * (width / low) ** 2 / pairs

@@ -11,7 +11,7 @@ from collections.abc import Sequence
 
 import msgspec
 
-from smpc_dp.errors import ConfigError, Fault
+from smpc_dp.errors import ConfigCheck, ConfigError, Fault
 from smpc_dp.privacy.arguments import Arguments
 
 MAX_PARTNERS = 1_000_000
@@ -97,10 +97,10 @@ def given_zetas(zetas: Sequence[float], width: float) -> tuple[float, float]:
     try:
         first, second = (float(zeta) for zeta in zetas)
     except (TypeError, ValueError):
-        raise ConfigError([Fault("zetas", f"{zetas!r} is not two numbers")]) from None
+        raise ConfigError([Fault("zetas", f"{zetas!r} is not two numbers", ConfigCheck.TYPE)]) from None
     if not 0 <= 2 * first <= second <= width**2 / 4:
         what = f"0 <= 2 zeta_1 <= zeta_2 <= {width**2 / 4:g} does not hold of {first:g}, {second:g}"
-        raise ConfigError([Fault("zetas", what)])
+        raise ConfigError([Fault("zetas", what, ConfigCheck.RANGE)])
     return first, second
 
 
@@ -121,7 +121,11 @@ def plan_pairwise(
     found = Arguments()
     found.integer("parties", parties, 4, 1_000_000_000)
     if not found.faults and parties % 2:
-        found.fault("parties", f"{parties} is odd: a matching leaves nobody out, so it must be even")
+        found.fault(
+            "parties",
+            f"{parties} is odd: a matching leaves nobody out, so it must be even",
+            ConfigCheck.INFEASIBLE,
+        )
     found.budget(epsilon)
     found.positive("width", width, 1e9)
     check_zetas(found, zeta_1, zeta_2, width)

@@ -21,7 +21,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from smpc_dp.crypto.noise import NoiseSource
-from smpc_dp.errors import ConfigError, Fault
+from smpc_dp.errors import ConfigCheck, ConfigError, Fault
 
 __all__ = [
     "NoiseSource",
@@ -85,17 +85,17 @@ def skellam(source: NoiseSource, count: int, variance: Rational, *, threads: int
 def binomial(source: NoiseSource, count: int, trials: int, p: Rational, *, threads: int = 1) -> Integers:
     """How many of `trials` (0 to 2**62) succeed, each with probability p, 0 <= p <= 1."""
     if not isinstance(trials, int) or isinstance(trials, bool) or not 0 <= trials <= MAX_TRIALS:
-        raise ConfigError(f"trials is {trials!r}: it must be an integer from 0 to 2**62")
+        raise ConfigError(f"trials is {trials!r}: it must be an integer from 0 to 2**62", ConfigCheck.RANGE)
     p = _rational("p", p, low=Fraction(0))
     if p > 1:
-        raise ConfigError(f"p is {p}: it must be between 0 and 1")
+        raise ConfigError(f"p is {p}: it must be between 0 and 1", ConfigCheck.RANGE)
     return _draw(source, "binomial", count, threads, Fraction(trials), p)
 
 
 def uniform(source: NoiseSource, count: int, below: int) -> Integers:
     """Uniform integers in [0, below), 1 <= below <= 2**62, from fair bits; those too large are drawn anew."""
     if not isinstance(below, int) or isinstance(below, bool) or not 1 <= below <= MAX_TRIALS:
-        raise ConfigError(f"below is {below!r}: it must be an integer from 1 to 2**62")
+        raise ConfigError(f"below is {below!r}: it must be an integer from 1 to 2**62", ConfigCheck.RANGE)
     bits = (below - 1).bit_length()
     drawn = np.zeros(count, dtype=np.int64)
     waiting = np.arange(count)
@@ -108,11 +108,15 @@ def uniform(source: NoiseSource, count: int, below: int) -> Integers:
 
 def _draw(source: NoiseSource, law: str, count: int, threads: int, *parameters: Fraction) -> Integers:
     if not isinstance(count, int) or isinstance(count, bool) or not 0 <= count <= MAX_COUNT:
-        raise ConfigError(f"count is {count!r}: it must be an integer from 0 to 2**32")
+        raise ConfigError(f"count is {count!r}: it must be an integer from 0 to 2**32", ConfigCheck.RANGE)
     if not isinstance(threads, int) or isinstance(threads, bool) or not 1 <= threads <= MAX_THREADS:
-        raise ConfigError(f"threads is {threads!r}: it must be an integer from 1 to {MAX_THREADS}")
+        raise ConfigError(
+            f"threads is {threads!r}: it must be an integer from 1 to {MAX_THREADS}", ConfigCheck.RANGE
+        )
     if not isinstance(source, NoiseSource):
-        raise ConfigError([Fault("source", f"must be a NoiseSource, is {type(source).__name__}")])
+        raise ConfigError(
+            [Fault("source", f"must be a NoiseSource, is {type(source).__name__}", ConfigCheck.TYPE)]
+        )
     return source.draw(law, count, parameters, threads)
 
 
@@ -126,17 +130,23 @@ def _positive(name: str, value: Rational, high: int) -> Fraction:
 def _checked_positive(name: str, value: Rational, high: int) -> Fraction:
     value = _rational(name, value, low=Fraction(0))
     if not 0 < value <= high:
-        raise ConfigError(f"{name} is {value}: it must be above 0 and at most 2**{high.bit_length() - 1}")
+        raise ConfigError(
+            f"{name} is {value}: it must be above 0 and at most 2**{high.bit_length() - 1}", ConfigCheck.RANGE
+        )
     return value
 
 
 def _rational(name: str, value: Rational, low: Fraction) -> Fraction:
     """Return `value` in lowest terms; floats are refused, because they hide which number is meant."""
     if not isinstance(value, Rational) or isinstance(value, bool):
-        raise ConfigError(f"{name} is {value!r}: it must be an integer or a fractions.Fraction")
+        raise ConfigError(
+            f"{name} is {value!r}: it must be an integer or a fractions.Fraction", ConfigCheck.TYPE
+        )
     value = Fraction(value)
     if value < low:
-        raise ConfigError(f"{name} is {value}: it must be at least {low}")
+        raise ConfigError(f"{name} is {value}: it must be at least {low}", ConfigCheck.RANGE)
     if max(value.numerator.bit_length(), value.denominator.bit_length()) > TERM_BITS:
-        raise ConfigError(f"{name}: its numerator and denominator must be below 2**{TERM_BITS}")
+        raise ConfigError(
+            f"{name}: its numerator and denominator must be below 2**{TERM_BITS}", ConfigCheck.RANGE
+        )
     return value

@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Callable
 
-from smpc_dp.errors import ConfigError, Fault
+from smpc_dp.errors import ConfigCheck, ConfigError, Fault
 
 
 def bisect(holds: Callable[[float], bool], low: float, high: float, rounds: int = 100) -> tuple[float, float]:
@@ -36,7 +36,13 @@ def least_sufficient(
     while not sufficient(high):
         low, high = high, 2 * high
         if high > 1e12:
-            raise ConfigError([Fault(name, "nothing up to 1e12 suffices for this epsilon and delta")])
+            raise ConfigError(
+                [
+                    Fault(
+                        name, "nothing up to 1e12 suffices for this epsilon and delta", ConfigCheck.INFEASIBLE
+                    )
+                ]
+            )
     while low == 0.0:
         half = high / 2
         if half < 1e-9:

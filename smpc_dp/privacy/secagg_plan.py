@@ -22,7 +22,7 @@ from fractions import Fraction
 import msgspec
 import numpy as np
 
-from smpc_dp.errors import ConfigError, Fault
+from smpc_dp.errors import ConfigCheck, ConfigError, Fault
 from smpc_dp.privacy.arguments import Arguments, is_number
 from smpc_dp.privacy.certificates import DIGEST, certificate_bytes, proof_nodes
 from smpc_dp.privacy.hypergeometric import Floats, Ints, LogBinomials, mode
@@ -142,7 +142,7 @@ def plan_secagg(
             f"2 t > {n - 1} + {limits.corrupt} (corrupt holders) in the complete graph, and no "
             "sparse one suffices; lower corrupt or dropout"
         )
-        raise ConfigError([Fault("corrupt", what)])
+        raise ConfigError([Fault("corrupt", what, ConfigCheck.INFEASIBLE)])
     return _plan(logs, limits, *chosen)
 
 
@@ -178,7 +178,7 @@ def communication(plan: SecAggPlan, length: int, element_bytes: int) -> dict[str
     """
     found = Arguments()
     if not isinstance(length, int) or isinstance(length, bool) or length < 1:
-        found.fault("length", f"{length!r} is not an integer of at least 1")
+        found.fault("length", f"{length!r} is not an integer of at least 1", ConfigCheck.RANGE)
     found.integer("element_bytes", element_bytes, 1, 32)
     found.done()
     up, down = _control(plan)
@@ -249,7 +249,7 @@ def _limits(parties: int, dropout: float, corrupt: float, security: float) -> _L
         ),
     ):
         if not is_number(value) or not low <= value <= high:
-            found.fault(name, f"{value!r} is not a number in {bounds}")
+            found.fault(name, f"{value!r} is not a number in {bounds}", ConfigCheck.RANGE)
     found.done()
     n, d, c = parties, part_of(parties, dropout), part_of(parties, corrupt)
     quorum = (n + c) // 2 + 1
@@ -258,12 +258,14 @@ def _limits(parties: int, dropout: float, corrupt: float, security: float) -> _L
             "corrupt",
             f"{c} corrupt and {d} dropped of {n} parties leave {max(n - d - c, 0)} honest survivors, and "
             "a sum over fewer than 2 hides nobody",
+            ConfigCheck.INFEASIBLE,
         )
     if quorum > n - d:
         found.fault(
             "dropout",
             f"with {d} of {n} parties dropped {n - d} can sign, but with {c} corrupt a survivor set "
             f"needs {quorum} signatures; corrupt + 2 dropout must stay below 1",
+            ConfigCheck.INFEASIBLE,
         )
     found.done()
     asked = {"dropout": float(dropout), "corrupt": float(corrupt), "security": float(security)}

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any, Literal, TypeAlias
 
-from smpc_dp.errors import ConfigError, Fault
+from smpc_dp.errors import ConfigCheck, ConfigError, Fault
 from smpc_dp.protocols.descriptor import DESCRIPTORS
 from smpc_dp.protocols.engine import table as tables
 from smpc_dp.protocols.engine.collector import CollectorRole
@@ -44,7 +44,7 @@ def table(protocol: str, role: RoleName) -> tuple[tables.Line, ...]:
         ConfigError: there is no such protocol or role.
     """
     faults = [
-        Fault(what, f"must be one of {', '.join(known)}, is {given!r}")
+        Fault(what, f"must be one of {', '.join(known)}, is {given!r}", ConfigCheck.CHOICE)
         for what, given, known in (
             ("protocol", protocol, list(DESCRIPTORS)),
             ("role", role, ["party", "aggregator"]),

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any, Protocol
 
 from smpc_dp.crypto.randomness import Randomness
 from smpc_dp.encoding import Lanes, shown
-from smpc_dp.errors import Fault
+from smpc_dp.errors import ConfigCheck, Fault
 from smpc_dp.extensions import Extension, Group, find
 from smpc_dp.protocols.descriptor import DESCRIPTORS, Descriptor
 from smpc_dp.protocols.engine.run import Run
@@ -57,7 +57,11 @@ def _check_secagg(parameters: Mapping[str, object], parties: int) -> tuple[SumPa
 
 def version_fault(version: int, due: int, why: str) -> Fault:
     """Return the fault of a session file that has another version than its parameters need."""
-    return Fault("verifiable", f"{why}: write version = {due} in the place of version = {version}")
+    return Fault(
+        "verifiable",
+        f"{why}: write version = {due} in the place of version = {version}",
+        ConfigCheck.CONFLICT,
+    )
 
 
 def _check_gopa_as(
@@ -85,7 +89,7 @@ def check_gopa(parameters: Mapping[str, object], parties: int) -> tuple[GopaPara
     if parameters.get("topology", "relay") != "relay":
         given = shown(parameters["topology"])
         what = f"must be 'relay' where verifiable = true, since the relay keeps the log; is {given}"
-        return None, [*faults, Fault("topology", what)]
+        return None, [*faults, Fault("topology", what, ConfigCheck.CONFLICT)]
     return checked, faults
 
 
@@ -124,10 +128,16 @@ def direct_roster_faults(members: Iterable[Member]) -> list[Fault]:
     faults: list[Fault] = []
     for place, member in enumerate(members):
         if member.role == "aggregator":
-            faults.append(Fault(f"roster[{place}].role", "there is no aggregator in the direct topology"))
+            faults.append(
+                Fault(
+                    f"roster[{place}].role",
+                    "there is no aggregator in the direct topology",
+                    ConfigCheck.CONFLICT,
+                )
+            )
         elif member.address is None:
             what = f"'{member.name}' needs an address, host:port, in the direct topology"
-            faults.append(Fault(f"roster[{place}].address", what))
+            faults.append(Fault(f"roster[{place}].address", what, ConfigCheck.MISSING))
     return faults
 
 
@@ -142,6 +152,7 @@ def server_roster_faults(protocol: str, members: Iterable[Member]) -> list[Fault
             f"roster[{place}].role",
             f"there are servers in '{MPYC}', and in 'learn' with averager.method = '{MPYC}', alone: "
             f"here is '{protocol}'",
+            ConfigCheck.CONFLICT,
         )
         for place, member in enumerate(members)
         if member.role == "server"

@@ -18,7 +18,15 @@ import msgspec
 
 from smpc_dp.board.log import Entry
 from smpc_dp.board.reader import BadLog, LogReader
-from smpc_dp.errors import Check, ConfigError, Fault, LocalError, SmpcError, VerificationError
+from smpc_dp.errors import (
+    Check,
+    ConfigCheck,
+    ConfigError,
+    Fault,
+    LocalError,
+    SmpcError,
+    VerificationError,
+)
 from smpc_dp.protocols.envelope import Context, printable
 from smpc_dp.protocols.gopa.verifiable import audit as verifiable_audit
 from smpc_dp.protocols.gopa.verifiable.audit import CHANGED, Again, Auditor
@@ -153,7 +161,7 @@ def audit_stream(
     needed and there was no room for it, or what is needed is beyond `KEPT_BYTES`.
     """
     if threads is not None and threads < 1:
-        raise ConfigError([Fault("threads", f"must be 1 or more, is {threads}")])
+        raise ConfigError([Fault("threads", f"must be 1 or more, is {threads}", ConfigCheck.RANGE)])
     begun = time.perf_counter()
     asked = ["roster", "parameters", "run_id", "head", "verdict", "statistic", "session", "header"]
     known: dict[str, Any] = dict.fromkeys([*asked, "selected"])

@@ -6,7 +6,7 @@ import asyncio
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 
-from smpc_dp.errors import Check, ConfigError, Fault, PeerFault, TimeoutFault
+from smpc_dp.errors import Check, ConfigCheck, ConfigError, Fault, PeerFault, TimeoutFault
 from smpc_dp.identity import Identity
 from smpc_dp.protocols.names import PAIRWISE, VERSION
 from smpc_dp.protocols.pairwise.evaluation import Evaluation, Question
@@ -58,11 +58,17 @@ class Evaluations:
         others = [member.name for member in roster.parties if member.name != own]
         if peer not in others:
             raise ConfigError(
-                [Fault("peer", f"{peer!r} is no other party (there are: {', '.join(others[:20])})")]
+                [
+                    Fault(
+                        "peer",
+                        f"{peer!r} is no other party (there are: {', '.join(others[:20])})",
+                        ConfigCheck.UNKNOWN_NAME,
+                    )
+                ]
             )
         if not self.is_reachable(peer):
             what = f"neither '{own}' nor '{peer}' has an address: one of them must be reachable"
-            raise ConfigError([Fault("roster", what)])
+            raise ConfigError([Fault("roster", what, ConfigCheck.MISSING)])
 
     def is_reachable(self, peer: str) -> bool:
         """Tell whether one of `peer` and us can be called."""
@@ -206,7 +212,7 @@ class Evaluations:
             return call(endpoint, peer, patience, halt)
         except ConfigError as error:
             where = f"our evaluation differs from that of '{peer}'"
-            raise ConfigError([Fault(where, fault.what) for fault in error.faults]) from None
+            raise ConfigError([Fault(where, fault.what, fault.check) for fault in error.faults]) from None
         except TimeoutFault as error:
             if error.step == "connect" and not meeting.we_listen:
                 raise

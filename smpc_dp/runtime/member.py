@@ -9,7 +9,7 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Protocol, cast
 
-from smpc_dp.errors import Check, ConfigError, Fault, PeerFault
+from smpc_dp.errors import Check, ConfigCheck, ConfigError, Fault, PeerFault
 from smpc_dp.identity import Identity
 from smpc_dp.protocols.contract import Envelope
 from smpc_dp.protocols.envelope import Context, decode_envelope, encode_envelope, group_question
@@ -89,14 +89,18 @@ class Membership:
         names = [member.name for member in session.roster]
         if name not in names:
             what = f"{name!r} is not in {path} (members: {', '.join(names[:20])})"
-            raise ConfigError([Fault("roster", what)])
+            raise ConfigError([Fault("roster", what, ConfigCheck.UNKNOWN_NAME)])
         member = session.roster.member(name)
         if member.role != role:
-            raise ConfigError([Fault("roster", f"'{name}' is {member.role}, not {role}, in {path}")])
+            raise ConfigError(
+                [Fault("roster", f"'{name}' is {member.role}, not {role}, in {path}", ConfigCheck.CONFLICT)]
+            )
         key_file = Path(key if key is not None else default_key(path, name))
         identity = Identity.load(key_file, name)
         if identity.public_key != member.public_key:
-            raise ConfigError([Fault(f"roster[{name}].public_key", "is not the one of the key file")])
+            raise ConfigError(
+                [Fault(f"roster[{name}].public_key", "is not the one of the key file", ConfigCheck.DIFFERS)]
+            )
         return cls(session, identity, parameters, key_file)
 
     @property
@@ -123,7 +127,7 @@ class Membership:
         try:
             return split_address(listen_on or self.session.roster.member(self.name).address or "")
         except ValueError as error:
-            raise ConfigError([Fault("listen_on", str(error))]) from None
+            raise ConfigError([Fault("listen_on", str(error), ConfigCheck.FORMAT)]) from None
 
     def endpoint(self, *, hub: bool = False) -> Endpoint:
         """Return the member's side of its channels, with limits that fit the session.
@@ -176,7 +180,7 @@ class Membership:
         """Raise ConfigError for a session that learns, whose requests are its learner's."""
         if self.session.protocol == LEARN:
             what = "'learn' has no sums: smpc_dp.runtime.learning has learn and serve_learning"
-            raise ConfigError([Fault("protocol", what)])
+            raise ConfigError([Fault("protocol", what, ConfigCheck.UNSUPPORTED)])
 
     def context(self, request: int, question: str = "") -> Context:
         """Return what the roles of request number `request` agree on, with a party's question."""
@@ -249,16 +253,20 @@ def requests_of(session: SessionFile) -> tuple[Any, ...]:
 
         check_programs(found)
     elif not found or (aggregator is None) != direct:
-        raise ConfigError([Fault("protocol", f"{session.protocol!r} cannot be run")])
+        raise ConfigError([Fault("protocol", f"{session.protocol!r} cannot be run", ConfigCheck.UNSUPPORTED)])
     if aggregator is not None and aggregator.address is None:
-        raise ConfigError([Fault("roster", f"the aggregator '{aggregator.name}' has no address")])
+        raise ConfigError(
+            [Fault("roster", f"the aggregator '{aggregator.name}' has no address", ConfigCheck.MISSING)]
+        )
     return found
 
 
 def learn_parameters(membership: Membership) -> LearnParameters:
     """Return the parameters of a session that learns; raise ConfigError for another."""
     if membership.session.protocol != LEARN:
-        raise ConfigError([Fault("protocol", f"is '{membership.session.protocol}', not 'learn'")])
+        raise ConfigError(
+            [Fault("protocol", f"is '{membership.session.protocol}', not 'learn'", ConfigCheck.UNSUPPORTED)]
+        )
     return cast("LearnParameters", membership.session.checked_parameters)
 
 
@@ -284,5 +292,5 @@ def aggregator_name(session: str | os.PathLike[str]) -> str:
     """Return the name of a session file's aggregator; raise ConfigError if it has none."""
     aggregator = load_session(session).roster.aggregator
     if aggregator is None:
-        raise ConfigError([Fault("roster", "has no aggregator")])
+        raise ConfigError([Fault("roster", "has no aggregator", ConfigCheck.MISSING)])
     return aggregator.name

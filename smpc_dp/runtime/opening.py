@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from smpc_dp.errors import ConfigError, Fault
+from smpc_dp.errors import ConfigCheck, ConfigError, Fault
 from smpc_dp.protocols.registry import MakeParty
 from smpc_dp.runtime.events import OnEvent
 from smpc_dp.runtime.line import HubLine, Line
@@ -17,14 +17,18 @@ async def open_line(
 ) -> Line:
     """Return a party's line; arguments and errors as of `connect`."""
     if role is not None and membership.session.roster.aggregator is None:
-        raise ConfigError([Fault("role", "is for sessions with an aggregator: here there is none")])
+        raise ConfigError(
+            [Fault("role", "is for sessions with an aggregator: here there is none", ConfigCheck.UNSUPPORTED)]
+        )
     if membership.is_direct:
         # The other kinds of lines are loaded by their sessions alone.
         from smpc_dp.runtime.mesh import Mesh
 
         return await Mesh.open(membership, on_event, listen_on)
     if listen_on is not None:
-        raise ConfigError([Fault("listen_on", "is for the direct topology: here others listen")])
+        raise ConfigError(
+            [Fault("listen_on", "is for the direct topology: here others listen", ConfigCheck.UNSUPPORTED)]
+        )
     if membership.servers:
         from smpc_dp.runtime.servers.line import ServersLine
 

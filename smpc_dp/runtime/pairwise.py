@@ -12,7 +12,7 @@ from typing import Protocol, cast
 import numpy as np
 
 from smpc_dp.crypto.randomness import SystemRandomness
-from smpc_dp.errors import Code, ConfigError, Fault, LocalError, SmpcError, TimeoutFault
+from smpc_dp.errors import Code, ConfigCheck, ConfigError, Fault, LocalError, SmpcError, TimeoutFault
 from smpc_dp.identity import Identity
 from smpc_dp.protocols.envelope import Context
 from smpc_dp.protocols.names import PAIRWISE, VERSION
@@ -97,14 +97,22 @@ class PairwiseMember:
         session = load_session(path)
         if session.protocol != PAIRWISE:
             raise ConfigError(
-                [Fault("protocol", f"{session.protocol!r} is not an evaluation by two parties")]
+                [
+                    Fault(
+                        "protocol",
+                        f"{session.protocol!r} is not an evaluation by two parties",
+                        ConfigCheck.UNSUPPORTED,
+                    )
+                ]
             )
         parameters = cast("PairwiseParameters", session.checked_parameters)
         _check_roster(session, parameters)
         member = session.roster.member(name)
         identity = Identity.load(key if key is not None else default_key(path, name), name)
         if identity.public_key != member.public_key:
-            raise ConfigError([Fault(f"roster[{name}].public_key", "is not the one of the key file")])
+            raise ConfigError(
+                [Fault(f"roster[{name}].public_key", "is not the one of the key file", ConfigCheck.DIFFERS)]
+            )
         circuit = load_circuit(parameters, Path(path).parent)
         return cls(session, identity, Plan(circuit, parameters), contexts(identity, session.roster))
 
@@ -293,15 +301,21 @@ def create_pairwise_session(
 def _check_roster(session: SessionFile, parameters: PairwiseParameters) -> None:
     parties = {member.name for member in session.roster.parties}
     faults = [
-        Fault(f"parameters.{role}", f"{name!r} is no party of the roster ({', '.join(sorted(parties))})")
+        Fault(
+            f"parameters.{role}",
+            f"{name!r} is no party of the roster ({', '.join(sorted(parties))})",
+            ConfigCheck.UNKNOWN_NAME,
+        )
         for role, name in (("garbler", parameters.garbler), ("evaluator", parameters.evaluator))
         if name not in parties
     ]
     if not faults and session.roster.member(parameters.garbler).address is None:
-        faults.append(Fault("roster", f"the garbler '{parameters.garbler}' has no address"))
+        faults.append(
+            Fault("roster", f"the garbler '{parameters.garbler}' has no address", ConfigCheck.MISSING)
+        )
     needed, there = parameters.output == "aggregator", session.roster.aggregator is not None
     if needed != there:
         what = "is needed for this output" if needed else "is not for this output"
-        faults.append(Fault("roster", f"an aggregator {what} ({parameters.output})"))
+        faults.append(Fault("roster", f"an aggregator {what} ({parameters.output})", ConfigCheck.MISSING))
     if faults:
         raise ConfigError(faults)

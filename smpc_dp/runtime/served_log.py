@@ -10,7 +10,15 @@ from collections.abc import Sequence
 from typing import BinaryIO, cast
 
 from smpc_dp.board.followed import Followed
-from smpc_dp.errors import Check, ConfigError, Fault, LocalError, PeerFault, VerificationError
+from smpc_dp.errors import (
+    Check,
+    ConfigCheck,
+    ConfigError,
+    Fault,
+    LocalError,
+    PeerFault,
+    VerificationError,
+)
 from smpc_dp.files import replace_file
 from smpc_dp.protocols.contract import Envelope
 from smpc_dp.protocols.envelope import decode
@@ -73,7 +81,15 @@ class ServedLog:
         """
         last = len(self) if last is None else last
         if not 0 <= first <= last <= len(self):
-            raise ConfigError([Fault("first", f"lines {first} to {last} of a log with {len(self)} entries")])
+            raise ConfigError(
+                [
+                    Fault(
+                        "first",
+                        f"lines {first} to {last} of a log with {len(self)} entries",
+                        ConfigCheck.RANGE,
+                    )
+                ]
+            )
         found: list[bytes] = []
         while first + len(found) <= last:
             found += await self._some(first + len(found))

@@ -9,7 +9,7 @@ from contextlib import asynccontextmanager
 from functools import partial
 from typing import TYPE_CHECKING, Any, Literal, cast
 
-from smpc_dp.errors import ConfigError, Fault, SmpcError
+from smpc_dp.errors import ConfigCheck, ConfigError, Fault, SmpcError
 from smpc_dp.protocols.names import has_servers
 from smpc_dp.runtime.charging import charge_run
 from smpc_dp.runtime.events import Event, OnEvent, ignore, logged
@@ -124,7 +124,7 @@ class Session:
         session = self._membership.session
         said = {"protocol": session.protocol, "version": session.version, **session.parameters}
         faults = [
-            Fault(key, f"is {value!r}, the session file says {said.get(key)!r}")
+            Fault(key, f"is {value!r}, the session file says {said.get(key)!r}", ConfigCheck.DIFFERS)
             for key, value in expect.items()
             if said.get(key) != value
         ]
@@ -184,10 +184,12 @@ class Session:
         evaluations = self._evaluating()
         if evaluations is None:
             what = "a session without an aggregator has no evaluations: its addresses are for its averages"
-            raise ConfigError([Fault("topology", what)])
+            raise ConfigError([Fault("topology", what, ConfigCheck.UNSUPPORTED)])
         evaluations.check_peer(peer)
         if role not in ("garbler", "evaluator"):
-            raise ConfigError([Fault("role", f"{role!r} is neither 'garbler' nor 'evaluator'")])
+            raise ConfigError(
+                [Fault("role", f"{role!r} is neither 'garbler' nor 'evaluator'", ConfigCheck.CHOICE)]
+            )
         garbler, evaluator = (self.party, peer) if role == "garbler" else (peer, self.party)
         question = await asyncio.to_thread(
             Question.ask,
@@ -246,7 +248,15 @@ class Session:
         session = self._membership.session
         due: Engine = "mpyc" if has_servers(session.protocol, session.parameters) else "garbled"
         if engine not in (None, due):
-            raise ConfigError([Fault("engine", f"is {engine!r}, this session's members compute by {due!r}")])
+            raise ConfigError(
+                [
+                    Fault(
+                        "engine",
+                        f"is {engine!r}, this session's members compute by {due!r}",
+                        ConfigCheck.DIFFERS,
+                    )
+                ]
+            )
         from smpc_dp.kernels.named import find_kernel
 
         if due == "mpyc":
@@ -263,7 +273,7 @@ class Session:
         evaluations = self._evaluating()
         if evaluations is None:
             what = "a session without an aggregator has no pairwise statistics: it learns them"
-            raise ConfigError([Fault("topology", what)])
+            raise ConfigError([Fault("topology", what, ConfigCheck.UNSUPPORTED)])
         from smpc_dp.runtime.statistic import Asked, estimate
 
         asked = await asyncio.to_thread(
@@ -342,7 +352,9 @@ class Session:
 
 def _check_label(label: str) -> None:
     if len(label) > LABEL_LIMIT:
-        raise ConfigError([Fault("label", f"at most {LABEL_LIMIT} characters, has {len(label)}")])
+        raise ConfigError(
+            [Fault("label", f"at most {LABEL_LIMIT} characters, has {len(label)}", ConfigCheck.TOO_LARGE)]
+        )
 
 
 @asynccontextmanager

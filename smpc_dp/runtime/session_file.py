@@ -22,7 +22,7 @@ from typing import TypeVar, cast
 
 from smpc_dp import extensions
 from smpc_dp.encoding import shown
-from smpc_dp.errors import ConfigError, Fault, LocalError
+from smpc_dp.errors import ConfigCheck, ConfigError, Fault, LocalError
 from smpc_dp.files import read_bounded
 from smpc_dp.protocols.names import LEARN, MPYC, VERIFIABLE_VERSION, VERSION, has_servers, is_direct
 from smpc_dp.protocols.registry import (
@@ -108,7 +108,7 @@ def load_session(path: str | os.PathLike[str]) -> SessionFile:
         text = content.decode("utf-8")
     except UnicodeDecodeError as error:
         line = content.count(b"\n", 0, error.start) + 1
-        raise ConfigError([Fault(f"{path}:{line}", "not UTF-8")]) from None
+        raise ConfigError([Fault(f"{path}:{line}", "not UTF-8", ConfigCheck.FORMAT)]) from None
     return parse_session(text, str(path))
 
 
@@ -120,7 +120,7 @@ def parse_session(text: str, source: str = "session") -> SessionFile:
     try:
         document = tomllib.loads(text)
     except RecursionError:
-        raise ConfigError([Fault(source, "nested too deeply")]) from None
+        raise ConfigError([Fault(source, "nested too deeply", ConfigCheck.FORMAT)]) from None
     except ValueError as error:
         raise ConfigError([_syntax_fault(error, text, source)]) from None
     return check_document(document)
@@ -213,7 +213,9 @@ def write_session(
     try:
         Path(path).write_bytes(text.encode("utf-8"))
     except UnicodeEncodeError:
-        raise ConfigError([Fault("parameters", "a string holds what Unicode cannot carry")]) from None
+        raise ConfigError(
+            [Fault("parameters", "a string holds what Unicode cannot carry", ConfigCheck.FORMAT)]
+        ) from None
     except OSError as error:
         raise LocalError(f"{path}: cannot write the session file ({error.strerror})") from None
 
@@ -227,11 +229,11 @@ def roster_entry(member: Member) -> str:
 def _syntax_fault(error: ValueError, text: str, source: str) -> Fault:
     match = _SYNTAX.fullmatch(str(error))
     if "set_int_max_str_digits" in str(error):
-        return Fault(source, "an integer has too many digits")
+        return Fault(source, "an integer has too many digits", ConfigCheck.FORMAT)
     if match is None:
-        return Fault(source, str(error))
+        return Fault(source, str(error), ConfigCheck.FORMAT)
     line = match[2] or str(text.count("\n") + 1)
-    return Fault(f"{source}:{line}", match[1])
+    return Fault(f"{source}:{line}", match[1], ConfigCheck.FORMAT)
 
 
 def _protocol(document: Mapping[str, object], faults: list[Fault]) -> tuple[str, int]:
@@ -253,27 +255,35 @@ def check_protocol(protocol: str, version: int, faults: list[Fault]) -> None:
         versions = " or ".join(str(number) for name, number in sorted(protocols) if name == protocol)
         if versions:
             what = f"{shown(version)} is unknown; this release reads version {versions} of '{protocol}'"
-            faults.append(Fault("version", what))
+            faults.append(Fault("version", what, ConfigCheck.CHOICE))
         else:
             others = extensions.others(extensions.Group.PROTOCOLS)
             what = f"{protocol!r} is unknown, the known ones are {known}{others}"
-            faults.append(Fault("protocol", what))
+            faults.append(Fault("protocol", what, ConfigCheck.CHOICE))
 
 
 def _timeouts(table: object, faults: list[Fault]) -> Timeouts:
     if not isinstance(table, dict):
-        faults.append(Fault("timeouts", "not a table"))
+        faults.append(Fault("timeouts", "not a table", ConfigCheck.TYPE))
         return Timeouts()
     values: dict[str, float] = {}
     for key, value in table.items():
         if key not in _TIMEOUTS:
-            faults.append(Fault(f"timeouts.{key}", f"unknown key, the known ones are {', '.join(_TIMEOUTS)}"))
+            faults.append(
+                Fault(
+                    f"timeouts.{key}",
+                    f"unknown key, the known ones are {', '.join(_TIMEOUTS)}",
+                    ConfigCheck.UNKNOWN_KEY,
+                )
+            )
         elif isinstance(value, bool) or not isinstance(value, int | float):
-            faults.append(Fault(f"timeouts.{key}", f"not a number of seconds: {value!r}"))
+            faults.append(Fault(f"timeouts.{key}", f"not a number of seconds: {value!r}", ConfigCheck.TYPE))
         elif not 0 < value <= MAX_TIMEOUT:
             faults.append(
                 Fault(
-                    f"timeouts.{key}", f"{shown(value)} is not above 0 and at most {MAX_TIMEOUT:.0f} seconds"
+                    f"timeouts.{key}",
+                    f"{shown(value)} is not above 0 and at most {MAX_TIMEOUT:.0f} seconds",
+                    ConfigCheck.TOO_LARGE,
                 )
             )
         else:
@@ -289,7 +299,9 @@ def read_parameters(document: Mapping[str, object], faults: list[Fault]) -> Mapp
     parameters = cast("dict[str, object]", table)
     unfit = [*itertools.islice(_not_json("parameters", parameters), MAX_FAULTS)]
     if len(parameters) > MAX_FAULTS:
-        unfit.append(Fault("parameters", f"has {len(parameters)} keys, more than {MAX_FAULTS}"))
+        unfit.append(
+            Fault("parameters", f"has {len(parameters)} keys, more than {MAX_FAULTS}", ConfigCheck.TOO_LARGE)
+        )
     faults += unfit
     return None if unfit else parameters
 
@@ -314,7 +326,10 @@ def plan_parameters(
         checked, found = checker(parameters, len(names))
     else:
         return None
-    faults += [Fault(where if where == "roster" else f"parameters.{where}", what) for where, what in found]
+    faults += [
+        Fault(where if where == "roster" else f"parameters.{where}", what, check)
+        for where, what, check in found
+    ]
     return checked
 
 
@@ -327,7 +342,7 @@ def _members(document: Mapping[str, object], faults: list[Fault]) -> tuple[list[
     for position, entry in enumerate(listed):
         members.append(read_member(f"roster[{position}]", entry, faults))
         if len(faults) >= MAX_FAULTS:
-            faults.append(Fault("roster", "what else is wrong is not listed"))
+            faults.append(Fault("roster", "what else is wrong is not listed", ConfigCheck.MORE))
             return None, []
     entries = [entry for entry in listed if isinstance(entry, dict)]
     names = [str(entry.get("name")) for entry in entries if entry.get("role") == "party"]
@@ -338,7 +353,7 @@ def _members(document: Mapping[str, object], faults: list[Fault]) -> tuple[list[
 def read_member(where: str, entry: object, faults: list[Fault]) -> Member | None:
     """Return an entry of a roster as a member, or None and the `faults`; `Roster` checks more."""
     if not isinstance(entry, dict):
-        faults.append(Fault(where, "not a table: write [[roster]]"))
+        faults.append(Fault(where, "not a table: write [[roster]]", ConfigCheck.TYPE))
         return None
     before = len(faults)
     faults += _unknown(entry, _ENTRY, where)
@@ -348,17 +363,17 @@ def read_member(where: str, entry: object, faults: list[Fault]) -> Member | None
     key_text = _required(entry, "public_key", str, where, faults)
     certificate_text = _required(entry, "certificate", str, where, faults)
     if role is not None and role not in ROLES:
-        faults.append(Fault(f"{where}.role", f"{role!r} is none of {', '.join(ROLES)}"))
+        faults.append(Fault(f"{where}.role", f"{role!r} is none of {', '.join(ROLES)}", ConfigCheck.CHOICE))
     public_key = certificate = None
     if key_text is not None:
         if re.fullmatch(r"[0-9a-f]{64}", key_text):
             public_key = bytes.fromhex(key_text)
         else:
-            faults.append(Fault(f"{where}.public_key", "not 64 lower-case hex digits"))
+            faults.append(Fault(f"{where}.public_key", "not 64 lower-case hex digits", ConfigCheck.FORMAT))
     if certificate_text is not None:
         certificate = _base64(certificate_text)
         if certificate is None:
-            faults.append(Fault(f"{where}.certificate", "not base64"))
+            faults.append(Fault(f"{where}.certificate", "not base64", ConfigCheck.FORMAT))
     if len(faults) > before or name is None or public_key is None or certificate is None:
         return None
     return Member(name, cast("Role", role), address, public_key, certificate)
@@ -377,7 +392,7 @@ def _unknown(table: Mapping[str, object], known: Sequence[str], where: str) -> l
     """Return a fault for each key that nobody knows."""
     what = f"unknown key, the known ones are {', '.join(known)}"
     keys = itertools.islice((key for key in table if key not in known), MAX_FAULTS)
-    return [Fault(f"{where}.{key}" if where else key, what) for key in keys]
+    return [Fault(f"{where}.{key}" if where else key, what, ConfigCheck.UNKNOWN_KEY) for key in keys]
 
 
 def _required(
@@ -386,9 +401,9 @@ def _required(
     path = f"{where}.{key}" if where else key
     value = table.get(key)
     if key not in table:
-        faults.append(Fault(path, "missing"))
+        faults.append(Fault(path, "missing", ConfigCheck.MISSING))
     elif not isinstance(value, kind) or isinstance(value, bool):
-        faults.append(Fault(path, f"{_KINDS[kind]} is needed, not {type(value).__name__}"))
+        faults.append(Fault(path, f"{_KINDS[kind]} is needed, not {type(value).__name__}", ConfigCheck.TYPE))
     else:
         return value
     return None
@@ -397,13 +412,15 @@ def _required(
 def _not_json(where: str, value: object, depth: int = 0) -> Iterator[Fault]:
     """Yield a fault for each value that the canonical JSON cannot hold, or nobody needs."""
     if depth > MAX_DEPTH:
-        yield Fault(where, f"more than {MAX_DEPTH} tables and arrays within each other")
+        yield Fault(
+            where, f"more than {MAX_DEPTH} tables and arrays within each other", ConfigCheck.TOO_LARGE
+        )
     elif isinstance(value, float) and not math.isfinite(value):
-        yield Fault(where, f"{value} is not a finite number")
+        yield Fault(where, f"{value} is not a finite number", ConfigCheck.RANGE)
     elif isinstance(value, dict):
         for key, inner in value.items():
             if _SURROGATE.search(key):
-                yield Fault(where, f"the key {key!r} is no Unicode text")
+                yield Fault(where, f"the key {key!r} is no Unicode text", ConfigCheck.FORMAT)
             else:
                 yield from _not_json(f"{where}.{key}", inner, depth + 1)
     elif isinstance(value, list):
@@ -411,6 +428,6 @@ def _not_json(where: str, value: object, depth: int = 0) -> Iterator[Fault]:
             yield from _not_json(f"{where}[{place}]", inner, depth + 1)
     elif isinstance(value, str):
         if _SURROGATE.search(value):
-            yield Fault(where, f"{value[:40]!r} is no Unicode text")
+            yield Fault(where, f"{value[:40]!r} is no Unicode text", ConfigCheck.FORMAT)
     elif not isinstance(value, int | float):
-        yield Fault(where, f"a {type(value).__name__} cannot be a parameter")
+        yield Fault(where, f"a {type(value).__name__} cannot be a parameter", ConfigCheck.TYPE)

@@ -10,7 +10,7 @@ from functools import partial
 from typing import TYPE_CHECKING, Any
 
 from smpc_dp.crypto.randomness import SystemRandomness
-from smpc_dp.errors import ConfigError, Fault, LocalError, SmpcError, TimeoutFault
+from smpc_dp.errors import ConfigCheck, ConfigError, Fault, LocalError, SmpcError, TimeoutFault
 from smpc_dp.identity import Identity
 from smpc_dp.kernels.fields import Codes
 from smpc_dp.kernels.kernel import Kernel
@@ -100,12 +100,14 @@ def plan_maker(kernels: Sequence[Kernel]) -> MakePlan:
             kernel = own.get(name := asked["kernel"]) or registered_kernel(name) or kernel_of(asked)
             arguments = {key: asked[key] for key in ("epsilon", "delta", "partners", "noise")}
         except (ValueError, KeyError, TypeError, OverflowError, RecursionError) as error:
-            raise ConfigError([Fault("question", f"not a statistic's ({error})")]) from None
+            raise ConfigError(
+                [Fault("question", f"not a statistic's ({error})", ConfigCheck.FORMAT)]
+            ) from None
         except LocalError as error:
             # A party may ask for what is broken here; that ends its request, not the aggregator.
-            raise ConfigError([Fault("kernel", str(error))]) from None
+            raise ConfigError([Fault("kernel", str(error), ConfigCheck.UNSUPPORTED)]) from None
         if not all(isinstance(arguments[key], int | float) for key in ("epsilon", "delta")):
-            raise ConfigError([Fault("question", "its budget is no number")])
+            raise ConfigError([Fault("question", "its budget is no number", ConfigCheck.RANGE)])
         return plan_statistic(kernel, 2, **arguments)
 
     return make

@@ -6,7 +6,7 @@ import json
 import re
 from collections.abc import Mapping
 
-from smpc_dp.errors import ConfigError, Fault
+from smpc_dp.errors import ConfigCheck, ConfigError, Fault
 
 _BARE_KEY = re.compile(r"[A-Za-z0-9_-]+")
 
@@ -33,4 +33,6 @@ def toml(value: object, where: str) -> str:
             + ", ".join(f"{toml_key(key)} = {toml(inner, f'{where}.{key}')}" for key, inner in value.items())
             + "}"
         )
-    raise ConfigError([Fault(where, f"a session file cannot hold a {type(value).__name__}")])
+    raise ConfigError(
+        [Fault(where, f"a session file cannot hold a {type(value).__name__}", ConfigCheck.TYPE)]
+    )

@@ -9,7 +9,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from smpc_dp.encoding import Lanes
-from smpc_dp.errors import ConfigError, Fault, LocalError, SmpcError
+from smpc_dp.errors import ConfigCheck, ConfigError, Fault, LocalError, SmpcError
 from smpc_dp.learn.averager import Rows, Users
 from smpc_dp.learn.exchanges import Exchanging, OneUser, Recipients, request_of
 from smpc_dp.protocols.engine.run import Run
@@ -152,7 +152,7 @@ class MemoryExchange(OneUser):
 
     def __init__(self, hub: MemoryHub, user: int) -> None:
         if not 0 <= user < hub.users:
-            raise ConfigError([Fault("user", f"must be below {hub.users}, is {user}")])
+            raise ConfigError([Fault("user", f"must be below {hub.users}, is {user}", ConfigCheck.RANGE)])
         self._hub, self._own = hub, user
         self._planned = hub.exchanging.planned(hub.users)
 

@@ -11,7 +11,7 @@ import numpy as np
 from numpy.typing import ArrayLike
 
 from smpc_dp.crypto.randomness import SystemRandomness
-from smpc_dp.errors import ConfigError, Fault, SmpcError
+from smpc_dp.errors import ConfigCheck, ConfigError, Fault, SmpcError
 from smpc_dp.learn.averager import Averager, PeerExchange, PlainAverager, PlainExchange
 from smpc_dp.learn.exchanges import Exchanging
 from smpc_dp.learn.methods import Averaging
@@ -47,7 +47,13 @@ def learn(
     """
     checked = _checked(parameters, len(data))
     if fidelity not in ("ideal", "machines", "plain"):
-        raise ConfigError([Fault("fidelity", f"must be 'ideal', 'machines' or 'plain', is {fidelity!r}")])
+        raise ConfigError(
+            [
+                Fault(
+                    "fidelity", f"must be 'ideal', 'machines' or 'plain', is {fidelity!r}", ConfigCheck.CHOICE
+                )
+            ]
+        )
     tables = [np.asarray(table, dtype=np.float64) for table in data]
     for user, table in enumerate(tables):
         checked.learner.check_data(table, f"user {user}")
@@ -91,7 +97,9 @@ def _checked(parameters: Mapping[str, object] | LearnParameters, users: int) -> 
     else:
         checked = parameters
     if checked is None or checked.users != users:
-        raise ConfigError([Fault("data", f"{users} tables, planned for another number of users")])
+        raise ConfigError(
+            [Fault("data", f"{users} tables, planned for another number of users", ConfigCheck.DIFFERS)]
+        )
     return checked
 
 

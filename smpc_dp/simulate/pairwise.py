@@ -8,7 +8,7 @@ from collections.abc import Callable, Mapping, Sequence
 from nacl.signing import SigningKey
 
 from smpc_dp.crypto.randomness import Randomness, SystemRandomness
-from smpc_dp.errors import Check, ConfigError, Fault, PeerFault, SmpcError
+from smpc_dp.errors import Check, ConfigCheck, ConfigError, Fault, PeerFault, SmpcError
 from smpc_dp.protocols.envelope import Context
 from smpc_dp.protocols.names import PAIRWISE, VERSION
 from smpc_dp.protocols.pairwise.evaluation import (
@@ -124,7 +124,7 @@ def evaluate(
     count, batch = count_instances(inputs, None)
     if len(inputs) != len(built.inputs):
         what = f"{len(inputs)} values, the circuit takes {len(built.inputs)}"
-        raise ConfigError([Fault("inputs", what)])
+        raise ConfigError([Fault("inputs", what, ConfigCheck.SHAPE)])
     theirs = range(1, len(built.inputs)) if evaluator_inputs is None else evaluator_inputs
 
     def ask(name: str) -> Question:

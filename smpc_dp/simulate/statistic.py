@@ -9,7 +9,7 @@ import numpy as np
 from nacl.signing import SigningKey
 
 from smpc_dp.crypto.randomness import Randomness, SystemRandomness
-from smpc_dp.errors import ConfigError, Fault, SmpcError
+from smpc_dp.errors import ConfigCheck, ConfigError, Fault, SmpcError
 from smpc_dp.kernels.fields import Codes, checked_labels
 from smpc_dp.kernels.kernel import Kernel
 from smpc_dp.kernels.named import find_kernel
@@ -84,10 +84,12 @@ def pairwise(  # noqa: PLR0913 - those of `Session.pairwise`, and what a simulat
         ConfigError: an argument is wrong. PrivacyError: a value is outside its domain.
     """
     if engine not in _TRUE:
-        raise ConfigError([Fault("engine", f"{engine!r} is neither 'garbled' nor 'mpyc'")])
+        raise ConfigError(
+            [Fault("engine", f"{engine!r} is neither 'garbled' nor 'mpyc'", ConfigCheck.CHOICE)]
+        )
     if fidelity not in (None, "ideal", _TRUE[engine]):
         what = f"{fidelity!r} is neither '{_TRUE[engine]}' nor 'ideal', for engine '{engine}'"
-        raise ConfigError([Fault("fidelity", what)])
+        raise ConfigError([Fault("fidelity", what, ConfigCheck.CHOICE)])
     how: Fidelity = fidelity or _TRUE[engine]
     known = find_kernel(kernel)
     codes = known.codes(data)
@@ -129,7 +131,9 @@ def public_labels(kernel: Kernel, labels: Any, parties: int) -> list[int] | None
     """
     if kernel.labels != "public":
         if labels is not None:
-            raise ConfigError([Fault("labels", f"'{kernel.name}' takes no public labels")])
+            raise ConfigError(
+                [Fault("labels", f"'{kernel.name}' takes no public labels", ConfigCheck.UNSUPPORTED)]
+            )
         return None
     return [int(mark) for mark in checked_labels(labels, parties)]
 

@@ -7,7 +7,7 @@ import math
 from collections.abc import Sequence
 from fractions import Fraction
 
-from smpc_dp.errors import ConfigError, Fault
+from smpc_dp.errors import ConfigCheck, ConfigError, Fault
 from smpc_dp.kernels.compiled import compile_kernel
 from smpc_dp.kernels.kernel import Kernel
 from smpc_dp.privacy.arguments import Arguments, is_number
@@ -41,7 +41,9 @@ def plan_statistic(
     Raises ConfigError that names what is wrong; for an epsilon too small for the grid with the smallest.
     """
     if not isinstance(parties, int) or parties < 2:
-        raise ConfigError([Fault("parties", f"{parties!r} is not an integer of at least 2")])
+        raise ConfigError(
+            [Fault("parties", f"{parties!r} is not an integer of at least 2", ConfigCheck.RANGE)]
+        )
     found = Arguments()
     found.budget(epsilon)
     found.done()
@@ -50,7 +52,9 @@ def plan_statistic(
     found.integer("partners", partners, 1, MAX_PARTNERS)
     # The rest of a Gaussian's is checked where it is designed.
     if not is_number(delta) or not (delta > 0 if noise == "gaussian" else delta == 0):
-        found.fault("delta", f"{delta!r}: above 0 for Gaussian noise, and for that alone")
+        found.fault(
+            "delta", f"{delta!r}: above 0 for Gaussian noise, and for that alone", ConfigCheck.UNSUPPORTED
+        )
     found.done()
     design = design_noise(kernel.steps, epsilon, delta, partners, noise)
     terms = {
@@ -85,7 +89,7 @@ def design_noise(steps: int, epsilon: float, delta: float, partners: int, kind: 
         return CyclicLaplace.design(steps, share)
     if kind == "randomised_response":
         return RandomisedResponse.design(steps, share)
-    raise ConfigError([Fault("noise", f"{kind!r} is none of {', '.join(NOISES)}")])
+    raise ConfigError([Fault("noise", f"{kind!r} is none of {', '.join(NOISES)}", ConfigCheck.CHOICE)])
 
 
 def _choose(kernel: Kernel, parties: int, epsilon: float, zetas: Sequence[float] | None) -> int:
@@ -109,5 +113,13 @@ def question_of(kernel: Kernel, plan: StatisticPlan, noise: str) -> str:
     }
     question = json.dumps(asked, sort_keys=True)
     if len(question) > MAX_QUESTION:
-        raise ConfigError([Fault("kernel", f"its description has more than {MAX_QUESTION} characters")])
+        raise ConfigError(
+            [
+                Fault(
+                    "kernel",
+                    f"its description has more than {MAX_QUESTION} characters",
+                    ConfigCheck.TOO_LARGE,
+                )
+            ]
+        )
     return question

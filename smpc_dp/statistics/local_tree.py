@@ -17,7 +17,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from smpc_dp.crypto.prg import SEED_BYTES, add_masks
-from smpc_dp.errors import ConfigError, Fault
+from smpc_dp.errors import ConfigCheck, ConfigError, Fault
 from smpc_dp.kernels.fields import Codes, Floats
 from smpc_dp.privacy.accountant.events import Event, Pure
 from smpc_dp.privacy.arguments import Arguments
@@ -64,11 +64,11 @@ class Tree:
         found.integer("levels", self.levels, 1, MAX_LEVELS)
         found.budget(self.epsilon)
         if self.oracle not in get_args(Oracle):
-            found.fault("oracle", f"must be hadamard or krr, is {self.oracle!r}")
+            found.fault("oracle", f"must be hadamard or krr, is {self.oracle!r}", ConfigCheck.CHOICE)
         if self.split not in get_args(Split):
-            found.fault("split", f"must be users or budget, is {self.split!r}")
+            found.fault("split", f"must be users or budget, is {self.split!r}", ConfigCheck.CHOICE)
         if not isinstance(self.coins, bytes) or len(self.coins) != SEED_BYTES:
-            found.fault("coins", f"must be {SEED_BYTES} bytes")
+            found.fault("coins", f"must be {SEED_BYTES} bytes", ConfigCheck.RANGE)
         found.done()
 
     @property
@@ -157,7 +157,9 @@ class Tree:
             wrong = ((part < 0) | (part >= most)).any(axis=1)
             if wrong.any():
                 place = start + int(np.flatnonzero(wrong)[0])
-                raise ConfigError([Fault(f"reports[{place}]", "its answer is none of this protocol")])
+                raise ConfigError(
+                    [Fault(f"reports[{place}]", "its answer is none of this protocol", ConfigCheck.CHOICE)]
+                )
         return answers
 
     def histogram(self, users: Codes, answers: Codes, chosen: NDArray[np.bool_] | None = None) -> Histogram:

@@ -9,7 +9,7 @@ import ssl
 from collections.abc import Awaitable, Callable, Iterable
 from functools import partial
 
-from smpc_dp.errors import Check, ConfigError, PeerFault, SmpcError, TimeoutFault
+from smpc_dp.errors import Check, ConfigCheck, ConfigError, PeerFault, SmpcError, TimeoutFault
 from smpc_dp.transport import framing, tls
 from smpc_dp.transport.inbox import Budgets, Inbox, Message
 
@@ -94,7 +94,9 @@ class Channel:
         `on_twice` is called when the peer says that somebody else has called it with our key.
         """
         if not 0 <= max_message <= framing.MAX_MESSAGE:
-            raise ConfigError(f"max_message: {max_message}, not between 0 and {framing.MAX_MESSAGE}")
+            raise ConfigError(
+                f"max_message: {max_message}, not between 0 and {framing.MAX_MESSAGE}", ConfigCheck.RANGE
+            )
         self.peer = peer
         self.max_message = max_message
         self.max_received = framing.MAX_MESSAGE
@@ -143,7 +145,8 @@ class Channel:
         total = sum(memoryview(buffer).nbytes for buffer in buffers)
         if total > self.max_message:
             raise ConfigError(
-                f"a message of {total} bytes to '{self.peer}' is above the limit {self.max_message}"
+                f"a message of {total} bytes to '{self.peer}' is above the limit {self.max_message}",
+                ConfigCheck.TOO_LARGE,
             )
         async with self._sending:
             await self._write(framing.encode(buffers, total, self._take_control))

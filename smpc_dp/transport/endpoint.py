@@ -12,7 +12,16 @@ import ssl
 from collections.abc import AsyncIterator, Callable, Mapping
 from dataclasses import InitVar, dataclass, field
 
-from smpc_dp.errors import Check, ConfigError, Fault, LocalError, PeerFault, SmpcError, TimeoutFault
+from smpc_dp.errors import (
+    Check,
+    ConfigCheck,
+    ConfigError,
+    Fault,
+    LocalError,
+    PeerFault,
+    SmpcError,
+    TimeoutFault,
+)
 from smpc_dp.identity import Identity
 from smpc_dp.roster import Roster, split_address
 from smpc_dp.transport import framing, handshake, tls
@@ -95,7 +104,7 @@ def address_of(roster: Roster, name: str) -> str:
     """Return the address of a member; raise ConfigError when it has none."""
     address = roster.member(name).address
     if address is None:
-        raise ConfigError([Fault("roster", f"'{name}' has no address to be reached at")])
+        raise ConfigError([Fault("roster", f"'{name}' has no address to be reached at", ConfigCheck.MISSING)])
     return address
 
 
@@ -260,7 +269,7 @@ async def dial(endpoint: Endpoint, peer: str, address: str | None = None) -> Cha
     try:
         host, port = split_address(target)
     except ValueError as error:
-        raise ConfigError(str(error)) from None
+        raise ConfigError(str(error), ConfigCheck.FORMAT) from None
     _LOG.debug("%s: calls %s at %s", endpoint.identity.name, peer, target)
     last, hangups, pause = "no answer", 0, pauses()
     try:

@@ -14,7 +14,7 @@ from typing import Literal, Protocol, TypeVar
 
 import msgspec
 
-from smpc_dp.errors import Check, ConfigError, Fault, PeerFault, SmpcError
+from smpc_dp.errors import Check, ConfigCheck, ConfigError, Fault, PeerFault, SmpcError
 from smpc_dp.roster import Member
 from smpc_dp.transport.difference import difference
 
@@ -184,7 +184,8 @@ def _differing(peer: str, mine: Mapping[str, object], received: bytes) -> SmpcEr
     """Return the error that says what differs between our session and the canonical JSON of `peer`."""
     if not received:
         return ConfigError(
-            f"our session file differs from that of '{peer}' (one is too large to be compared)"
+            f"our session file differs from that of '{peer}' (one is too large to be compared)",
+            ConfigCheck.DIFFERS,
         )
     try:
         theirs = json.loads(received)
@@ -198,7 +199,9 @@ def _differing(peer: str, mine: Mapping[str, object], received: bytes) -> SmpcEr
     if not lines:
         return PeerFault(peer, "says that its session differs, and shows the same as ours", Check.BAD_HELLO)
     shown = lines[:MAX_LINES] + [f"and {len(lines) - MAX_LINES} more"] * (len(lines) > MAX_LINES)
-    return ConfigError(Fault(f"session file differs from that of '{peer}'", line) for line in shown)
+    return ConfigError(
+        Fault(f"session file differs from that of '{peer}'", line, ConfigCheck.DIFFERS) for line in shown
+    )
 
 
 async def _send(channel: Line, message: msgspec.Struct) -> None:

@@ -11,7 +11,7 @@ import tempfile
 from collections.abc import Iterator
 from dataclasses import dataclass
 
-from smpc_dp.errors import Check, ConfigError, LocalError, PeerFault
+from smpc_dp.errors import Check, ConfigCheck, ConfigError, LocalError, PeerFault
 from smpc_dp.identity import Identity
 from smpc_dp.roster import Member, Roster
 
@@ -30,7 +30,9 @@ def contexts(identity: Identity, roster: Roster) -> Contexts:
     Raises ConfigError when the roster holds another key for `identity.name`, or none.
     """
     if identity.name not in roster or roster.member(identity.name).public_key != identity.public_key:
-        raise ConfigError(f"the roster does not hold the key of our identity '{identity.name}'")
+        raise ConfigError(
+            f"the roster does not hold the key of our identity '{identity.name}'", ConfigCheck.DIFFERS
+        )
     anchors = b"".join(roster.certificates)
     pem = identity.private_key_pem() + ssl.DER_cert_to_PEM_cert(identity.certificate).encode("ascii")
     with _private_file(pem) as path:

@@ -8,7 +8,7 @@ from collections.abc import Iterable
 import numpy as np
 import pytest
 
-from smpc_dp.errors import Code, ConfigError, PrivacyError, TimeoutFault
+from smpc_dp.errors import Code, ConfigCheck, ConfigError, PrivacyError, TimeoutFault
 from smpc_dp.protocols.abort import TEXTS
 from smpc_dp.protocols.contract import Envelope
 from smpc_dp.protocols.engine.events import Cancellation, Message
@@ -540,7 +540,7 @@ def test_too_few_users_stop_the_run_before_anything_is_published() -> None:
 def test_an_input_that_is_refused_stops_nobody_but_its_owner() -> None:
     stage = DirectStage()
     machine = stage.users[CHEAT]
-    hellos = machine.handle(Cancellation(ConfigError("no input")))
+    hellos = machine.handle(Cancellation(ConfigError("no input", ConfigCheck.MISSING)))
     queued = {e.receiver: e for e in hellos}
 
     def tamper(envelope: Envelope) -> Iterable[Envelope]:

@@ -19,6 +19,7 @@ import pytest
 
 from smpc_dp.errors import (
     Code,
+    ConfigCheck,
     ConfigError,
     Fault,
     LocalError,
@@ -263,7 +264,7 @@ def test_one_label_too_many_or_too_few_costs_its_user_alone(most: int, odd: int)
 def make_labelled(*, labels: bool) -> MakeTerms:
     def make_terms(question: str, users: int, marks: tuple[int, ...], seed: bytes) -> ProgramTerms:
         if labels != bool(marks) or not set(marks) <= {0, 1}:
-            raise ConfigError([Fault("marks", f"{marks}")])
+            raise ConfigError([Fault("marks", f"{marks}", ConfigCheck.CHOICE)])
         return make(question, users, marks, seed)
 
     return make_terms

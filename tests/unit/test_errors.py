@@ -13,16 +13,26 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 import smpc_dp
-from smpc_dp.errors import Check, Code, PeerFault, SmpcError, VerificationError, check_of
+from smpc_dp.errors import (
+    Check,
+    Code,
+    ConfigCheck,
+    ConfigError,
+    PeerFault,
+    SmpcError,
+    VerificationError,
+    check_of,
+)
 from smpc_dp.protocols.engine.saved_inbox import SavedError
 
 PACKAGE = Path(smpc_dp.__file__).parent
 # Where the check stands among the arguments.
-PLACES = {"PeerFault": 2, "VerificationError": 1, "refuse": 1}
+PLACES = {"PeerFault": 2, "VerificationError": 1, "refuse": 1, "Fault": 2, "fault": 2}
 # A member, in one or in the other case, or the check of another error that is passed on.
-MEMBER = r"Check\.[A-Z_]+"
+MEMBER = r"(Config)?Check\.[A-Z_]+"
 ALLOWED = re.compile(
     rf"{MEMBER}|{MEMBER} if \w+ else {MEMBER}|(\w+\.)?check|check_of\(error, {MEMBER}\)|CHECKS\[kind\]"
+    r"|_check_of\(field\.type, given\[key\]\)"
 )
 
 
@@ -44,15 +54,18 @@ def test_every_site_names_its_check() -> None:
         for node in ast.walk(tree):
             if not isinstance(node, ast.Call) or (place := PLACES.get(name_of(node))) is None:
                 continue
+            if name_of(node) == "fault" and len(node.args) == 1:
+                # A log's reader: an error about the line that was read last.
+                continue
             given_ = [keyword.value for keyword in node.keywords if keyword.arg == "check"]
             [check] = given_ or node.args[place : place + 1] or [ast.Constant(None)]
             assert ALLOWED.fullmatch(ast.unparse(check)), f"{path}:{node.lineno}"
             sites += 1
-    assert sites > 400
+    assert sites > 1100
 
 
-@pytest.mark.parametrize("codes", [Check], ids=lambda codes: codes.__name__)
-def test_every_code_is_given_somewhere(codes: type[Check]) -> None:
+@pytest.mark.parametrize("codes", [Check, ConfigCheck], ids=lambda codes: codes.__name__)
+def test_every_code_is_given_somewhere(codes: type[Check | ConfigCheck]) -> None:
     used = {
         node.attr
         for path, tree in sources()
@@ -65,8 +78,8 @@ def test_every_code_is_given_somewhere(codes: type[Check]) -> None:
     assert used == {member.name for member in codes}
 
 
-@pytest.mark.parametrize("codes", [Check], ids=lambda codes: codes.__name__)
-def test_codes_are_spelt_alike_and_say_what_they_mean(codes: type[Check]) -> None:
+@pytest.mark.parametrize("codes", [Check, ConfigCheck], ids=lambda codes: codes.__name__)
+def test_codes_are_spelt_alike_and_say_what_they_mean(codes: type[Check | ConfigCheck]) -> None:
     for member in codes:
         assert member.value == member.name.lower().replace("_", "-")
         assert re.fullmatch(r"[a-z][^|.]*[a-z]", member.meaning)
@@ -103,6 +116,12 @@ def test_a_saved_fault_without_one_of_the_checks_is_none(check: str | None) -> N
 def test_an_error_without_a_check_has_the_one_that_is_given() -> None:
     assert check_of(SmpcError("full disk"), Check.MALFORMED) == Check.MALFORMED
     assert check_of(PeerFault("bob", "lied", Check.TOLD), Check.MALFORMED) == Check.TOLD
+
+
+def test_a_configuration_that_is_wrong_in_one_way_has_one_fault() -> None:
+    error = ConfigError("count must be 1 or more, is 0", ConfigCheck.RANGE)
+    [fault] = error.faults
+    assert (fault.where, fault.what, fault.check) == ("", str(error), ConfigCheck.RANGE)
 
 
 def test_a_check_is_its_text() -> None:

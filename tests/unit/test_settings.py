@@ -8,7 +8,7 @@ import msgspec
 import pytest
 from msgspec import Meta
 
-from smpc_dp.errors import Fault
+from smpc_dp.errors import ConfigCheck
 from smpc_dp.settings import help_of, read, rows
 
 
@@ -49,8 +49,33 @@ def test_defaults_and_values() -> None:
 def test_what_is_wrong_is_said(key: str, value: Any, what: str) -> None:
     given = {"size": 3} | {key: value}
     good, faults = read(Table, given, "page.", refused={"gone": "is of another table"}, told=("more",))
-    assert faults == [Fault(f"page.{key}", what)]
+    assert [(fault.where, fault.what) for fault in faults] == [(f"page.{key}", what)]
     assert key not in good
+
+
+@pytest.mark.parametrize(
+    ("key", "value", "check"),
+    [
+        ("size", 0, ConfigCheck.RANGE),
+        ("size", 1 << 2000, ConfigCheck.RANGE),
+        ("size", 2.5, ConfigCheck.TYPE),
+        ("size", True, ConfigCheck.TYPE),
+        ("size", None, ConfigCheck.MISSING),
+        ("share", 1, ConfigCheck.RANGE),
+        ("share", float("nan"), ConfigCheck.RANGE),
+        ("share", "half", ConfigCheck.TYPE),
+        ("side", "up", ConfigCheck.CHOICE),
+        ("deep", 1, ConfigCheck.TYPE),
+        ("most", -1, ConfigCheck.RANGE),
+        ("names", "ann", ConfigCheck.TYPE),
+        ("names", [1], ConfigCheck.RANGE),
+        ("depth", 1, ConfigCheck.UNKNOWN_KEY),
+        ("gone", 1, ConfigCheck.UNSUPPORTED),
+    ],
+)
+def test_each_fault_has_its_code(key: str, value: Any, check: ConfigCheck) -> None:
+    _, [fault] = read(Table, {"size": 3} | {key: value}, refused={"gone": "is of another table"})
+    assert fault.check == check
 
 
 def test_every_fault_is_told() -> None:

@@ -6,10 +6,10 @@ import json
 import re
 from pathlib import Path
 
-from smpc_dp.errors import PeerFault, VerificationError
+from smpc_dp.errors import ConfigError, PeerFault, VerificationError
 
 REASONS: dict[str, dict[str, str]] = json.loads(Path(__file__).with_name("reasons.json").read_text("utf-8"))
-# By folder and file; "" where nobody is at fault: a party is missing, or an edge does not count.
+# By folder and file; "" where no check refuses: a party is missing, or an edge does not count.
 CHECKS: dict[str, dict[str, str]] = json.loads(Path(__file__).with_name("checks.json").read_text("utf-8"))
 _DIGEST = re.compile(r"[0-9a-f]{64}")
 
@@ -22,5 +22,9 @@ def check_reason(vector: Path, said: str) -> None:
 
 def check_code(vector: Path, error: BaseException | None) -> None:
     """Assert that the check that refused the fault in a file is the one that is meant."""
-    check = error.check.value if isinstance(error, PeerFault | VerificationError) else ""
+    check = ""
+    if isinstance(error, PeerFault | VerificationError):
+        check = error.check
+    elif isinstance(error, ConfigError):
+        [check] = [fault.check for fault in error.faults]
     assert check == CHECKS[vector.parents[1].name][vector.stem]

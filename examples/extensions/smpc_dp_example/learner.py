@@ -7,7 +7,7 @@ import math
 import msgspec
 import numpy as np
 
-from smpc_dp.errors import ConfigError, Fault, LocalError
+from smpc_dp.errors import ConfigCheck, ConfigError, Fault, LocalError
 from smpc_dp.learn.averager import FAILURES
 from smpc_dp.learn.methods import STEPS
 from smpc_dp.learn.needs import Learned, Means, Needs, PrivateAverages, Table
@@ -25,7 +25,11 @@ class PrivateMean(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fiel
         """Return what is wrong with the settings; epsilon and delta are checked when noise is planned."""
         if math.isfinite(self.upper - self.lower) and self.lower < self.upper:
             return []
-        return [Fault("upper", f"must be above lower and both finite: {self.lower}, {self.upper}")]
+        return [
+            Fault(
+                "upper", f"must be above lower and both finite: {self.lower}, {self.upper}", ConfigCheck.RANGE
+            )
+        ]
 
     def needs(self, users: int) -> Needs:
         """Return what it communicates: one private average of all users."""
@@ -37,7 +41,7 @@ class PrivateMean(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fiel
         within = (table >= self.lower) & (table <= self.upper)
         if table.shape[1] != 1 or not len(table) or not within.all():
             what = f"must be one column of numbers from {self.lower:g} to {self.upper:g}"
-            raise ConfigError([Fault(user, what)])
+            raise ConfigError([Fault(user, what, ConfigCheck.RANGE)])
 
     async def run(self, means: Means, data: list[Table]) -> Learned:
         """Average; see `needs.Learner`. `data` is empty at the aggregator, which makes the same calls."""

@@ -15,7 +15,7 @@ from pathlib import Path
 from statistics import median
 from typing import Any, Literal, Self
 
-from smpc_dp.errors import ConfigError, Fault
+from smpc_dp.errors import ConfigCheck, ConfigError, Fault
 
 Better = Literal["higher", "lower"]
 Goal = Literal["ratio_to_peer", "ratio_to_limit", "median"]
@@ -187,7 +187,7 @@ def within(name: str, value: int, least: int, most: int | None = None) -> list[F
     if value >= least and (most is None or value <= most):
         return []
     bound = f"at least {least}" if most is None else f"{least:,} to {most:,}"
-    return [Fault(name, f"must be {bound}, is {value}")]
+    return [Fault(name, f"must be {bound}, is {value}", ConfigCheck.RANGE)]
 
 
 def refuse(*faults: Sequence[Fault]) -> None:

@@ -7,7 +7,7 @@ from statistics import median
 from time import process_time
 
 from smpc_dp.crypto.agree import agree, public_key
-from smpc_dp.errors import ConfigError, Fault
+from smpc_dp.errors import ConfigCheck, ConfigError, Fault
 from smpc_dp.privacy.secagg_plan import ADVERTISEMENT, check_plan
 from smpc_dp.protocols.gopa.params import check_parameters as check_gopa
 from smpc_dp.protocols.phases.parameters import SumParameters
@@ -56,7 +56,7 @@ def run_gopa_bench(
         *(within("parties", n, LEAST_PARTIES, MOST_PARTIES) for n in parties),
         within("runs", runs, 1),
         within("lost", lost, 0),
-        [] if parties else [Fault("parties", "is empty")],
+        [] if parties else [Fault("parties", "is empty", ConfigCheck.RANGE)],
     )
     figures: list[Figure] = []
     plans: list[dict[str, object]] = []

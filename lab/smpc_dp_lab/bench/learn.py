@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from smpc_dp.errors import Fault
+from smpc_dp.errors import ConfigCheck, Fault
 from smpc_dp_lab.bench.figures import (
     Figure,
     Measure,
@@ -60,7 +60,10 @@ def run_learn_bench(
         ConfigError: a number is out of range. LocalError: `peer_python` cannot be run.
     """
     wrong = not sizes or not all(100 <= users <= 100_000 for users in sizes)
-    refuse(within("runs", runs, 1), [Fault("sizes", "must be 100 to 100,000")] if wrong else [])
+    refuse(
+        within("runs", runs, 1),
+        [Fault("sizes", "must be 100 to 100,000", ConfigCheck.RANGE)] if wrong else [],
+    )
     from smpc_dp.learn import topology
 
     measures: dict[str, Measure] = {}

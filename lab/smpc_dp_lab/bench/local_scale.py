@@ -18,7 +18,7 @@ from typing import TYPE_CHECKING, Literal
 import msgspec
 import numpy as np
 
-from smpc_dp.errors import ConfigError, Fault, LocalError
+from smpc_dp.errors import ConfigCheck, ConfigError, Fault, LocalError
 from smpc_dp.learn.data import Dataset
 from smpc_dp.learn.models import Model
 from smpc_dp.learn.registry import LearnParameters, check_learn
@@ -108,9 +108,13 @@ def local_scale(
     Raises:
         ConfigError: what cannot be.
     """
-    faults = [Fault("sizes", f"{size} does not divide {users} users") for size in sizes if users % size]
+    faults = [
+        Fault("sizes", f"{size} does not divide {users} users", ConfigCheck.CONFLICT)
+        for size in sizes
+        if users % size
+    ]
     if repetitions < 2:
-        faults.append(Fault("repetitions", f"must be at least 2, is {repetitions}"))
+        faults.append(Fault("repetitions", f"must be at least 2, is {repetitions}", ConfigCheck.RANGE))
     if faults:
         raise ConfigError(faults)
     started = time.monotonic()

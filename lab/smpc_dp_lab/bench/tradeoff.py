@@ -15,7 +15,7 @@ import msgspec
 import numpy as np
 
 from smpc_dp.encoding import Lanes
-from smpc_dp.errors import ConfigError, Fault
+from smpc_dp.errors import ConfigCheck, ConfigError, Fault
 from smpc_dp.protocols.gopa.params import GopaParameters, check_parameters
 from smpc_dp.protocols.secagg.noisy import DEFAULT_STEPS
 from smpc_dp.simulate.randomness import SeededRandomnessForSimulation
@@ -85,9 +85,15 @@ def gopa_tradeoff(
     Raises:
         ConfigError: a number is out of range, or nothing can be planned for it.
     """
-    faults = [Fault("parties", f"must be 5 to 10,000, is {n}") for n in parties if not 5 <= n <= 10_000]
+    faults = [
+        Fault("parties", f"must be 5 to 10,000, is {n}", ConfigCheck.RANGE)
+        for n in parties
+        if not 5 <= n <= 10_000
+    ]
     if not 100 <= repetitions <= MOST_REPETITIONS:
-        faults.append(Fault("repetitions", f"must be 100 to {MOST_REPETITIONS}, is {repetitions}"))
+        faults.append(
+            Fault("repetitions", f"must be 100 to {MOST_REPETITIONS}, is {repetitions}", ConfigCheck.RANGE)
+        )
     if faults:
         raise ConfigError(faults)
     # Not at the top: scipy.

@@ -14,7 +14,7 @@ from typing import Any
 
 import numpy as np
 
-from smpc_dp.errors import ConfigError
+from smpc_dp.errors import ConfigCheck, ConfigError
 from smpc_dp.privacy.accountant.events import (
     AnyDescription,
     Event,
@@ -57,7 +57,8 @@ class Composition:
         relations = {event.relation for event in self._events}
         if len(relations) > 1:
             raise ConfigError(
-                "releases of different neighbouring relations do not add up: convert them first"
+                "releases of different neighbouring relations do not add up: convert them first",
+                ConfigCheck.CONFLICT,
             )
         self._exact = any(event.exact for event in self._events)
         self._pure = {event: _pure_epsilon(event) for event in self._events}
@@ -71,7 +72,8 @@ class Composition:
             return math.inf
         if 0 < delta < LEAST_DELTA:
             raise ConfigError(
-                f"delta = {delta:g}: the accountant resolves {LEAST_DELTA:g} at least, or exactly 0"
+                f"delta = {delta:g}: the accountant resolves {LEAST_DELTA:g} at least, or exactly 0",
+                ConfigCheck.TOO_LARGE,
             )
         candidates = [self._simple()]
         if delta > 0:
@@ -269,7 +271,9 @@ def _distribution(description: AnyDescription) -> tuple[Any, float, int]:
             loss = np.array([epsilon, -epsilon])
             mass, infinite = (1 - delta) / (1 + np.exp(-loss)), delta
         case _:
-            raise ConfigError(f"{type(description).__name__} has no loss distribution of its own")
+            raise ConfigError(
+                f"{type(description).__name__} has no loss distribution of its own", ConfigCheck.UNSUPPORTED
+            )
     order = np.argsort(-loss, kind="stable")
     loss, mass = loss[order], mass[order]
     beyond = (np.cumsum(mass) < _CUT) | (loss > GREATEST_LOSS)

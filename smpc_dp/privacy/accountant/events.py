@@ -14,7 +14,7 @@ from typing import Annotated, Any
 import msgspec
 from msgspec import Meta
 
-from smpc_dp.errors import ConfigError, Fault, PrivacyError
+from smpc_dp.errors import ConfigCheck, ConfigError, Fault, PrivacyError
 from smpc_dp.privacy.guarantee import Relation
 from smpc_dp.privacy.laws import AnyLaw
 from smpc_dp.privacy.response import ResponseLaw
@@ -30,7 +30,9 @@ def _check_number(owner: str, name: str, value: object) -> None:
     """Raise ConfigError for a number that is negative, not finite, or a probability of 1 and more."""
     most = 1.0 if name in ("delta", "slack") else 1e15
     if isinstance(value, int | float) and not 0 <= value < most:
-        raise ConfigError([Fault(name, f"of {owner}: must be 0 or more and below {most:g}, is {value}")])
+        raise ConfigError(
+            [Fault(name, f"of {owner}: must be 0 or more and below {most:g}, is {value}", ConfigCheck.RANGE)]
+        )
 
 
 class Description(msgspec.Struct, frozen=True, tag_field="kind", forbid_unknown_fields=True):
@@ -182,7 +184,9 @@ class Event(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     def __post_init__(self) -> None:
         _check_number(self.mechanism, "slack", self.slack)
         if len(self.descriptions) > 1 and self.exact:
-            raise ConfigError(f"{self.mechanism}: an exact release has no other description")
+            raise ConfigError(
+                f"{self.mechanism}: an exact release has no other description", ConfigCheck.UNSUPPORTED
+            )
 
     @property
     def exact(self) -> bool:

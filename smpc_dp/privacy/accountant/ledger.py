@@ -21,7 +21,7 @@ import numpy as np
 from msgspec import Meta
 
 from smpc_dp.decoding import convert, decode_json
-from smpc_dp.errors import ConfigError, Fault, LocalError, PrivacyError
+from smpc_dp.errors import ConfigCheck, ConfigError, Fault, LocalError, PrivacyError
 from smpc_dp.files import read_private
 from smpc_dp.privacy.accountant.compose import LEAST_DELTA, Composition
 from smpc_dp.privacy.accountant.events import Event, decode_hook, encode_hook
@@ -120,14 +120,16 @@ class Ledger:
         """
         check_budget(epsilon, delta)
         if 0 < delta < LEAST_DELTA:
-            raise ConfigError([Fault("delta", f"must be 0 or at least {LEAST_DELTA:g}, is {delta}")])
+            raise ConfigError(
+                [Fault("delta", f"must be 0 or at least {LEAST_DELTA:g}, is {delta}", ConfigCheck.RANGE)]
+            )
         given = Terms(party, dataset, relation, epsilon, delta, composition, exact, secrets.token_hex(16))
         terms = _checked_terms(given)
         if composition == "adaptive" and epsilon is not None:
             try:
                 FilterPlan(epsilon, delta)
             except PrivacyError as error:
-                raise ConfigError([Fault("composition", str(error))]) from None
+                raise ConfigError([Fault("composition", str(error), ConfigCheck.UNSUPPORTED)]) from None
         place = Path(path)
         with locked(place):
             write_durably(place, _encode(terms, ()), new=True)
@@ -144,7 +146,9 @@ class Ledger:
         terms = _decode(place, _content(place)).terms
         for what, wanted, found in (("party", party, terms.party), ("dataset", dataset, terms.dataset)):
             if wanted is not None and wanted != found:
-                raise ConfigError(f"{place}: the ledger of {what} '{found}', not of '{wanted}'")
+                raise ConfigError(
+                    f"{place}: the ledger of {what} '{found}', not of '{wanted}'", ConfigCheck.DIFFERS
+                )
         _LOG.debug("%s: opened the ledger", terms.party)
         return cls(place, terms)
 
@@ -350,7 +354,7 @@ def _checked_terms(given: Terms) -> Terms:
             rule = "1 to 200 printable ASCII characters, the first of them no blank"
             if get_origin(field.type) is Literal:
                 rule = " or ".join(get_args(field.type))
-            faults.append(Fault(field.name, f"must be {rule}, is {value!r:.80}"))
+            faults.append(Fault(field.name, f"must be {rule}, is {value!r:.80}", ConfigCheck.RANGE))
     if faults:
         raise ConfigError(faults)
     terms: Terms = convert(msgspec.to_builtins(given), Terms)
@@ -362,7 +366,7 @@ def _checked(entry: Entry) -> Entry:
     try:
         return decode_json(_json(entry), Entry, decode_hook)
     except msgspec.ValidationError as error:
-        raise ConfigError(f"a ledger's entry: {error}") from None
+        raise ConfigError(f"a ledger's entry: {error}", ConfigCheck.FORMAT) from None
 
 
 def _json(value: object) -> bytes:

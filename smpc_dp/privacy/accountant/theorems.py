@@ -10,7 +10,7 @@ from collections.abc import Sequence
 
 from scipy.stats import binom
 
-from smpc_dp.errors import ConfigError
+from smpc_dp.errors import ConfigCheck, ConfigError
 from smpc_dp.privacy.guarantee import check_budget
 
 
@@ -31,7 +31,7 @@ def advanced_composition(epsilon: float, delta: float, count: int, slack: float)
     _check([(epsilon, delta)])
     _check_slack(slack, positive=True)
     if count < 1:
-        raise ConfigError(f"count must be 1 or more, is {count}")
+        raise ConfigError(f"count must be 1 or more, is {count}", ConfigCheck.RANGE)
     total = math.sqrt(2 * count * math.log(1 / slack)) * epsilon + count * epsilon * math.expm1(epsilon)
     return total, min(1.0, count * delta + slack)
 
@@ -64,7 +64,7 @@ def optimal_composition(epsilon: float, count: int, total: float) -> float:
     _check([(epsilon, 0.0)])
     check_budget(total, None)
     if count < 1:
-        raise ConfigError(f"count must be 1 or more, is {count}")
+        raise ConfigError(f"count must be 1 or more, is {count}", ConfigCheck.RANGE)
     if count * epsilon <= total:
         return 0.0
     p = 1 / (1 + math.exp(-epsilon))
@@ -81,4 +81,7 @@ def _check(parameters: Sequence[tuple[float, float]]) -> None:
 
 def _check_slack(slack: float, *, positive: bool) -> None:
     if not 0 <= slack < 1 or (positive and slack == 0):
-        raise ConfigError(f"slack must be {'above' if positive else 'at least'} 0 and below 1, is {slack}")
+        raise ConfigError(
+            f"slack must be {'above' if positive else 'at least'} 0 and below 1, is {slack}",
+            ConfigCheck.RANGE,
+        )

@@ -14,7 +14,7 @@ from numpy.typing import NDArray
 from scipy.sparse import csr_array
 from scipy.sparse.csgraph import connected_components
 
-from smpc_dp.errors import ConfigError, Fault, LocalError
+from smpc_dp.errors import ConfigCheck, ConfigError, Fault, LocalError
 from smpc_dp.files import read_bounded
 from smpc_dp.optional import optional
 
@@ -81,7 +81,7 @@ class HonestGraph:
             f"the honest users fall into {count} components, of {listed} users; one of them has "
             f"{len(smallest)}: {first}; draw more neighbours, or plan for more honest users"
         )
-        raise ConfigError([Fault("graph", what)])
+        raise ConfigError([Fault("graph", what, ConfigCheck.INFEASIBLE)])
 
 
 def honest_graph(users: int, edges: Ints, honest: NDArray[np.bool_] | None = None) -> HonestGraph:
@@ -96,21 +96,21 @@ def honest_graph(users: int, edges: Ints, honest: NDArray[np.bool_] | None = Non
         ConfigError: a shape, an end or a loop is wrong, or nobody is honest.
     """
     if isinstance(users, bool) or not isinstance(users, int | np.integer) or users < 1:
-        raise ConfigError([Fault("users", f"must be an integer from 1, is {users!r:.80}")])
+        raise ConfigError([Fault("users", f"must be an integer from 1, is {users!r:.80}", ConfigCheck.RANGE)])
     try:
         given = np.asarray(edges)
         pairs = given.astype(np.int64, casting="same_kind" if given.size else "unsafe").reshape(-1, 2)
     except (TypeError, ValueError):
-        raise ConfigError([Fault("edges", "must be integers, of shape (m, 2)")]) from None
+        raise ConfigError([Fault("edges", "must be integers, of shape (m, 2)", ConfigCheck.TYPE)]) from None
     mask = np.ones(users, dtype=bool) if honest is None else np.asarray(honest, dtype=bool)
     if mask.shape != (users,):
-        raise ConfigError([Fault("honest", f"shape must be ({users},), is {mask.shape}")])
+        raise ConfigError([Fault("honest", f"shape must be ({users},), is {mask.shape}", ConfigCheck.SHAPE)])
     if not mask.any():
-        raise ConfigError([Fault("honest", "at least one user must be honest")])
+        raise ConfigError([Fault("honest", "at least one user must be honest", ConfigCheck.RANGE)])
     if len(pairs) and (pairs.min() < 0 or pairs.max() >= users):
-        raise ConfigError([Fault("graph", f"an edge leaves the users 0 to {users - 1}")])
+        raise ConfigError([Fault("graph", f"an edge leaves the users 0 to {users - 1}", ConfigCheck.RANGE)])
     if (pairs[:, 0] == pairs[:, 1]).any():
-        raise ConfigError([Fault("graph", "an edge joins a user with itself")])
+        raise ConfigError([Fault("graph", "an edge joins a user with itself", ConfigCheck.RANGE)])
     number = np.cumsum(mask) - 1
     inside = pairs[mask[pairs].all(axis=1)]
     size = int(mask.sum())
@@ -151,7 +151,9 @@ def k_out(users: int, k: int, draw: int, randomness: Randomness = os.urandom) ->
     """
     others = users - 1
     if draw * k > MAX_EDGES:
-        raise ConfigError([Fault("k", f"{draw} users drawing {k} make more than {MAX_EDGES} edges")])
+        raise ConfigError(
+            [Fault("k", f"{draw} users drawing {k} make more than {MAX_EDGES} edges", ConfigCheck.TOO_LARGE)]
+        )
     # Floyd's sampling without replacement, for all users at once.
     chosen = np.full((draw, k), -1, dtype=np.int64)
     for place, top in enumerate(range(others - k, others)):
@@ -175,7 +177,9 @@ def random_regular(users: int, degree: int, randomness: Randomness = os.urandom)
     Raises LocalError where networkx is not installed.
     """
     if users * degree % 2:
-        raise ConfigError([Fault("k", f"{users} users of degree {degree}: the product must be even")])
+        raise ConfigError(
+            [Fault("k", f"{users} users of degree {degree}: the product must be even", ConfigCheck.RANGE)]
+        )
     networkx = optional("networkx")
     seed = int.from_bytes(randomness(8), "little")
     drawn = networkx.random_regular_graph(degree, users, seed=seed)
@@ -197,26 +201,32 @@ def read_edges(path: Path, users: int) -> Ints:
     seen: dict[tuple[int, int], int] = {}
     for line, content in enumerate(text.splitlines(), 1):
         if len(faults) == _MOST_FAULTS:
-            faults.append(Fault(f"{path.name}:{line}", "not read on, after as many faults"))
+            faults.append(Fault(f"{path.name}:{line}", "not read on, after as many faults", ConfigCheck.MORE))
             break
         words = content.split()
         if not words or words[0].startswith("#"):
             continue
         where = f"{path.name}:{line}"
         if len(words) != 2 or not all(word.isascii() and word.isdigit() and len(word) < 10 for word in words):
-            faults.append(Fault(where, f"not an edge `u v` of two numbers: {content.strip()[:40]!r}"))
+            faults.append(
+                Fault(
+                    where, f"not an edge `u v` of two numbers: {content.strip()[:40]!r}", ConfigCheck.FORMAT
+                )
+            )
             continue
         first, second = sorted(map(int, words))
         if second >= users:
-            faults.append(Fault(where, f"user {second} is not in 0..{users - 1}"))
+            faults.append(Fault(where, f"user {second} is not in 0..{users - 1}", ConfigCheck.RANGE))
         elif first == second:
-            faults.append(Fault(where, f"user {first} joined with itself"))
+            faults.append(Fault(where, f"user {first} joined with itself", ConfigCheck.RANGE))
         elif (first, second) in seen:
-            faults.append(Fault(where, f"the edge of line {seen[first, second]} again"))
+            faults.append(
+                Fault(where, f"the edge of line {seen[first, second]} again", ConfigCheck.DUPLICATE)
+            )
         else:
             seen[first, second] = line
     if not seen and not faults:
-        faults.append(Fault(path.name, "has no edges"))
+        faults.append(Fault(path.name, "has no edges", ConfigCheck.MISSING))
     if faults:
         raise ConfigError(faults)
     return np.array(sorted(seen), dtype=np.int64)

@@ -7,7 +7,7 @@ from typing import Any
 
 import msgspec
 
-from smpc_dp.errors import ConfigError, Fault
+from smpc_dp.errors import ConfigCheck, ConfigError, Fault
 from smpc_dp.privacy.gaussian import gaussian_mu
 from smpc_dp.privacy.gopa import theorem
 from smpc_dp.privacy.gopa.lattice import Smoothing
@@ -72,7 +72,7 @@ def plan_by_theorem(request: GopaRequest) -> GopaPlan:
     parties, unit = request.parties, request.upper - request.lower
     honest = request.honest - int(request.curious)
     faults = [
-        Fault(name, f"Theorem 4.1 is about {what}")
+        Fault(name, f"Theorem 4.1 is about {what}", ConfigCheck.INFEASIBLE)
         for wrong, name, what in (
             (request.graph != "k-out", "graph", "random k-out graphs"),
             (request.length != 1 or request.radius is not None, "length", "one value in [lower, upper]"),

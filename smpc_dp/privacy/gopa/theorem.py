@@ -9,7 +9,7 @@ import math
 
 import msgspec
 
-from smpc_dp.errors import ConfigError, Fault
+from smpc_dp.errors import ConfigCheck, ConfigError, Fault
 
 
 class TheoremGuarantee(msgspec.Struct, frozen=True):
@@ -25,7 +25,7 @@ def spread(n_honest: int, rho: float, k: int) -> float:
     below = math.floor((k - 1) * rho / 3 + 1e-9) - 1
     if below < 1:
         what = f"condition floor((k - 1) rho/3) > 1 of Theorem 4.1 fails for k = {k}, rho = {rho:g}"
-        raise ConfigError([Fault("k", what)])
+        raise ConfigError([Fault("k", what, ConfigCheck.INFEASIBLE)])
     return 1 / below + (12 + 6 * math.log(n_honest)) / n_honest
 
 
@@ -50,7 +50,7 @@ def corollary_kappa(curator_delta: float, delta: float) -> float:
     share = math.log(delta / 3.75) / math.log(curator_delta / 1.25)
     if not 0 < share < 1:
         what = f"Corollary 4.1 needs curator_delta < delta/3, is {curator_delta:g} for {delta:g}"
-        raise ConfigError([Fault("delta", what)])
+        raise ConfigError([Fault("delta", what, ConfigCheck.INFEASIBLE)])
     return share / (1 - share)
 
 
@@ -73,7 +73,7 @@ def guarantee(
     """
     rho, third = n_honest / parties, delta / 3
     faults = [
-        Fault("method", f"condition {what} of Theorem 4.1 fails: {value}")
+        Fault("method", f"condition {what} of Theorem 4.1 fails: {value}", ConfigCheck.INFEASIBLE)
         for holds, what, value in (
             (0 < epsilon < 1, "0 < epsilon < 1", f"epsilon = {epsilon:g}"),
             (0 < third < 1, "0 < delta < 1", f"delta/3 = {third:g}"),
@@ -99,7 +99,11 @@ def guarantee(
         ),
     ]
     faults = [
-        Fault("method", f"condition {what} of Theorem 4.1 fails with delta = {third:.3g}: {a:.4g} < {b:.4g}")
+        Fault(
+            "method",
+            f"condition {what} of Theorem 4.1 fails with delta = {third:.3g}: {a:.4g} < {b:.4g}",
+            ConfigCheck.INFEASIBLE,
+        )
         for what, a, b in checks
         if a < b
     ]

@@ -9,7 +9,7 @@ from fractions import Fraction
 import numpy as np
 from numpy.typing import ArrayLike
 
-from smpc_dp.errors import ConfigError, Fault
+from smpc_dp.errors import ConfigCheck, ConfigError, Fault
 from smpc_dp.privacy.accountant.events import Event
 from smpc_dp.privacy.arguments import Arguments
 from smpc_dp.privacy.guarantee import Relation
@@ -43,7 +43,7 @@ class DistributedSum(Mechanism):
         found.integer("missing", self.missing, 0, MAX_PARTIES)
         found.integer("corrupt", self.corrupt, 0, MAX_PARTIES)
         if not found.faults and self.honest < 1:
-            found.fault("parties", f"{self.parties} leave no honest share of noise")
+            found.fault("parties", f"{self.parties} leave no honest share of noise", ConfigCheck.INFEASIBLE)
         found.done()
 
     @property
@@ -116,7 +116,9 @@ class DistributedSum(Mechanism):
         whole = kind.calibrate(epsilon, delta, sensitivity)
         honest = parties - missing - corrupt
         if honest < 1:
-            raise ConfigError([Fault("parties", f"{parties} leave no honest share of noise")])
+            raise ConfigError(
+                [Fault("parties", f"{parties} leave no honest share of noise", ConfigCheck.INFEASIBLE)]
+            )
 
         def make(parameter: Fraction) -> DistributedSum:
             return cls(kind.of(sensitivity, parameter), parties, missing, corrupt)

@@ -15,7 +15,7 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from smpc_dp.encoding import Encoding
-from smpc_dp.errors import ConfigError, Fault
+from smpc_dp.errors import ConfigCheck, ConfigError, Fault
 from smpc_dp.privacy.accountant.events import Event
 from smpc_dp.privacy.arguments import Arguments
 from smpc_dp.privacy.guarantee import Relation
@@ -51,7 +51,9 @@ class RealMechanism(Mechanism):
     def __post_init__(self) -> None:
         _check(self.encoding, self.sensitivity)
         if self.discrete.sensitivity != self.sensitivity.on_grid(self.encoding.step):
-            raise ConfigError([Fault("discrete", "its sensitivity is not that of the rounded values")])
+            raise ConfigError(
+                [Fault("discrete", "its sensitivity is not that of the rounded values", ConfigCheck.DIFFERS)]
+            )
 
     @property
     def name(self) -> str:
@@ -112,11 +114,15 @@ class Gaussian(RealMechanism):
 def _check(encoding: Encoding, sensitivity: Sensitivity) -> None:
     found = Arguments()
     if encoding.integer:
-        found.fault("encoding", "is one of integers: use the discrete mechanisms")
+        found.fault("encoding", "is one of integers: use the discrete mechanisms", ConfigCheck.UNSUPPORTED)
     if encoding.max_weight:
-        found.fault("encoding", "has weights, which would be released too")
+        found.fault("encoding", "has weights, which would be released too", ConfigCheck.UNSUPPORTED)
     if sensitivity.integer:
-        found.fault("sensitivity", "must be one of reals: see Sensitivity.on_reals")
+        found.fault("sensitivity", "must be one of reals: see Sensitivity.on_reals", ConfigCheck.UNSUPPORTED)
     if sensitivity.dimension != encoding.length:
-        found.fault("sensitivity", f"is of {sensitivity.dimension} coordinates, not {encoding.length}")
+        found.fault(
+            "sensitivity",
+            f"is of {sensitivity.dimension} coordinates, not {encoding.length}",
+            ConfigCheck.SHAPE,
+        )
     found.done()

@@ -6,7 +6,7 @@ import math
 from dataclasses import dataclass
 from typing import Self, get_args
 
-from smpc_dp.errors import ConfigError
+from smpc_dp.errors import ConfigCheck, ConfigError
 from smpc_dp.privacy.arguments import Arguments
 from smpc_dp.privacy.guarantee import Relation
 
@@ -81,9 +81,9 @@ class Sensitivity:
             # Written so that NaN fails.
             if bound is not None and not (0 < bound <= 1e15 and bound >= least):
                 low = "1" if integer else "above 0"
-                found.fault(name, f"must be {low} to 1e15, is {bound}")
+                found.fault(name, f"must be {low} to 1e15, is {bound}", ConfigCheck.RANGE)
         if all(bound is None for bound in given.values()):
-            found.fault("sensitivity", "at least one of l1, l2 and linf is needed")
+            found.fault("sensitivity", "at least one of l1, l2 and linf is needed", ConfigCheck.MISSING)
         found.done()
         one, two, most = (math.inf if bound is None else float(bound) for bound in given.values())
         root = math.sqrt(dimension)
@@ -112,7 +112,9 @@ class Sensitivity:
     def shift(self) -> int:
         """By how many grid steps one coordinate differs, at most."""
         if not self.integer:
-            raise ConfigError("a shift is counted on integers: put the values on a grid first")
+            raise ConfigError(
+                "a shift is counted on integers: put the values on a grid first", ConfigCheck.UNSUPPORTED
+            )
         return int(self.linf)
 
     def on_grid(self, step: float) -> Sensitivity:

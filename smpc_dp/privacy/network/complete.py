@@ -13,7 +13,7 @@ from collections.abc import Callable
 import numpy as np
 from scipy.stats import binom
 
-from smpc_dp.errors import ConfigError, Fault
+from smpc_dp.errors import ConfigCheck, ConfigError, Fault
 from smpc_dp.privacy.arguments import LEAST_NUMERICAL_DELTA, Arguments, delta_warnings
 from smpc_dp.privacy.gaussian import gaussian_mu
 from smpc_dp.privacy.network.curves import composed_delta, exceeded, sampled_gaussian, spotted_gaussians
@@ -56,7 +56,11 @@ def plan_walk(
     found.choice("paths", paths, ("hidden", "neighbours", "known"))
     found.choice("method", method, ("exact", "theorem"), " on the complete graph")
     if method == "theorem" and task == "sum":
-        found.fault("method", "Theorem 4.5 is asymptotic and states no constant; use --method exact")
+        found.fault(
+            "method",
+            "Theorem 4.5 is asymptotic and states no constant; use --method exact",
+            ConfigCheck.UNSUPPORTED,
+        )
     found.integer("parties", parties, 3, 10_000_000)
     found.integer("steps", steps, 1, MAX_STEPS)
     if not found.faults:
@@ -159,7 +163,9 @@ def _grid_size(contributions: int, finest: int) -> int:
         size *= 2
     if contributions > size // 8:
         what = f"a user may contribute {contributions} times, known paths are computed for {size // 8}"
-        raise ConfigError([Fault("steps", f"{what}: limit contributions, or plan for fewer steps")])
+        raise ConfigError(
+            [Fault("steps", f"{what}: limit contributions, or plan for fewer steps", ConfigCheck.RANGE)]
+        )
     return size
 
 
@@ -235,5 +241,6 @@ def _check_caps(
                 name,
                 "a limit makes who contributes depend on the hidden path, which is proven for --paths known "
                 "and --method exact alone",
+                ConfigCheck.UNSUPPORTED,
             )
     found.done()

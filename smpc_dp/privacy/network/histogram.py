@@ -17,6 +17,7 @@ from dp_accounting.pld.privacy_loss_distribution import PrivacyLossDistribution
 from scipy.special import gammaln
 from scipy.stats import binom
 
+from smpc_dp.errors import ConfigCheck
 from smpc_dp.privacy.arguments import LEAST_NUMERICAL_DELTA, Arguments, delta_warnings
 from smpc_dp.privacy.network.plan import NetworkPlan
 from smpc_dp.privacy.network.published import (
@@ -155,6 +156,7 @@ def plan_ring_histogram(
                 "parties",
                 f"{parties} with {categories} categories make too large a table for --method exact; "
                 "use --method clones",
+                ConfigCheck.TOO_LARGE,
             )
             found.done()
         beta = least_beta(lambda b: histogram_delta(epsilon, b, parties, rounds, categories), delta)
@@ -167,7 +169,11 @@ def plan_ring_histogram(
         beta = ResponseLaw.of_epsilon(categories, answer).beta
     local = least_beta(lambda b: local_delta(epsilon, b, rounds, categories), delta)
     if min(beta, local) >= 1:
-        found.fault("epsilon", f"{epsilon:g} at delta {delta:g} leaves only random answers (beta = 1)")
+        found.fault(
+            "epsilon",
+            f"{epsilon:g} at delta {delta:g} leaves only random answers (beta = 1)",
+            ConfigCheck.INFEASIBLE,
+        )
         found.done()
     beta = min(beta, local) if method == "exact" else beta
     ends = 2 * math.ceil(beta * parties)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 
+from smpc_dp.errors import ConfigCheck
 from smpc_dp.privacy.arguments import Arguments, delta_warnings
 from smpc_dp.privacy.gaussian import gaussian_mu
 from smpc_dp.privacy.network.plan import NetworkPlan, observers, without_grid
@@ -60,9 +61,14 @@ def plan_ring_sum(
                 "colluding",
                 "two colluding neighbours of a user see its contribution bare where it adds no noise; "
                 "use --noise distributed",
+                ConfigCheck.UNSUPPORTED,
             )
         if colluding > 1 and method == "theorem":
-            found.fault("colluding", "Theorem 4.3 is for one curious user; use --method exact")
+            found.fault(
+                "colluding",
+                "Theorem 4.3 is for one curious user; use --method exact",
+                ConfigCheck.UNSUPPORTED,
+            )
     found.done()
     inner = without_grid(epsilon, delta)
     local = sensitivity * math.sqrt(rounds) / gaussian_mu(*inner)

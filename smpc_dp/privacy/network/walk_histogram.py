@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import numpy as np
 
+from smpc_dp.errors import ConfigCheck
 from smpc_dp.privacy.arguments import LEAST_NUMERICAL_DELTA, Arguments, delta_warnings
 from smpc_dp.privacy.network.complete import seen_steps, walk_assumption
 from smpc_dp.privacy.network.curves import Curve, Floats, composed_delta, exceeded, grouped, sampled
@@ -83,7 +84,11 @@ def plan_walk_histogram(
     tail, rate = delta * _SIDE, 1 / (parties - colluding)
     visits, beyond = exceeded(steps, colluding / parties, tail) if paths == "neighbours" else (0, 0.0)
     if paths == "neighbours" and seen_steps(visits) * rate > _MOST_SEEN:
-        found.fault("steps", f"a user may be seen {seen_steps(visits) * rate:.0f} times: too many to compute")
+        found.fault(
+            "steps",
+            f"a user may be seen {seen_steps(visits) * rate:.0f} times: too many to compute",
+            ConfigCheck.TOO_LARGE,
+        )
         found.done()
 
     def total(beta: float) -> float:
@@ -96,7 +101,11 @@ def plan_walk_histogram(
     local = least_beta(lambda b: over + local_delta(epsilon, b, most, categories), delta)
     beta = min(least_beta(total, delta), local)
     if beta >= 1:
-        found.fault("epsilon", f"{epsilon:g} at delta {delta:g} leaves only random answers (beta = 1)")
+        found.fault(
+            "epsilon",
+            f"{epsilon:g} at delta {delta:g} leaves only random answers (beta = 1)",
+            ConfigCheck.INFEASIBLE,
+        )
         found.done()
     return NetworkPlan(
         topology="complete",

@@ -8,7 +8,7 @@ from typing import Literal
 
 import msgspec
 
-from smpc_dp.errors import Fault
+from smpc_dp.errors import ConfigCheck, Fault
 from smpc_dp.protocols.gopa.direct_messages import USER_STEPS
 from smpc_dp.protocols.gopa.params import GopaParameters
 from smpc_dp.protocols.gopa.params import check_parameters as check_relay
@@ -62,15 +62,21 @@ def check_parameters(
     if topology != "direct":
         return checked, faults
     if parties > MAX_USERS:
-        faults.append(Fault("roster", f"at most {MAX_USERS} users without a relay, has {parties}"))
+        faults.append(
+            Fault(
+                "roster", f"at most {MAX_USERS} users without a relay, has {parties}", ConfigCheck.TOO_LARGE
+            )
+        )
     if parameters.get("on_dropout", "keep") == "roll-back":
-        faults.append(Fault("on_dropout", "must be 'keep' in the direct topology, is 'roll-back'"))
+        faults.append(
+            Fault("on_dropout", "must be 'keep' in the direct topology, is 'roll-back'", ConfigCheck.CONFLICT)
+        )
     if faults or checked is None:
         return None, faults
     size = 8 * checked.encoding.lanes * parties
     if size > MAX_PUBLISHED_BYTES:
         what = f"{parties} vectors have {size} bytes, at most {MAX_PUBLISHED_BYTES} without a relay"
-        return None, [Fault("length", what)]
+        return None, [Fault("length", what, ConfigCheck.TOO_LARGE)]
     return without_relay(checked), []
 
 

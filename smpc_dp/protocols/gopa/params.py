@@ -13,7 +13,7 @@ from numpy.typing import NDArray
 
 from smpc_dp.crypto.randomness import Randomness
 from smpc_dp.encoding import Encoding, Lanes
-from smpc_dp.errors import Code, ConfigError, Fault, PrivacyError
+from smpc_dp.errors import Code, ConfigCheck, ConfigError, Fault, PrivacyError
 from smpc_dp.privacy.guarantee import PrivacyGuarantee, delta_warnings
 from smpc_dp.privacy.sampling import NoiseSource, discrete_gaussian
 from smpc_dp.protocols import names
@@ -246,6 +246,14 @@ def _planned(base: SumParameters, epsilon: float, delta: float, on_dropout: OnDr
     )
     parameters = GopaParameters(encoding=encoding, plan=plan, session=session, on_dropout=on_dropout)
     if max(session.own_variance, session.pair_variance) >= MAX_VARIANCE:
-        raise ConfigError([Fault("precision", "the noise has more than 2^44 steps: make the grid coarser")])
+        raise ConfigError(
+            [
+                Fault(
+                    "precision",
+                    "the noise has more than 2^44 steps: make the grid coarser",
+                    ConfigCheck.TOO_LARGE,
+                )
+            ]
+        )
     check_room(encoding, parameters.greatest_deviation)
     return parameters

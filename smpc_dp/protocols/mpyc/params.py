@@ -9,7 +9,7 @@ import msgspec
 from msgspec import Meta
 
 from smpc_dp.encoding import Encoding, encoding_faults
-from smpc_dp.errors import ConfigError, Fault
+from smpc_dp.errors import ConfigCheck, ConfigError, Fault
 from smpc_dp.privacy.central_gaussian import WideGaussian
 from smpc_dp.privacy.guarantee import PrivacyGuarantee, delta_warnings
 from smpc_dp.privacy.secagg_plan import default_dropout, part_of
@@ -70,7 +70,7 @@ class SharedParameters(msgspec.Struct, frozen=True):
         """The encoding of sums; raise ConfigError where the session has none."""
         if self.encoding is None:
             what = f"a session for sums needs {', '.join(SUM_KEYS[:3])}"
-            raise ConfigError([Fault("parameters.length", what)])
+            raise ConfigError([Fault("parameters.length", what, ConfigCheck.MISSING)])
         return self.encoding
 
     def planned(self) -> str:
@@ -130,7 +130,11 @@ def roster_faults(members: Iterable[Member]) -> list[Fault]:
     """Return what keeps a roster from computing on shares."""
     listed = list(members)
     faults = [
-        Fault(f"roster[{place}].role", f"'{member.name}': there is no aggregator, servers compute")
+        Fault(
+            f"roster[{place}].role",
+            f"'{member.name}': there is no aggregator, servers compute",
+            ConfigCheck.CONFLICT,
+        )
         for place, member in enumerate(listed)
         if member.role == "aggregator"
     ]
@@ -138,15 +142,21 @@ def roster_faults(members: Iterable[Member]) -> list[Fault]:
     if count < FEWEST_SERVERS:
         why = "with 2 servers a share is the secret itself (threshold (m - 1) // 2 = 0): no secrecy at all"
         what = f"has {count} members with the role 'server', {FEWEST_SERVERS} are needed: {why}"
-        faults.append(Fault("roster", what))
+        faults.append(Fault("roster", what, ConfigCheck.RANGE))
     elif count > MOST_SERVERS:
-        faults.append(Fault("roster", f"has {count} servers, at most {MOST_SERVERS} compute together"))
+        faults.append(
+            Fault(
+                "roster",
+                f"has {count} servers, at most {MOST_SERVERS} compute together",
+                ConfigCheck.TOO_LARGE,
+            )
+        )
     elif count % 2 == 0:
         what = (
             f"has {count} servers: no more may collude than of {count - 1}, {threshold_of(count)}, at a "
             f"greater cost; take {count - 1} or {count + 1}"
         )
-        faults.append(Fault("roster", what))
+        faults.append(Fault("roster", what, ConfigCheck.RANGE))
     return faults
 
 
@@ -188,15 +198,25 @@ def check_parameters(
     """Check a `[parameters]` table (`SharedSettings`) for `parties` users; return every fault found."""
     good, faults = read(SharedSettings, parameters, unknown=f"unknown parameter of {names.MPYC}")
     if not 2 <= parties <= MAX_USERS:
-        faults.append(Fault("roster", f"has {parties} users (role 'party'), 2 to {MAX_USERS} are needed"))
+        faults.append(
+            Fault(
+                "roster",
+                f"has {parties} users (role 'party'), 2 to {MAX_USERS} are needed",
+                ConfigCheck.RANGE,
+            )
+        )
     if "epsilon" not in parameters and set(NOISE_KEYS) & set(parameters):
-        faults.append(Fault("epsilon", "is missing: without it sums are exact"))
+        faults.append(Fault("epsilon", "is missing: without it sums are exact", ConfigCheck.MISSING))
     if "epsilon" in parameters and (good.get("mechanism") == "gaussian") != (good.get("delta", 0.0) > 0):
-        faults.append(Fault("delta", "must be above 0 for Gaussian noise, and for that alone"))
+        faults.append(
+            Fault("delta", "must be above 0 for Gaussian noise, and for that alone", ConfigCheck.CONFLICT)
+        )
     encoding, more = _encoding(parameters, good, min(max(parties, 1), MAX_USERS))
     faults += more
     if encoding is None and set(NOISE_KEYS) & set(parameters):
-        faults.append(Fault("epsilon", "is for sums: a statistic is asked for with its own"))
+        faults.append(
+            Fault("epsilon", "is for sums: a statistic is asked for with its own", ConfigCheck.UNSUPPORTED)
+        )
     if faults:
         return None, faults
     dropout = good["dropout"]
@@ -220,9 +240,11 @@ def _encoding(
     """Return the encoding of a session that has sums, and every fault of it."""
     if not set(SUM_KEYS) & set(parameters):
         return None, []
-    faults = [Fault(key, "is missing") for key in SUM_KEYS[:3] if key not in parameters]
+    faults = [Fault(key, "is missing", ConfigCheck.MISSING) for key in SUM_KEYS[:3] if key not in parameters]
     if "precision" in good and "kind" in good and (good["kind"] == "real") != (good["precision"] is not None):
-        faults.append(Fault("precision", "is needed for kind 'real', and for that alone"))
+        faults.append(
+            Fault("precision", "is needed for kind 'real', and for that alone", ConfigCheck.CONFLICT)
+        )
     integer, arguments = good.get("kind") == "integer", {key: good.get(key) for key in ENCODING_KEYS}
     faults += encoding_faults(integer=integer, parties=parties, **arguments)
     if faults or not {*SUM_KEYS} <= {*good}:

@@ -8,6 +8,7 @@ from smpc_dp.crypto.randomness import Randomness, SystemRandomness
 from smpc_dp.errors import (
     Check,
     Code,
+    ConfigCheck,
     ConfigError,
     Fault,
     PeerFault,
@@ -190,11 +191,19 @@ class UserMachine(Member):
     def _split(self, terms: ProgramTerms) -> list[bytes]:
         record = self._record
         if len(record) != terms.length:
-            raise ConfigError([Fault("record", f"has {len(record)} integers, {terms.length} are due")])
+            raise ConfigError(
+                [Fault("record", f"has {len(record)} integers, {terms.length} are due", ConfigCheck.SHAPE)]
+            )
         for place, value in enumerate(record):
             if type(value) is not int:
                 raise ConfigError(
-                    [Fault(f"record[{place}]", f"must be an integer, is {type(value).__name__}")]
+                    [
+                        Fault(
+                            f"record[{place}]",
+                            f"must be an integer, is {type(value).__name__}",
+                            ConfigCheck.TYPE,
+                        )
+                    ]
                 )
             if not terms.lower[place] <= value <= terms.upper[place]:
                 low, high = terms.lower[place], terms.upper[place]

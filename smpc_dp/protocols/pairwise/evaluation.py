@@ -14,7 +14,7 @@ from numpy.typing import NDArray
 
 from smpc_dp.circuits.bristol import read_bristol
 from smpc_dp.circuits.circuit import Circuit, pack, pack_bytes, unpack, unpack_bytes
-from smpc_dp.errors import ConfigError, Fault
+from smpc_dp.errors import ConfigCheck, ConfigError, Fault
 from smpc_dp.protocols.names import PAIRWISE, VERSION
 from smpc_dp.protocols.pairwise.params import check_parameters
 from smpc_dp.protocols.pairwise.participant import Evaluated
@@ -126,16 +126,16 @@ class Question:
             raise ConfigError(faults)
         if output == "aggregator":
             what = "'aggregator' needs a session file of the protocol pairwise, with a third party"
-            raise ConfigError([Fault("output", what)])
+            raise ConfigError([Fault("output", what, ConfigCheck.UNSUPPORTED)])
         for place in evaluator_inputs or ():
             if place >= len(built.inputs):
                 what = f"{place}, but the circuit has {len(built.inputs)} input values"
-                raise ConfigError([Fault("evaluator_inputs", what)])
+                raise ConfigError([Fault("evaluator_inputs", what, ConfigCheck.RANGE)])
         plan = Plan(built, parameters)
         places = plan.garbler_values if own == garbler else plan.evaluator_values
         if len(inputs) != len(places):
             what = f"{len(inputs)} values of '{own}', the circuit takes {len(places)} from it"
-            raise ConfigError([Fault("inputs", what)])
+            raise ConfigError([Fault("inputs", what, ConfigCheck.SHAPE)])
         rows = tuple(
             _rows(values, built.inputs[place], f"inputs[{number}]")
             for number, (values, place) in enumerate(zip(inputs, places, strict=True))
@@ -180,12 +180,12 @@ def resolve(circuit: AnyCircuit) -> Circuit:
         return circuit
     if not isinstance(circuit, str | os.PathLike):
         what = f"must be a name, a path or a Circuit, is {type(circuit).__name__}"
-        raise ConfigError([Fault("circuit", what)])
+        raise ConfigError([Fault("circuit", what, ConfigCheck.TYPE)])
     if isinstance(circuit, str) and circuit in PUBLISHED:
         return find(circuit).build()
     if isinstance(circuit, str) and not Path(circuit).exists():
         what = f"{circuit!r} is neither a file nor a published circuit ({', '.join(PUBLISHED)})"
-        raise ConfigError([Fault("circuit", what)])
+        raise ConfigError([Fault("circuit", what, ConfigCheck.UNKNOWN_NAME)])
     return read_bristol(Path(circuit))
 
 
@@ -196,13 +196,17 @@ def count_instances(inputs: Sequence[Input], declared: int | None) -> tuple[int,
         counts = {None if isinstance(values, int | np.integer) else len(values) for values in inputs}
     except TypeError:
         what = "not a list that has an integer, or integers, for each input value"
-        raise ConfigError([Fault("inputs", what)]) from None
+        raise ConfigError([Fault("inputs", what, ConfigCheck.TYPE)]) from None
     if len(counts) > 1:
-        raise ConfigError([Fault("inputs", "not all single numbers, or all of one length")])
+        raise ConfigError(
+            [Fault("inputs", "not all single numbers, or all of one length", ConfigCheck.SHAPE)]
+        )
     found = next(iter(counts), declared)
     count = 1 if found is None else found
     if declared is not None and count != declared:
-        raise ConfigError([Fault("instances", f"{declared}, but the inputs have {count}")])
+        raise ConfigError(
+            [Fault("instances", f"{declared}, but the inputs have {count}", ConfigCheck.DIFFERS)]
+        )
     return count, found is not None
 
 
@@ -211,17 +215,23 @@ def _rows(values: Input, width: int, where: str) -> Rows:
         values = [int(values)]
     if isinstance(values, np.ndarray):
         if values.ndim != 1 or not np.issubdtype(values.dtype, np.integer):
-            raise ConfigError([Fault(where, "not integers, or not in one dimension")])
+            raise ConfigError([Fault(where, "not integers, or not in one dimension", ConfigCheck.TYPE)])
         if width <= _WORD and len(values):
             if values.min() < 0 or int(values.max()).bit_length() > width:
-                raise ConfigError([Fault(where, f"a value is negative or has more than {width} bits")])
+                raise ConfigError(
+                    [Fault(where, f"a value is negative or has more than {width} bits", ConfigCheck.RANGE)]
+                )
             return pack_bytes(values.astype("<u8").view(np.uint8).reshape(-1, _WORD // 8), width)
     try:
         return pack([index(value) for value in values], width)
     except ConfigError as error:
-        raise ConfigError([Fault(f"{where}: {fault.where}", fault.what) for fault in error.faults]) from None
+        raise ConfigError(
+            [Fault(f"{where}: {fault.where}", fault.what, fault.check) for fault in error.faults]
+        ) from None
     except TypeError:
-        raise ConfigError([Fault(where, "not a number, or a sequence of numbers")]) from None
+        raise ConfigError(
+            [Fault(where, "not a number, or a sequence of numbers", ConfigCheck.TYPE)]
+        ) from None
 
 
 def _plain(value: int | Iterable[int]) -> int | list[int]:

@@ -12,7 +12,7 @@ import msgspec
 from smpc_dp.circuits.bristol import read_bristol
 from smpc_dp.circuits.circuit import Circuit
 from smpc_dp.decoding import convert
-from smpc_dp.errors import ConfigError, Fault
+from smpc_dp.errors import ConfigCheck, ConfigError, Fault
 from smpc_dp.published.library import PUBLISHED, find
 from smpc_dp.settings import read
 
@@ -48,23 +48,33 @@ def check_parameters(
     """Check a `[parameters]` table for a session of `parties` parties; return every fault found."""
     good, faults = read(PairwiseParameters, parameters, unknown="unknown parameter of pairwise")
     if parties != 2:
-        faults.append(Fault("roster", f"exactly 2 parties, has {parties}"))
+        faults.append(Fault("roster", f"exactly 2 parties, has {parties}", ConfigCheck.RANGE))
     if faults:
         return None, faults
     checked = convert(good, PairwiseParameters)
     if checked.garbler == checked.evaluator:
-        faults.append(Fault("evaluator", f"is the garbler too: {checked.garbler!r}"))
+        faults.append(Fault("evaluator", f"is the garbler too: {checked.garbler!r}", ConfigCheck.CONFLICT))
     if not 1 <= checked.instances <= MAX_INSTANCES:
-        faults.append(Fault("instances", f"{checked.instances}, not between 1 and 2**32"))
+        faults.append(Fault("instances", f"{checked.instances}, not between 1 and 2**32", ConfigCheck.RANGE))
     if checked.digest and not re.fullmatch(r"[0-9a-f]{64}", checked.digest):
-        faults.append(Fault("digest", "not 64 lower-case hex digits"))
+        faults.append(Fault("digest", "not 64 lower-case hex digits", ConfigCheck.FORMAT))
     if not checked.digest and checked.circuit not in PUBLISHED:
         faults.append(
-            Fault("circuit", f"{checked.circuit!r} is not a published circuit; a file needs its digest")
+            Fault(
+                "circuit",
+                f"{checked.circuit!r} is not a published circuit; a file needs its digest",
+                ConfigCheck.UNKNOWN_NAME,
+            )
         )
     places = checked.evaluator_inputs
     if places is not None and (sorted(set(places)) != places or any(place < 0 for place in places)):
-        faults.append(Fault("evaluator_inputs", "not places of input values, from 0, in increasing order"))
+        faults.append(
+            Fault(
+                "evaluator_inputs",
+                "not places of input values, from 0, in increasing order",
+                ConfigCheck.RANGE,
+            )
+        )
     return (None, faults) if faults else (checked, [])
 
 
@@ -79,11 +89,11 @@ def load_circuit(parameters: PairwiseParameters, folder: Path) -> Circuit:
         circuit = read_bristol(folder / parameters.circuit)
         if circuit.digest.hex() != parameters.digest:
             what = f"{parameters.circuit} has the digest {circuit.digest.hex()}, not {parameters.digest}"
-            raise ConfigError([Fault("parameters.digest", what)])
+            raise ConfigError([Fault("parameters.digest", what, ConfigCheck.DIFFERS)])
     else:
         circuit = find(parameters.circuit).build()
     for place in parameters.evaluator_inputs or ():
         if place >= len(circuit.inputs):
             what = f"{place}, but the circuit has {len(circuit.inputs)} input values"
-            raise ConfigError([Fault("parameters.evaluator_inputs", what)])
+            raise ConfigError([Fault("parameters.evaluator_inputs", what, ConfigCheck.RANGE)])
     return circuit

@@ -15,7 +15,16 @@ from smpc_dp.crypto.labels import Label
 from smpc_dp.crypto.randomness import Randomness
 from smpc_dp.crypto.stream_hash import StreamHash
 from smpc_dp.crypto.transcript import digest, encode_uint
-from smpc_dp.errors import Check, Code, ConfigError, Fault, PeerFault, SmpcError, VerificationError
+from smpc_dp.errors import (
+    Check,
+    Code,
+    ConfigCheck,
+    ConfigError,
+    Fault,
+    PeerFault,
+    SmpcError,
+    VerificationError,
+)
 from smpc_dp.protocols.abort import ABORT, TEXTS, Abort, abort_of
 from smpc_dp.protocols.envelope import (
     Context,
@@ -224,9 +233,17 @@ class Participant:
     def _compare(self, peer: str, own: Hello, theirs: Hello) -> None:
         if theirs.circuit != own.circuit:
             what = f"{peer} has {theirs.circuit.hex()}, {self.name} has {own.circuit.hex()}"
-            raise ConfigError([Fault("circuit", what)])
+            raise ConfigError([Fault("circuit", what, ConfigCheck.DIFFERS)])
         if theirs.plan != own.plan:
-            raise ConfigError([Fault("parameters", f"{peer} cuts the batch differently than {self.name}")])
+            raise ConfigError(
+                [
+                    Fault(
+                        "parameters",
+                        f"{peer} cuts the batch differently than {self.name}",
+                        ConfigCheck.DIFFERS,
+                    )
+                ]
+            )
         if len(theirs.seal_key) != len(own.seal_key):
             raise PeerFault(
                 peer, "its hello has no key to seal with, or one that is not needed", Check.KEY_DIFFERS

@@ -11,7 +11,7 @@ from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 from typing import ClassVar
 
-from smpc_dp.errors import Check, Code, ConfigError, Fault, LocalError, PeerFault, TimeoutFault
+from smpc_dp.errors import Check, Code, ConfigCheck, ConfigError, Fault, LocalError, PeerFault, TimeoutFault
 from smpc_dp.protocols.begin import begin_log, certify_begin, why_behind
 from smpc_dp.protocols.contract import Envelope
 from smpc_dp.protocols.engine.collector import CollectorState, Item
@@ -242,7 +242,7 @@ def _marks(plan: StatisticPlan, hellos: Mapping[int, Item], present: Iterable[in
     marks = bytes(hellos[party].message.mark + 1 for party in present)
     if plan.bipartite and len(set(marks)) < 2:
         what = "all who take part have the same one"
-        raise ConfigError([Fault("labels", what)], code=Code.IMPOSSIBLE)
+        raise ConfigError([Fault("labels", what, ConfigCheck.INFEASIBLE)], code=Code.IMPOSSIBLE)
     return marks
 
 

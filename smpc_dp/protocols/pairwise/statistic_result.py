@@ -6,7 +6,7 @@ import math
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
-from smpc_dp.errors import ConfigError, Fault
+from smpc_dp.errors import ConfigCheck, ConfigError, Fault
 from smpc_dp.privacy.accountant.receipt import Receipt
 from smpc_dp.privacy.guarantee import PrivacyGuarantee, Relation, delta_warnings
 from smpc_dp.protocols.pairwise.estimate import Estimate
@@ -86,7 +86,9 @@ class StatisticResult:
         With the standard error, which covers the noise, and the normal law. Raises ConfigError without one.
         """
         if self.standard_error is None:
-            raise ConfigError([Fault("pairs", f"{self.pairs} are too few for a standard error")])
+            raise ConfigError(
+                [Fault("pairs", f"{self.pairs} are too few for a standard error", ConfigCheck.RANGE)]
+            )
         z = (self.value - hypothesis) / self.standard_error
         return z, math.erfc(abs(z) / math.sqrt(2))
 

@@ -14,7 +14,7 @@ from numpy.typing import NDArray
 
 from smpc_dp.crypto.randomness import Randomness
 from smpc_dp.encoding import Encoding, Lanes
-from smpc_dp.errors import Check, ConfigError, Fault, PrivacyError, VerificationError
+from smpc_dp.errors import Check, ConfigCheck, ConfigError, Fault, PrivacyError, VerificationError
 from smpc_dp.privacy.laws import DiscreteGaussianLaw, SkellamLaw
 from smpc_dp.privacy.sampling import NoiseSource
 from smpc_dp.protocols.phases.parameters import SumParameters
@@ -141,7 +141,13 @@ def decode_noisy(
 def check_room(encoding: Encoding, deviation: int) -> None:
     """Raise ConfigError unless every sum with noise of this deviation, in steps, stays below 2^62."""
     if encoding.parties * (encoding.highest - encoding.lowest) + 2 * TAIL * deviation >= 1 << 62:
-        raise ConfigError([Fault("precision", "sum and noise need over 63 bits: widen the precision")])
+        raise ConfigError(
+            [
+                Fault(
+                    "precision", "sum and noise need over 63 bits: widen the precision", ConfigCheck.TOO_LARGE
+                )
+            ]
+        )
 
 
 def mechanism_of(parameters: NoisySumParameters) -> DistributedSum:
@@ -216,10 +222,16 @@ def check_noisy(
     except ConfigError as error:
         norms = {"l1", "l2", "linf"}
         if norms & {fault.where for fault in error.faults}:
-            return None, [Fault("precision", "vectors have more than 1e15 steps: make the grid coarser")]
-        return None, list(error.faults) or [Fault("epsilon", str(error))]
+            return None, [
+                Fault(
+                    "precision",
+                    "vectors have more than 1e15 steps: make the grid coarser",
+                    ConfigCheck.TOO_LARGE,
+                )
+            ]
+        return None, list(error.faults) or [Fault("epsilon", str(error), ConfigCheck.INFEASIBLE)]
     except PrivacyError as error:
-        return None, [Fault("epsilon", str(error))]
+        return None, [Fault("epsilon", str(error), ConfigCheck.INFEASIBLE)]
 
 
 def with_precision(parameters: Mapping[str, object]) -> dict[str, object]:

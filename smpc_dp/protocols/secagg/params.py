@@ -10,7 +10,7 @@ import msgspec
 from msgspec import Meta
 
 from smpc_dp.encoding import MAX_LENGTH, Encoding, encoding_faults
-from smpc_dp.errors import ConfigError, Fault
+from smpc_dp.errors import ConfigCheck, ConfigError, Fault
 from smpc_dp.privacy.secagg_plan import SecAggPlan, default_dropout, part_of, plan_secagg
 from smpc_dp.protocols import names
 from smpc_dp.protocols.phases.parameters import MAX_PARTIES, SumParameters
@@ -158,9 +158,13 @@ def check_sum(
     unknown = f"unknown parameter of {protocol}"
     good, faults = read(settings, parameters, unknown=unknown, refused=refused, told=told)
     if good.get("l2_bound", None) is None and "l2_bound" not in {fault.where for fault in faults}:
-        faults += [Fault(key, "is missing") for key in ("lower", "upper") if key not in parameters]
+        faults += [
+            Fault(key, "is missing", ConfigCheck.MISSING)
+            for key in ("lower", "upper")
+            if key not in parameters
+        ]
     if parties > MAX_PARTIES:
-        faults.append(Fault("roster", f"at most {MAX_PARTIES} parties, has {parties}"))
+        faults.append(Fault("roster", f"at most {MAX_PARTIES} parties, has {parties}", ConfigCheck.TOO_LARGE))
     faults += _encoding_faults(good, min(parties, MAX_PARTIES))
     if "dropout" in good and good["dropout"] is None:
         good["dropout"] = default_dropout(parties) if loss is None else loss
@@ -200,14 +204,17 @@ def _plan(
         return planned(dropout=dropout), []
     except ConfigError as error:
         # The number of parties is not a parameter: it is the roster's.
-        faults = [Fault("roster" if where == "parties" else where, what) for where, what in error.faults]
+        faults = [
+            Fault("roster" if where == "parties" else where, what, check)
+            for where, what, check in error.faults
+        ]
     if not written and _succeeds(lambda: planned(dropout=0.0)):
         lost = f"{part_of(parties, dropout)} of {parties} parties lost"
         what = (
             f"is not given, and no plan tolerates its default, {dropout:g}: {lost}; "
             "write dropout = 0.0 to tolerate no loss, or lower corrupt"
         )
-        faults.append(Fault("dropout", what))
+        faults.append(Fault("dropout", what, ConfigCheck.INFEASIBLE))
     return None, faults
 
 
@@ -224,9 +231,9 @@ def _encoding_faults(good: Mapping[str, Any], parties: int) -> list[Fault]:
     faults: list[Fault] = []
     kind = good.get("kind")
     if kind == "integer" and good.get("precision") is not None:
-        faults.append(Fault("precision", "is not for kind 'integer'"))
+        faults.append(Fault("precision", "is not for kind 'integer'", ConfigCheck.CONFLICT))
     if kind == "real" and "precision" in good and good["precision"] is None:
-        faults.append(Fault("precision", "is needed for kind 'real'"))
+        faults.append(Fault("precision", "is needed for kind 'real'", ConfigCheck.MISSING))
     return faults + encoding_faults(
         integer=kind == "integer",
         length=good.get("length"),

@@ -10,7 +10,16 @@ from collections.abc import AsyncIterator, Collection, Sequence
 from contextlib import asynccontextmanager
 from typing import cast
 
-from smpc_dp.errors import Check, Code, ConfigError, Fault, PeerFault, SmpcError, TimeoutFault
+from smpc_dp.errors import (
+    Check,
+    Code,
+    ConfigCheck,
+    ConfigError,
+    Fault,
+    PeerFault,
+    SmpcError,
+    TimeoutFault,
+)
 from smpc_dp.protocols.engine import events
 from smpc_dp.protocols.mpyc.agreement import NO_SURVIVAL, Opened
 from smpc_dp.protocols.mpyc.messages import COMPUTE, HELLO, MAX_QUESTION, OUTPUT, PRESENT, SHARES
@@ -344,7 +353,7 @@ async def serve_shares(
     `Membership.load` and `ServerHub.open` raise.
     """
     if requests is not None and requests < 1:
-        raise ConfigError([Fault("requests", f"must be at least 1, is {requests}")])
+        raise ConfigError([Fault("requests", f"must be at least 1, is {requests}", ConfigCheck.RANGE)])
     membership = Membership.load(session, name, key, "server")
     ended: list[Opened | SmpcError] = []
     async with open_hub(membership, logged(on_event), listen_on) as hub:

@@ -13,7 +13,7 @@ import msgspec
 import numpy as np
 
 from smpc_dp.encoding import Encoding
-from smpc_dp.errors import Check, ConfigError, Fault, VerificationError
+from smpc_dp.errors import Check, ConfigCheck, ConfigError, Fault, VerificationError
 from smpc_dp.kernels.described import describe, read_kernel
 from smpc_dp.kernels.kernel import Kernel
 from smpc_dp.protocols.envelope import Context
@@ -50,16 +50,16 @@ def compile_question(
     """
     if not question.startswith("{"):
         if marks:
-            raise ConfigError([Fault("mark", "sums have no labels")])
+            raise ConfigError([Fault("mark", "sums have no labels", ConfigCheck.UNSUPPORTED)])
         return _sum(parameters, question.split(" ", 1)[0], users)
     try:
         asked: Any = json.loads(question)
         kernel = read_kernel(asked)
         epsilon, delta, law, partners = (asked[key] for key in ("epsilon", "delta", "law", "partners"))
     except (ValueError, KeyError, TypeError, RecursionError) as error:
-        raise ConfigError([Fault("question", f"not a statistic's ({error})")]) from None
+        raise ConfigError([Fault("question", f"not a statistic's ({error})", ConfigCheck.FORMAT)]) from None
     if law not in LAWS or type(partners) is not int or not all(type(x) is float for x in (epsilon, delta)):
-        raise ConfigError([Fault("question", "its noise is none that there is")])
+        raise ConfigError([Fault("question", "its noise is none that there is", ConfigCheck.CHOICE)])
     if users < parameters.users:
         # Some are absent, which must not spoil what all could have had.
         partners = min(partners, users - 1)
@@ -72,12 +72,12 @@ def question_of(kernel: Kernel, epsilon: float, delta: float, law: str, partners
     """Return what servers are asked for, as JSON; raise ConfigError for what does not go into a message."""
     described = describe(kernel)
     if law not in LAWS:
-        raise ConfigError([Fault("noise", f"{law!r} is none of {', '.join(LAWS)}")])
+        raise ConfigError([Fault("noise", f"{law!r} is none of {', '.join(LAWS)}", ConfigCheck.CHOICE)])
     for name, value in (("epsilon", epsilon), ("delta", delta)):
         if isinstance(value, bool) or not isinstance(value, int | float) or not math.isfinite(value):
-            raise ConfigError([Fault(name, f"{value!r} is not a finite number")])
+            raise ConfigError([Fault(name, f"{value!r} is not a finite number", ConfigCheck.RANGE)])
     if partners is not None and (type(partners) is not int or partners < 1):
-        raise ConfigError([Fault("P", f"{partners!r} is not a positive integer")])
+        raise ConfigError([Fault("P", f"{partners!r} is not a positive integer", ConfigCheck.RANGE)])
     asked = {
         **described,
         "epsilon": float(epsilon),
@@ -87,7 +87,15 @@ def question_of(kernel: Kernel, epsilon: float, delta: float, law: str, partners
     }
     question = json.dumps(asked, sort_keys=True)
     if len(question) > MAX_QUESTION:
-        raise ConfigError([Fault("kernel", f"its description has more than {MAX_QUESTION} characters")])
+        raise ConfigError(
+            [
+                Fault(
+                    "kernel",
+                    f"its description has more than {MAX_QUESTION} characters",
+                    ConfigCheck.TOO_LARGE,
+                )
+            ]
+        )
     return question
 
 
@@ -186,7 +194,9 @@ def statistic_outcome(
 def _sum(parameters: SharedParameters, asked: str, users: int) -> Program:
     encoding = parameters.sums
     if asked not in ("sum", "average"):
-        raise ConfigError([Fault("question", f"{asked[:40]!r} is neither a sum nor an average")])
+        raise ConfigError(
+            [Fault("question", f"{asked[:40]!r} is neither a sum nor an average", ConfigCheck.CHOICE)]
+        )
     if parameters.is_bounded_in_norm:
         return vector_program(cast("VectorParameters", parameters), users)
     kind: ProgramKind = "weighted-mean" if encoding.max_weight else "sum"

@@ -8,7 +8,7 @@ from typing import Any
 
 import numpy as np
 
-from smpc_dp.errors import ConfigError, Fault
+from smpc_dp.errors import ConfigCheck, ConfigError, Fault
 from smpc_dp.kernels.share_gadgets import Shared, below, below_each, number
 from smpc_dp.privacy.central_gaussian import WideGaussian
 from smpc_dp.privacy.central_noise import CentralNoise, FlooredLaplace
@@ -48,14 +48,16 @@ def read_coins(terms: NoiseTerms) -> list[Coin]:
         bits = code.bit_length() - 1
         coin = Coin(code - (1 << bits), bits)
         if bits < 1 or coin.threshold < 1:
-            raise ConfigError([Fault("noise.cuts", f"0x{text} is no threshold")])
+            raise ConfigError([Fault("noise.cuts", f"0x{text} is no threshold", ConfigCheck.FORMAT)])
         coins.append(coin)
     if len(coins) < (3 if terms.law == "laplace" else 1):
-        raise ConfigError([Fault("noise.cuts", f"{len(coins)} of them for {terms.law} noise")])
+        raise ConfigError(
+            [Fault("noise.cuts", f"{len(coins)} of them for {terms.law} noise", ConfigCheck.SHAPE)]
+        )
     compared = {"gaussian": LOOKUP_BITS, "pair_gaussian": LOOKUP_BITS, "randomised_response": terms.bits}
     due = compared.get(terms.law)
     if due and any(coin.bits != due for coin in coins[terms.law == "randomised_response" :]):
-        raise ConfigError([Fault("noise.cuts", f"not all of {due} bits")])
+        raise ConfigError([Fault("noise.cuts", f"not all of {due} bits", ConfigCheck.RANGE)])
     return coins
 
 

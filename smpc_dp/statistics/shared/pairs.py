@@ -17,7 +17,7 @@ from smpc_dp.circuits.builder import Builder
 from smpc_dp.circuits.circuit import Circuit
 from smpc_dp.circuits.layers import Layers, layers_of
 from smpc_dp.circuits.randomisers import randomise
-from smpc_dp.errors import ConfigError, Fault
+from smpc_dp.errors import ConfigCheck, ConfigError, Fault
 from smpc_dp.kernels.kernel import Kernel
 from smpc_dp.kernels.share_gadgets import Shared, joined, number
 from smpc_dp.privacy.circuit_noise import Noise, NoiseKind, Randomiser
@@ -48,7 +48,7 @@ def pair_terms(design: Noise) -> NoiseTerms:
 def randomiser_of(terms: NoiseTerms) -> Randomiser:
     """Return the randomiser of one pair's noise. Raises ConfigError for terms that are none."""
     if not terms.paired:
-        raise ConfigError([Fault("noise", f"{terms.law!r} is not of single pairs")])
+        raise ConfigError([Fault("noise", f"{terms.law!r} is not of single pairs", ConfigCheck.UNSUPPORTED)])
     return Randomiser(PAIR_LAWS[terms.law], tuple(read_coins(terms)), terms.bits)
 
 
@@ -56,7 +56,7 @@ def randomiser_of(terms: NoiseTerms) -> Randomiser:
 def pair_circuit(kernel: Kernel, terms: NoiseTerms) -> Circuit:
     """Return the circuit from the fields of two records and joint bits to an output. Raises ConfigError."""
     if kernel.gadget is None:
-        raise ConfigError([Fault("kernel", f"'{kernel.name}' has no circuit")])
+        raise ConfigError([Fault("kernel", f"'{kernel.name}' has no circuit", ConfigCheck.UNSUPPORTED)])
     randomiser, builder = randomiser_of(terms), Builder()
     x, y = ([builder.input(field.bits) for field in kernel.fields] for _ in range(2))
     joint = builder.input(randomiser.joint_bits)
@@ -64,7 +64,9 @@ def pair_circuit(kernel: Kernel, terms: NoiseTerms) -> Circuit:
     builder.output(randomise(builder, integer, joint, *randomiser))
     circuit, due = builder.build(), randomiser.output_bits(kernel.steps)
     if circuit.outputs != (due,):
-        raise ConfigError([Fault("noise", f"gives {circuit.outputs[0]} bits, {due} are due")])
+        raise ConfigError(
+            [Fault("noise", f"gives {circuit.outputs[0]} bits, {due} are due", ConfigCheck.SHAPE)]
+        )
     return circuit
 
 

@@ -12,7 +12,7 @@ from typing import cast
 import msgspec
 import numpy as np
 
-from smpc_dp.errors import ConfigError, Fault
+from smpc_dp.errors import ConfigCheck, ConfigError, Fault
 from smpc_dp.kernels.described import describe, read_kernel
 from smpc_dp.kernels.kernel import Kernel
 from smpc_dp.privacy.arguments import Arguments
@@ -105,15 +105,15 @@ def statistic_program(
     kernel = read_kernel(described)
     found = Arguments()
     if not 2 <= users <= MAX_USERS:
-        found.fault("users", f"{users} is not 2 to {MAX_USERS}")
+        found.fault("users", f"{users} is not 2 to {MAX_USERS}", ConfigCheck.RANGE)
     if (kernel.labels == "public") != bool(marks):
-        found.fault("marks", f"'{kernel.name}' has {kernel.labels} labels")
+        found.fault("marks", f"'{kernel.name}' has {kernel.labels} labels", ConfigCheck.UNSUPPORTED)
     elif marks and (len(marks) != users or set(marks) != {0, 1}):
-        found.fault("marks", f"not {users} labels that are 0 or 1, at least one of each")
+        found.fault("marks", f"not {users} labels that are 0 or 1, at least one of each", ConfigCheck.RANGE)
     if not 0 <= partners <= max(0, users - 1):
-        found.fault("partners", f"{partners} is not 0 to {users - 1}")
+        found.fault("partners", f"{partners} is not 0 to {users - 1}", ConfigCheck.RANGE)
     elif partners and len(design) != 32:
-        found.fault("design", f"{len(design)} bytes, not 32")
+        found.fault("design", f"{len(design)} bytes, not 32", ConfigCheck.SHAPE)
     found.done()
     tops = tuple(field.steps for field in kernel.fields)
     bare = _sized(
@@ -153,7 +153,9 @@ def _pairs_program(
 ) -> Program:
     """Return the program whose pairs have noise of their own. Raises ConfigError."""
     if epsilon is None:
-        raise ConfigError([Fault("epsilon", "pairs that are opened one by one have noise")])
+        raise ConfigError(
+            [Fault("epsilon", "pairs that are opened one by one have noise", ConfigCheck.CONFLICT)]
+        )
     plan = plan_statistic(kernel, bare.users, epsilon, delta, partners=bare.partners, noise=PAIR_LAWS[law])
     terms = _sized(msgspec.structs.replace(bare, kind="pairs", noise=(pair_terms(plan.noise),)))
     if faults := pair_faults(kernel, terms):
@@ -179,13 +181,13 @@ def sum_program(
     """
     found = Arguments()
     if kind not in ("sum", "mean", "weighted-mean"):
-        found.fault("kind", f"{kind!r} is no sum")
+        found.fault("kind", f"{kind!r} is no sum", ConfigCheck.CHOICE)
     if not 1 <= users <= MAX_USERS:
-        found.fault("users", f"{users} is not 1 to {MAX_USERS}")
+        found.fault("users", f"{users} is not 1 to {MAX_USERS}", ConfigCheck.RANGE)
     if not bounds or any(not low < high for low, high in bounds):
-        found.fault("bounds", "none, or not all with the least below the greatest value")
+        found.fault("bounds", "none, or not all with the least below the greatest value", ConfigCheck.SHAPE)
     elif kind == "weighted-mean" and (len(bounds) < 2 or bounds[-1][0] < 0):
-        found.fault("bounds", "a weighted mean has a value and a weight of at least 0")
+        found.fault("bounds", "a weighted mean has a value and a weight of at least 0", ConfigCheck.SHAPE)
     found.done()
     bare = _sized(
         ProgramTerms(
@@ -233,12 +235,16 @@ def read_answer(program: Program, opened: Sequence[int], level: float = 0.95) ->
     terms, noises = program.terms, program.noises
     spans = output_spans(terms)
     if len(opened) < len(spans):
-        raise ConfigError([Fault("opened", f"{len(opened)} integers, the program opens {len(spans)}")])
+        raise ConfigError(
+            [Fault("opened", f"{len(opened)} integers, the program opens {len(spans)}", ConfigCheck.SHAPE)]
+        )
     refused = [int(user) for user in opened[len(spans) :]]
     if not all(0 <= user < terms.users for user in refused):
-        raise ConfigError([Fault("opened", f"refuses others than users 0 to {terms.users - 1}")])
+        raise ConfigError(
+            [Fault("opened", f"refuses others than users 0 to {terms.users - 1}", ConfigCheck.RANGE)]
+        )
     if any(abs(value) >> terms.bits for value in opened[: len(spans)]):
-        raise ConfigError([Fault("opened", f"integers of more than {terms.bits} bits")])
+        raise ConfigError([Fault("opened", f"integers of more than {terms.bits} bits", ConfigCheck.RANGE)])
     if program.plan is not None:
         return _of_pairs(program.plan, terms, opened, refused, level)
     sums, errors = [], []
@@ -290,14 +296,22 @@ def _of_pairs(
     count = count_pairs(terms)
     raw, top = opened[:count], (1 << plan.noise.output_bits) - 1
     if not all(0 <= value <= top for value in raw):
-        raise ConfigError([Fault("opened", f"not all of {plan.noise.output_bits} bits")])
+        raise ConfigError([Fault("opened", f"not all of {plan.noise.output_bits} bits", ConfigCheck.RANGE)])
     found = estimate(plan, design_pairs(terms), np.array(raw, np.uint64), level=level)
     return Answer(values=[found.value], noise_error=[found.noise_error], refused=refused, found=found)
 
 
 def _gaussians(moved: list[int], spans: list[int], epsilon: float, delta: float) -> list[CentralNoise]:
     if not 0 < delta < 1:
-        raise ConfigError([Fault("delta", f"{delta!r}: above 0 for Gaussian noise, and for that alone")])
+        raise ConfigError(
+            [
+                Fault(
+                    "delta",
+                    f"{delta!r}: above 0 for Gaussian noise, and for that alone",
+                    ConfigCheck.UNSUPPORTED,
+                )
+            ]
+        )
     count = len(moved)
     if len(set(zip(moved, spans, strict=True))) == 1:
         return [CoarseGaussian.design(moved[0], spans[0], epsilon, delta, count)] * count

@@ -9,7 +9,7 @@ from typing import Any
 
 import numpy as np
 
-from smpc_dp.errors import ConfigError, Fault
+from smpc_dp.errors import ConfigCheck, ConfigError, Fault
 from smpc_dp.kernels.described import read_kernel
 from smpc_dp.kernels.kernel import Kernel
 from smpc_dp.kernels.share_gadgets import Shared, below_each, number, public
@@ -116,10 +116,10 @@ def kernel_in(terms: ProgramTerms) -> Kernel:
     try:
         described = json.loads(terms.kernel_terms)
     except ValueError as error:
-        raise ConfigError([Fault("kernel_terms", f"not JSON ({error})")]) from None
+        raise ConfigError([Fault("kernel_terms", f"not JSON ({error})", ConfigCheck.FORMAT)]) from None
     kernel = read_kernel(described) if isinstance(described, dict) else None
     if kernel is None or kernel.name != terms.kernel:
-        raise ConfigError([Fault("kernel_terms", f"do not describe {terms.kernel!r}")])
+        raise ConfigError([Fault("kernel_terms", f"do not describe {terms.kernel!r}", ConfigCheck.DIFFERS)])
     return kernel
 
 
@@ -223,17 +223,27 @@ def _shape_faults(mpc: Any, terms: ProgramTerms, shares: Sequence[Sequence[int]]
     servers = len(mpc.parties)
     faults = []
     if servers > 1 and mpc.threshold < 1:
-        faults.append(Fault("threshold", f"{mpc.threshold} of {servers} servers: a single one knows all"))
+        faults.append(
+            Fault(
+                "threshold",
+                f"{mpc.threshold} of {servers} servers: a single one knows all",
+                ConfigCheck.RANGE,
+            )
+        )
     if mpc.options.sec_param != terms.security:
-        faults.append(Fault("security", f"{terms.security}, the runtime has {mpc.options.sec_param}"))
+        faults.append(
+            Fault(
+                "security", f"{terms.security}, the runtime has {mpc.options.sec_param}", ConfigCheck.DIFFERS
+            )
+        )
     if len(shares) != terms.users or any(len(row) != terms.length for row in shares):
-        faults.append(Fault("shares", f"not {terms.users} rows of {terms.length}"))
+        faults.append(Fault("shares", f"not {terms.users} rows of {terms.length}", ConfigCheck.SHAPE))
     elif any(not 0 <= value < terms.prime for row in shares for value in row):
-        faults.append(Fault("shares", "not all in the field"))
+        faults.append(Fault("shares", "not all in the field", ConfigCheck.RANGE))
     if len(terms.lower) != terms.length or len(terms.upper) != terms.length:
-        faults.append(Fault("lower", f"not {terms.length} bounds"))
+        faults.append(Fault("lower", f"not {terms.length} bounds", ConfigCheck.SHAPE))
     elif any(low >= high for low, high in zip(terms.lower, terms.upper, strict=True)):
-        faults.append(Fault("upper", "not all above the lower bounds"))
+        faults.append(Fault("upper", "not all above the lower bounds", ConfigCheck.SHAPE))
     return faults
 
 
@@ -242,7 +252,7 @@ def _kind_faults(terms: ProgramTerms) -> list[Fault]:
     if terms.kind in ("statistic", "pairs"):
         return _check_statistic(terms)
     if terms.kind == "weighted-mean" and (terms.length < 2 or terms.lower[-1] < 0):
-        return [Fault("length", "no value before the weight, or a weight below 0")]
+        return [Fault("length", "no value before the weight, or a weight below 0", ConfigCheck.RANGE)]
     return []
 
 
@@ -256,12 +266,14 @@ def _room_faults(mpc: Any, terms: ProgramTerms) -> list[Fault]:
     left = terms.security - masks.bit_length() - openings.bit_length() - 1
     if left < LEAST_SECURITY:
         what = f"{terms.security} leaves {left} bits for {openings} masked values, not {LEAST_SECURITY}"
-        faults.append(Fault("security", what))
+        faults.append(Fault("security", what, ConfigCheck.SHAPE))
     needed = needed_bits(terms)
     if terms.bits < needed:
-        faults.append(Fault("bits", f"{terms.bits}, the integers need {needed}"))
+        faults.append(Fault("bits", f"{terms.bits}, the integers need {needed}", ConfigCheck.RANGE))
     if len(terms.noise) not in (0, 1, len(output_spans(terms))):
-        faults.append(Fault("noise", f"{len(terms.noise)} for {len(output_spans(terms))} integers"))
+        faults.append(
+            Fault("noise", f"{len(terms.noise)} for {len(output_spans(terms))} integers", ConfigCheck.SHAPE)
+        )
     return faults
 
 
@@ -279,18 +291,30 @@ def _check_statistic(terms: ProgramTerms) -> list[Fault]:
     faults = []
     paired = [law.paired for law in terms.noise]
     if any(paired) if terms.kind == "statistic" else paired != [True]:
-        faults.append(Fault("noise", f"{len(paired)} laws, not those of a program of kind {terms.kind}"))
+        faults.append(
+            Fault(
+                "noise", f"{len(paired)} laws, not those of a program of kind {terms.kind}", ConfigCheck.SHAPE
+            )
+        )
     tops = tuple(field.steps for field in kernel.fields)
     if terms.lower != (0,) * len(tops) or terms.upper != tops:
-        faults.append(Fault("upper", f"not 0 to {', '.join(map(str, tops))}, the grids of {kernel.name}"))
+        faults.append(
+            Fault(
+                "upper",
+                f"not 0 to {', '.join(map(str, tops))}, the grids of {kernel.name}",
+                ConfigCheck.RANGE,
+            )
+        )
     if (kernel.labels == "public") != bool(terms.marks) or len(terms.marks) not in (0, terms.users):
-        faults.append(Fault("marks", f"{len(terms.marks)} public labels for {terms.users} users"))
+        faults.append(
+            Fault("marks", f"{len(terms.marks)} public labels for {terms.users} users", ConfigCheck.SHAPE)
+        )
     elif terms.marks and len(set(terms.marks)) < 2:
-        faults.append(Fault("marks", "not at least one of each"))
+        faults.append(Fault("marks", "not at least one of each", ConfigCheck.RANGE))
     if terms.users < 2:
-        faults.append(Fault("users", f"{terms.users}, a pair needs 2"))
+        faults.append(Fault("users", f"{terms.users}, a pair needs 2", ConfigCheck.RANGE))
     if terms.partners and len(terms.design) != 64:
-        faults.append(Fault("design", "not 32 bytes in hex"))
+        faults.append(Fault("design", "not 32 bytes in hex", ConfigCheck.FORMAT))
     return faults or pair_faults(kernel, terms)
 
 
@@ -301,7 +325,9 @@ def size_faults(terms: ProgramTerms) -> list[Fault]:
     if terms.users * each <= MAX_RECORD_BITS:
         return []
     what = f"{terms.users} records of {each} bits; at most {MAX_RECORD_BITS} bits in all"
-    return [Fault("users", f"{what}: take fewer users, fewer values, or coarser grids")]
+    return [
+        Fault("users", f"{what}: take fewer users, fewer values, or coarser grids", ConfigCheck.TOO_LARGE)
+    ]
 
 
 def pair_faults(kernel: Kernel, terms: ProgramTerms) -> list[Fault]:
@@ -310,21 +336,29 @@ def pair_faults(kernel: Kernel, terms: ProgramTerms) -> list[Fault]:
     where = f"kernel {kernel.name}"
     if terms.kind == "pairs":
         if not 1 <= terms.partners <= MAX_PARTNERS:
-            return [Fault("partners", f"{terms.partners} is not 1 to {MAX_PARTNERS}, for noise in each pair")]
+            return [
+                Fault(
+                    "partners",
+                    f"{terms.partners} is not 1 to {MAX_PARTNERS}, for noise in each pair",
+                    ConfigCheck.RANGE,
+                )
+            ]
         each = pair_layers(kernel, terms.noise[0]).products
     elif kernel.definition is not None:
         if pairs > MAX_PAIRS and cheapest(kernel, terms.users, pairs, complete) == "pairs":
             what = f"{pairs} pairs one by one; at most {MAX_PAIRS}"
-            return [Fault("users", f"{what}: take fewer pairs, `P`, or coarser grids")]
+            return [Fault("users", f"{what}: take fewer pairs, `P`, or coarser grids", ConfigCheck.TOO_LARGE)]
         return []
     elif complete and not kernel.symmetric and terms.users > 2:
         what = "is not symmetric: the pairs of `P` partners have an order, all pairs have none"
-        return [Fault(where, what)]
+        return [Fault(where, what, ConfigCheck.UNSUPPORTED)]
     elif cheapest(kernel, terms.users, pairs, complete) == "counts":
         return []
     else:
         each = compiled_layers(kernel).products
     if each * pairs > MAX_PRODUCTS:
         what = f"its circuit has {each} products, times {pairs} pairs; at most {MAX_PRODUCTS}"
-        return [Fault(where, f"{what} in all: take fewer pairs, `P`, or a smaller circuit")]
+        return [
+            Fault(where, f"{what} in all: take fewer pairs, `P`, or a smaller circuit", ConfigCheck.TOO_LARGE)
+        ]
     return []

@@ -7,7 +7,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from smpc_dp.errors import ConfigError, Fault
+from smpc_dp.errors import ConfigCheck, ConfigError, Fault
 from smpc_dp.kernels.share_gadgets import Public, Shared, is_less, one_hot, public
 from smpc_dp.privacy.central_gaussian import (
     MOST_LEVELS,
@@ -101,9 +101,11 @@ def product(numbers: Public, table: NDArray[np.int64], modulus: int) -> Public:
 def _read(terms: NoiseTerms) -> tuple[int, int, list[int], list[int]]:
     codes = [int(text, 16) for text in terms.cuts]
     if len(codes) != PLACES + 2 or terms.bits != NUMBER_BITS:
-        raise ConfigError([Fault("noise.cuts", f"{len(codes)} of them for wide Gaussian noise")])
+        raise ConfigError(
+            [Fault("noise.cuts", f"{len(codes)} of them for wide Gaussian noise", ConfigCheck.SHAPE)]
+        )
     factor, levels, *places = codes
     aliases = [code >> NUMBER_BITS for code in places]
     if not (1 <= factor < PLACES and 1 <= levels <= MOST_LEVELS) or max(aliases) >= PLACES:
-        raise ConfigError([Fault("noise.cuts", "no table of wide Gaussian noise")])
+        raise ConfigError([Fault("noise.cuts", "no table of wide Gaussian noise", ConfigCheck.FORMAT)])
     return factor, levels, [code & ((1 << NUMBER_BITS) - 1) for code in places], aliases

@@ -37,7 +37,7 @@ def faults_of(change: dict[str, object], users: int = 6) -> dict[str, str]:
     given = {key: value for key, value in (GIVEN | change).items() if value is not None}
     checked, faults = check_learn(given, users)
     assert (checked is None) == bool(faults)
-    return dict(faults)
+    return {fault.where: fault.what for fault in faults}
 
 
 @pytest.mark.parametrize(("users", "size", "steps"), [(12, 4, 30), (10, 3, 17), (7, 7, 4)])

@@ -10,7 +10,7 @@ from pathlib import Path
 import msgspec
 import pytest
 
-from smpc_dp.errors import ConfigError, Fault, LocalError
+from smpc_dp.errors import ConfigCheck, ConfigError, Fault, LocalError
 from smpc_dp.identity import Identity
 from smpc_dp.protocols import registry
 from smpc_dp.roster import Member
@@ -41,9 +41,9 @@ PARAMETERS: dict[str, object] = {
 
 
 def check_dummy(parameters: Mapping[str, object], parties: int) -> tuple[object | None, list[Fault]]:
-    faults = [Fault(key, "unlucky") for key, value in parameters.items() if value == 13]
+    faults = [Fault(key, "unlucky", ConfigCheck.RANGE) for key, value in parameters.items() if value == 13]
     if parties == 4:
-        faults.append(Fault("roster", "four is too many"))
+        faults.append(Fault("roster", "four is too many", ConfigCheck.RANGE))
     return (None if faults else ("checked", parties)), faults
 
 

@@ -16,6 +16,7 @@ import smpc_dp.transport
 from smpc_dp.errors import (
     Check,
     Code,
+    ConfigCheck,
     ConfigError,
     Fault,
     LocalError,
@@ -96,8 +97,8 @@ def test_documents_list_exactly_the_codes() -> None:
 
 
 OWN: list[SmpcError] = [
-    ConfigError([Fault("weight", OWN_WORDS)]),
-    ConfigError(OWN_WORDS),
+    ConfigError([Fault("weight", OWN_WORDS, ConfigCheck.RANGE)]),
+    ConfigError(OWN_WORDS, ConfigCheck.FORMAT),
     LocalError(OWN_WORDS),
     PrivacyError(OWN_WORDS),
     SmpcError(OWN_WORDS),
@@ -113,7 +114,7 @@ def test_whatever_is_wrong_with_own_data_is_told_by_the_same_bytes() -> None:
     [
         *OWN,
         PrivacyError(OWN_WORDS, code=Code.PLACE),
-        ConfigError(OWN_WORDS, code=Code.IMPOSSIBLE),
+        ConfigError(OWN_WORDS, ConfigCheck.INFEASIBLE, code=Code.IMPOSSIBLE),
         VerificationError(OWN_WORDS, Check.LOG_CUT),
         PeerFault("ben", OWN_WORDS, Check.MALFORMED, {"signed": OWN_WORDS.encode()}),
         PeerFault("ben", OWN_WORDS, Check.OTHER_QUESTION, code=Code.QUESTION),

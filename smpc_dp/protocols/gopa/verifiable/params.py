@@ -18,6 +18,7 @@ from smpc_dp.encoding import Encoding, Lanes, shown
 from smpc_dp.errors import (
     Check,
     Code,
+    ConfigCheck,
     ConfigError,
     Fault,
     LocalError,
@@ -332,24 +333,36 @@ def plan_session_noise(
     plan = base.plan
     faults = []
     if on_dropout != "keep":
-        faults.append(Fault("on_dropout", "a verifiable run has 'keep' alone"))
+        faults.append(Fault("on_dropout", "a verifiable run has 'keep' alone", ConfigCheck.UNSUPPORTED))
     if plan.parties > MAX_PARTIES:
-        faults.append(Fault("roster", f"a verifiable run has at most {MAX_PARTIES} parties"))
+        faults.append(
+            Fault("roster", f"a verifiable run has at most {MAX_PARTIES} parties", ConfigCheck.TOO_LARGE)
+        )
     if encoding.length > commit.MAX_LENGTH:
         faults.append(
-            Fault("length", f"a verifiable run has at most {commit.MAX_LENGTH}, is {shown(encoding.length)}")
+            Fault(
+                "length",
+                f"a verifiable run has at most {commit.MAX_LENGTH}, is {shown(encoding.length)}",
+                ConfigCheck.UNSUPPORTED,
+            )
         )
     honest = plan.parties - plan.max_dropouts - max(plan.max_corrupt, 1)
     if honest < 2:
         gone = f"{plan.max_dropouts} may drop out and {max(plan.max_corrupt, 1)} be curious"
-        faults.append(Fault("roster", f"of {plan.parties} users {gone}: {honest} bring noise that counts"))
+        faults.append(
+            Fault(
+                "roster",
+                f"of {plan.parties} users {gone}: {honest} bring noise that counts",
+                ConfigCheck.INFEASIBLE,
+            )
+        )
     squared = bound_squared_of(encoding)
     # The proof of a norm also has the bits of what the squares leave of the bound.
     widths = encoding.widths
     bits = sum(width.bit_length() for width in widths) * (encoding.length // len(widths))
     if bits + (squared or 0).bit_length() > proofs.MAX_BITS:
         what = f"{encoding.length} values of up to {max(widths)} steps take too long a proof"
-        faults.append(Fault("precision", what))
+        faults.append(Fault("precision", what, ConfigCheck.TOO_LARGE))
     if faults:
         raise ConfigError(faults)
     place, degree = complete_place(plan), plan.parties - 1
@@ -409,5 +422,13 @@ def plan_session_noise(
     check_room(encoding, parameters.greatest_deviation)
     if parameters.longest_bytes > MAX_PAYLOAD_BYTES:
         what = f"to open up to {parameters.most_false} edges a user may send {parameters.longest_bytes} bytes"
-        raise ConfigError([Fault("length", f"{what}, a line of the log has room for {MAX_PAYLOAD_BYTES}")])
+        raise ConfigError(
+            [
+                Fault(
+                    "length",
+                    f"{what}, a line of the log has room for {MAX_PAYLOAD_BYTES}",
+                    ConfigCheck.TOO_LARGE,
+                )
+            ]
+        )
     return parameters

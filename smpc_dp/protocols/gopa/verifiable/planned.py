@@ -55,7 +55,9 @@ def planned_noise(
         if isinstance(steps, tuple):
             scale = f"; ranges have {min(steps)} to {max(steps)} steps: bring coordinates to one scale"
         faults = [
-            Fault("precision", f"{where}: {what}{scale}") if where in ours else Fault(where, what)
-            for where, what in error.faults
+            Fault("precision", f"{where}: {what}{scale}", check)
+            if where in ours
+            else Fault(where, what, check)
+            for where, what, check in error.faults
         ]
         raise ConfigError(faults) from None

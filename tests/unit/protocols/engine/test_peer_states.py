@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from smpc_dp.errors import ConfigError, LocalError
+from smpc_dp.errors import ConfigCheck, ConfigError, LocalError
 from smpc_dp.protocols.abort import ABORT, LEAVE
 from smpc_dp.protocols.engine.events import Cancellation, Deadline, Event, Start
 from smpc_dp.protocols.engine.peers import Peer, PeerRole, PeerState
@@ -93,17 +93,17 @@ def test_only_the_newest_state_takes_a_step() -> None:
 def test_who_has_left_says_nothing_more() -> None:
     stage = DirectStage()
     run = stage.users["p2"]
-    sent = run.handle(Cancellation(ConfigError("no input")))
+    sent = run.handle(Cancellation(ConfigError("no input", ConfigCheck.MISSING)))
     assert {(envelope.step, envelope.receiver) for envelope in sent} == {
         (LEAVE, name) for name in stage.names if name != "p2"
     }
-    events: list[Event] = [Start(), Deadline(), Cancellation(ConfigError("no input"))]
+    events: list[Event] = [Start(), Deadline(), Cancellation(ConfigError("no input", ConfigCheck.MISSING))]
     assert [[*run.handle(event)] for event in events] == [[], [], []]
 
 
 def test_a_result_stays_after_a_cancellation() -> None:
     stage = DirectStage().play()
     run = stage.users["p2"]
-    assert not run.handle(Cancellation(ConfigError("later")))
+    assert not run.handle(Cancellation(ConfigError("later", ConfigCheck.MISSING)))
     assert run.result is stage.users["p2"].result
     assert any(envelope.step == PUBLISH for envelope in stage.sent)
