@@ -1,0 +1,30 @@
+"""The attack tests of message-driven protocols once more, with every role restored before every event."""
+
+from __future__ import annotations
+
+import inspect
+from collections.abc import Callable
+from types import ModuleType
+
+import pytest
+
+from tests.faults import test_direct_restarts, test_exchange, test_gopa_direct
+from tests.faults.restoring import restore_every_step
+
+# Those without parameters of their own. They look at what a run does, not at how its states are kept.
+MODULES: tuple[ModuleType, ...] = (test_gopa_direct, test_direct_restarts, test_exchange)
+ATTACKS: dict[str, Callable[[], None]] = {
+    f"{module.__name__.split('.')[-1]}: {name}": function
+    for module in MODULES
+    for name, function in vars(module).items()
+    if name.startswith("test_")
+    and inspect.isfunction(function)
+    and not inspect.signature(function).parameters
+}
+
+
+@pytest.mark.parametrize("attack", ATTACKS)
+def test_an_attack_on_restored_roles(attack: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    processes = restore_every_step(monkeypatch)
+    ATTACKS[attack]()
+    assert all(each.restored for each in processes)
