@@ -1,4 +1,4 @@
-"""A secure sum in which each message of a party is handled by a process of its own, some of which are killed.
+"""A sum in which each message of a party is handled by a process of its own, some of which are killed.
 
 A process restores its party's saved state, sends again what that state has sent, handles one message, saves
 the next state, sends, and ends. Processes are killed at random, before or after any write or sending; the
@@ -6,7 +6,8 @@ next one goes on. The aggregator runs in this process, which keeps each message 
 handled it. The counter of saved states is in a folder of its own. Without it (--no-counter) nothing is
 restored from a party's first `attest-*` on: from there on the party keeps one process, and is lost with it.
 docs/guides/restore.md has the limits. Run: python examples/one_process_per_message.py --seed 1; --runs 200
-takes the seeds 1 to 200. Exits with 1 if a sum is wrong, or a run stops without naming the lost parties.
+takes the seeds 1 to 200; --protocol gopa-verifiable adds noise, and audits the log. Exits with 1 if a sum is
+wrong, an audit fails, or a run stops without naming the lost parties.
 """
 
 import argparse
@@ -24,6 +25,7 @@ from multiprocessing.context import ForkServerProcess
 from pathlib import Path
 from typing import Any
 
+from smpc_dp.board.keeping import MemoryBoard
 from smpc_dp.encoding import Lanes
 from smpc_dp.errors import LocalError, SmpcError
 from smpc_dp.protocols.contract import Envelope
@@ -31,27 +33,33 @@ from smpc_dp.protocols.engine.codec import Codec
 from smpc_dp.protocols.engine.counter import FileCounter
 from smpc_dp.protocols.engine.events import Cancellation, Event, Message, PeersLost, Start
 from smpc_dp.protocols.engine.keyring import KeyRing
+from smpc_dp.protocols.engine.party import PartyRole
 from smpc_dp.protocols.engine.run import Run
 from smpc_dp.protocols.engine.saved import ATTEST, SavedRun, Saving
 from smpc_dp.protocols.engine.store import Store
 from smpc_dp.protocols.envelope import Context, Signer, decode_envelope, encode_envelope
+from smpc_dp.protocols.gopa.verifiable.params import VerifiableParameters
 from smpc_dp.protocols.phases.key_graph import Ready
 from smpc_dp.protocols.phases.parameters import SumParameters
+from smpc_dp.protocols.registry import check_gopa, make_aggregator, make_party
 from smpc_dp.protocols.result import Outcome
-from smpc_dp.protocols.secagg import states as secagg
 from smpc_dp.protocols.secagg.params import check_parameters
+from smpc_dp.runtime.audit import audit
+from smpc_dp.simulate.average import with_board
 from smpc_dp.simulate.drive import drive
 from smpc_dp.simulate.stage import AGGREGATOR, set_stage
 from smpc_dp.transport.memory import MemoryNetwork
 
 PARTIES = 5
-PARAMETERS = {"length": 4, "lower": 0, "upper": 1000, "kind": "integer", "dropout": 0.2, "corrupt": 0}
+LENGTH, MOST = 4, 10
+PARAMETERS = {"length": LENGTH, "lower": 0, "upper": MOST, "kind": "integer", "dropout": 0.2, "corrupt": 0.0}
+NOISY = PARAMETERS | {"epsilon": 8.0, "delta": 1e-3, "verifiable": True}
 # What a process does after it was started: restores (advance, commit), steps (propose, swap, advance, commit)
 # and sends; it can die before and after each.
 POINTS = 14
 WRITES = ("begin", "swap", "create", "propose", "commit", "remove", "advance")
 # The process from which a party's processes are forked has loaded these, and never holds a state.
-PRELOADED = ["smpc_dp.protocols.engine.saved", "smpc_dp.protocols.secagg.states", "smpc_dp.simulate.drive"]
+PRELOADED = ["smpc_dp.protocols.engine.saved", "smpc_dp.protocols.gopa.roles", "smpc_dp.runtime.audit"]
 
 
 @dataclass(frozen=True)
@@ -65,13 +73,13 @@ class Desk:
     folder: Path
     counted: bool
 
-    def saving(self, death: "Death") -> Saving:
+    def saving(self, role: PartyRole, death: "Death") -> Saving:
         """Return where the party's states are saved."""
         for part in ("store", "keys", "counter"):
             (self.folder / part).mkdir(parents=True, exist_ok=True)
         counter = FileCounter(self.folder / "counter") if self.counted else None
         return Saving(
-            Codec.of_party(secagg.PARTY),
+            Codec.of_party(role),
             death.near(Store(self.folder / "store" / "states")),
             death.near(KeyRing(self.folder / "keys")),
             death.near(counter) if counter else None,
@@ -117,10 +125,10 @@ class Death:
 def be_party(desk: Desk, begins: bool, dies_at: int | None, pipe: Connection) -> None:
     """Restore, or begin, and handle messages until there are no more; tell `pipe` what is sent and known."""
     death = Death(dies_at)
-    saving = desk.saving(death)
+    first = make_party(desk.context, desk.parameters, desk.signer, desk.vector)
+    saving = desk.saving(first.role, death)
     send = death.around(lambda sent: pipe.send([encode_envelope(envelope) for envelope in sent]))
     context = desk.context
-    first = secagg.party(context, desk.parameters, desk.signer, desk.vector)
     try:
         if begins and saving.store.find(context.scope, context.request, first.name) is None:
             run = SavedRun[Outcome].begin(first.role, first.member, first.state, saving)
@@ -136,7 +144,7 @@ def be_party(desk: Desk, begins: bool, dies_at: int | None, pipe: Connection) ->
         except EOFError:
             return
         send(step(run, decode_envelope(content, context.aggregator)))
-        pipe.send(run.result.total.tolist() if isinstance(run.state, secagg.Finished) else None)
+        pipe.send(run.result.total.tolist() if run.state.outcome is not None else None)
 
 
 def step(run: SavedRun[Outcome], envelope: Envelope) -> Sequence[Envelope]:
@@ -256,60 +264,115 @@ class Hall:
             self.parties[envelope.receiver].mail.append(encode_envelope(envelope))
 
 
-def play(seed: int, rate: float, *, counted: bool) -> bool:
+@dataclass(frozen=True)
+class Session:
+    """What the members of a run are made with; the board of a run with a log."""
+
+    parameters: SumParameters
+    context: Context
+    signers: Mapping[str, Signer]
+    lanes: Mapping[str, Lanes]
+    board: MemoryBoard | None
+
+    @classmethod
+    def of(cls, protocol: str, seed: int) -> "Session":
+        """Return a session of a protocol, with vectors that depend on the seed."""
+        parameters: SumParameters | None
+        if protocol == "secagg":
+            parameters, faults = check_parameters(PARAMETERS, PARTIES)
+        else:
+            parameters, faults = check_gopa(NOISY, PARTIES)
+        if parameters is None:
+            raise SystemExit(f"{faults}")
+        question = parameters.planned() or "sum"
+        stage = set_stage(PARTIES, protocol=parameters.protocol, question=question, remember=False)
+        board = None
+        if isinstance(parameters, VerifiableParameters):
+            stage, board = with_board(stage, NOISY)
+        values = random.Random(seed)  # noqa: S311 - the values are nobody's
+        lanes = {
+            name: parameters.encoding.encode([values.randint(0, MOST) for _ in range(LENGTH)], party=name)[0]
+            for name in stage.context.names
+        }
+        return cls(parameters, stage.context, stage.signers, lanes, board)
+
+    def aggregator(self) -> Run[Outcome]:
+        """Return the aggregator of the run."""
+        return make_aggregator(self.context, self.parameters, self.signers[AGGREGATOR], board=self.board)
+
+    def is_right(self, outcome: Outcome) -> bool:
+        """Tell whether a total is the sum of the survivors' vectors, with no more noise than there can be."""
+        lanes = [self.lanes[name] for name in outcome.survivors]
+        total = lanes[0].copy()
+        for others in lanes[1:]:
+            total += others
+        exact, _ = self.parameters.decode(total, len(lanes))
+        # A party adds up at most half of its bits to each coordinate, or takes them off.
+        noise = self.parameters.bits // 2 if isinstance(self.parameters, VerifiableParameters) else 0
+        return bool((abs(outcome.total - exact) <= noise * len(lanes)).all())
+
+    def audit(self, outcome: Outcome, folder: Path) -> int:
+        """Audit the log as `smpc-dp audit` does, and return its exit code; 0 where there is no log."""
+        if self.board is None:
+            return 0
+        digest, log, runs = self.context.session_digest, folder / "log.jsonl", folder / "session.jsonl"
+        log.write_bytes(self.board.export())
+        runs.write_bytes(self.board.runs(digest, self.context.scope).export())
+        run_id = outcome.evidence.run_id.hex()
+        report = audit(log, session=digest.hex(), session_log=runs, run=run_id)
+        print(f"  audit of {report.entries} entries: exit code {report.code}")
+        return report.code
+
+
+def play(protocol: str, seed: int, rate: float, *, counted: bool) -> bool:
     """Play one run with deaths and one without, print both, and return whether all is as it must be."""
-    parameters, faults = check_parameters(PARAMETERS, PARTIES)
-    if parameters is None:
-        raise SystemExit(f"{faults}")
-    stage = set_stage(PARTIES, question="sum", remember=False)
-    names = stage.context.names
-    values = random.Random(seed)  # noqa: S311 - the values are nobody's
-    lanes = {
-        name: parameters.encoding.encode([values.randrange(1001) for _ in range(4)], party=name)[0]
-        for name in names
-    }
-    context, signers = stage.context, stage.signers
-    aggregator = secagg.aggregator(context, parameters, signers[AGGREGATOR])
+    session = Session.of(protocol, seed)
+    context, parameters = session.context, session.parameters
+    aggregator = session.aggregator()
     with tempfile.TemporaryDirectory() as folder:
         desks = {
-            name: Desk(context, parameters, signers[name], lanes[name], Path(folder, name), counted)
-            for name in names
+            name: Desk(context, parameters, session.signers[name], lanes, Path(folder, name), counted)
+            for name, lanes in session.lanes.items()
         }
         hall = Hall(desks, aggregator, seed, rate)
         hall.play()
-    ends = {name: party.total for name, party in hall.parties.items() if not party.lost}
-    lost = [name for name, party in hall.parties.items() if party.lost]
-    print(
-        f"seed {seed}: {hall.processes} processes, {hall.killed} killed; lost: {', '.join(lost) or 'nobody'}"
-    )
-    if hall.error:
-        print(f"  stopped: {hall.error}")
-        return bool(hall.blamed) and all(name in hall.error for name in hall.blamed)
-    total = aggregator.result.total.tolist()
-    survivors = aggregator.result.survivors
-    due, _ = parameters.decode(sum_of([lanes[name] for name in survivors]), len(survivors))
-    print(f"  sum of {len(survivors)}: {total}")
-    good = total == due.tolist() and all(end == total for end in ends.values())
+        lost = [name for name, party in hall.parties.items() if party.lost]
+        print(
+            f"seed {seed}: {hall.processes} processes, {hall.killed} killed; "
+            f"lost: {', '.join(lost) or 'nobody'}"
+        )
+        if hall.error:
+            print(f"  stopped: {hall.error}")
+            return bool(hall.blamed) and all(name in hall.error for name in hall.blamed)
+        outcome = aggregator.result
+        total = outcome.total.tolist()
+        print(f"  sum of {len(outcome.survivors)}: {total}")
+        good = session.is_right(outcome) and session.audit(outcome, Path(folder)) == 0
+    good = good and all(party.total == total for party in hall.parties.values() if not party.lost)
     if not lost:
-        machines = [secagg.party(context, parameters, signers[name], lanes[name]) for name in names]
-        hub = secagg.aggregator(context, parameters, signers[AGGREGATOR])
-        drive([hub, *machines], MemoryNetwork(), AGGREGATOR)
-        good = good and total == hub.result.total.tolist()
+        good = good and equals_uninterrupted(protocol, seed, outcome)
         print(f"  {'equals' if good else 'DIFFERS FROM'} the uninterrupted run")
     return good
 
 
-def sum_of(lanes: Sequence[Lanes]) -> Lanes:
-    """Return the sum of encoded vectors, all of one shape."""
-    total = lanes[0].copy()
-    for others in lanes[1:]:
-        total += others
-    return total
+def equals_uninterrupted(protocol: str, seed: int, outcome: Outcome) -> bool:
+    """Play the run in this process, and tell whether the sum is the same; noise is drawn anew."""
+    session = Session.of(protocol, seed)
+    aggregator = session.aggregator()
+    parties = [
+        make_party(session.context, session.parameters, session.signers[name], lanes)
+        for name, lanes in session.lanes.items()
+    ]
+    drive([aggregator, *parties], MemoryNetwork(), AGGREGATOR)
+    plain = aggregator.result
+    same = session.board is not None or plain.total.tolist() == outcome.total.tolist()
+    return same and session.is_right(plain) and plain.survivors == outcome.survivors
 
 
 def main() -> None:
     """Play the runs that the command line asks for."""
     parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("--protocol", choices=["secagg", "gopa-verifiable"], default="secagg")
     parser.add_argument("--seed", type=int, default=1, help="decides which processes are killed, and where")
     parser.add_argument("--runs", type=int, default=1, help="so many, with one seed after the other")
     parser.add_argument("--kill-rate", type=float, default=0.2, help="share of processes that are killed")
@@ -321,7 +384,8 @@ def main() -> None:
         parser.error(f"--kill-rate must be in [0, 1), is {arguments.kill_rate}")
     multiprocessing.set_forkserver_preload(PRELOADED)
     seeds = range(arguments.seed, arguments.seed + arguments.runs)
-    good = [play(seed, arguments.kill_rate, counted=not arguments.no_counter) for seed in seeds]
+    counted = not arguments.no_counter
+    good = [play(arguments.protocol, seed, arguments.kill_rate, counted=counted) for seed in seeds]
     if arguments.runs > 1:
         print(f"{sum(good)} of {len(good)} runs as they must be")
     sys.exit(not all(good))

@@ -191,6 +191,15 @@ class Wire:
             key = (attempt, envelope.step, envelope.receiver)
             assert said.setdefault(key, encode_envelope(envelope)) == encode_envelope(envelope), key
 
+    def answered(self, run: SavedRun[Any]) -> Sequence[Envelope]:
+        """Return the message to which a run has the next answer: a state may say nothing itself."""
+        if run.resend() or not isinstance(run.state, PartyState):
+            return run.resend()
+        attempt, last = run._row.place.attempt, run.state.progress.sent[-1:]
+        pairs = zip(self._attempts, self.sent, strict=True)
+        sent = (envelope for of, envelope in pairs if of == attempt and (envelope.step,) == last)
+        return [*sent][:1]
+
     @property
     def steps(self) -> list[str]:
         return list(dict.fromkeys(envelope.step for envelope in self.sent))
@@ -239,7 +248,12 @@ def step(
     `reports`: errors to the run, which sends its end; else they are raised.
     """
     faults = faults or Faults()
-    for said in scene.answer(run.resend(), variant):
+    answers = scene.answer(wire.answered(run), variant)
+    if isinstance(run.state, PartyState):
+        # Of messages that come together the next one.
+        received = run.state.progress.received
+        answers = [said for said in answers if isinstance(said, PeersLost) or said.step not in received][:1]
+    for said in answers:
         event = said if isinstance(said, PeersLost) else Message(said)
         try:
             wire.send(run, run.handle(event), faults)

@@ -7,6 +7,9 @@ import dataclasses
 from collections.abc import Mapping, Sequence
 from typing import Any, ClassVar
 
+import msgspec
+
+from smpc_dp.board.keeping import MemoryBoard
 from smpc_dp.protocols.abort import LEAVE
 from smpc_dp.protocols.contract import Envelope
 from smpc_dp.protocols.engine.codec import Codec
@@ -19,12 +22,15 @@ from smpc_dp.protocols.envelope import Signer, decode, encode_envelope
 from smpc_dp.protocols.exchange import states as exchange
 from smpc_dp.protocols.exchange.params import plan_exchange
 from smpc_dp.protocols.gopa import states as gopa
+from smpc_dp.protocols.gopa.verifiable import messages as v
+from smpc_dp.protocols.gopa.verifiable import states as verifiable
+from smpc_dp.protocols.gopa.verifiable.hosting import VerifiableAggregator
 from smpc_dp.protocols.phases import messages as m
 from smpc_dp.protocols.phases.parameters import SumParameters
 from smpc_dp.protocols.phases.survivors import FixedSurvivors
 from smpc_dp.protocols.registry import make_aggregator, make_party
 from smpc_dp.protocols.secagg import states as secagg
-from smpc_dp_lab.vectors import gopa_runs, runs
+from smpc_dp_lab.vectors import gopa_runs, runs, verifiable_runs
 
 PARTY, LOST = runs.NAMES[:2]
 
@@ -48,10 +54,12 @@ class World:
     def copy(self) -> World:
         """Return a world that goes on by itself; transitions of parties change nothing in their states."""
         collecting = self._aggregator
-        errors = {id(error): error for error in collecting.state.inbox.excluded.values()}
-        aggregator: Run[Any] = Run(
-            collecting.role, collecting.member, copy.deepcopy(collecting.state, errors)
-        )
+        memo: dict[int, Any] = {id(error): error for error in collecting.state.inbox.excluded.values()}
+        member, state = collecting.member, copy.deepcopy(collecting.state, memo)
+        if isinstance(member, VerifiableAggregator):
+            board, log = copy.deepcopy((member.board, member.runs), memo)
+            member = dataclasses.replace(member, board=board, runs=log)
+        aggregator: Run[Any] = Run(collecting.role, member, state)
         others: dict[str, Run[Any]] = {
             name: Run(run.role, run.member, run.state) for name, run in self._others.items()
         }
@@ -94,7 +102,8 @@ def cast_request(scenario: runs.Scenario, request: int) -> runs.Played:
         )
         for name, lanes in cast.lanes.items()
     }
-    aggregator = make_aggregator(context, scenario.parameters, cast.signers[runs.AGGREGATOR])
+    signer = cast.signers[runs.AGGREGATOR]
+    aggregator = make_aggregator(context, scenario.parameters, signer, board=MemoryBoard(""))
     return dataclasses.replace(cast, context=context, parties=parties, aggregator=aggregator)
 
 
@@ -129,7 +138,8 @@ class SumScene:
         key = (encode_envelope(said), variant)
         if key not in self._told:
             world = self._before(said).copy()
-            answers = world.answer(said, loses=bool(variant))
+            # Without a coin nothing goes on.
+            answers = world.answer(said, loses=bool(variant) and said.step != v.COIN)
             if variant:
                 answers = [self._other(answer) for answer in answers]
             self._told[key] = (answers, world)
@@ -150,12 +160,18 @@ class SumScene:
         return worlds[min(worlds)]
 
     def _other(self, answer: Envelope) -> Envelope:
-        """Return another result: a loss at the end changes none."""
-        if answer.step != m.RESULT:
-            return answer
-        total = decode(answer.body, m.Result, answer.sender).total
+        """Return another result, or other coins: a loss changes none."""
         context, signers = self._cast.context, self._cast.signers
-        other = m.Result(bytes([total[0] ^ 1]) + total[1:])
+        other: msgspec.Struct
+        match answer.step:
+            case m.RESULT:
+                total = decode(answer.body, m.Result, answer.sender).total
+                other = m.Result(bytes([total[0] ^ 1]) + total[1:])
+            case v.COINS:
+                said = decode(answer.body, v.Coins, answer.sender)
+                other = v.Coins(bytes([said.coins[0] ^ 1]) + said.coins[1:], said.signatures)
+            case _:
+                return answer
         [changed] = context.write(signers[answer.sender], answer.run_id, answer.step, (PARTY,), other)
         return changed
 
@@ -180,6 +196,36 @@ class GopaScene(SumScene):
     scenario = next(one for one in gopa_runs.SCENARIOS if one.parameters.on_dropout == "keep")
     codec = Codec.of_party(gopa.PARTY)
     states = 7
+
+    def check_total(self, total: list[int]) -> None:
+        assert len(total) == self.scenario.encoding.length
+
+
+class VerifiableScenario(runs.Scenario):
+    """Five parties, two coordinates, and as little noise as there can be."""
+
+    @property
+    def parameters(self) -> SumParameters:
+        return VERIFIED
+
+    @property
+    def question(self) -> str:
+        return f"average {VERIFIED.planned()}"
+
+
+VERIFIED = verifiable_runs.parameters()
+VERIFIABLE = VerifiableScenario(
+    "verifiable", "", VERIFIED.encoding, VERIFIED.plan, tuple(verifiable_runs.INPUTS.values())
+)
+
+
+class VerifiableScene(SumScene):
+    """Verifiable GOPA: a party says nothing after the first of two messages that come together, twice."""
+
+    role = verifiable.PARTY
+    scenario = VERIFIABLE
+    codec = Codec.of_party(verifiable.PARTY)
+    states = 14
 
     def check_total(self, total: list[int]) -> None:
         assert len(total) == self.scenario.encoding.length

@@ -10,23 +10,26 @@ from collections.abc import Callable, Sequence
 from contextlib import suppress
 from functools import partial
 from pathlib import Path
-from typing import Any, TypeVar
+from typing import Any, ClassVar, TypeVar
 
 import pytest
 
 from smpc_dp import database
-from smpc_dp.errors import LocalError, PrivacyError, SmpcError, VerificationError
+from smpc_dp.errors import Check, LocalError, PeerFault, PrivacyError, SmpcError, VerificationError
 from smpc_dp.protocols.abort import LEAVE
 from smpc_dp.protocols.contract import Envelope
 from smpc_dp.protocols.engine import party, peers
 from smpc_dp.protocols.engine.events import Cancellation, Deadline, Event, Message, PeersLost
+from smpc_dp.protocols.engine.party import PartyState, Stopped
 from smpc_dp.protocols.engine.peers import PeerRole
 from smpc_dp.protocols.engine.saved import SavedRun, abandon
+from smpc_dp.protocols.engine.state import Transition
 from smpc_dp.protocols.exchange import messages as exchange
 from smpc_dp.protocols.phases import messages as m
 from smpc_dp.protocols.phases.survivors import FixedSurvivors
 from tests.faults.saved_direct import CoordinatorScene, DirectScene
 from tests.faults.saved_scene import (
+    AwaitCount,
     Crash,
     Faults,
     Media,
@@ -40,7 +43,7 @@ from tests.faults.saved_scene import (
     states_on_the_way,
     step,
 )
-from tests.faults.saved_sums import ExchangeScene, GopaScene, SumScene
+from tests.faults.saved_sums import ExchangeScene, GopaScene, SumScene, VerifiableScene
 
 SCENES: dict[str, Callable[[], Scene]] = {
     "small": SmallScene,
@@ -49,6 +52,7 @@ SCENES: dict[str, Callable[[], Scene]] = {
     "exchange": ExchangeScene,
     "direct": DirectScene,
     "coordinator": CoordinatorScene,
+    "verifiable": VerifiableScene,
 }
 # Those that wait for letters of several parties.
 PEERS = ("direct", "coordinator")
@@ -68,7 +72,9 @@ def _no_waiting_for_the_disk(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(database, "SYNCHRONOUS", "OFF")
 
 
-@pytest.fixture(params=SCENES)
+@pytest.fixture(
+    params=[pytest.param(name, marks=pytest.mark.slow if name == "verifiable" else ()) for name in SCENES]
+)
 def scene(request: pytest.FixtureRequest) -> Scene:
     return SCENES[request.param]()
 
@@ -339,12 +345,12 @@ def test_the_answer_cannot_be_made_again(kind: Callable[[], Scene], tmp_path: Pa
     told: list[Any] = []
     for run in states_on_the_way(scene, media, wire, tmp_path):
         number = len(told)
-        told.append((run.resend(), run.state.step))
+        told.append(wire.answered(run))
         if number:
             copy = media.copy(folder / str(number), *ALL)
             again = restore(scene, copy, wire)
             sent = len(wire.sent)
-            [other] = scene.answer(told[number - 1][0], 1)
+            [other, *_] = scene.answer(told[number - 1], 1)
             assert isinstance(other, Envelope)
             if again.finished:
                 assert again.handle(Message(other)) == ()
@@ -576,7 +582,8 @@ def test_a_process_that_cannot_save_is_finished(scene: Scene, media: Media) -> N
         assert run.handle(Message(answer)) == run.resend() == ()
         if refused := refusal(partial(restore, scene, media, wire)):
             assert "without a counter" in refused
-            assert scene.states < 5
+            # Its second message attests, or releases.
+            assert scene.states < 5 or isinstance(scene, VerifiableScene)
         abandon(scene.process()[1], media.saving(scene))
 
 
@@ -589,6 +596,35 @@ def test_an_error_that_is_not_saved_sends_nothing(scene: Scene, tmp_path: Path) 
         with pytest.raises(SmpcError):
             again.handle(stopping(again))
         assert again.resend() == ()
+
+
+class Refused(PartyState, frozen=True, kw_only=True, eq=False):
+    """The run has failed for the party in this state, which is none that is saved."""
+
+    over: ClassVar[bool] = True
+    error: SmpcError
+
+
+def test_a_state_with_an_error_is_saved_as_its_tombstone(tmp_path: Path) -> None:
+    def refuse(_member: Any, state: AwaitCount, _body: bytes) -> Transition:
+        error = PeerFault("hub", "lied", check=Check.OTHER_RUN)
+        return Transition(Refused(run_id=state.run_id, false_count=3, error=error))
+
+    scene, media, wire = SmallScene(), Media(tmp_path / "media", counted=True), Wire()
+    run = on_the_way(scene, media, wire, tmp_path, scene.states - 3)
+    assert isinstance(run.state, AwaitCount)
+    run.role = run.role.with_row(AwaitCount, refuse)
+    row = run._row
+    with pytest.raises(PeerFault) as raised:
+        run.handle(Message(scene.answer(run.resend())[0]))
+    assert run.finished
+    assert (run._row, run.resend()) == (row, ())
+    assert isinstance(restore(scene, media, Wire()).state, AwaitCount)
+    [leave] = run.handle(Cancellation(raised.value))
+    assert leave.step == LEAVE
+    again = restore(scene, media, wire)
+    assert isinstance(again.state, Stopped)
+    assert again.state.false_count == 3
 
 
 def test_an_error_after_the_last_message_is_saved(tmp_path: Path) -> None:

@@ -1,4 +1,4 @@
-"""A secure sum each of whose messages is handled by a process of its own, some of which are killed."""
+"""A sum each of whose messages is handled by a process of its own, some of which are killed."""
 
 from __future__ import annotations
 
@@ -37,6 +37,15 @@ def test_the_sum_is_exact_though_processes_are_killed() -> None:
 @pytest.mark.parametrize("first", range(3, 43, 10))
 def test_the_sum_is_exact_in_a_long_series(first: int) -> None:
     assert_exact(run("--seed", str(first), "--runs", "10"))
+
+
+@pytest.mark.slow
+def test_the_log_of_a_verifiable_run_holds_though_processes_are_killed() -> None:
+    [text] = run("--seed", "1", "--protocol", "gopa-verifiable")
+    assert int(re.findall(r"(\d+) killed", text)[0]) > 2
+    assert "lost: nobody\n  sum of 5: [" in text
+    assert "audit of 20 entries: exit code 0" in text
+    assert "equals the uninterrupted run" in text
 
 
 @pytest.mark.slow

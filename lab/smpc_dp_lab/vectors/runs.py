@@ -10,6 +10,7 @@ from typing import Any, Self
 import msgspec
 from nacl.signing import SigningKey
 
+from smpc_dp.board.keeping import MemoryBoard
 from smpc_dp.crypto.randomness import Randomness
 from smpc_dp.encoding import Encoding, Lanes
 from smpc_dp.errors import LocalError
@@ -232,7 +233,7 @@ def cast(scenario: Scenario) -> Played:
         name: make_party(context, parameters, stage.signers[name], lanes.copy(), stage.randomness[name])
         for name, lanes in stage.lanes.items()
     }
-    aggregator = make_aggregator(context, parameters, stage.signers[AGGREGATOR])
+    aggregator = make_aggregator(context, parameters, stage.signers[AGGREGATOR], board=MemoryBoard(""))
     return Played(scenario, context, stage.signers, stage.randomness, stage.lanes, parties, aggregator)
 
 

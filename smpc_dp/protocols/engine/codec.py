@@ -71,7 +71,9 @@ class Codec:
             name = kind.__name__
             if self._kinds.setdefault(name, kind) is not kind:
                 raise LocalError(f"a state '{name}' cannot be saved: another one has its name")
-            if fault := _unsaveable(inspect.type_info(kind), set()):
+        known: set[type] = set()
+        for name, info in zip(self._kinds, inspect.multi_type_info(self._kinds.values()), strict=True):
+            if fault := _unsaveable(info, known):
                 raise LocalError(f"a state '{name}' cannot be saved: {fault}")
 
     @classmethod

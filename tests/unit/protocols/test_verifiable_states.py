@@ -104,6 +104,8 @@ def test_what_must_be_forgotten_is_in_no_later_state(monkeypatch: pytest.MonkeyP
     secrets = [
         (joined.advertised.mask_secret, AwaitCommitted),
         (committed.secrets.value_blinding, AwaitPublications),
+        # Of the secret bits: their blinding. The bits are a byte.
+        (committed.secrets.noise_secret[1], AwaitPublications),
         # Delta with a party that was never shown false, by its blinding.
         (next(iter(opened.terms.values()))[1], AwaitTallied),
     ]

@@ -161,6 +161,7 @@ PARTY = PartyRole(
         Row(AwaitClosed, tallying.on_closed, (Finished,), (), "anything: the run is over"),
     ),
     last=v.ATTEST_TALLY,
+    saved=True,
 )
 
 

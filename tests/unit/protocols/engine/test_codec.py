@@ -21,6 +21,7 @@ from smpc_dp.protocols.engine.collector import CollectorRole
 from smpc_dp.protocols.engine.party import PartyRole, PartyState, Progress, Stopped
 from smpc_dp.protocols.exchange.states import PARTY as EXCHANGE
 from smpc_dp.protocols.gopa.states import PARTY as GOPA
+from smpc_dp.protocols.gopa.verifiable.states import PARTY as VERIFIABLE
 from smpc_dp.protocols.pairwise.statistic_states import AGGREGATOR as STATISTIC_AGGREGATOR
 from smpc_dp.protocols.secagg.states import PARTY as SECAGG
 from smpc_dp.protocols.sets import PartySet, pack_set
@@ -106,7 +107,7 @@ def test_a_tombstone() -> None:
     assert again(Stopped(run_id=b"r", code=Code.LATE)).code is Code.LATE
 
 
-@pytest.mark.parametrize("role", [SECAGG, GOPA, EXCHANGE])
+@pytest.mark.parametrize("role", [SECAGG, GOPA, VERIFIABLE, EXCHANGE])
 def test_the_states_of_sums_can_be_saved(role: PartyRole) -> None:
     Codec.of_party(role)
 
