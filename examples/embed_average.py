@@ -17,10 +17,10 @@ ROUNDS, RATE = 20, 0.3
 TRUTH = np.array([1.5, -2.0, 0.5])
 
 
-def private_rows(place: int) -> tuple[np.ndarray, np.ndarray]:
+def private_rows(index: int) -> tuple[np.ndarray, np.ndarray]:
     """Return one party's own rows: features of shape (rows, 3) and targets of shape (rows,)."""
-    rng = np.random.default_rng(place)
-    x = rng.normal(size=(50 + 25 * place, 3))
+    rng = np.random.default_rng(index)
+    x = rng.normal(size=(50 + 25 * index, 3))
     return x, x @ TRUTH + 0.1 * rng.normal(size=len(x))
 
 

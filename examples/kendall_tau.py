@@ -51,11 +51,11 @@ def records(count: int) -> tuple[list[float], list[float]]:
 async def take_part(path: str, name: str, count: int) -> None:
     """Be one borrower."""
     rates, incomes = records(count)
-    place = BORROWERS.index(name)
+    index = BORROWERS.index(name)
     ledger = Path(path).parent / f"{name}.ledger"
     Ledger.create(ledger, party=name, dataset="loan", relation="substitution", epsilon=EPSILON, delta=1e-6)
     async with smpc_dp.connect(path, party=name, ledger=ledger) as session:
-        result = await session.pairwise(KERNEL, (rates[place], incomes[place]), EPSILON, PAIRS_EACH)
+        result = await session.pairwise(KERNEL, (rates[index], incomes[index]), EPSILON, PAIRS_EACH)
     print(json.dumps(result.to_json()))
 
 

@@ -46,12 +46,12 @@ def records(count: int) -> tuple[list[float], list[float]]:
 async def take_part(path: str, name: str, count: int) -> None:
     """Be one borrower."""
     rates, incomes = records(count)
-    place = BORROWERS.index(name)
+    index = BORROWERS.index(name)
     file = Path(path).parent / f"{name}.ledger"
     Ledger.create(file, party=name, dataset="loan", relation="substitution", epsilon=EPSILON, delta=1e-6)
     try:
         async with smpc_dp.connect(path, party=name, ledger=file) as session:
-            record = (rates[place], incomes[place])
+            record = (rates[index], incomes[index])
             result = await session.pairwise(KERNEL, record, EPSILON, engine="mpyc", zetas=ZETAS)
     except SmpcError as error:
         raise SystemExit(f"{name}: {error}") from None

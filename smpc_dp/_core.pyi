@@ -190,7 +190,7 @@ class Garbler:
     def flip(self, wires: NDArray[np.uint32], bits: NDArray[np.uint8]) -> None:
         """Exchange both labels of `wires`, which have been given, where the bit is 1."""
 
-    def transfer(self, wires: NDArray[np.uint32], place: int, pads: NDArray[np.uint8]) -> None:
+    def transfer(self, wires: NDArray[np.uint32], index: int, pads: NDArray[np.uint8]) -> None:
         """Make pads[0] the zero labels of `wires` from `place` on, and pads[1] ^= pads[0] ^ offset."""
     def deltas(self) -> NDArray[np.uint8]: ...
     def encode(self, first: int, bits: NDArray[np.uint8]) -> NDArray[np.uint8]: ...
@@ -220,7 +220,7 @@ class Evaluator:
     def transfer(
         self,
         wires: NDArray[np.uint32],
-        place: int,
+        index: int,
         choices: NDArray[np.uint8],
         pads: NDArray[np.uint8],
         corrections: NDArray[np.uint8],

@@ -32,11 +32,11 @@ def inward(bound: Bound, other: float) -> NDArray[np.float64]:
     """
     values: NDArray[np.float64] = np.asarray(bound, np.float64)
     flat = values.reshape(-1)
-    for place, exact in enumerate(bound if isinstance(bound, Sequence) else (bound,)):
-        near = float(flat[place])
+    for index, exact in enumerate(bound if isinstance(bound, Sequence) else (bound,)):
+        near = float(flat[index])
         # As Python compares them: NumPy would round the integer.
         if near < exact if other > 0 else near > exact:
-            flat[place] = np.nextafter(flat[place], other)
+            flat[index] = np.nextafter(flat[index], other)
     return values
 
 

@@ -17,7 +17,7 @@ class Code(StrEnum):
     """All that others are told of an error; a closed list, explained in docs/reference/transport.md."""
 
     OWN = "own"
-    PLACE = "place"
+    NEIGHBOURHOOD = "place"
     EVIDENCE = "evidence"
     IMPOSSIBLE = "impossible"
     STOPPED = "stopped"

@@ -52,28 +52,28 @@ class Spool:
         with self._lock:
             self._write(self.length, content)
 
-    def write(self, place: int, content: bytes) -> None:
+    def write(self, offset: int, content: bytes) -> None:
         """Write from byte `place` on; what was never written before it reads as zeros."""
         with self._lock:
-            self._write(place, content)
+            self._write(offset, content)
 
-    def _write(self, place: int, content: bytes) -> None:
-        end = place + len(content)
+    def _write(self, offset: int, content: bytes) -> None:
+        end = offset + len(content)
         try:
             if end > SPOOL_MEMORY:
                 # Before it is written: all up to a place far behind the last byte would be in memory.
                 self._file.rollover()
-            self._file.seek(place)
+            self._file.seek(offset)
             self._file.write(content)
         except OSError as error:
             raise self._failed(error) from None
         self.length = max(self.length, end)
 
-    def read(self, place: int, size: int) -> bytes:
+    def read(self, offset: int, size: int) -> bytes:
         """Return `size` bytes from byte `place` on, less only where the spool ends."""
         try:
             with self._lock:
-                self._file.seek(place)
+                self._file.seek(offset)
                 return self._file.read(size)
         except OSError as error:
             raise self._failed(error) from None
@@ -81,8 +81,8 @@ class Spool:
     def blocks(self, start: int = 0, end: int | None = None) -> Iterator[bytes]:
         """Yield what is from `start` to before `end`, some at a time."""
         end = self.length if end is None else min(end, self.length)
-        for place in range(start, end, SPOOL_BLOCK):
-            yield self.read(place, min(SPOOL_BLOCK, end - place))
+        for offset in range(start, end, SPOOL_BLOCK):
+            yield self.read(offset, min(SPOOL_BLOCK, end - offset))
 
     def _failed(self, error: OSError) -> LocalError:
         return LocalError(
@@ -205,8 +205,8 @@ def replace_file(
     same time; what a crash left there is removed. `new`: FileExistsError is raised for an existing file. On
     disk when this returns. Raises OSError, and what `write` raises; nothing is left behind then.
     """
-    place = Path(path)
-    draft = beside or place.with_name(f".{place.name}.{secrets.token_hex(8)}")
+    offset = Path(path)
+    draft = beside or offset.with_name(f".{offset.name}.{secrets.token_hex(8)}")
     flags = os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW | os.O_CLOEXEC
     try:
         if beside is not None:
@@ -216,11 +216,11 @@ def replace_file(
             file.flush()
             os.fsync(file.fileno())
         if new:
-            os.link(draft, place)
+            os.link(draft, offset)
             draft.unlink()
         else:
-            os.replace(draft, place)
-        folder = os.open(place.parent, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
+            os.replace(draft, offset)
+        folder = os.open(offset.parent, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
         try:
             os.fsync(folder)
         finally:

@@ -36,32 +36,32 @@ class Names(Sequence[str]):
         return len(self._names)
 
     @overload
-    def __getitem__(self, place: int) -> str: ...
+    def __getitem__(self, index: int) -> str: ...
     @overload
-    def __getitem__(self, place: slice) -> Names: ...
-    def __getitem__(self, place: int | slice) -> str | Names:
-        if isinstance(place, slice):
-            return Names(self._names[place])
-        return str(self._names[place], "ascii")
+    def __getitem__(self, index: slice) -> Names: ...
+    def __getitem__(self, index: int | slice) -> str | Names:
+        if isinstance(index, slice):
+            return Names(self._names[index])
+        return str(self._names[index], "ascii")
 
     def __contains__(self, name: object) -> bool:
         return self._find(name) is not None
 
     def index(self, name: object, start: int = 0, stop: int | None = None) -> int:
         """Return the place of a name, from 0; raise ValueError if it is not there."""
-        place = self._find(name)
-        if place is None or not start <= place < (len(self) if stop is None else stop):
+        index = self._find(name)
+        if index is None or not start <= index < (len(self) if stop is None else stop):
             raise ValueError(f"{name} is not among them")
-        return place
+        return index
 
     def _find(self, name: object) -> int | None:
         if not isinstance(name, str):
             return None
         wanted = name.encode()
         rank = bisect.bisect_left(self._order, wanted, key=self._names.item)
-        if rank == len(self) or self._names.item(place := int(self._order[rank])) != wanted:
+        if rank == len(self) or self._names.item(index := int(self._order[rank])) != wanted:
             return None
-        return place
+        return index
 
 
 class Keys(Mapping[str, bytes]):

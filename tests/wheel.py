@@ -37,13 +37,13 @@ def foreign(names: Iterable[str], version: str) -> list[str]:
 
 
 def _is_foreign(name: str, metadata: str) -> bool:
-    top, _, place = name.partition("/")
+    top, _, index = name.partition("/")
     if top == metadata:
         return False
-    words = set(re.split(r"[/._-]", place.lower()))
+    words = set(re.split(r"[/._-]", index.lower()))
     # The lab's own modules, such as the generators in `vectors/`, at the place that they have there.
-    from_lab = Path(place).name != "__init__.py" and (LAB / place).exists()
-    return top != PACKAGE or bool(words & FOREIGN_WORDS) or from_lab or place.startswith("vectors/")
+    from_lab = Path(index).name != "__init__.py" and (LAB / index).exists()
+    return top != PACKAGE or bool(words & FOREIGN_WORDS) or from_lab or index.startswith("vectors/")
 
 
 def check_content(wheel: Path) -> None:

@@ -22,8 +22,8 @@ from smpc_dp.errors import Check, VerificationError
 def heads_after(head: bytes, digests: bytes) -> bytes:
     """Return the heads after each of the entries with these digests, one after the other."""
     heads = []
-    for place in range(0, len(digests), HEAD_BYTES):
-        head = next_head(head, [digests[place : place + HEAD_BYTES]])
+    for index in range(0, len(digests), HEAD_BYTES):
+        head = next_head(head, [digests[index : index + HEAD_BYTES]])
         heads.append(head)
     return b"".join(heads)
 
@@ -75,8 +75,8 @@ class Followed(msgspec.Struct, frozen=True, eq=False):
 
     def _of(self, number: int) -> tuple[bytes, bytes]:
         part = self.parts[bisect.bisect_right(self.parts, number, key=lambda part: part.first) - 1]
-        place = HEAD_BYTES * (number - part.first)
-        return part.digests[place : place + HEAD_BYTES], part.heads[place : place + HEAD_BYTES]
+        index = HEAD_BYTES * (number - part.first)
+        return part.digests[index : index + HEAD_BYTES], part.heads[index : index + HEAD_BYTES]
 
     def check(self, number: int, line: bytes) -> None:
         """Raise VerificationError unless a line without its line feed is entry `number`; 0 is the header."""

@@ -125,12 +125,12 @@ def decode_line(line: bytes, kind: type[S]) -> S:
     except (msgspec.MsgspecError, ValueError, RecursionError) as error:
         raise VerificationError(f"not {_a(kind)}: {error}", Check.MALFORMED) from None
     if again != line:
-        place = next(
+        index = next(
             (i for i, pair in enumerate(zip(again, line, strict=False)) if pair[0] != pair[1]),
             min(len(again), len(line)),
         )
         raise VerificationError(
-            f"character {place + 1}: not the canonical spelling of {_a(kind)}", Check.NOT_CANONICAL
+            f"character {index + 1}: not the canonical spelling of {_a(kind)}", Check.NOT_CANONICAL
         )
     return decoded
 

@@ -51,7 +51,7 @@ class BoardServer(ThreadingHTTPServer):
         if not path.is_file():
             raise LocalError(f"{path}: no such board")
         self.path = path
-        self._places = threading.BoundedSemaphore(MAX_REQUESTS)
+        self._indices = threading.BoundedSemaphore(MAX_REQUESTS)
         try:
             super().__init__((host, port), _Handler)
         except OSError as error:
@@ -66,13 +66,13 @@ class BoardServer(ThreadingHTTPServer):
 
     def process_request(self, request: Any, client_address: Any) -> None:
         """Answer in a thread of its own, or hang up if there are too many."""
-        if not self._places.acquire(blocking=False):
+        if not self._indices.acquire(blocking=False):
             self.shutdown_request(request)
             return
         try:
             super().process_request(request, client_address)
         except RuntimeError:
-            self._places.release()
+            self._indices.release()
             self.shutdown_request(request)
 
     def process_request_thread(self, request: Any, client_address: Any) -> None:
@@ -80,7 +80,7 @@ class BoardServer(ThreadingHTTPServer):
         try:
             super().process_request_thread(request, client_address)
         finally:
-            self._places.release()
+            self._indices.release()
 
     def handle_error(self, request: Any, client_address: Any) -> None:
         """Say nothing of a client that hangs up."""

@@ -58,14 +58,14 @@ class Store:
     @classmethod
     def create(cls, path: str | os.PathLike[str], header: Header) -> Self:
         """Make a new log, mode 0600; raise LocalError if there is one already."""
-        place = Path(path)
+        file = Path(path)
         try:
-            os.close(os.open(place, os.O_RDWR | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW | os.O_CLOEXEC, 0o600))
+            os.close(os.open(file, os.O_RDWR | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW | os.O_CLOEXEC, 0o600))
         except FileExistsError:
-            raise LocalError(f"{place}: exists already, and a board is never overwritten") from None
+            raise LocalError(f"{file}: exists already, and a board is never overwritten") from None
         except OSError as error:
-            raise LocalError(f"{place}: cannot make the board ({error.strerror})") from None
-        store = cls(place, _connect(place, "rwc"))
+            raise LocalError(f"{file}: cannot make the board ({error.strerror})") from None
+        store = cls(file, _connect(file, "rwc"))
         try:
             store._connection.execute("PRAGMA journal_mode = WAL")
             store._connection.execute("PRAGMA synchronous = FULL")
@@ -81,10 +81,10 @@ class Store:
     @classmethod
     def open(cls, path: str | os.PathLike[str], *, writable: bool = False) -> Self:
         """Open an existing log; nothing of it is checked yet. Raises LocalError if it is no board."""
-        place = Path(path)
-        if not place.is_file():
-            raise LocalError(f"{place}: no such board")
-        store = cls(place, _connect(place, "rw" if writable else "ro"))
+        file = Path(path)
+        if not file.is_file():
+            raise LocalError(f"{file}: no such board")
+        store = cls(file, _connect(file, "rw" if writable else "ro"))
         try:
             store._connection.execute("PRAGMA synchronous = FULL")
             [(kind,)] = store._connection.execute("PRAGMA application_id").fetchall()
@@ -93,12 +93,10 @@ class Store:
             raise store._failed(error) from None
         if kind != APPLICATION_ID:
             store.close()
-            raise LocalError(f"{place}: not a board")
+            raise LocalError(f"{file}: not a board")
         if (version or VERSION) != VERSION:
             store.close()
-            raise LocalError(
-                f"{place}: is a board's store of version {version}; this release reads {VERSION}"
-            )
+            raise LocalError(f"{file}: is a board's store of version {version}; this release reads {VERSION}")
         return store
 
     def __enter__(self) -> Self:

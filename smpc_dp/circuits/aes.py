@@ -45,8 +45,8 @@ def _parse(program: str) -> tuple[tuple[str, str, str, str], ...]:
     for step in program.split():
         result, value = step.split("=")
         # The first letter of an operand may itself be x, so the operator is looked for after it.
-        place = next(i for i in range(1, len(value)) if value[i] in "+x#")
-        steps.append((result, value[:place], value[place], value[place + 1 :]))
+        index = next(i for i in range(1, len(value)) if value[i] in "+x#")
+        steps.append((result, value[:index], value[index], value[index + 1 :]))
     return tuple(steps)
 
 
@@ -55,7 +55,7 @@ _SBOX = _parse(_SBOX_TOP + _SBOX_MIDDLE + _SBOX_BOTTOM)
 
 def sbox(builder: Builder, byte: Sequence[Bit]) -> Bits:
     """Apply the S-box to 8 bits, the least significant first: 32 AND."""
-    named = {f"x{place}": bit for place, bit in enumerate(reversed(byte))}
+    named = {f"x{index}": bit for index, bit in enumerate(reversed(byte))}
     for result, left, operator, right in _SBOX:
         a, b = named[left], named[right]
         if operator == "x":
@@ -63,7 +63,7 @@ def sbox(builder: Builder, byte: Sequence[Bit]) -> Bits:
         else:
             sum_ = builder.xor(a, b)
             named[result] = builder.not_(sum_) if operator == "#" else sum_
-    return tuple(named[f"s{place}"] for place in range(7, -1, -1))
+    return tuple(named[f"s{index}"] for index in range(7, -1, -1))
 
 
 def encrypt(builder: Builder, key: Sequence[Bit], block: Sequence[Bit]) -> Bits:
@@ -79,7 +79,7 @@ def encrypt(builder: Builder, key: Sequence[Bit], block: Sequence[Bit]) -> Bits:
         constant = constant << 1 ^ (0x11B if constant & 0x80 else 0)
         state = [sbox(builder, byte) for byte in state]
         # ShiftRows: row r of column c comes from column c + r. Bytes run down the columns.
-        state = [state[(place + 4 * (place % 4)) % BLOCK_BYTES] for place in range(BLOCK_BYTES)]
+        state = [state[(index + 4 * (index % 4)) % BLOCK_BYTES] for index in range(BLOCK_BYTES)]
         if number < ROUNDS:
             columns = (_mix_column(builder, state[i : i + 4]) for i in range(0, BLOCK_BYTES, 4))
             state = [byte for column in columns for byte in column]
@@ -95,7 +95,7 @@ def meaning(key: int, block: int) -> tuple[int]:
 
 def _split(value: Sequence[Bit]) -> list[Bits]:
     """Bytes of a big-endian integer, the first one first."""
-    return [tuple(value[8 * place : 8 * place + 8]) for place in range(BLOCK_BYTES - 1, -1, -1)]
+    return [tuple(value[8 * index : 8 * index + 8]) for index in range(BLOCK_BYTES - 1, -1, -1)]
 
 
 def _next_key(builder: Builder, key: list[Bits], constant: int) -> list[Bits]:
@@ -103,8 +103,8 @@ def _next_key(builder: Builder, key: list[Bits], constant: int) -> list[Bits]:
     turned = [sbox(builder, byte) for byte in (*key[13:16], key[12])]
     turned[0] = bitwise_xor(builder, turned[0], builder.constant(constant, 8))
     result: list[Bits] = []
-    for place, byte in enumerate(key):
-        before = turned[place] if place < 4 else result[place - 4]
+    for index, byte in enumerate(key):
+        before = turned[index] if index < 4 else result[index - 4]
         result.append(bitwise_xor(builder, byte, before))
     return result
 
@@ -126,4 +126,4 @@ def _double(builder: Builder, byte: Bits) -> Bits:
     """Multiply by x modulo x^8 + x^4 + x^3 + x + 1."""
     top = byte[7]
     shifted = (top, *byte[:7])
-    return tuple(builder.xor(bit, top) if place in (1, 3, 4) else bit for place, bit in enumerate(shifted))
+    return tuple(builder.xor(bit, top) if index in (1, 3, 4) else bit for index, bit in enumerate(shifted))

@@ -144,9 +144,9 @@ class _Reader:
         if len(widths) != count:
             old = " (three numbers are the header of the older Bristol Format)" if len(words) == 3 else ""
             self._fail(f"{len(widths)} widths for {count} {kind} values{old}")
-        for place, width in enumerate(widths):
+        for index, width in enumerate(widths):
             if width < 1:
-                self._fail(f"{kind} value {place}: 0 bits")
+                self._fail(f"{kind} value {index}: 0 bits")
         return tuple(widths)
 
     def _gate(self, words: list[bytes]) -> None:

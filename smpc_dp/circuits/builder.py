@@ -147,9 +147,9 @@ class Builder:
         # The last wires are the outputs. One that no other output is can be its gate's own wire.
         made = {gate[3] for gate in gates}
         claimed: dict[int, int] = {}
-        for place, bit in enumerate(results):
+        for index, bit in enumerate(results):
             if bit in made and bit not in claimed:
-                claimed[bit] = place
+                claimed[bit] = index
                 n_wires -= 1
         first_output = n_wires - len(results)
         free = iter(range(n_inputs, first_output))
@@ -158,11 +158,11 @@ class Builder:
         rows = [
             (op, wires[a], wires[b] if op in (Op.XOR, Op.AND) else 0, wires[out]) for op, a, b, out in gates
         ]
-        for place, bit in enumerate(results):
+        for index, bit in enumerate(results):
             if bit in (ZERO, ONE):
-                rows.append((Op.EQ, bit, 0, first_output + place))
-            elif claimed.get(bit) != place:
-                rows.append((Op.EQW, wires[bit], 0, first_output + place))
+                rows.append((Op.EQ, bit, 0, first_output + index))
+            elif claimed.get(bit) != index:
+                rows.append((Op.EQW, wires[bit], 0, first_output + index))
         table = np.array(rows, dtype=np.uint32).reshape(len(rows), 4)
         return Circuit(
             tuple(self._inputs),

@@ -86,13 +86,13 @@ class Circuit:
         _refuse(self.out < self.n_inputs, "out", "an input")
         _refuse(~constant & (self.a >= self.n_wires), "a", f"not one of {self.n_wires} wires")
         _refuse(binary & (self.b >= self.n_wires), "b", f"not one of {self.n_wires} wires")
-        place = np.full(self.n_wires, -1, dtype=np.int32)
+        index = np.full(self.n_wires, -1, dtype=np.int32)
         order = np.arange(self.op.size, dtype=np.int32)
         # Of several gates that give a wire one keeps its place, so the others are seen.
-        place[self.out] = order
-        _refuse(place[self.out] != order, "out", "a wire that another gate gives")
-        _refuse(~constant & (place[np.where(constant, 0, self.a)] >= order), "a", "used before it is given")
-        _refuse(binary & (place[np.where(binary, self.b, 0)] >= order), "b", "used before it is given")
+        index[self.out] = order
+        _refuse(index[self.out] != order, "out", "a wire that another gate gives")
+        _refuse(~constant & (index[np.where(constant, 0, self.a)] >= order), "a", "used before it is given")
+        _refuse(binary & (index[np.where(binary, self.b, 0)] >= order), "b", "used before it is given")
 
     @property
     def n_inputs(self) -> int:
@@ -168,8 +168,8 @@ class Circuit:
         """
         self._check_number(len(inputs))
         wires: list[int] = []
-        for place, (value, width) in enumerate(zip(inputs, self.inputs, strict=True)):
-            check_value(value, width, f"inputs[{place}]")
+        for index, (value, width) in enumerate(zip(inputs, self.inputs, strict=True)):
+            check_value(value, width, f"inputs[{index}]")
             wires.extend(value >> bit & 1 for bit in range(width))
         wires.extend([0] * (self.n_wires - len(wires)))
         for op, a, b, out in self.gates():
@@ -196,12 +196,12 @@ class Circuit:
         self._check_number(len(inputs))
         words = inputs[0].shape[-1] if inputs else 1
         rows: list[NDArray[np.uint64] | None] = []
-        for place, (array, width) in enumerate(zip(inputs, self.inputs, strict=True)):
+        for index, (array, width) in enumerate(zip(inputs, self.inputs, strict=True)):
             if array.shape != (width, words) or array.dtype != np.uint64:
                 raise ConfigError(
                     [
                         Fault(
-                            f"inputs[{place}]",
+                            f"inputs[{index}]",
                             f"not an array of uint64 of shape ({width}, {words})",
                             ConfigCheck.TYPE,
                         )
@@ -266,13 +266,13 @@ def check_shape(inputs: Sequence[int], outputs: Sequence[int], gates: int, wires
             raise ConfigError(
                 [Fault(where, f"{len(widths)} {name} values, more than {MAX_VALUES}", ConfigCheck.TOO_LARGE)]
             )
-        for place, width in enumerate(widths):
+        for index, width in enumerate(widths):
             if not 1 <= width <= MAX_WIRES:
                 raise ConfigError(
                     [
                         Fault(
                             where,
-                            f"{name} value {place}: {width} bits, not 1 to {MAX_WIRES}",
+                            f"{name} value {index}: {width} bits, not 1 to {MAX_WIRES}",
                             ConfigCheck.RANGE,
                         )
                     ]
@@ -309,8 +309,8 @@ def pack(values: Sequence[int], width: int) -> NDArray[np.uint64]:
     Raises ConfigError for a value that is negative or too wide.
     """
     size = -(-width // 8)
-    for place, value in enumerate(values):
-        check_value(value, width, f"values[{place}]")
+    for index, value in enumerate(values):
+        check_value(value, width, f"values[{index}]")
     joined = b"".join(value.to_bytes(size, "little") for value in values)
     return pack_bytes(np.frombuffer(joined, dtype=np.uint8).reshape(len(values), size), width)
 

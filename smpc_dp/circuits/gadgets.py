@@ -143,11 +143,11 @@ def multiply(builder: Builder, x: Sequence[Bit], y: Sequence[Bit], width: int | 
         raise ConfigError([Fault("width", f"{width}, not {n} to {2 * n}", ConfigCheck.RANGE)])
     total = tuple(builder.and_(bit, y[0]) for bit in x)
     result: list[Bit] = []
-    for place in range(1, n):
+    for index in range(1, n):
         # `total` is the sum so far, shifted down past the bits that are final.
         result.append(total[0])
-        high = width - place
-        row = [builder.and_(bit, y[place]) for bit in x[:high]]
+        high = width - index
+        row = [builder.and_(bit, y[index]) for bit in x[:high]]
         above = (*total[1:], *[ZERO] * (len(row) - len(total) + 1))
         total = _add(builder, above, row, ZERO)[:high]
     return (*result, *total)[:width]

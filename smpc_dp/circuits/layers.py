@@ -180,12 +180,12 @@ class _Compiler:
         rows = list(range(self.circuit.n_inputs))
         found = []
         for number, nodes in enumerate(by_level, 1):
-            place = {node: row for row, node in enumerate(rows)}
+            index = {node: row for row, node in enumerate(rows)}
             kept = [node for node in rows if last.get(node, 0) > number]
-            found.append(_layer([made[node] for node in nodes], place, [place[node] for node in kept]))
+            found.append(_layer([made[node] for node in nodes], index, [index[node] for node in kept]))
             rows = kept + nodes
-        place = {node: row for row, node in enumerate(rows)}
-        at = [place.get(node, 0) for node, _ in outputs]
+        index = {node: row for row, node in enumerate(rows)}
+        at = [index.get(node, 0) for node, _ in outputs]
         signs = [0 if node == _ZERO else -1 if negated else 1 for node, negated in outputs]
         return Layers(
             self.circuit.n_inputs,
@@ -240,12 +240,12 @@ def _reads(gate: Combination) -> tuple[int, ...]:
     return read if product.minus < 0 else (*read, product.minus)
 
 
-def _layer(gates: Sequence[Combination], place: dict[int, int], kept: Sequence[int]) -> Layer:
+def _layer(gates: Sequence[Combination], index: dict[int, int], kept: Sequence[int]) -> Layer:
     products = sorted({gate.product for gate in gates}, key=lambda product: product.minus >= 0)
     number = {product: row for row, product in enumerate(products)}
 
     def rows(nodes: Sequence[int]) -> Rows:
-        return np.array([place[node] for node in nodes], np.int64)
+        return np.array([index[node] for node in nodes], np.int64)
 
     return Layer(
         left=rows([product.left for product in products]),

@@ -56,13 +56,13 @@ def add_cyclic_laplace(
     AND: the coins', and n - 1 for the sum. Raises ConfigError for an integer of more than n bits, or another
     number of joint bits than the coins have.
     """
-    *places, sign = _coins(builder, joint, coins)
+    *indices, sign = _coins(builder, joint, coins)
     if len(integer) > len(coins):
         raise ConfigError(
             [Fault("integer", f"{len(integer)} bits, more than {len(coins)} of the noise", ConfigCheck.RANGE)]
         )
     # -1 - G is the complement of G.
-    noise = (*(builder.xor(bit, sign) for bit in places), sign)
+    noise = (*(builder.xor(bit, sign) for bit in indices), sign)
     return add(builder, extended(integer, len(coins)), noise)
 
 

@@ -49,11 +49,11 @@ def compress(builder: Builder, message: Sequence[Bit], state: Sequence[Bit]) -> 
     Both are the integers that their bytes are in big-endian order, least significant bit first.
     """
     schedule = _split(message)
-    for place in range(16, ROUNDS):
-        sigma_0 = _sigma(builder, schedule[place - 15], (7, 18), 3)
-        sigma_1 = _sigma(builder, schedule[place - 2], (17, 19), 10)
-        total = add(builder, schedule[place - 16], sigma_0)
-        schedule.append(add(builder, add(builder, total, schedule[place - 7]), sigma_1))
+    for index in range(16, ROUNDS):
+        sigma_0 = _sigma(builder, schedule[index - 15], (7, 18), 3)
+        sigma_1 = _sigma(builder, schedule[index - 2], (17, 19), 10)
+        total = add(builder, schedule[index - 16], sigma_0)
+        schedule.append(add(builder, add(builder, total, schedule[index - 7]), sigma_1))
     before = _split(state)
     a, b, c, d, e, f, g, h = before
     for word, constant in zip(schedule, ROUND_CONSTANTS, strict=True):
@@ -84,12 +84,12 @@ def meaning_many(inputs: Sequence[NDArray[np.uint8]]) -> list[NDArray[np.uint8]]
     """
     # Backwards, so that the word of the first bytes, the most significant ones, comes first.
     schedule, before = (list(np.ascontiguousarray(value).view("<u4").T[::-1]) for value in inputs)
-    for place in range(16, ROUNDS):
-        w = schedule[place - 15]
+    for index in range(16, ROUNDS):
+        w = schedule[index - 15]
         sigma_0 = _rotate(w, 7) ^ _rotate(w, 18) ^ w >> np.uint32(3)
-        w = schedule[place - 2]
+        w = schedule[index - 2]
         sigma_1 = _rotate(w, 17) ^ _rotate(w, 19) ^ w >> np.uint32(10)
-        schedule.append(schedule[place - 16] + sigma_0 + schedule[place - 7] + sigma_1)
+        schedule.append(schedule[index - 16] + sigma_0 + schedule[index - 7] + sigma_1)
     a, b, c, d, e, f, g, h = before
     for word, constant in zip(schedule, ROUND_CONSTANTS, strict=True):
         sum_1 = _rotate(e, 6) ^ _rotate(e, 11) ^ _rotate(e, 25)

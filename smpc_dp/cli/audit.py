@@ -102,7 +102,7 @@ def _print(report: object) -> None:
     if report.head is not None:
         out.print(f"head: {report.head}; session head: {report.session_head}, of run {report.number}")
     if report.tries is not None:
-        out.print(f"try {report.place} of {report.tries} of request {report.request} in the session log")
+        out.print(f"try {report.position} of {report.tries} of request {report.request} in the session log")
     out.print(report.conclusion)
     if report.limits:
         out.print(report.limits)

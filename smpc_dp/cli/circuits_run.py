@@ -49,7 +49,7 @@ def run(
     """Garble and evaluate a circuit between two local processes, and print each output in hex."""
     circuit = resolve(file)
     values = _values(circuit, inputs)
-    theirs = _places(circuit, evaluator_inputs)
+    theirs = _indices(circuit, evaluator_inputs)
     with tempfile.TemporaryDirectory(prefix="smpc-dp-") as scratch:
         folder = Path(scratch)
         _write(folder / _CIRCUIT, format_bristol(circuit))
@@ -62,8 +62,8 @@ def run(
         }
         session = create_pairwise_session(folder, parameters)
         given = {
-            GARBLER: [value for place, value in enumerate(values) if place not in theirs],
-            EVALUATOR: [values[place] for place in theirs],
+            GARBLER: [value for index, value in enumerate(values) if index not in theirs],
+            EVALUATOR: [values[index] for index in theirs],
         } | ({AGGREGATOR: []} if output == "aggregator" else {})
         commands = {}
         for name, own in given.items():
@@ -101,7 +101,7 @@ def join(
     def work() -> Report:
         member = PairwiseMember.load(session, name)
         values = [int(value, 16) for value in json.loads(input_.read_text("utf-8"))]
-        widths = [member.plan.circuit.inputs[place] for place in member.input_values]
+        widths = [member.plan.circuit.inputs[index] for index in member.input_values]
         rows = [pack([value], width) for value, width in zip(values, widths, strict=True)]
         report = evaluate(member, rows, tell)
         _write(out, json.dumps(_to_json(member, report)).encode())
@@ -144,28 +144,28 @@ def _values(circuit: Circuit, text: str) -> list[int]:
         what = f"{len(words)} values, the circuit has {len(circuit.inputs)} inputs"
         raise ConfigError([Fault("--inputs", what, ConfigCheck.SHAPE)])
     values = []
-    for place, (word, width) in enumerate(zip(words, circuit.inputs, strict=True)):
+    for index, (word, width) in enumerate(zip(words, circuit.inputs, strict=True)):
         digits = word.strip().lower().removeprefix("0x")
         if not digits or any(digit not in "0123456789abcdef" for digit in digits):
-            raise ConfigError([Fault(f"--inputs[{place}]", "not a number in hex", ConfigCheck.FORMAT)])
+            raise ConfigError([Fault(f"--inputs[{index}]", "not a number in hex", ConfigCheck.FORMAT)])
         values.append(int(digits, 16))
-        check_value(values[-1], width, f"--inputs[{place}]")
+        check_value(values[-1], width, f"--inputs[{index}]")
     return values
 
 
-def _places(circuit: Circuit, text: str | None) -> list[int]:
+def _indices(circuit: Circuit, text: str | None) -> list[int]:
     if text is None:
         return list(range(1, len(circuit.inputs)))
     words = [word.strip() for word in text.split(",")] if text else []
     if not all(word.isascii() and word.isdigit() and int(word) < len(circuit.inputs) for word in words):
         what = f"{text!r} are not places of inputs, 0 to {len(circuit.inputs) - 1}"
         raise ConfigError([Fault("--evaluator-inputs", what, ConfigCheck.RANGE)])
-    places = sorted(map(int, words))
-    if len(set(places)) < len(places):
+    indices = sorted(map(int, words))
+    if len(set(indices)) < len(indices):
         raise ConfigError(
             [Fault("--evaluator-inputs", f"{text!r} names a place twice", ConfigCheck.DUPLICATE)]
         )
-    return places
+    return indices
 
 
 def _hex(value: int, width: int) -> str:

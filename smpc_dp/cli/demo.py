@@ -62,9 +62,9 @@ def _verifiable(console: Console, folder: Path | None, as_json: bool) -> int:
     """Run the verifiable demonstration; return the exit code."""
     runs: list[VerifiableRun] = []
 
-    async def act(place: Path) -> int:
+    async def act(where: Path) -> int:
         try:
-            runs.extend(await demonstrate_verifiable(place, on_event=board.show, on_run=board.begin))
+            runs.extend(await demonstrate_verifiable(where, on_event=board.show, on_run=board.begin))
         except SmpcError as error:
             report_error(error)
             return 1
@@ -73,9 +73,9 @@ def _verifiable(console: Console, folder: Path | None, as_json: bool) -> int:
     with contextlib.ExitStack() as stack:
         if folder is None:
             folder = Path(stack.enter_context(tempfile.TemporaryDirectory(prefix="smpc-dp-demo-")))
-        place = folder
+        where = folder
         with LiveBoard([AGGREGATOR, *LENDERS], quiet=as_json) as board:
-            code = run_child(lambda: act(place), supervised=False)
+            code = run_child(lambda: act(where), supervised=False)
     if runs and as_json:
         print_json({"runs": [run.to_json() for run in runs]})
     elif runs:

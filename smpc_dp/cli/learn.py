@@ -126,8 +126,8 @@ def learned_text(results: Mapping[str, dict[str, Any]]) -> str:
     some = next(iter(results.values()))
     lines = [f"{some['learner']}: {len(results)} parties"]
     mean, spread = values.mean(axis=0), values.std(axis=0)
-    for place, coordinate in enumerate(some["names"][:SHOWN]):
-        lines.append(f"  {coordinate:>12} {mean[place]: .6f}  (between parties {spread[place]:.6f})")
+    for index, coordinate in enumerate(some["names"][:SHOWN]):
+        lines.append(f"  {coordinate:>12} {mean[index]: .6f}  (between parties {spread[index]:.6f})")
     if len(some["names"]) > SHOWN:
         lines.append(f"  and {len(some['names']) - SHOWN} more, with --json")
     for name, result in results.items():

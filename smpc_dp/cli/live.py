@@ -109,7 +109,7 @@ class LiveBoard:
                 state += f" (waits for {event.waiting})"
             style = _STYLES.get(event.kind, "")
             detail = event.detail if event.kind in ("failed", "ended") and not note else note
-            table.add_row(name, _bar(_place(event)), state, Text(detail[:80]), style=style)
+            table.add_row(name, _bar(_index(event)), state, Text(detail[:80]), style=style)
         return table
 
 
@@ -122,7 +122,7 @@ def _news(event: Event) -> str:
     return f"{event.kind}{':' if event.kind in ('failed', 'ended') else ''} {event.detail}".strip()
 
 
-def _place(event: Event) -> int:
+def _index(event: Event) -> int:
     on_shares = (SERVER_STEPS, USER_STEPS)
     for steps in (PARTY_STEPS, AGGREGATOR_STEPS, COORDINATED_STEPS, COORDINATOR_STEPS, *on_shares):
         if event.step in steps:

@@ -66,15 +66,15 @@ def print_plan(
 
 def check_can_write(path: Path) -> None:
     """Raise LocalError if a file cannot be written there, as far as that shows beforehand."""
-    place = path if path.exists() else path.parent
+    folder = path if path.exists() else path.parent
     if path.is_dir():
         raise LocalError(f"{path}: cannot write the result (is a folder)")
-    if not place.exists():
-        raise LocalError(f"{path}: cannot write the result (there is no folder {place})")
-    if not place.is_dir() and place != path:
-        raise LocalError(f"{path}: cannot write the result ({place} is no folder)")
-    if not os.access(place, os.W_OK | (0 if place == path else os.X_OK)):
-        raise LocalError(f"{path}: cannot write the result (no right to write to {place})")
+    if not folder.exists():
+        raise LocalError(f"{path}: cannot write the result (there is no folder {folder})")
+    if not folder.is_dir() and folder != path:
+        raise LocalError(f"{path}: cannot write the result ({folder} is no folder)")
+    if not os.access(folder, os.W_OK | (0 if folder == path else os.X_OK)):
+        raise LocalError(f"{path}: cannot write the result (no right to write to {folder})")
 
 
 def write_json(value: object, path: Path, *, own: bool = False) -> None:

@@ -129,7 +129,7 @@ def party(
         asked = asked.marked(mark)
     else:
         _refuse_given({"--mark": mark}, "is for --statistic")
-    _check_places(out, audit)
+    _check_paths(out, audit)
     first = [] if asked is not None else [str(one) for one in tolerances(loaded)]
     watch: OnEvent = print_event if events else partial(_show, first)
     host = HostMember(session, name, vector, key, listen, ledger, board, audit, watch)
@@ -158,11 +158,11 @@ def party(
     raise typer.Exit(code)
 
 
-def _check_places(*places: Path | None) -> None:
+def _check_paths(*paths: Path | None) -> None:
     """Raise an error now if a file that is written at the end cannot be."""
-    for place in places:
-        if place is not None:
-            check_can_write(place)
+    for path in paths:
+        if path is not None:
+            check_can_write(path)
 
 
 async def _serve(host: HostMember, role: Role, requests: int | None, results: list[Ended]) -> None:

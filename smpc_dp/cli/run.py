@@ -121,7 +121,7 @@ def run(
     _report(endings, aggregator, results, as_json)
     logged = asked is not None and not isinstance(checked, SharedParameters)
     if (logged or isinstance(checked, VerifiableParameters)) and not as_json:
-        _print_log_place(board if board is not None else session.parent / "board")
+        _print_log_position(board if board is not None else session.parent / "board")
 
 
 def _refuse_given(options: Mapping[str, object], why: str) -> None:
@@ -199,7 +199,7 @@ def _launch(commands: dict[str, list[str]], hub: str | None, *, quiet: bool, log
     return launcher.endings
 
 
-def _print_log_place(board: Path) -> None:
+def _print_log_position(board: Path) -> None:
     """Print which file in the board's folder is the log of this run."""
     logs = sorted(board.glob("request-*.jsonl"), key=lambda path: path.stat().st_mtime)
     console().print(

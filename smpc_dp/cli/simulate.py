@@ -93,7 +93,7 @@ def average(
     encoding = Encoding.plan(length=length, lower=-1.0, upper=1.0, precision=1e-6, parties=parties)
     absent = set(result.absent)
     names = sorted(absent.union(result.survivors))
-    survivors = [values[place] for place, name in enumerate(names) if name not in absent]
+    survivors = [values[index] for index, name in enumerate(names) if name not in absent]
     peak = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * 1024
     private = result.noise is not None
     exact = None if private else bool((fixed_point_sum(encoding, survivors) == result.fixed_point).all())

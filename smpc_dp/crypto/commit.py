@@ -116,6 +116,6 @@ def check_opening(commitment: bytes, values: Sequence[int], blinding: bytes) -> 
 
 
 def _check_values(values: Sequence[int]) -> None:
-    for place, value in enumerate(values):
+    for index, value in enumerate(values):
         if not -VALUE_LIMIT < value < VALUE_LIMIT:
-            raise ValueError(f"values: number {place} is not below 2**126 in magnitude")
+            raise ValueError(f"values: number {index} is not below 2**126 in magnitude")

@@ -160,13 +160,13 @@ class Garbler:
         """
         self._core.flip(wires, bits)
 
-    def transfer(self, wires: Wires, place: int, pads: Bytes) -> None:
+    def transfer(self, wires: Wires, index: int, pads: Bytes) -> None:
         """Take part of the labels of `wires` from random transfers; turn pads[1] into the corrections.
 
         The labels of `wires`, each of all instances, are counted through; `pads` (2, transfers, 16) are those
         from number `place` on. Every label once and in order, before the first table; else ValueError.
         """
-        self._core.transfer(wires, place, pads)
+        self._core.transfer(wires, index, pads)
 
     def deltas(self) -> Bytes:
         """Return the offset (instances, 16) between the labels of each wire: secret, for OT."""
@@ -221,12 +221,12 @@ class Evaluator:
         """Draw the active labels of `wires`, inputs of the garbler, from its public `seed`."""
         self._core.open_inputs(wires, seed)
 
-    def transfer(self, wires: Wires, place: int, choices: Bytes, pads: Bytes, corrections: Bytes) -> None:
+    def transfer(self, wires: Wires, index: int, choices: Bytes, pads: Bytes, corrections: Bytes) -> None:
         """Take the labels that `choices` (0 or 1) chose, of `pads` (transfers, 16) and the corrections.
 
         Places and errors as for `Garbler.transfer`. Reads all corrections whatever the choices.
         """
-        self._core.transfer(wires, place, choices, pads, corrections)
+        self._core.transfer(wires, index, choices, pads, corrections)
 
     def feed(self, tables: Bytes | bytes | memoryview) -> None:
         """Evaluate as far as the tables go; they may be cut anywhere.

@@ -22,7 +22,7 @@ class MerkleTree:
     """The tree over `leaves`, of which there is at least one; each is a tuple of byte strings."""
 
     def __init__(self, purpose: Label, leaves: Sequence[Leaf]) -> None:
-        row = [_leaf(purpose, place, leaf) for place, leaf in enumerate(leaves)]
+        row = [_leaf(purpose, index, leaf) for index, leaf in enumerate(leaves)]
         if not row:
             raise ValueError("leaves: there is none")
         self._rows: list[list[bytes]] = []
@@ -34,9 +34,9 @@ class MerkleTree:
             row = [*above, row[-1]] if len(row) % 2 else above
         self.root = _root(purpose, len(leaves), row[0])
 
-    def prove(self, places: Iterable[int]) -> bytes:
+    def prove(self, indices: Iterable[int]) -> bytes:
         """Return the proof of the leaves at `places`, which are counted from 0."""
-        known = sorted(set(places))
+        known = sorted(set(indices))
         proof: list[bytes] = []
         for row in self._rows:
             shown = set(known)
@@ -56,7 +56,7 @@ def check_leaves(purpose: Label, root: bytes, size: int, leaves: Mapping[int, Le
         raise VerificationError(f"no leaves, or places outside of a tree of {size}", Check.NOT_IN_TREE)
     if len(proof) % DIGEST_BYTES:
         raise VerificationError("a Merkle proof is not a whole number of digests", Check.NOT_IN_TREE)
-    row = {place: _leaf(purpose, place, leaves[place]) for place in sorted(leaves)}
+    row = {index: _leaf(purpose, index, leaves[index]) for index in sorted(leaves)}
     level, used, width = 0, 0, size
     while width > 1:
         level += 1
@@ -85,12 +85,12 @@ def check_leaves(purpose: Label, root: bytes, size: int, leaves: Mapping[int, Le
         raise VerificationError("what is shown does not stand in the Merkle tree", Check.NOT_IN_TREE)
 
 
-def _leaf(purpose: Label, place: int, leaf: Leaf) -> bytes:
-    return digest(Label.MERKLE_LEAF, purpose.encode(), encode_uint(place), *leaf)
+def _leaf(purpose: Label, index: int, leaf: Leaf) -> bytes:
+    return digest(Label.MERKLE_LEAF, purpose.encode(), encode_uint(index), *leaf)
 
 
-def _node(height: bytes, place: int, left: bytes, right: bytes) -> bytes:
-    return digest(Label.MERKLE_NODE, height, encode_uint(place), left, right)
+def _node(height: bytes, index: int, left: bytes, right: bytes) -> bytes:
+    return digest(Label.MERKLE_NODE, height, encode_uint(index), left, right)
 
 
 def _root(purpose: Label, size: int, top: bytes) -> bytes:

@@ -54,10 +54,10 @@ class NoiseSource:
             raise ConfigError([Fault("key", f"must be bytes, is {type(key).__name__}", ConfigCheck.TYPE)])
         if len(key) != KEY_BYTES:
             raise ConfigError([Fault("key", f"{len(key)} bytes, not {KEY_BYTES}", ConfigCheck.SHAPE)])
-        for place, part in enumerate(context):
+        for index, part in enumerate(context):
             if not isinstance(part, bytes):
                 raise ConfigError(
-                    [Fault(f"context[{place}]", f"must be bytes, is {type(part).__name__}", ConfigCheck.TYPE)]
+                    [Fault(f"context[{index}]", f"must be bytes, is {type(part).__name__}", ConfigCheck.TYPE)]
                 )
         return cls(_core.NoiseKey.keyed(key, context))
 

@@ -56,8 +56,8 @@ def fit(sums: Sequence[int]) -> Fit:
         raise ConfigError(f"{loans} loans have no variance", ConfigCheck.INFEASIBLE)
     means: dict[str, float] = {}
     variances: dict[str, float] = {}
-    for place, column in enumerate(COLUMNS, 1):
-        total, squares, scale = products[0][place], products[place][place], 10**column.decimals
+    for index, column in enumerate(COLUMNS, 1):
+        total, squares, scale = products[0][index], products[index][index], 10**column.decimals
         means[column.name] = float(Fraction(total, loans * scale))
         variances[column.name] = float(Fraction(loans * squares - total**2, loans * (loans - 1) * scale**2))
     y = WIDTH - 1
@@ -66,7 +66,7 @@ def fit(sums: Sequence[int]) -> Fit:
     coefficients = {INTERCEPT: float(solution[0] / scale)}
     for feature, value in zip(FEATURES, solution[1:], strict=True):
         coefficients[feature.name] = float(value * 10**feature.decimals / scale)
-    explained = sum((value * products[place][y] for place, value in enumerate(solution)), Fraction(0))
+    explained = sum((value * products[index][y] for index, value in enumerate(solution)), Fraction(0))
     residual = products[y][y] - explained
     spread = products[y][y] - Fraction(products[0][y] ** 2, loans)
     if spread == 0:

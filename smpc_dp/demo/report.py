@@ -69,8 +69,8 @@ def _style(demonstration: Demonstration) -> str:
 
 def _prose(console: Console, text: str, mark: str = "", style: str = "") -> None:
     """Print a paragraph, or with a mark an item of a list, no wider than the page."""
-    for place, line in enumerate(Text(text).wrap(console, max(console.width - len(mark), 20))):
-        start = mark if place == 0 else " " * len(mark)
+    for index, line in enumerate(Text(text).wrap(console, max(console.width - len(mark), 20))):
+        start = mark if index == 0 else " " * len(mark)
         console.print(start + line.plain.rstrip(), markup=False, style=style)
 
 
@@ -81,8 +81,8 @@ def _heading(console: Console, text: str) -> None:
 
 def _table(*headings: str, left: int = 1) -> Table:
     table = Table(box=None, padding=(0, 2, 0, 0), pad_edge=False, header_style="dim")
-    for place, heading in enumerate(headings):
-        table.add_column(heading, justify="left" if place < left else "right", no_wrap=True)
+    for index, heading in enumerate(headings):
+        table.add_column(heading, justify="left" if index < left else "right", no_wrap=True)
     return table
 
 
@@ -100,7 +100,7 @@ def _seen(console: Console, demonstration: Demonstration) -> None:
     for name, vector in demonstration.true_vectors.items():
         masked = demonstration.received.get(name)
         seen = (
-            ["-", "-"] if masked is None else [_hex(demonstration, masked[place]) for place in (_COUNT, _SUM)]
+            ["-", "-"] if masked is None else [_hex(demonstration, masked[index]) for index in (_COUNT, _SUM)]
         )
         own = [f"{vector[_COUNT]:,}", _rate_sum(vector[_SUM])]
         killed = name == demonstration.killed

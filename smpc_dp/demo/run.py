@@ -76,8 +76,8 @@ class Files:
     def prepare(self, parts: Mapping[str, Sequence[Loan]]) -> None:
         """Make the folders, and write each lender's loans; raise LocalError when that fails."""
         try:
-            for place in ("shards", "results"):
-                (self.folder / place).mkdir(mode=0o700)
+            for subfolder in ("shards", "results"):
+                (self.folder / subfolder).mkdir(mode=0o700)
         except OSError as error:
             raise LocalError(f"{self.folder}: cannot make a folder ({error.strerror})") from None
         for name, loans in parts.items():

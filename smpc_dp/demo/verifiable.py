@@ -110,9 +110,9 @@ async def demonstrate_verifiable(
         VerificationError: the cheat was not named and left out, or an audit found something else.
     """
     runs = []
-    for number, (cheat, place) in enumerate((("range", folder), ("noise", folder / "chosen-noise")), 1):
+    for number, (cheat, index) in enumerate((("range", folder), ("noise", folder / "chosen-noise")), 1):
         on_run(f"run {number} of 2: {CHEAT_OF[cheat]} {CHEATS[cheat]}")
-        runs.append(await _run(place, cheat, on_event))
+        runs.append(await _run(index, cheat, on_event))
     return runs
 
 
@@ -173,9 +173,9 @@ def _change(folder: Path, session: Path, head: str) -> tuple[int, Report]:
     log = bytearray((folder / LOG).read_bytes())
     byte = len(log) // 2
     log[byte] ^= 1
-    place = folder / "changed.jsonl"
-    place.write_bytes(log)
-    return byte, audit(place, session=session, head=head)
+    index = folder / "changed.jsonl"
+    index.write_bytes(log)
+    return byte, audit(index, session=session, head=head)
 
 
 def report_verifiable(console: Console, runs: list[VerifiableRun]) -> None:
@@ -184,10 +184,10 @@ def report_verifiable(console: Console, runs: list[VerifiableRun]) -> None:
         console.print(f"{run.culprit} {CHEATS[run.cheat]}.", style="bold")
         console.print(f"  excluded by name: {run.culprit}: {run.reason}")
         counted = len(run.audit.verdict.counted) if run.audit.verdict is not None else 0
-        for place, (what, unit) in enumerate((("loans a lender", ""), ("interest rate", " %"))):
+        for index, (what, unit) in enumerate((("loans a lender", ""), ("interest rate", " %"))):
             console.print(
-                f"  average {what} over the other {counted}: {run.value[place]:.1f}{unit}, standard error "
-                f"{run.error[place]:.1f}; without noise, which nobody sees, {run.truth[place]:.1f}{unit}"
+                f"  average {what} over the other {counted}: {run.value[index]:.1f}{unit}, standard error "
+                f"{run.error[index]:.1f}; without noise, which nobody sees, {run.truth[index]:.1f}{unit}"
             )
         console.print(f"  smpc-dp audit {run.log} --session {run.session} --head {run.audit.head}")
         console.print(f"    {run.audit.conclusion}")

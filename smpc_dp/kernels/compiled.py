@@ -43,7 +43,7 @@ def compile_kernel(kernel: Kernel, noise: Noise | None) -> Circuit:
 def evaluate(circuit: Circuit, a: Codes, b: Codes) -> NDArray[np.object_]:
     """Return what a kernel's circuit gives on records of codes, shapes (..., fields), broadcast."""
     a, b = np.broadcast_arrays(a, b)
-    columns = [side[..., place].reshape(-1) for side in (a, b) for place in range(a.shape[-1])]
+    columns = [side[..., index].reshape(-1) for side in (a, b) for index in range(a.shape[-1])]
     rows = [pack(column.tolist(), width) for column, width in zip(columns, circuit.inputs, strict=True)]
     (found,) = circuit.evaluate_many(rows)
     return np.array(unpack(found, len(columns[0])), dtype=object).reshape(a.shape[:-1])

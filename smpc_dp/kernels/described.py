@@ -200,7 +200,7 @@ def _check(name: str, circuit: Circuit, fields: Sequence[Field], steps: int, sym
     found = evaluate(circuit, records[:, None, :], records[None, :, :]).astype(np.int64)
     worst = np.unravel_index(int(found.argmax()), found.shape)
     if found[worst] > steps:
-        x, y = (records[place].tolist() for place in worst)
+        x, y = (records[index].tolist() for index in worst)
         what = f"gives {found[worst]} on the codes {x} and {y}, above its declared range 0 to {steps}"
         raise ConfigError([Fault(f"kernel {name}", what, ConfigCheck.RANGE)])
     valid = (records <= [field.steps for field in fields]).all(axis=1)

@@ -145,8 +145,8 @@ class Cells(Field):
 
     def nearest(self, values: ArrayLike) -> Codes:
         """Return the cell of each value; `high` is in the last one. Raises PrivacyError out of bounds."""
-        places = (self._within(values) - self.low) / (self.high - self.low) * self.bins
-        return np.minimum(np.floor(places).astype(np.int64), self.steps)
+        indices = (self._within(values) - self.low) / (self.high - self.low) * self.bins
+        return np.minimum(np.floor(indices).astype(np.int64), self.steps)
 
     def values(self, codes: NDArray[Any]) -> Floats:
         """Return the centres of cells."""
@@ -159,7 +159,7 @@ class Cells(Field):
 
 def nearest_codes(fields: Sequence[Field], values: Any) -> Codes:
     """Return the codes nearest to values, both of shape (..., fields). Raises PrivacyError."""
-    return np.stack([field.nearest(values[..., place]) for place, field in enumerate(fields)], axis=-1)
+    return np.stack([field.nearest(values[..., index]) for index, field in enumerate(fields)], axis=-1)
 
 
 def as_array(name: str, values: Any) -> NDArray[Any]:

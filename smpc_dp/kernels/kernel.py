@@ -115,7 +115,7 @@ class Kernel:
 
     def values(self, codes: Codes) -> Floats:
         """Undo `codes`, as far as the grid allows: shape (n, len(fields))."""
-        columns = [field.values(codes[..., place]) for place, field in enumerate(self.fields)]
+        columns = [field.values(codes[..., index]) for index, field in enumerate(self.fields)]
         return np.stack(columns, axis=-1)
 
     def decode(self, integers: Any) -> Any:
@@ -141,7 +141,7 @@ class Kernel:
             array = as_array("data", records)
             if array.ndim == 1 and count == 1:
                 array = array[:, None]
-            columns = [array[:, place] for place in range(array.shape[1])] if array.ndim == 2 else []
+            columns = [array[:, index] for index in range(array.shape[1])] if array.ndim == 2 else []
         shapes = {column.shape for column in columns}
         if len(columns) != count or len(shapes) != 1 or columns[0].ndim != 1:
             names = ", ".join(field.name for field in self.fields)

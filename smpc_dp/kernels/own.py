@@ -45,7 +45,7 @@ def table_kernel(
     steps = _steps(name, low, high, unit)
     grids = [field.values(np.arange(field.steps + 1, dtype=np.int64)) for field in fields]
     shape = tuple(len(grid) for grid in grids)
-    records = [tuple(float(g[p]) for g, p in zip(grids, place, strict=True)) for place in np.ndindex(shape)]
+    records = [tuple(float(g[p]) for g, p in zip(grids, index, strict=True)) for index in np.ndindex(shape)]
     flat = np.empty((len(records), len(records)), np.int64)
     for row, x in enumerate(records):
         for column, y in enumerate(records):
@@ -149,22 +149,22 @@ def _compare(kernel: Kernel, gadget: Gadget) -> None:
     circuit = compile_kernel(replace(kernel, gadget=gadget), None)
     tops = [field.steps for field in kernel.fields] * 2
     if sum(circuit.inputs) <= MAX_TABLE_BITS:
-        places = np.indices([top + 1 for top in tops]).reshape(len(tops), -1)
+        indices = np.indices([top + 1 for top in tops]).reshape(len(tops), -1)
     else:
         # Nothing here is secret: multiples of the golden ratio spread over every range, corners come first.
         slopes = 0.6180339887498949 ** np.arange(1, 1 + len(tops))
         parts = np.outer(slopes, np.arange(SAMPLES)) % 1.0
-        places = np.floor(parts * (np.array(tops)[:, None] + 1)).astype(np.int64)
+        indices = np.floor(parts * (np.array(tops)[:, None] + 1)).astype(np.int64)
         corners = np.indices([2] * len(tops)).reshape(len(tops), -1)[:, : SAMPLES // 2]
-        places[:, : corners.shape[1]] = corners * np.array(tops)[:, None]
+        indices[:, : corners.shape[1]] = corners * np.array(tops)[:, None]
     half = len(kernel.fields)
-    wanted = np.asarray(kernel.integer(places[:half].T, places[half:].T), dtype=np.int64)
-    if wanted.shape != (places.shape[1],) or (wanted < 0).any() or (wanted > kernel.steps).any():
+    wanted = np.asarray(kernel.integer(indices[:half].T, indices[half:].T), dtype=np.int64)
+    if wanted.shape != (indices.shape[1],) or (wanted < 0).any() or (wanted > kernel.steps).any():
         what = f"its meaning leaves the range: integers 0 to {kernel.steps}"
         raise ConfigError([Fault(f"kernel {kernel.name}", what, ConfigCheck.RANGE)])
-    differing = np.flatnonzero(evaluate(circuit, places[:half].T, places[half:].T) != wanted)
+    differing = np.flatnonzero(evaluate(circuit, indices[:half].T, indices[half:].T) != wanted)
     if differing.size:
-        at = [int(code) for code in places[:, differing[0]]]
+        at = [int(code) for code in indices[:, differing[0]]]
         what = f"circuit and meaning differ on the codes {at[:half]} and {at[half:]}"
         raise ConfigError([Fault(f"kernel {kernel.name}", what, ConfigCheck.DIFFERS)])
 

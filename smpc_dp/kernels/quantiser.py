@@ -62,8 +62,8 @@ class Quantiser:
         The coins of randomised rounding are exact. Privacy rests on none of them: it is the response's.
         """
         category = np.zeros(len(codes), dtype=np.int64)
-        for place, (field, bins) in enumerate(zip(self.fields, self.bins, strict=True)):
-            column = codes[:, place]
+        for index, (field, bins) in enumerate(zip(self.fields, self.bins, strict=True)):
+            column = codes[:, index]
             if self.rounding == "simple":
                 chosen = column * bins // (field.steps + 1)
             else:

@@ -56,8 +56,8 @@ def below(bits: Shared, thresholds: Sequence[Coin]) -> Shared:
     """
     starts = np.cumsum([0, *(coin.bits for coin in thresholds)])
     less, equal = _digits([(coin.threshold, coin.bits) for coin in thresholds])
-    place = np.minimum(starts[:-1, None] + np.arange(less.shape[-1]), starts[-1] - 1)
-    return _tree(bits[..., place.reshape(-1)].reshape(*bits.shape[:-1], *place.shape), less, equal)
+    index = np.minimum(starts[:-1, None] + np.arange(less.shape[-1]), starts[-1] - 1)
+    return _tree(bits[..., index.reshape(-1)].reshape(*bits.shape[:-1], *index.shape), less, equal)
 
 
 def below_each(bits: Shared, cuts: Sequence[int]) -> Shared:
@@ -67,8 +67,8 @@ def below_each(bits: Shared, cuts: Sequence[int]) -> Shared:
     """
     used = bits.shape[-1]
     less, equal = _digits([(cut, used) for cut in cuts])
-    place = np.minimum(np.arange(less.shape[-1]), used - 1)
-    return _tree(bits[..., place].reshape(*bits.shape[:-1], 1, len(place)), less, equal)
+    index = np.minimum(np.arange(less.shape[-1]), used - 1)
+    return _tree(bits[..., index].reshape(*bits.shape[:-1], 1, len(index)), less, equal)
 
 
 def exchanges(size: int) -> Iterator[tuple[NDArray[np.int64], int]]:
@@ -78,10 +78,10 @@ def exchanges(size: int) -> Iterator[tuple[NDArray[np.int64], int]]:
     while half:
         distance, apart, rest = half, top, 0
         while distance:
-            places = np.arange(size - distance)
-            places = places[places & half == rest]
-            if len(places):
-                yield places, distance
+            indices = np.arange(size - distance)
+            indices = indices[indices & half == rest]
+            if len(indices):
+                yield indices, distance
             distance, apart, rest = apart - half, apart >> 1, half
         half >>= 1
 
@@ -91,12 +91,12 @@ def sort(mpc: Any, rows: Shared, key: int) -> Shared:
 
     Oblivious: 2 key + w products for each of about (n / 4) log2(n)**2 exchanges.
     """
-    for places, distance in exchanges(rows.shape[0]):
-        low, high = rows[places], rows[places + distance]
+    for indices, distance in exchanges(rows.shape[0]):
+        low, high = rows[indices], rows[indices + distance]
         wrong = is_less(high[..., -key:], low[..., -key:])
         moved = wrong.reshape(*wrong.shape, 1) * (high - low)
-        rows = mpc.np_update(rows, places, low + moved)
-        rows = mpc.np_update(rows, places + distance, high - moved)
+        rows = mpc.np_update(rows, indices, low + moved)
+        rows = mpc.np_update(rows, indices + distance, high - moved)
     return rows
 
 
@@ -110,8 +110,8 @@ def one_hot(bits: Shared) -> Shared:
     rows, width = bits.shape
     last = bits[:, width - 1 : width]
     units = np.concatenate((1 - last, last), axis=1)
-    for place in range(width - 2, -1, -1):
-        odd = units * bits[:, place : place + 1]
+    for index in range(width - 2, -1, -1):
+        odd = units * bits[:, index : index + 1]
         both = np.stack((units - odd, odd), axis=2)
         units = both.reshape(rows, 2 * units.shape[1])
     return units
@@ -119,7 +119,7 @@ def one_hot(bits: Shared) -> Shared:
 
 def number(bits: Shared) -> Shared:
     """Return the unsigned numbers that bits encode: shape (.., w) to (..)."""
-    weights = public([1 << place for place in range(bits.shape[-1])])
+    weights = public([1 << index for index in range(bits.shape[-1])])
     return np.sum(bits * weights, axis=-1)
 
 

@@ -61,7 +61,7 @@ class Averaged:
     guarantee: PrivacyGuarantee | None = None
 
 
-class Place(Protocol):
+class Location(Protocol):
     """Where some users of a network live."""
 
     @property
@@ -80,7 +80,7 @@ class Place(Protocol):
         ...
 
 
-class Averager(Place, Protocol):
+class Averager(Location, Protocol):
     """Averages vectors over groups of users; all members of a group call it together, in the same order."""
 
     async def average(
@@ -101,7 +101,7 @@ class Averager(Place, Protocol):
         ...
 
 
-class PeerExchange(Place, Protocol):
+class PeerExchange(Location, Protocol):
     """Messages between single users: what a user sends, its receiver sees."""
 
     def name_of(self, user: int) -> str:
@@ -176,17 +176,17 @@ class PlainAverager(AllHere):
 
         vector, weight, group = check_average(self, vector, weight, group)
         member = group >= 0
-        labels, place = np.unique(group[member], return_inverse=True)
-        totals = np.bincount(place, weight[member], len(labels))
+        labels, location = np.unique(group[member], return_inverse=True)
+        totals = np.bincount(location, weight[member], len(labels))
         rows = np.flatnonzero(member)
-        gather = sparse.csr_array((weight[member], (place, rows)), shape=(len(labels), len(group)))
+        gather = sparse.csr_array((weight[member], (location, rows)), shape=(len(labels), len(group)))
         if np.any(totals <= 0):
             raise ConfigError(
                 [Fault("weight", f"group {labels[np.argmin(totals)]} has no weight", ConfigCheck.RANGE)]
             )
         values, weights = vector.copy(), np.zeros(len(group))
-        values[member] = (gather @ vector / totals[:, None])[place]
-        weights[member] = totals[place]
+        values[member] = (gather @ vector / totals[:, None])[location]
+        weights[member] = totals[location]
         return Averaged(values, weights)
 
 
@@ -213,16 +213,18 @@ class PlainExchange(AllHere):
         return check_boxes(self, vectors).transpose(1, 0, 2)
 
 
-def check_rows(place: Place, vector: Rows) -> Rows:
+def check_rows(location: Location, vector: Rows) -> Rows:
     """Return `vector` as float64; raise ConfigError unless it is finite and has a row for each user here."""
     vector = np.asarray(vector, dtype=np.float64)
-    if vector.ndim != 2 or len(vector) != len(place.here):
-        what = f"shape must be ({len(place.here)}, length), is {vector.shape}"
+    if vector.ndim != 2 or len(vector) != len(location.here):
+        what = f"shape must be ({len(location.here)}, length), is {vector.shape}"
         raise ConfigError([Fault("vector", what, ConfigCheck.SHAPE)])
     finite = np.isfinite(vector)
     if not finite.all():
         bad = np.flatnonzero(~finite.all(axis=1))
-        raise ConfigError([Fault("vector", f"of user {place.here[bad[0]]} is not finite", ConfigCheck.RANGE)])
+        raise ConfigError(
+            [Fault("vector", f"of user {location.here[bad[0]]} is not finite", ConfigCheck.RANGE)]
+        )
     return vector
 
 
@@ -232,7 +234,7 @@ def whole(values: Rows, below: int) -> NDArray[np.bool_]:
 
 
 def check_received(
-    place: PeerExchange, received: Rows, senders: Users, ticks: NDArray[np.intp], screen: Screen | None
+    location: PeerExchange, received: Rows, senders: Users, ticks: NDArray[np.intp], screen: Screen | None
 ) -> None:
     """Raise PeerFault, naming the sender, for a row that no honest user can have sent.
 
@@ -241,16 +243,16 @@ def check_received(
     """
     wrong = np.zeros(0, dtype=np.intp) if screen is None else np.flatnonzero(~screen(received, ticks))
     if len(wrong):
-        name = place.name_of(int(senders[wrong[0]]))
+        name = location.name_of(int(senders[wrong[0]]))
         what = f"at tick {ticks[wrong[0]]} it sent an estimate, a sum or a record out of its bounds"
         raise PeerFault(name, what, Check.OUT_OF_BOUNDS)
 
 
-def check_boxes(place: PeerExchange, vectors: Boxes) -> Boxes:
+def check_boxes(location: PeerExchange, vectors: Boxes) -> Boxes:
     """Return `vectors` as float64; raise ConfigError unless finite, of shape (rows, n, length)."""
     vectors = np.asarray(vectors, dtype=np.float64)
-    if vectors.ndim != 3 or vectors.shape[:2] != (len(place.here), place.users):
-        what = f"shape must be ({len(place.here)}, {place.users}, length), is {vectors.shape}"
+    if vectors.ndim != 3 or vectors.shape[:2] != (len(location.here), location.users):
+        what = f"shape must be ({len(location.here)}, {location.users}, length), is {vectors.shape}"
         raise ConfigError([Fault("vectors", what, ConfigCheck.SHAPE)])
     if not np.isfinite(vectors).all():
         raise ConfigError([Fault("vectors", "must be finite", ConfigCheck.RANGE)])
@@ -285,16 +287,18 @@ def check_mixing(users: int, weights: sparse.csr_array) -> sparse.csr_array:
 
 
 def check_average(
-    place: Averager, vector: Rows, weight: NDArray[np.float64] | None, group: Groups | None
+    location: Averager, vector: Rows, weight: NDArray[np.float64] | None, group: Groups | None
 ) -> tuple[Rows, NDArray[np.float64], Groups]:
     """Return the arguments of `average` with their defaults filled in; raise ConfigError on a bad one."""
-    vector = check_rows(place, vector)
+    vector = check_rows(location, vector)
     weight = np.ones(len(vector)) if weight is None else np.asarray(weight, dtype=np.float64)
     if weight.shape != (len(vector),) or not np.all(np.isfinite(weight)) or np.any(weight < 0):
         raise ConfigError([Fault("weight", f"must be {len(vector)} non-negative numbers", ConfigCheck.RANGE)])
-    group = np.zeros(place.users, dtype=np.intp) if group is None else np.asarray(group)
-    if group.shape != (place.users,) or group.dtype.kind not in "iu" or np.any(group < ALONE):
-        raise ConfigError([Fault("group", f"must be {place.users} integers from {ALONE}", ConfigCheck.RANGE)])
+    group = np.zeros(location.users, dtype=np.intp) if group is None else np.asarray(group)
+    if group.shape != (location.users,) or group.dtype.kind not in "iu" or np.any(group < ALONE):
+        raise ConfigError(
+            [Fault("group", f"must be {location.users} integers from {ALONE}", ConfigCheck.RANGE)]
+        )
     return vector, weight, group.astype(np.intp)
 
 

@@ -59,7 +59,7 @@ def numbers(rows: list[tuple[int, list[str]]], source: str) -> Table:
         raise ConfigError([Fault(source, "holds no points", ConfigCheck.MISSING)])
     width = len(rows[0][1])
     table = np.empty((len(rows), width))
-    for place, (line, cells) in enumerate(rows):
+    for index, (line, cells) in enumerate(rows):
         if len(cells) != width:
             what = f"{len(cells)} columns, the first point has {width}"
             raise ConfigError([Fault(f"{source}:{line}", what, ConfigCheck.SHAPE)])
@@ -68,7 +68,7 @@ def numbers(rows: list[tuple[int, list[str]]], source: str) -> Table:
                 raise ConfigError(
                     [Fault(f"{source}:{line}", f"column {column + 1} is not a number", ConfigCheck.TYPE)]
                 )
-            table[place, column] = float(cell) if cell.strip() else math.nan
+            table[index, column] = float(cell) if cell.strip() else math.nan
     return table
 
 
@@ -186,15 +186,15 @@ def lending_club(path: str | os.PathLike[str]) -> Dataset:
         raise ConfigError([Fault(str(path), "has no column 'int_rate'", ConfigCheck.UNKNOWN_KEY)])
     label = header.index("int_rate")
     numeric = [
-        place
-        for place in range(len(header))
-        if place != label and all(_is_number(cells[place]) for _, cells in rows)
+        index
+        for index in range(len(header))
+        if index != label and all(_is_number(cells[index]) for _, cells in rows)
     ]
     columns = [*numeric, label]
-    table = numbers([(line, [cells[place] for place in columns]) for line, cells in rows], str(path))
+    table = numbers([(line, [cells[index] for index in columns]) for line, cells in rows], str(path))
     if len(bad := np.flatnonzero(~np.isfinite(table).all(axis=1))):
         raise ConfigError([Fault(f"{path}:{rows[bad[0]][0]}", "a value is missing", ConfigCheck.MISSING)])
-    names = tuple(header[place] for place in columns)
+    names = tuple(header[index] for index in columns)
     return Dataset(table, names, "Lending Club, R package modeldata, MIT")
 
 

@@ -10,7 +10,7 @@ import numpy as np
 
 from smpc_dp.learn.averager import (
     Boxes,
-    Place,
+    Location,
     Planned,
     Rows,
     Users,
@@ -94,7 +94,7 @@ def plan_messages(need: PrivateMessages, users: int) -> Exchanging:
     return Exchanging(parameters, guarantee, count)
 
 
-class OneUser(Place):
+class OneUser(Location):
     """A `PeerExchange` of one user, who takes part in one request for each call; `meet` says how."""
 
     def name_of(self, user: int) -> str:
@@ -138,8 +138,8 @@ def request_of(
     if edges is None:
         return parameters.to_each(), list(range(parameters.plan.parties))
     involved = sorted({*edges, *(user for sent in edges.values() for user in sent)})
-    place = {user: number for number, user in enumerate(involved, 1)}
-    numbered = tuple(tuple(sorted(place[to] for to in edges.get(user, []))) for user in involved)
+    index = {user: number for number, user in enumerate(involved, 1)}
+    numbered = tuple(tuple(sorted(index[to] for to in edges.get(user, []))) for user in involved)
     return parameters.between(numbered), involved
 
 

@@ -62,14 +62,14 @@ def numbered(
     edges = parameters.get("topology")
     if not isinstance(edges, list):
         return parameters, []
-    number = {name: place for place, name in enumerate(names)}
+    number = {name: index for index, name in enumerate(names)}
     found: list[object] = []
     faults: list[Fault] = []
-    for place, edge in enumerate(edges):
+    for index, edge in enumerate(edges):
         ends = edge if isinstance(edge, list) else []
         unknown = [end for end in ends if isinstance(end, str) and end not in number]
         faults += [
-            Fault(f"topology[{place}]", f"{shown(end)} is no party", ConfigCheck.UNKNOWN_NAME)
+            Fault(f"topology[{index}]", f"{shown(end)} is no party", ConfigCheck.UNKNOWN_NAME)
             for end in unknown
         ]
         found.append([number.get(end, end) if isinstance(end, str) else end for end in ends] or edge)

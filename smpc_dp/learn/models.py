@@ -56,7 +56,7 @@ class Model:
     @property
     def names(self) -> tuple[str, ...]:
         """Names of the coordinates."""
-        one = (*(f"w{place}" for place in range(self.features)), "intercept")
+        one = (*(f"w{index}" for index in range(self.features)), "intercept")
         if self.kind != "softmax":
             return one
         return tuple(f"{name} of {label}" for label in range(self.classes) for name in one)

@@ -100,7 +100,7 @@ class PairDescent(Meetings, frozen=True, kw_only=True):
         """Of theta's entries."""
         d = self.features
         if self.loss == "auc":
-            return tuple(f"theta {place}" for place in range(d))
+            return tuple(f"theta {index}" for index in range(d))
         return tuple(f"M {row},{column}" for row in range(d) for column in range(d))
 
     def setting_faults(self, users: int) -> list[Fault]:

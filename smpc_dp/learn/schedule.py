@@ -173,13 +173,13 @@ def rounds(users: int, pairs: Ints) -> Iterator[Round]:
     queue, other = np.empty(len(person) + users, dtype=np.intp), np.empty(len(person) + users, dtype=np.intp)
     queue[slots], other[slots] = order >> 1, person[order ^ 1]
     queue[last], other[last] = -1 - own, (own + 1) % users
-    place = np.concatenate([[0], last[:-1] + 1])
+    index = np.concatenate([[0], last[:-1] + 1])
     left = len(person)
     while left:
-        head, opposite = queue[place], other[place]
+        head, opposite = queue[index], other[index]
         ready = head[opposite] == head
         yield Round(np.where(ready, opposite, own), np.where(ready, head, ALONE))
-        place += ready
+        index += ready
         left -= int(np.count_nonzero(ready))
 
 

@@ -14,7 +14,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from smpc_dp.errors import Check, ConfigCheck, ConfigError, Fault, PeerFault
-from smpc_dp.learn.averager import AllHere, Place
+from smpc_dp.learn.averager import AllHere, Location
 
 Values = NDArray[np.int64] | NDArray[np.float64]
 # Whether users who follow the protocol can have made a token of this many steps, above 0.
@@ -42,7 +42,7 @@ def nothing() -> None:
     """Do nothing while others have the token."""
 
 
-class TokenPassing(Place, Protocol):
+class TokenPassing(Location, Protocol):
     """Hands tokens from one user to another over private channels."""
 
     @property

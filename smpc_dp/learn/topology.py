@@ -219,10 +219,10 @@ def grid(rows: int, columns: int, *, odd: bool = False) -> Topology:
     _sizes(rows * columns)
     if odd and min(rows, columns) < 2:
         raise ConfigError([Fault("odd", "needs at least two rows and two columns", ConfigCheck.RANGE)])
-    places = np.arange(rows * columns).reshape(rows, columns)
-    joined = [(places[:, :-1], places[:, 1:]), (places[:-1], places[1:])]
+    indices = np.arange(rows * columns).reshape(rows, columns)
+    joined = [(indices[:, :-1], indices[:, 1:]), (indices[:-1], indices[1:])]
     if odd:
-        joined.append((places[0, 0], places[1, 1]))
+        joined.append((indices[0, 0], indices[1, 1]))
     edges = np.concatenate([np.stack([first, second], axis=-1).reshape(-1, 2) for first, second in joined])
     return from_edges(rows * columns, edges, "odd grid" if odd else "grid")
 

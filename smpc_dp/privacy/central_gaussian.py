@@ -26,10 +26,10 @@ if TYPE_CHECKING:
     from smpc_dp.privacy.accountant.events import AnyDescription, Event
     from smpc_dp.privacy.mechanisms.sensitivity import Sensitivity
 
-PLACE_BITS, NUMBER_BITS = 9, 87
+SLOT_BITS, NUMBER_BITS = 9, 87
 """Fair bits of a draw: its place in the table, and the number held against the threshold."""
-PLACES = 1 << PLACE_BITS
-WHOLE_BITS = PLACE_BITS + NUMBER_BITS
+SLOTS = 1 << SLOT_BITS
+WHOLE_BITS = SLOT_BITS + NUMBER_BITS
 GREATEST_EPSILON = 20.0
 """Of all releases together: up to it the tables' distance from the ideal law is counted."""
 DISTANCE = 2.0**-85
@@ -99,7 +99,7 @@ class WideGaussian:
     @property
     def reach(self) -> int:
         """The greatest absolute value of a draw."""
-        return (PLACES // 2) * sum(powers(self.factor, self.levels))
+        return (SLOTS // 2) * sum(powers(self.factor, self.levels))
 
     @property
     def random_bits(self) -> int:
@@ -153,11 +153,11 @@ class WideGaussian:
         high = np.array([cut >> low_bits for cut in thresholds], dtype=np.uint64)
         low = np.array([cut & ((1 << low_bits) - 1) for cut in thresholds], dtype=np.uint64)
         words = np.frombuffer(source.bytes(16 * count * self.levels), "<u8").reshape(-1, 2)
-        place = (words[:, 0] & np.uint64(PLACES - 1)).astype(np.intp)
+        index = (words[:, 0] & np.uint64(SLOTS - 1)).astype(np.intp)
         lows = words[:, 0] >> np.uint64(64 - low_bits)
         highs = words[:, 1] >> np.uint64(1)
-        kept = (highs < high[place]) | ((highs == high[place]) & (lows < low[place]))
-        drawn = np.where(kept, place, np.array(aliases)[place]) - PLACES // 2
+        kept = (highs < high[index]) | ((highs == high[index]) & (lows < low[index]))
+        drawn = np.where(kept, index, np.array(aliases)[index]) - SLOTS // 2
         weights = np.array(powers(self.factor, self.levels), dtype=np.int64)
         return np.asarray(drawn.reshape(count, self.levels) @ weights)
 
@@ -184,7 +184,7 @@ def table_of(variance: Fraction) -> tuple[tuple[int, ...], tuple[int, ...], tupl
 
     Masses are those of the discrete Gaussian rounded down; what is left over goes to 0.
     """
-    middle = PLACES // 2
+    middle = SLOTS // 2
     with localcontext(Context(prec=60)):
         bell = DiscreteGaussianLaw(variance).weights(middle - 1)
         # The tail is below 2^-86 of the whole: without it the masses are not too small.
@@ -199,13 +199,13 @@ def _aliases(masses: list[int]) -> tuple[tuple[int, ...], tuple[int, ...]]:
     """Fill every place to 2^87: with its own mass, and with that of one other place."""
     full = 1 << NUMBER_BITS
     left = list(masses)
-    thresholds, aliases = [0] * PLACES, list(range(PLACES))
-    short = [place for place in range(PLACES) if left[place] < full]
-    rich = [place for place in range(PLACES) if left[place] > full]
+    thresholds, aliases = [0] * SLOTS, list(range(SLOTS))
+    short = [index for index in range(SLOTS) if left[index] < full]
+    rich = [index for index in range(SLOTS) if left[index] > full]
     while short:
-        place, giver = short.pop(), rich[-1]
-        thresholds[place], aliases[place] = left[place], giver
-        left[giver] -= full - left[place]
+        index, giver = short.pop(), rich[-1]
+        thresholds[index], aliases[index] = left[index], giver
+        left[giver] -= full - left[index]
         if left[giver] <= full:
             rich.pop()
             if left[giver] < full:

@@ -58,9 +58,9 @@ class FlooredLaplace:
         """
         _check(sensitivity, span, epsilon, "laplace")
         floor = Coin(1, FLOOR_BITS)
-        places = sensitivity.bit_length() + 1
+        indices = sensitivity.bit_length() + 1
         while True:
-            reach = 1 << places
+            reach = 1 << indices
             bits = (span + 2 * reach - 1).bit_length()
             # Beyond the reach less the sensitivity the highest coin is true: the noise has less than its
             # chance there, which must be lost in the floor.
@@ -72,12 +72,12 @@ class FlooredLaplace:
                     [Fault("epsilon", f"a noisy integer of {bits} bits, not {MAX_BITS}", ConfigCheck.RANGE)]
                 )
             if enough:
-                coins, proven = laplace_coins(sensitivity, epsilon, places)
+                coins, proven = laplace_coins(sensitivity, epsilon, indices)
                 inner = CyclicLaplace(sensitivity, epsilon, coins, proven)
                 design = cls(sensitivity, span, epsilon, inner, floor, bits, proven)
                 if design.edge <= Fraction(math.expm1(epsilon)) * (1 - Fraction(1, 1 << 20)):
                     return design
-            places += 1
+            indices += 1
 
     @property
     def reach(self) -> int:
@@ -105,19 +105,19 @@ class FlooredLaplace:
     def masses(self, integer: int) -> dict[int, Fraction]:
         """Return the probability of each result for one integer, exactly; for tests of small designs."""
         base = self.floor.probability / (1 << self.bits)
-        law = {place - self.reach: base for place in range(1 << self.bits)}
+        law = {index - self.reach: base for index in range(1 << self.bits)}
         inner = self.inner.masses()
-        for place, mass in enumerate(inner):
-            noise = place if place < self.reach else place - len(inner)
+        for index, mass in enumerate(inner):
+            noise = index if index < self.reach else index - len(inner)
             law[integer + noise] += (1 - self.floor.probability) * mass
         return law
 
     def draw(self, integer: int, source: Source) -> int:
         """Return one result of the ideal functionality."""
-        *places, sign = [toss(coin, source) for coin in self.inner.coins]
+        *indices, sign = [toss(coin, source) for coin in self.inner.coins]
         floored = toss(self.floor, source)
         uniform = _number(self.bits, source)
-        noise = sum(coin << place for place, coin in enumerate(places))
+        noise = sum(coin << index for index, coin in enumerate(indices))
         return uniform - self.reach if floored else integer + (-1 - noise if sign else noise)
 
     def read(self, result: int) -> Fraction:

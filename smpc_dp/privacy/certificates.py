@@ -39,8 +39,8 @@ def proof_nodes(size: int, shown: int) -> float:
 
     def none_of(leaves: float) -> float:
         probability = 1.0
-        for place in range(shown):
-            probability *= max(0.0, 1 - leaves / (size - place))
+        for index in range(shown):
+            probability *= max(0.0, 1 - leaves / (size - index))
         return probability
 
     nodes, leaves = 0.0, 1

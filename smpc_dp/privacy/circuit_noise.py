@@ -205,16 +205,16 @@ class CyclicLaplace(Noise):
     @property
     def mean(self) -> Fraction:
         """Of the noise, exactly: near 0, and `read` subtracts it."""
-        *places, sign = (coin.probability for coin in self.coins)
-        geometric = sum((p * (1 << place) for place, p in enumerate(places)), Fraction(0))
+        *indices, sign = (coin.probability for coin in self.coins)
+        geometric = sum((p * (1 << index) for index, p in enumerate(indices)), Fraction(0))
         return (1 - sign) * geometric - sign * (geometric + 1)
 
     @property
     def exact_variance(self) -> Fraction:
         """Of the noise before it is reduced modulo 2**output_bits."""
-        *places, sign = (coin.probability for coin in self.coins)
-        first = sum((p * (1 << place) for place, p in enumerate(places)), Fraction(0))
-        spread = sum((p * (1 - p) * (1 << 2 * place) for place, p in enumerate(places)), Fraction(0))
+        *indices, sign = (coin.probability for coin in self.coins)
+        first = sum((p * (1 << index) for index, p in enumerate(indices)), Fraction(0))
+        spread = sum((p * (1 - p) * (1 << 2 * index) for index, p in enumerate(indices)), Fraction(0))
         second = spread + first**2
         return (1 - sign) * second + sign * (second + 2 * first + 1) - self.mean**2
 
@@ -225,19 +225,19 @@ class CyclicLaplace(Noise):
 
     def masses(self) -> list[Fraction]:
         """Return P(noise = x mod 2**output_bits) for each x, exactly; for tests of small designs."""
-        *places, sign = (coin.probability for coin in self.coins)
+        *indices, sign = (coin.probability for coin in self.coins)
         geometric = [Fraction(1)]
-        for p in places:
+        for p in indices:
             # Higher bits later: the second half has the bit set.
             geometric = [m * (1 - p) for m in geometric] + [m * p for m in geometric]
         return [m * (1 - sign) for m in geometric] + [m * sign for m in reversed(geometric)]
 
     def draw(self, integers: Integers, source: Source) -> Raw:
-        *places, sign = self.coins
+        *indices, sign = self.coins
         count = len(integers)
         noise = np.zeros(count, np.int64)
-        for place, coin in enumerate(places):
-            noise += coin.toss(count, source).astype(np.int64) << place
+        for index, coin in enumerate(indices):
+            noise += coin.toss(count, source).astype(np.int64) << index
         noise = np.where(sign.toss(count, source), -1 - noise, noise)
         return ((integers + noise) & ((1 << self.output_bits) - 1)).astype(np.uint64)
 
@@ -293,7 +293,7 @@ class RandomisedResponse(Noise):
             precision = 12
             while True:
                 bits = k.bit_length() - 1 if even else precision + k.bit_length()
-                cuts = tuple(round(Fraction(place << bits, k)) for place in range(1, k))
+                cuts = tuple(round(Fraction(index << bits, k)) for index in range(1, k))
                 target = budget * (1 - SLACK)
                 exchange = Coin.near(ResponseLaw.of_gain(k, target.exp() - 1).beta, precision)
                 design = cls(steps, epsilon, exchange, cuts, bits, Fraction(0))
@@ -368,7 +368,7 @@ def laplace_coins(steps: int, epsilon: float, bits: int) -> tuple[tuple[Coin, ..
     with localcontext(CONTEXT):
         budget = Decimal(epsilon)
         slope = budget * (1 - SLACK) / steps
-        powers = [*(1 << place for place in range(bits)), 1]
+        powers = [*(1 << index for index in range(bits)), 1]
         # A coin that is true needs odds q**power; ln of the odds against it is slope * power.
         chances = [1 / (1 + (slope * power).exp()) for power in powers]
         precision = 8

@@ -26,7 +26,7 @@ QUIT = "quit"
 
 TEXTS: Mapping[Code, str] = {
     Code.OWN: "its own input, files or settings do not allow it",
-    Code.PLACE: "its privacy does not hold in its place of the graph",
+    Code.NEIGHBOURHOOD: "its privacy does not hold in its place of the graph",
     Code.EVIDENCE: "what it was shown does not hold",
     Code.IMPOSSIBLE: "what is asked for cannot be computed over those who take part",
     Code.STOPPED: "another member has stopped the run",
@@ -163,5 +163,5 @@ def leave_of(abort: Abort, sender: str, step: str, context: Context) -> TimeoutF
         raise PeerFault(sender, "left and named somebody who is not in the roster", Check.NOT_IN_ROSTER)
     if not abort.is_sound:
         raise PeerFault(sender, "sent a malformed leave", Check.MALFORMED)
-    own = abort.code if abort.code in (Code.OWN, Code.PLACE, Code.EARLIER) else Code.LEFT
+    own = abort.code if abort.code in (Code.OWN, Code.NEIGHBOURHOOD, Code.EARLIER) else Code.LEFT
     return TimeoutFault({sender}, step, f"left: {abort}", code=Code.LEFT, why={sender: own})

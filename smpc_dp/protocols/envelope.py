@@ -86,7 +86,7 @@ class Context:
         if self.memo is None:
             return self.names.index(name) + 1
         numbers = self.remember(
-            ("numbers",), lambda: {known: place for place, known in enumerate(self.names, 1)}
+            ("numbers",), lambda: {known: index for index, known in enumerate(self.names, 1)}
         )
         if name not in numbers:
             raise ValueError(f"{name} is no party")

@@ -126,18 +126,18 @@ RESERVED = frozenset({SECAGG, GOPA, EXCHANGE, PAIRWISE, "pairwise-statistic", MP
 def direct_roster_faults(members: Iterable[Member]) -> list[Fault]:
     """Return what keeps the members of a session without an aggregator from reaching each other."""
     faults: list[Fault] = []
-    for place, member in enumerate(members):
+    for index, member in enumerate(members):
         if member.role == "aggregator":
             faults.append(
                 Fault(
-                    f"roster[{place}].role",
+                    f"roster[{index}].role",
                     "there is no aggregator in the direct topology",
                     ConfigCheck.CONFLICT,
                 )
             )
         elif member.address is None:
             what = f"'{member.name}' needs an address, host:port, in the direct topology"
-            faults.append(Fault(f"roster[{place}].address", what, ConfigCheck.MISSING))
+            faults.append(Fault(f"roster[{index}].address", what, ConfigCheck.MISSING))
     return faults
 
 
@@ -149,12 +149,12 @@ def server_roster_faults(protocol: str, members: Iterable[Member]) -> list[Fault
         return roster_faults(members)
     return [
         Fault(
-            f"roster[{place}].role",
+            f"roster[{index}].role",
             f"there are servers in '{MPYC}', and in 'learn' with averager.method = '{MPYC}', alone: "
             f"here is '{protocol}'",
             ConfigCheck.CONFLICT,
         )
-        for place, member in enumerate(members)
+        for index, member in enumerate(members)
         if member.role == "server"
     ]
 

@@ -68,7 +68,7 @@ class PartySet:
             return False
         return bool(self._bits >> (self._parties - party) & 1)
 
-    def place(self, party: int) -> int:
+    def index(self, party: int) -> int:
         """Return how many members have a smaller number than `party`."""
         return (self._bits >> (self._parties - party + 1)).bit_count()
 

@@ -72,11 +72,11 @@ def _compare(
     found: Sequence[Sequence[int]],
     wanted: Sequence[Sequence[int]],
 ) -> None:
-    for place, (got, want) in enumerate(
+    for index, (got, want) in enumerate(
         zip(zip(*found, strict=True), zip(*wanted, strict=True), strict=True)
     ):
         if got != want:
-            given = [column[place] for column in inputs]
+            given = [column[index] for column in inputs]
             raise VerificationError(
                 f"{entry.name}: {_hex(given)} gives {_hex(got)}, not {_hex(want)}", Check.WRONG_RESULT
             )
@@ -116,9 +116,9 @@ def _differences(generator: np.random.Generator, width: int, count: int) -> NDAr
     """Draw what sets two values apart: nothing, a single bit, or anything below some bit."""
     size = -(-width // 8)
     kind = generator.integers(0, 4, (count, 1))
-    place = generator.integers(0, width, (count, 1))
-    single = np.arange(8 * size) == place
-    below = (np.arange(8 * size) <= place) & (generator.integers(0, 2, (count, 8 * size)) == 1)
+    index = generator.integers(0, width, (count, 1))
+    single = np.arange(8 * size) == index
+    below = (np.arange(8 * size) <= index) & (generator.integers(0, 2, (count, 8 * size)) == 1)
     bits = np.where(kind == 0, False, np.where(kind == 1, single, below))
     return np.packbits(bits, axis=1, bitorder="little")
 

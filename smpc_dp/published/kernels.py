@@ -73,7 +73,7 @@ def _noisy_tau() -> Published:
         for threshold, bits in TAU_COINS:
             tossed.append(joint % (1 << bits) < threshold)
             joint >>= bits
-        noise = sum(coin << place for place, coin in enumerate(tossed[:-1]))
+        noise = sum(coin << index for index, coin in enumerate(tossed[:-1]))
         noise = -1 - noise if tossed[-1] else noise
         return ((_tau(x0, x1, y0, y1) + noise) % (1 << len(TAU_COINS)),)
 

@@ -90,7 +90,7 @@ class Report(msgspec.Struct, frozen=True, kw_only=True):
     request: int | None = None
     number: int | None = None
     session_head: str | None = None
-    place: int | None = None
+    position: int | None = None
     tries: int | None = None
     roster: str | None
     parameters: dict[str, Any] | None
@@ -199,7 +199,7 @@ def audit_stream(
         request=None if known["header"] is None else known["header"].request,
         number=None if known["header"] is None else known["header"].number,
         session_head=None if selected is None else selected.session_head.hex(),
-        place=None if selected is None else selected.place,
+        position=None if selected is None else selected.position,
         tries=None if selected is None else selected.tries,
         roster=known["roster"],
         parameters=known["parameters"],
@@ -257,7 +257,7 @@ def _settle(auditor: Auditor | StatisticAuditor) -> None:
     try:
         auditor.settle()
     except EarlierFault as fault:
-        raise BadLog(*fault.place, str(fault), fault.check) from None
+        raise BadLog(*fault.position, str(fault), fault.check) from None
 
 
 def _take_all(
@@ -278,7 +278,7 @@ def _take_all(
         except LocalError:
             raise
         except EarlierFault as fault:
-            raise BadLog(*fault.place, str(fault), fault.check) from None
+            raise BadLog(*fault.position, str(fault), fault.check) from None
         except SmpcError as error:
             raise reader.fault(error) from None
         head = reader.chain.head

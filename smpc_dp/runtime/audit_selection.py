@@ -77,7 +77,7 @@ class Selected:
     session_head: bytes
     # Which try of how many of its request it is, as far as a session log lists them, and how many runs that
     # lists in all: a request that failed is asked for again under another number.
-    place: int | None
+    position: int | None
     tries: int | None
     runs: int | None
     # Whether what was given says that it is this run.
@@ -129,13 +129,13 @@ def select(wanted: Wanted, header: Header, head: bytes, context: Context, quorum
     is of neither.
     """
     own = session_head(header, context.scope)
-    place = tries = runs = None
+    position = tries = runs = None
     later: set[str] = set()
     last = True
     if (log := wanted.log) is not None:
         _check_listed(log, header, head, own, context, quorum)
         same = [line.number for line in log.lines if line.request == header.request]
-        place, tries, last = same.index(header.number) + 1, len(same), header.number == same[-1]
+        position, tries, last = same.index(header.number) + 1, len(same), header.number == same[-1]
         runs = len(log.lines)
         later = {log.head(number).hex() for number in range(header.number, len(log.lines) + 1)}
     ended = wanted.head in (head.hex(), own.hex())
@@ -152,10 +152,10 @@ def select(wanted: Wanted, header: Header, head: bytes, context: Context, quorum
     elif tries is None:
         why = "a restart repeats requests, and no run id or head from a party was given"
     elif not last:
-        why = f"it is try {place} of {tries} of this request"
+        why = f"it is try {position} of {tries} of this request"
     else:
         why = "a session log can be cut short, and no run id or head from a party was given"
-    return Selected(own, place, tries, runs, certain, why)
+    return Selected(own, position, tries, runs, certain, why)
 
 
 def of_one_log(selected: Selected, wanted: Wanted, head: bytes, doubt: str) -> Selected:

@@ -75,7 +75,7 @@ class _Requests:
         """Return the request number of each group, by its label."""
         labels = np.unique(group[group >= 0])
         first = self._counter.take(len(labels))
-        return {int(label): first + place for place, label in enumerate(labels)}
+        return {int(label): first + index for index, label in enumerate(labels)}
 
     def _members(self, group: Groups, label: int) -> tuple[str, ...]:
         return tuple(self._names[user] for user in np.flatnonzero(group == label))

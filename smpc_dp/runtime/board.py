@@ -83,7 +83,7 @@ class BoardFolder:
         self.folder = Path(folder)
         self.current: Path | None = None
         self._store: Store | None = None
-        self._places: dict[int, Path] = {}
+        self._paths: dict[int, Path] = {}
         self._session_logs: dict[bytes, FileSessionLog] = {}
         # The last head of each log that was written by this process.
         self._heads: dict[str, bytes] = {}
@@ -100,16 +100,16 @@ class BoardFolder:
         """Return the last head of the log of an earlier run, `NO_HEAD` if there is none."""
         if run.run_id in self._heads:
             return self._heads[run.run_id]
-        place = self._place(run.request, run.run_id)
-        if not place.is_file() or not is_begun(place):
+        path = self._path(run.request, run.run_id)
+        if not path.is_file() or not is_begun(path):
             return NO_HEAD
-        with Store.open(place) as store:
+        with Store.open(path) as store:
             try:
                 return store.resume().head
             except VerificationError as error:
-                raise LocalError(f"{place}: the log of an earlier run is damaged ({error})") from None
+                raise LocalError(f"{path}: the log of an earlier run is damaged ({error})") from None
 
-    def _place(self, request: int, run_id: str) -> Path:
+    def _path(self, request: int, run_id: str) -> Path:
         return self.folder / f"request-{request}-{run_id[:16]}.board"
 
     def make(self) -> None:
@@ -123,12 +123,12 @@ class BoardFolder:
         """Begin the log of a run."""
         self.close()
         self.make()
-        self.current = self._place(header.request, header.run_id)
+        self.current = self._path(header.request, header.run_id)
         _LOG.info("request %d: its log is %s", header.request, self.current.name)
         self._store = Store.create(self.current, header)
         self._run_id = header.run_id
         self._heads = {self._run_id: first_head(encode_line(header))}
-        self._places[header.request] = self.current
+        self._paths[header.request] = self.current
 
     def append(self, entries: Sequence[Entry]) -> None:
         """Keep the next entries; on disk when this returns."""
@@ -140,11 +140,11 @@ class BoardFolder:
 
     def lines(self, request: int, first: int, size: int) -> list[bytes]:
         """Return lines of a request's log from `first` on, up to `size` bytes or one; 0 is the header."""
-        place = self._places.get(request)
-        if place is None:
+        path = self._paths.get(request)
+        if path is None:
             return []
         found: list[bytes] = []
-        with Store.open(place) as store:
+        with Store.open(path) as store:
             for line in store.lines(first=first):
                 size -= len(line)
                 if found and size < 0:
@@ -156,11 +156,11 @@ class BoardFolder:
         """Close the log that was begun last, and write it as JSON lines beside it."""
         if self._store is None or self.current is None:
             return
-        place = self.current.with_suffix(".jsonl")
+        path = self.current.with_suffix(".jsonl")
         try:
-            replace_file(place, self._store.export)
+            replace_file(path, self._store.export)
         except OSError as error:
-            raise LocalError(f"{place}: cannot write the log ({error.strerror})") from None
+            raise LocalError(f"{path}: cannot write the log ({error.strerror})") from None
         finally:
             self._store.close()
             self._store = None

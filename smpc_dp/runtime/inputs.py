@@ -57,12 +57,12 @@ def read_vector(path: str | os.PathLike[str]) -> Vector:
             )
         return _array(values, file)
     words = (
-        (line, place, word)
+        (line, index, word)
         for line, content in enumerate(_text(file, "the input").splitlines(), 1)
-        for place, word in enumerate(content.replace(",", " ").split(), 1)
+        for index, word in enumerate(content.replace(",", " ").split(), 1)
     )
     numbers: list[int | float] = []
-    for line, place, word in words:
+    for line, index, word in words:
         whole = word.lstrip("+-").isdigit()
         if whole and len(word) > MAX_DIGITS:
             raise ConfigError(
@@ -72,7 +72,7 @@ def read_vector(path: str | os.PathLike[str]) -> Vector:
             numbers.append(int(word) if whole else float(word))
         except ValueError:
             raise ConfigError(
-                [Fault(f"{file}:{line}", f"word {place} is not a number", ConfigCheck.TYPE)]
+                [Fault(f"{file}:{line}", f"word {index} is not a number", ConfigCheck.TYPE)]
             ) from None
     return _array(numbers, file)
 
@@ -185,19 +185,19 @@ def _load_npy(file: Path) -> NDArray[np.generic]:
 def _array(values: Sequence[object], file: Path) -> Vector:
     """Return a list of plain numbers as an array in which none is rounded."""
     wholes: list[int] = []
-    for place, value in enumerate(values):
+    for index, value in enumerate(values):
         if isinstance(value, bool) or not isinstance(value, int | float):
             raise ConfigError(
-                [Fault(str(file), f"[{place}] is not a number, but {_kind(value)}", ConfigCheck.TYPE)]
+                [Fault(str(file), f"[{index}] is not a number, but {_kind(value)}", ConfigCheck.TYPE)]
             )
         if isinstance(value, int):
             wholes.append(value)
     mixed = len(wholes) < len(values)
     lowest, highest = (-EXACT_FLOAT, EXACT_FLOAT) if mixed else (-(1 << 63), (1 << 64) - 1)
-    for place, value in enumerate(values):
+    for index, value in enumerate(values):
         if isinstance(value, int) and not lowest <= value <= highest:
             why = "beyond 2^53, beside numbers with a fraction," if mixed else "beyond 64 bits"
-            what = f"[{place}]: a whole number {why} would be rounded"
+            what = f"[{index}]: a whole number {why} would be rounded"
             raise ConfigError([Fault(str(file), what, ConfigCheck.RANGE)])
     if mixed or not wholes:
         return np.asarray(values, dtype=np.float64)

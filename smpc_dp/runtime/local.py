@@ -93,8 +93,8 @@ def free_port() -> int:
 
 def _ports() -> Iterator[int]:
     count = _LAST_PORT - _FIRST_PORT
-    for place in itertools.count(secrets.randbelow(count)):
-        yield _FIRST_PORT + place % count
+    for index in itertools.count(secrets.randbelow(count)):
+        yield _FIRST_PORT + index % count
 
 
 _PORTS = _ports()

@@ -65,11 +65,11 @@ class _Deadline:
     def connect(self, address: tuple[str, int], *_: Any) -> socket.socket:
         """Connect within the deadline, to whichever address of a host answers."""
         failure: OSError | None = None
-        for family, kind, number, _name, place in socket.getaddrinfo(*address, type=socket.SOCK_STREAM):
+        for family, kind, number, _name, index in socket.getaddrinfo(*address, type=socket.SOCK_STREAM):
             connection = socket.socket(family, kind, number)
             try:
                 connection.settimeout(self.left())
-                connection.connect(place)
+                connection.connect(index)
             except OSError as error:
                 connection.close()
                 failure = error

@@ -28,7 +28,7 @@ from smpc_dp.runtime.session_file import (
 # No member and no table of parameters that is read by itself is longer, in characters.
 VALUE_CHARACTERS = 1 << 16
 # Places in all groups together, at most: an auditor draws them anew, from a seed that a stranger wrote.
-MOST_PLACES = 1 << 22
+MOST_INDICES = 1 << 22
 # Work that the plan of a session may take that the auditor does not know, in cells of the accountant's
 # distributions: 2 to 3 seconds.
 STRANGERS_CELLS = 3_000_000
@@ -119,8 +119,8 @@ def check_schedule(document: Mapping[str, object]) -> None:
         raise VerificationError("a run of 'learn' that is not verifiable", Check.NOT_VERIFIABLE)
     members = len(roster) if isinstance(roster, list) else 0
     steps, group = parameters.get("steps"), parameters.get("group", members)
-    if type(steps) is int and type(group) is int and steps * max(members, group) > MOST_PLACES:
-        what = f"{steps} steps of {members} users are too many for an audit: {MOST_PLACES} places at most"
+    if type(steps) is int and type(group) is int and steps * max(members, group) > MOST_INDICES:
+        what = f"{steps} steps of {members} users are too many for an audit: {MOST_INDICES} places at most"
         raise VerificationError(what, Check.NOT_VERIFIABLE)
 
 
@@ -143,7 +143,7 @@ class _Reading:
     def __init__(self, text: SessionText) -> None:
         self._text = text
         self._blocks: Iterator[bytes] = text.blocks()
-        self._buffer, self._place, self._read = "", 0, 0
+        self._buffer, self._index, self._read = "", 0, 0
         self._decoder = json.JSONDecoder()
 
     def session(self) -> LogSession:
@@ -161,7 +161,7 @@ class _Reading:
         version = self._value()
         self._literal("}")
         self._fill()
-        if self._place < len(self._buffer) or not isinstance(protocol, str) or type(version) is not int:
+        if self._index < len(self._buffer) or not isinstance(protocol, str) or type(version) is not int:
             raise ValueError("not the session of a log")
         if protocol != GOPA or not isinstance(parameters, dict) or parameters.get("verifiable") is not True:
             raise ValueError("no session of a verifiable run: it is looked at as a whole")
@@ -195,36 +195,36 @@ class _Reading:
     def _next(self) -> str:
         """Return what follows a member: a comma, or a bracket."""
         self._fill()
-        self._place += 1
-        found = self._buffer[self._place - 1 : self._place]
+        self._index += 1
+        found = self._buffer[self._index - 1 : self._index]
         if found not in (",", "]"):
             raise ValueError("no list of members")
         return found
 
     def _literal(self, due: str) -> None:
         self._fill()
-        if not self._buffer.startswith(due, self._place):
+        if not self._buffer.startswith(due, self._index):
             raise ValueError(f"{due!r} is due")
-        self._place += len(due)
+        self._index += len(due)
 
     def _value(self) -> object:
         """Return the next value; it must be in its canonical spelling and not too long."""
         self._fill()
-        value, end = self._decoder.raw_decode(self._buffer, self._place)
+        value, end = self._decoder.raw_decode(self._buffer, self._index)
         if (
             session_json(cast("Mapping[str, object]", value)).decode("ascii")
-            != self._buffer[self._place : end]
+            != self._buffer[self._index : end]
         ):
             raise ValueError("not the canonical spelling")
-        self._place = end
+        self._index = end
         return value
 
     def _fill(self) -> None:
         """See to it that enough characters are ahead, or all that are left."""
-        while len(self._buffer) - self._place < VALUE_CHARACTERS:
+        while len(self._buffer) - self._index < VALUE_CHARACTERS:
             block = next(self._blocks, None)
             if block is None:
                 return
             self._read += len(block)
-            self._buffer = self._buffer[self._place :] + block.decode("ascii")
-            self._place = 0
+            self._buffer = self._buffer[self._index :] + block.decode("ascii")
+            self._index = 0

@@ -32,12 +32,12 @@ def twice(stream: BinaryIO) -> tuple[BinaryIO, Reopen]:
 
 @contextlib.contextmanager
 def _sought(stream: BinaryIO, first: int) -> Iterator[BinaryIO]:
-    place = stream.tell()
+    index = stream.tell()
     stream.seek(first)
     try:
         yield stream
     finally:
-        stream.seek(place)
+        stream.seek(index)
 
 
 class _Kept:
@@ -80,19 +80,19 @@ class _Again(io.RawIOBase):
 
     def __init__(self, kept: _Kept) -> None:
         super().__init__()
-        self._kept, self._place = kept, 0
+        self._kept, self._index = kept, 0
 
     def readable(self) -> bool:
         return True
 
     def readinto(self, buffer: Any) -> int:
-        piece = self._kept.spool.read(self._place, len(buffer))
+        piece = self._kept.spool.read(self._index, len(buffer))
         if not piece and self._kept.lost:
             raise LocalError(
                 f"the log must be read twice, is no file that can be, and {self._kept.lost}; give a file"
             )
         buffer[: len(piece)] = piece
-        self._place += len(piece)
+        self._index += len(piece)
         return len(piece)
 
 

@@ -44,7 +44,7 @@ class Mesh(Line):
         self._listener: Listener | None = None
         self._calls: list[asyncio.Task[None]] = []
         self._names = [member.name for member in membership.session.roster.parties]
-        self._place = self._names.index(membership.name)
+        self._index = self._names.index(membership.name)
         self._others = [name for name in self._names if name != membership.name]
         self._settled: dict[str, SmpcError | None] = {}
         self._news = asyncio.Event()
@@ -70,7 +70,7 @@ class Mesh(Line):
         endpoint = membership.endpoint()
         mesh._listener = await listen(endpoint, host, port, mesh._called, mesh._refused)
         loop = asyncio.get_running_loop()
-        mesh._calls = [loop.create_task(mesh._call(endpoint, name)) for name in mesh._names[: mesh._place]]
+        mesh._calls = [loop.create_task(mesh._call(endpoint, name)) for name in mesh._names[: mesh._index]]
         try:
             await mesh._gather()
         except BaseException:
@@ -138,7 +138,7 @@ class Mesh(Line):
 
     def _called(self, channel: Channel) -> None:
         """Take a channel that another user has opened."""
-        if channel.peer not in self._names[self._place + 1 :]:
+        if channel.peer not in self._names[self._index + 1 :]:
             self._refused(
                 channel.peer, PeerFault(channel.peer, "calls a user that calls it", Check.OTHER_MEMBER)
             )
@@ -158,7 +158,7 @@ class Mesh(Line):
     def _welcome(self, channel: Channel) -> asyncio.Task[None]:
         reader = self.links.welcome(channel).tasks[0]
         self._settle(channel.peer, None)
-        if (drive := self._drive) is not None and not drive.run.state.place:
+        if (drive := self._drive) is not None and not drive.run.state.phase:
             again = [envelope for envelope in drive.hello if envelope.receiver == channel.peer]
             self.links.send(drive.request, again)
         return reader
@@ -220,7 +220,7 @@ class Mesh(Line):
             self.links.keep(news)
             return None
         if news.request < request:
-            coordinates = coordinator_of(news.request, len(self._names)) == self._place + 1
+            coordinates = coordinator_of(news.request, len(self._names)) == self._index + 1
             if envelope.step == HELLO and coordinates:
                 # It waits for us to coordinate a past request; it can ask for the next one.
                 context = self.membership.context(news.request)

@@ -145,12 +145,12 @@ def _put_aside(spool: tempfile.SpooledTemporaryFile[bytes], lines: Sequence[byte
         raise LocalError(f"cannot put the log aside ({error.strerror})") from None
 
 
-def _keep(log: BinaryIO, place: str | os.PathLike[str]) -> None:
+def _keep(log: BinaryIO, path: str | os.PathLike[str]) -> None:
     log.seek(0)
     try:
-        replace_file(place, lambda out: shutil.copyfileobj(log, out))
+        replace_file(path, lambda out: shutil.copyfileobj(log, out))
     except OSError as error:
-        raise LocalError(f"{place}: cannot write the log ({error.strerror})") from None
+        raise LocalError(f"{path}: cannot write the log ({error.strerror})") from None
 
 
 def served_log(line: Line, request: int) -> ServedLog:

@@ -424,8 +424,8 @@ def _not_json(where: str, value: object, depth: int = 0) -> Iterator[Fault]:
             else:
                 yield from _not_json(f"{where}.{key}", inner, depth + 1)
     elif isinstance(value, list):
-        for place, inner in enumerate(value):
-            yield from _not_json(f"{where}[{place}]", inner, depth + 1)
+        for index, inner in enumerate(value):
+            yield from _not_json(f"{where}[{index}]", inner, depth + 1)
     elif isinstance(value, str):
         if _SURROGATE.search(value):
             yield Fault(where, f"{value[:40]!r} is no Unicode text", ConfigCheck.FORMAT)

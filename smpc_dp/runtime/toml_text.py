@@ -26,7 +26,7 @@ def toml(value: object, where: str) -> str:
         # A JSON string is a TOML basic string, once DEL is escaped and no surrogate pair is.
         return json.dumps(value, ensure_ascii=False).replace("\x7f", "\\u007f")
     if isinstance(value, list | tuple):
-        return "[" + ", ".join(toml(inner, f"{where}[{place}]") for place, inner in enumerate(value)) + "]"
+        return "[" + ", ".join(toml(inner, f"{where}[{index}]") for index, inner in enumerate(value)) + "]"
     if isinstance(value, Mapping):
         return (
             "{"

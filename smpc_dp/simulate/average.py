@@ -90,11 +90,11 @@ def cast_sum(
     parties: list[Run[Outcome]] = []
     clipped = 0
     unaided = replace(context, verify=verify, memo=None) if alone else context
-    for place, name in enumerate(context.names):
-        weight = None if weights is None else weights[place]
-        lanes, changed = parameters.encoding.encode(vectors[place], party=name, weight=weight, clip=clip)
+    for index, name in enumerate(context.names):
+        weight = None if weights is None else weights[index]
+        lanes, changed = parameters.encoding.encode(vectors[index], party=name, weight=weight, clip=clip)
         clipped += changed
-        own = unaided if place in alone else context
+        own = unaided if index in alone else context
         parties.append(make_party(own, parameters, stage.signers[name], lanes, stage.sources[name]))
     aggregator = make_aggregator(context, parameters, stage.signers[AGGREGATOR], threads=threads, board=board)
     return Cast(context, aggregator, parties, board), clipped
@@ -325,10 +325,10 @@ def _write_logs(path: Path, board: MemoryBoard, context: Context) -> None:
 
 def _largest(weights: Sequence[int]) -> int:
     """Return the largest weight, which the encoding is made for; at least 1."""
-    for place, weight in enumerate(weights):
+    for index, weight in enumerate(weights):
         if isinstance(weight, bool) or not isinstance(weight, Integral):
             raise ConfigError(
-                [Fault(f"weights[{place}]", f"must be an integer, is {shown(weight)}", ConfigCheck.TYPE)]
+                [Fault(f"weights[{index}]", f"must be an integer, is {shown(weight)}", ConfigCheck.TYPE)]
             )
     return max(1, *map(int, weights))
 

@@ -111,9 +111,9 @@ class _Drive:
         if self._mesh:
             # All have the same time for a step, and begin it at about the same time.
             states = [cast("Run[Any]", driver.run).state for driver in waiting]
-            places = [(state.patient, state.place) for state in states]
-            first = min(places)
-            waiting = [driver for driver, place in zip(waiting, places, strict=True) if place == first]
+            indices = [(state.patient, state.phase) for state in states]
+            first = min(indices)
+            waiting = [driver for driver, phase in zip(waiting, indices, strict=True) if phase == first]
         return waiting[self._network.choose(len(waiting))]
 
     def _send(self, driver: Driver, messages: Sequence[Envelope]) -> None:

@@ -46,7 +46,7 @@ def drive_exchange(
         for name, brought in zip(names, lanes, strict=True)
     ]
     aggregator = states.aggregator(stage.context, parameters, stage.signers[AGGREGATOR])
-    faults = Faults(kill={names[place]: message for place, message in (kill or {}).items()})
+    faults = Faults(kill={names[index]: message for index, message in (kill or {}).items()})
     errors = drive([aggregator, *parties], MemoryNetwork(faults, seed=seed_for_simulation or 0), AGGREGATOR)
     return parties, errors
 
@@ -122,8 +122,8 @@ class MemoryHub:
             else np.zeros(parameters.shape, parameters.encoding.dtype)
             for user in involved
         ]
-        kill = {place: 2 for place, user in enumerate(involved) if user in dying}
-        kill |= {place: 1 for place, user in enumerate(involved) if user in self._left}
+        kill = {index: 2 for index, user in enumerate(involved) if user in dying}
+        kill |= {index: 1 for index, user in enumerate(involved) if user in self._left}
         seed = None if self._seed is None else self._seed + (self._requests << 32)
         parties, errors = drive_exchange(
             parameters, lanes, request=self._requests, seed_for_simulation=seed, kill=kill

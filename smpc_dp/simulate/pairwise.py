@@ -130,7 +130,7 @@ def evaluate(
     def ask(name: str) -> Question:
         return Question.ask(
             built,
-            [values for place, values in enumerate(inputs) if (place in theirs) == (name == EVALUATOR)],
+            [values for index, values in enumerate(inputs) if (index in theirs) == (name == EVALUATOR)],
             garbler=GARBLER,
             evaluator=EVALUATOR,
             own=name,

@@ -139,11 +139,11 @@ def record_sample(parameters: SumParameters, users: int, seed: int) -> Sampled:
         SmpcError: the run failed.
     """
     parties = parameters.plan.parties
-    places = [number * parties // users for number in range(users)]
+    indices = [number * parties // users for number in range(users)]
     begun = time.process_time()
     rows = list(vectors(parameters, seed))
-    cast, _ = cast_sum(parameters, rows, seed_for_simulation=seed, alone=places)
-    sample = {cast.context.names[place]: TimedDriver(cast.parties[place], keep=False) for place in places}
+    cast, _ = cast_sum(parameters, rows, seed_for_simulation=seed, alone=indices)
+    sample = {cast.context.names[index]: TimedDriver(cast.parties[index], keep=False) for index in indices}
     network = CountingNetwork(Faults(), only=sample)
 
     def make(machine: Machine) -> Driver:

@@ -164,9 +164,9 @@ def _inversions(ranks: NDArray[np.int64]) -> int:
         # Zeros of each group first, in order; groups stay where they are.
         zeros_before = np.arange(len(current)) - np.repeat(starts, sizes) - before
         zeros = np.repeat(sizes - np.add.reduceat(ones, starts), sizes)
-        place = np.repeat(starts, sizes) + np.where(ones == 1, zeros + before, zeros_before)
+        index = np.repeat(starts, sizes) + np.where(ones == 1, zeros + before, zeros_before)
         moved = np.empty_like(current)
-        moved[place] = current
+        moved[index] = current
         current = moved
     return total
 

@@ -106,11 +106,11 @@ def local_privacy(guarantee: PrivacyGuarantee) -> Privacy:
 
 def joined(reports: Sequence[bytes], fingerprint: bytes, size: int) -> NDArray[np.uint8]:
     """Return reports of `size` bytes as rows; raise ConfigError, naming the first that is none."""
-    for place, report in enumerate(reports):
+    for index, report in enumerate(reports):
         if not isinstance(report, bytes) or len(report) != size:
             what = f"{len(report)} bytes" if isinstance(report, bytes) else type(report).__name__
-            raise ConfigError([Fault(f"reports[{place}]", f"{what}, not {size} bytes", ConfigCheck.FORMAT)])
+            raise ConfigError([Fault(f"reports[{index}]", f"{what}, not {size} bytes", ConfigCheck.FORMAT)])
         if not report.startswith(fingerprint):
             what = "was made with other parameters: its fingerprint is not that of this protocol"
-            raise ConfigError([Fault(f"reports[{place}]", what, ConfigCheck.FORMAT)])
+            raise ConfigError([Fault(f"reports[{index}]", what, ConfigCheck.FORMAT)])
     return np.frombuffer(b"".join(reports), dtype=np.uint8).reshape(-1, size)

@@ -97,7 +97,7 @@ class Tree:
         repeat = self.levels if self.split == "users" else 1
         return repeat / float(law.kept) ** 2 if self.oracle == "hadamard" else law.count_variance(repeat)
 
-    def places(self, users: Codes) -> tuple[Codes, Codes]:
+    def indices(self, users: Codes) -> tuple[Codes, Codes]:
         """Return (levels, coefficients) of the answers of users, (n, width) each.
 
         A level is a 64-bit number modulo alpha: uniform up to 2^-59. Coefficients are uniform.
@@ -114,7 +114,7 @@ class Tree:
 
     def answer(self, leaves: Codes, users: Codes, source: NoiseSource) -> Codes:
         """Return the answers of users with these leaves, (n, width)."""
-        levels, coefficients = self.places(users)
+        levels, coefficients = self.indices(users)
         nodes = leaves[:, None] >> (self.levels - levels)
         if self.oracle == "hadamard":
             bits = _parity(nodes & coefficients)
@@ -152,13 +152,13 @@ class Tree:
         """Return answers as they are; raise ConfigError, naming the first that cannot be."""
         for start in range(0, len(answers), CHUNK):
             part = answers[start : start + CHUNK]
-            levels, _ = self.places(users[start : start + CHUNK])
+            levels, _ = self.indices(users[start : start + CHUNK])
             most = 2 if self.oracle == "hadamard" else 1 << levels
             wrong = ((part < 0) | (part >= most)).any(axis=1)
             if wrong.any():
-                place = start + int(np.flatnonzero(wrong)[0])
+                index = start + int(np.flatnonzero(wrong)[0])
                 raise ConfigError(
-                    [Fault(f"reports[{place}]", "its answer is none of this protocol", ConfigCheck.CHOICE)]
+                    [Fault(f"reports[{index}]", "its answer is none of this protocol", ConfigCheck.CHOICE)]
                 )
         return answers
 
@@ -185,7 +185,7 @@ class Histogram:
         self.users = len(users) if chosen is None else int(np.count_nonzero(chosen))
         # With answers in all levels, or numbers far apart, places are too dear to make for each level.
         apart = len(users) > 0 and int(users.max() - users.min()) > APART * len(users) + 1_000
-        self._places = tree.places(users) if apart or tree.split == "budget" else None
+        self._indices = tree.indices(users) if apart or tree.split == "budget" else None
 
     def variance(self, level: int) -> float:
         """Return V: a bound on the variance of each estimate in a level."""
@@ -203,8 +203,8 @@ class Histogram:
         if not len(nodes):
             return hits
         for _, answers in self._chunks(level):
-            place = np.minimum(np.searchsorted(nodes, answers), len(nodes) - 1)
-            hits += np.bincount(place[nodes[place] == answers], minlength=len(nodes))
+            index = np.minimum(np.searchsorted(nodes, answers), len(nodes) - 1)
+            hits += np.bincount(index[nodes[index] == answers], minlength=len(nodes))
             there += len(answers)
         return repeat * law.unbiased(hits, there)
 
@@ -227,10 +227,10 @@ class Histogram:
         """Yield coefficients and answers of the level."""
         for start in range(0, len(self._numbers), CHUNK):
             part = slice(start, start + CHUNK)
-            if self._places is None:
-                levels, coefficients = self._tree.places(self._numbers[part])
+            if self._indices is None:
+                levels, coefficients = self._tree.indices(self._numbers[part])
             else:
-                levels, coefficients = (each[part] for each in self._places)
+                levels, coefficients = (each[part] for each in self._indices)
             here = levels == level
             if self._chosen is not None:
                 here &= self._chosen[part, None]

@@ -391,8 +391,8 @@ def _parts(buffers: Sequence[Buffer], total: int) -> Iterator[list[Buffer]]:
         if len(view) < JOIN_BYTES:
             small.append(view)
             continue
-        for place in range(0, len(view), SEND_BYTES):
-            yield [*small, view[place : place + SEND_BYTES]]
+        for index in range(0, len(view), SEND_BYTES):
+            yield [*small, view[index : index + SEND_BYTES]]
             small = []
     if small:
         yield small

@@ -88,8 +88,8 @@ class MemoryNetwork:
         if not self._queue:
             return None
         if self._faults.reorder:
-            place = self._random.randrange(len(self._queue))
-            self._queue[0], self._queue[place] = self._queue[place], self._queue[0]
+            index = self._random.randrange(len(self._queue))
+            self._queue[0], self._queue[index] = self._queue[index], self._queue[0]
         return self._queue.popleft()
 
     def release(self) -> bool:

@@ -36,7 +36,7 @@ class CrookedPipe(Pipe):
     """The end of a party that does `act` instead of, or beside, sending its message number `place`."""
 
     act: str = ""
-    place: int = 0
+    index: int = 0
     chooser: random.Random
     context: Context
     signer: Signer
@@ -51,7 +51,7 @@ class CrookedPipe(Pipe):
         """Send a message, or do what the party does in its place."""
         data = b"".join(buffers)
         self._sent.append(data)
-        if len(self._sent) < self.place or (len(self._sent) > self.place and self.act != "stall"):
+        if len(self._sent) < self.index or (len(self._sent) > self.index and self.act != "stall"):
             await super().send(data)
             return
         act, chooser = self.act, self.chooser

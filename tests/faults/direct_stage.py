@@ -86,8 +86,8 @@ class DirectStage:
         self.sent: list[Envelope] = []
         self.errors: dict[str, SmpcError] = {}
         self.users: dict[str, Run[Outcome]] = {}
-        for place, name in enumerate(self.names):
-            lanes, _ = self.encoding.encode(self.vectors[place], party=name)
+        for phase, name in enumerate(self.names):
+            lanes, _ = self.encoding.encode(self.vectors[phase], party=name)
             randomness = SeededRandomnessForSimulation(self.run, f"direct {request} {name}")
             self.users[name] = party(self.context, self.parameters, self.signers[name], lanes, randomness)
 
@@ -122,7 +122,7 @@ class DirectStage:
             ]
             if not waiting:
                 return self
-            latest = min(waiting, key=lambda user: (user.state.patient, user.state.place))
+            latest = min(waiting, key=lambda user: (user.state.patient, user.state.phase))
             act(latest.name, Deadline())
 
     def sign(self, envelope: Envelope) -> Envelope:

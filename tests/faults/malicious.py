@@ -132,8 +132,8 @@ class SplitViewAggregator:
             if (number in self.views[holder]) is survived:
                 dealers = unpack_list(unmask.dealers, len(self.stage.names), holder)
                 if number in dealers:
-                    place = 32 * dealers.index(number)
-                    shares[self.stage.number(holder)] = unmask.shares[place : place + 32]
+                    index = 32 * dealers.index(number)
+                    shares[self.stage.number(holder)] = unmask.shares[index : index + 32]
         return shamir.combine(shares, self.stage.plan.threshold)
 
     def open_vector(self, victim: str, masked_with: frozenset[int]) -> NDArray[np.int64]:

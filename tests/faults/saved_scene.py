@@ -178,7 +178,7 @@ class Wire:
     def send(
         self, run: SavedRun[Any], messages: Sequence[Envelope], faults: Faults | None = None
     ) -> Sequence[Envelope]:
-        (faults or Faults()).around("send", self._send)(run._row.place.attempt, messages)
+        (faults or Faults()).around("send", self._send)(run._row.position.attempt, messages)
         return messages
 
     def _send(self, attempt: bytes, messages: Sequence[Envelope]) -> None:
@@ -195,7 +195,7 @@ class Wire:
         """Return the message to which a run has the next answer: a state may say nothing itself."""
         if run.resend() or not isinstance(run.state, PartyState):
             return run.resend()
-        attempt, last = run._row.place.attempt, run.state.progress.sent[-1:]
+        attempt, last = run._row.position.attempt, run.state.progress.sent[-1:]
         pairs = zip(self._attempts, self.sent, strict=True)
         sent = (envelope for of, envelope in pairs if of == attempt and (envelope.step,) == last)
         return [*sent][:1]

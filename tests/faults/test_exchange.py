@@ -43,10 +43,10 @@ class Run:
                 context,
                 given,
                 self.stage.signers[name],
-                given.encoding.encode(VECTORS[place], party=name)[0],
+                given.encoding.encode(VECTORS[index], party=name)[0],
                 self.stage.sources[name],
             )
-            for place, name in enumerate(context.names)
+            for index, name in enumerate(context.names)
         ]
         self.hub = states.aggregator(context, given, self.stage.signers[AGGREGATOR])
 
@@ -193,15 +193,15 @@ def test_users_with_differing_nonces_have_differing_runs() -> None:
     assert isinstance(refused(run, on(run, m.START, 0, lie)), PeerFault)
 
 
-@pytest.mark.parametrize("place", [0, 30, -1])
-def test_a_changed_box_is_refused(place: int) -> None:
+@pytest.mark.parametrize("index", [0, 30, -1])
+def test_a_changed_box_is_refused(index: int) -> None:
     run = Run(parameters())
 
     def flip(body: bytes) -> m.Deliver:
         deliver = deliver_of(body)
         (number, box), *rest = deliver.boxes
         changed = bytearray(box)
-        changed[place] ^= 1
+        changed[index] ^= 1
         return msgspec.structs.replace(deliver, boxes=[(number, bytes(changed)), *rest])
 
     error = refused(run, on(run, m.DELIVER, 1, flip))
@@ -247,15 +247,15 @@ def test_a_user_that_sends_along_no_edge_is_left_out() -> None:
     hellos = [envelope for party in run.parties for envelope in party.handle(Start())]
     starts = [answer for envelope in hellos for answer in run.hub.handle(Message(envelope))]
     sent = {
-        answer.receiver: run.parties[place].handle(Message(answer)) for place, answer in enumerate(starts)
+        answer.receiver: run.parties[index].handle(Message(answer)) for index, answer in enumerate(starts)
     }
     name = run.stage.context.names[2]
     (honest,) = sent[name]
     body = m.Send([(1, b"x")])
     (forged,) = run.stage.context.write(run.stage.signers[name], honest.run_id, m.SEND, (AGGREGATOR,), body)
     run.hub.handle(Message(forged))
-    for place in (0, 1):
-        run.hub.handle(Message(sent[run.stage.context.names[place]][0]))
+    for index in (0, 1):
+        run.hub.handle(Message(sent[run.stage.context.names[index]][0]))
     assert "does not send to exactly" in "; ".join(run.hub.result.faults)
 
 
@@ -265,9 +265,9 @@ def test_a_user_that_keeps_a_box_back_is_left_out_and_not_the_hub_blamed() -> No
     hellos = [envelope for party in run.parties for envelope in party.handle(Start())]
     starts = [answer for envelope in hellos for answer in run.hub.handle(Message(envelope))]
     delivered: list[Envelope] = []
-    for place, start in enumerate(starts):
-        (honest,) = run.parties[place].handle(Message(start))
-        if place == 2:
+    for index, start in enumerate(starts):
+        (honest,) = run.parties[index].handle(Message(start))
+        if index == 2:
             boxes = decode(honest.body, m.Send, names[2]).boxes[:1]
             signer = run.stage.signers[names[2]]
             (honest,) = run.stage.context.write(signer, honest.run_id, m.SEND, (AGGREGATOR,), m.Send(boxes))
@@ -316,12 +316,12 @@ def test_each_vector_is_checked_by_itself(lies: tuple[int, int], culprit: int, n
     """Of two that cancel the sum is within its bounds; and each coordinate may be within a bound of norms."""
     given = parameters()
     run = Run(given)
-    for place, lie in zip((1, 2), lies, strict=True):
+    for index, lie in zip((1, 2), lies, strict=True):
         grid = np.array([lie, lie]) - given.encoding.lowest
         context = run.stage.context
-        name = context.names[place]
+        name = context.names[index]
         lanes = grid.astype(np.int64).view(np.uint64)
-        run.parties[place] = states.party(
+        run.parties[index] = states.party(
             context, given, run.stage.signers[name], lanes, run.stage.sources[name]
         )
     error = refused(run, lambda envelope: envelope)

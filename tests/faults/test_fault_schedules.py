@@ -90,10 +90,10 @@ class Scene:
         return membership if self.group is None else membership.of_group(self.group, self.names)
 
 
-def draw_crooks(chooser: random.Random, names: tuple[str, ...], places: int) -> dict[str, tuple[str, int]]:
+def draw_crooks(chooser: random.Random, names: tuple[str, ...], indices: int) -> dict[str, tuple[str, int]]:
     """Draw who misbehaves, how, and at which of its messages."""
     many = chooser.choice([0, 1, 1, 1, 2, 2, 3])
-    return {name: (chooser.choice(ACTS), chooser.randint(1, places)) for name in chooser.sample(names, many)}
+    return {name: (chooser.choice(ACTS), chooser.randint(1, indices)) for name in chooser.sample(names, many)}
 
 
 async def play(scene: Scene, seed: int, vectors: NDArray[np.float64], told: Told) -> None:
@@ -128,7 +128,7 @@ async def play(scene: Scene, seed: int, vectors: NDArray[np.float64], told: Told
         latency = chooser.uniform(0.001, 0.02)
         near, far = connect(name, scene.hub.name, latency, kind)
         if isinstance(near, CrookedPipe):
-            near.act, near.place = crooks[name]
+            near.act, near.index = crooks[name]
             near.chooser = random.Random(f"{seed} {name}")
             near.context = scene.of_group(scene.members[name]).context(1, "sum")
             near.signer = scene.members[name].identity

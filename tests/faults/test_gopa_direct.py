@@ -56,13 +56,13 @@ def test_isolation_a_coordinator_keeps_a_value_and_declares_its_user_gone() -> N
     def hide(envelope: Envelope) -> Iterable[Envelope]:
         proposed = stage.read(envelope)
         members = PartySet.unpack(proposed.published, 8, COORDINATOR)
-        place = members.place(stage.number(VICTIM))
+        index = members.index(stage.number(VICTIM))
         hashes, signatures = proposed.hashes, proposed.signatures
         kept = stage.change(
             envelope,
             published=pack_set([party for party in members if party != stage.number(VICTIM)], 8),
-            hashes=hashes[: 32 * place] + hashes[32 * place + 32 :],
-            signatures=signatures[: 64 * place] + signatures[64 * place + 64 :],
+            hashes=hashes[: 32 * index] + hashes[32 * index + 32 :],
+            signatures=signatures[: 64 * index] + signatures[64 * index + 64 :],
         )
         return (kept,)
 
@@ -76,7 +76,7 @@ def test_isolation_a_coordinator_keeps_a_value_and_declares_its_user_gone() -> N
     assert outcome.noise is not None
     assert outcome.noise.residual_pairs == 7
     assert f"{VICTIM}: left out by {COORDINATOR}; its '{g.PUBLISH}' came here" in outcome.faults
-    published = next(place for place, e in enumerate(stage.sent) if e.step == d.PUBLISHED)
+    published = next(index for index, e in enumerate(stage.sent) if e.step == d.PUBLISHED)
     assert {envelope.step for envelope in stage.sent[published:]} <= AFTER
 
 
@@ -90,7 +90,7 @@ def test_isolation_the_late_variant_a_publication_is_withheld() -> None:
     assert outcome.noise is not None
     assert outcome.noise.residual_pairs == 7
     assert any(fault.startswith(f"{VICTIM}: is not in the total") for fault in outcome.faults)
-    certified = next(place for place, e in enumerate(stage.sent) if e.step == g.PUBLISH)
+    certified = next(index for index, e in enumerate(stage.sent) if e.step == g.PUBLISH)
     later = {e.step for e in stage.sent[certified:] if e.step != g.PUBLISH}
     assert later <= AFTER
 
@@ -258,8 +258,8 @@ def test_forged_proposals_are_refused_and_named(step: str, field: str, reason: s
 
     def forge(envelope: Envelope) -> Iterable[Envelope]:
         content = bytearray(getattr(stage.read(envelope), field))
-        place = 32 * 1 if field == "nonces" else -1
-        content[place] ^= 1
+        index = 32 * 1 if field == "nonces" else -1
+        content[index] ^= 1
         return (stage.change(envelope, **{field: bytes(content)}),)
 
     hand = by(step, COORDINATOR, forge)
@@ -281,7 +281,7 @@ def test_a_coordinator_that_leaves_somebody_out_is_named_by_it() -> None:
         roll = stage.read(envelope)
         fields = {
             "advertised": pack_set([1, 3, 4, 5, 6, 7, 8], 8),
-            "advertisements": [body for place, body in enumerate(roll.advertisements) if place != 1],
+            "advertisements": [body for index, body in enumerate(roll.advertisements) if index != 1],
             "signatures": roll.signatures[:64] + roll.signatures[128:],
         }
         return (stage.change(envelope, **fields),)
@@ -475,18 +475,18 @@ def test_a_user_whose_plan_does_not_hold_in_its_place_never_publishes(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     """In the certified graph a user counts its own draws that take part, and who drew it."""
-    places: dict[str, tuple[int, int]] = {}
+    indices: dict[str, tuple[int, int]] = {}
 
     def check(_parameters: GopaParameters, party: str, own: int, drawn_by: int) -> None:
-        places[party] = own, drawn_by
+        indices[party] = own, drawn_by
         if party == CHEAT:
             raise PrivacyError("its plan does not hold")
 
-    monkeypatch.setattr(GopaParameters, "check_place", check)
+    monkeypatch.setattr(GopaParameters, "check_neighbourhood", check)
     stage = DirectStage().play(silent("p8", m.REVEAL))
     assert g.PUBLISH not in stage.steps_of(CHEAT)
     assert isinstance(stage.errors[CHEAT], PrivacyError)
-    assert set(places.values()) == {(6, 6)}, "everyone drew everyone, and p8 does not take part"
+    assert set(indices.values()) == {(6, 6)}, "everyone drew everyone, and p8 does not take part"
     # It takes part, since others had signed that it does: what they share with it stays in.
     outcome = stage.outcomes()[COORDINATOR]
     assert outcome.absent == (CHEAT, "p8")

@@ -18,7 +18,7 @@ from smpc_dp.protocols.contract import Envelope
 from smpc_dp.protocols.envelope import decode
 from smpc_dp.protocols.gopa import messages as g
 from smpc_dp.protocols.gopa.params import GopaParameters, OnDropout, check_parameters
-from smpc_dp.protocols.gopa.plan import Place, plan_session
+from smpc_dp.protocols.gopa.plan import Neighbourhood, plan_session
 from smpc_dp.protocols.phases import key_graph
 from smpc_dp.protocols.phases import messages as m
 from smpc_dp.protocols.sets import unpack_list
@@ -36,12 +36,14 @@ def sparse_stage(
     given: dict[str, object] = {"length": LENGTH, "lower": -9.0, "upper": 9.0, "epsilon": 1.0, "delta": 1e-6}
     parameters, faults = check_parameters(given | {"corrupt": 0.0, "on_dropout": on_dropout}, PARTIES)
     assert parameters is not None, faults
-    place = Place(least_own=least_own, most_drawn_by=most_drawn_by)
+    neighbourhood = Neighbourhood(least_own=least_own, most_drawn_by=most_drawn_by)
     plan = check_plan(PARTIES, DRAWN, 3, dropout=0.25, corrupt=0.0)
     assert plan.max_dropouts == 4
     return Stage(
         PARTIES,
-        parameters=replace(parameters, plan=plan, session=replace(parameters.session, place=place)),
+        parameters=replace(
+            parameters, plan=plan, session=replace(parameters.session, neighbourhood=neighbourhood)
+        ),
     )
 
 
@@ -69,7 +71,7 @@ def assert_refused(stage: Stage, reason: str) -> None:
     assert isinstance(error, PrivacyError), error
     assert reason in str(error)
     assert not {g.PUBLISH, m.DEAL, m.MASKED, m.ATTEST_PARTICIPANTS} & set(stage.steps_of(VICTIM))
-    assert stage.body_of(LEAVE, VICTIM) == Abort(Code.PLACE)
+    assert stage.body_of(LEAVE, VICTIM) == Abort(Code.NEIGHBOURHOOD)
     assert VICTIM in stage.aggregator.result.absent
 
 

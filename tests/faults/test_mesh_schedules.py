@@ -54,7 +54,7 @@ def arm(
 ) -> None:
     """Tell a crooked pipe what it does."""
     if isinstance(pipe, CrookedPipe):
-        pipe.act, pipe.place = crooks[member.name]
+        pipe.act, pipe.index = crooks[member.name]
         pipe.chooser = random.Random(seed)
         pipe.context, pipe.signer, pipe.reconnect = member.context(1, "sum"), member.identity, again
 

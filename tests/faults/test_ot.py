@@ -364,8 +364,8 @@ def learned(sender: ot.Sender, receiver: ot.Receiver, challenge: bytes) -> bytes
     for row in range(count):
         # POLYVAL of two blocks is ((A * H) ^ B) * H: with B = A * H the whole column hashes to zero.
         cancels = bits(polyval(challenge[8:], [int(i == row) for i in range(128)]))
-        for place in (row, *(128 + i for i, bit in enumerate(cancels) if bit)):
-            corrections = flip(corrections, 8 * (16 + 16 * blocks * row) + place)
+        for index in (row, *(128 + i for i, bit in enumerate(cancels) if bit)):
+            corrections = flip(corrections, 8 * (16 + 16 * blocks * row) + index)
     response, received = receiver.correlated(sender.challenge(count, corrections))
     labels = {bytes(label) for label in sender.correlated(response)}
     found: list[int] = []

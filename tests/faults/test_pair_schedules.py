@@ -36,7 +36,7 @@ from tests.faults.virtual import WORK, Pipe, Stream, connect, run_virtually
 
 KERNEL = kendall_tau(Field(0, 3), Field(0, 3))
 NAMES = tuple(f"p{number}" for number in range(1, 6))
-DATA = {name: (place % 4, (3 * place) % 4) for place, name in enumerate(NAMES)}
+DATA = {name: (index % 4, (3 * index) % 4) for index, name in enumerate(NAMES)}
 
 
 class Evaluations:
@@ -134,7 +134,7 @@ async def play(members: dict[str, Membership], folder: Path, seed: int, told: di
     def enter(name: str, kind: type[Pipe]) -> None:
         near, far = connect(name, hub.name, chooser.uniform(0.001, 0.02), kind)
         if isinstance(near, CrookedPipe):
-            near.act, near.place = crooks[name]
+            near.act, near.index = crooks[name]
             near.chooser, near.context = random.Random(f"{seed} {name}"), members[name].context(1)
             near.signer, near.reconnect = members[name].identity, lambda: enter(name, Pipe)
         links.welcome(far)

@@ -94,7 +94,7 @@ def record(output: str = "both") -> list[tuple[str, bytes]]:
     return sent
 
 
-def places(sent: list[tuple[str, bytes]], sender: str) -> list[bytes]:
+def indices(sent: list[tuple[str, bytes]], sender: str) -> list[bytes]:
     return [data for name, data in sent if name == sender and data[0] == BULK]
 
 
@@ -117,15 +117,15 @@ def test_differing_circuits_are_refused_before_any_piece_is_sent_and_both_digest
 def test_a_flipped_bit_in_any_piece_is_found_before_an_output_is_decoded(sender: str) -> None:
     """Pieces: transfers' set-up and extension, labels, tables; at their first, middle and last bytes."""
     sent = record()
-    for number, piece in enumerate(places(sent, sender)):
+    for number, piece in enumerate(indices(sent, sender)):
         content = len(piece) - PIECE_HEADER.size
-        for place in {0, content // 2, content - 1}:
+        for index in {0, content // 2, content - 1}:
 
-            def flip(count: int, data: bytes, number: int = number, place: int = place) -> list[bytes]:
-                if count != number or len(data) <= PIECE_HEADER.size + place:
+            def flip(count: int, data: bytes, number: int = number, index: int = index) -> list[bytes]:
+                if count != number or len(data) <= PIECE_HEADER.size + index:
                     return [data]
                 wrong = bytearray(data)
-                wrong[PIECE_HEADER.size + place] ^= 0x10
+                wrong[PIECE_HEADER.size + index] ^= 0x10
                 return [bytes(wrong)]
 
             ends = evaluate_in_memory(roles(), pieces(sender, flip))
@@ -177,7 +177,7 @@ def test_the_messages_of_another_run_are_refused(replayed: str) -> None:
 
 
 def test_a_piece_of_another_run_is_refused() -> None:
-    earlier = places(record(), "alice")
+    earlier = indices(record(), "alice")
     ends = evaluate_in_memory(
         roles(), pieces("alice", lambda count, data: [earlier[count]] if count == 4 else [data])
     )

@@ -167,11 +167,11 @@ def test_a_setup_without_room_is_replaced(monkeypatch: pytest.MonkeyPatch) -> No
 
 def envelopes(pair: Pair, step: str) -> list[tuple[int, str, bytes]]:
     found = []
-    for place, (sender, data) in enumerate(pair.seen):
+    for index, (sender, data) in enumerate(pair.seen):
         if data[0] == CONTROL:
             envelope = decode_envelope(data[1:], sender)
             if envelope.step == step:
-                found.append((place, sender, envelope.body))
+                found.append((index, sender, envelope.body))
     return found
 
 
@@ -180,9 +180,9 @@ def test_the_start_of_the_keys_is_drawn_after_every_hello_and_is_fresh() -> None
     starts = []
     for _ in range(2):
         pair.right()
-        ((place, sender, body),) = envelopes(pair, START)
+        ((index, sender, body),) = envelopes(pair, START)
         assert sender == "alice"
-        assert place > max(place for place, _, _ in envelopes(pair, HELLO))
+        assert index > max(index for index, _, _ in envelopes(pair, HELLO))
         starts.append(decode(body, Start, "alice").start)
         nonces = [decode(body, Hello, name).nonce for _, name, body in envelopes(pair, HELLO)]
         assert starts[-1] not in nonces

@@ -50,8 +50,8 @@ def ends(digest: bytes = b"d" * 32) -> tuple[SealedLine, SealedLine]:
     keys = {name: bytes(signer.key.verify_key) for name, signer in signers.items()}
     context = Context("pairwise", 1, digest, 1, ("anna", "bert"), "hub", keys)
     one, other = (
-        SealedLine(context, signers[name], SeededRandomnessForSimulation(place, "line"))
-        for place, name in enumerate(signers)
+        SealedLine(context, signers[name], SeededRandomnessForSimulation(index, "line"))
+        for index, name in enumerate(signers)
     )
     return one, other
 

@@ -226,8 +226,8 @@ def test_an_aggregator_crashes_at_every_write(
     dry = Faults()
     hall = kind(lose)
     hall.play(hall.begin(Media(tmp_path / "dry", counted=media.counted), dry), dry)
-    places = range(len(dry.done)) if stride == 1 else range(2 * fails + before, len(dry.done), 2 * stride)
-    for at in places:
+    indices = range(len(dry.done)) if stride == 1 else range(2 * fails + before, len(dry.done), 2 * stride)
+    for at in indices:
         here = Media(tmp_path / f"crash {at}", counted=media.counted)
         hall, faults = kind(lose), Faults(at, before, fails)
         with suppress(Crash, LocalError):

@@ -88,12 +88,12 @@ def attested(wire: Wire) -> bool:
     return any(name.startswith(FINAL) for name in wire.steps)
 
 
-def thinned(scene: Scene, places: Sequence[T], stride: int) -> Sequence[T]:
+def thinned(scene: Scene, indices: Sequence[T], stride: int) -> Sequence[T]:
     """Return all places of the small protocol; of another one, which is slower, some, or with --all all."""
     if isinstance(scene, SmallScene):
-        return places
+        return indices
     # All parties of these play, and each letter is a write.
-    return places[:: stride * stride] if isinstance(scene, DirectScene) else places[::stride]
+    return indices[:: stride * stride] if isinstance(scene, DirectScene) else indices[::stride]
 
 
 def all_writes(scene: Scene, folder: Path, counted: bool = True) -> list[str]:
@@ -230,8 +230,8 @@ def test_a_fork_at_every_state(
     if not shared or (shared == ("counter",) and not media.counted):
         pytest.skip("nothing in common: the copies are all that each has")
     copied = [part for part in ALL if part not in shared]
-    places = [(number, at) for number in range(1, scene.states) for at in range(8)]
-    for number, at in thinned(scene, places, stride):
+    indices = [(number, at) for number in range(1, scene.states) for at in range(8)]
+    for number, at in thinned(scene, indices, stride):
         fork_once(type(scene)(), tmp_path / f"{number} {at}", media.counted, number, at, copied)
 
 
@@ -487,9 +487,9 @@ def test_damage_is_refused(scene: Scene, tmp_path: Path) -> None:
     assert len(files) == 3
     for path in files:
         content = path.read_bytes()
-        places = sorted({*range(0, len(content), max(1, len(content) // 150)), len(content) - 1})
-        damaged = [content[:place] for place in places]
-        damaged += [content[:p] + bytes([content[p] ^ 0x41]) + content[p + 1 :] for p in places]
+        indices = sorted({*range(0, len(content), max(1, len(content) // 150)), len(content) - 1})
+        damaged = [content[:position] for position in indices]
+        damaged += [content[:p] + bytes([content[p] ^ 0x41]) + content[p + 1 :] for p in indices]
         for broken in damaged:
             path.write_bytes(broken)
             try:

@@ -213,8 +213,8 @@ def test_a_party_that_is_set_back(media: Media, tmp_path: Path, parts: tuple[str
         hall, here = Hall(), Media(folder / "media", counted=media.counted)
         run = hall.begin(here)
         number = 0
-        while run._row.place.counter < last:
-            if run._row.place.counter == number:
+        while run._row.position.counter < last:
+            if run._row.position.counter == number:
                 here.take(folder / str(number))
                 number += 1
             hall.step(run)

@@ -303,14 +303,14 @@ def shown_of(stage: Stage, holder: str) -> dict[int, str]:
     """Return which kind of share a holder revealed of each dealer, checked against the dealer's signature."""
     unmask = stage.body_of(m.UNMASK, holder)
     kinds: dict[int, str] = {}
-    for place, dealer in enumerate(unpack_list(unmask.dealers, 4, holder)):
+    for index, dealer in enumerate(unpack_list(unmask.dealers, 4, holder)):
         name = stage.names[dealer - 1]
-        share, other = (getattr(unmask, f)[32 * place : 32 * place + 32] for f in ("shares", "others"))
+        share, other = (getattr(unmask, f)[32 * index : 32 * index + 32] for f in ("shares", "others"))
         for kind in (keys.SELF_MASK, keys.MASKING_KEY):
             run_id = stage.parties[holder].run_id
             shown = keys.share_digest(stage.context, run_id, name, holder, kind, share)
             mask, own = (other, shown) if kind == keys.SELF_MASK else (shown, other)
-            signature = unmask.signatures[64 * place : 64 * place + 64]
+            signature = unmask.signatures[64 * index : 64 * index + 64]
             try:
                 keys.check_share(stage.context, run_id, name, holder, mask, own, signature)
             except VerificationError:

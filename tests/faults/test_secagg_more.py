@@ -34,27 +34,27 @@ def session(**plan: float) -> Cast:
     return cast_sum(parameters, [np.array([i, 1]) for i in range(PARTIES)], seed_for_simulation=5)[0]
 
 
-def spoil_shares(monkeypatch: pytest.MonkeyPatch, call: int, places: Sequence[int]) -> None:
+def spoil_shares(monkeypatch: pytest.MonkeyPatch, call: int, indices: Sequence[int]) -> None:
     """Let the `call`-th sharing of the run give wrong shares at some places; its dealer signs them all."""
     split, calls = shamir.split, iter(range(1, 1000))
 
     def wrong(secret: bytes, threshold: int, holders: Sequence[int], randomness: Randomness) -> list[bytes]:
         shares = split(secret, threshold, holders, randomness)
         if next(calls) == call:
-            for place in places:
-                shares[place] = bytes(32)
+            for index in indices:
+                shares[index] = bytes(32)
         return shares
 
     monkeypatch.setattr(shamir, "split", wrong)
 
 
-@pytest.mark.parametrize("place", [0, 3, 8])
-def test_one_wrong_signed_share_is_left_out(monkeypatch: pytest.MonkeyPatch, place: int) -> None:
-    spoil_shares(monkeypatch, 2, [place])  # the self-mask seed of the first party that deals
+@pytest.mark.parametrize("index", [0, 3, 8])
+def test_one_wrong_signed_share_is_left_out(monkeypatch: pytest.MonkeyPatch, index: int) -> None:
+    spoil_shares(monkeypatch, 2, [index])  # the self-mask seed of the first party that deals
     cast = session()
     assert not drive(cast.machines, MemoryNetwork(), AGGREGATOR)
     assert cast.aggregator.result.total.tolist() == [45, PARTIES]
-    used = place < cast.aggregator.member.parameters.plan.threshold
+    used = index < cast.aggregator.member.parameters.plan.threshold
     assert (
         any("a share that does not fit the others" in text for text in cast.aggregator.result.faults) == used
     )
@@ -72,8 +72,8 @@ def test_two_wrong_signed_shares_stop_the_run_with_the_name_of_the_dealer(
 
 def test_who_asks_another_question_is_excluded_and_the_most_frequent_one_is_answered() -> None:
     cast = session()
-    for place in (2, 7):
-        party = cast.parties[place]
+    for index in (2, 7):
+        party = cast.parties[index]
         context = dataclasses.replace(party.member.context, question="weight")
         party.member = dataclasses.replace(party.member, context=context)
     errors = drive(cast.machines, MemoryNetwork(), AGGREGATOR)

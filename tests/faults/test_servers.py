@@ -99,12 +99,12 @@ class Stage:
                 SERVERS,
                 IDENTITIES[name],
                 (makes or {}).get(name, make),
-                (records or {}).get(name, (place, 1)),
+                (records or {}).get(name, (index, 1)),
                 threshold=1,
                 fewest=fewest,
                 mark=(marks or {}).get(name, -1),
             )
-            for place, name in enumerate(USERS)
+            for index, name in enumerate(USERS)
         }
         self.servers = {
             name: ServerMachine(
@@ -291,9 +291,9 @@ def test_what_users_say_when_they_leave_fits_into_a_message(tmp_path: Path) -> N
     assert all(fault.startswith("bob: left out by ") and TEXTS[Code.OWN] in fault for fault in faults)
     longest = max(Code, key=len)
     told = [
-        m.LeftOut(number, place, longest)
+        m.LeftOut(number, index, longest)
         for number in range(1, len(users) // 2 + 1)
-        for place in range(1, len(names) + 1)
+        for index in range(1, len(names) + 1)
     ]
     # The rest of the bound is for questions and values.
     assert len(msgspec.msgpack.encode(told)) < len(users) // 2 * len(names) * FAULT_BYTES < largest
@@ -549,7 +549,7 @@ def test_parameters_are_checked(parameters: dict[str, object], where: str) -> No
 
 
 def test_aggregators_have_no_place_among_servers() -> None:
-    members = [IDENTITIES[name].entry("server", f"h:{place}") for place, name in enumerate(SERVERS, 1)]
+    members = [IDENTITIES[name].entry("server", f"h:{index}") for index, name in enumerate(SERVERS, 1)]
     assert not roster_faults(members)
     assert roster_faults([*members, IDENTITIES["bob"].entry("aggregator", "h:9")])
 

@@ -48,34 +48,34 @@ class Frames:
     def change(self, content: bytes) -> bytes:
         """Return what arrives in the place of `content`, a run of whole frames after the hello."""
         changed = bytearray()
-        place = 0
+        index = 0
         if self._first:
             self._first = False
-            place = next(
+            index = next(
                 start for start in (0, *range(HELLO_LEAST, HELLO_MOST)) if self._fits(content, start)
             )
-            changed += content[:place]
-        while place + HEAD.size <= len(content):
-            counter, size = HEAD.unpack_from(content, place)
-            end = place + HEAD.size + size
+            changed += content[:index]
+        while index + HEAD.size <= len(content):
+            counter, size = HEAD.unpack_from(content, index)
+            end = index + HEAD.size + size
             if self.seen:
                 changed += HEAD.pack(counter, len(self.payload)) + self.payload
             else:
-                changed += content[place:end]
+                changed += content[index:end]
             self.seen += 1
-            place = end
+            index = end
         return bytes(changed)
 
     @staticmethod
     def _fits(content: bytes, start: int) -> bool:
         """Tell whether whole frames, each of at most 1 MiB, follow from `start` to the end."""
-        place = start
-        while place + HEAD.size <= len(content):
-            size = HEAD.unpack_from(content, place)[1]
+        index = start
+        while index + HEAD.size <= len(content):
+            size = HEAD.unpack_from(content, index)[1]
             if size > 1 << 20:
                 return False
-            place += HEAD.size + size
-        return place == len(content)
+            index += HEAD.size + size
+        return index == len(content)
 
 
 async def compute(change: Callable[[str, str, bytes], bytes]) -> list[Answer | BaseException]:

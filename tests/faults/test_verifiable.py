@@ -135,11 +135,11 @@ def test_what_is_missing_is_said_and_nobody_is_accused(monkeypatch: pytest.Monke
     monkeypatch.setattr(auditing, "check_certificate", lambda *_: None)
     played = play({CHEAT: with_noise(lambda _user: (1, 1))})
     entries = [entry for entry in played.entries if (entry.party, entry.kind) != (VICTIM, v.OPEN)]
-    [place] = [place for place, entry in enumerate(entries) if entry.kind == v.TALLY]
-    tally, opened = decode(entries[place].payload, v.Tally, RELAY), entry_of(played, v.OPEN, VICTIM)
+    [index] = [index for index, entry in enumerate(entries) if entry.kind == v.TALLY]
+    tally, opened = decode(entries[index].payload, v.Tally, RELAY), entry_of(played, v.OPEN, VICTIM)
     delta = np.frombuffer(decode(opened.payload, v.Open, VICTIM).deltas, "<u8")
     total = (np.frombuffer(tally.total, "<u8") + delta).tobytes()
-    entries[place] = played.sign(entries[place], encode(replace(tally, total=total, residual_pairs=1)))
+    entries[index] = played.sign(entries[index], encode(replace(tally, total=total, residual_pairs=1)))
     lines = played.log(entries)
     unopened = audit_stream(io.BytesIO(b"".join(line + b"\n" for line in lines)), threads=1)
     assert [item.party for item in unopened.excluded] == [CHEAT]
@@ -304,9 +304,9 @@ def test_a_forged_false_publication_is_refused() -> None:
 
 def without(message: v.Publications, party: int) -> v.Publications:
     authors = unpack_list(message.authors, len(USERS), "")
-    kept = [place for place, number in enumerate(authors) if number != party]
-    digests = b"".join(message.digests[32 * place : 32 * place + 32] for place in kept)
-    return replace(message, authors=pack_list([authors[place] for place in kept]), digests=digests)
+    kept = [index for index, number in enumerate(authors) if number != party]
+    digests = b"".join(message.digests[32 * index : 32 * index + 32] for index in kept)
+    return replace(message, authors=pack_list([authors[index] for index in kept]), digests=digests)
 
 
 @pytest.mark.parametrize(

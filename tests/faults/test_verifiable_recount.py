@@ -82,11 +82,11 @@ def test_what_was_opened_must_come_out_of_the_total() -> None:
         assert "the total is not the sum of what was published" in error.reason
 
 
-def changed(message: Tallied, place: int, body: Callable[[bytes], bytes]) -> Tallied:
+def changed(message: Tallied, index: int, body: Callable[[bytes], bytes]) -> Tallied:
     """Return the message with another publication of one user."""
     [said] = message.said
     bodies = list(said.bodies)
-    bodies[place] = body(bodies[place])
+    bodies[index] = body(bodies[index])
     return replace(message, said=[replace(said, bodies=bodies)])
 
 
@@ -96,9 +96,9 @@ def other_value(body: bytes) -> bytes:
     return encode(replace(message, x_hat=bytes([message.x_hat[0] ^ 1]) + message.x_hat[1:]))
 
 
-@pytest.mark.parametrize("place", range(len(USERS)))
-def test_a_publication_that_is_not_on_the_board_is_refused(place: int) -> None:
-    refused(told(lambda message: changed(message, place, other_value)), f"of {USERS[place]}, is another")
+@pytest.mark.parametrize("index", range(len(USERS)))
+def test_a_publication_that_is_not_on_the_board_is_refused(index: int) -> None:
+    refused(told(lambda message: changed(message, index, other_value)), f"of {USERS[index]}, is another")
 
 
 LIES: dict[str, tuple[Callable[[Tallied], Tallied], str]] = {

@@ -356,12 +356,12 @@ def test_an_opening_that_nobody_asked_for_is_the_relays_fault() -> None:
     names = list(SPARSE.inputs)
     played = play({names[7]: off_by_one}, setting=SPARSE, memo=True)
     entries = played.entries
-    openings = [place for place, entry in enumerate(entries) if entry.kind == v.OPEN]
-    authors = {entries[place].party for place in openings}
+    openings = [index for index, entry in enumerate(entries) if entry.kind == v.OPEN]
+    authors = {entries[index].party for index in openings}
     bystander = next(name for name in names if name not in authors and name != names[7])
-    place = next((place for place in openings if entries[place].party > bystander), openings[-1] + 1)
+    index = next((index for index in openings if entries[index].party > bystander), openings[-1] + 1)
     empty = replace(entries[openings[0]], party=bystander)
-    entries.insert(place, played.sign(empty, encode(v.Open(b"", b"", b""))))
+    entries.insert(index, played.sign(empty, encode(v.Open(b"", b"", b""))))
     report = audit_stream(io.BytesIO(b"".join(line + b"\n" for line in played.log(entries))), threads=1)
     assert f"relay: has an opening of {bystander}, who has none to make" in report.conclusion
 
@@ -372,7 +372,7 @@ def test_a_user_that_was_told_of_another_false_one_signs_no_wrong_opening() -> N
     The victim would sign that it has no edge to open, where the log has one: that would be false.
     """
     names = list(SPARSE.inputs)
-    numbers = {name: place for place, name in enumerate(names, 1)}
+    numbers = {name: index for index, name in enumerate(names, 1)}
     cheat, silent = names[7], names[30]
     commits = drawn()
     victim = next(
@@ -400,12 +400,12 @@ def test_a_log_with_rounds_can_be_changed_and_cut_nowhere() -> None:
     one, three = (audit_stream(io.BytesIO(log), threads=threads) for threads in (1, 3))
     assert one.code == 3, one.conclusion
     assert one.verdict == three.verdict
-    begin = next(place for place, line in enumerate(lines) if b'"certify-exclusions"' in line)
+    begin = next(index for index, line in enumerate(lines) if b'"certify-exclusions"' in line)
     first, source = len(b"".join(lines[:begin])), random.Random(3)
-    for place in source.sample(range(first, len(log)), 30):
-        changed = bytes([log[place] ^ 1 << source.randrange(8)])
-        report = audit_stream(io.BytesIO(log[:place] + changed + log[place + 1 :]), threads=1)
-        line = 1 + log[:place].count(b"\n")
+    for index in source.sample(range(first, len(log)), 30):
+        changed = bytes([log[index] ^ 1 << source.randrange(8)])
+        report = audit_stream(io.BytesIO(log[:index] + changed + log[index + 1 :]), threads=1)
+        line = 1 + log[:index].count(b"\n")
         assert report.code == 1
         assert report.line in (line, line + 1), report.conclusion
     for end in range(begin, len(lines)):

@@ -129,25 +129,25 @@ def test_who_publishes_something_false_is_excluded_and_the_rest_is_exact() -> No
     assert list(report.verdict.counted) == rest
 
 
-def shifted(place: int) -> Tamper:
+def shifted(neighbourhood: int) -> Tamper:
     """Commit to another term for one neighbour."""
 
     def tamper(user: Cheater, step: str, message: msgspec.Struct) -> msgspec.Struct:
         if not isinstance(message, v.Commit):
             return message
-        user.shift_edge(sorted(user.next.terms)[place % len(user.next.terms)], 1)
+        user.shift_edge(sorted(user.next.terms)[neighbourhood % len(user.next.terms)], 1)
         return replace(message, edges=b"".join(edge for _, edge in sorted(user.next.edges.items())))
 
     return tamper
 
 
-def dropped(place: int) -> Tamper:
+def dropped(neighbourhood: int) -> Tamper:
     """Do not claim the edge to one neighbour."""
 
     def tamper(user: Cheater, step: str, message: msgspec.Struct) -> msgspec.Struct:
         if not isinstance(message, v.Commit):
             return message
-        user.drop_edge(sorted(user.next.terms)[place % len(user.next.terms)])
+        user.drop_edge(sorted(user.next.terms)[neighbourhood % len(user.next.terms)])
         edges = b"".join(edge for _, edge in sorted(user.next.edges.items()))
         return replace(message, neighbours=pack_list(sorted(user.next.edges)), edges=edges)
 
@@ -159,12 +159,12 @@ def test_a_wrong_edge_is_found_at_any_place_and_void_for_both(wrong: Any) -> Non
     """Of three users at once, at places that a fixed seed draws; the run goes on without these edges."""
     source = random.Random(5)
     cheats = source.sample(NAMES, 3)
-    places = {name: source.randrange(1000) for name in cheats}
-    played = run({name: wrong(place) for name, place in places.items()})
+    indices = {name: source.randrange(1000) for name in cheats}
+    played = run({name: wrong(neighbourhood) for name, neighbourhood in indices.items()})
     due = set()
-    for name, place in places.items():
+    for name, neighbourhood in indices.items():
         around = neighbours_of(honest(), name)
-        due.add(tuple(sorted((name, around[place % len(around)]))))
+        due.add(tuple(sorted((name, around[neighbourhood % len(around)]))))
     report = audited(played, threads=2)
     assert report.code == 3, report.conclusion
     assert report.verdict is not None
@@ -273,7 +273,10 @@ def test_more_neighbours_than_anybody_accepts_are_refused() -> None:
     checked = parameters(SPARSE)
     assert checked.most_neighbours < USERS
     fewer = replace(
-        checked, session=replace(checked.session, place=replace(checked.session.place, most_drawn_by=0))
+        checked,
+        session=replace(
+            checked.session, neighbourhood=replace(checked.session.neighbourhood, most_drawn_by=0)
+        ),
     )
     entry = entry_of(honest(), v.COMMIT, CHEAT)
     rules = Rules(honest().context, fewer, bytes(32))
@@ -285,13 +288,17 @@ def test_an_edge_is_checked_after_the_fact_too() -> None:
     """A log whose opened edge is another one, rightly signed, names who opened it: it was to be excluded."""
     played = run({CHEAT: off_by_one})
     entries = played.entries
-    [place, *_] = [place for place, entry in enumerate(entries) if entry.kind == v.OPEN]
-    message = decode(entries[place].payload, v.Open, "")
+    [neighbourhood, *_] = [
+        neighbourhood for neighbourhood, entry in enumerate(entries) if entry.kind == v.OPEN
+    ]
+    message = decode(entries[neighbourhood].payload, v.Open, "")
     delta = (np.frombuffer(message.deltas, "<u8") + np.uint64(1)).tobytes()
-    entries[place] = played.sign(entries[place], encode(replace(message, deltas=delta)))
+    entries[neighbourhood] = played.sign(entries[neighbourhood], encode(replace(message, deltas=delta)))
     report = audit_stream(io.BytesIO(b"".join(line + b"\n" for line in played.log(entries))), threads=1)
     assert report.code == 1
-    assert f"no edges opened to {entries[place].party}, who signed something false" in report.faults[0]
+    assert (
+        f"no edges opened to {entries[neighbourhood].party}, who signed something false" in report.faults[0]
+    )
     assert any("opened an edge to something else" in fault for fault in report.faults[1:])
 
 

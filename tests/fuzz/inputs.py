@@ -63,28 +63,28 @@ def _changed(generator: random.Random, form: Form, seeds: Sequence[bytes]) -> by
 
 def _changed_bytes(generator: random.Random, content: bytes, seeds: Sequence[bytes]) -> bytes:
     draw = generator.random
-    place = int(draw() * (len(content) + 1))
+    index = int(draw() * (len(content) + 1))
     way = int(draw() * 9)
-    if way == 0 and place < len(content):
-        return content[:place] + bytes([content[place] ^ 1 << int(draw() * 8)]) + content[place + 1 :]
+    if way == 0 and index < len(content):
+        return content[:index] + bytes([content[index] ^ 1 << int(draw() * 8)]) + content[index + 1 :]
     if way == 1:
-        return content[:place] + bytes([int(draw() * 256)]) + content[place + 1 :]
+        return content[:index] + bytes([int(draw() * 256)]) + content[index + 1 :]
     if way == 2:
-        return content[:place] + _BYTES[int(draw() * len(_BYTES))] + content[place:]
+        return content[:index] + _BYTES[int(draw() * len(_BYTES))] + content[index:]
     if way == 3:
-        return content[:place] + content[place + 1 + int(draw() * 8) :]
+        return content[:index] + content[index + 1 + int(draw() * 8) :]
     if way == 4:
-        return content[:place]
+        return content[:index]
     if way == 5:
-        end = place + int(draw() * 40)
-        return content[:end] + content[place:]
+        end = index + int(draw() * 40)
+        return content[:end] + content[index:]
     if way == 6:
         other = seeds[int(draw() * len(seeds))]
-        return content[:place] + other[int(draw() * (len(other) + 1)) :]
+        return content[:index] + other[int(draw() * (len(other) + 1)) :]
     if way == 7:
         return content + generator.randbytes(1 + int(draw() * 8))
-    end = place + 1 + int(draw() * 8)
-    return content[:place] + generator.randbytes(end - place) + content[end:]
+    end = index + 1 + int(draw() * 8)
+    return content[:index] + generator.randbytes(end - index) + content[end:]
 
 
 def _changed_words(generator: random.Random, content: bytes, seeds: Sequence[bytes]) -> bytes:
@@ -94,18 +94,18 @@ def _changed_words(generator: random.Random, content: bytes, seeds: Sequence[byt
     words = _TOKEN.findall(content[start : start + 400])
     if not words:
         return _WORDS[int(draw() * len(_WORDS))].encode()
-    place, way = int(draw() * len(words)), int(draw() * 5)
+    index, way = int(draw() * len(words)), int(draw() * 5)
     if way == 0:
-        words[place] = _WORDS[int(draw() * len(_WORDS))].encode()
+        words[index] = _WORDS[int(draw() * len(_WORDS))].encode()
     elif way == 1:
-        words.insert(place, _WORDS[int(draw() * len(_WORDS))].encode())
+        words.insert(index, _WORDS[int(draw() * len(_WORDS))].encode())
     elif way == 2:
-        words[place] = words[int(draw() * len(words))]
+        words[index] = words[int(draw() * len(words))]
     elif way == 3:
-        del words[place : place + 1 + int(draw() * 6)]
+        del words[index : index + 1 + int(draw() * 6)]
     else:
         other = _TOKEN.findall(seeds[int(draw() * len(seeds))][:400])
-        words[place] = other[int(draw() * len(other))] if other else b""
+        words[index] = other[int(draw() * len(other))] if other else b""
     return content[:start] + b"".join(words) + content[start + 400 :]
 
 
@@ -120,19 +120,19 @@ def _changed_value(generator: random.Random, content: bytes) -> bytes:
     except (msgspec.DecodeError, ValueError, RecursionError):
         return content
     holder: list[Any] = [value]
-    place = 0
-    while isinstance(holder[place], list) and holder[place] and draw() < 0.8:
-        holder = holder[place]
-        place = int(draw() * len(holder))
-    old, way = holder[place], draw()
+    index = 0
+    while isinstance(holder[index], list) and holder[index] and draw() < 0.8:
+        holder = holder[index]
+        index = int(draw() * len(holder))
+    old, way = holder[index], draw()
     if way < 0.15 and len(holder) > 1:
-        del holder[place]
+        del holder[index]
     elif way < 0.3:
         holder.append(old)
     elif isinstance(old, bytes) and way < 0.7:
-        holder[place] = _changed_bytes(generator, old, (old,))
+        holder[index] = _changed_bytes(generator, old, (old,))
     elif isinstance(old, int) and abs(old) < 1 << 62 and way < 0.7:
-        holder[place] = old + int(draw() * 5) - 2
+        holder[index] = old + int(draw() * 5) - 2
     else:
-        holder[place] = _VALUES[int(draw() * len(_VALUES))]
+        holder[index] = _VALUES[int(draw() * len(_VALUES))]
     return msgspec.msgpack.encode(value if holder is not value and len(holder) != 1 else holder[0])

@@ -118,7 +118,7 @@ def _party_set(content: bytes) -> bytes:
     found = PartySet.unpack(content, PARTIES, "alice")
     members = list(found)
     assert len(found) == len(members)
-    assert all(member in found and found.place(member) == place for place, member in enumerate(members))
+    assert all(member in found and found.index(member) == index for index, member in enumerate(members))
     return pack_set(members, PARTIES)
 
 
@@ -201,8 +201,8 @@ def _points(content: bytes) -> bytes:
 def _combined(content: bytes) -> bytes:
     """Shares of a secret, at holders of two bytes each."""
     shares = {
-        int.from_bytes(content[place : place + 2], "big"): content[place + 2 : place + 34]
-        for place in range(0, len(content), 34)
+        int.from_bytes(content[index : index + 2], "big"): content[index + 2 : index + 34]
+        for index in range(0, len(content), 34)
     }
     widths = {len(share) for share in shares.values()}
     try:

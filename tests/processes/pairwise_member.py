@@ -30,7 +30,7 @@ def main(session: str, name: str) -> None:
     member = PairwiseMember.load(session, name)
     words = -(-member.plan.parameters.instances // WORD_BITS)
     inputs = [
-        np.zeros((member.plan.circuit.inputs[place], words), np.uint64) for place in member.input_values
+        np.zeros((member.plan.circuit.inputs[index], words), np.uint64) for index in member.input_values
     ]
     try:
         report = evaluate(member, inputs, lambda step: say(step=step))

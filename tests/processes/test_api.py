@@ -35,12 +35,12 @@ Act = Callable[[smpc_dp.Session, int], Awaitable[None]]
 async def play(path: Path, act: Act, requests: int | None = None) -> list[Result | smpc_dp.SmpcError]:
     """Serve, and let every party act on its session; return what the aggregator ended each request with."""
 
-    async def party(place: int, name: str) -> None:
+    async def party(index: int, name: str) -> None:
         async with smpc_dp.connect(path, party=name) as session:
-            await act(session, place)
+            await act(session, index)
 
     serving = asyncio.create_task(smpc_dp.serve(path, requests=requests))
-    await asyncio.gather(*(party(place, name) for place, name in enumerate(PARTIES, 1)))
+    await asyncio.gather(*(party(index, name) for index, name in enumerate(PARTIES, 1)))
     return [ended for ended in await serving if isinstance(ended, Result | smpc_dp.SmpcError)]
 
 
@@ -48,9 +48,9 @@ async def test_a_learner_averages_round_after_round(tmp_path: Path) -> None:
     path = create_local_session(tmp_path, PARTIES, REAL, timeouts=FAST)
     runs: dict[str, set[str]] = {name: set() for name in PARTIES}
 
-    async def act(session: smpc_dp.Session, place: int) -> None:
+    async def act(session: smpc_dp.Session, index: int) -> None:
         for turn in range(3):
-            result = await session.average(np.array([place, turn / 4]))
+            result = await session.average(np.array([index, turn / 4]))
             assert result.value.tolist() == [3.0, turn / 4]
             assert result.survivors == PARTIES
             assert result.privacy.epsilon is None
@@ -66,11 +66,11 @@ async def test_a_learner_averages_round_after_round(tmp_path: Path) -> None:
 async def test_weights_stay_secret_and_count(tmp_path: Path) -> None:
     path = create_local_session(tmp_path, PARTIES, {**REAL, "max_weight": 100}, timeouts=FAST)
 
-    async def act(session: smpc_dp.Session, place: int) -> None:
-        result = await session.average([float(place), -1.0], weight=10 * place)
+    async def act(session: smpc_dp.Session, index: int) -> None:
+        result = await session.average([float(index), -1.0], weight=10 * index)
         assert result.weight == 150
         assert result.value.tolist() == [pytest.approx(11 / 3, abs=1e-15), -1.0]
-        total = await session.sum([1.0, 0.0], weight=0 if place > 1 else 7)
+        total = await session.sum([1.0, 0.0], weight=0 if index > 1 else 7)
         assert total.value.tolist() == [7.0, 0.0]
 
     await play(path, act)
@@ -79,9 +79,9 @@ async def test_weights_stay_secret_and_count(tmp_path: Path) -> None:
 async def test_an_average_of_weight_zero_is_an_error_not_a_number(tmp_path: Path) -> None:
     path = create_local_session(tmp_path, PARTIES, {**REAL, "max_weight": 100}, timeouts=FAST)
 
-    async def act(session: smpc_dp.Session, place: int) -> None:
+    async def act(session: smpc_dp.Session, index: int) -> None:
         with pytest.raises(smpc_dp.PrivacyError, match="sum to zero"):
-            await session.average([float(place), -1.0], weight=0)
+            await session.average([float(index), -1.0], weight=0)
 
     await play(path, act)
 
@@ -90,8 +90,8 @@ async def test_integers(tmp_path: Path) -> None:
     integers = {"length": 1, "kind": "integer", "lower": 0, "upper": 1 << 40, "dropout": 0.2, "corrupt": 0.0}
     path = create_local_session(tmp_path, PARTIES, integers, timeouts=FAST)
 
-    async def act(session: smpc_dp.Session, place: int) -> None:
-        result = await session.sum(np.array([(1 << 40) - place]))
+    async def act(session: smpc_dp.Session, index: int) -> None:
+        result = await session.sum(np.array([(1 << 40) - index]))
         assert result.value.dtype == np.int64
         assert result.value.tolist() == [5 * (1 << 40) - 15]
         with pytest.raises(smpc_dp.ConfigError, match="dtype must be an integer"):
@@ -104,8 +104,8 @@ async def test_a_refused_vector_is_missing_and_shifts_nothing(tmp_path: Path) ->
     """The n-th call of one party goes with the n-th call of the others, whatever became of earlier ones."""
     path = create_local_session(tmp_path, PARTIES, DIFFERING, timeouts=FAST)
 
-    async def act(session: smpc_dp.Session, place: int) -> None:
-        if place == 2:
+    async def act(session: smpc_dp.Session, index: int) -> None:
+        if index == 2:
             with pytest.raises(smpc_dp.PrivacyError, match=r"bob: vector\[1\] is outside \[-10.0, 10.0\]$"):
                 await session.sum([1.0, 11.0])
         else:
@@ -124,8 +124,8 @@ async def test_a_refused_vector_is_missing_and_shifts_nothing(tmp_path: Path) ->
 async def test_all_exact_sums_of_a_session_are_over_the_same_survivors(tmp_path: Path) -> None:
     path = create_local_session(tmp_path, PARTIES, REAL, timeouts=FAST)
 
-    async def act(session: smpc_dp.Session, place: int) -> None:
-        if place == 2:
+    async def act(session: smpc_dp.Session, index: int) -> None:
+        if index == 2:
             with pytest.raises(smpc_dp.PrivacyError):
                 await session.sum([1.0, 11.0])
             # It is left out: with its vector the second sum would give that away.
@@ -137,7 +137,7 @@ async def test_all_exact_sums_of_a_session_are_over_the_same_survivors(tmp_path:
             result = await session.sum([1.0, 0.0])
             assert result.value.tolist() == [4.0, 0.0]
             assert result.absent == ("bob",)
-        if place == 5:
+        if index == 5:
             return
         await asyncio.sleep(0.2)
         with pytest.raises(smpc_dp.TimeoutFault) as caught:
@@ -153,8 +153,8 @@ async def test_all_exact_sums_of_a_session_are_over_the_same_survivors(tmp_path:
 async def test_who_asks_another_question_is_not_added_up(tmp_path: Path, other: str) -> None:
     path = create_local_session(tmp_path, PARTIES, REAL, timeouts=FAST)
 
-    async def act(session: smpc_dp.Session, place: int) -> None:
-        if place == 3:
+    async def act(session: smpc_dp.Session, index: int) -> None:
+        if index == 3:
             ask = session.sum if other == "label" else session.average
             label = "weight" if other == "label" else "height"
             with pytest.raises(smpc_dp.PeerFault, match="asks for something else than most") as caught:
@@ -176,8 +176,8 @@ async def test_a_late_party_catches_up_and_blames_nobody(tmp_path: Path) -> None
 
     over, caught_up = asyncio.Event(), asyncio.Event()
 
-    async def act(session: smpc_dp.Session, place: int) -> None:
-        if place == 1:
+    async def act(session: smpc_dp.Session, index: int) -> None:
+        if index == 1:
             await over.wait()
             with pytest.raises(smpc_dp.TimeoutFault) as caught:
                 await session.sum([1.0, 0.0])
@@ -198,9 +198,9 @@ async def test_one_early_party_does_not_start_the_clock_for_all(tmp_path: Path) 
         tmp_path, PARTIES, REAL, timeouts=Timeouts(connect=0.6, step=0.6, gather=20.0)
     )
 
-    async def act(session: smpc_dp.Session, place: int) -> None:
+    async def act(session: smpc_dp.Session, index: int) -> None:
         await session.sum([1.0, 0.0])
-        if place > 1:
+        if index > 1:
             # More than twice a step, and before there are enough.
             await asyncio.sleep(1.3)
         assert (await session.sum([1.0, 0.0])).survivors == PARTIES
@@ -212,8 +212,8 @@ async def test_lanes_may_be_used_again(tmp_path: Path) -> None:
     path = create_local_session(tmp_path, PARTIES, REAL, timeouts=FAST)
     encoding = load_session(path).checked_parameters.encoding  # type: ignore[attr-defined]
 
-    async def act(session: smpc_dp.Session, place: int) -> None:
-        lanes, _ = encoding.encode([float(place), 0.0], party=session.party)
+    async def act(session: smpc_dp.Session, index: int) -> None:
+        lanes, _ = encoding.encode([float(index), 0.0], party=session.party)
         for _ in range(2):
             assert (await session.sum_encoded("sum", lanes)).value.tolist() == [15.0, 0.0]
 
@@ -223,9 +223,9 @@ async def test_lanes_may_be_used_again(tmp_path: Path) -> None:
 async def test_who_leaves_between_requests_is_absent_from_the_next(tmp_path: Path) -> None:
     path = create_local_session(tmp_path, PARTIES, DIFFERING, timeouts=FAST)
 
-    async def act(session: smpc_dp.Session, place: int) -> None:
+    async def act(session: smpc_dp.Session, index: int) -> None:
         assert (await session.sum([1.0, 0.0])).value.tolist() == [5.0, 0.0]
-        if place == 5:
+        if index == 5:
             return
         await asyncio.sleep(0.2)
         result = await session.sum([1.0, 0.0])
@@ -239,9 +239,9 @@ async def test_a_process_that_has_restarted_joins_as_documented(tmp_path: Path) 
     path = create_local_session(tmp_path, PARTIES, DIFFERING, timeouts=FAST)
     second_is_over, connected = asyncio.Event(), asyncio.Event()
 
-    async def act(session: smpc_dp.Session, place: int) -> None:
+    async def act(session: smpc_dp.Session, index: int) -> None:
         assert (await session.average([1.0, 0.0])).survivors == PARTIES
-        if place == 5:
+        if index == 5:
             return
         await asyncio.sleep(0.2)
         assert (await session.average([1.0, 0.0])).absent == ("erin",)

@@ -71,7 +71,7 @@ def test_what_the_aggregator_saw_is_masked(shown: dict[str, Any]) -> None:
     bits = "".join(f"{int(value, 16):056b}" for vector in vectors for value in vector)
     # 108,192 bits: six standard deviations of a fair coin are 0.9 %. The unmasked vectors are half zeros.
     assert abs(bits.count("1") / len(bits) - 0.5) < 0.0092
-    seen = [sum(int(vector[place], 16) for vector in vectors) for place in range(shown["length"])]
+    seen = [sum(int(vector[index], 16) for vector in vectors) for index in range(shown["length"])]
     differing = sum(a % 2**56 != b for a, b in zip(seen, shown["fixed_point"], strict=True))
     assert differing == shown["length"]
 

@@ -34,8 +34,8 @@ def test_cheats_are_named_and_left_out(tmp_path: Path) -> None:
         assert not run["changed"]["ok"]
         assert run["changed"]["line"] is not None
         # Seven standard errors: a false alarm in 2e11 values.
-        for place, key in enumerate(("loans", "rate")):
-            assert abs(run[key] - run["truth"][place]) < 7 * run["standard_error"][place]
+        for index, key in enumerate(("loans", "rate")):
+            assert abs(run[key] - run["truth"][index]) < 7 * run["standard_error"][index]
     [lender, *_] = sorted((folder / "results").glob("*.json"))
     head = json.loads(lender.read_bytes())["evidence"]["log"]["head"]
     selected = ["--session", str(folder / "session.toml"), "--head", head]

@@ -85,8 +85,8 @@ def session(
         folder / "session", PARTIES, parameters, protocol=protocol, addresses=True, timeouts=timeouts
     )
     (path.parent / "inputs").mkdir()
-    for place, name in enumerate(PARTIES, 1):
-        (path.parent / "inputs" / f"{name}.txt").write_text(f"{place}\n")
+    for index, name in enumerate(PARTIES, 1):
+        (path.parent / "inputs" / f"{name}.txt").write_text(f"{index}\n")
     return path
 
 
@@ -226,10 +226,10 @@ def test_parties_with_another_version_are_not_added_up(installed: Path, tmp_path
         stderr=subprocess.PIPE,
         text=True,
     )
-    places = dict.fromkeys(PARTIES, installed) | {"dan": other}
+    indices = dict.fromkeys(PARTIES, installed) | {"dan": other}
     parties = [
-        subprocess.Popen([*command, name], env=environment(place), stderr=subprocess.DEVNULL)
-        for name, place in places.items()
+        subprocess.Popen([*command, name], env=environment(index), stderr=subprocess.DEVNULL)
+        for name, index in indices.items()
     ]
     _, told = aggregator.communicate(timeout=300)
     assert [party.wait(timeout=300) for party in parties] == [1, 1, 1, 1]

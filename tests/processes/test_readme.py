@@ -74,8 +74,8 @@ async def test_the_embedded_loop_runs(tmp_path: Path, monkeypatch: pytest.Monkey
         return np.asarray(x.T @ (x @ model - y) / len(y))
 
     loops = {}
-    for place, name in enumerate(PARTIES):
-        x = np.random.default_rng(place).normal(size=(20 + place, 2))
+    for index, name in enumerate(PARTIES):
+        x = np.random.default_rng(index).normal(size=(20 + index, 2))
         names = {"x": x, "y": x @ [1.0, -2.0], "model": np.zeros(2), "rate": 0.5, "rounds": 12}
         loops[name] = run_as(name, program, names | {"gradient": gradient})
     ended = await play(loops)

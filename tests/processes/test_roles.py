@@ -30,14 +30,14 @@ async def test_a_party_and_the_aggregator_run_the_roles_that_they_are_given(tmp_
         made.append(identity.name)
         return make_aggregator(context, parameters, identity, **named)
 
-    async def party(place: int, name: str) -> int:
+    async def party(index: int, name: str) -> int:
         role = liar if name == "bob" else make_party
         async with smpc_dp.connect(path, party=name, role=role) as session:
-            return int((await session.sum([place])).value[0])
+            return int((await session.sum([index])).value[0])
 
     serving = asyncio.create_task(smpc_dp.serve(path, requests=1, role=hub))
     # 0 + 1 + 2, and one more that bob's role adds: within the bounds nobody can know.
-    assert await asyncio.gather(*(party(place, name) for place, name in enumerate(PARTIES))) == [4, 4, 4]
+    assert await asyncio.gather(*(party(index, name) for index, name in enumerate(PARTIES))) == [4, 4, 4]
     await serving
     assert sorted(made) == ["aggregator", "bob"]
 

@@ -30,8 +30,8 @@ def session(tmp_path: Path) -> Path:
     timeouts = Timeouts(connect=8.0, step=6.0)
     path = create_local_session(tmp_path, PARTIES, PARAMETERS, addresses=True, timeouts=timeouts)
     (tmp_path / "inputs").mkdir()
-    for place, name in enumerate(PARTIES):
-        (tmp_path / "inputs" / f"{name}.json").write_text(json.dumps([place, 10 * place]))
+    for index, name in enumerate(PARTIES):
+        (tmp_path / "inputs" / f"{name}.json").write_text(json.dumps([index, 10 * index]))
     return path
 
 

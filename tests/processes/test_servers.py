@@ -50,10 +50,10 @@ def session(folder: Path, parameters: dict[str, object] = SUMS, servers: int = 3
     )
 
 
-async def user(path: Path, place: int, act: Act, ledger: Path | None = None) -> object:
+async def user(path: Path, index: int, act: Act, ledger: Path | None = None) -> object:
     try:
-        async with smpc_dp.connect(path, party=USERS[place], ledger=ledger) as opened:
-            return await act(opened, place)
+        async with smpc_dp.connect(path, party=USERS[index], ledger=ledger) as opened:
+            return await act(opened, index)
     except SmpcError as error:
         return error
 
@@ -72,13 +72,13 @@ async def play(
         for name in SERVERS
     ]
     got = await asyncio.gather(
-        *(user(path, place, act, (ledgers or {}).get(name)) for place, name in enumerate(USERS))
+        *(user(path, index, act, (ledgers or {}).get(name)) for index, name in enumerate(USERS))
     )
     return list(got), [list(await task) for task in serving]
 
 
-def vector(place: int) -> list[int]:
-    return [place - 7, 10 * place]
+def vector(index: int) -> list[int]:
+    return [index - 7, 10 * index]
 
 
 @pytest.mark.parametrize("servers", [3, pytest.param(7, marks=pytest.mark.slow)])
@@ -86,16 +86,16 @@ def test_run_adds_up_among_server_processes(tmp_path: Path, servers: int) -> Non
     """Users, servers and their mpyc are processes: with 7 servers 18 of them."""
     path = session(tmp_path, servers=servers)
     (tmp_path / "inputs").mkdir()
-    for place, name in enumerate(USERS):
-        (tmp_path / "inputs" / f"{name}.json").write_text(json.dumps(vector(place)))
+    for index, name in enumerate(USERS):
+        (tmp_path / "inputs" / f"{name}.json").write_text(json.dumps(vector(index)))
     command = [sys.executable, "-m", "smpc_dp", "run", str(path), "--operation", "sum", "--json"]
     done = subprocess.run(command, capture_output=True, text=True, timeout=180, check=False)
     assert done.returncode == 0, done.stderr
     result = json.loads(done.stdout)
-    assert result["value"] == [sum(place - 7 for place in range(4)), 60]
+    assert result["value"] == [sum(index - 7 for index in range(4)), 60]
     assert result["survivors"] == list(USERS)
     signed = result["evidence"]["survivors"]["signatures"]
-    assert set(signed) == {f"server{place + 1}" for place in range(servers)}
+    assert set(signed) == {f"server{index + 1}" for index in range(servers)}
     assert f"any {(servers - 1) // 2} of them" in result["privacy"]["claim"]
     assert any("a server that deviates" in what for what in result["privacy"]["not_protected"])
 
@@ -114,10 +114,10 @@ async def test_a_session_goes_on_from_sum_to_average_to_statistic(tmp_path: Path
     )
     kernel = kendall_tau(Field(0, 9), Field(0, 9))
 
-    async def act(opened: smpc_dp.Session, place: int) -> object:
-        total = await opened.sum(vector(place), expect={"protocol": "mpyc"}, label="first")
-        mean = await opened.average(vector(place), expect={"protocol": "mpyc"})
-        tau = await opened.pairwise(kernel, (place, place + 3), 12.0, engine="mpyc")
+    async def act(opened: smpc_dp.Session, index: int) -> object:
+        total = await opened.sum(vector(index), expect={"protocol": "mpyc"}, label="first")
+        mean = await opened.average(vector(index), expect={"protocol": "mpyc"})
+        tau = await opened.pairwise(kernel, (index, index + 3), 12.0, engine="mpyc")
         return total, mean, tau
 
     told: list[Event] = []
@@ -161,11 +161,11 @@ async def test_channels_are_served_while_noise_is_planned(
             await asyncio.sleep(0.02)
             beats.append(None)
 
-    async def act(opened: smpc_dp.Session, place: int) -> object:
-        if place == 0:
+    async def act(opened: smpc_dp.Session, index: int) -> object:
+        if index == 0:
             monkeypatch.setattr(shared, "compile_question", slowly)
             monkeypatch.setattr(line, "compile_question", slowly)
-        return await opened.sum(vector(place))
+        return await opened.sum(vector(index))
 
     beating = asyncio.create_task(beat())
     got, _ = await play(session(tmp_path), act)
@@ -180,8 +180,8 @@ async def test_auc_with_public_labels_is_that_of_the_marks(tmp_path: Path) -> No
     """Perfect scores give 1; the noise of 4 pairs at epsilon 12 is above 1 less than once in 1e5 runs."""
     scores, marks = [9, 8, 1, 0], [1, 1, 0, 0]
 
-    async def act(opened: smpc_dp.Session, place: int) -> object:
-        return await opened.pairwise(auc(Field(0, 9)), scores[place], 12.0, mark=marks[place])
+    async def act(opened: smpc_dp.Session, index: int) -> object:
+        return await opened.pairwise(auc(Field(0, 9)), scores[index], 12.0, mark=marks[index])
 
     got, _ = await play(session(tmp_path, {}), act)
     values = {answer.value for answer in got if isinstance(answer, StatisticResult)}
@@ -203,9 +203,9 @@ async def test_users_own_kernels_on_shares_and_pairs_with_noise_of_their_own(tmp
     kernel = circuit_kernel("below", closer, plain, fine, fine, low=0.0, high=1.0, symmetric=False)
     near = table_kernel("near", lambda x, y: float(abs(x[0] - y[0]) < 2), Field(0, 9), low=0, high=1)
 
-    async def act(opened: smpc_dp.Session, place: int) -> object:
-        whole = await opened.pairwise(near, place, 12.0)
-        some = await opened.pairwise(kernel, (1000 * place, place), 12.0, P=3)
+    async def act(opened: smpc_dp.Session, index: int) -> object:
+        whole = await opened.pairwise(near, index, 12.0)
+        some = await opened.pairwise(kernel, (1000 * index, index), 12.0, P=3)
         each = await opened.pairwise(near, 5, 12.0, noise="randomised_response")
         return whole, some, each
 
@@ -229,8 +229,8 @@ async def test_a_ledger_that_refuses_shares_nothing_and_the_others_go_on(tmp_pat
         ledgers["alice"], party="alice", dataset="d", relation="substitution", epsilon=1.0, delta=1e-6
     )
 
-    async def act(opened: smpc_dp.Session, place: int) -> object:
-        return await opened.pairwise(kendall_tau(Field(0, 9), Field(0, 9)), (place, place), 12.0)
+    async def act(opened: smpc_dp.Session, index: int) -> object:
+        return await opened.pairwise(kendall_tau(Field(0, 9), Field(0, 9)), (index, index), 12.0)
 
     (alice, *others), _ = await play(session(tmp_path), act, ledgers=ledgers)
     assert isinstance(alice, PrivacyError)
@@ -253,13 +253,13 @@ async def test_what_cannot_be_computed_is_refused_at_the_user(tmp_path: Path) ->
         ({"epsilon": 1.0, "mark": 1}, "mark"),
     ]
 
-    async def act(opened: smpc_dp.Session, place: int) -> object:
+    async def act(opened: smpc_dp.Session, index: int) -> object:
         for arguments, where in calls:
             with pytest.raises(ConfigError) as caught:
-                await opened.pairwise(kernel, (place, place), **arguments)  # type: ignore[arg-type]
+                await opened.pairwise(kernel, (index, index), **arguments)  # type: ignore[arg-type]
             assert where in str(caught.value)
         with pytest.raises(PrivacyError, match="out of bounds"):
-            await opened.pairwise(kernel, (place, 10), 1.0)
+            await opened.pairwise(kernel, (index, 10), 1.0)
         return True
 
     got, _ = await play(session(tmp_path), act)
@@ -287,13 +287,13 @@ def test_a_killed_server_ends_everybody_and_is_named(tmp_path: Path, step: str) 
     launcher = Launcher(kill)
     commands = {name: member_command("party", str(path), "--as", name) for name in SERVERS}
 
-    async def act(opened: smpc_dp.Session, place: int) -> object:
-        return await opened.sum(vector(place))
+    async def act(opened: smpc_dp.Session, index: int) -> object:
+        return await opened.sum(vector(index))
 
     async def run() -> list[object]:
         async with asyncio.timeout(45):
             running = asyncio.create_task(launcher.run(commands, None))
-            got = await asyncio.gather(*(user(path, place, act) for place in range(len(USERS))))
+            got = await asyncio.gather(*(user(path, index, act) for index in range(len(USERS))))
             await running
         return list(got)
 
@@ -316,8 +316,8 @@ async def test_a_killed_mpyc_names_its_server_and_the_session_ends(tmp_path: Pat
 
     hitting = asyncio.create_task(hit())
 
-    async def act(opened: smpc_dp.Session, place: int) -> object:
-        return await opened.sum(vector(place))
+    async def act(opened: smpc_dp.Session, index: int) -> object:
+        return await opened.sum(vector(index))
 
     got, served = await play(session(tmp_path), act, requests=3)
     await hitting

@@ -26,7 +26,7 @@ def test_shares_of_no_polynomial_become_one_value_that_is_checked() -> None:
         own[3][2] = share
     opened = run_servers(program.terms, [], 3, shares=held, runs=0).opened
     used = [[200, -9, 7], [0, -9, 0], [255, 9, 1], [17, 3, 5]]
-    sums = [sum(record[place] * record[2] for record in used) for place in (0, 1)]
+    sums = [sum(record[index] * record[2] for record in used) for index in (0, 1)]
     assert opened == [*sums, 7 + 0 + 1 + 5, 1]
 
 

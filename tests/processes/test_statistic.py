@@ -43,15 +43,15 @@ async def play(
 ) -> list[object]:
     """Serve while every party acts; return what each party got, then what the aggregator did."""
 
-    async def party(place: int, name: str) -> object:
+    async def party(index: int, name: str) -> object:
         try:
             async with smpc_dp.connect(path, party=name, ledger=(ledgers or {}).get(name)) as session:
-                return await act(session, place)
+                return await act(session, index)
         except smpc_dp.SmpcError as error:
             return error
 
     serving = asyncio.create_task(smpc_dp.serve(path, **serve))  # type: ignore[arg-type]
-    got = await asyncio.gather(*(party(place, name) for place, name in enumerate(PARTIES)))
+    got = await asyncio.gather(*(party(index, name) for index, name in enumerate(PARTIES)))
     return [*got, *await serving]
 
 
@@ -70,10 +70,10 @@ async def test_five_parties_estimate_and_their_ledgers_are_charged(tmp_path: Pat
     )
     kernel = kendall_tau(GRID, GRID)
 
-    async def act(opened: smpc_dp.Session, place: int) -> object:
-        first = await opened.pairwise(kernel, (place, 10 + place), 24.0, 2)
+    async def act(opened: smpc_dp.Session, index: int) -> object:
+        first = await opened.pairwise(kernel, (index, 10 + index), 24.0, 2)
         try:
-            second: object = await opened.pairwise(kernel, (place, 10 + place), 24.0, 2)
+            second: object = await opened.pairwise(kernel, (index, 10 + index), 24.0, 2)
         except smpc_dp.SmpcError as error:
             second = error
         total = await opened.sum([0.5]) if opened.party != "bob" else None
@@ -129,7 +129,7 @@ async def test_a_failed_pair_is_spent_and_not_retried(
 
     monkeypatch.setattr(statistic.PairRounds, "_evaluate", counted)
 
-    async def act(opened: smpc_dp.Session, place: int) -> object:
+    async def act(opened: smpc_dp.Session, index: int) -> object:
         return await opened.pairwise("collision", 7, 12.0, 1)
 
     *answers, served = await play(session(tmp_path), act, ledgers=ledgers)
@@ -148,7 +148,7 @@ async def test_a_failed_pair_is_spent_and_not_retried(
 
 
 async def test_a_sum_and_a_statistic_do_not_mix(tmp_path: Path) -> None:
-    async def act(opened: smpc_dp.Session, place: int) -> object:
+    async def act(opened: smpc_dp.Session, index: int) -> object:
         if opened.party == "alice":
             return await opened.pairwise("collision", 7, 1.0)
         await asyncio.sleep(0.5)
@@ -161,7 +161,7 @@ async def test_a_sum_and_a_statistic_do_not_mix(tmp_path: Path) -> None:
 
 
 async def test_one_party_that_asks_first_and_otherwise_takes_the_request_from_nobody(tmp_path: Path) -> None:
-    async def act(opened: smpc_dp.Session, place: int) -> object:
+    async def act(opened: smpc_dp.Session, index: int) -> object:
         if opened.party == "alice":
             return await opened.sum([0.25])
         await asyncio.sleep(0.5)
@@ -176,9 +176,9 @@ async def test_one_party_that_asks_first_and_otherwise_takes_the_request_from_no
 async def test_users_kernels_and_public_labels(tmp_path: Path) -> None:
     near = table_kernel("near", lambda x, y: float(abs(x[0] - y[0]) <= 2), Field(0, 9), low=0, high=1)
 
-    async def act(opened: smpc_dp.Session, place: int) -> object:
-        first = await opened.pairwise(near, place, 12.0, 1, noise="randomised_response")
-        second = await opened.pairwise("auc", 50 - place, 12.0, 1, mark=int(place < 2))
+    async def act(opened: smpc_dp.Session, index: int) -> object:
+        first = await opened.pairwise(near, index, 12.0, 1, noise="randomised_response")
+        second = await opened.pairwise("auc", 50 - index, 12.0, 1, mark=int(index < 2))
         return first, second
 
     *answers, first, second = await play(session(tmp_path), act, kernels=[near])
@@ -198,9 +198,9 @@ async def test_parties_without_addresses_are_relayed(tmp_path: Path) -> None:
     path = create_local_session(tmp_path, PARTIES, PARAMETERS, timeouts=FAST)
     kernel = kendall_tau(GRID, GRID)
 
-    async def act(opened: smpc_dp.Session, place: int) -> object:
-        first = await opened.pairwise(kernel, (place, 10 + place), 24.0, 2)
-        wide = await opened.pairwise(kernel, (place, 10 + place), 0.8, 1, noise="gaussian", delta=1e-6)
+    async def act(opened: smpc_dp.Session, index: int) -> object:
+        first = await opened.pairwise(kernel, (index, 10 + index), 24.0, 2)
+        wide = await opened.pairwise(kernel, (index, 10 + index), 0.8, 1, noise="gaussian", delta=1e-6)
         return first, wide
 
     *answers, first, wide = await play(path, act)
@@ -216,8 +216,8 @@ async def test_parties_without_addresses_are_relayed(tmp_path: Path) -> None:
 async def test_an_unknown_kernel_is_refused_by_name(tmp_path: Path) -> None:
     mine = table_kernel("mine", lambda x, y: float(x == y), Field(0, 9), low=0, high=1)
 
-    async def act(opened: smpc_dp.Session, place: int) -> object:
-        return await opened.pairwise(mine, place, 1.0)
+    async def act(opened: smpc_dp.Session, index: int) -> object:
+        return await opened.pairwise(mine, index, 1.0)
 
     *answers, served = await play(session(tmp_path), act)
     assert any("the aggregator does not know or cannot plan" in str(answer) for answer in answers)

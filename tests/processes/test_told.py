@@ -57,7 +57,7 @@ GOPA: dict[str, object] = {
     "corrupt": 0.0,
 }
 TEXT, NUMBERS = "canary", (4711.25, 987654321, 31337.5, 2718281828)
-PLACE = "hideout"
+NEIGHBOURHOOD = "hideout"
 
 Fail = Callable[[smpc_dp.Session], Awaitable[object]]
 
@@ -104,8 +104,8 @@ def told(
     for said in (b"\n".join(sent), logged.encode(), "\n".join(errors).encode()):
         assert_silent(said)
         assert not [seed for seed in seeds if seed.encode() in said or bytes.fromhex(seed) in said]
-    assert PLACE.encode() not in b"\n".join(sent)
-    assert PLACE not in logged
+    assert NEIGHBOURHOOD.encode() not in b"\n".join(sent)
+    assert NEIGHBOURHOOD not in logged
 
 
 def assert_silent(said: bytes) -> None:
@@ -219,8 +219,8 @@ async def test_refusals_of_own_data_are_told_by_one_code(
     serving: list[asyncio.Task[object]] = []
     if servers:
         serving = [
-            asyncio.create_task(serve_shares(path, f"server{place}", requests=len(fails)))
-            for place in range(1, servers + 1)
+            asyncio.create_task(serve_shares(path, f"server{index}", requests=len(fails)))
+            for index in range(1, servers + 1)
         ]
     elif "topology" not in parameters:
         serving = [asyncio.create_task(smpc_dp.serve(path, requests=len(fails)))]
@@ -236,8 +236,10 @@ async def test_a_ledger_is_told_by_the_same_code_as_a_vector(tmp_path: Path, tol
     """Neither its path, nor the name of its data set, nor what is spent, nor that it is damaged."""
     exact = {key: value for key, value in INTEGERS.items() if key != "max_weight"}
     path = create_local_session(tmp_path, PARTIES, exact, timeouts=TIMEOUTS)
-    ledger = tmp_path / f"{PLACE}.ledger"
-    Ledger.create(ledger, party="bob", dataset=f"{PLACE}s", relation="substitution", epsilon=0.5, delta=1e-5)
+    ledger = tmp_path / f"{NEIGHBOURHOOD}.ledger"
+    Ledger.create(
+        ledger, party="bob", dataset=f"{NEIGHBOURHOOD}s", relation="substitution", epsilon=0.5, delta=1e-5
+    )
 
     async def spent(session: smpc_dp.Session) -> object:
         return await session.average([1, 2])
@@ -267,7 +269,7 @@ async def test_a_record_that_is_refused_on_shares_is_told_by_one_code(
         if key not in ("corrupt", "max_weight", "same_survivors")
     }
     path = create_local_session(tmp_path, users, sums, protocol="mpyc", timeouts=TIMEOUTS, servers=3)
-    serving = [asyncio.create_task(serve_shares(path, f"server{place}", requests=3)) for place in (1, 2, 3)]
+    serving = [asyncio.create_task(serve_shares(path, f"server{index}", requests=3)) for index in (1, 2, 3)]
 
     async def user(name: str) -> None:
         async with smpc_dp.connect(path, party=name) as session:
@@ -289,7 +291,9 @@ async def test_an_input_that_an_evaluation_refuses_is_not_told(tmp_path: Path, t
     path = create_local_session(tmp_path, PARTIES[:3], exact, addresses=True, timeouts=TIMEOUTS)
     serving = asyncio.create_task(smpc_dp.serve(path))
     async with smpc_dp.connect(path, party="alice") as session:
-        for circuit, value in itertools.product(("less_u32", str(tmp_path / PLACE)), (2718281828 << 9, -1)):
+        for circuit, value in itertools.product(
+            ("less_u32", str(tmp_path / NEIGHBOURHOOD)), (2718281828 << 9, -1)
+        ):
             with pytest.raises(smpc_dp.SmpcError):
                 await session.evaluate(circuit, [value], peer="bob", role="garbler")
     # It would wait for the others.

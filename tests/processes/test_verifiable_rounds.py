@@ -112,9 +112,9 @@ def test_who_opens_something_false_is_excluded_too(tmp_path: Path) -> None:
         ("dave", v.PUBLISH): off_by_one,
         ("bob", v.OPEN): lambda _message: v.Open(b"", b"", b""),
     }
-    place = tmp_path / "alice.ledger"
+    index = tmp_path / "alice.ledger"
     ledger = Ledger.create(
-        place, party="alice", dataset="d", relation="substitution", epsilon=8.0, delta=1e-3
+        index, party="alice", dataset="d", relation="substitution", epsilon=8.0, delta=1e-3
     )
     got, report = results(tmp_path, lies)
     assert report.code == 3, report.conclusion

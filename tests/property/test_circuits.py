@@ -39,15 +39,15 @@ def assemble(steps: list[tuple[str, int, int]], outputs: list[int]) -> Circuit:
         x, y = bits[a % len(bits)], bits[b % len(bits)]
         make = {"x": builder.xor, "a": builder.and_, "o": builder.or_}
         bits.append(builder.not_(x) if kind == "n" else make[kind](x, y))
-    builder.output([bits[place % len(bits)] for place in outputs])
+    builder.output([bits[index % len(bits)] for index in outputs])
     return builder.build()
 
 
 def naive(steps: list[tuple[str, int, int]], outputs: list[int], value: int) -> int:
-    bits = [0, 1, *(value >> place & 1 for place in range(INPUTS))]
+    bits = [0, 1, *(value >> index & 1 for index in range(INPUTS))]
     for kind, a, b in steps:
         bits.append(TRUTH[kind](bits[a % len(bits)], bits[b % len(bits)]))
-    return sum(bits[place % len(bits)] << i for i, place in enumerate(outputs))
+    return sum(bits[index % len(bits)] << i for i, index in enumerate(outputs))
 
 
 @given(STEPS, OUTPUTS, st.booleans())
@@ -58,9 +58,9 @@ def test_layers_of_products_and_circuits_in_circuits_keep_the_meaning(
     circuit = written_out(steps, outputs) if literal else assemble(steps, outputs)
     wanted = [naive(steps, outputs, value) for value in range(1 << INPUTS)]
     layers = layers_of(circuit)
-    bits = np.array([[value >> place & 1 for value in range(1 << INPUTS)] for place in range(INPUTS)], object)
+    bits = np.array([[value >> index & 1 for value in range(1 << INPUTS)] for index in range(INPUTS)], object)
     found = layers.evaluate(bits)
-    assert [sum(int(bit) << place for place, bit in enumerate(row)) for row in found.T] == wanted
+    assert [sum(int(bit) << index for index, bit in enumerate(row)) for row in found.T] == wanted
     assert layers.depth <= layers.products <= circuit.and_count + circuit.xor_count
     builder = Builder()
     for value in builder.insert(circuit, [builder.input(INPUTS)]):
@@ -87,8 +87,8 @@ def written_out(steps: list[tuple[str, int, int]], outputs: list[int]) -> Circui
             wires.append(gate(Op.INV, gate(Op.AND, gate(Op.INV, x), gate(Op.INV, y))))
         else:
             wires.append(gate(Op.INV, x) if kind == "n" else gate(Op.XOR if kind == "x" else Op.AND, x, y))
-    for place in outputs:
-        gate(Op.EQW, wires[place % len(wires)])
+    for index in outputs:
+        gate(Op.EQW, wires[index % len(wires)])
     table = np.array(rows, np.uint32)
     columns = [table[:, column] for column in (1, 2, 3)]
     return Circuit((INPUTS,), (len(outputs),), free, table[:, 0].astype(np.uint8), *columns)
@@ -119,8 +119,8 @@ GATES = format_bristol(assemble([("a", 2, 3), ("x", 4, 6), ("n", 7, 0), ("o", 8,
 
 
 @given(st.integers(0, len(GATES) - 1), st.integers(0, 8), st.binary(max_size=8))
-def test_a_damaged_file_is_refused_or_is_a_circuit(place: int, removed: int, added: bytes) -> None:
-    text = GATES[:place] + added + GATES[place + removed :]
+def test_a_damaged_file_is_refused_or_is_a_circuit(index: int, removed: int, added: bytes) -> None:
+    text = GATES[:index] + added + GATES[index + removed :]
     try:
         circuit = parse_bristol(text, "it.txt")
     except ConfigError as error:
@@ -213,5 +213,5 @@ def test_select_takes_the_value_at_the_index(index_bits: int, data: st.DataObjec
     index = builder.input(index_bits) if index_bits else ()
     builder.output(gadgets.select(builder, index, values))
     circuit = builder.build()
-    for place, value in enumerate(table):
-        assert circuit.evaluate([*table, place] if index_bits else table) == [value]
+    for position, value in enumerate(table):
+        assert circuit.evaluate([*table, position] if index_bits else table) == [value]

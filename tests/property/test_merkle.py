@@ -14,8 +14,8 @@ from tests.reference import merkle_twin
 PURPOSE = Label.COMMITMENTS
 
 
-def leaf(place: int) -> tuple[bytes, ...]:
-    return f"p{place}".encode(), bytes([place])
+def leaf(index: int) -> tuple[bytes, ...]:
+    return f"p{index}".encode(), bytes([index])
 
 
 @st.composite
@@ -26,21 +26,21 @@ def shown(draw: st.DrawFn) -> tuple[int, list[int]]:
 
 @given(shown())
 def test_the_twin_agrees(case: tuple[int, list[int]]) -> None:
-    size, places = case
-    leaves = [leaf(place) for place in range(size)]
+    size, indices = case
+    leaves = [leaf(index) for index in range(size)]
     tree, twin = MerkleTree(PURPOSE, leaves), merkle_twin.Tree("commitments", leaves)
     assert tree.root == twin.root
-    assert tree.prove(places) == twin.prove(places)
-    check_leaves(PURPOSE, tree.root, size, {place: leaf(place) for place in places}, tree.prove(places))
+    assert tree.prove(indices) == twin.prove(indices)
+    check_leaves(PURPOSE, tree.root, size, {index: leaf(index) for index in indices}, tree.prove(indices))
 
 
 @given(shown(), st.data())
 def test_nothing_else_is_proved(case: tuple[int, list[int]], data: st.DataObject) -> None:
-    size, places = case
-    tree = MerkleTree(PURPOSE, [leaf(place) for place in range(size)])
-    leaves, proof = {place: leaf(place) for place in places}, tree.prove(places)
-    at = data.draw(st.sampled_from(places))
-    elsewhere = {place: content for place, content in leaves.items() if place != at}
+    size, indices = case
+    tree = MerkleTree(PURPOSE, [leaf(index) for index in range(size)])
+    leaves, proof = {index: leaf(index) for index in indices}, tree.prove(indices)
+    at = data.draw(st.sampled_from(indices))
+    elsewhere = {index: content for index, content in leaves.items() if index != at}
     faults: list[tuple[Label, bytes, int, dict[int, tuple[bytes, ...]], bytes]] = [
         (Label.NONCES, tree.root, size, leaves, proof),
         (PURPOSE, bytes(32), size, leaves, proof),
@@ -53,7 +53,7 @@ def test_nothing_else_is_proved(case: tuple[int, list[int]], data: st.DataObject
         (PURPOSE, tree.root, size, elsewhere | {-1: leaf(at)}, proof),
         (PURPOSE, tree.root, size, {}, proof),
     ]
-    free = sorted(set(range(size)) - set(places))
+    free = sorted(set(range(size)) - set(indices))
     if free:
         # One place more or less has another proof; a leaf in another's place has another hash.
         moved = elsewhere | {data.draw(st.sampled_from(free)): leaf(at)}
@@ -70,8 +70,8 @@ def test_nothing_else_is_proved(case: tuple[int, list[int]], data: st.DataObject
 
 def test_an_inner_node_is_no_leaf() -> None:
     """The top of a tree of four passed off as one of two over its inner nodes."""
-    tree = MerkleTree(PURPOSE, [leaf(place) for place in range(4)])
-    left, right = (tree.prove(places) for places in ((2, 3), (0, 1)))
+    tree = MerkleTree(PURPOSE, [leaf(index) for index in range(4)])
+    left, right = (tree.prove(indices) for indices in ((2, 3), (0, 1)))
     with pytest.raises(VerificationError):
         check_leaves(PURPOSE, tree.root, 2, {0: (left,)}, right)
 

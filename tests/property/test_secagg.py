@@ -123,9 +123,9 @@ def test_total_is_the_fixed_point_sum(seed: int, parties: int, weighted: bool, d
     assert outcome.absent == tuple(name for name in names if kill.get(name, 99) <= masked)
     expected = np.zeros(5, dtype=np.int64)
     for name in outcome.survivors:
-        place = names.index(name)
-        factor = weights[place] if weights is not None else 1
-        expected += factor * fixed_point_sum(encoding, [vectors[place]])
+        index = names.index(name)
+        factor = weights[index] if weights is not None else 1
+        expected += factor * fixed_point_sum(encoding, [vectors[index]])
     weight = sum(weights[names.index(name)] if weights else 1 for name in outcome.survivors)
     for result in (outcome, *(party.result for party in cast.parties if party.name not in kill)):
         np.testing.assert_array_equal(result.total, expected)
@@ -148,7 +148,7 @@ def test_party_sets(case: tuple[int, frozenset[int], frozenset[int]]) -> None:
     for party in range(-1, n + 3):
         assert (party in one) is (party in first)
     for party in range(1, n + 1):
-        assert one.place(party) == sum(member < party for member in first)
+        assert one.index(party) == sum(member < party for member in first)
     assert "1" not in one
 
 

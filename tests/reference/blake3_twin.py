@@ -35,7 +35,7 @@ def compress(chaining: Sequence[int], block: bytes, counter: int, flags: int) ->
                 v[d] = rotate(v[d] ^ v[a], turns[0])
                 v[c] = v[c] + v[d] & WORD
                 v[b] = rotate(v[b] ^ v[c], turns[1])
-        words = [words[place] for place in PERMUTATION]
+        words = [words[index] for index in PERMUTATION]
     return [v[number] ^ v[number + 8] for number in range(8)]
 
 

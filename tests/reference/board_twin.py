@@ -348,7 +348,7 @@ class Audit:
         need(fresh, "a round without a reason")
         self._known |= fresh
         self._owed = {name: fresh & {*self.edges[name]} for name in good}
-        false = b"".join(place.to_bytes(2, "little") for place, n in enumerate(self.names, 1) if n in fresh)
+        false = b"".join(index.to_bytes(2, "little") for index, n in enumerate(self.names, 1) if n in fresh)
         self._certify(
             "attest-exclusions" + ("" if self.rounds == 1 else f"-{self.rounds}"), fields, good, false
         )
@@ -504,12 +504,12 @@ class SessionLog:
         need(run in (None, audit.run), "the run that was given")
         self.check(audit)
         number = audit.number
-        tries = [place for place, line in enumerate(self.runs, 1) if line.request == audit.request]
-        place, last = tries.index(number) + 1, number == tries[-1]
+        tries = [index for index, line in enumerate(self.runs, 1) if line.request == audit.request]
+        index, last = tries.index(number) + 1, number == tries[-1]
         own = head in (audit.head, audit.session_head)
         need(head is None or own or head in self.heads[number:], "the head that was given")
         later = head in self.heads[number + 1 :] and request is not None and last
-        return place, len(tries), run is not None or own or later
+        return index, len(tries), run is not None or own or later
 
 
 def shown(seen: Seen, scope: bytes, body: bytes, request: int, run: bytes) -> bytes:

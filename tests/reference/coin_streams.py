@@ -35,19 +35,19 @@ def streamed_coins(
 
     Coins beyond those that were decided are 0. The threshold is expanded from its highest bit.
     """
-    places = max(1, (width - 1).bit_length())
-    expansion = [threshold >> (width - 1 - place) & 1 for place in range(width)]
-    table = [(ONE if bit else ZERO,) for bit in (*expansion, *[0] * ((1 << places) - width))]
-    place: Bits = (ZERO,) * places
+    indices = max(1, (width - 1).bit_length())
+    expansion = [threshold >> (width - 1 - index) & 1 for index in range(width)]
+    table = [(ONE if bit else ZERO,) for bit in (*expansion, *[0] * ((1 << indices) - width))]
+    index: Bits = (ZERO,) * indices
     decided, coins = [], []
     for bit in joint:
-        (due,) = select(builder, place, table)
+        (due,) = select(builder, index, table)
         differs = builder.xor(bit, due)
-        last = equal_constant(builder, place, width - 1)
+        last = equal_constant(builder, index, width - 1)
         # The number is below the threshold where the threshold has the 1; equal numbers are not below.
         coins.append(builder.and_(due, differs))
         decided.append(builder.or_(differs, last))
-        place = _next(builder, place, decided[-1])
+        index = _next(builder, index, decided[-1])
     front = _compact(builder, decided, coins, count)
     return tuple(coin for _, coin in front), front[-1][0]
 
@@ -65,11 +65,11 @@ def coin_gates(width: int, threshold: int, count: int) -> tuple[int, int]:
     return compared.build().and_count, streamed.build().and_count
 
 
-def _next(builder: Builder, place: Bits, reset: Bit) -> Bits:
+def _next(builder: Builder, index: Bits, reset: Bit) -> Bits:
     """Return place + 1, or 0."""
     carry, result = ONE, []
     go_on = builder.not_(reset)
-    for bit in place:
+    for bit in index:
         result.append(builder.and_(go_on, builder.xor(bit, carry)))
         carry = builder.and_(bit, carry)
     return tuple(result)

@@ -231,10 +231,10 @@ def rows_of(circuit: Circuit, setting: Setting, stream: bytes) -> list[list[tupl
 def output_hashes(circuit: Circuit, setting: Setting, garbled: Sequence[Garbled]) -> list[list[list[int]]]:
     """By output and instance, the hashes of the labels of colour 0 and of colour 1."""
     result = []
-    for place, wire in enumerate(circuit.outputs):
+    for index, wire in enumerate(circuit.outputs):
         row = []
         for instance, one in zip(setting.instances(), garbled, strict=True):
             labels = sorted((one.zeros[wire], one.zeros[wire] ^ one.delta), key=lambda label: label & 1)
-            row.append([hash_label(label, setting.key(instance, OUTPUT_HASH + place)) for label in labels])
+            row.append([hash_label(label, setting.key(instance, OUTPUT_HASH + index)) for label in labels])
         result.append(row)
     return result

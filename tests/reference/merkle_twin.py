@@ -51,7 +51,7 @@ class Tree:
         below = self.node(first, left), self.node(first + left, count - left)
         return tuple_hash("merkle-node", uint(height), uint(first >> height), *below)
 
-    def prove(self, places: Sequence[int]) -> bytes:
+    def prove(self, indices: Sequence[int]) -> bytes:
         """Each node that has no shown leaf below and whose sibling has: lowest first, from left to right."""
         found: list[tuple[int, int, bytes]] = []
 
@@ -61,7 +61,7 @@ class Tree:
                 return
             left = 1 << (height - 1)
             halves = ((first, left), (first + left, count - left))
-            below = [any(start <= place < start + size for place in places) for start, size in halves]
+            below = [any(start <= index < start + size for index in indices) for start, size in halves]
             for (start, size), shown, sibling in zip(halves, below, reversed(below), strict=True):
                 if shown:
                     visit(start, size)

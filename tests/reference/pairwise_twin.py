@@ -68,10 +68,10 @@ class Circuit:
             *(b"".join(number.to_bytes(4, "little") for number in column) for column in columns),
         )
 
-    def wires(self, place: int) -> range:
+    def wires(self, index: int) -> range:
         """The wires of an input value."""
         starts = [0, *accumulate(self.inputs)]
-        return range(starts[place], starts[place + 1])
+        return range(starts[index], starts[index + 1])
 
 
 def origins_and_reads(circuit: garble_twin.Circuit) -> tuple[dict[int, int], dict[int, list[int]]]:
@@ -189,12 +189,14 @@ class Evaluation:
         self.terms = vector["session"]
         self.circuit = Circuit.parse(vector["circuit"])
         self.theirs: list[int] = self.terms["evaluator_inputs"]
-        self.ours = [place for place in range(len(self.circuit.inputs)) if place not in self.theirs]
+        self.ours = [index for index in range(len(self.circuit.inputs)) if index not in self.theirs]
         names = [self.terms["garbler"], self.terms["evaluator"]]
         self.third = self.terms["output"] == "aggregator"
         self.everyone = [Party(name, vector) for name in names + [self.terms["aggregator"]] * self.third]
         self.garbler, self.evaluator = self.everyone[:2]
-        widths = [sum(self.circuit.inputs[place] for place in places) for places in (self.ours, self.theirs)]
+        widths = [
+            sum(self.circuit.inputs[index] for index in indices) for indices in (self.ours, self.theirs)
+        ]
         self.most = limits.block_labels // max(1, sum(self.circuit.outputs), *widths)
         self.tile = tile_of(slots(self.circuit.plain), self.terms["instances"], self.most)
         self.run_id = bytes.fromhex(self.terms["session_digest"])
@@ -235,7 +237,7 @@ class Evaluation:
             self.terms["mode"].encode(),
             self.terms["output"].encode(),
             *(uint(n) for n in numbers),
-            b"".join(uint(place) for place in self.theirs),
+            b"".join(uint(index) for index in self.theirs),
         )
 
     # Messages.
@@ -301,8 +303,8 @@ class Evaluation:
                     # A third party holds no transfers.
                     forgets = party not in self.everyone[:2] or party.name == self.vector["forgot"]
                     held = None if forgets else self.transfers
-                    place = (self.setup, held.next_index) if held else (b"", 0)
-                    self.control(party, other, "hello", party.nonce, circuit, plan, party.key, *place)
+                    index = (self.setup, held.next_index) if held else (b"", 0)
+                    self.control(party, other, "hello", party.nonce, circuit, plan, party.key, *index)
         self.run_id = tuple_hash(
             "run-id",
             *self.protocol(),
@@ -328,11 +330,11 @@ class Evaluation:
         for side, message in zip((EVALUATOR, GARBLER, EVALUATOR), self.transfers.messages, strict=True):
             self.piece(side, message)
 
-    def bits(self, place: int, instances: range) -> list[list[int]]:
+    def bits(self, index: int, instances: range) -> list[list[int]]:
         """The bits of an input value, by wire and instance."""
-        owner, places = (self.evaluator, self.theirs) if place in self.theirs else (self.garbler, self.ours)
-        values = self.vector["inputs"][owner.name][places.index(place)]
-        return [[values[n] >> bit & 1 for n in instances] for bit in range(self.circuit.inputs[place])]
+        owner, indices = (self.evaluator, self.theirs) if index in self.theirs else (self.garbler, self.ours)
+        values = self.vector["inputs"][owner.name][indices.index(index)]
+        return [[values[n] >> bit & 1 for n in instances] for bit in range(self.circuit.inputs[index])]
 
     def _garble(self, number: int, instances: range) -> Block:
         """Transfers, labels and tables of a block."""
@@ -341,9 +343,9 @@ class Evaluation:
         )
         zeros, active = self._transfer(instances)
         self._choose(instances, zeros)
-        for place in self.ours:
+        for index in self.ours:
             # The active labels are public; the garbler's bits are in the labels of 0.
-            for wire, bits in zip(self.circuit.wires(place), self.bits(place, instances), strict=True):
+            for wire, bits in zip(self.circuit.wires(index), self.bits(index, instances), strict=True):
                 for n, bit in zip(instances, bits, strict=True):
                     active[n, wire] = garble_twin.open_label(self.open_seed, n, wire)
                     zeros[n, wire] = active[n, wire] ^ bit * garble_twin.delta(self.seed, n)
@@ -363,7 +365,7 @@ class Evaluation:
         """Both parties' labels of the evaluator's inputs, of random choices, by instance and wire."""
         zeros: dict[tuple[int, int], int] = {}
         active: dict[tuple[int, int], int] = {}
-        labels = [(n, wire) for place in self.theirs for wire in self.circuit.wires(place) for n in instances]
+        labels = [(n, wire) for index in self.theirs for wire in self.circuit.wires(index) for n in instances]
         drawn = int.from_bytes(self.evaluator.take(-(-len(labels) // 8)) if labels else b"", "little")
         self.choices = {label: drawn >> number & 1 for number, label in enumerate(labels)}
         due = list(self.choices.items())
@@ -381,8 +383,8 @@ class Evaluation:
     def _choose(self, instances: range, zeros: dict[tuple[int, int], int]) -> None:
         """The evaluator says where its input is not its choice; the garbler exchanges the labels there."""
         masked: list[int] = []
-        for place in self.theirs:
-            for wire, bits in zip(self.circuit.wires(place), self.bits(place, instances), strict=True):
+        for index in self.theirs:
+            for wire, bits in zip(self.circuit.wires(index), self.bits(index, instances), strict=True):
                 for n, bit in zip(instances, bits, strict=True):
                     masked.append(bit ^ self.choices[n, wire])
                     zeros[n, wire] ^= masked[-1] * garble_twin.delta(self.seed, n)
@@ -449,9 +451,9 @@ class Evaluation:
 
     def _check_labels(self, block: Block, pairs: list[list[list[int]]]) -> None:
         """What the third party checks of each output label."""
-        for place, wire in enumerate(self.circuit.plain.outputs):
-            for n, one, pair in zip(block.setting.instances(), block.active, pairs[place], strict=True):
-                key = block.setting.key(n, garble_twin.OUTPUT_HASH + place)
+        for index, wire in enumerate(self.circuit.plain.outputs):
+            for n, one, pair in zip(block.setting.instances(), block.active, pairs[index], strict=True):
+                key = block.setting.key(n, garble_twin.OUTPUT_HASH + index)
                 assert garble_twin.hash_label(one[wire], key) == pair[one[wire] & 1]
 
     def values(self) -> list[list[int]]:

@@ -70,7 +70,7 @@ def _exactly(data: bytes) -> bytes:
 
 def committed(values: Sequence[int], blinding: int) -> Point:
     """The commitment as a point."""
-    terms = [multiply(value, generator(("value", place))) for place, value in enumerate(values)]
+    terms = [multiply(value, generator(("value", index))) for index, value in enumerate(values)]
     return total([*terms, multiply(blinding, generator(BLINDING))])
 
 

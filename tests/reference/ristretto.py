@@ -61,9 +61,9 @@ def times(n: int, p: Point) -> Point:
     doublings = _doublings(p)
     while len(doublings) < n.bit_length():
         doublings.append(add(doublings[-1], doublings[-1]))
-    for place in range(n.bit_length()):
-        if n >> place & 1:
-            total = add(total, doublings[place])
+    for index in range(n.bit_length()):
+        if n >> index & 1:
+            total = add(total, doublings[index])
     return total
 
 

@@ -65,7 +65,7 @@ def draw(index: int, parties: int, degree: int, words: list[bytes]) -> list[int]
     others = [party for party in range(1, parties + 1) if party != index]
     if degree >= len(others):
         return others
-    return sorted(others[place] for place in floyd(len(others), degree, words))
+    return sorted(others[position] for position in floyd(len(others), degree, words))
 
 
 def public_key(secret: bytes) -> bytes:
@@ -218,8 +218,8 @@ class Session:
         head = (self.session["protocol"].encode(), uint(self.session["version"]), self.digest)
         asked = (uint(self.session["request"]), self.session["question"].encode())
         self.run = self.bound(tuple_hash("star-run-id", *head, *asked, packed, nonces.root))
-        for place, p in enumerate(present):
-            start = (packed, nonces.root, nonces.prove([place]))
+        for index, p in enumerate(present):
+            start = (packed, nonces.root, nonces.prove([index]))
             self.send(self.run, "start", self.hub, p.name, start)
         advertised = self._advertise(self.speakers(2, present))
         revealed = self._reveal(self.speakers(3, advertised))
@@ -241,8 +241,8 @@ class Session:
         self.roll = Tree("commitments", [(p.name.encode(), p.commitment) for p in advertised])
         self.advertised = advertised
         self.roll_digest = self.run.digest("roll", members, self.roll.root)
-        for place, p in enumerate(advertised):
-            roll = (members, self.roll.root, self.roll.prove([place]))
+        for index, p in enumerate(advertised):
+            roll = (members, self.roll.root, self.roll.prove([index]))
             self.send(self.run, "roll", self.hub, p.name, roll)
         return advertised
 

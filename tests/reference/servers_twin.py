@@ -91,16 +91,16 @@ class Run:
             texts += [uint(part) if isinstance(part, int) else part.encode() for part in fault]
         return tuple_hash("shared-output", self.run_id, included, uint(len(values)), *texts)
 
-    def shares(self, who: str, place: int) -> list[int]:
+    def shares(self, who: str, index: int) -> list[int]:
         """The values of a user's lines at x = `place`."""
         slopes = [int(slope, 16) for slope in self.draws[who]["slopes"]]
-        return [(a + b * place) % self.prime for a, b in zip(self.records[who], slopes, strict=True)]
+        return [(a + b * index) % self.prime for a, b in zip(self.records[who], slopes, strict=True)]
 
     def faults(self) -> list[list[int | str]]:
         """Who was left out by whom: by server, then by user."""
         return [
-            [n, place, LATE]
-            for place, server in enumerate(self.servers, 1)
+            [n, index, LATE]
+            for index, server in enumerate(self.servers, 1)
             for n in range(1, len(self.users) + 1)
             if n not in self.held[server]
         ]
@@ -143,8 +143,8 @@ def play(run: Run) -> dict[Key, Message]:
 
     for who in run.users:
         say("shared-hello", who, run.servers, run.hellos[who])
-        for place, server in enumerate(run.servers, 1):
-            shares = b"".join(share.to_bytes(run.width, "big") for share in run.shares(who, place))
+        for index, server in enumerate(run.servers, 1):
+            shares = b"".join(share.to_bytes(run.width, "big") for share in run.shares(who, index))
             say("shares", who, [server], pack((shares,)))
     values, faults = run.opened(), run.faults()
     result = run.output_statement(run.set, values, faults)
@@ -211,8 +211,8 @@ def at_fault(run: Run, key: Key, message: Message) -> str:
 
 
 def _shares_fit(run: Run, packed: bytes) -> bool:
-    places = range(0, len(packed), run.width)
-    elements = [int.from_bytes(packed[place : place + run.width], "big") for place in places]
+    indices = range(0, len(packed), run.width)
+    elements = [int.from_bytes(packed[index : index + run.width], "big") for index in indices]
     return len(packed) == run.width * run.length and max(elements) < run.prime
 
 

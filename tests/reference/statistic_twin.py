@@ -210,8 +210,8 @@ class Statistic:
         stream = AES.new(seed, AES.MODE_CTR, nonce=b"", initial_value=bytes(16)).encrypt(
             bytes(16 * len(names))
         )
-        keys = [struct.unpack_from("<QQ", stream, 16 * place)[::-1] for place in range(len(names))]
-        return [names[place] for place in sorted(range(len(names)), key=keys.__getitem__)]
+        keys = [struct.unpack_from("<QQ", stream, 16 * index)[::-1] for index in range(len(names))]
+        return [names[index] for index in sorted(range(len(names)), key=keys.__getitem__)]
 
     # A pair.
 
@@ -293,10 +293,10 @@ class Statistic:
             signature = self.signature(bound, session, "relay-key", sender, receiver, body)
             frames = deque([pack((session, "relay-key", sender, receiver, body, signature))])
             for message in played.sent[sender, receiver]:
-                chunks = [message[place : place + CHUNK] for place in range(0, max(len(message), 1), CHUNK)]
-                for place, chunk in enumerate(chunks):
+                chunks = [message[index : index + CHUNK] for index in range(0, max(len(message), 1), CHUNK)]
+                for index, chunk in enumerate(chunks):
                     context = tuple_hash("relay-frame", *bound, session, *ends, uint(len(frames)))
-                    last = bytes([place == len(chunks) - 1])
+                    last = bytes([index == len(chunks) - 1])
                     frames.append(seal(key, draws[sender].popleft(), last + chunk, context))
             assert not draws[sender]
             self.frames[sender, receiver] = frames

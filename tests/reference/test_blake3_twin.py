@@ -16,7 +16,7 @@ AUTHORS = {0: "92b2b75604ed3c761f9d6f62392c8a9227ad0ea3f09573e783f1498a4ed60d26"
 
 @pytest.mark.parametrize("length", [0, 1, 63, 64, 65, 1023, 1024, 1025, 2048, 2049, 3072, 5121, 31744])
 def test_the_core_and_the_twin_agree(length: int) -> None:
-    data = bytes(place % 251 for place in range(length))
+    data = bytes(index % 251 for index in range(length))
     whole = StreamHash(KEY)
     whole.update(data)
     assert whole.digest() == keyed_hash(KEY, data)

@@ -244,10 +244,10 @@ def test_the_twin_selects_the_run_that_the_audit_selects(number: int, tmp_path: 
         codes.add(report.code)
         given = [None if digest is None else bytes.fromhex(digest) for digest in (run, head)]
         try:
-            place, tries, certain = log.select(audited(number), given[0], request, given[1])
+            position, tries, certain = log.select(audited(number), given[0], request, given[1])
         except Refused:
             assert report.code == 1, (run, request, head)
         else:
-            assert (report.place, report.tries) == (place, tries)
+            assert (report.position, report.tries) == (position, tries)
             assert report.code == (0 if certain else 4), (run, request, head)
     assert codes == {0, 1, 4}

@@ -42,6 +42,6 @@ def test_the_twin_finds_the_same_of_a_sparse_run() -> None:
 
 def test_the_twin_refuses_a_sparse_log_without_one_opening() -> None:
     entries = played().entries
-    dropped = next(place for place, entry in enumerate(entries) if entry.kind == v.OPEN)
+    dropped = next(index for index, entry in enumerate(entries) if entry.kind == v.OPEN)
     with pytest.raises(Refused):
         twin(played().log(entries[:dropped] + entries[dropped + 1 :]))

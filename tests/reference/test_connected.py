@@ -29,7 +29,7 @@ def bad_pairs(draws: Graph, honest: int, lost: int) -> bool:
     drew = np.array([[v in own for v in range(honest)] for own in draws[:honest]], dtype=np.int64)
     sets = (np.arange(1, 1 << honest)[:, None] >> np.arange(honest)) & 1
     outwards = ((sets @ drew) * (1 - sets)).sum(axis=1)
-    bad = [int(place) + 1 for place in np.flatnonzero(outwards <= lost * sets.sum(axis=1))]
+    bad = [int(index) + 1 for index in np.flatnonzero(outwards <= lost * sets.sum(axis=1))]
     return any(not first & second for first, second in itertools.combinations(bad, 2))
 
 

@@ -127,9 +127,9 @@ def test_ring_histogram_exponent_grows_with_the_ring() -> None:
 def test_ring_sum_leaves_the_last_contributions_bare(n: int, rounds: int) -> None:
     """Whoever knows the token before them and the published total learns the sum after the last noise."""
     noisy, wait = [], 0
-    for place in range(rounds * n):
+    for index in range(rounds * n):
         if wait == 0:
-            noisy.append(place)
+            noisy.append(index)
             wait = n - 2
         else:
             wait -= 1

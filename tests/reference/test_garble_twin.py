@@ -27,9 +27,9 @@ def given_labels(vector: dict[str, Any], setting: twin.Setting) -> dict[tuple[in
     given, bits, secret = {}, vector["input_bits"], bytes.fromhex(vector["seed"])
     seed = bytes.fromhex(vector["open"]["seed"])
     for wire in vector["open"]["wires"]:
-        for place, instance in enumerate(setting.instances()):
+        for index, instance in enumerate(setting.instances()):
             active = twin.open_label(seed, instance, wire)
-            given[instance, wire] = active ^ bits[wire][place] * twin.delta(secret, instance)
+            given[instance, wire] = active ^ bits[wire][index] * twin.delta(secret, instance)
     chosen = vector["transferred"]
     rows = zip(*chosen["pads"], chosen["corrections"], strict=True)
     pairs = ((wire, instance) for wire in chosen["wires"] for instance in setting.instances())
@@ -89,5 +89,5 @@ def test_the_twin_makes_the_published_bytes(name: str) -> None:
     ]
     meant = [circuit.plain([bits[wire][k] for wire in inputs]) for k in range(len(garbled))]
     assert vector["output_bits"] == [
-        [values[place] for values in meant] for place in range(len(circuit.outputs))
+        [values[index] for values in meant] for index in range(len(circuit.outputs))
     ]

@@ -216,13 +216,16 @@ def test_the_plan_holds_on_drawn_graphs_under_attack(
         for victim in generator.choice(honest, 4, replace=False):
             gone = np.flatnonzero(whole[victim])[: plan.max_dropouts]
             left = np.setdiff1d(np.arange(honest), gone)
-            draws, place = whole[np.ix_(left, left)], int(np.searchsorted(left, victim))
+            draws, neighbourhood = whole[np.ix_(left, left)], int(np.searchsorted(left, victim))
             nothing, to_victim, all_hidden = (np.zeros_like(draws) for _ in range(3))
-            to_victim[:, place] = True
+            to_victim[:, neighbourhood] = True
             all_hidden[:] = True
             inwards = draws & ~draws.T & (generator.random(draws.shape) < 0.5)
             for hidden in (nothing, to_victim, all_hidden, inwards):
-                theta = np.linalg.inv(covariance(draws, hidden, s))[place, place] / noise.pair_variance
+                theta = (
+                    np.linalg.inv(covariance(draws, hidden, s))[neighbourhood, neighbourhood]
+                    / noise.pair_variance
+                )
                 worst = max(worst, float(theta))
     assert 1e7 * math.sqrt(worst) <= noise.mu
     assert 1e7 * math.sqrt(worst) > noise.mu / 2, "the attack is too weak to test anything"
@@ -242,9 +245,9 @@ def test_honest_runs_meet_no_refusal(parties: int, dropout: float, corrupt: floa
         roll_back=False,
     )
     assert not plan.complete
-    place = noise.place
-    assert place.most_drawn_by < parties - 1
-    assert place.least_own <= plan.degree
+    neighbourhood = noise.neighbourhood
+    assert neighbourhood.most_drawn_by < parties - 1
+    assert neighbourhood.least_own <= plan.degree
     generator = np.random.default_rng(3)
     for _ in range(5):
         draws = draw_graph(parties, parties, plan.degree, generator)
@@ -253,8 +256,8 @@ def test_honest_runs_meet_no_refusal(parties: int, dropout: float, corrupt: floa
         draws[: plan.max_corrupt] = True
         np.fill_diagonal(draws, val=False)
         own = draws[np.ix_(stay, stay)].sum(axis=1)[stay >= plan.max_corrupt]
-        assert own.min() >= place.least_own
-        assert draws[np.ix_(stay, stay)].sum(axis=0).max() <= place.most_drawn_by
+        assert own.min() >= neighbourhood.least_own
+        assert draws[np.ix_(stay, stay)].sum(axis=0).max() <= neighbourhood.most_drawn_by
 
 
 def test_nothing_is_proven_where_nothing_holds() -> None:

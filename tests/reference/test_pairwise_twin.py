@@ -54,8 +54,8 @@ def agrees(vector: dict[str, Any], limits: twin.Limits = USUAL) -> None:
         assert vector["result"][party.name] == (played.values() if learned else None)
     results: list[Sequence[int]] = []
     for n in range(vector["session"]["instances"]):
-        places = range(len(played.circuit.inputs))
-        bits = [row[0] for place in places for row in played.bits(place, range(n, n + 1))]
+        indices = range(len(played.circuit.inputs))
+        bits = [row[0] for index in indices for row in played.bits(index, range(n, n + 1))]
         results.append(played.circuit.plain.plain(bits))
     assert played.outputs == [list(column) for column in zip(*results, strict=True)]
 

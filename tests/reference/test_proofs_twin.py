@@ -108,9 +108,9 @@ def test_boxes_agree(values: list[int], lo: list[int], hi: list[int]) -> None:
     assert not _range(CONTEXT, commitment, length, lo, [*hi[:-1], hi[-1] + 1], proof)
     assert not _range(CONTEXT, commitment, length, [lo[0] - 1, *lo[1:]], hi, proof)
     assert not _range(CONTEXT, commitments.commit(values[::-1], BLINDING), length, lo, hi, proof)
-    for place in range(0, len(proof), 53):
+    for index in range(0, len(proof), 53):
         tampered = bytearray(proof)
-        tampered[place] ^= 1 << place % 8
+        tampered[index] ^= 1 << index % 8
         assert not _range(CONTEXT, commitment, length, lo, hi, bytes(tampered))
 
 
@@ -153,14 +153,14 @@ def test_norms_agree() -> None:
 def test_tampered_proofs_are_refused_by_both() -> None:
     commitment = commitments.commit([1], BLINDING)
     true_range = proofs.prove_range(CONTEXT, [1], BLINDING, 0, 1, _fixed("range"))
-    for place in range(0, len(true_range), 7):
+    for index in range(0, len(true_range), 7):
         tampered = bytearray(true_range)
-        tampered[place] ^= 1 << place % 8
+        tampered[index] ^= 1 << index % 8
         assert not _range(CONTEXT, commitment, 1, 0, 1, bytes(tampered))
     true_norm = proofs.prove_norm(CONTEXT, [1], BLINDING, 1, _fixed("norm"))
-    for place in range(0, len(true_norm), 31):
+    for index in range(0, len(true_norm), 31):
         tampered = bytearray(true_norm)
-        tampered[place] ^= 1 << place % 8
+        tampered[index] ^= 1 << index % 8
         assert not _norm(commitment, 1, 1, bytes(tampered))
 
 
@@ -209,12 +209,12 @@ def test_coordinates_beyond_the_length_and_swapped_ones_are_refused() -> None:
     assert not _range(CONTEXT, swapped, 2, 0, 6, proof)
 
 
-@pytest.mark.parametrize("place", range(5))
-def test_commitments_that_hold_a_generator_of_bits_are_refused(place: int) -> None:
+@pytest.mark.parametrize("index", range(5))
+def test_commitments_that_hold_a_generator_of_bits_are_refused(index: int) -> None:
     """Of a bit, of what fills up to a power of two, and of one beyond; there would be no opening."""
-    generator = twin.generator(("left", place))
+    generator = twin.generator(("left", index))
     commitment = ristretto.encode(twin.total([twin.committed([4], R), twin.multiply(5, generator)]))
-    in_target = [5 * (i == place) for i in range(4)]
+    in_target = [5 * (i == index) for i in range(4)]
     for left, right, free in ((0, -1, 0), (1, 0, 0), (0, 0, 0), (0, 0, 1)):
         digits, in_right = [1, 0, 1, left], [0, -1, 0, right]
         proof = cheat.prove_range(CONTEXT, commitment, R, 0, 6, [digits], in_right, in_target, free)

@@ -180,12 +180,12 @@ def test_certificates() -> None:
     named = [(f"p{party}".encode(), given) for party, given in zip(signers, signatures, strict=True)]
     tree = merkle_twin.Tree("attestations", named)
     seed = run.digest("certificate-challenge", step, digest, packed, tree.root)
-    places = merkle_twin.sampled(seed, len(signers), quorum)
-    assert places == vector["places"]
-    shown = b"".join(signatures[place] for place in places)
+    indices = merkle_twin.sampled(seed, len(signers), quorum)
+    assert indices == vector["places"]
+    shown = b"".join(signatures[index] for index in indices)
     few = twin.party_set(signers[:quorum], vector["parties"])
     expected = {
-        "sample": (packed, shown, tree.root, tree.prove(places)),
+        "sample": (packed, shown, tree.root, tree.prove(indices)),
         "list": (few, b"".join(signatures[:quorum]), b"", b""),
     }
     good = {case["name"]: case["body"] for case in vector["cases"] if case["good"]}

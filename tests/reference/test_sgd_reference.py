@@ -22,12 +22,12 @@ CELLS = 1 << 21
 
 def composed(tail: Callable[[Floats], Floats], step: float, epsilon: float) -> float:
     """Return delta at epsilon of STEPS releases whose loss is above l with probability tail(l)."""
-    places = np.arange(CELLS) - CELLS // 4
-    edges = (np.append(places, places[-1] + 1) - 0.5) * step
+    indices = np.arange(CELLS) - CELLS // 4
+    edges = (np.append(indices, indices[-1] + 1) - 0.5) * step
     masses = -np.diff(tail(edges))
     spectrum = np.fft.rfft(np.roll(masses, -(CELLS // 4)))
     whole = np.roll(np.fft.irfft(spectrum**STEPS, CELLS), CELLS // 4)
-    losses = places * step
+    losses = indices * step
     above = losses > epsilon
     return float(whole[above] @ -np.expm1(epsilon - losses[above]))
 

@@ -66,7 +66,7 @@ def _bound(pairwise: Floats, bits: int, value: int, user: int, epsilon: float) -
     total = [math.comb(trials, k) / 2**trials for k in range(trials + 1)]
     moves = []
     for others in itertools.combinations_with_replacement(range(USERS), value):
-        move = [value * (user == place) - others.count(place) for place in (0, 1)]
+        move = [value * (user == index) - others.count(index) for index in (0, 1)]
         moves.append(np.roll(pairwise, move, axis=(0, 1)))
     bound = 0.0
     for k, mass in enumerate(total):

@@ -27,7 +27,7 @@ from smpc_dp.protocols.engine.saved_inbox import SavedError
 
 PACKAGE = Path(smpc_dp.__file__).parent
 # Where the check stands among the arguments.
-PLACES = {"PeerFault": 2, "VerificationError": 1, "refuse": 1, "Fault": 2, "fault": 2}
+SLOTS = {"PeerFault": 2, "VerificationError": 1, "refuse": 1, "Fault": 2, "fault": 2}
 # A member, in one or in the other case, or the check of another error that is passed on.
 MEMBER = r"(Config)?Check\.[A-Z_]+"
 ALLOWED = re.compile(
@@ -52,13 +52,13 @@ def test_every_site_names_its_check() -> None:
     sites = 0
     for path, tree in sources():
         for node in ast.walk(tree):
-            if not isinstance(node, ast.Call) or (place := PLACES.get(name_of(node))) is None:
+            if not isinstance(node, ast.Call) or (index := SLOTS.get(name_of(node))) is None:
                 continue
             if name_of(node) == "fault" and len(node.args) == 1:
                 # A log's reader: an error about the line that was read last.
                 continue
             given_ = [keyword.value for keyword in node.keywords if keyword.arg == "check"]
-            [check] = given_ or node.args[place : place + 1] or [ast.Constant(None)]
+            [check] = given_ or node.args[index : index + 1] or [ast.Constant(None)]
             assert ALLOWED.fullmatch(ast.unparse(check)), f"{path}:{node.lineno}"
             sites += 1
     assert sites > 1100

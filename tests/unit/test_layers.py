@@ -199,7 +199,7 @@ def test_nothing_else_imports_the_evidence() -> None:
     assert not found, "\n".join(found)
 
 
-def forbidden(tree: ast.Module, place: str) -> Iterator[tuple[int, str]]:
+def forbidden(tree: ast.Module, index: str) -> Iterator[tuple[int, str]]:
     """Yield what code at `place` (below the package, or `lab/...`) may not have."""
     for node in ast.walk(tree):
         if isinstance(node, ast.Assert):
@@ -209,7 +209,7 @@ def forbidden(tree: ast.Module, place: str) -> Iterator[tuple[int, str]]:
             "msgspec.msgpack.decode",
             "msgspec.convert",
         ):
-            if place != "decoding.py" and not place.startswith("lab/"):
+            if index != "decoding.py" and not index.startswith("lab/"):
                 yield node.lineno, f"{ast.unparse(node)}, which threads may not share"
         elif isinstance(node, ast.ExceptHandler):
             kinds = node.type.elts if isinstance(node.type, ast.Tuple) else [node.type]
@@ -218,7 +218,7 @@ def forbidden(tree: ast.Module, place: str) -> Iterator[tuple[int, str]]:
                 reraises = bool(node.body) and isinstance(node.body[-1], ast.Raise)
                 if kind is None or name == "Exception" or (name == "BaseException" and not reraises):
                     yield node.lineno, "a handler that catches everything"
-        elif not place.startswith(MAY_IMPORT_RANDOM):
+        elif not index.startswith(MAY_IMPORT_RANDOM):
             if isinstance(node, ast.Import) and any(alias.name == "random" for alias in node.names):
                 yield node.lineno, "random, which is predictable"
             elif isinstance(node, ast.ImportFrom) and node.module in ("random", "numpy.random"):
@@ -227,7 +227,7 @@ def forbidden(tree: ast.Module, place: str) -> Iterator[tuple[int, str]]:
                 yield node.lineno, "numpy.random, which is predictable"
 
 
-def place_of(file: Path) -> str:
+def index_of(file: Path) -> str:
     if file.is_relative_to(LAB):
         return f"lab/{file.relative_to(LAB).as_posix()}"
     return file.relative_to(PACKAGE).as_posix()
@@ -237,7 +237,7 @@ def test_library_code_keeps_the_house_rules() -> None:
     found = [
         f"{file.relative_to(ROOT)}:{line}: {what}"
         for file in FILES
-        for line, what in forbidden(parsed(file), place_of(file))
+        for line, what in forbidden(parsed(file), index_of(file))
     ]
     assert not found, "\n".join(found)
 

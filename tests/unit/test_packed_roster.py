@@ -23,9 +23,9 @@ def packed(members: list[Member]) -> RosterPacker:
     return packer
 
 
-@pytest.mark.parametrize("place", [0, 2, 4])
-def test_it_is_the_roster(place: int) -> None:
-    members = [*PARTIES[:place], RELAY, *PARTIES[place:]]
+@pytest.mark.parametrize("index", [0, 2, 4])
+def test_it_is_the_roster(index: int) -> None:
+    members = [*PARTIES[:index], RELAY, *PARTIES[index:]]
     packer, roster = packed(members), Roster(members)
     assert packer.digest == roster.digest
     assert packer.aggregator == "relay"

@@ -93,7 +93,7 @@ def test_fault_of_one_member(changes: dict[str, Any], where: str, what: str) -> 
     listed = members()
     listed[0] = msgspec.structs.replace(listed[0], **changes)
     found = faults_of(listed)
-    assert [place for place, _ in found] == [where]
+    assert [index for index, _ in found] == [where]
     assert what in found[0][1]
 
 

@@ -25,7 +25,7 @@ from smpc_dp.protocols.engine.run import Run
 from smpc_dp.protocols.envelope import Context
 from smpc_dp.protocols.gopa import messages as g
 from smpc_dp.protocols.gopa.direct_states import party
-from smpc_dp.protocols.gopa.plan import Place
+from smpc_dp.protocols.gopa.plan import Neighbourhood
 from smpc_dp.protocols.result import Outcome
 from smpc_dp.protocols.sets import pack_set
 from smpc_dp.simulate.drive import drive
@@ -64,7 +64,7 @@ def machines_of(vector: dict[str, Any]) -> tuple[dict[str, Run[Outcome]], dict[s
             direct_parameters(SCENARIOS[0]).session,
             own_variance=session["own_variance"],
             pair_variance=session["pair_variance"],
-            place=msgspec.convert(session["place"], Place),
+            neighbourhood=msgspec.convert(session["place"], Neighbourhood),
         ),
     )
     identities = vector["identities"]

@@ -76,11 +76,11 @@ def refusal(vector: dict[str, Any], folder: Path) -> tuple[str, str, Check | Non
 
 @pytest.mark.parametrize("number", ENDED)
 def test_each_run_is_found_in_the_list(number: int, tmp_path: Path) -> None:
-    place, tries = {2: (2, 2), 4: (2, 3), 5: (3, 3)}[number]
+    position, tries = {2: (2, 2), 4: (2, 3), 5: (3, 3)}[number]
     run = run_of(number)
     for head in (run["head"], run["session_head"]):
         report = audited(tmp_path, number, VALID["log"], head=head)
-        assert (report.ok, report.number, report.place, report.tries) == (True, number, place, tries)
+        assert (report.ok, report.number, report.position, report.tries) == (True, number, position, tries)
         assert (report.head, report.session_head) == (run["head"], run["session_head"])
 
 

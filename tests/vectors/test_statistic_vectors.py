@@ -124,9 +124,9 @@ def test_message_is_refused(path: Path) -> None:
     base, after = vector["base"], vector["after"]
     [receiver] = {name for name in receivers(vector)}
     good = sent_to(base, receiver)
-    place, error = refusal(base, [*good[:after], envelope], receiver)
+    index, error = refusal(base, [*good[:after], envelope], receiver)
     assert error is not None, "the fault is not refused"
-    assert (place, type(error).__name__) == (after, vector["expect"]["error"])
+    assert (index, type(error).__name__) == (after, vector["expect"]["error"])
     assert getattr(error, "culprit", "") == vector["expect"]["culprit"]
     assert layer_of(str(error)) == vector["expect"]["layer"], str(error)
     check_reason(path, str(error))

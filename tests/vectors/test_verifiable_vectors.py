@@ -35,12 +35,12 @@ BASE = BASES["verifiable-run-honest.json"]
 NEGATIVE = sorted(FOLDER.glob("verifiable-negative-*.json"))
 # Of each log that is refused what the check says that catches it, without places and digests.
 REASONS = json.loads(Path(__file__).with_name("verifiable_reasons.json").read_text("utf-8"))
-_PLACE = re.compile(r"line \d+, byte \d+: |[0-9a-f]{64}")
+_INDEX = re.compile(r"line \d+, byte \d+: |[0-9a-f]{64}")
 
 
 def reason_of(report: Report) -> str:
     """Return why a log is refused, without what differs from run to run."""
-    return _PLACE.sub("", report.conclusion)
+    return _INDEX.sub("", report.conclusion)
 
 
 def audited(

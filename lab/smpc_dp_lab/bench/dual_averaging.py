@@ -284,13 +284,13 @@ def _look(
     )
     objective = np.array([[[aim.value(run[user]) for user in users] for run in moment] for moment in average])
     bias, full = np.zeros(shape[:2]), []
-    for place, tick in enumerate(models.ticks):
+    for index, tick in enumerate(models.ticks):
         for run in range(copies):
-            theta = current[place, run]
-            taken = gradient(theta, records, auxiliary[place, run]).mean(axis=0)
+            theta = current[index, run]
+            taken = gradient(theta, records, auxiliary[index, run]).mean(axis=0)
             wrong = taken - aim.mean_gradient(theta)
-            central = -dual[place, run].mean(axis=0) / np.sqrt(tick)
-            bias[place, run] = abs(wrong @ central)
+            central = -dual[index, run].mean(axis=0) / np.sqrt(tick)
+            bias[index, run] = abs(wrong @ central)
             full.append(wrong @ ((0 if optimum is None else optimum) - central))
     auc = np.array([[aim.auc(run[user]) for user in users] for run in average[-1]])
     return _Part(objective, bias, auc, float(np.mean(full)))

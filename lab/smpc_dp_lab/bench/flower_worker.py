@@ -52,8 +52,8 @@ def client(f: Any, length: int, masks: int, holders: int, threshold: int) -> dic
     f.create_shares(seed, threshold, holders)
     f.create_shares(private, threshold, holders)
     masked = f.parameters_addition(masked, f.pseudo_rand_gen(seed, MODULUS_RANGE, [(length,)]))
-    for place in range(masks - 1):
-        masked = f.parameters_subtraction(masked, _pair_mask(f, private, publics[place % SECRETS], length))
+    for index in range(masks - 1):
+        masked = f.parameters_subtraction(masked, _pair_mask(f, private, publics[index % SECRETS], length))
     f.parameters_mod(masked, MODULUS_RANGE)
     return {"seconds": clock() - begun}
 
@@ -72,8 +72,8 @@ def recovery(
     def combine(shares: list[list[bytes]], count: int) -> float:
         measured = min(count, SECRETS) if sample else count
         begun = clock()
-        for place in range(measured):
-            secrets.append(f.combine_shares(shares[place % SECRETS]))
+        for index in range(measured):
+            secrets.append(f.combine_shares(shares[index % SECRETS]))
         return (clock() - begun) * (count / measured) if measured else 0.0
 
     seconds = combine(seed_shares, seeds)

@@ -137,14 +137,14 @@ def gosta_errors(
     every = iterations // TIMES
     curves = []
     graphs = graphs_of(parties, seed)
-    for place, graph in enumerate(graphs):
+    for index, graph in enumerate(graphs):
         for method, learner in zip(METHODS, (gosta, u2_gossip), strict=True):
             errors: list[Floats] = []
             spreads: list[Floats] = []
             summed = np.zeros((TIMES + 1, parties))
             for start in range(0, repetitions, _COPIES):
                 if progress is not None:
-                    done = (2 * place + METHODS.index(method)) * repetitions + start
+                    done = (2 * index + METHODS.index(method)) * repetitions + start
                     progress(f"{graph.name}, {method}", done, 2 * len(graphs) * repetitions)
                 copies = range(start, min(repetitions, start + _COPIES))
                 clock = ManyClocks([EdgeClock(graph, seed, copy) for copy in copies])

@@ -48,7 +48,7 @@ def mask_rate(length: int, dtype: type[np.uint32] | type[np.uint64], masks: int)
     """Return the bytes a CPU second at which one thread expands `masks` masks and adds them to one vector."""
     total: Lanes = np.zeros(length, dtype=dtype)
     seeds = [number.to_bytes(32, "little") for number in range(masks)]
-    signs = [1 if place % 2 else -1 for place in range(masks)]
+    signs = [1 if index % 2 else -1 for index in range(masks)]
     begun = time.process_time()
     add_masks(total, seeds, signs)
     return masks * total.nbytes / (time.process_time() - begun)

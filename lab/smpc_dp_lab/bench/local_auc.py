@@ -134,9 +134,9 @@ def auc_errors(
                 plan.estimate(plan.randomise_many(scores, randomness), labels=labels).value
                 for _ in range(repetitions)
             ]
-            places = codes * k // (field.steps + 1)
-            response = plan.exact_response_error(*_counts(places, labels, k))
-            exact = math.hypot(response, _auc(places, labels) - truth)
+            indices = codes * k // (field.steps + 1)
+            response = plan.exact_response_error(*_counts(indices, labels, k))
+            exact = math.hypot(response, _auc(indices, labels) - truth)
             found.append(_point("generic", epsilon, k, np.array(values) - truth, exact, None))
         for alpha in levels:
             if progress is not None:
@@ -173,12 +173,12 @@ def _hierarchical(
 ) -> Point:
     from smpc_dp.privacy.local_auc import exact_variance, published_error_bound
 
-    places = (codes << alpha) // (field.steps + 1)
-    up, down = _counts(places, labels, 1 << alpha)
+    indices = (codes << alpha) // (field.steps + 1)
+    up, down = _counts(indices, labels, 1 << alpha)
     exact = None
     if alpha <= max(LEVELS):
         variance = exact_variance(up, down, epsilon, split="users", ties=0.5)
-        exact = math.hypot(math.sqrt(variance), _auc(places, labels) - truth)
+        exact = math.hypot(math.sqrt(variance), _auc(indices, labels) - truth)
     bound = None
     if alpha**2 <= len(codes):  # the theorem's condition
         bound = math.sqrt(published_error_bound(int(up.sum()), int(down.sum()), alpha, epsilon, "users"))
@@ -201,13 +201,13 @@ def _point(
     )
 
 
-def _counts(places: NDArray[np.int64], labels: NDArray[np.int64], size: int) -> tuple[Floats, Floats]:
-    up, down = (np.bincount(places[labels == label], minlength=size).astype(np.float64) for label in (1, 0))
+def _counts(indices: NDArray[np.int64], labels: NDArray[np.int64], size: int) -> tuple[Floats, Floats]:
+    up, down = (np.bincount(indices[labels == label], minlength=size).astype(np.float64) for label in (1, 0))
     return up, down
 
 
-def _auc(places: NDArray[np.int64], labels: NDArray[np.int64]) -> float:
-    return exact_auc(places[labels == 1], places[labels == 0])
+def _auc(indices: NDArray[np.int64], labels: NDArray[np.int64]) -> float:
+    return exact_auc(indices[labels == 1], indices[labels == 0])
 
 
 def plot(found: AucErrors, path: Path) -> None:
@@ -231,16 +231,16 @@ _COLOURS = ("#c2410c", "#6d28d9", "#0b3d75", "#15803d", "#6b7280")
 
 def _draw(axes: Axes, found: AucErrors, method: Method, title: str) -> None:
     epsilons = sorted({point.epsilon for point in found.points})
-    for place, epsilon in enumerate(epsilons):
-        colour = _COLOURS[place % len(_COLOURS)]
+    for index, epsilon in enumerate(epsilons):
+        colour = _COLOURS[index % len(_COLOURS)]
         points = found.of(method, epsilon)
         # Side by side, where bars would hide each other.
         bins = [
-            point.bins * 2 ** (0.012 * len(points) * (place - (len(epsilons) - 1) / 2)) for point in points
+            point.bins * 2 ** (0.012 * len(points) * (index - (len(epsilons) - 1) / 2)) for point in points
         ]
         known = [(point.bins, point.exact) for point in points if point.exact is not None]
         axes.plot(
-            [place for place, _ in known],
+            [index for index, _ in known],
             [error for _, error in known],
             "-" if method == "generic" else ":",
             color=colour,

@@ -127,12 +127,12 @@ def local_scale(
         ]
     settings.append(("curator", users, 0))
     points = []
-    for place, (kind, size, corrupt) in enumerate(settings):
+    for index, (kind, size, corrupt) in enumerate(settings):
         found, steps = [], participations * users // size
         noise, honest = 0.0, size
         for repetition in range(repetitions):
             if progress is not None:
-                progress(f"s = {size}, {kind}", place * repetitions + repetition, len(settings) * repetitions)
+                progress(f"s = {size}, {kind}", index * repetitions + repetition, len(settings) * repetitions)
             draw = seed + 1000 * repetition
             parameters = _planned(
                 {

@@ -18,7 +18,7 @@ async def noisy_tau(mpc: Any, secint: Any, coins: list[list[int]], x: list[Any],
     """Return the noisy kernel of two shared records, as a share."""
     integer = 1 + mpc.sgn(x[0] - y[0]) * mpc.sgn(x[1] - y[1])
     tossed = [mpc.from_bits(mpc.random_bits(secint, bits)) < threshold for threshold, bits in coins]
-    geometric = sum(coin * (1 << place) for place, coin in enumerate(tossed[:-1]))
+    geometric = sum(coin * (1 << index) for index, coin in enumerate(tossed[:-1]))
     return integer + geometric - tossed[-1] * (2 * geometric + 1)
 
 

@@ -130,9 +130,9 @@ def network_sgd(
         for kind in ("published", "fair")
         for method in METHODS
     ]
-    for place, (epsilon, kind, method) in enumerate(settings):
+    for index, (epsilon, kind, method) in enumerate(settings):
         if progress is not None:
-            progress(f"epsilon {epsilon:g}, {kind}, {method}", place, len(settings))
+            progress(f"epsilon {epsilon:g}, {kind}, {method}", index, len(settings))
         plan = plans[epsilon]
         chosen = plan.published if kind == "published" else plan.fair
         if chosen is None:

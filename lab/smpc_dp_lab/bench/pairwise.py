@@ -122,12 +122,12 @@ def _in_memory(
         rate(
             f"{what} {circuit} x {instances}, {mode.value} keys",
             "AND/s",
-            [found[place] for found in taken],
+            [found[index] for found in taken],
             note,
             peer=peer.peer(what, "AND/s", how),
-            target=None if targets is None else targets[place],
+            target=None if targets is None else targets[index],
         )
-        for place, what in enumerate(("garble", "evaluate"))
+        for index, what in enumerate(("garble", "evaluate"))
     ]
 
 

@@ -59,7 +59,7 @@ def main(session: str, name: str, what: str) -> Mapping[str, object]:
 def random_inputs(member: PairwiseMember) -> list[Rows]:
     """Return random inputs of the member, laid out as by `circuits.circuit.pack`."""
     words = -(-member.plan.parameters.instances // WORD_BITS)
-    widths = [member.plan.circuit.inputs[place] for place in member.input_values]
+    widths = [member.plan.circuit.inputs[index] for index in member.input_values]
     return [
         np.frombuffer(secrets.token_bytes(8 * width * words), np.uint64).reshape(width, words)
         for width in widths

@@ -72,14 +72,14 @@ def run_servers(
     works = [
         Work(
             terms=terms,
-            shares=[[f"{share:x}" for share in row] for row in held[place]],
+            shares=[[f"{share:x}" for share in row] for row in held[index]],
             runs=runs,
-            place=place,
+            index=index,
             warm=warm,
             way=way,
             delay=delay,
         )
-        for place in range(servers)
+        for index in range(servers)
     ]
     told = _over_channels(works) if channels else _over_own_sockets(works)
     if any(each.opened != told[0].opened for each in told):
@@ -130,7 +130,7 @@ def _over_channels(works: Sequence[Work]) -> list[Told]:
         )
         return _together(
             [
-                msgspec.structs.replace(work, session=str(session), name=f"server{work.place + 1}")
+                msgspec.structs.replace(work, session=str(session), name=f"server{work.index + 1}")
                 for work in works
             ]
         )

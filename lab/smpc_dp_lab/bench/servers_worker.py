@@ -36,7 +36,7 @@ class Work(msgspec.Struct, frozen=True, kw_only=True):
     terms: ProgramTerms
     shares: list[list[str]]
     runs: int
-    place: int
+    index: int
     ports: list[int] = []
     listening: int = -1
     warm: bool = True
@@ -88,7 +88,7 @@ async def _over_channels(work: Work) -> Told:
 def _over_own_sockets(work: Work) -> Told:
     addresses = [f"-P127.0.0.1:{port}" for port in work.ports]
     threshold = threshold_of(len(work.ports))
-    with mpyc_arguments(*addresses, f"-I{work.place}", f"-K{work.terms.security}", f"-T{threshold}"):
+    with mpyc_arguments(*addresses, f"-I{work.index}", f"-K{work.terms.security}", f"-T{threshold}"):
         from mpyc.runtime import mpc
     told: Told = mpc.run(_compute(mpc, work))
     return told

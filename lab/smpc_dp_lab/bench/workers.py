@@ -33,19 +33,19 @@ def together(
     """
     workers: list[subprocess.Popen[bytes]] = []
     try:
-        for place, call in enumerate(calls):
+        for index, call in enumerate(calls):
             worker = subprocess.Popen(
                 [sys.executable, "-m", f"smpc_dp_lab.bench.{module}", *call],
                 stdin=subprocess.PIPE,
                 stdout=subprocess.PIPE,
                 stderr=subprocess.PIPE,
-                **{name: values[place] for name, values in started.items()},
+                **{name: values[index] for name, values in started.items()},
             )
             workers.append(worker)
             # At once: a process may wait for what another one reads.
             if worker.stdin is not None:
                 with suppress(BrokenPipeError), worker.stdin:
-                    worker.stdin.write(inputs[place] if inputs else b"")
+                    worker.stdin.write(inputs[index] if inputs else b"")
                 worker.stdin = None
         ended = [worker.communicate(timeout=seconds) for worker in workers]
     except subprocess.TimeoutExpired:

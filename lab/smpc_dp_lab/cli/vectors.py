@@ -30,11 +30,11 @@ def check(
 
     if not folder.is_dir():
         raise LocalError(f"{folder}: no such folder; run this in a checkout, or name the folder")
-    places = {protocol: folder / protocol / "vectors" for protocol in vectors.PROTOCOLS}
+    folders = {protocol: folder / protocol / "vectors" for protocol in vectors.PROTOCOLS}
     differences = [
-        str(place.relative_to(folder) / line)
-        for protocol, place in places.items()
-        for line in vectors.check(place, protocol)
+        str(path.relative_to(folder) / line)
+        for protocol, path in folders.items()
+        for line in vectors.check(path, protocol)
     ]
     if as_json:
         print_json({"folder": str(folder), "ok": not differences, "differences": differences})
@@ -42,7 +42,7 @@ def check(
         for line in differences:
             typer.echo(f"smpc-dp: {folder / line}", err=True)
         if not differences:
-            count = sum(len(list(place.glob("*.json"))) for place in places.values())
+            count = sum(len(list(path.glob("*.json"))) for path in folders.values())
             typer.echo(f"{count} files in {folder} are what the code produces")
     if differences:
         raise typer.Exit(1)

@@ -117,14 +117,14 @@ class _Base(Played[Staged]):
 
     def swapped(self, name: str, about: str, *changed: Envelope, **more: Any) -> DirectNegative:
         """Change messages; those between them come as they were, to the last one or the end of its step."""
-        places = [self.find(envelope.step, envelope.sender)[0] for envelope in changed]
+        indices = [self.find(envelope.step, envelope.sender)[0] for envelope in changed]
         came = self.to(self.receiver)
-        for place, envelope in zip(places, changed, strict=True):
-            came[place] = envelope
-        last = max(places)
+        for index, envelope in zip(indices, changed, strict=True):
+            came[index] = envelope
+        last = max(indices)
         if more.get("deadline"):
-            last = max(place for place, envelope in enumerate(came) if envelope.step == came[last].step)
-        first, settings = min(places), {"layer": CONTENT, "culprits": (COORDINATOR,)} | more
+            last = max(index for index, envelope in enumerate(came) if envelope.step == came[last].step)
+        first, settings = min(indices), {"layer": CONTENT, "culprits": (COORDINATOR,)} | more
         shown = tuple(came[first : last + 1])
         return DirectNegative(name, about, self.name, self.receiver, first, shown, **settings)
 

@@ -14,7 +14,7 @@ from smpc_dp.protocols.gopa import direct_states
 from smpc_dp.protocols.gopa import messages as g
 from smpc_dp.protocols.gopa.direct_messages import EVERYONE
 from smpc_dp.protocols.gopa.direct_params import DirectParameters, without_relay
-from smpc_dp.protocols.gopa.plan import Place
+from smpc_dp.protocols.gopa.plan import Neighbourhood
 from smpc_dp.protocols.result import Outcome
 from smpc_dp_lab.vectors.gopa_runs import GopaScenario, gopa_session_json
 from smpc_dp_lab.vectors.runs import (
@@ -51,7 +51,7 @@ def direct_parameters(scenario: GopaScenario) -> DirectParameters:
 def _scenario(name: str, about: str, **kill: int) -> GopaScenario:
     users = len(_ROWS)
     plan = plan_secagg(users, dropout=0.2, corrupt=0.0)
-    place = Place(least_own=users - 2, most_drawn_by=users - 1)
+    neighbourhood = Neighbourhood(least_own=users - 2, most_drawn_by=users - 1)
     encoding = Encoding.plan(length=2, lower=-2.0, upper=2.0, precision=2.0**-16, parties=users)
     scenario = GopaScenario(
         name=name,
@@ -61,7 +61,7 @@ def _scenario(name: str, about: str, **kill: int) -> GopaScenario:
         vectors=_ROWS,
         kill=kill,
         on_dropout="keep",
-        place=place,
+        neighbourhood=neighbourhood,
     )
     return replace(scenario, plan=direct_parameters(scenario).plan)
 

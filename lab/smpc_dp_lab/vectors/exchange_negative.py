@@ -58,9 +58,9 @@ def all_faults() -> Iterator[Negative]:
 def _envelopes(base: Base) -> Iterator[Negative]:
     about = "One bit of the signature is flipped."
     yield base.forged("signature-flipped", about, m.DELIVER, {"signature": flip}, ENVELOPE, signed=False)
-    place, _ = base.find(m.DELIVER)
+    index, _ = base.find(m.DELIVER)
     other = msgspec.structs.replace(base.find(m.DELIVER, AGGREGATOR, "bob")[1], receiver=VICTIM)
-    yield base.made("wrong-receiver", "A message for bob reaches alice.", place, other, ENVELOPE)
+    yield base.made("wrong-receiver", "A message for bob reaches alice.", index, other, ENVELOPE)
     about = "Vectors that are signed for another run."
     yield base.forged("other-run", about, m.DELIVER, {"run_id": flip}, ORDER)
     yield base.out_of_turn("step-skipped", "Vectors come where the start is due.", m.START, m.DELIVER)
@@ -69,9 +69,9 @@ def _envelopes(base: Base) -> Iterator[Negative]:
     yield base.forged("two-messages-for-one-step", about, m.START, different, ORDER, later=1)
     longer: Fields = {"body": lambda body: body + b"\xc0"}
     yield base.forged("trailing-byte", "One byte follows the body.", m.START, longer, DECODING)
-    place, start = base.find(m.START)
+    index, start = base.find(m.START)
     about = "The start carries another run id than its nonces give."
-    yield base.made("start-of-another-run", about, place, base.sign(start, run_id=flip(start.run_id)))
+    yield base.made("start-of-another-run", about, index, base.sign(start, run_id=flip(start.run_id)))
 
 
 def _starts(base: Base) -> Iterator[Negative]:

@@ -33,9 +33,9 @@ class ExchangeScenario(Scenario):
 
     given: ExchangeParameters
 
-    def rows(self, place: int) -> list[Row]:
+    def rows(self, index: int) -> list[Row]:
         """Return what the user at this place has for each user."""
-        return [_ROWS[(place + other) % len(_ROWS)] for other in range(len(self.vectors))]
+        return [_ROWS[(index + other) % len(_ROWS)] for other in range(len(self.vectors))]
 
     @property
     def parameters(self) -> ExchangeParameters:
@@ -106,8 +106,8 @@ def cast(scenario: ExchangeScenario) -> Played:
     """Return fresh machines for a scenario, with the same randomness every time."""
     stage = set_stage(scenario, AGGREGATOR, (AGGREGATOR,))
     if scenario.given.apart:
-        for place, name in enumerate(scenario.names):
-            rows = [scenario.encoding.encode(row, party=name)[0] for row in scenario.rows(place)]
+        for index, name in enumerate(scenario.names):
+            rows = [scenario.encoding.encode(row, party=name)[0] for row in scenario.rows(index)]
             stage.lanes[name] = np.stack(rows)
     parties = {
         name: states.party(
@@ -128,8 +128,8 @@ def to_json(scenario: ExchangeScenario) -> dict[str, object]:
     session |= {"variance": [given.variance.numerator, given.variance.denominator], "edges": given.edges}
     if given.apart:
         session["apart"] = True
-        for place, name in enumerate(scenario.names):
-            content["inputs"][name]["vector"] = scenario.rows(place)  # type: ignore[index]
+        for index, name in enumerate(scenario.names):
+            content["inputs"][name]["vector"] = scenario.rows(index)  # type: ignore[index]
     return {
         **content,
         "session": session,

@@ -141,9 +141,9 @@ class Played(Generic[R]):
             first = next((envelope.sender for envelope in self.run.sent if envelope.step == step), "")
             sender = self._hub if first == self._hub else self._culprit
         receiver = receiver or (self._victim if sender == self._hub else self._hub)
-        for place, envelope in enumerate(self.to(receiver)):
+        for index, envelope in enumerate(self.to(receiver)):
             if (envelope.step, envelope.sender) == (step, sender):
-                return place, envelope
+                return index, envelope
         raise LookupError(f"{self.name}: no {step} from {sender} to {receiver}")
 
     def read(self, step: str, sender: str = "", receiver: str = "") -> Any:
@@ -168,11 +168,11 @@ class Played(Generic[R]):
         return self.sign(envelope, body=msgspec.msgpack.encode(altered(message, fields)))
 
     def made(
-        self, name: str, about: str, place: int, envelope: Envelope, layer: str = CONTENT, **expect: str
+        self, name: str, about: str, index: int, envelope: Envelope, layer: str = CONTENT, **expect: str
     ) -> Negative:
         """Return a negative vector with the envelope at a place; `expect` names another error or culprit."""
         error, culprit = expect.get("error", "PeerFault"), expect.get("culprit", envelope.sender)
-        return Negative(name, about, self.name, place, envelope, layer, error, culprit, self._prefix)
+        return Negative(name, about, self.name, index, envelope, layer, error, culprit, self._prefix)
 
     def fault(
         self,
@@ -190,8 +190,8 @@ class Played(Generic[R]):
 
         The message comes `later` places after the true one; with 0 it comes in its place.
         """
-        place, envelope = self.find(step, sender)
-        return self.made(name, about, place + later, self.saying(envelope, fields), layer, **expect)
+        index, envelope = self.find(step, sender)
+        return self.made(name, about, index + later, self.saying(envelope, fields), layer, **expect)
 
     def forged(
         self,
@@ -205,9 +205,9 @@ class Played(Generic[R]):
         signed: bool = True,
     ) -> Negative:
         """Return a negative vector with one envelope's fields changed, the body as bytes among them."""
-        place, envelope = self.find(step)
+        index, envelope = self.find(step)
         changed = altered(envelope, fields)
-        return self.made(name, about, place + later, self.sign(changed) if signed else changed, layer)
+        return self.made(name, about, index + later, self.sign(changed) if signed else changed, layer)
 
     def out_of_turn(self, name: str, about: str, due: str, came: str) -> Negative:
         """Return a negative vector with the message of one step where that of another is due."""
@@ -236,8 +236,8 @@ def altered(struct: S, fields: Fields) -> S:
     return msgspec.structs.replace(struct, **new)
 
 
-def flip(data: bytes, place: int = 0, mask: int = 1) -> bytes:
+def flip(data: bytes, index: int = 0, mask: int = 1) -> bytes:
     """Return the data with bits of one byte flipped."""
     changed = bytearray(data)
-    changed[place] ^= mask
+    changed[index] ^= mask
     return bytes(changed)

@@ -22,7 +22,7 @@ def all_faults() -> Iterator[Negative]:
     early = Base("keep-lost-before-the-certificate", SCENARIOS)
     yield from _averages(keep, early)
     yield from _sets(keep, early, roll_back)
-    yield from _places(Base("keep-sparse", SCENARIOS))
+    yield from _indices(Base("keep-sparse", SCENARIOS))
     yield from _to_the_relay(keep, roll_back)
 
 
@@ -46,12 +46,12 @@ def _averages(base: Base, early: Base) -> Iterator[Negative]:
     yield early.fault("average-of-one-who-takes-no-part", about, g.AVERAGE, everybody)
     about = "The average comes where the certificate of the participants is due."
     yield base.out_of_turn("average-before-the-certificate", about, m.PARTICIPANTS, g.AVERAGE)
-    place, participants = base.find(m.PARTICIPANTS)
+    index, participants = base.find(m.PARTICIPANTS)
     other = dataclasses.replace(base.run.context, protocol="secagg")
     signer, certificate = base.run.signers[AGGREGATOR], base.read(m.PARTICIPANTS)
     [foreign] = other.write(signer, participants.run_id, m.PARTICIPANTS, (VICTIM,), certificate)
     about = "The certificate is signed as one of secure aggregation."
-    yield base.made("signed-for-another-protocol", about, place, foreign, ENVELOPE)
+    yield base.made("signed-for-another-protocol", about, index, foreign, ENVELOPE)
 
 
 def _left_out(message: m.Neighbours, users: int, parties: Sequence[int]) -> dict[str, object]:
@@ -80,9 +80,9 @@ def _sets(keep: Base, early: Base, roll_back: Base) -> Iterator[Negative]:
     yield roll_back.fault("survivors-without-me", about, m.SURVIVORS, changed)
 
 
-def _places(base: Base) -> Iterator[Negative]:
+def _indices(base: Base) -> Iterator[Negative]:
     commitments = {
-        place: base.read(m.ADVERTISE, name).commitment for place, name in enumerate(base.run.context.names, 1)
+        index: base.read(m.ADVERTISE, name).commitment for index, name in enumerate(base.run.context.names, 1)
     }
     roll = Roll(base.run.context, Label.COMMITMENTS, commitments)
 

@@ -13,7 +13,7 @@ from smpc_dp.privacy.secagg_plan import check_plan, plan_secagg
 from smpc_dp.protocols.envelope import decode
 from smpc_dp.protocols.gopa import messages as g
 from smpc_dp.protocols.gopa.params import GopaParameters, OnDropout
-from smpc_dp.protocols.gopa.plan import Place, SessionNoise
+from smpc_dp.protocols.gopa.plan import Neighbourhood, SessionNoise
 from smpc_dp.protocols.phases import messages as m
 from smpc_dp_lab.vectors.runs import (
     AGGREGATOR,
@@ -36,7 +36,7 @@ class GopaScenario(Scenario):
     """The inputs of one run; `place` as in a plan."""
 
     on_dropout: OnDropout
-    place: Place
+    neighbourhood: Neighbourhood
 
     @property
     def parameters(self) -> GopaParameters:
@@ -51,7 +51,7 @@ class GopaScenario(Scenario):
             pair_variance=PAIR_VARIANCE,
             honest=2,
             curator_deviation=0.0,
-            place=self.place,
+            neighbourhood=self.neighbourhood,
             assumption="given, not planned",
         )
         return GopaParameters(
@@ -89,7 +89,7 @@ def _complete(
         vectors=rows,
         kill=kill,
         on_dropout=on_dropout,
-        place=Place(least_own=2, most_drawn_by=3),
+        neighbourhood=Neighbourhood(least_own=2, most_drawn_by=3),
     )
 
 
@@ -102,7 +102,7 @@ def _sparse(name: str, about: str, on_dropout: OnDropout, **kill: int) -> GopaSc
         vectors=ROWS,
         kill=kill,
         on_dropout=on_dropout,
-        place=Place(least_own=2, most_drawn_by=5),
+        neighbourhood=Neighbourhood(least_own=2, most_drawn_by=5),
     )
 
 
@@ -202,5 +202,5 @@ def gopa_session_json(run: Staged, scenario: GopaScenario) -> dict[str, object]:
         "on_dropout": scenario.on_dropout,
         "own_variance": OWN_VARIANCE,
         "pair_variance": PAIR_VARIANCE,
-        "place": msgspec.to_builtins(scenario.place),
+        "place": msgspec.to_builtins(scenario.neighbourhood),
     }

@@ -49,9 +49,9 @@ def _envelopes(base: Base) -> Iterator[Negative]:
     yield roll(
         "signature-flipped", "One bit of the signature is flipped.", ENVELOPE, signed=False, signature=flip
     )
-    place, _ = base.find(m.ROLL)
+    index, _ = base.find(m.ROLL)
     other = msgspec.structs.replace(base.find(m.ROLL, AGGREGATOR, "bob")[1], receiver="alice")
-    yield base.made("wrong-receiver", "A message for bob reaches alice.", place, other, ENVELOPE)
+    yield base.made("wrong-receiver", "A message for bob reaches alice.", index, other, ENVELOPE)
     yield roll("other-run", "A roll that is signed for another run.", ORDER, run_id=flip)
     yield base.out_of_turn("step-skipped", "Neighbours come where the roll is due.", m.ROLL, m.NEIGHBOURS)
     about = "A second, different roll after the first."

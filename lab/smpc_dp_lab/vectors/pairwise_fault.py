@@ -135,16 +135,16 @@ class Base:
 
     def step(self, step: str, sender: str = GARBLER, receiver: str = EVALUATOR) -> tuple[int, Envelope]:
         """Return the place of a signed message among those that `receiver` takes, and its envelope."""
-        for place, (name, data) in enumerate(self.taken(receiver)):
+        for index, (name, data) in enumerate(self.taken(receiver)):
             if name == sender and data[0] == CONTROL and opened(data, sender).step == step:
-                return place, opened(data, sender)
+                return index, opened(data, sender)
         raise LookupError(f"{self.name}: no {step} from {sender} to {receiver}")
 
     def piece(self, number: int, sender: str = GARBLER, receiver: str = EVALUATOR) -> tuple[int, bytes]:
         """Return the place and the content of a piece; from the last one back if `number` is negative."""
         pieces = [
-            (place, data[PIECE_HEADER.size :])
-            for place, (name, data) in enumerate(self.taken(receiver))
+            (index, data[PIECE_HEADER.size :])
+            for index, (name, data) in enumerate(self.taken(receiver))
             if name == sender and data[0] == BULK
         ]
         return pieces[number]
@@ -158,7 +158,7 @@ class Base:
         self,
         name: str,
         about: str,
-        place: int,
+        index: int,
         message: bytes,
         layer: str,
         *,
@@ -171,7 +171,7 @@ class Base:
         """Return the fault of a message at a place; by default the sender's, where it is somebody's fault."""
         if culprit is None:
             culprit = sender if error == "PeerFault" else ""
-        told = (name, about, self.name, receiver, place, sender, message, layer, error, culprit, later)
+        told = (name, about, self.name, receiver, index, sender, message, layer, error, culprit, later)
         return Fault(*told)
 
     def said(
@@ -187,10 +187,10 @@ class Base:
         **expect: Any,
     ) -> Fault:
         """Return the fault of a message with other fields, signed by its sender; `expect` as of `made`."""
-        place, envelope = self.step(step, sender, receiver)
+        index, envelope = self.step(step, sender, receiver)
         message = altered(decode(envelope.body, KINDS[step], sender), fields)
         changed = framed(self.sign(envelope, body=msgspec.msgpack.encode(message)))
-        return self.made(name, about, place, changed, layer, sender=sender, receiver=receiver, **expect)
+        return self.made(name, about, index, changed, layer, sender=sender, receiver=receiver, **expect)
 
 
 def opened(data: bytes, sender: str) -> Envelope:

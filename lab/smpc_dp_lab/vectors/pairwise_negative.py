@@ -90,10 +90,10 @@ def _kept(base: Base) -> Iterator[Fault]:
 
 
 def _envelopes(both: Base, third: Base) -> Iterator[Fault]:
-    place, hello = both.step(m.HELLO)
+    index, hello = both.step(m.HELLO)
 
     def at_hello(name: str, about: str, message: bytes, layer: str) -> Fault:
-        return both.made(name, about, place, message, layer)
+        return both.made(name, about, index, message, layer)
 
     flipped = altered(hello, {"signature": flip})
     yield at_hello("signature-flipped", "One bit of the signature is flipped.", framed(flipped), ENVELOPE)
@@ -116,10 +116,10 @@ def _envelopes(both: Base, third: Base) -> Iterator[Fault]:
     yield at_hello("unknown-kind", about, b"\3" + framed(hello)[1:], ORDER)
     yield at_hello("nothing-in-a-message", "The message has no byte at all.", b"", ORDER)
 
-    place_of_other, _ = third.step(m.HELLO)
+    index_of_other, _ = third.step(m.HELLO)
     wrong = framed(third.step(m.HELLO, receiver=AGGREGATOR)[1])
     about = "The garbler's hello to the third party reaches the evaluator."
-    yield third.made("wrong-receiver", about, place_of_other, wrong, ENVELOPE)
+    yield third.made("wrong-receiver", about, index_of_other, wrong, ENVELOPE)
 
     first_piece, _ = both.piece(0)
     about = "A second hello comes in the place of the base transfers."
@@ -140,28 +140,28 @@ def _envelopes(both: Base, third: Base) -> Iterator[Fault]:
 
 
 def _starts(base: Base) -> Iterator[Fault]:
-    place, start = base.step(m.START)
-    until_check = base.step(m.CHECK)[0] - place
+    index, start = base.step(m.START)
+    until_check = base.step(m.CHECK)[0] - index
     shorter: Fields = {"start": lambda drawn: drawn[:-1]}
     yield base.said("start-too-short", "The start has 31 bytes.", m.START, shorter, DECODING)
     about = "The evaluator gets another start than the one that the garbler goes by."
     yield base.said("start-flipped", about, m.START, {"start": flip}, TRANSCRIPT, later=until_check)
     about = "A start that is signed for another run."
     message = framed(base.sign(start, run_id=flip(start.run_id)))
-    yield base.made("start-of-another-run", about, place, message, ORDER)
+    yield base.made("start-of-another-run", about, index, message, ORDER)
     _, answer = base.piece(0)
     about = "The answer to the base transfers comes before the start."
-    yield base.made("start-left-out", about, place, piece_of(FROM_GARBLER, 0, answer), ORDER)
+    yield base.made("start-left-out", about, index, piece_of(FROM_GARBLER, 0, answer), ORDER)
 
 
 def _pieces(base: Base) -> Iterator[Fault]:
-    place, tables = base.piece(-1)
-    check_place, check = base.step(m.CHECK)
+    index, tables = base.piece(-1)
+    check_neighbourhood, check = base.step(m.CHECK)
     number = decode(check.body, m.Check, GARBLER).pieces - 1
     good = piece_of(FROM_GARBLER, number, tables)
 
     def changed(name: str, about: str, message: bytes, layer: str = FRAMING, later: int = 0) -> Fault:
-        return base.made(name, about, place, message, layer, later=later)
+        return base.made(name, about, index, message, layer, later=later)
 
     yield changed("piece-truncated", "A piece lacks its last byte.", good[:-1])
     yield changed("piece-lengthened", "A byte follows a piece.", good + b"\0")
@@ -170,9 +170,9 @@ def _pieces(base: Base) -> Iterator[Fault]:
     yield changed("piece-empty", "A piece has no content.", piece_of(FROM_GARBLER, number, b""))
     about = "A piece has been left out: its number is one too high."
     yield changed("piece-left-out", about, piece_of(FROM_GARBLER, number + 1, tables))
-    before_place, before = base.piece(-2)
+    before_neighbourhood, before = base.piece(-2)
     about = "The tables come before the last corrections of transfers."
-    yield base.made("pieces-reordered", about, before_place, good, FRAMING)
+    yield base.made("pieces-reordered", about, before_neighbourhood, good, FRAMING)
     about = "The piece before comes once more."
     yield changed("piece-repeated", about, piece_of(FROM_GARBLER, number - 1, before))
     about = "A piece says that it is the evaluator's."
@@ -185,7 +185,7 @@ def _pieces(base: Base) -> Iterator[Fault]:
         yield changed(f"table-bit-flipped-{name}", about, message, TRANSCRIPT, 1)
     message = piece_of(FROM_GARBLER, number + 1, tables)
     about = "More tables come where the check is due."
-    yield base.made("piece-in-place-of-the-check", about, check_place, message, ORDER)
+    yield base.made("piece-in-place-of-the-check", about, check_neighbourhood, message, ORDER)
 
 
 def _ends(base: Base) -> Iterator[Fault]:

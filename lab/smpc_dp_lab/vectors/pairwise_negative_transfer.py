@@ -41,9 +41,9 @@ def _pieces(base: Base, receiver: str, sender: str, side: int) -> Callable[..., 
     def made(
         number: int, name: str, about: str, content: bytes, layer: str = TRANSFER, later: int = 0
     ) -> Fault:
-        place, _ = base.piece(number, sender, receiver)
+        index, _ = base.piece(number, sender, receiver)
         message = piece_of(side, number, content)
-        return base.made(name, about, place, message, layer, sender=sender, receiver=receiver, later=later)
+        return base.made(name, about, index, message, layer, sender=sender, receiver=receiver, later=later)
 
     return made
 

@@ -228,17 +228,17 @@ def cast(scenario: Scenario) -> Run:
     )
     plan = Plan(scenario.built, scenario.parameters)
     randomness = {name: Recording(source(name, "run")) for name in everyone}
-    places = {GARBLER: plan.garbler_values, EVALUATOR: plan.evaluator_values}
+    indices = {GARBLER: plan.garbler_values, EVALUATOR: plan.evaluator_values}
     inputs = {
-        name: [_values(source(name, f"input {place}"), plan, place) for place in places[name]]
-        for name in places
+        name: [_values(source(name, f"input {index}"), plan, index) for index in indices[name]]
+        for name in indices
     }
     rows = {
         name: [
-            pack(values, plan.circuit.inputs[place])
-            for place, values in zip(places[name], inputs[name], strict=True)
+            pack(values, plan.circuit.inputs[index])
+            for index, values in zip(indices[name], inputs[name], strict=True)
         ]
-        for name in places
+        for name in indices
     }
     roles: dict[str, Participant] = {
         name: kind(context, signers[name], plan, rows[name], randomness[name], transfers[name])
@@ -255,10 +255,10 @@ def find(name: str) -> Scenario:
     return scenario
 
 
-def _values(source: SeededRandomnessForSimulation, plan: Plan, place: int) -> list[int]:
+def _values(source: SeededRandomnessForSimulation, plan: Plan, index: int) -> list[int]:
     """Return one random value of a place (at most 8 bits wide) for each instance."""
     drawn = source.bytes(plan.parameters.instances)
-    return [byte % (1 << plan.circuit.inputs[place]) for byte in drawn]
+    return [byte % (1 << plan.circuit.inputs[index]) for byte in drawn]
 
 
 def to_json(scenario: Scenario) -> JsonObject:

@@ -61,10 +61,10 @@ def _context(author: str = AUTHOR, run: bytes = RUN) -> str:
     return proofs.context(run, author).hex()
 
 
-def _flip(data: str, place: int) -> str:
+def _flip(data: str, index: int) -> str:
     """`data`, in hex, with the lowest bit of one byte flipped."""
     changed = bytearray.fromhex(data)
-    changed[place] ^= 1
+    changed[index] ^= 1
     return changed.hex()
 
 

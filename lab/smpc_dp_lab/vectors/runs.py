@@ -218,9 +218,9 @@ def set_stage(scenario: Scenario, aggregator: str, hubs: tuple[str, ...]) -> Sta
         question=scenario.question,
     )
     lanes: dict[str, Lanes] = {}
-    for place, name in enumerate(scenario.names):
-        weight = None if scenario.weights is None else scenario.weights[place]
-        lanes[name], _ = scenario.encoding.encode(scenario.vectors[place], party=name, weight=weight)
+    for index, name in enumerate(scenario.names):
+        weight = None if scenario.weights is None else scenario.weights[index]
+        lanes[name], _ = scenario.encoding.encode(scenario.vectors[index], party=name, weight=weight)
     randomness = {name: Recording(source(name, "run")) for name in scenario.names}
     return Staged(scenario, context, signers, randomness, lanes)
 
@@ -290,11 +290,11 @@ def inputs_json(run: Staged) -> dict[str, object]:
         "identities": identities_json(run.context, run.signers),
         "inputs": {
             name: {
-                "vector": list(scenario.vectors[place]),
-                "weight": None if scenario.weights is None else scenario.weights[place],
+                "vector": list(scenario.vectors[index]),
+                "weight": None if scenario.weights is None else scenario.weights[index],
                 "lanes": run.lanes[name].tolist(),
             }
-            for place, name in enumerate(scenario.names)
+            for index, name in enumerate(scenario.names)
         },
         "randomness": draws_json(run.randomness),
         "kill": dict(scenario.kill),

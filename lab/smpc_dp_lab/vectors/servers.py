@@ -69,10 +69,10 @@ class SeededUser(UserMachine):
         self.slopes = tuple(slopes)
         return [
             b"".join(
-                ((value + slope * place) % terms.prime).to_bytes(width, "big")
+                ((value + slope * index) % terms.prime).to_bytes(width, "big")
                 for value, slope in zip(self._record, slopes, strict=True)
             )
-            for place in range(1, len(SERVERS) + 1)
+            for index in range(1, len(SERVERS) + 1)
         ]
 
 

@@ -128,8 +128,8 @@ def _draws(base: Base, again: Base) -> Iterator[Negative]:
     def matched(name: str, about: str, coins: Callable[[bytes], bytes]) -> Negative:
         return base.fault(f"matched-{name}", about, m.MATCHED, {"coins": coins})
 
-    def called(name: str, about: str, parties: Sequence[int], place: int = 0) -> Negative:
-        return again.fault(f"again-{name}", about, m.AGAINS[place], {"present": pack_set(parties, 5)})
+    def called(name: str, about: str, parties: Sequence[int], index: int = 0) -> Negative:
+        return again.fault(f"again-{name}", about, m.AGAINS[index], {"present": pack_set(parties, 5)})
 
     yield matched("with-another-coin", "Ben's coin is exchanged.", lambda coins: flip(coins, 32))
     yield matched("without-a-coin", "The last coin is missing.", lambda coins: coins[:-32])
@@ -154,18 +154,18 @@ def _draws(base: Base, again: Base) -> Iterator[Negative]:
 
 def _tunnel_to_a_party(base: Base, relayed: Base) -> Iterator[Negative]:
     # Ada has no partner in any matching of the first run.
-    place, pair = base.find(m.PAIR, HUB, BEN)
+    index, pair = base.find(m.PAIR, HUB, BEN)
     second, negative = (base.saying(pair, {"number": number}) for number in (1, -1))
-    yield base.made("pair-skipped", "The second message of a pair comes first.", place, second)
-    yield base.made("pair-number-negative", "A negative number.", place, negative, DECODING)
+    yield base.made("pair-skipped", "The second message of a pair comes first.", index, second)
+    yield base.made("pair-number-negative", "A negative number.", index, negative, DECODING)
     other = base.sign(pair, run_id=base.run.context.session_digest)
-    yield base.made("pair-of-another-run", "A message of a pair of another run.", place, other, ORDER)
-    place, frame = relayed.find(m.RELAY, HUB, BEN)
+    yield base.made("pair-of-another-run", "A message of a pair of another run.", index, other, ORDER)
+    index, frame = relayed.find(m.RELAY, HUB, BEN)
     foreign = relayed.sign(frame, receiver="cem")
-    yield relayed.made("relay-for-another", "A frame for cem comes to ben.", place, foreign, ORDER)
+    yield relayed.made("relay-for-another", "A frame for cem comes to ben.", index, foreign, ORDER)
     flipped = msgspec.structs.replace(frame, body=flip(frame.body, -1))
     about = "The aggregator's signature is of another frame."
-    yield relayed.made("relay-not-signed", about, place, flipped, ENVELOPE)
+    yield relayed.made("relay-not-signed", about, index, flipped, ENVELOPE)
 
 
 def _to_the_hub(base: Base, labels: Base) -> Iterator[Negative]:

@@ -44,13 +44,15 @@ def _trees() -> JsonObject:
         (7, [(0,), (6,), (2, 3), (1, 4, 6)]),
         (13, [(12,), (5,), (0, 1, 2, 3, 11), tuple(range(13))]),
     ):
-        leaves = [(f"p{place + 1}".encode(), bytes([place]) * 32) for place in range(size)]
+        leaves = [(f"p{index + 1}".encode(), bytes([index]) * 32) for index in range(size)]
         tree = MerkleTree(Label.COMMITMENTS, leaves)
         cases.append(
             {
                 "leaves": [[part.hex() for part in leaf] for leaf in leaves],
                 "root": tree.root.hex(),
-                "proofs": [{"places": list(places), "proof": tree.prove(places).hex()} for places in asked],
+                "proofs": [
+                    {"places": list(indices), "proof": tree.prove(indices).hex()} for indices in asked
+                ],
             }
         )
     about = "Trees over leaves of two parts each, and the proofs of some of their places."
@@ -89,7 +91,7 @@ def _certificates() -> JsonObject:
 
     true = signed(digest)
     good = sample(true)
-    places = certify.sampled_places(
+    indices = certify.sampled_indices(
         context, run_id, step, digest, good.signers, good.root, len(attesting), QUORUM
     )
     half = {party: true[party] if party % 2 else bytes(64) for party in attesting}
@@ -145,7 +147,7 @@ def _certificates() -> JsonObject:
             {"claimed": claimed, "quorum": quorum, "samples": samples_due(claimed, quorum)}
             for claimed, quorum in asked
         ],
-        "places": list(places),
+        "places": list(indices),
         "cases": [
             {"name": name, "about": what, "good": name in ("sample", "list"), "body": encode(body).hex()}
             for name, what, body in cases

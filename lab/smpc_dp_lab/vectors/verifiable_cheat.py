@@ -46,7 +46,7 @@ class Cheat:
 
     def to_json(self, base: Sequence[bytes]) -> dict[str, object]:
         """Return the vector; a line that is one of `base`, those of the honest run, is its place there."""
-        known: dict[bytes, object] = {line: place for place, line in enumerate(base)}
+        known: dict[bytes, object] = {line: index for index, line in enumerate(base)}
         return {
             "schema": SCHEMA,
             "kind": "verifiable-negative",

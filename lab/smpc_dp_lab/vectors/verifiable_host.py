@@ -51,7 +51,7 @@ def changed_log(
     return Cheat(name, about, check, REFUSED, culprits, lambda: change(played()), base)
 
 
-def place_of(played: Played, kind: str, party: str = RELAY) -> int:
+def index_of(played: Played, kind: str, party: str = RELAY) -> int:
     """Return the place of an entry among the lines."""
     return entry_of(played, kind, party).sequence
 
@@ -62,9 +62,9 @@ def entries(
     """Change so many entries of a log from this one on, with numbers and heads that fit."""
 
     def changed(played: Played) -> list[bytes]:
-        known, place = played.entries, place_of(played, kind, party) - 1
-        instead = change(played, known[place : place + size])
-        return played.log([*known[:place], *instead, *known[place + size :]])
+        known, index = played.entries, index_of(played, kind, party) - 1
+        instead = change(played, known[index : index + size])
+        return played.log([*known[:index], *instead, *known[index + size :]])
 
     return changed
 
@@ -89,8 +89,8 @@ def _lines() -> Iterator[Cheat]:
         """Change so many lines from the coin of a party on."""
 
         def changed(played: Played) -> list[bytes]:
-            known, place = played.lines, place_of(played, v.COIN, party)
-            return [*known[:place], *change(known[place : place + size]), *known[place + size :]]
+            known, index = played.lines, index_of(played, v.COIN, party)
+            return [*known[:index], *change(known[index : index + size]), *known[index + size :]]
 
         return changed
 
@@ -105,7 +105,7 @@ def _lines() -> Iterator[Cheat]:
         "log-truncated-before-the-tally",
         "The log ends after the publications.",
         END,
-        lambda played: played.lines[: place_of(played, v.TALLY)],
+        lambda played: played.lines[: index_of(played, v.TALLY)],
     )
 
     def appended(played: Played) -> list[bytes]:
@@ -121,8 +121,8 @@ def _lines() -> Iterator[Cheat]:
 
 
 def _format() -> Iterator[Cheat]:
-    def at(change: Callable[[bytes], bytes], place: int = 2) -> Change:
-        return lambda played: [*played.lines[:place], change(played.lines[place]), *played.lines[place + 1 :]]
+    def at(change: Callable[[bytes], bytes], index: int = 2) -> Change:
+        return lambda played: [*played.lines[:index], change(played.lines[index]), *played.lines[index + 1 :]]
 
     def as_json(change: Callable[[dict[str, str]], dict[str, str]]) -> Change:
         return at(lambda line: json.dumps(change(json.loads(line)), separators=(",", ":")).encode())

@@ -53,7 +53,7 @@ class Listed:
         """Return the line of a run."""
         return self.log.lines[number - 1]
 
-    def place(self, number: int) -> int:
+    def index(self, number: int) -> int:
         """Return at which place of the file the line of a run is."""
         return self.lines.index(encode_line(self.line(number)))
 

@@ -66,21 +66,21 @@ def all_falsified() -> Iterator[Falsified]:
     yield from _shown()
 
 
-def _with(place: int, *lines: bytes) -> list[bytes]:
+def _with(index: int, *lines: bytes) -> list[bytes]:
     """Return the valid file with these lines in the place of one."""
     known = listed().lines
-    place %= len(known)
-    return [*known[:place], *lines, *known[place + 1 :]]
+    index %= len(known)
+    return [*known[:index], *lines, *known[index + 1 :]]
 
 
-def _at(place: int, change: Callable[[bytes], bytes]) -> File:
+def _at(index: int, change: Callable[[bytes], bytes]) -> File:
     """Return how to make the valid file with one line changed."""
-    return lambda: _with(place, change(listed().lines[place]))
+    return lambda: _with(index, change(listed().lines[index]))
 
 
 def _run(run: int, **fields: object) -> File:
     """Return how to make the valid file with other fields in the line of a run."""
-    return lambda: _with(listed().place(run), with_fields(listed().line(run), **fields))
+    return lambda: _with(listed().index(run), with_fields(listed().line(run), **fields))
 
 
 def _spelling() -> Iterator[tuple[str, str, File]]:
@@ -94,7 +94,7 @@ def _spelling() -> Iterator[tuple[str, str, File]]:
         return msgspec.json.encode(fields | {"run_id": fields["run_id"].upper()})
 
     def of_run(change: Callable[[bytes], bytes]) -> File:
-        return lambda: _at(listed().place(LAST), change)()
+        return lambda: _at(listed().index(LAST), change)()
 
     yield "empty", "There is no line.", lambda: []
     yield "of-something-else", "The format is another.", _at(0, lambda x: x.replace(b"session log", b"board"))
@@ -113,14 +113,14 @@ def _spelling() -> Iterator[tuple[str, str, File]]:
 def _order() -> Iterator[tuple[str, str, File]]:
     def twice() -> list[bytes]:
         line = encode_line(listed().line(3))
-        return _with(listed().place(3), line, line)
+        return _with(listed().index(3), line, line)
 
     def swapped() -> list[bytes]:
-        lines, place = list(listed().lines), listed().place(3)
-        lines[place], lines[place + 1] = lines[place + 1], lines[place]
+        lines, index = list(listed().lines), listed().index(3)
+        lines[index], lines[index + 1] = lines[index + 1], lines[index]
         return lines
 
-    yield "line-dropped", "Run 3 is left out.", lambda: _with(listed().place(3))
+    yield "line-dropped", "Run 3 is left out.", lambda: _with(listed().index(3))
     yield "line-twice", "Run 3 is there twice.", twice
     yield "lines-swapped", "Runs 3 and 4 are exchanged.", swapped
     yield "number-wrong", "Run 5 has number 6.", _run(LAST, number=6)
@@ -147,7 +147,7 @@ def _content() -> Iterator[Falsified]:
         return listed().listing([*runs[:3], replace(runs[3], run_id=OTHER.hex())])
 
     def cut(number: int) -> File:
-        return lambda: listed().lines[: listed().place(number)]
+        return lambda: listed().lines[: listed().index(number)]
 
     yield refused("of-another-session", "The session digest is another.", SESSION, first("session"))
     yield refused("of-another-scope", "The scope is a group's.", SESSION, first("scope"))
@@ -202,7 +202,7 @@ def _certificates() -> Iterator[tuple[str, str, File]]:
         return replace(line, members=packed(("ben", "cyd", "dan", "eve")))
 
     def cut_after_the_line() -> Sequence[bytes]:
-        return listed().lines[: listed().place(AUDITED) + 1]
+        return listed().lines[: listed().index(AUDITED) + 1]
 
     yield (
         "certificates-dropped",

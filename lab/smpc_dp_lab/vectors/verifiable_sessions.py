@@ -55,7 +55,7 @@ def _falsified(item: Falsified, base: Listed) -> dict[str, object]:
     if isinstance(made, Begin):
         content = {"run": LAST, "seen": _seen(base.seen[LAST - 1]), "begin": _body(made)}
     else:
-        known: dict[bytes, object] = {line: place for place, line in enumerate(base.lines)}
+        known: dict[bytes, object] = {line: index for index, line in enumerate(base.lines)}
         head = base.log.head() if item.session_head else base.end(AUDITED)
         log = [known.get(line, line.decode("ascii")) for line in made]
         content = {"run": AUDITED, "head": head.hex(), "log": log}

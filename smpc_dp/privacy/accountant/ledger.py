@@ -130,10 +130,10 @@ class Ledger:
                 FilterPlan(epsilon, delta)
             except PrivacyError as error:
                 raise ConfigError([Fault("composition", str(error), ConfigCheck.UNSUPPORTED)]) from None
-        place = Path(path)
-        with locked(place):
-            write_durably(place, _encode(terms, ()), new=True)
-        return cls(place, terms)
+        file = Path(path)
+        with locked(file):
+            write_durably(file, _encode(terms, ()), new=True)
+        return cls(file, terms)
 
     @classmethod
     def open(cls, path: str | Path, *, party: str | None = None, dataset: str | None = None) -> Ledger:
@@ -142,15 +142,15 @@ class Ledger:
         Raises LocalError if it cannot be read, others can, it is damaged, or of a version that this release
         does not read; ConfigError if it is another's.
         """
-        place = Path(path)
-        terms = _decode(place, _content(place)).terms
+        file = Path(path)
+        terms = _decode(file, _content(file)).terms
         for what, wanted, found in (("party", party, terms.party), ("dataset", dataset, terms.dataset)):
             if wanted is not None and wanted != found:
                 raise ConfigError(
-                    f"{place}: the ledger of {what} '{found}', not of '{wanted}'", ConfigCheck.DIFFERS
+                    f"{file}: the ledger of {what} '{found}', not of '{wanted}'", ConfigCheck.DIFFERS
                 )
         _LOG.debug("%s: opened the ledger", terms.party)
-        return cls(place, terms)
+        return cls(file, terms)
 
     def entries(self) -> tuple[Entry, ...]:
         """Return every charge so far."""

@@ -156,10 +156,10 @@ def k_out(users: int, k: int, draw: int, randomness: Randomness = os.urandom) ->
         )
     # Floyd's sampling without replacement, for all users at once.
     chosen = np.full((draw, k), -1, dtype=np.int64)
-    for place, top in enumerate(range(others - k, others)):
+    for index, top in enumerate(range(others - k, others)):
         pick = _below(randomness, top + 1, draw)
-        taken = (chosen[:, :place] == pick[:, None]).any(axis=1)
-        chosen[:, place] = np.where(taken, top, pick)
+        taken = (chosen[:, :index] == pick[:, None]).any(axis=1)
+        chosen[:, index] = np.where(taken, top, pick)
     own = np.arange(draw, dtype=np.int64)[:, None]
     picked = chosen + (chosen >= own)  # the others of u are 0 .. u-1, u+1 .. n-1
     return _unique(np.stack([np.broadcast_to(own, picked.shape).ravel(), picked.ravel()], axis=1), users)

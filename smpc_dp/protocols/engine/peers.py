@@ -242,7 +242,7 @@ class PeerRole:
     @property
     def patience(self) -> tuple[bool, ...]:
         """Of each phase whether it is `State.patient`."""
-        return tuple({phase.state.place: phase.state.patient for phase in self.phases}.values())
+        return tuple({phase.state.phase: phase.state.patient for phase in self.phases}.values())
 
     @property
     def releases(self) -> frozenset[str]:

@@ -25,7 +25,7 @@ from smpc_dp.protocols.engine.seal import (
     KEY_BYTES,
     OVER,
     TAKEN,
-    Place,
+    Position,
     open_state,
     seal_state,
 )
@@ -83,11 +83,11 @@ class Saving:
     input: bytes = b""
     charge: Charge = _no_charge
 
-    def advance(self, place: Place, after: bytes) -> None:
+    def advance(self, position: Position, after: bytes) -> None:
         """Move the counter, if there is one, to the state at a place, whose digest is `after`."""
         if self.counter is not None:
-            before = Mark(place.counter - 1, place.predecessor) if place.counter else None
-            self.counter.advance(place.attempt, before, Mark(place.counter, after))
+            before = Mark(position.counter - 1, position.predecessor) if position.counter else None
+            self.counter.advance(position.attempt, before, Mark(position.counter, after))
 
 
 class SavedRun(Run[R_co]):
@@ -119,7 +119,7 @@ class SavedRun(Run[R_co]):
         saving.store.check_none_open(context.scope, context.request, member.name)
         attempt, key = _RANDOM.bytes(ATTEMPT_BYTES), _new_key()
         committed = _digest_of_input(attempt, saving)
-        place = Place(
+        position = Position(
             context.scope,
             context.request,
             member.name,
@@ -133,10 +133,10 @@ class SavedRun(Run[R_co]):
             0 if saving.counter is None else COUNTED,
         )
         record = saving.codec.encode(state, (), (committed, b""))
-        row = Row(place, key.name, seal_state(key.secret, place, record, _RANDOM))
+        row = Row(position, key.name, seal_state(key.secret, position, record, _RANDOM))
         saving.keys.create(attempt, key)
         saving.store.begin(row)
-        saving.advance(place, row.digest)
+        saving.advance(position, row.digest)
         run = cls(role, member, state, saving, row)
         run._input = committed
         return run
@@ -151,19 +151,19 @@ class SavedRun(Run[R_co]):
             PrivacyError: the member knows another set of survivors than the state's.
         """
         row, secret, what = _newest(member, saving)
-        place = row.place
-        if not _is_kept(place.flags):
+        position = row.position
+        if not _is_kept(position.flags):
             raise LocalError(
                 f"{what} is lost: without a counter no state is restored from '{cls.final}*' on, or after "
                 "a release"
             )
         if not row.sealed:
             raise LocalError(f"{what} was being abandoned: abandon it again")
-        state, record = saving.codec.decode(open_state(secret, place, row.sealed))
-        if record.input and record.input != _digest_of_input(place.attempt, saving):
+        state, record = saving.codec.decode(open_state(secret, position, row.sealed))
+        if record.input and record.input != _digest_of_input(position.attempt, saving):
             raise LocalError(f"{what} was begun with another input")
-        saving.advance(place, row.digest)
-        saving.keys.commit(place.attempt, row.key)
+        saving.advance(position, row.digest)
+        saving.keys.commit(position.attempt, row.key)
         run = cls(role, member, state, saving, row)
         run._messages, run._input, run._released = record.messages, record.input, record.released
         member.enter(state)
@@ -172,7 +172,7 @@ class SavedRun(Run[R_co]):
     @property
     def _is_over(self) -> bool:
         """Whether the end of the run is on disk."""
-        return bool(self._row.place.flags & OVER)
+        return bool(self._row.position.flags & OVER)
 
     def step_from(self, state: State, event: Event) -> Sequence[Envelope]:
         """See `Run.step_from`; the next state is saved, and a release charged, when it returns."""
@@ -230,13 +230,13 @@ class SavedRun(Run[R_co]):
             state.entrusts or any(envelope.step in self.releases for envelope in messages)
         ):
             committed, released = b"", _digest_of(Label.SAVED_RELEASE, messages)
-        flags = before.place.flags | (OVER if state.over else 0)
+        flags = before.position.flags | (OVER if state.over else 0)
         if released or any(envelope.step.startswith(self.final) for envelope in messages):
             flags |= ATTESTED
         received = (event.envelope,) if isinstance(event, Message) else ()
-        place = replace(
-            before.place,
-            counter=before.place.counter + 1,
+        position = replace(
+            before.position,
+            counter=before.position.counter + 1,
             run=state.run_id,
             step=state.step,
             predecessor=before.digest,
@@ -246,14 +246,14 @@ class SavedRun(Run[R_co]):
         key, sealed = _new_key(), b""
         if _is_kept(flags):
             record = saving.codec.encode(state.restorable, messages, (committed, released))
-            sealed = seal_state(key.secret, place, record, _RANDOM)
+            sealed = seal_state(key.secret, position, record, _RANDOM)
         else:
             key = replace(key, secret=b"")
-        row = Row(place, key.name, sealed)
-        saving.keys.propose(place.attempt, before.key, key)
+        row = Row(position, key.name, sealed)
+        saving.keys.propose(position.attempt, before.key, key)
         saving.store.swap(before, row, self._entries)
-        saving.advance(place, row.digest)
-        saving.keys.commit(place.attempt, key.name)
+        saving.advance(position, row.digest)
+        saving.keys.commit(position.attempt, key.name)
         self._entries = 0
         self._row, self._state, self._messages = row, state, messages
         self._input, self._released = committed, released
@@ -263,7 +263,7 @@ class SavedRun(Run[R_co]):
         if not self._released or self._charged:
             return
         try:
-            self.receipt = self._saving.charge(self._row.place.run, self._released)
+            self.receipt = self._saving.charge(self._row.position.run, self._released)
             self._charged = True
         finally:
             if not self._charged:
@@ -278,26 +278,26 @@ def abandon(member: Any, saving: Saving) -> None:
     Raises LocalError if there is none, it is not the newest, or is over: its result may not have been taken.
     """
     row, _, what = _newest(member, saving)
-    place = row.place
-    if place.flags & OVER and row.sealed:
+    position = row.position
+    if position.flags & OVER and row.sealed:
         raise LocalError(f"{what} is over: restore it, and finish it")
-    saving.advance(place, row.digest)
-    saving.keys.commit(place.attempt, row.key)
-    if not place.flags & OVER:
+    saving.advance(position, row.digest)
+    saving.keys.commit(position.attempt, row.key)
+    if not position.flags & OVER:
         ended = replace(
-            place,
-            counter=place.counter + 1,
+            position,
+            counter=position.counter + 1,
             step=State.expects,
             predecessor=row.digest,
             received=b"",
-            flags=place.flags | OVER,
+            flags=position.flags | OVER,
         )
         key = replace(_new_key(), secret=b"")
-        saving.keys.propose(place.attempt, row.key, key)
+        saving.keys.propose(position.attempt, row.key, key)
         after = Row(ended, key.name, b"")
         saving.store.swap(row, after, None)
         saving.advance(ended, after.digest)
-        saving.keys.commit(place.attempt, key.name)
+        saving.keys.commit(position.attempt, key.name)
         row = after
     _clean(_marked(row, saving), saving)
 
@@ -312,14 +312,14 @@ def _newest(member: Any, saving: Saving) -> tuple[Row, bytes, str]:
     if row is None:
         raise LocalError(f"{member.name}: no saved run of request {context.request}")
     what = f"{member.name}: the saved run of request {context.request}"
-    if row.place.terms != _digest_of_terms(member, saving):
+    if row.position.terms != _digest_of_terms(member, saving):
         raise LocalError(f"{what} was begun with other terms, or for another question")
-    if row.place.flags & TAKEN:
+    if row.position.flags & TAKEN:
         # Its end was interrupted.
         _clean(row, saving)
         raise LocalError(f"{what} is over, and its result was taken")
     _check_counter(row, saving, what)
-    secret = saving.keys.get(row.place.attempt, row.key)
+    secret = saving.keys.get(row.position.attempt, row.key)
     if secret is None or (row.sealed and not secret):
         raise LocalError(f"{what} has no key: the store was set back, or another process has gone on")
     return row, secret, what
@@ -327,30 +327,30 @@ def _newest(member: Any, saving: Saving) -> tuple[Row, bytes, str]:
 
 def _marked(row: Row, saving: Saving) -> Row:
     """Save that nothing of a row that is over is needed any more."""
-    after = replace(row, place=replace(row.place, flags=row.place.flags | TAKEN))
+    after = replace(row, position=replace(row.position, flags=row.position.flags | TAKEN))
     saving.store.swap(row, after)
     return after
 
 
 def _clean(row: Row, saving: Saving) -> None:
     """Destroy the keys of a marked row, then what it has sealed."""
-    saving.keys.remove(row.place.attempt)
+    saving.keys.remove(row.position.attempt)
     saving.store.swap(row, replace(row, sealed=b""))
 
 
 def _check_counter(row: Row, saving: Saving, what: str) -> None:
     """Raise LocalError unless a row is the newest state or the one that was saved and not yet counted."""
-    place, counter = row.place, saving.counter
-    if bool(place.flags & COUNTED) != (counter is not None):
+    position, counter = row.position, saving.counter
+    if bool(position.flags & COUNTED) != (counter is not None):
         raise LocalError(f"{what} was begun {'without' if counter else 'with'} a counter")
     if counter is None:
         return
-    mark = counter.read(place.attempt)
-    before = Mark(place.counter - 1, place.predecessor) if place.counter else None
-    if mark not in (before, Mark(place.counter, row.digest)):
+    mark = counter.read(position.attempt)
+    before = Mark(position.counter - 1, position.predecessor) if position.counter else None
+    if mark not in (before, Mark(position.counter, row.digest)):
         at = "has none" if mark is None else f"is at {mark.number}"
         raise LocalError(
-            f"{what} is not the newest: it has state {place.counter}, and the counter {at}: the store was "
+            f"{what} is not the newest: it has state {position.counter}, and the counter {at}: the store was "
             "set back, or another process has gone on"
         )
 

@@ -106,7 +106,7 @@ class SavedCollection(SavedRun[R_co]):
         if key is None:
             return
         content = msgspec.msgpack.encode(Entry.of(event))
-        sealed = seal.seal(key, content, self._row.place.bound, SystemRandomness())
+        sealed = seal.seal(key, content, self._row.position.bound, SystemRandomness())
         self._saving.store.append(self._row, self._entries, sealed)
         self._entries += 1
 
@@ -114,7 +114,7 @@ class SavedCollection(SavedRun[R_co]):
         key = self._key(self._row, number)
         if key is None:
             raise VerificationError(f"{self.name}: a saved inbox has no key", Check.BAD_STATE)
-        content = seal.unseal(key, sealed, self._row.place.bound)
+        content = seal.unseal(key, sealed, self._row.position.bound)
         try:
             entry = decode_msgpack(content, Entry)
         except msgspec.DecodeError:
@@ -123,7 +123,7 @@ class SavedCollection(SavedRun[R_co]):
 
     def _key(self, row: Row, number: int) -> bytes | None:
         """Return the key of an entry, derived from that of the state; None where there is none."""
-        secret = self._saving.keys.get(row.place.attempt, row.key)
+        secret = self._saving.keys.get(row.position.attempt, row.key)
         if not secret:
             return None
         return digest(Label.SAVED_INBOX, secret, row.digest, encode_uint(number))

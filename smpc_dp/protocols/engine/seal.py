@@ -17,7 +17,7 @@ KEY_BYTES = 32
 ATTESTED, OVER, COUNTED, TAKEN = 1, 2, 4, 8
 
 
-class Place(msgspec.Struct, frozen=True):
+class Position(msgspec.Struct, frozen=True):
     """Where a saved state stands.
 
     Attributes:
@@ -57,16 +57,16 @@ def _bytes(value: bytes | int | str) -> bytes:
             return value
 
 
-def seal_state(key: bytes, place: Place, record: bytes, randomness: Randomness) -> bytes:
+def seal_state(key: bytes, position: Position, record: bytes, randomness: Randomness) -> bytes:
     """Encrypt an encoded state under a 32-byte key that seals nothing else."""
-    return seal.seal(key, record, place.bound, randomness)
+    return seal.seal(key, record, position.bound, randomness)
 
 
-def open_state(key: bytes, place: Place, sealed: bytes) -> bytes:
+def open_state(key: bytes, position: Position, sealed: bytes) -> bytes:
     """Decrypt; raise VerificationError if the key, the place or any bit differs."""
-    return seal.unseal(key, sealed, place.bound)
+    return seal.unseal(key, sealed, position.bound)
 
 
-def state_digest(place: Place, sealed: bytes) -> bytes:
+def state_digest(position: Position, sealed: bytes) -> bytes:
     """Return the digest of a saved state, which its successor and the counter have."""
-    return digest(Label.SAVED_DIGEST, place.bound, sealed)
+    return digest(Label.SAVED_DIGEST, position.bound, sealed)

@@ -42,7 +42,7 @@ class State(msgspec.Struct, frozen=True, kw_only=True, eq=False):
     over: ClassVar[bool] = False
     releases: ClassVar[bool] = False
     entrusts: ClassVar[bool] = False
-    place: ClassVar[int] = 0
+    phase: ClassVar[int] = 0
     patient: ClassVar[bool] = False
     matchings: ClassVar[int] = 0
 

@@ -13,7 +13,7 @@ import msgspec
 
 from smpc_dp.database import Kind, opened
 from smpc_dp.errors import LocalError
-from smpc_dp.protocols.engine.seal import OVER, TAKEN, VERSION, Place, state_digest
+from smpc_dp.protocols.engine.seal import OVER, TAKEN, VERSION, Position, state_digest
 
 # "SDPS".
 _KIND = Kind(
@@ -32,8 +32,8 @@ _KIND = Kind(
         f"CREATE UNIQUE INDEX open ON states (session, request, role) WHERE flags & {OVER} = 0",
     ),
 )
-_PLACE = Place.__struct_fields__
-_COLUMNS = (*_PLACE, "key", "sealed", "digest")
+_POSITION = Position.__struct_fields__
+_COLUMNS = (*_POSITION, "key", "sealed", "digest")
 _WHO = ("session", "request", "role", "attempt")
 _INSERT = f"INSERT INTO states ({', '.join(_COLUMNS)}) VALUES ({', '.join('?' * len(_COLUMNS))})"  # noqa: S608
 _SWAP = (
@@ -57,24 +57,24 @@ _CLEAR = f"DELETE FROM inbox WHERE {_MINE}"  # noqa: S608
 class Row(msgspec.Struct, frozen=True, dict=True):
     """A saved state: where it stands, the name of its key, and what is sealed; empty: it is not restored."""
 
-    place: Place
+    position: Position
     key: bytes
     sealed: bytes
 
     @cached_property
     def digest(self) -> bytes:
         """What the successor and the counter have of it."""
-        return state_digest(self.place, self.sealed)
+        return state_digest(self.position, self.sealed)
 
     @property
     def who(self) -> tuple[bytes | int | str, ...]:
         """Whose attempt it is of."""
-        return tuple(getattr(self.place, name) for name in _WHO)
+        return tuple(getattr(self.position, name) for name in _WHO)
 
     @property
     def columns(self) -> tuple[bytes | int | str, ...]:
         """What is stored."""
-        return (*(getattr(self.place, name) for name in _PLACE), self.key, self.sealed, self.digest)
+        return (*(getattr(self.position, name) for name in _POSITION), self.key, self.sealed, self.digest)
 
 
 class Store:
@@ -93,13 +93,13 @@ class Store:
             try:
                 connection.execute(_INSERT, row.columns)
             except sqlite3.IntegrityError:
-                raise self._is_open(row.place.request, row.place.role) from None
+                raise self._is_open(row.position.request, row.position.role) from None
             connection.execute("COMMIT")
 
     def check_none_open(self, session: bytes, request: int, role: str) -> None:
         """Raise the LocalError that `begin` would."""
         row = self.find(session, request, role)
-        if row is not None and not row.place.flags & OVER:
+        if row is not None and not row.position.flags & OVER:
             raise self._is_open(request, role)
 
     def _is_open(self, request: int, role: str) -> LocalError:
@@ -113,15 +113,15 @@ class Store:
         A row that is over is replaced only by one that says that it was taken, and by it only that.
         `entries`: how many there must be; None: any number.
         """
-        place, who = before.place, before.who
+        position, who = before.position, before.who
         with opened(self.path, _KIND) as connection:
             connection.execute("BEGIN IMMEDIATE")
-            over = OVER if after.place.flags & TAKEN else 0
-            values = (*after.columns, *who, place.run, place.counter, before.digest, over)
+            over = OVER if after.position.flags & TAKEN else 0
+            values = (*after.columns, *who, position.run, position.counter, before.digest, over)
             if connection.execute(_SWAP, values).rowcount != 1:
-                raise self._is_old(place)
+                raise self._is_old(position)
             if connection.execute(_CLEAR, who).rowcount != entries and entries is not None:
-                raise self._is_old(place)
+                raise self._is_old(position)
             connection.execute("COMMIT")
 
     def append(self, row: Row, number: int, sealed: bytes) -> None:
@@ -129,11 +129,11 @@ class Store:
         with opened(self.path, _KIND) as connection:
             connection.execute("BEGIN IMMEDIATE")
             if not connection.execute(_IS_NEWEST, (*row.who, row.digest)).fetchall():
-                raise self._is_old(row.place)
+                raise self._is_old(row.position)
             try:
                 connection.execute(_APPEND, (*row.who, number, sealed))
             except sqlite3.IntegrityError:
-                raise self._is_old(row.place) from None
+                raise self._is_old(row.position) from None
             connection.execute("COMMIT")
 
     def entries(self, row: Row) -> list[bytes]:
@@ -141,12 +141,12 @@ class Store:
         with opened(self.path, _KIND) as connection:
             found = connection.execute(_ENTRIES, row.who).fetchall()
         if [number for number, _ in found] != list(range(len(found))):
-            raise LocalError(f"{self.path}: the inbox of {row.place.role} is damaged")
+            raise LocalError(f"{self.path}: the inbox of {row.position.role} is damaged")
         return [sealed for _, sealed in found]
 
-    def _is_old(self, place: Place) -> LocalError:
+    def _is_old(self, position: Position) -> LocalError:
         return LocalError(
-            f"{self.path}: state {place.counter} of {place.role} in request {place.request} is no "
+            f"{self.path}: state {position.counter} of {position.role} in request {position.request} is no "
             "longer the newest: another process has restored it, or the file was set back"
         )
 
@@ -158,8 +158,8 @@ class Store:
             rows = connection.execute(_FIND, (session, request, role)).fetchall()
         if not rows:
             return None
-        *place, key, sealed, digest = rows[0]
-        row = Row(Place(*place), key, sealed)
+        *position, key, sealed, digest = rows[0]
+        row = Row(Position(*position), key, sealed)
         if row.digest != digest:
             raise LocalError(f"{self.path}: the saved state of {role} in request {request} is damaged")
         return row

@@ -138,7 +138,7 @@ class ExchangeParameters(SumParameters, frozen=True):
         """Return the numbers of those who send to user `number`."""
         if self.edges is None:
             return self.receivers(number)
-        return frozenset(place for place, sent in enumerate(self.edges, 1) if number in sent)
+        return frozenset(index for index, sent in enumerate(self.edges, 1) if number in sent)
 
     def planned(self) -> str:
         """Return the variance in hexadecimal, a hash of who sends to whom, and whether vectors differ."""

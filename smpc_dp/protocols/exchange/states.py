@@ -110,7 +110,7 @@ def on_start(member: Party, state: AwaitStart, body: bytes) -> Transition:
     present = _members_of(member, start.present)
     if len(start.nonces) != 32 * len(present):
         raise member.refuse("does not have one nonce for each present user", Check.NOT_ONE_EACH)
-    nonces = {party: start.nonces[32 * place :][:32] for place, party in enumerate(present)}
+    nonces = {party: start.nonces[32 * index :][:32] for index, party in enumerate(present)}
     if nonces[member.index] != state.nonce:
         raise member.refuse(f"does not have the nonce of {member.name}", Check.NONCE_DIFFERS)
     receivers, senders = parameters.receivers(member.index), parameters.senders(member.index)

@@ -92,7 +92,7 @@ class AwaitRoll(PeerState[DirectInbox], frozen=True, kw_only=True, eq=False):
     """The party has drawn its neighbours and committed to them."""
 
     expects: ClassVar[str] = d.ROLL
-    place: ClassVar[int] = 1
+    phase: ClassVar[int] = 1
     patient: ClassVar[bool] = True
     vector: Lanes
     drawn: Drawn
@@ -102,7 +102,7 @@ class AwaitParticipants(PeerState[DirectInbox], frozen=True, kw_only=True, eq=Fa
     """The party has opened its draw."""
 
     expects: ClassVar[str] = d.PARTICIPANTS
-    place: ClassVar[int] = 2
+    phase: ClassVar[int] = 2
     patient: ClassVar[bool] = True
     vector: Lanes
     advertised: Advertised
@@ -112,7 +112,7 @@ class CertifyParticipants(PeerState[DirectInbox], frozen=True, kw_only=True, eq=
     """The party has attested who takes part."""
 
     expects: ClassVar[str] = m.ATTEST_PARTICIPANTS
-    place: ClassVar[int] = 3
+    phase: ClassVar[int] = 3
     releases: ClassVar[bool] = True
     vector: Lanes
     graph: Graph
@@ -154,8 +154,8 @@ def draw(peer: DirectPeer, state: DirectState) -> tuple[bytes, Drawn, list[Envel
     if len(start.nonces) != 32 * len(present):
         raise peer.refuse("start does not have one nonce for each present user", Check.NOT_ONE_EACH)
     signatures = signatures_of(peer, start.signatures, present, "start")
-    for place, (party, signature) in enumerate(signatures.items()):
-        body = encode(hello(peer, start.nonces[32 * place : 32 * place + 32]))
+    for phase, (party, signature) in enumerate(signatures.items()):
+        body = encode(hello(peer, start.nonces[32 * phase : 32 * phase + 32]))
         if party == peer.index and body != state.inbox.letters[m.HELLO][party].body:
             raise peer.refuse(f"start does not have the nonce of {peer.name}", Check.NONCE_DIFFERS)
         check_signed(peer, state, m.HELLO, party, hashlib.sha256(body).digest(), signature)
@@ -216,8 +216,8 @@ def attest_participants(
                 f"lets {peer.name_of(party)} take part, which advertised twice", Check.EQUIVOCATION
             )
     note_hidden(peer, state, m.REVEAL, members)
-    graph = _place(peer, members, drawn, advertised)
-    peer.parameters.check_place(peer.name, len(graph.holders), len(graph.drew_me))
+    graph = _neighbourhood(peer, members, drawn, advertised)
+    peer.parameters.check_neighbourhood(peer.name, len(graph.holders), len(graph.drew_me))
     digest = keys.participants_digest(peer.context, state.run_id, advertised.roll, proposed.participants)
     agreed = Agreed(members, _edges(drawn), advertised.roll, digest)
     after = CertifyParticipants(
@@ -238,7 +238,7 @@ def _edges(drawn: Mapping[int, tuple[int, ...]]) -> dict[int, tuple[int, ...]]:
     return {party: tuple(sorted(others)) for party, others in edges.items()}
 
 
-def _place(
+def _neighbourhood(
     peer: DirectPeer, members: PartySet, drawn: Mapping[int, tuple[int, ...]], advertised: Advertised
 ) -> Graph:
     """Return this party's place in the graph."""
@@ -280,7 +280,7 @@ def signatures_of(peer: DirectPeer, packed: bytes, members: PartySet, what: str)
     size = m.SIGNATURE_BYTES
     if len(packed) != size * len(members):
         raise peer.refuse(f"{what} does not have one signature for each user", Check.NOT_ONE_EACH)
-    return {party: packed[size * place : size * place + size] for place, party in enumerate(members)}
+    return {party: packed[size * phase : size * phase + size] for phase, party in enumerate(members)}
 
 
 def _check_bodies(

@@ -67,7 +67,7 @@ class CollectAdvertise(PeerState[DirectInbox], frozen=True, kw_only=True, eq=Fal
     """The run has begun, and all who are present advertise."""
 
     expects: ClassVar[str] = m.ADVERTISE
-    place: ClassVar[int] = 1
+    phase: ClassVar[int] = 1
     vector: Lanes
     drawn: Drawn
 
@@ -76,7 +76,7 @@ class CollectReveal(PeerState[DirectInbox], frozen=True, kw_only=True, eq=False)
     """All on the roll open their draws."""
 
     expects: ClassVar[str] = m.REVEAL
-    place: ClassVar[int] = 2
+    phase: ClassVar[int] = 2
     vector: Lanes
     advertised: Advertised
 
@@ -85,7 +85,7 @@ class CollectHeld(PeerState[DirectInbox], frozen=True, kw_only=True, eq=False):
     """The time of publication is over, and the others tell what they have."""
 
     expects: ClassVar[str] = d.HELD
-    place: ClassVar[int] = 5
+    phase: ClassVar[int] = 5
     agreed: Agreed
     certificate: Certificate
 
@@ -339,9 +339,9 @@ def _read_held(
     proven(peer, state, PUBLISH, message.proofs, name)
     for proof in message.proofs:
         state.inbox.proofs.setdefault((proof.party, PUBLISH), proof)
-    for place, publisher in enumerate(held):
-        body_hash = message.hashes[32 * place : 32 * place + 32]
-        signature = message.signatures[size * place : size * place + size]
+    for phase, publisher in enumerate(held):
+        body_hash = message.hashes[32 * phase : 32 * phase + 32]
+        signature = message.signatures[size * phase : size * phase + size]
         first = known.get(publisher)
         if first is not None and first.body_hash == body_hash:
             continue

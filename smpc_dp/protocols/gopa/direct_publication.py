@@ -49,7 +49,7 @@ class CollectPublications(PeerState[DirectInbox], frozen=True, kw_only=True, eq=
     """The participants are certified, and the party has published its noisy vector."""
 
     expects: ClassVar[str] = PUBLISH
-    place: ClassVar[int] = 4
+    phase: ClassVar[int] = 4
     agreed: Agreed
     certificate: Certificate
 
@@ -58,7 +58,7 @@ class AwaitPublished(PeerState[DirectInbox], frozen=True, kw_only=True, eq=False
     """The party has told the coordinator which publications it has: the SHA-256 of each, by party."""
 
     expects: ClassVar[str] = d.PUBLISHED
-    place: ClassVar[int] = 5
+    phase: ClassVar[int] = 5
     patient: ClassVar[bool] = True
     agreed: Agreed
     certificate: Certificate
@@ -69,7 +69,7 @@ class AwaitForwarded(PeerState[DirectInbox], frozen=True, kw_only=True, eq=False
     """The coordinator has listed what is added up: the SHA-256 of each publication, by party."""
 
     expects: ClassVar[str] = d.PUBLISHED
-    place: ClassVar[int] = 5
+    phase: ClassVar[int] = 5
     patient: ClassVar[bool] = True
     agreed: Agreed
     certificate: Certificate
@@ -80,7 +80,7 @@ class CertifyTotal(PeerState[DirectInbox], frozen=True, kw_only=True, eq=False):
     """The party has attested the total."""
 
     expects: ClassVar[str] = d.ATTEST_TOTAL
-    place: ClassVar[int] = 6
+    phase: ClassVar[int] = 6
     agreed: Agreed
     certificate: Certificate
     survivors: tuple[int, ...]
@@ -91,7 +91,7 @@ class CertifyTotal(PeerState[DirectInbox], frozen=True, kw_only=True, eq=False):
 class Finished(State, frozen=True, kw_only=True, eq=False):
     """The party has the result; the letters are forgotten."""
 
-    place: ClassVar[int] = 7
+    phase: ClassVar[int] = 7
     over: ClassVar[bool] = True
     outcome: Outcome
 
@@ -168,8 +168,8 @@ def read_published(
             raise peer.refuse(f"adds up {peer.name_of(party)}, which published twice", Check.EQUIVOCATION)
     hashes: dict[int, bytes] = {}
     signatures = signatures_of(peer, proposed.signatures, members, "list of the published")
-    for place, (party, signature) in enumerate(signatures.items()):
-        hashes[party] = proposed.hashes[32 * place : 32 * place + 32]
+    for phase, (party, signature) in enumerate(signatures.items()):
+        hashes[party] = proposed.hashes[32 * phase : 32 * phase + 32]
         check_signed(peer, state, PUBLISH, party, hashes[party], signature)
         if held.get(party, hashes[party]) != hashes[party]:
             # The coordinator was told, or could not be: what is proven is who published twice.

@@ -110,7 +110,7 @@ def _is_fresh(peer: DirectPeer, state: DirectState, witness: d.Witness) -> bool:
     except PeerFault:
         return False
     run_id = run_identifier(peer.context, peer.context.question, start.present, start.nonces)
-    hello, place = state.inbox.letter(m.HELLO, peer.index), 32 * present.place(peer.index)
+    hello, index = state.inbox.letter(m.HELLO, peer.index), 32 * present.index(peer.index)
     if hello is None or peer.index not in present or run_id != witness.run_id:
         return False
-    return start.nonces[place : place + 32] == decode(hello.body, m.Hello, peer.name).nonce
+    return start.nonces[index : index + 32] == decode(hello.body, m.Hello, peer.name).nonce

@@ -76,24 +76,24 @@ class GopaParameters(SumParameters, frozen=True):
         """Return so many draws of eta, in grid steps."""
         return discrete_gaussian(source, count, self.session.own_variance)
 
-    def check_place(self, party: str, own: int, drawn_by: int) -> None:
+    def check_neighbourhood(self, party: str, own: int, drawn_by: int) -> None:
         """Raise PrivacyError unless the plan's epsilon holds for a user in this place of the graph.
 
         The relay may choose who is lost; what it may take of a user's own draws is bounded here, with it
         everything that the plan counts on for this user and does not prove of all graphs.
         """
-        place, plan = self.session.place, self.plan
-        if own < place.least_own:
+        neighbourhood, plan = self.session.neighbourhood, self.plan
+        if own < neighbourhood.least_own:
             raise PrivacyError(
                 f"{party}: {own} of the {plan.degree} users that it drew take part, its epsilon counts on "
-                f"{place.least_own}: somebody picked who is lost, or too many are",
-                code=Code.PLACE,
+                f"{neighbourhood.least_own}: somebody picked who is lost, or too many are",
+                code=Code.NEIGHBOURHOOD,
             )
-        if drawn_by > place.most_drawn_by:
+        if drawn_by > neighbourhood.most_drawn_by:
             raise PrivacyError(
-                f"{party}: {drawn_by} users drew it, at most {place.most_drawn_by} would with "
+                f"{party}: {drawn_by} users drew it, at most {neighbourhood.most_drawn_by} would with "
                 f"{plan.max_corrupt} corrupt ones: more are corrupt",
-                code=Code.PLACE,
+                code=Code.NEIGHBOURHOOD,
             )
 
     def decode(self, total: Lanes, contributors: int) -> tuple[NDArray[np.int64], int]:

@@ -26,7 +26,7 @@ GREATEST_COST, GREATEST_COST_ROLLED_BACK = 6.0, 1e5
 REFUSAL = 2.0**-40
 
 
-class Place(msgspec.Struct, frozen=True):
+class Neighbourhood(msgspec.Struct, frozen=True):
     """What a user demands of its own place in the certified graph before it lets anything of its vector out.
 
     Attributes:
@@ -63,7 +63,7 @@ class SessionNoise(msgspec.Struct, frozen=True):
     pair_variance: int
     honest: int
     curator_deviation: float
-    place: Place
+    neighbourhood: Neighbourhood
     assumption: str
 
 
@@ -171,7 +171,7 @@ def plan_session(
         pair_variance=pair_variance,
         honest=honest,
         curator_deviation=deviation,
-        place=_place(plan, roll_back),
+        neighbourhood=_neighbourhood(plan, roll_back),
         assumption=_assumption(plan, honest, slack),
     )
 
@@ -201,21 +201,21 @@ def with_degree(plan: SecAggPlan, degree: int, *, roll_back: bool) -> SecAggPlan
     )
 
 
-def complete_place(plan: SecAggPlan) -> Place:
+def complete_neighbourhood(plan: SecAggPlan) -> Neighbourhood:
     """Return the demands on the complete graph."""
     others = plan.parties - 1
-    return Place(others - plan.max_dropouts, others)
+    return Neighbourhood(others - plan.max_dropouts, others)
 
 
-def _place(plan: SecAggPlan, roll_back: bool) -> Place:
+def _neighbourhood(plan: SecAggPlan, roll_back: bool) -> Neighbourhood:
     """Return the demands that honest users meet but for twice `REFUSAL`, if who is lost knows no draws."""
     from smpc_dp.privacy.gopa.own_draws import most_drawn_by
 
     if plan.complete:
-        return complete_place(plan)
+        return complete_neighbourhood(plan)
     others = plan.parties - 1
     honest = most_drawn_by(others, plan.degree / others, REFUSAL / plan.parties)
-    return Place(plan.degree - _lost(plan, roll_back), min(honest + plan.max_corrupt, others))
+    return Neighbourhood(plan.degree - _lost(plan, roll_back), min(honest + plan.max_corrupt, others))
 
 
 def _lost(plan: SecAggPlan, roll_back: bool) -> int:

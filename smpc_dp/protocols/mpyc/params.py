@@ -131,11 +131,11 @@ def roster_faults(members: Iterable[Member]) -> list[Fault]:
     listed = list(members)
     faults = [
         Fault(
-            f"roster[{place}].role",
+            f"roster[{index}].role",
             f"'{member.name}': there is no aggregator, servers compute",
             ConfigCheck.CONFLICT,
         )
-        for place, member in enumerate(listed)
+        for index, member in enumerate(listed)
         if member.role == "aggregator"
     ]
     count = sum(member.role == "server" for member in listed)

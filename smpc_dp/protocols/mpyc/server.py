@@ -62,7 +62,7 @@ class ServerMachine(Member):
         self._fewest = fewest
         self._others = tuple(name for name in servers if name != identity.name)
         self._users = len(context.names)
-        self._number = {name: place for place, name in enumerate(context.names, 1)}
+        self._number = {name: index for index, name in enumerate(context.names, 1)}
         self._alive = set(self._number.values())
         self._failures: dict[int, SmpcError] = {}
         self._hellos: dict[int, tuple[bytes, m.Hello]] = {}
@@ -353,7 +353,7 @@ class ServerMachine(Member):
                 f"sent {len(present.hellos)} bytes of digests for {len(users)} users",
                 Check.WRONG_LENGTH,
             )
-        return {user: present.hellos[32 * place : 32 * place + 32] for place, user in enumerate(users)}
+        return {user: present.hellos[32 * index : 32 * index + 32] for index, user in enumerate(users)}
 
     def _tell_held(self) -> list[Envelope]:
         missing = [user for user in self._members if user not in self._shares]
@@ -370,13 +370,13 @@ class ServerMachine(Member):
     def _seal(self) -> list[Envelope]:
         included = set(self._members)
         faults: list[m.LeftOut] = []
-        for place, name in enumerate(self._servers, 1):
+        for index, name in enumerate(self._servers, 1):
             users = set(PartySet.unpack(self._held[name].users, self._users, name))
             refused = {entry.user: entry.code for entry in self._held[name].refused}
             if users | set(refused) != set(self._members) or users & set(refused):
                 raise PeerFault(name, "its list of shares is not of those who take part", Check.SET_DIFFERS)
             included &= users
-            faults += [m.LeftOut(user, place, refused[user]) for user in sorted(refused)]
+            faults += [m.LeftOut(user, index, refused[user]) for user in sorted(refused)]
         self._faults = tuple(faults)
         self._check_enough(len(included))
         self._included = pack_set(included, self._users)

@@ -91,7 +91,7 @@ def unpack(packed: bytes, length: int, prime: int, sender: str) -> list[int]:
             f"sent shares of {len(packed)} bytes, {length} of {width} bytes are due",
             Check.WRONG_LENGTH,
         )
-    shares = [int.from_bytes(packed[place : place + width], "big") for place in range(0, len(packed), width)]
+    shares = [int.from_bytes(packed[index : index + width], "big") for index in range(0, len(packed), width)]
     if max(shares) >= prime:
         raise PeerFault(
             sender,

@@ -156,7 +156,7 @@ class UserMachine(Member):
             raise PeerFault(
                 leader, f"begins with {len(present)} users, {self._fewest} are needed", Check.SET_TOO_SMALL
             )
-        if len(start.marks) != len(present) or start.marks[present.place(self._index)] != self._mark + 1:
+        if len(start.marks) != len(present) or start.marks[present.index(self._index)] != self._mark + 1:
             raise PeerFault(leader, "begins with another mark of this user than it gave", Check.LABEL_DIFFERS)
         if max(start.marks) > 2 or (self._mark < 0) != (max(start.marks) == 0):
             raise PeerFault(leader, "begins with marks where none are due, or without", Check.LABEL_DIFFERS)
@@ -194,20 +194,20 @@ class UserMachine(Member):
             raise ConfigError(
                 [Fault("record", f"has {len(record)} integers, {terms.length} are due", ConfigCheck.SHAPE)]
             )
-        for place, value in enumerate(record):
+        for index, value in enumerate(record):
             if type(value) is not int:
                 raise ConfigError(
                     [
                         Fault(
-                            f"record[{place}]",
+                            f"record[{index}]",
                             f"must be an integer, is {type(value).__name__}",
                             ConfigCheck.TYPE,
                         )
                     ]
                 )
-            if not terms.lower[place] <= value <= terms.upper[place]:
-                low, high = terms.lower[place], terms.upper[place]
-                raise PrivacyError(f"{self.name}: record[{place}] is outside {low}..{high}")
+            if not terms.lower[index] <= value <= terms.upper[index]:
+                low, high = terms.lower[index], terms.upper[index]
+                raise PrivacyError(f"{self.name}: record[{index}] is outside {low}..{high}")
         return split(record, terms.prime, self._threshold, len(self._servers))
 
     def _finish(self) -> Sequence[Envelope]:

@@ -76,16 +76,16 @@ def estimate(
 
 def _variance(pairs: Pairs, residuals: NDArray[np.float64]) -> float:
     m = len(pairs)
-    _, places = np.unique(pairs, return_inverse=True)
-    places = places.reshape(-1)
-    of_parties = np.bincount(places, weights=np.repeat(residuals, 2))
-    ends = np.sort(places.reshape(m, 2), axis=1)
-    _, group = np.unique(ends[:, 0] * (places.max() + 1) + ends[:, 1], return_inverse=True)
+    _, indices = np.unique(pairs, return_inverse=True)
+    indices = indices.reshape(-1)
+    of_parties = np.bincount(indices, weights=np.repeat(residuals, 2))
+    ends = np.sort(indices.reshape(m, 2), axis=1)
+    _, group = np.unique(ends[:, 0] * (indices.max() + 1) + ends[:, 1], return_inverse=True)
     # Two evaluations of the same pair share two parties, and count once.
     of_pairs = np.bincount(group.reshape(-1), weights=residuals)
     clustered = float(of_parties @ of_parties - of_pairs @ of_pairs)
     # Residuals are from the mean, not from the truth: each product is less by the variance of the mean.
-    degrees, repeats = np.bincount(places), np.bincount(group.reshape(-1))
+    degrees, repeats = np.bincount(indices), np.bincount(group.reshape(-1))
     products = int(degrees @ degrees - repeats @ repeats)
     # Never below what independent pairs would have.
     independent = float(residuals @ residuals) / (m * (m - 1))

@@ -127,18 +127,18 @@ class Question:
         if output == "aggregator":
             what = "'aggregator' needs a session file of the protocol pairwise, with a third party"
             raise ConfigError([Fault("output", what, ConfigCheck.UNSUPPORTED)])
-        for place in evaluator_inputs or ():
-            if place >= len(built.inputs):
-                what = f"{place}, but the circuit has {len(built.inputs)} input values"
+        for index in evaluator_inputs or ():
+            if index >= len(built.inputs):
+                what = f"{index}, but the circuit has {len(built.inputs)} input values"
                 raise ConfigError([Fault("evaluator_inputs", what, ConfigCheck.RANGE)])
         plan = Plan(built, parameters)
-        places = plan.garbler_values if own == garbler else plan.evaluator_values
-        if len(inputs) != len(places):
-            what = f"{len(inputs)} values of '{own}', the circuit takes {len(places)} from it"
+        indices = plan.garbler_values if own == garbler else plan.evaluator_values
+        if len(inputs) != len(indices):
+            what = f"{len(inputs)} values of '{own}', the circuit takes {len(indices)} from it"
             raise ConfigError([Fault("inputs", what, ConfigCheck.SHAPE)])
         rows = tuple(
-            _rows(values, built.inputs[place], f"inputs[{number}]")
-            for number, (values, place) in enumerate(zip(inputs, places, strict=True))
+            _rows(values, built.inputs[index], f"inputs[{number}]")
+            for number, (values, index) in enumerate(zip(inputs, indices, strict=True))
         )
         return cls(plan, rows, batch)
 

@@ -139,7 +139,7 @@ class EvaluatorRole(Participant):
         shape = (len(wires), block.count)
         drawn = np.frombuffer(self._randomness.bytes(-(-shape[0] * shape[1] // 8)), np.uint8)
         bits = np.unpackbits(drawn, count=shape[0] * shape[1], bitorder="little")
-        chunks = [bits[place : place + TRANSFERS] for place in range(0, bits.size, TRANSFERS)]
+        chunks = [bits[index : index + TRANSFERS] for index in range(0, bits.size, TRANSFERS)]
         pads_bytes = IN_FLIGHT * LABEL_BYTES * chunks[0].size
         longest = receiver.corrections_bytes(chunks[0].size)
         memory = working_memory(pads_bytes + (KEPT + 1) * longest)

@@ -157,7 +157,7 @@ class GarblerRole(Participant):
         """
         wires = self._plan.wires(self._plan.evaluator_values)
         count = len(wires) * block.count
-        sizes = [min(TRANSFERS, count - place) for place in range(0, count, TRANSFERS)]
+        sizes = [min(TRANSFERS, count - index) for index in range(0, count, TRANSFERS)]
         left = 2 * len(sizes)
         for number in range(len(sizes) + IN_FLIGHT):
             if number >= IN_FLIGHT:

@@ -66,8 +66,8 @@ def check_parameters(
                 ConfigCheck.UNKNOWN_NAME,
             )
         )
-    places = checked.evaluator_inputs
-    if places is not None and (sorted(set(places)) != places or any(place < 0 for place in places)):
+    indices = checked.evaluator_inputs
+    if indices is not None and (sorted(set(indices)) != indices or any(index < 0 for index in indices)):
         faults.append(
             Fault(
                 "evaluator_inputs",
@@ -92,8 +92,8 @@ def load_circuit(parameters: PairwiseParameters, folder: Path) -> Circuit:
             raise ConfigError([Fault("parameters.digest", what, ConfigCheck.DIFFERS)])
     else:
         circuit = find(parameters.circuit).build()
-    for place in parameters.evaluator_inputs or ():
-        if place >= len(circuit.inputs):
-            what = f"{place}, but the circuit has {len(circuit.inputs)} input values"
+    for index in parameters.evaluator_inputs or ():
+        if index >= len(circuit.inputs):
+            what = f"{index}, but the circuit has {len(circuit.inputs)} input values"
             raise ConfigError([Fault("parameters.evaluator_inputs", what, ConfigCheck.RANGE)])
     return circuit

@@ -213,11 +213,11 @@ class Participant:
             b"".join(hellos[name].nonce for name in self._everyone),
             b"".join(self._keys[name] for name in self._everyone),
         )
-        places = {(hellos[name].setup, hellos[name].index) for name in (self._garbler, self._evaluator)}
-        if len(places) > 1:
+        indices = {(hellos[name].setup, hellos[name].index) for name in (self._garbler, self._evaluator)}
+        if len(indices) > 1:
             # One of the two has lost its side, or says so: both make another.
             self._transfers.destroy()
-        self._index = hellos[self._garbler].index if len(places) == 1 else 0
+        self._index = hellos[self._garbler].index if len(indices) == 1 else 0
         if self.name == self._garbler:
             # Not before: nobody's hello can have been chosen by it.
             self._start = self._randomness.bytes(NONCE_BYTES)

@@ -58,8 +58,8 @@ class Plan:
 
     def __post_init__(self) -> None:
         declared = self.parameters.evaluator_inputs
-        places = range(len(self.circuit.inputs))
-        theirs = tuple(places[1:]) if declared is None else tuple(declared)
+        indices = range(len(self.circuit.inputs))
+        theirs = tuple(indices[1:]) if declared is None else tuple(declared)
         circuit = self.circuit
         compiled = compile_circuit(
             circuit.op,
@@ -73,7 +73,7 @@ class Plan:
         for name, value in (
             ("compiled", compiled),
             ("evaluator_values", theirs),
-            ("garbler_values", tuple(place for place in places if place not in theirs)),
+            ("garbler_values", tuple(index for index in indices if index not in theirs)),
         ):
             object.__setattr__(self, name, value)
         if not (most := self._most()):
@@ -92,12 +92,12 @@ class Plan:
         """Return the input wires of these input values, value by value."""
         widths = self.circuit.inputs
         starts = [0, *accumulate(widths)]
-        spans = [np.arange(starts[place], starts[place + 1], dtype=np.uint32) for place in values]
+        spans = [np.arange(starts[index], starts[index + 1], dtype=np.uint32) for index in values]
         return np.concatenate([np.empty(0, np.uint32), *spans])
 
     def width(self, values: Sequence[int]) -> int:
         """Return how many wires these input values have together."""
-        return sum(self.circuit.inputs[place] for place in values)
+        return sum(self.circuit.inputs[index] for index in values)
 
     def blocks(self) -> Iterator[Block]:
         """Yield the blocks in order; each but the last is a multiple of the tile."""
@@ -137,7 +137,7 @@ class Plan:
             self.parameters.mode.encode(),
             self.parameters.output.encode(),
             *(encode_uint(n) for n in (self.parameters.instances, self.tile, first.count, FIELD)),
-            b"".join(encode_uint(place) for place in self.evaluator_values),
+            b"".join(encode_uint(index) for index in self.evaluator_values),
         )
 
     def check_inputs(self, values: Sequence[int], rows: Sequence[Rows], party: str) -> Rows | None:
@@ -152,11 +152,11 @@ class Plan:
         if len(rows) != len(values):
             what = f"{len(rows)} input values of {party}, the circuit takes {len(values)} from it"
             raise ConfigError([Fault("inputs", what, ConfigCheck.SHAPE)])
-        for place, array in zip(values, rows, strict=True):
-            shape = (self.circuit.inputs[place], words)
+        for index, array in zip(values, rows, strict=True):
+            shape = (self.circuit.inputs[index], words)
             if array.shape != shape or array.dtype != np.uint64:
                 what = f"{array.dtype} of shape {array.shape} from {party}, uint64 of shape {shape} is needed"
-                raise ConfigError([Fault(f"inputs[{place}]", what, ConfigCheck.TYPE)])
+                raise ConfigError([Fault(f"inputs[{index}]", what, ConfigCheck.TYPE)])
         return np.concatenate(list(rows)) if rows else None
 
 

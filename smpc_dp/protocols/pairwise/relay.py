@@ -83,11 +83,11 @@ class SealedLine:
 
     def seal(self, message: bytes) -> Iterator[bytes]:
         """Yield the frames of a message, at least one; each is to be sent before the next is asked for."""
-        places = range(0, max(len(message), 1), CHUNK_BYTES)
-        for place in places:
-            head = _LAST if place == places[-1] else _MORE
+        indices = range(0, max(len(message), 1), CHUNK_BYTES)
+        for index in indices:
+            head = _LAST if index == indices[-1] else _MORE
             context = self._frame_context(self._identity.name, self._peer)
-            chunk = head + message[place : place + CHUNK_BYTES]
+            chunk = head + message[index : index + CHUNK_BYTES]
             yield seal(self._key(self._identity.name), chunk, context, self._randomness)
 
     def open(self, frame: bytes) -> tuple[bytes, bool]:

@@ -83,8 +83,8 @@ class StatisticPlan:
         words = np.ascontiguousarray(codes.astype("<u8"))
         count, width = len(codes), self.noise.joint_bits
         rows = [
-            pack_bytes(np.ascontiguousarray(words[:, place]).view(np.uint8).reshape(count, 8), bits)
-            for place, bits in enumerate(self.fields)
+            pack_bytes(np.ascontiguousarray(words[:, index]).view(np.uint8).reshape(count, 8), bits)
+            for index, bits in enumerate(self.fields)
         ]
         size = -(-width // 8)
         drawn = np.frombuffer(randomness.bytes(size * count), np.uint8).reshape(count, size)

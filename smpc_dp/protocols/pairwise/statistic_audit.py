@@ -161,7 +161,7 @@ class StatisticAuditor:
             return 3 * _NUMBER * self._partners * (parties // 2) + _MORE
         return parties // 8 + _MORE
 
-    def check_signature(self, entry: Entry, _place: object = None) -> None:
+    def check_signature(self, entry: Entry, _index: object = None) -> None:
         """Raise VerificationError unless an entry is signed by the member that it names, for this run."""
         run_id = self._run_id
         if entry.kind == m.HELLO:
@@ -178,7 +178,7 @@ class StatisticAuditor:
             # It says nothing of the party: anybody may have written it.
             raise VerificationError(f"an entry '{entry.kind}' in the name of {fault}", fault.check) from None
 
-    def take(self, entry: Entry, _head: bytes = b"", _place: object = None) -> None:
+    def take(self, entry: Entry, _head: bytes = b"", _index: object = None) -> None:
         """Take the next entry, rightly signed and in its place."""
         if self._outcome is not None:
             raise VerificationError("an entry after the outcome", Check.LOG_CLOSED)
@@ -213,7 +213,7 @@ class StatisticAuditor:
             raise VerificationError(
                 "the log ends before the outcome: it was cut, or the request failed", Check.LOG_CUT
             )
-        failed = [(matching, *found.pairs[matching][place]) for matching, place in outcome.failed]
+        failed = [(matching, *found.pairs[matching][index]) for matching, index in outcome.failed]
         disputed = [
             each
             for each in failed
@@ -356,9 +356,9 @@ class StatisticAuditor:
         if not all(figure is None or math.isfinite(figure) for figure in figures):
             raise VerificationError("the outcome is no number", Check.OUT_OF_RANGE)
         drawn = [
-            (matching, place)
+            (matching, index)
             for matching, pairs in enumerate(self._draw.pairs)
-            for place in range(len(pairs))
+            for index in range(len(pairs))
         ]
         if outcome.failed != sorted(set(outcome.failed) & set(drawn)):
             raise VerificationError("the outcome is without pairs that were not drawn", Check.WRONG_COUNT)

@@ -58,9 +58,9 @@ class Pairs:
     def failed(self) -> list[tuple[int, int]]:
         """The pairs without an output: of each its matching and its place in that matching."""
         return [
-            (matching, place)
+            (matching, index)
             for matching, pairs in enumerate(self.drawn.pairs)
-            for place, pair in enumerate(pairs)
+            for index, pair in enumerate(pairs)
             if (matching, pair) not in self.outputs
         ]
 

@@ -177,10 +177,10 @@ def on_start(member: Party, state: AwaitStart, body: bytes) -> Transition:
     count, each = len(present), m.COMMITMENT_BYTES
     if len(start.commitments) != each * count or len(start.marks) != count:
         raise member.refuse("does not have commitments and a mark of each present party", Check.NOT_ONE_EACH)
-    place = present.place(member.index)
-    if start.commitments[each * place :][:each] != state.commitments:
+    index = present.index(member.index)
+    if start.commitments[each * index :][:each] != state.commitments:
         raise member.refuse(f"does not have the commitments of {member.name}", Check.OWN_DIFFERS)
-    if start.marks[place] != asking.mark + 1:
+    if start.marks[index] != asking.mark + 1:
         raise member.refuse(f"gives {member.name} another label", Check.LABEL_DIFFERS)
     if any((mark > 0) != asking.plan.bipartite or mark > 2 for mark in start.marks):
         raise member.refuse("sent marks that are no labels", Check.LABEL_DIFFERS)
@@ -299,11 +299,11 @@ def _match(member: Party, state: AwaitDraw | AwaitLastDraw, attempt: int, body: 
     names = tuple(member.name_of(party) for party in present)
     if len(coins) != COIN_BYTES * len(present):
         raise member.refuse("does not have one coin for each present party", Check.NOT_ONE_EACH)
-    for place, party in enumerate(present):
-        coin, (commitments, _) = coins[COIN_BYTES * place :][:COIN_BYTES], known[party]
-        if not is_opening(context, plan.digest, attempt, names[place], coin, commitments):
+    for index, party in enumerate(present):
+        coin, (commitments, _) = coins[COIN_BYTES * index :][:COIN_BYTES], known[party]
+        if not is_opening(context, plan.digest, attempt, names[index], coin, commitments):
             raise member.refuse(
-                f"has a coin of {names[place]} that it had not committed to", Check.BAD_OPENING
+                f"has a coin of {names[index]} that it had not committed to", Check.BAD_OPENING
             )
     marks = bytes(known[party][1] for party in present)
     drawn = draw(plan.partners, plan.bipartite, state.run_id, names, marks, coins)

@@ -94,13 +94,13 @@ def draw(
     partners: int, bipartite: bool, run_id: bytes, names: Sequence[str], marks: bytes, coins: bytes
 ) -> Draw:
     """Return `partners` matchings of the parties `names`, in roster order, from their coins and marks."""
-    opened = [coins[COIN_BYTES * place : COIN_BYTES * (place + 1)] for place in range(len(names))]
+    opened = [coins[COIN_BYTES * index : COIN_BYTES * (index + 1)] for index in range(len(names))]
     seed = beacon(run_id, list(zip(names, opened, strict=True)))
     if bipartite:
-        places = bipartite_matchings(seed, [mark - 1 for mark in marks], partners)
+        indices = bipartite_matchings(seed, [mark - 1 for mark in marks], partners)
     else:
-        places = matchings(seed, len(names), partners)
-    pairs = tuple(tuple((names[a], names[b]) for a, b in matching) for matching in places.tolist())
+        indices = matchings(seed, len(names), partners)
+    pairs = tuple(tuple((names[a], names[b]) for a, b in matching) for matching in indices.tolist())
     return Draw.of(seed, pairs)
 
 

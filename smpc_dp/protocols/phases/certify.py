@@ -17,7 +17,7 @@ from smpc_dp.errors import Check, PeerFault, VerificationError
 from smpc_dp.privacy.certificates import samples_due
 from smpc_dp.protocols import result
 from smpc_dp.protocols.envelope import Context, encode
-from smpc_dp.protocols.phases.draws import draw_places
+from smpc_dp.protocols.phases.draws import draw_indices
 from smpc_dp.protocols.phases.messages import SIGNATURE_BYTES, Attestation, Certificate
 from smpc_dp.protocols.phases.rolls import Roll, check_roll
 from smpc_dp.protocols.sets import PartySet, pack_set
@@ -46,8 +46,8 @@ def sample_certificate(
     roll = Roll(context, Label.ATTESTATIONS, signatures)
     packed = pack_set(signatures, len(context.names))
     signers = sorted(signatures)
-    places = sampled_places(context, run_id, step, set_digest, packed, roll.root, len(signers), quorum)
-    shown = [signers[place] for place in places]
+    indices = sampled_indices(context, run_id, step, set_digest, packed, roll.root, len(signers), quorum)
+    shown = [signers[index] for index in indices]
     return Certificate(packed, b"".join(signatures[party] for party in shown), roll.root, roll.prove(shown))
 
 
@@ -84,7 +84,7 @@ class _Words:
         return drawn
 
 
-def sampled_places(
+def sampled_indices(
     context: Context,
     run_id: bytes,
     step: str,
@@ -98,7 +98,7 @@ def sampled_places(
     seed = digest(
         Label.CERTIFICATE_CHALLENGE, *context.bound, run_id, step.encode(), set_digest, signers, root
     )
-    return draw_places(claimed, samples_due(claimed, quorum), _Words(seed))
+    return draw_indices(claimed, samples_due(claimed, quorum), _Words(seed))
 
 
 def check_certificate(
@@ -145,12 +145,12 @@ def _checked(
     shown = signers
     if sampled:
         coins = (run_id, step, set_digest, certificate.signers, certificate.root)
-        shown = tuple(signers[place] for place in sampled_places(context, *coins, len(signers), quorum))
+        shown = tuple(signers[index] for index in sampled_indices(context, *coins, len(signers), quorum))
     if len(certificate.signatures) != SIGNATURE_BYTES * len(shown):
         raise refuse("does not have one signature for each signer that is due", Check.BAD_CERTIFICATE)
     by_party = {
-        party: certificate.signatures[SIGNATURE_BYTES * place : SIGNATURE_BYTES * (place + 1)]
-        for place, party in enumerate(shown)
+        party: certificate.signatures[SIGNATURE_BYTES * index : SIGNATURE_BYTES * (index + 1)]
+        for index, party in enumerate(shown)
     }
     if sampled:
         root, proof = certificate.root, certificate.proof

@@ -10,11 +10,11 @@ def draw_neighbours(index: int, parties: int, degree: int, randomness: Randomnes
     others = parties - 1
     if degree >= others:
         return tuple(party for party in range(1, parties + 1) if party != index)
-    drawn = draw_places(others, degree, randomness)
+    drawn = draw_indices(others, degree, randomness)
     return tuple(other + 1 if other + 1 < index else other + 2 for other in drawn)
 
 
-def draw_places(size: int, count: int, randomness: Randomness) -> tuple[int, ...]:
+def draw_indices(size: int, count: int, randomness: Randomness) -> tuple[int, ...]:
     """Return `count` distinct places of 0 to `size` - 1, uniformly, in ascending order.
 
     Floyd's algorithm on words without modulo bias (rejection), so each set has the same probability.

@@ -269,7 +269,7 @@ def join_graph(
     keys_of = _advertisements(member, run_id, advertised, message, {*holders, *drew_me})
     for opening in message.openings:
         _check_opening(member, run_id, opening, keys_of[opening.party].commitment)
-    member.parameters.check_place(member.name, len(holders), len(drew_me))
+    member.parameters.check_neighbourhood(member.name, len(holders), len(drew_me))
     mask_keys = {party: advertise.mask_key for party, advertise in keys_of.items()}
     seal_keys = {party: advertise.seal_key for party, advertise in keys_of.items()}
     graph = Graph(revealed, holders, drew_me, advertised.mask_secret, mask_keys, advertised.digest)

@@ -94,7 +94,7 @@ class SumParameters(msgspec.Struct, frozen=True):
         """Add to `lanes`, in place, the terms of these pairs, as `add_uniform_terms` does."""
         add_uniform_terms(lanes, seeds, signs, threads)
 
-    def check_place(self, party: str, own: int, drawn_by: int) -> None:
+    def check_neighbourhood(self, party: str, own: int, drawn_by: int) -> None:
         """Raise PrivacyError unless what is claimed holds for a party in this place of the graph.
 
         Of the parties that it drew `own` take part, and `drawn_by` drew it.

@@ -54,7 +54,7 @@ class Recovery:
     def add(self, holder: int, unmask: m.Unmask, complaints: Sequence[int]) -> None:
         """Take what one holder reveals, in lists of one length, and whose shares it could not open."""
         dealers = np.frombuffer(unmask.dealers, dtype="<u2").tolist()
-        self._unmasks[holder] = ({dealer: place for place, dealer in enumerate(dealers)}, unmask)
+        self._unmasks[holder] = ({dealer: index for index, dealer in enumerate(dealers)}, unmask)
         for dealer in complaints:
             self._complaints.setdefault(dealer, []).append(holder)
 
@@ -96,9 +96,9 @@ class Recovery:
     def _share(self, dealer: int, holder: int) -> bytes | None:
         if holder not in self._unmasks:
             return None
-        places, unmask = self._unmasks[holder]
-        place = places.get(dealer)
-        return None if place is None else unmask.shares[m.SHARE_BYTES * place : m.SHARE_BYTES * (place + 1)]
+        indices, unmask = self._unmasks[holder]
+        index = indices.get(dealer)
+        return None if index is None else unmask.shares[m.SHARE_BYTES * index : m.SHARE_BYTES * (index + 1)]
 
     def _recover(self, dealer: int) -> bytes:
         shares: dict[int, bytes] = {}
@@ -149,10 +149,10 @@ class Recovery:
         return agree.public_key(secret) == self._keys_of[dealer].mask_key
 
     def _signed(self, dealer: int, holder: int, share: bytes) -> bool:
-        places, unmask = self._unmasks[holder]
-        place = places[dealer]
-        other = unmask.others[m.SHARE_BYTES * place : m.SHARE_BYTES * (place + 1)]
-        signature = unmask.signatures[m.SIGNATURE_BYTES * place : m.SIGNATURE_BYTES * (place + 1)]
+        indices, unmask = self._unmasks[holder]
+        index = indices[dealer]
+        other = unmask.others[m.SHARE_BYTES * index : m.SHARE_BYTES * (index + 1)]
+        signature = unmask.signatures[m.SIGNATURE_BYTES * index : m.SIGNATURE_BYTES * (index + 1)]
         survived = dealer in self._survivors
         shown = keys.share_digest(
             self._context,

@@ -19,7 +19,7 @@ class Roll:
     def __init__(self, context: Context, purpose: Label, given: Mapping[int, bytes]) -> None:
         members = sorted(given)
         self._given = dict(given)
-        self._place = {party: place for place, party in enumerate(members)}
+        self._index = {party: index for index, party in enumerate(members)}
         leaves = [(context.names[party - 1].encode(), given[party]) for party in members]
         self._tree = MerkleTree(purpose, leaves)
         context.remember(("roll", purpose, self.root, pack_set(members, len(context.names))), lambda: self)
@@ -31,7 +31,7 @@ class Roll:
 
     def prove(self, parties: Iterable[int]) -> bytes:
         """Return the proof of what these parties gave; without parties there is nothing to prove."""
-        return self._tree.prove(self._place[party] for party in parties)
+        return self._tree.prove(self._index[party] for party in parties)
 
     def shows(self, given: Mapping[int, bytes], proof: bytes) -> bool:
         """Say whether these parties gave this and `proof` is their proof."""
@@ -53,6 +53,6 @@ def check_roll(
     if known is not None and known.shows(given, proof):
         return
     leaves = {
-        members.place(party): (context.names[party - 1].encode(), content) for party, content in given.items()
+        members.index(party): (context.names[party - 1].encode(), content) for party, content in given.items()
     }
     check_leaves(purpose, root, len(members), leaves, proof)

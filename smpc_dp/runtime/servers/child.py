@@ -44,7 +44,7 @@ class Assignment(msgspec.Struct, frozen=True):
     `terms` is the canonical JSON of ProgramTerms; `shares` are in hex, shape (users, length).
     """
 
-    place: int
+    index: int
     sockets: list[int]
     threshold: int
     security: int
@@ -164,8 +164,8 @@ def _compute(assignment: Assignment, control: socket.socket, inbox: _Inbox) -> N
     # Before anything of another server is read.
     refuse_pickle()
     _give_time(assignment)
-    parties, place = len(assignment.sockets), assignment.place
-    options = (f"-M{parties}", f"-I{place}", f"-T{assignment.threshold}", f"-K{assignment.security}")
+    parties, index = len(assignment.sockets), assignment.index
+    options = (f"-M{parties}", f"-I{index}", f"-T{assignment.threshold}", f"-K{assignment.security}")
     with mpyc_arguments(*options):
         from mpyc.runtime import mpc
     control.sendall(READY)

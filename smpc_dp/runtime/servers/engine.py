@@ -104,7 +104,7 @@ class Engine:
         try:
             child = self._child or await self._open()
             assignment = Assignment(
-                place=self._servers.index(self._own),
+                index=self._servers.index(self._own),
                 sockets=child.handed,
                 threshold=threshold,
                 security=job.terms.security,
@@ -148,7 +148,7 @@ class Engine:
         loop = asyncio.get_running_loop()
         pairs = _socket_pairs(len(self._servers))
         own = self._servers.index(self._own)
-        handed = [-1 if place == own else pair[1].fileno() for place, pair in enumerate(pairs)]
+        handed = [-1 if index == own else pair[1].fileno() for index, pair in enumerate(pairs)]
         try:
             process = await self._start(pairs[own][1], [number for number in handed if number >= 0])
         except BaseException:
@@ -278,8 +278,8 @@ def read_reply(encoded: bytes, terms: ProgramTerms, own: str) -> Answer:
     named = all(len(text) <= digits and text.isascii() and text.isdigit() for text in users)
     if not (written and named) or len(integers) < opened:
         raise LocalError(f"{own}: mpyc's process answered no integers, {opened} are opened")
-    places = [int(text) for text in users]
-    if any(place >= terms.users for place in places) or places != sorted(set(places)):
+    indices = [int(text) for text in users]
+    if any(index >= terms.users for index in indices) or indices != sorted(set(indices)):
         raise LocalError(f"{own}: mpyc's process named users that there are not")
     return answer
 

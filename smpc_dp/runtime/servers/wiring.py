@@ -14,7 +14,7 @@ from collections.abc import Sequence
 from functools import partial
 from typing import Any
 
-PLACE_BYTES = 2
+INDEX_BYTES = 2
 
 
 async def connect_peers(mpc: Any, sockets: Sequence[int]) -> None:
@@ -33,7 +33,7 @@ async def connect_peers(mpc: Any, sockets: Sequence[int]) -> None:
             self.expected = peer
 
         def data_received(self, data: bytes) -> None:
-            head = (bytes(self.bytes) + data[:PLACE_BYTES])[:PLACE_BYTES]
+            head = (bytes(self.bytes) + data[:INDEX_BYTES])[:INDEX_BYTES]
             if self.peer_pid is None and self.expected != int.from_bytes(head, "little"):
                 sys.exit(f"party {self.expected} says that it is another")
             super().data_received(data)

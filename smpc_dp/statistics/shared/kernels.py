@@ -142,7 +142,7 @@ def by_sort(mpc: Any, kernel: Kernel, bits: Sequence[Shared], marks: Sequence[in
     users, width = bits[0].shape
     if kernel.name == "gini_mean_difference":
         ordered = number(sort(mpc, bits[0], width))
-        weights = public([2 * place - users + 1 for place in range(users)])
+        weights = public([2 * index - users + 1 for index in range(users)])
         return np.sum(ordered * weights, keepdims=True)
     if kernel.name not in SORTED:
         raise ConfigError(
@@ -172,7 +172,7 @@ def cheapest(kernel: Kernel, users: int, pairs: int, complete: bool) -> Way:
         if units <= MAX_UNITS:
             costs["counts"] = units + (1 << sum(widths))
     if complete and kernel.name in SORTED:
-        stages = [len(places) for places, _ in exchanges(users)]
+        stages = [len(indices) for indices, _ in exchanges(users)]
         passes = 1 if kernel.labels == "none" else 2
         products = passes * sum(stages) * (compared + widths[0] + 2 * passes)
         costs["sort"] = products + ROUND * len(stages) * (2 * widths[0].bit_length() + 3)

@@ -89,11 +89,11 @@ async def add_noise(mpc: Any, secint: Any, integers: Shared, terms: NoiseTerms, 
     fair = mpc.np_random_bits(secint, count * (tossed_bits + terms.bits))
     fair = fair.reshape(count, tossed_bits + terms.bits)
     tossed = below(fair[:, :tossed_bits], coins)
-    places = len(coins) - 2
-    geometric = number(tossed[:, :places])
-    sign, floored = tossed[:, places], tossed[:, places + 1]
+    indices = len(coins) - 2
+    geometric = number(tossed[:, :indices])
+    sign, floored = tossed[:, indices], tossed[:, indices + 1]
     noisy = integers + geometric - sign * (2 * geometric + 1)
-    uniform = number(fair[:, tossed_bits:]) - (1 << places)
+    uniform = number(fair[:, tossed_bits:]) - (1 << indices)
     return noisy + floored * (uniform - noisy)
 
 

@@ -248,14 +248,14 @@ def read_answer(program: Program, opened: Sequence[int], level: float = 0.95) ->
     if program.plan is not None:
         return _of_pairs(program.plan, terms, opened, refused, level)
     sums, errors = [], []
-    for place, (low, _) in enumerate(spans):
-        value = Fraction(opened[place])
+    for index, (low, _) in enumerate(spans):
+        value = Fraction(opened[index])
         if noises:
-            noise = noises[place]
+            noise = noises[index]
             shift = low if isinstance(noise, CoarseGaussian) else 0
-            value = noise.read(opened[place]) + shift
+            value = noise.read(opened[index]) + shift
         sums.append(value)
-        errors.append(math.sqrt(noises[place].variance) if noises else 0.0)
+        errors.append(math.sqrt(noises[index].variance) if noises else 0.0)
     if terms.kind == "statistic":
         return _statistic(terms, sums, errors, refused)
     if terms.kind == "weighted-mean":

@@ -80,8 +80,8 @@ async def run_program(
             integers = await add_noise(mpc, secint, shifted, laws[0], span_bits)
         else:
             parts = [
-                await add_noise(mpc, secint, shifted[place : place + 1], law, (high - low).bit_length())
-                for place, (law, (low, high)) in enumerate(zip(laws, spans, strict=True))
+                await add_noise(mpc, secint, shifted[index : index + 1], law, (high - low).bit_length())
+                for index, (law, (low, high)) in enumerate(zip(laws, spans, strict=True))
             ]
             integers = np.concatenate(parts)
         # A Gaussian's result is on a coarser grid: it stays relative to the least value.
@@ -189,21 +189,21 @@ async def _within_bounds(
     """Return codes (values less their least), their bits by column, and the users that are refused."""
     tops = [high - low for low, high in zip(terms.lower, terms.upper, strict=True)]
     codes = records - public(terms.lower)
-    places: dict[int, list[int]] = {}
-    for place, top in enumerate(tops):
-        places.setdefault(max(1, top.bit_length()), []).append(place)
+    indices: dict[int, list[int]] = {}
+    for index, top in enumerate(tops):
+        indices.setdefault(max(1, top.bit_length()), []).append(index)
     columns: list[Shared] = [None] * terms.length
     good = np.ones(terms.users, dtype=bool)
-    for size, alike in places.items():
+    for size, alike in indices.items():
         # True bits of some number, whatever was shared; the number is the code only if that has `size` bits.
         bits = mpc.np_to_bits(codes[:, alike], size)
         found = number(bits)
         off = await mpc.output(codes[:, alike] - found)
         good &= (public(off) == 0).all(axis=1)
-        for column, place in enumerate(alike):
-            columns[place] = bits[:, column]
-            if tops[place] != (1 << size) - 1:
-                inside = await mpc.output(below_each(bits[:, column], [tops[place] + 1]))
+        for column, index in enumerate(alike):
+            columns[index] = bits[:, column]
+            if tops[index] != (1 << size) - 1:
+                inside = await mpc.output(below_each(bits[:, column], [tops[index] + 1]))
                 good &= (public(inside) == 1).all(axis=1)
     keep = public(good.astype(int))[:, None]
     columns = [column * keep for column in columns]

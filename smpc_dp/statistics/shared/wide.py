@@ -12,8 +12,8 @@ from smpc_dp.kernels.share_gadgets import Public, Shared, is_less, one_hot, publ
 from smpc_dp.privacy.central_gaussian import (
     MOST_LEVELS,
     NUMBER_BITS,
-    PLACE_BITS,
-    PLACES,
+    SLOT_BITS,
+    SLOTS,
     WHOLE_BITS,
     WideGaussian,
     powers,
@@ -36,7 +36,7 @@ def wide_terms(design: WideGaussian) -> NoiseTerms:
 def wide_reach(terms: NoiseTerms) -> int:
     """Return the greatest absolute value of a draw. Raises ConfigError for terms that are none."""
     factor, levels, _, _ = _read(terms)
-    return (PLACES // 2) * sum(powers(factor, levels))
+    return (SLOTS // 2) * sum(powers(factor, levels))
 
 
 async def wide_noise(mpc: Any, secint: Any, count: int, terms: NoiseTerms) -> Shared:
@@ -57,12 +57,12 @@ async def wide_noise(mpc: Any, secint: Any, count: int, terms: NoiseTerms) -> Sh
 def _draws(mpc: Any, secint: Any, count: int, terms: NoiseTerms) -> Shared:
     factor, levels, thresholds, aliases = _read(terms)
     fair = mpc.np_random_bits(secint, count * levels * WHOLE_BITS).reshape(count * levels, WHOLE_BITS)
-    units = one_hot(fair[:, :PLACE_BITS])
-    places = np.arange(PLACES)
-    digits = np.array([[cut >> place & 1 for place in range(NUMBER_BITS)] for cut in thresholds])
-    own, moves = (places - PLACES // 2)[:, None], (np.array(aliases) - places)[:, None]
+    units = one_hot(fair[:, :SLOT_BITS])
+    indices = np.arange(SLOTS)
+    digits = np.array([[cut >> index & 1 for index in range(NUMBER_BITS)] for cut in thresholds])
+    own, moves = (indices - SLOTS // 2)[:, None], (np.array(aliases) - indices)[:, None]
     chosen = _choose(mpc, units, np.concatenate([own, moves, digits], axis=1))
-    kept = is_less(fair[:, PLACE_BITS:], chosen[:, 2:])
+    kept = is_less(fair[:, SLOT_BITS:], chosen[:, 2:])
     drawn = chosen[:, 0] + (1 - kept) * chosen[:, 1]
     return np.sum(drawn.reshape(count, levels) * public(powers(factor, levels)), axis=-1)
 
@@ -92,20 +92,20 @@ def product(numbers: Public, table: NDArray[np.int64], modulus: int) -> Public:
     packed = b"".join(int(number).to_bytes(4 * limbs, "little") for number in numbers.flat)
     parts = np.frombuffer(packed, "<u4").reshape(*numbers.shape, limbs).astype(np.float64)
     total = public(np.zeros((numbers.shape[0], table.shape[1]), dtype=np.int64))
-    for place in range(limbs):
-        exact = (parts[:, :, place] @ table.astype(np.float64)).astype(np.int64)
-        total = total + (exact.astype(object) << (32 * place))
+    for index in range(limbs):
+        exact = (parts[:, :, index] @ table.astype(np.float64)).astype(np.int64)
+        total = total + (exact.astype(object) << (32 * index))
     return np.asarray(total)
 
 
 def _read(terms: NoiseTerms) -> tuple[int, int, list[int], list[int]]:
     codes = [int(text, 16) for text in terms.cuts]
-    if len(codes) != PLACES + 2 or terms.bits != NUMBER_BITS:
+    if len(codes) != SLOTS + 2 or terms.bits != NUMBER_BITS:
         raise ConfigError(
             [Fault("noise.cuts", f"{len(codes)} of them for wide Gaussian noise", ConfigCheck.SHAPE)]
         )
-    factor, levels, *places = codes
-    aliases = [code >> NUMBER_BITS for code in places]
-    if not (1 <= factor < PLACES and 1 <= levels <= MOST_LEVELS) or max(aliases) >= PLACES:
+    factor, levels, *indices = codes
+    aliases = [code >> NUMBER_BITS for code in indices]
+    if not (1 <= factor < SLOTS and 1 <= levels <= MOST_LEVELS) or max(aliases) >= SLOTS:
         raise ConfigError([Fault("noise.cuts", "no table of wide Gaussian noise", ConfigCheck.FORMAT)])
-    return factor, levels, [code & ((1 << NUMBER_BITS) - 1) for code in places], aliases
+    return factor, levels, [code & ((1 << NUMBER_BITS) - 1) for code in indices], aliases

@@ -81,7 +81,7 @@ def test_heads_depend_on_everything() -> None:
 def test_a_log_cut_at_any_byte_is_a_prefix_or_refused() -> None:
     header, entries = a_log()
     log = text_of(header, entries)
-    ends = [place + 1 for place, byte in enumerate(log) if byte == ord("\n")]
+    ends = [index + 1 for index, byte in enumerate(log) if byte == ord("\n")]
     for cut in range(len(log)):
         if cut in ends:
             assert read(log[:cut]) == entries[: ends.index(cut)]
@@ -273,8 +273,8 @@ def test_a_torn_journal_leaves_a_prefix(tmp_path: Path) -> None:
     header, entries = a_log(40)
     path, copy = tmp_path / "run.board", tmp_path / "copy.board"
     store = Store.create(path, header)
-    for place in range(0, 40, 2):
-        store.append(entries[place : place + 2])
+    for index in range(0, 40, 2):
+        store.append(entries[index : index + 2])
     journal = path.with_name("run.board-wal")
     size = journal.stat().st_size
     assert size > 0

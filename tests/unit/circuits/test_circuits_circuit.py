@@ -34,7 +34,7 @@ def test_it_evaluates_and_counts() -> None:
 
 def test_many_instances_give_what_each_gives() -> None:
     made = circuit(GATES)
-    a, b = [place % 2 for place in range(130)], [place // 2 % 2 for place in range(130)]
+    a, b = [index % 2 for index in range(130)], [index // 2 % 2 for index in range(130)]
     rows = made.evaluate_many([pack(a, 1), pack(b, 1)])
     assert [list(values) for values in zip(*(unpack(row, 130) for row in rows), strict=True)] == [
         made.evaluate(list(values)) for values in zip(a, b, strict=True)

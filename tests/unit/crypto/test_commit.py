@@ -58,7 +58,7 @@ def test_pairwise_noise_cancels() -> None:
 
 def test_coordinates_have_generators_of_their_own() -> None:
     blinding = bytes(32)
-    units = [c.commit([0] * place + [1], blinding) for place in range(20)]
+    units = [c.commit([0] * index + [1], blinding) for index in range(20)]
     assert len({*units, c.commit([], ONE)}) == 21
     assert c.commit([1, 2], blinding) != c.commit([2, 1], blinding)
 

@@ -111,7 +111,7 @@ def test_the_first_of_many_faults_is_raised_whoever_finds_it_first() -> None:
         (two if number < 100 else one).add((number, 10 * number), number, 1)
     with pytest.raises(EarlierFault, match=r"^70$") as caught:
         raise_first(one, two)
-    assert caught.value.place == (70, 700)
+    assert caught.value.position == (70, 700)
 
 
 def test_large_items_do_not_wait_for_many() -> None:

@@ -69,7 +69,7 @@ def garbled(run: garble.Run, bits: Bytes) -> tuple[garble.Garbler, garble.Evalua
 
 
 def integers(bits: Bytes) -> list[int]:
-    return [int(sum(int(bit) << place for place, bit in enumerate(column))) for column in bits.T]
+    return [int(sum(int(bit) << index for index, bit in enumerate(column))) for column in bits.T]
 
 
 def decoded(garbler: garble.Garbler, evaluator: garble.Evaluator) -> list[int]:
@@ -328,11 +328,11 @@ def test_labels_from_an_open_seed_and_from_transfers(chunk: int, backwards: bool
     garbler.open_inputs(own, np.ascontiguousarray(bits[own]), b"an open seed ...")
     evaluator.open_inputs(own, b"an open seed ...")
     choices = np.ascontiguousarray(bits[theirs]).reshape(-1)
-    for place in range(0, len(choices), chunk):
-        both = np.ascontiguousarray(pads[:, place : place + chunk])
-        chosen = both[choices[place : place + chunk], np.arange(both.shape[1])]
-        garbler.transfer(theirs, place, both)
-        evaluator.transfer(theirs, place, choices[place : place + chunk], chosen, both[1].reshape(-1))
+    for index in range(0, len(choices), chunk):
+        both = np.ascontiguousarray(pads[:, index : index + chunk])
+        chosen = both[choices[index : index + chunk], np.arange(both.shape[1])]
+        garbler.transfer(theirs, index, both)
+        evaluator.transfer(theirs, index, choices[index : index + chunk], chosen, both[1].reshape(-1))
     evaluator.feed(garbler.next_tables(1 << 20) or b"")
     expected = [(x + y) % 256 for x, y in zip(integers(bits[:8]), integers(bits[8:]), strict=True)]
     assert decoded(garbler, evaluator) == expected

@@ -46,11 +46,11 @@ def test_values_in_a_box_are_provable(coordinates: list[tuple[int, int, float]])
     proof = p.prove_range(CONTEXT, values, R, lo, hi, RANDOMNESS)
     assert len(proof) == p.range_proof_bytes(len(values), lo, hi)
     p.verify_range(CONTEXT, commit(values, R), len(values), lo, hi, proof)
-    for place in range(len(values)):
-        wider = [bound + (c == place) for c, bound in enumerate(hi)]
+    for index in range(len(values)):
+        wider = [bound + (c == index) for c, bound in enumerate(hi)]
         assert _refused(p.verify_range, CONTEXT, commit(values, R), len(values), lo, wider, proof)
-        outside = [hi[c] + 1 if c == place else value for c, value in enumerate(values)]
-        with pytest.raises(ValueError, match=f"number {place} is out of range"):
+        outside = [hi[c] + 1 if c == index else value for c, value in enumerate(values)]
+        with pytest.raises(ValueError, match=f"number {index} is out of range"):
             p.prove_range(CONTEXT, outside, R, lo, hi, RANDOMNESS)
 
 
@@ -145,8 +145,8 @@ def test_every_bit_of_a_noise_statement_counts() -> None:
 def test_every_byte_of_a_norm_proof_counts() -> None:
     commitment, proof = commit([1], R), p.prove_norm(CONTEXT, [1], R, 1, RANDOMNESS)
     p.verify_norm(CONTEXT, commitment, 1, 1, proof)
-    for place in range(len(proof)):
-        tampered = proof[:place] + bytes([proof[place] ^ 1 << place % 8]) + proof[place + 1 :]
+    for index in range(len(proof)):
+        tampered = proof[:index] + bytes([proof[index] ^ 1 << index % 8]) + proof[index + 1 :]
         assert _refused(p.verify_norm, CONTEXT, commitment, 1, 1, tampered)
 
 

@@ -43,9 +43,9 @@ def test_shards_hold_every_loan_once(loans: list[dict[str, str]]) -> None:
 
 def test_every_loan_is_within_the_public_bounds(loans: list[dict[str, str]]) -> None:
     rows = lenders.rows(loans)
-    for place, column in enumerate(COLUMNS, 1):
-        assert rows[:, place].min() >= 0, column.name
-        assert rows[:, place].max() <= column.upper * 10**column.decimals, column.name
+    for index, column in enumerate(COLUMNS, 1):
+        assert rows[:, index].min() >= 0, column.name
+        assert rows[:, index].max() <= column.upper * 10**column.decimals, column.name
     for part in lenders.shards(loans).values():
         assert lenders.lender_vector(part).min() >= 0
         assert lenders.lender_vector(part).max() <= lenders.UPPER

@@ -62,10 +62,10 @@ def columns(codes: Codes, kernel: Kernel) -> list[Column]:
     """Plain integers in place of shares."""
     whole = codes.astype(object)
     bits = [
-        (codes[:, place, None] >> np.arange(f.bits) & 1).astype(object)
-        for place, f in enumerate(kernel.fields)
+        (codes[:, index, None] >> np.arange(f.bits) & 1).astype(object)
+        for index, f in enumerate(kernel.fields)
     ]
-    return [Column(each, whole[:, place]) for place, each in enumerate(bits)]
+    return [Column(each, whole[:, index]) for index, each in enumerate(bits)]
 
 
 @pytest.mark.parametrize("top", [1, 2, 3, 6, 7])
@@ -83,7 +83,7 @@ def test_both_compilations_of_a_definition_are_the_plain_kernel_on_every_pair(to
         assert kernel.definition is not None
         sides = columns(x, kernel), columns(y, kernel)
         found = layers_of(circuit).evaluate(np.concatenate([c.bits for s in sides for c in s], axis=1).T)
-        assert sum(row << place for place, row in enumerate(found)).tolist() == plain
+        assert sum(row << index for index, row in enumerate(found)).tolist() == plain
         shared = kernel.definition(OnShares(), *sides)
         if isinstance(shared, Distance):
             assert abs(shared.x.values - shared.y.values).tolist() == plain
@@ -110,7 +110,7 @@ def test_layers_are_any_circuit_bit_for_bit() -> None:
         circuit = parse_bristol("\n".join([*header, *lines, ""]).encode())
         codes = np.arange(1 << inputs)
         (wanted,) = circuit.evaluate_many([pack(codes.tolist(), inputs)])
-        found = layers_of(circuit).evaluate(np.array([codes >> place & 1 for place in range(inputs)], object))
+        found = layers_of(circuit).evaluate(np.array([codes >> index & 1 for index in range(inputs)], object))
         assert (found.T @ (1 << np.arange(outputs)) == unpack(wanted, len(codes))).all(), lines
 
 

@@ -117,11 +117,11 @@ def test_gradients_are_those_of_the_values(loss: PairwiseLoss) -> None:
     theta = RNG.normal(size=(1, p))
     for own, other in zip(RECORDS[:8], RECORDS[4:12], strict=True):
         slope = loss.gradient(theta, own[None], other[None])[0]
-        for place in range(p):
+        for index in range(p):
             step = np.zeros((1, p))
-            step[0, place] = 1e-6
+            step[0, index] = 1e-6
             up, down = (loss.value(theta + sign * step, own[None], other[None])[0] for sign in (1, -1))
-            assert slope[place] == pytest.approx((up - down) / 2e-6, abs=1e-7)
+            assert slope[index] == pytest.approx((up - down) / 2e-6, abs=1e-7)
     assert not loss.gradient(theta, RECORDS[:1], RECORDS[:1]).any()
 
 
@@ -193,9 +193,9 @@ def test_theorem_3_2_bounds_the_mean_excess() -> None:
             )
             excess.append(np.mean([aim.value(row) for row in got.final]) - aim.value(optimum))
             wrong = [
-                gossip_twin.mean_bias(loss.gradient, got.current[place], RECORDS, got.auxiliary[place])
-                @ (optimum + got.dual[place].mean(axis=0) / np.sqrt(place + 1))
-                for place in range(0, ticks - 1, 10)
+                gossip_twin.mean_bias(loss.gradient, got.current[index], RECORDS, got.auxiliary[index])
+                @ (optimum + got.dual[index].mean(axis=0) / np.sqrt(index + 1))
+                for index in range(0, ticks - 1, 10)
             ]
             bias.append(np.mean(wrong))
         terms = dual_averaging_terms(

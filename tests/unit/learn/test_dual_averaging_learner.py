@@ -150,7 +150,7 @@ def largest_message(settings: PairDescent, data: list[np.ndarray]) -> float:
 def test_no_message_exceeds_its_bound(loss: Any, clock: Any) -> None:
     """At the largest step sizes and records, within the bound that messages are planned for."""
     given: dict[str, Any] = {"features": 1, "ticks": 200, "topology": "ring", "rate": 100.0, "loss": loss}
-    data = [np.array([[(-1.0) ** place, float(place % 2)]]) for place in range(6)]
+    data = [np.array([[(-1.0) ** index, float(index % 2)]]) for index in range(6)]
     clear = DualAveraging(record_bound=1.0, clock=clock, **given)
     reports = DualAveragingReports(lower=-1.0, upper=1.0, bins=4, epsilon=0.5, clock=clock, **given)
     for settings, length in ((clear, 3), (reports, 3)):

@@ -78,11 +78,11 @@ def test_gradients_are_those_of_the_loss(kind: str) -> None:
         return np.asarray((each * points.share).sum(axis=1))
 
     found = model.gradient(weights, points, np.arange(2))
-    for place in range(model.length):
+    for index in range(model.length):
         moved = np.zeros(model.length)
-        moved[place] = 1e-6
+        moved[index] = 1e-6
         slope = (loss(weights + moved) - loss(weights - moved)) / 2e-6
-        np.testing.assert_allclose(found[:, place], slope, atol=1e-7)
+        np.testing.assert_allclose(found[:, index], slope, atol=1e-7)
 
 
 def test_clipping_keeps_direction_and_short_vectors() -> None:

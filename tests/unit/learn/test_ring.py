@@ -29,8 +29,8 @@ def source(*parts: int) -> NoiseSource:
 def apart(ring: RingSum, values: NDArray[np.float64], seed: int) -> tuple[list[TokenSum], list[list[Token]]]:
     """Run one task for each user; return the results and the tokens that each passed on."""
     users = len(values)
-    places = PlainTokens.apart(users)
-    passed: list[list[Token]] = [[] for _ in places]
+    indices = PlainTokens.apart(users)
+    passed: list[list[Token]] = [[] for _ in indices]
 
     class Watched(PlainTokens):
         async def pass_on(self, sender: int, receiver: int, token: Token) -> None:
@@ -38,10 +38,10 @@ def apart(ring: RingSum, values: NDArray[np.float64], seed: int) -> tuple[list[T
             await super().pass_on(sender, receiver, token)
 
     async def run() -> list[TokenSum]:
-        for place in places:
-            place.__class__ = Watched
+        for index in indices:
+            index.__class__ = Watched
         return await asyncio.gather(
-            *(ring.run(places[u], values[u : u + 1], source(seed, u)) for u in range(users))
+            *(ring.run(indices[u], values[u : u + 1], source(seed, u)) for u in range(users))
         )
 
     return asyncio.run(run()), passed
@@ -183,9 +183,9 @@ def test_users_apart_make_one_histogram(histogram: NetworkPlan) -> None:
     ring = RingHistogram(histogram, 3)
 
     async def run() -> list[NDArray[np.float64]]:
-        places = PlainTokens.apart(40)
+        indices = PlainTokens.apart(40)
         found = await asyncio.gather(
-            *(ring.run(places[u], values[u : u + 1], source(9, u)) for u in range(40))
+            *(ring.run(indices[u], values[u : u + 1], source(9, u)) for u in range(40))
         )
         return [result.counts for result in found]
 
@@ -231,9 +231,9 @@ def test_a_wrong_token_has_a_culprit(token: Token, named: str) -> None:
     ring = RingSum(plan_ring_sum(3, 1, 1.0, 1e-5, sensitivity=1.0), 0.0, 1.0)
 
     async def run() -> None:
-        places = PlainTokens.apart(3)
-        await places[0].pass_on(0, 1, token)
-        await ring.run(places[1], np.zeros((1, 1)), source(1))
+        indices = PlainTokens.apart(3)
+        await indices[0].pass_on(0, 1, token)
+        await ring.run(indices[1], np.zeros((1, 1)), source(1))
 
     with pytest.raises(PeerFault, match=named) as raised:
         asyncio.run(run())
@@ -245,11 +245,11 @@ def test_a_token_of_other_than_all_answers_has_a_culprit(histogram: NetworkPlan,
     """Before anything is added to it."""
 
     async def run() -> None:
-        places = PlainTokens.apart(40)
+        indices = PlainTokens.apart(40)
         ring = RingHistogram(histogram, 3)
         honest = np.array([ring.random + 1, 0, 0])
-        await places[0].pass_on(0, 1, Token(1, honest + np.array(change)))
-        await ring.run(places[1], np.zeros((1, 2), np.int64), source(1))
+        await indices[0].pass_on(0, 1, Token(1, honest + np.array(change)))
+        await ring.run(indices[1], np.zeros((1, 2), np.int64), source(1))
 
     with pytest.raises(PeerFault, match="user 0: no 1 steps make the token"):
         asyncio.run(run())

@@ -77,10 +77,10 @@ def test_users_apart_keep_to_the_same_limits(limits: Limits) -> None:
             return bool(values[0] == steps)
 
     async def run() -> list[int]:
-        places = PlainTokens.apart(4)
+        indices = PlainTokens.apart(4)
         found = await asyncio.gather(
             *(
-                walk(places[u], Recorder(), np.zeros(1, np.int64), 80, limits, source(7, u))  # type: ignore[arg-type]
+                walk(indices[u], Recorder(), np.zeros(1, np.int64), 80, limits, source(7, u))  # type: ignore[arg-type]
                 for u in range(4)
             )
         )
@@ -127,9 +127,9 @@ def test_without_noise_the_sum_is_that_of_the_path(monkeypatch: pytest.MonkeyPat
     assert found.contributions is None
 
     async def run() -> set[float]:
-        places = PlainTokens.apart(5)
+        indices = PlainTokens.apart(5)
         found = await asyncio.gather(
-            *(ring.run(places[u], values[u : u + 1], source(4, u)) for u in range(5))
+            *(ring.run(indices[u], values[u : u + 1], source(4, u)) for u in range(5))
         )
         return {result.value for result in found}
 
@@ -212,9 +212,9 @@ def test_histograms_are_unbiased() -> None:
     assert counts.sum(axis=1) == pytest.approx(np.full(300, 199.0))
 
     async def run() -> list[NDArray[np.float64]]:
-        places = PlainTokens.apart(30)
+        indices = PlainTokens.apart(30)
         found = await asyncio.gather(
-            *(ring.run(places[u], values[u : u + 1], source(5, u)) for u in range(30))
+            *(ring.run(indices[u], values[u : u + 1], source(5, u)) for u in range(30))
         )
         return [result.counts for result in found]
 

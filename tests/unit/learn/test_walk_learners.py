@@ -126,7 +126,7 @@ def test_what_is_neither_token_nor_cover_has_a_culprit(bad: list[float]) -> None
 def apart(
     learner: WalkLearner,
     tables: list[np.ndarray],
-    places: list[PlainTokens],
+    indices: list[PlainTokens],
     seed: int,
 ) -> list[np.ndarray]:
     """Run the learner's protocol with one task for each user over tokens in memory, without messages."""
@@ -135,7 +135,7 @@ def apart(
         protocol = planned_walk(learner, len(tables))
         found = await asyncio.gather(
             *(
-                learner.walked(protocol, places[u], tables[u : u + 1], source(seed, u))
+                learner.walked(protocol, indices[u], tables[u : u + 1], source(seed, u))
                 for u in range(len(tables))
             )
         )

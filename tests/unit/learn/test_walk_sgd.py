@@ -75,9 +75,9 @@ def test_a_walk_alone_is_the_same_to_the_last_bit(users: Logistic) -> None:
         return users.gradient(points, who)
 
     async def run() -> list[Floats]:
-        places = PlainTokens.apart(20)
+        indices = PlainTokens.apart(20)
         found = await asyncio.gather(
-            *(sgd.run(places[u], gradient, np.zeros(3), source(2, u)) for u in range(20))
+            *(sgd.run(indices[u], gradient, np.zeros(3), source(2, u)) for u in range(20))
         )
         assert all(result.guarantee is None for result in found)
         return [result.token for result in found]

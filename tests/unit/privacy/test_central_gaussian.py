@@ -20,7 +20,7 @@ from smpc_dp.privacy.central_gaussian import (
     GREATEST_EPSILON,
     MOST_VARIANCE,
     NUMBER_BITS,
-    PLACES,
+    SLOTS,
     WHOLE_BITS,
     WideGaussian,
     table_of,
@@ -44,10 +44,10 @@ SMALL = WideGaussian(1, 2.0, 2.0, 2.0, Fraction(9, 4), 3, 2)
 @pytest.mark.parametrize("variance", [Fraction(1, 2), Fraction(31, 7), Fraction(MOST_VARIANCE)])
 def test_a_table_is_the_discrete_gaussian_within_its_distance(variance: Fraction) -> None:
     masses, thresholds, aliases = table_of(variance)
-    drawn = [0] * PLACES
-    for place, (cut, alias) in enumerate(zip(thresholds, aliases, strict=True)):
+    drawn = [0] * SLOTS
+    for index, (cut, alias) in enumerate(zip(thresholds, aliases, strict=True)):
         assert 0 <= cut <= 1 << NUMBER_BITS
-        drawn[place] += cut
+        drawn[index] += cut
         drawn[alias] += (1 << NUMBER_BITS) - cut
     assert drawn == list(masses)
     assert sum(masses) == 1 << WHOLE_BITS
@@ -55,14 +55,14 @@ def test_a_table_is_the_discrete_gaussian_within_its_distance(variance: Fraction
         rate = Decimal(variance.denominator) / (2 * Decimal(variance.numerator))
         bell = {x: (-rate * x * x).exp() for x in range(-700, 701)}
         whole = sum(bell.values())
-        own = {place - PLACES // 2: Decimal(mass) / (1 << WHOLE_BITS) for place, mass in enumerate(masses)}
+        own = {index - SLOTS // 2: Decimal(mass) / (1 << WHOLE_BITS) for index, mass in enumerate(masses)}
         off = sum(abs(mass / whole - own.get(x, Decimal(0))) for x, mass in bell.items()) / 2
     assert off < DISTANCE
 
 
 def law_of(design: WideGaussian, ideal: bool) -> dict[int, float]:
     """Return the masses of a draw, from its table or from exact discrete Gaussians."""
-    half = PLACES // 2
+    half = SLOTS // 2
     if ideal:
         x = np.arange(-half, half)
         masses = np.exp(-(x.astype(float) ** 2) / (2 * float(design.variance_0)))
@@ -74,9 +74,9 @@ def law_of(design: WideGaussian, ideal: bool) -> dict[int, float]:
         step = design.factor**level
         parts: dict[int, float] = {}
         for value, mass in law.items():
-            for place in np.flatnonzero(masses > 1e-40):
-                moved = value + int(place - half) * step
-                parts[moved] = parts.get(moved, 0.0) + mass * masses[place]
+            for index in np.flatnonzero(masses > 1e-40):
+                moved = value + int(index - half) * step
+                parts[moved] = parts.get(moved, 0.0) + mass * masses[index]
         law = parts
     return law
 
@@ -175,9 +175,9 @@ class Words:
 
     def __init__(self, draws: list[tuple[int, int]]) -> None:
         self.content = b"".join(
-            (place | (number & ((1 << 24) - 1)) << 40).to_bytes(8, "little")
+            (index | (number & ((1 << 24) - 1)) << 40).to_bytes(8, "little")
             + (number >> 24 << 1).to_bytes(8, "little")
-            for place, number in draws
+            for index, number in draws
         )
 
     def bytes(self, n: int) -> bytes:
@@ -190,21 +190,19 @@ def test_a_simulated_draw_is_exact_at_every_threshold() -> None:
     design = WideGaussian(1, 1.0, 1.0, 1.0, Fraction(77, 3), 1, 1)
     _, thresholds, aliases = table_of(design.variance_0)
     asked, due = [], []
-    for place, (cut, alias) in enumerate(zip(thresholds, aliases, strict=True)):
-        for number, value in ((0, place if cut else alias), (cut - 1, place), (cut, alias)):
+    for index, (cut, alias) in enumerate(zip(thresholds, aliases, strict=True)):
+        for number, value in ((0, index if cut else alias), (cut - 1, index), (cut, alias)):
             if 0 <= number < 1 << NUMBER_BITS:
-                asked.append((place, number))
-                due.append(value - PLACES // 2)
+                asked.append((index, number))
+                due.append(value - SLOTS // 2)
     assert design.draws(Words(asked), len(asked)).tolist() == due
 
 
 def test_products_with_a_table_are_exact() -> None:
     generator = np.random.default_rng(3)
     modulus = (1 << 521) - 1
-    numbers = np.array(
-        [[modulus - 1 - int(x) for x in row] for row in generator.integers(0, 99, (3, PLACES))]
-    )
-    table = generator.integers(-511, 512, (PLACES, 4))
+    numbers = np.array([[modulus - 1 - int(x) for x in row] for row in generator.integers(0, 99, (3, SLOTS))])
+    table = generator.integers(-511, 512, (SLOTS, 4))
     expected = numbers.astype(object) @ table.astype(object)
     assert (product(numbers.astype(object), table, modulus) == expected).all()
 
@@ -223,7 +221,7 @@ def test_a_program_keeps_the_sum_in_its_field_and_names_who_is_out_of_bounds() -
     assert all(abs(value - due) < 7 * deviation for value, due in zip(opened, (4, 8194), strict=True))
 
 
-@pytest.mark.parametrize("cuts", [("1", "1"), ("0", "2", *["0"] * PLACES), ("3", "99", *["0"] * PLACES)])
+@pytest.mark.parametrize("cuts", [("1", "1"), ("0", "2", *["0"] * SLOTS), ("3", "99", *["0"] * SLOTS)])
 def test_terms_of_no_table_are_refused(cuts: tuple[str, ...]) -> None:
     terms = msgspec.structs.replace(noise_terms(SMALL), cuts=cuts)
     with pytest.raises(ConfigError, match="wide Gaussian noise"):

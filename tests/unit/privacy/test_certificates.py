@@ -87,9 +87,9 @@ def test_a_sample_grows_no_more_with_the_parties() -> None:
 
 def test_expected_proof_nodes() -> None:
     """Exact for powers of two: the mean over all places, and over all pairs of places."""
-    tree = MerkleTree(Label.NONCES, [(bytes([place]),) for place in range(16)])
+    tree = MerkleTree(Label.NONCES, [(bytes([index]),) for index in range(16)])
     for shown in (1, 2, 3, 16):
-        sizes = [len(tree.prove(places)) // 32 for places in combinations(range(16), shown)]
+        sizes = [len(tree.prove(indices)) // 32 for indices in combinations(range(16), shown)]
         assert proof_nodes(16, shown) == pytest.approx(sum(sizes) / len(sizes))
 
 
@@ -136,10 +136,10 @@ def test_signatures_that_come_after_the_root_do_not_count(signed: Signed) -> Non
     true = signed(list(range(1, PLAN.quorum)))
     claimed = {party: true.get(party, bytes(64)) for party in EVERYONE}
     certificate = signed.sample(claimed)
-    places = certify.sampled_places(
+    indices = certify.sampled_indices(
         signed.context, RUN, STEP, DIGEST, certificate.signers, certificate.root, PARTIES, PLAN.quorum
     )
-    late = signed([place + 1 for place in places])
+    late = signed([index + 1 for index in indices])
     forged = msgspec.structs.replace(certificate, signatures=b"".join(late.values()))
     with pytest.raises(PeerFault, match="does not hold: what is shown does not stand in the Merkle tree"):
         signed.check(forged)
@@ -166,11 +166,11 @@ def test_a_liar_passes_as_rarely_as_stated(
         roots, passed = 4_000, 0
         packed = pack_set(EVERYONE, PARTIES)
         for number in range(roots):
-            places = certify.sampled_places(
+            indices = certify.sampled_indices(
                 signed.context, RUN, STEP, DIGEST, packed, number.to_bytes(32, "big"), PARTIES, PLAN.quorum
             )
-            assert len(set(places)) == due
-            passed += max(places) < PLAN.quorum - 1
+            assert len(set(indices)) == due
+            passed += max(indices) < PLAN.quorum - 1
     finally:
         samples_due.cache_clear()
     assert abs(passed - roots * chance) < 5.5 * math.sqrt(roots * chance * (1 - chance))
@@ -179,26 +179,26 @@ def test_a_liar_passes_as_rarely_as_stated(
 def test_everything_claimed_moves_the_sample(signed: Signed) -> None:
     packed = pack_set(EVERYONE, PARTIES)
 
-    def places(
+    def indices(
         run_id: bytes = RUN,
         step: str = STEP,
         set_digest: bytes = DIGEST,
         signers: bytes = packed,
         root: bytes = bytes(32),
     ) -> tuple[int, ...]:
-        return certify.sampled_places(
+        return certify.sampled_indices(
             signed.context, run_id, step, set_digest, signers, root, PARTIES, PLAN.quorum
         )
 
     other = bytes(31) + b"\1"
     changed = (
-        places(run_id=other),
-        places(step=m.ATTEST_SURVIVORS),
-        places(set_digest=other),
-        places(signers=pack_set(EVERYONE - {3}, PARTIES)),
-        places(root=other),
+        indices(run_id=other),
+        indices(step=m.ATTEST_SURVIVORS),
+        indices(set_digest=other),
+        indices(signers=pack_set(EVERYONE - {3}, PARTIES)),
+        indices(root=other),
     )
-    assert len({places(), *changed}) == 6
+    assert len({indices(), *changed}) == 6
 
 
 def read(context: Context, shown: dict[str, Any]) -> m.Certificate:

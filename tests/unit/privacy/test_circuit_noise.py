@@ -125,9 +125,9 @@ def outputs(
     rows = random_rows(circuit, count, seed)
     rows[0][:] = [[-(integer >> bit & 1) & (2**64 - 1)] for bit in range(len(rows[0]))]
     rows[2][:] = 0
-    for place, name in ((1, "first"), (3, "second")):
+    for index, name in ((1, "first"), (3, "second")):
         if zero == name:
-            rows[place] = np.zeros_like(rows[place])
+            rows[index] = np.zeros_like(rows[index])
     (found,) = circuit.evaluate_many(rows)
     return unpack_bytes(found, count)[:, 0]
 
@@ -203,8 +203,8 @@ def tau_sampler(noise: Noise) -> Sampler:
             np.frombuffer(b, np.uint64).reshape(w, -1).copy()
             for b, w in zip(bits, circuit.inputs, strict=True)
         ]
-        for place, value in ((0, 5), (1, (0, 7)[which]), (3, 3), (4, 3)):
-            rows[place][:] = [[-(value >> bit & 1) & (2**64 - 1)] for bit in range(3)]
+        for index, value in ((0, 5), (1, (0, 7)[which]), (3, 3), (4, 3)):
+            rows[index][:] = [[-(value >> bit & 1) & (2**64 - 1)] for bit in range(3)]
         (found,) = circuit.evaluate_many(rows)
         return unpack_bytes(found, count).astype(np.int64)
 
@@ -301,12 +301,12 @@ def test_a_stream_makes_the_coins_that_comparisons_would() -> None:
     rng = np.random.default_rng(1)
     for _ in range(400):
         bits = rng.integers(0, 2, length)
-        decided, number, place = [], 0, 0
+        decided, number, index = [], 0, 0
         for bit in bits:
-            number, place = 2 * number + int(bit), place + 1
-            if number != threshold >> (width - place) or place == width:
-                decided.append(int(number << (width - place) < threshold))
-                number = place = 0
+            number, index = 2 * number + int(bit), index + 1
+            if number != threshold >> (width - index) or index == width:
+                decided.append(int(number << (width - index) < threshold))
+                number = index = 0
         (found,) = circuit.evaluate([int(bits @ (1 << np.arange(length)))])
         wanted = (decided + [0] * count)[:count]
         assert [found >> coin & 1 for coin in range(count)] == wanted

@@ -189,9 +189,9 @@ def test_blocks_of_contractive_noisy_steps_are_bounded_and_visits_alone_do_not_b
         for factor, own in zip(contracts, mine, strict=True):
             shift, variance = factor * shift + (1.0 if own else 0.0), factor**2 * variance + 1.0
         exact = shift**2 / variance
-        places = [*np.flatnonzero(mine).tolist(), length]
-        ours = sum(1 / (b - a) for a, b in itertools.pairwise(places))
-        papers = sum(1 / (length - a) for a in places[:-1])
+        indices = [*np.flatnonzero(mine).tolist(), length]
+        ours = sum(1 / (b - a) for a, b in itertools.pairwise(indices))
+        papers = sum(1 / (length - a) for a in indices[:-1])
         assert exact <= ours + 1e-12
         broken += exact > papers + 1e-12
     assert broken > 0
@@ -202,11 +202,11 @@ def test_blocks_of_contractive_noisy_steps_are_bounded_and_visits_alone_do_not_b
 
 def ring_mu(n: int, rounds: int, variances: Floats, last: float, observers: tuple[int, ...]) -> float:
     """The largest mean shift of a user's K unit contributions in what observers see, by linear algebra."""
-    places = n * rounds
-    rows = [t for t in range(places) if t % n in observers]  # seen on receipt, before one's own hop
-    basis = np.tril(np.ones((places + 1, places)), -1)
-    views = np.vstack([basis[rows], basis[places]])
-    own = np.array([t % n in observers for t in range(places)])
+    indices = n * rounds
+    rows = [t for t in range(indices) if t % n in observers]  # seen on receipt, before one's own hop
+    basis = np.tril(np.ones((indices + 1, indices)), -1)
+    views = np.vstack([basis[rows], basis[indices]])
+    own = np.array([t % n in observers for t in range(indices)])
     noise = (views * np.where(own, 0.0, variances)) @ views.T
     noise[-1, -1] += last if n - 1 not in observers else 0.0
     worst = 0.0
@@ -222,19 +222,19 @@ def ring_mu(n: int, rounds: int, variances: Floats, last: float, observers: tupl
 
 @pytest.mark.parametrize(("n", "rounds"), [(4, 1), (5, 2), (4, 3), (3, 3), (4, 4)])
 def test_ring_sum_against_linear_algebra(n: int, rounds: int) -> None:
-    places = n * rounds
-    single = np.array([1.0 if t % (n - 1) == 0 else 0.0 for t in range(places)])
+    indices = n * rounds
+    single = np.array([1.0 if t % (n - 1) == 0 else 0.0 for t in range(indices)])
     last = ring.single_noises(n, rounds) - float(single.sum())
     assert last in (0.0, 1.0)
     mus = [ring_mu(n, rounds, single, last, (v,)) for v in range(n)]
     assert max(mus) == pytest.approx(math.sqrt(rounds))
     bare = max(ring_mu(n, rounds, single, 0.0, (v,)) for v in range(n))
     assert (bare == math.inf) is ((rounds - 1) % (n - 1) != 0)  # Algorithm 4.2 as printed
-    spread = np.full(places, 1 / (n - 1))
+    spread = np.full(indices, 1 / (n - 1))
     spread[[0, -1]] = 1.0
     assert float(spread.sum()) == pytest.approx(ring.distributed_variance(n, rounds))
     assert max(ring_mu(n, rounds, spread, 0.0, (v,)) for v in range(n)) <= math.sqrt(rounds) + 1e-9
-    printed = np.full(places, 1 / n)
+    printed = np.full(indices, 1 / n)
     printed[0] = 1.0
     # Remark 4.2 as printed: the last user's last contribution has its own small noise alone.
     assert max(ring_mu(n, rounds, printed, 0.0, (v,)) for v in range(n)) > math.sqrt(rounds) * 1.1

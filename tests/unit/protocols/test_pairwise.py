@@ -45,7 +45,7 @@ def plan_of(circuit: Circuit, instances: int, **more: object) -> Plan:
 
 def roles_of(plan: Plan, values: Mapping[int, list[int]], seed: int | None = None) -> dict[str, Participant]:
     """The roles for `values`: of each input value of the circuit one number an instance."""
-    rows = {place: pack(numbers, plan.circuit.inputs[place]) for place, numbers in values.items()}
+    rows = {index: pack(numbers, plan.circuit.inputs[index]) for index, numbers in values.items()}
     third = plan.parameters.output == "aggregator"
     keys = {name: identity.public_key for name, identity in IDENTITIES.items()}
     context = Context("pairwise", 1, bytes(32), 1, ("alice", "bob"), "hub" if third else "", keys)
@@ -75,8 +75,8 @@ def evaluated(ended: Mapping[str, Evaluated | SmpcError]) -> dict[str, Evaluated
 
 def draw(circuit: Circuit, instances: int) -> dict[int, list[int]]:
     return {
-        place: [secrets.randbits(width) for _ in range(instances)]
-        for place, width in enumerate(circuit.inputs)
+        index: [secrets.randbits(width) for _ in range(instances)]
+        for index, width in enumerate(circuit.inputs)
     }
 
 
@@ -151,9 +151,9 @@ def test_a_batch_is_cut_into_blocks_and_transfers_into_chunks(monkeypatch: pytes
 
 def wide(outputs: int) -> Circuit:
     """The AND of two bits, `outputs` times."""
-    places = np.arange(outputs, dtype=np.uint32)
+    indices = np.arange(outputs, dtype=np.uint32)
     zeros = np.zeros(outputs, np.uint32)
-    return Circuit((1, 1), (outputs,), outputs + 2, np.ones(outputs, np.uint8), zeros, zeros + 1, places + 2)
+    return Circuit((1, 1), (outputs,), outputs + 2, np.ones(outputs, np.uint8), zeros, zeros + 1, indices + 2)
 
 
 def test_a_tile_is_not_larger_than_a_block_and_the_messages_of_a_wide_circuit_are_in_their_limits() -> None:
@@ -213,7 +213,7 @@ def test_two_runs_share_neither_run_id_nor_labels_nor_tables() -> None:
         def listen(sender: str, to: str, data: bytes, blocks: list[bytes] = blocks) -> list[bytes]:
             if sender == "alice" and data[0] == BULK:
                 content = data[PIECE_HEADER.size :]
-                blocks += [content[place : place + 16] for place in range(0, len(content), 16)]
+                blocks += [content[index : index + 16] for index in range(0, len(content), 16)]
             return [data]
 
         ends = evaluated(evaluate_in_memory(roles_of(plan, {0: [1], 1: [2]}), listen))
@@ -242,17 +242,17 @@ def test_nothing_before_the_masked_inputs_depends_on_an_input(output: str) -> No
         return sent
 
     some, others = play(1, 2), play(2**32 - 1, 5)
-    [place] = [
-        place
-        for place, (sender, data) in enumerate(some)
+    [index] = [
+        index
+        for index, (sender, data) in enumerate(some)
         if sender == "bob" and data[:10] == bytes([BULK, 1]) + (4).to_bytes(8, "big")
     ]
-    assert [some[:place], len(some)] == [others[:place], len(others)]
-    masks = [sent[place][1][PIECE_HEADER.size :] for sent in (some, others)]
+    assert [some[:index], len(some)] == [others[:index], len(others)]
+    masks = [sent[index][1][PIECE_HEADER.size :] for sent in (some, others)]
     differing = [a ^ b for a, b in zip(*masks, strict=True)]
     due = np.repeat(np.unpackbits(np.array([2 ^ 5], "<u4").view(np.uint8), bitorder="little"), 70)
     assert differing == np.packbits(due, bitorder="little").tolist()
-    assert [some[place + 1 :]] != [others[place + 1 :]]
+    assert [some[index + 1 :]] != [others[index + 1 :]]
 
 
 def test_choices_are_fresh_in_each_run() -> None:

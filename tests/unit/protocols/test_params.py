@@ -19,14 +19,14 @@ from smpc_dp.protocols.secagg.params import check_parameters
 GOOD: dict[str, Any] = {"length": 2, "lower": -1.0, "upper": 1.0, "precision": 1e-3}
 
 
-def places(parameters: dict[str, Any], parties: int = 5) -> list[str]:
+def indices(parameters: dict[str, Any], parties: int = 5) -> list[str]:
     checked, faults = check_parameters(parameters, parties)
     assert (checked is None) == bool(faults)
     return sorted(fault.where for fault in faults)
 
 
 def test_good_parameters_have_no_fault() -> None:
-    assert places(GOOD) == []
+    assert indices(GOOD) == []
 
 
 @pytest.mark.parametrize(
@@ -41,11 +41,11 @@ def test_good_parameters_have_no_fault() -> None:
     ],
 )
 def test_all_faults_at_once(changes: dict[str, Any], expected: list[str]) -> None:
-    assert places({**GOOD, **changes}) == expected
+    assert indices({**GOOD, **changes}) == expected
 
 
 def test_what_is_missing_hides_no_other_fault() -> None:
-    assert places({"upper": float("inf"), "dropout": 0.9}) == [
+    assert indices({"upper": float("inf"), "dropout": 0.9}) == [
         "dropout",
         "length",
         "lower",
@@ -95,7 +95,7 @@ def test_exact_sums_tolerate_a_loss_by_default_with_the_rule_alone(parties: int,
 
 
 def test_the_rule_is_for_exact_sums() -> None:
-    assert places({**GOOD, "same_survivors": 1}) == ["same_survivors"]
+    assert indices({**GOOD, "same_survivors": 1}) == ["same_survivors"]
     for protocol in ("secagg", "gopa"):
         _, faults = PARAMETER_CHECKERS[protocol, 1]({**PRIVATE, "same_survivors": False}, 5)
         assert [fault.where for fault in faults] == ["same_survivors"]

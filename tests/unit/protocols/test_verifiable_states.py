@@ -110,7 +110,7 @@ def test_what_must_be_forgotten_is_in_no_later_state(monkeypatch: pytest.MonkeyP
         (next(iter(opened.terms.values()))[1], AwaitTallied),
     ]
     for secret, gone in secrets:
-        first = next(place for place, state in enumerate(after) if isinstance(state, gone))
+        first = next(index for index, state in enumerate(after) if isinstance(state, gone))
         assert secret in contents(after[first - 1])
         assert not any(secret in contents(state) for state in after[first:])
     assert not hasattr(states[AwaitPublications], "secrets")

@@ -112,15 +112,15 @@ def test_no_byte_can_be_changed(small: bytes, stride: int, monkeypatch: pytest.M
     remembering = functools.partial(Context, verify=RememberingVerifier())
     monkeypatch.setattr(runtime, "Context", remembering)
     monkeypatch.setattr(proofs, "Batch", RememberingBatch)
-    ends = [place for place, byte in enumerate(small) if byte == ord("\n")]
-    for place in range(0, len(small), stride):
+    ends = [index for index, byte in enumerate(small) if byte == ord("\n")]
+    for index in range(0, len(small), stride):
         # Another bit at each byte.
-        changed = bytes([small[place] ^ (1 << place % 8)])
-        report = audit_stream(io.BytesIO(small[:place] + changed + small[place + 1 :]), threads=1)
-        assert report.code == 1, place
+        changed = bytes([small[index] ^ (1 << index % 8)])
+        report = audit_stream(io.BytesIO(small[:index] + changed + small[index + 1 :]), threads=1)
+        assert report.code == 1, index
         # The line is named, or the next one, which does not follow any more.
-        line = 1 + sum(end < place for end in ends)
-        assert report.line in (line, line + 1), (place, report.conclusion)
+        line = 1 + sum(end < index for end in ends)
+        assert report.line in (line, line + 1), (index, report.conclusion)
 
 
 def test_a_log_cut_at_any_byte_does_not_hold(small: bytes) -> None:
@@ -278,9 +278,9 @@ def test_a_simulated_run_that_stops_is_in_its_session_log(
 
 
 def test_the_command_says_where_it_fails(log: Path, small: bytes) -> None:
-    place = len(small) // 2
-    log.write_bytes(small[:place] + bytes([small[place] ^ 1]) + small[place + 1 :])
-    line = small.count(b"\n", 0, place) + 1
+    index = len(small) // 2
+    log.write_bytes(small[:index] + bytes([small[index] ^ 1]) + small[index + 1 :])
+    line = small.count(b"\n", 0, index) + 1
     done = CliRunner().invoke(app, ["audit", str(log)])
     assert done.exit_code == 1
     assert f"line {line}, byte" in done.output or f"line {line + 1}, byte" in done.output

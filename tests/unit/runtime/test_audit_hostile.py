@@ -187,13 +187,13 @@ class Swapped(io.BytesIO):
         super().__init__(first)
         self._second: bytes | None = second
 
-    def seek(self, place: int, whence: int = 0) -> int:
-        if place == 0 and self._second is not None:
+    def seek(self, index: int, whence: int = 0) -> int:
+        if index == 0 and self._second is not None:
             super().seek(0)
             self.write(self._second)
             self.truncate()
             self._second = None
-        return super().seek(place, whence)
+        return super().seek(index, whence)
 
 
 def changes(log: bytes) -> dict[str, bytes]:
@@ -266,12 +266,12 @@ PIECES = (
 
 
 def mutated(line: bytes, chooser: random.Random) -> bytes:
-    place, other = sorted(chooser.sample(range(50, len(line)), 2))
+    index, other = sorted(chooser.sample(range(50, len(line)), 2))
     ways: list[Callable[[], bytes]] = [
-        lambda: line[:place] + bytes([line[place] ^ (1 << chooser.randrange(8))]) + line[place + 1 :],
-        lambda: line[:place] + chooser.choice(PIECES) + line[place:],
-        lambda: line[:place] + line[place + chooser.choice((1, 2, 50)) :],
-        lambda: line[:place] + line[other : other + 200] + line[place:],
+        lambda: line[:index] + bytes([line[index] ^ (1 << chooser.randrange(8))]) + line[index + 1 :],
+        lambda: line[:index] + chooser.choice(PIECES) + line[index:],
+        lambda: line[:index] + line[index + chooser.choice((1, 2, 50)) :],
+        lambda: line[:index] + line[other : other + 200] + line[index:],
     ]
     return chooser.choice(ways)()
 
@@ -280,8 +280,8 @@ def mutated(line: bytes, chooser: random.Random) -> bytes:
 def test_both_ways_say_the_same(block: int, monkeypatch: pytest.MonkeyPatch) -> None:
     line, chooser = encode_line(honest().header), random.Random(block)
     # Behind the session too, which the long way reads apart.
-    places = chooser.sample(range(line.index(b'","request":'), len(line)), 20)
-    lines = [line[:place] + b"?" + line[place + 1 :] for place in places]
+    indices = chooser.sample(range(line.index(b'","request":'), len(line)), 20)
+    lines = [line[:index] + b"?" + line[index + 1 :] for index in indices]
     lines += [mutated(line, chooser) for _ in range(60)]
     found = [outcome(changed) for changed in lines]
     monkeypatch.setattr(long_header, "WHOLE_BYTES", 0)
@@ -307,6 +307,6 @@ def test_threads_add_to_one_spool(monkeypatch: pytest.MonkeyPatch) -> None:
         [*threads.map(lambda number: spool.add(number.to_bytes(4)), range(4000))]
         assert spool.length == 16_000
         content = b"".join(spool.blocks())
-    assert {content[place : place + 4] for place in range(0, 16_000, 4)} == {
+    assert {content[index : index + 4] for index in range(0, 16_000, 4)} == {
         n.to_bytes(4) for n in range(4000)
     }

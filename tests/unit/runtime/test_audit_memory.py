@@ -116,14 +116,14 @@ def test_no_byte_of_a_long_header_can_be_changed() -> None:
     # The line of the session log is held against the first entry, which is not there.
     first, last = log.index(b'"number":', behind), log.index(b'"present":', behind)
     after = [*range(behind, first), *range(last, len(log) - 1)]
-    places = [*chooser.sample(range(behind), 12), *chooser.sample(after, 6)]
+    indices = [*chooser.sample(range(behind), 12), *chooser.sample(after, 6)]
     due = audit_stream(io.BytesIO(log), threads=1).conclusion
     assert "line 2" in due
     assert "'certify-begin' is due" in due
-    for place in places:
-        changed = log[:place] + bytes([log[place] ^ (1 << place % 8)]) + log[place + 1 :]
+    for index in indices:
+        changed = log[:index] + bytes([log[index] ^ (1 << index % 8)]) + log[index + 1 :]
         report = audit_stream(io.BytesIO(changed), threads=1)
-        assert (report.code, report.line, report.byte) == (1, 1, 0), (place, report.conclusion)
+        assert (report.code, report.line, report.byte) == (1, 1, 0), (index, report.conclusion)
 
 
 def log_of(users: int, path: Path) -> bytes:

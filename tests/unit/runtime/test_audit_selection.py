@@ -108,7 +108,7 @@ def test_an_earlier_try_of_a_request_is_named_as_such() -> None:
     asked: dict[str, Any] = {"session": session_of(played), "request": played.header.request}
     log = listed(played, b"2" * 32)
     report = judge(lines_of(played), **asked, log=log)
-    assert (report.code, report.place, report.tries) == (4, 1, 2)
+    assert (report.code, report.position, report.tries) == (4, 1, 2)
     assert "try 1 of 2" in report.conclusion
     # A head of the session log after both says nothing else.
     assert judge(lines_of(played), **asked, log=log, head=log.head().hex()).code == 4
@@ -150,7 +150,7 @@ def test_a_failed_run_is_a_try_whatever_request_came_after_it() -> None:
     for request in (2, 3, 4):
         log.begin(request + header.request, bytes([request]) * 32, ends(played))
     report = judge(lines_of(played), session=session_of(played), head=ends(played).hex(), log=log)
-    assert (report.code, report.place, report.tries) == (0, 1, 1)
+    assert (report.code, report.position, report.tries) == (0, 1, 1)
     assert report.verdict is not None
     assert (report.verdict.tries, report.verdict.tries_listed) == (4, True)
 

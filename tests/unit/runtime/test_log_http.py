@@ -95,8 +95,8 @@ def test_redirects_end() -> None:
 
 def drip(connection: socket.socket, content: bytes) -> None:
     """Send a byte each 20 ms, which no timeout of a single read ever notices."""
-    for place in range(len(content)):
-        connection.sendall(content[place : place + 1])
+    for index in range(len(content)):
+        connection.sendall(content[index : index + 1])
         threading.Event().wait(0.02)
 
 

@@ -83,8 +83,8 @@ def test_no_byte_of_a_long_header_can_be_changed() -> None:
     with LogReader(io.BytesIO(line)) as reader:
         head = reader.chain.head
     chooser = random.Random(5)
-    for place in chooser.sample(range(len(line)), 300):
-        changed = line[:place] + bytes([line[place] ^ (1 << place % 7)]) + line[place + 1 :]
+    for index in chooser.sample(range(len(line)), 300):
+        changed = line[:index] + bytes([line[index] ^ (1 << index % 7)]) + line[index + 1 :]
         # Another log, or none.
         with contextlib.suppress(BadLog), LogReader(io.BytesIO(changed)) as reader:
             assert reader.chain.head != head
@@ -105,9 +105,9 @@ def changed(**fields: Any) -> str:
     return json.dumps(document, sort_keys=True, separators=(",", ":"))
 
 
-def with_member(place: int, **fields: Any) -> str:
+def with_member(index: int, **fields: Any) -> str:
     roster = json.loads(honest().header.session)["roster"]
-    roster[place] = {key: value for key, value in (roster[place] | fields).items() if value is not None}
+    roster[index] = {key: value for key, value in (roster[index] | fields).items() if value is not None}
     return changed(roster=roster)
 
 
@@ -193,8 +193,8 @@ def test_a_long_session_is_the_one_that_is_held(monkeypatch: pytest.MonkeyPatch)
     assert session.digest == held.digest == session_digest(SESSION.encode())
     assert [*session.names] == [*held.names] == [member.name for member in members()[1:]]
     assert dict(session.keys) == dict(held.keys)
-    for place, name in enumerate(held.names):
-        assert session.names.index(name) == place
+    for index, name in enumerate(held.names):
+        assert session.names.index(name) == index
     for stranger in ("", "a", "zzz", "ann\0", "annn", members()[0].name, 7):
         assert stranger not in session.names
         with pytest.raises(ValueError, match="not among them"):

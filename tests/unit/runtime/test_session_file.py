@@ -200,7 +200,7 @@ def test_empty_file() -> None:
 def test_fault_has_its_key(text: str, old: str, new: str, where: str, what: str) -> None:
     assert old in text
     found = faults_of(text.replace(old, new, 1))
-    assert any(place == where and what in reason for place, reason in found), found
+    assert any(index == where and what in reason for index, reason in found), found
 
 
 @pytest.mark.parametrize(

@@ -178,13 +178,13 @@ def test_a_line_that_the_disk_refused_is_not_left_in_the_file(
 def test_a_crash_before_the_header_of_a_run_does_not_end_the_session(tmp_path: Path, left: str) -> None:
     folder = BoardFolder(tmp_path, "{}")
     line = folder.runs(SESSION, SESSION).begin(1, RUNS[0], NO_HEAD)
-    place = tmp_path / f"request-1-{line.run_id[:16]}.board"
-    place.touch()
+    index = tmp_path / f"request-1-{line.run_id[:16]}.board"
+    index.touch()
     if left != "nothing":
-        with contextlib.closing(sqlite3.connect(place)) as connection:
+        with contextlib.closing(sqlite3.connect(index)) as connection:
             connection.execute("PRAGMA journal_mode = WAL")
     assert BoardFolder(tmp_path, "{}").head_of(line) == NO_HEAD
-    place.write_bytes(b"something else")
+    index.write_bytes(b"something else")
     with pytest.raises(LocalError):
         BoardFolder(tmp_path, "{}").head_of(line)
 

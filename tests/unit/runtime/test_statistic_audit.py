@@ -138,10 +138,10 @@ def play(
             identities[name],
             plan,
             question,
-            place % 2 if plan.bipartite else -1,
-            SeededRandomnessForSimulation(place, "party"),
+            index % 2 if plan.bipartite else -1,
+            SeededRandomnessForSimulation(index, "party"),
         )
-        for place, name in enumerate(NAMES)
+        for index, name in enumerate(NAMES)
     }
     route = Route(context, identities, hub, parties, withheld, wrong, lost)
     route.deliver([envelope for party in parties.values() for envelope in party.handle(events.Start())])
@@ -230,10 +230,10 @@ def evaluate(
     inboxes: dict[tuple[str, str], list[bytes]] = {}
     turns = {}
     wires = {name: PairWire(parties[name].member) for name in (garbler, evaluator)}
-    for place, (name, kind) in enumerate(((garbler, GarblerRole), (evaluator, EvaluatorRole))):
-        random = SeededRandomnessForSimulation(10 * matching + place, f"{name} pair")
+    for index, (name, kind) in enumerate(((garbler, GarblerRole), (evaluator, EvaluatorRole))):
+        random = SeededRandomnessForSimulation(10 * matching + index, f"{name} pair")
         context = wires[name].context(hub.run_id, matching, garbler, evaluator)
-        record = np.full((1, len(plan.fields)), 3 + place, np.int64)
+        record = np.full((1, len(plan.fields)), 3 + index, np.int64)
         role = kind(context, identities[name], engine, plan.inputs(record, random), random)
         turns[name] = role.run()
     waits: dict[str, Receive | None] = dict.fromkeys(turns)
@@ -425,11 +425,11 @@ def test_pairs_that_failed_are_listed() -> None:
 
 def test_no_byte_can_be_changed(honest: Played) -> None:
     """Every 13th, the first of each line, and the last."""
-    starts = [0, *(place + 1 for place, byte in enumerate(honest.log[:-1]) if byte == ord("\n"))]
-    for place in sorted({*range(0, len(honest.log), 13), *starts, len(honest.log) - 1}):
+    starts = [0, *(index + 1 for index, byte in enumerate(honest.log[:-1]) if byte == ord("\n"))]
+    for index in sorted({*range(0, len(honest.log), 13), *starts, len(honest.log) - 1}):
         changed = bytearray(honest.log)
-        changed[place] ^= 1
-        assert judge(honest, bytes(changed)).code == 1, place
+        changed[index] ^= 1
+        assert judge(honest, bytes(changed)).code == 1, index
 
 
 def test_it_can_be_cut_nowhere(second_draw: Played) -> None:
@@ -448,16 +448,16 @@ def at(played: Played, kind: str, party: str) -> int:
 
 def without(kind: str, party: str) -> Cheat:
     def cheat(played: Played) -> bytes:
-        place = at(played, kind, party)
-        return played.relinked(played.entries[:place] + played.entries[place + 1 :])
+        index = at(played, kind, party)
+        return played.relinked(played.entries[:index] + played.entries[index + 1 :])
 
     return cheat
 
 
 def exchanged(kind: str) -> Cheat:
     def cheat(played: Played) -> bytes:
-        entries, place = played.entries, at(played, kind, "ada")
-        entries[place], entries[place + 1] = entries[place + 1], entries[place]
+        entries, index = played.entries, at(played, kind, "ada")
+        entries[index], entries[index + 1] = entries[index + 1], entries[index]
         return played.relinked(entries)
 
     return cheat
@@ -465,9 +465,9 @@ def exchanged(kind: str) -> Cheat:
 
 def said(kind: str, party: str, change: Callable[[bytes, Played], bytes], *, early: bool = False) -> Cheat:
     def cheat(played: Played) -> bytes:
-        entries, place = played.entries, at(played, kind, party)
+        entries, index = played.entries, at(played, kind, party)
         run = played.context.session_digest if early else None
-        entries[place] = played.signed(entries[place], change(entries[place].payload, played), run)
+        entries[index] = played.signed(entries[index], change(entries[index].payload, played), run)
         return played.relinked(entries)
 
     return cheat
@@ -486,11 +486,11 @@ def outcome(**changes: Any) -> Callable[[bytes, Played], bytes]:
 
 def drawn_again(played: Played) -> bytes:
     """The aggregator did not like the draw, and shuts somebody out though every coin is there."""
-    entries, place = played.entries, at(played, m.DONE, "ada")
+    entries, index = played.entries, at(played, m.DONE, "ada")
     left = pack_set((1, 2, 3, 4), 5)
     again = Entry(1, "0" * 64, HUB, m.AGAINS[0], encode(m.Again(left)), "0" * 128)
     signed = played.signed(again, again.payload, second_run(played, left))
-    return played.relinked([*entries[:place], signed, *entries[place:]])
+    return played.relinked([*entries[:index], signed, *entries[index:]])
 
 
 def second_run(played: Played, left: bytes) -> bytes:
@@ -507,11 +507,11 @@ def with_present(played: Played, packed: bytes) -> bytes:
 
 
 def stolen_signature(played: Played) -> bytes:
-    entries, place = played.entries, at(played, "coin", "ben")
+    entries, index = played.entries, at(played, "coin", "ben")
     stolen = played.signed(
-        Entry(1, "0" * 64, "ada", "coin", entries[place].payload, ""), entries[place].payload
+        Entry(1, "0" * 64, "ada", "coin", entries[index].payload, ""), entries[index].payload
     )
-    entries[place] = Entry(1, "0" * 64, "ben", "coin", entries[place].payload, stolen.signature)
+    entries[index] = Entry(1, "0" * 64, "ben", "coin", entries[index].payload, stolen.signature)
     return played.relinked(entries)
 
 
@@ -604,10 +604,10 @@ def test_cheats_are_found(cheat: str, honest: Played) -> None:
 
 
 def test_a_further_draw_keeps_nobody_whose_coin_is_missing(second_draw: Played) -> None:
-    place = at(second_draw, "again-2", HUB)
+    index = at(second_draw, "again-2", HUB)
     entries = second_draw.entries
     left = pack_set((1, 3, 4, 5), 5)
-    entries[place] = second_draw.signed(entries[place], encode(m.Again(left)), second_run(second_draw, left))
+    entries[index] = second_draw.signed(entries[index], encode(m.Again(left)), second_run(second_draw, left))
     report = judge(second_draw, second_draw.relinked(entries))
     assert "a further draw with a party whose coin is missing" in report.conclusion
 

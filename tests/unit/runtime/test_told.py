@@ -113,7 +113,7 @@ def test_whatever_is_wrong_with_own_data_is_told_by_the_same_bytes() -> None:
     "error",
     [
         *OWN,
-        PrivacyError(OWN_WORDS, code=Code.PLACE),
+        PrivacyError(OWN_WORDS, code=Code.NEIGHBOURHOOD),
         ConfigError(OWN_WORDS, ConfigCheck.INFEASIBLE, code=Code.IMPOSSIBLE),
         VerificationError(OWN_WORDS, Check.LOG_CUT),
         PeerFault("ben", OWN_WORDS, Check.MALFORMED, {"signed": OWN_WORDS.encode()}),
@@ -139,7 +139,7 @@ def test_an_errors_text_stays_and_its_kind_arrives(error: SmpcError) -> None:
         assert arrived.culprit == "hub"
     left = leave_of(abort, "ann", "masked", CONTEXT)
     assert left.code == Code.LEFT
-    told = {Code.OWN: Code.OWN, Code.PLACE: Code.PLACE}.get(error.code, Code.LEFT)
+    told = {Code.OWN: Code.OWN, Code.NEIGHBOURHOOD: Code.NEIGHBOURHOOD}.get(error.code, Code.LEFT)
     assert left.why == {"ann": told}
 
 

@@ -67,7 +67,7 @@ def test_a_pair_is_what_the_garbled_circuit_gives_for_the_same_bits(noise: Noise
     width, terms = kernel.fields[0].bits, pair_terms(noise)
     x, y = generator.integers(0, kernel.fields[0].steps + 1, (2, count)).tolist()
     bits = generator.integers(0, 2, (2, count, joint)).tolist()
-    mine, theirs = [[sum(b << place for place, b in enumerate(row)) for row in side] for side in bits]
+    mine, theirs = [[sum(b << index for index, b in enumerate(row)) for row in side] for side in bits]
     xored = [a ^ b for a, b in zip(mine, theirs, strict=True)]
     garbled = compile_kernel(kernel, noise)
     wide = [pack(x, width), pack(mine, joint), pack(y, width), pack(theirs, joint)]
@@ -76,9 +76,9 @@ def test_a_pair_is_what_the_garbled_circuit_gives_for_the_same_bits(noise: Noise
     rows = [pack(x, width), pack(y, width), pack(xored, joint)]
     assert unpack(alone.evaluate_many(rows)[0], count) == wanted
     whole = [a + (b << width) + (c << 2 * width) for a, b, c in zip(x, y, xored, strict=True)]
-    plain = np.array([[each >> place & 1 for each in whole] for place in range(alone.n_inputs)], object)
+    plain = np.array([[each >> index & 1 for each in whole] for index in range(alone.n_inputs)], object)
     found = pair_layers(kernel, terms).evaluate(plain)
-    assert sum(row << place for place, row in enumerate(found)).tolist() == wanted
+    assert sum(row << index for index, row in enumerate(found)).tolist() == wanted
 
 
 @pytest.mark.parametrize("noise", LAWS, ids=NAMED)
@@ -140,7 +140,7 @@ def test_randomised_response_on_shares_has_its_masses_exactly() -> None:
     assert noise.joint_bits <= 16
     kernel = collision(Field(0, 1))
     patterns = np.arange(1 << noise.joint_bits)
-    fair = [(patterns >> place & 1).astype(object) for place in range(noise.joint_bits)]
+    fair = [(patterns >> index & 1).astype(object) for index in range(noise.joint_bits)]
     for x, y in ((0, 0), (0, 1)):
         codes = [np.full(len(patterns), code, object) for code in (x, y)]
         (found,) = pair_layers(kernel, pair_terms(noise)).evaluate(np.stack([*codes, *fair]))

@@ -99,9 +99,9 @@ def test_without_noise_both_engines_give_the_plain_kernel(data: st.DataObject) -
     pairs = design_pairs(program.terms)
     circuit = compile_kernel(kernel, None)
     rows = [
-        pack([int(code) for code in codes[pairs[:, side], place]], field.bits)
+        pack([int(code) for code in codes[pairs[:, side], index]], field.bits)
         for side in range(2)
-        for place, field in enumerate(kernel.fields)
+        for index, field in enumerate(kernel.fields)
     ]
     garbled = unpack(circuit.evaluate_many(rows)[0], len(pairs))
     plain = [int(h) for h in kernel.integer(codes[pairs[:, 0]], codes[pairs[:, 1]])]
@@ -117,7 +117,7 @@ def test_without_noise_both_engines_give_the_plain_kernel(data: st.DataObject) -
 @pytest.mark.parametrize("users", [2, 3, 8, 13])
 def test_all_ways_give_one_sum(mpc: Any, top: int, users: int, monkeypatch: pytest.MonkeyPatch) -> None:
     generator = np.random.default_rng(users)
-    marks = [place % 2 for place in range(users)]
+    marks = [index % 2 for index in range(users)]
     for kernel in kernels_on(top):
         codes = np.stack([generator.integers(0, f.steps + 1, users) for f in kernel.fields], axis=1)
         public = marks if kernel.labels == "public" else []
@@ -152,7 +152,7 @@ def test_coins_on_shares_are_comparisons(coins: list[tuple[int, int]], random: A
     exact = [Coin(threshold % (1 << bits), bits) for bits, threshold in coins]
     numbers = [random.randrange(1 << coin.bits) for coin in exact]
     bits = [
-        number >> place & 1 for number, coin in zip(numbers, exact, strict=True) for place in range(coin.bits)
+        number >> index & 1 for number, coin in zip(numbers, exact, strict=True) for index in range(coin.bits)
     ]
     found = share_gadgets.below(secint.array(share_gadgets.public([bits])), exact)
     opened = drive(_opened(runtime, found))

@@ -67,7 +67,7 @@ def test_counts_give_what_all_pairs_give(seed: int, k: int, n: int, epsilon: flo
     def u_hat(rows: NDArray[np.int64]) -> float:
         return float(np.mean([h_hat(i, j) for i, j in itertools.combinations(rows, 2)]))
 
-    left_out = np.array([u_hat(np.delete(answers, place)) for place in range(n)]) if n > 3 else None
+    left_out = np.array([u_hat(np.delete(answers, index)) for index in range(n)]) if n > 3 else None
     plan = LocalPairwise.plan(collision(Field(0, k - 1)), epsilon)
     value, error = all_pairs(plan.unbiased(matrix), np.bincount(answers, minlength=k))
     scale = 1 / (1 - beta) ** 2

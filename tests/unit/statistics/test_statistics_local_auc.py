@@ -106,7 +106,7 @@ def test_fast_transform_gives_what_the_sum_gives(seed: int, level: int, users: i
     answers = rng.integers(0, 2, (users, level))
     numbers = rng.permutation(10**6)[:users]
     nodes = np.sort(rng.choice(1 << level, min(wanted, 1 << level), replace=False))
-    _, coefficients = tree.places(numbers)
+    _, coefficients = tree.indices(numbers)
     kept = float(tree.response(level).law.kept)
     expected = [
         sum(
@@ -123,11 +123,11 @@ def test_fast_transform_gives_what_the_sum_gives(seed: int, level: int, users: i
 def test_coins_do_not_depend_on_who_else_reports() -> None:
     for split in ("users", "budget"):
         tree = Tree(20, 1.0, "hadamard", split, coins(1))
-        near = tree.places(np.arange(100))
-        far = tree.places(np.array([7, 10**9, 42]))
+        near = tree.indices(np.arange(100))
+        far = tree.indices(np.array([7, 10**9, 42]))
         for one, other in zip(near, far, strict=True):
             assert np.array_equal(one[[7, 42]], other[[0, 2]])
-    levels, coefficients = Tree(5, 1.0, "hadamard", "users", coins(2)).places(np.arange(50_000))
+    levels, coefficients = Tree(5, 1.0, "hadamard", "users", coins(2)).indices(np.arange(50_000))
     counts = np.bincount(levels[:, 0], minlength=6)[1:]
     assert np.abs(counts - 10_000).max() < 5 * math.sqrt(8_000)
     for level in range(1, 6):

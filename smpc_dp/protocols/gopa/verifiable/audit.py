@@ -22,7 +22,7 @@ from smpc_dp.errors import Check, PeerFault, SmpcError, VerificationError
 from smpc_dp.protocols.begin import check_begin, session_head
 from smpc_dp.protocols.envelope import Context, decode, group_question
 from smpc_dp.protocols.gopa.verifiable import messages as v
-from smpc_dp.protocols.gopa.verifiable.deferred import Place, Workers, at_once, raise_first
+from smpc_dp.protocols.gopa.verifiable.deferred import Position, Workers, at_once, raise_first
 from smpc_dp.protocols.gopa.verifiable.edges import EdgeAudit
 from smpc_dp.protocols.gopa.verifiable.kept import COIN_BYTES, KeptBytes, KeptCommits, Sequences, flags_of
 from smpc_dp.protocols.gopa.verifiable.openings import OpeningAudit
@@ -118,9 +118,9 @@ class Auditor:
         self._closed = False
         self._tally: v.Tally | None = None
 
-    def check_signature(self, entry: Entry, place: Place) -> None:
+    def check_signature(self, entry: Entry, position: Position) -> None:
         """See to it that an entry is signed by the party that it names, for this run."""
-        self._signatures.add(place, entry)
+        self._signatures.add(position, entry)
 
     def settle(self) -> None:
         """Wait for what is checked of single entries; raise the EarlierFault of the first that is wrong."""
@@ -149,9 +149,9 @@ class Auditor:
         """What was false so far, and whose it is; once all is settled, all of it is signed."""
         return tuple(f"{item.party}: {item.reason}" for _, item in sorted(self._excluded.items()))
 
-    def take(self, entry: Entry, head: bytes, place: Place) -> None:
+    def take(self, entry: Entry, head: bytes, position: Position) -> None:
         """Take the next entry, in its place; `head` is the one before it."""
-        self._place = place
+        self._index = position
         if self._closed:
             raise VerificationError(
                 "an entry after the last one: the board was closed above", Check.LOG_CLOSED
@@ -232,7 +232,7 @@ class Auditor:
         except PeerFault:
             self._exclude(party, entry, COMMIT_MALFORMED)
             return
-        self._edges.add(self._place, party, message)
+        self._edges.add(self._index, party, message)
         self._commits[party] = message
         self._rules.add_commit(self._batch, party, entry.party, message)
         self._count(1, len(message.range_proof))
@@ -305,9 +305,9 @@ class Auditor:
     def _begin(self, certified: m.Certified, head: bytes) -> None:
         self.settle()
         for party in self._edges.malformed:
-            place = self._sequences[party, v.COMMIT]
+            position = self._sequences[party, v.COMMIT]
             self._excluded[party] = Excluded(
-                self._name(party), place, FALSE[COMMIT_MALFORMED], CHECKS[COMMIT_MALFORMED]
+                self._name(party), position, FALSE[COMMIT_MALFORMED], CHECKS[COMMIT_MALFORMED]
             )
         self._settle(v.COMMIT)
         self._packed, self._known_false = certified.members, {*self._excluded}

@@ -210,8 +210,8 @@ def on_coins(member: VerifiableMember, state: AwaitCoins, body: bytes) -> Transi
     if len(coins) != 32 * len(authors) or len(signatures) != SIGNATURE * len(authors):
         raise member.refuse("coins are not one of each participant", Check.NOT_ONE_EACH)
     for party, committed in state.around.commits.items():
-        place = bisect.bisect_left(authors, party)
-        name, coin = member.name_of(party), coins[32 * place : 32 * place + 32]
+        position = bisect.bisect_left(authors, party)
+        name, coin = member.name_of(party), coins[32 * position : 32 * position + 32]
         if rules.coin_commitment(name, coin) != committed.coin:
             raise member.refuse(f"the coin of {name} is not what it has committed to", Check.BAD_OPENING)
     first = len(state.log) + 1

@@ -291,7 +291,9 @@ def _tally(
         residual += len(gone - own.keys())
     tally = v.Tally(pack_set(published, aggregator.parties), encoding.pack(total), residual)
     log, entry = aggregator.log_own(run_id, log, v.TALLY, tally)
-    shown = [_shown_of(aggregator, step, published, first=not place) for place, step in enumerate(last.said)]
+    shown = [
+        _shown_of(aggregator, step, published, first=not position) for position, step in enumerate(last.said)
+    ]
     after = CollectTally(
         participation=state.agreed.participation,
         shown_false=state.shown_false,

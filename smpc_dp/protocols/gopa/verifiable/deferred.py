@@ -10,7 +10,7 @@ from smpc_dp.errors import VerificationError
 
 T = TypeVar("T")
 # Line and first byte of an entry.
-Place = tuple[int, int]
+Position = tuple[int, int]
 # Entries that are checked together, at most, and bytes that wait for it.
 ENTRIES, BYTES = 64, 1 << 20
 # Parts that are under way, at most.
@@ -32,8 +32,8 @@ def at_once(work: Callable[[], T], /) -> Callable[[], T]:
 class EarlierFault(VerificationError):
     """A check failed of an entry at `place`, before the one that was read last."""
 
-    def __init__(self, place: Place, error: VerificationError) -> None:
-        self.place = place
+    def __init__(self, position: Position, error: VerificationError) -> None:
+        self.position = position
         super().__init__(str(error), error.check)
 
 
@@ -50,17 +50,17 @@ class Deferred(Generic[T]):
     ) -> None:
         self._workers, self._check = workers, check
         self._items: list[T] = []
-        self._places: list[Place] = []
+        self._indices: list[Position] = []
         self._bytes = 0
         self._waiting: collections.deque[
-            tuple[list[Place], Callable[[], Sequence[VerificationError | None]]]
+            tuple[list[Position], Callable[[], Sequence[VerificationError | None]]]
         ] = collections.deque()
         self.first: EarlierFault | None = None
 
-    def add(self, place: Place, item: T, size: int) -> None:
+    def add(self, position: Position, item: T, size: int) -> None:
         """Check an item of `size` bytes later."""
         self._items.append(item)
-        self._places.append(place)
+        self._indices.append(position)
         self._bytes += size
         if len(self._items) >= ENTRIES or self._bytes >= BYTES:
             self._hand_over()
@@ -76,14 +76,14 @@ class Deferred(Generic[T]):
     def _hand_over(self) -> None:
         if self._items:
             items, check = self._items, self._check
-            self._waiting.append((self._places, self._workers(lambda: check(items))))
-            self._items, self._places, self._bytes = [], [], 0
+            self._waiting.append((self._indices, self._workers(lambda: check(items))))
+            self._items, self._indices, self._bytes = [], [], 0
 
     def _collect(self) -> None:
-        places, result = self._waiting.popleft()
-        for place, error in zip(places, result(), strict=True):
-            if error is not None and (self.first is None or place < self.first.place):
-                self.first = EarlierFault(place, error)
+        indices, result = self._waiting.popleft()
+        for position, error in zip(indices, result(), strict=True):
+            if error is not None and (self.first is None or position < self.first.position):
+                self.first = EarlierFault(position, error)
 
 
 def raise_first(*queues: Deferred[Any]) -> None:
@@ -92,4 +92,4 @@ def raise_first(*queues: Deferred[Any]) -> None:
         queue.settle()
     faults = [queue.first for queue in queues if queue.first is not None]
     if faults:
-        raise min(faults, key=lambda fault: fault.place)
+        raise min(faults, key=lambda fault: fault.position)

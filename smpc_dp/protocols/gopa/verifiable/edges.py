@@ -15,7 +15,7 @@ from smpc_dp.crypto import commit
 from smpc_dp.crypto.edges import Claim, EdgeFold
 from smpc_dp.errors import VerificationError
 from smpc_dp.protocols.gopa.verifiable import messages as v
-from smpc_dp.protocols.gopa.verifiable.deferred import Deferred, Place, Workers
+from smpc_dp.protocols.gopa.verifiable.deferred import Deferred, Position, Workers
 from smpc_dp.protocols.gopa.verifiable.kept import KeptBytes
 from smpc_dp.protocols.gopa.verifiable.statements import agreements
 from smpc_dp.protocols.sets import PartySet
@@ -48,11 +48,11 @@ class EdgeAudit:
         self.malformed: set[int] = set()
         self.checks: Deferred[Claim] = Deferred(workers, self._take)
 
-    def add(self, place: Place, party: int, message: v.Commit) -> None:
+    def add(self, position: Position, party: int, message: v.Commit) -> None:
         """Fold what a user has committed to; lengths are checked."""
         self._claimed[_parties(message.neighbours) - 1] = True
         claim = Claim(party, message.neighbours, message.edges, message.value + message.noise_secret)
-        self.checks.add(place, claim, len(message.neighbours) + len(message.edges))
+        self.checks.add(position, claim, len(message.neighbours) + len(message.edges))
 
     def _take(self, claims: Sequence[Claim]) -> list[VerificationError | None]:
         for claim, (total, fault) in zip(claims, self._fold.take(claims), strict=True):
@@ -160,7 +160,7 @@ def _parties(packed: bytes) -> NDArray[np.uint16]:
 def _picked(message: v.Commit, wanted: Collection[int]) -> dict[int, bytes]:
     """Return a user's commitments for those neighbours that are wanted."""
     return {
-        peer: message.edges[POINT * place : POINT * (place + 1)]
-        for place, peer in enumerate(_parties(message.neighbours).tolist())
+        peer: message.edges[POINT * position : POINT * (position + 1)]
+        for position, peer in enumerate(_parties(message.neighbours).tolist())
         if peer in wanted
     }

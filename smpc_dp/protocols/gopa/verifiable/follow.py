@@ -112,9 +112,9 @@ def check_entry(
 ) -> None:
     """Refuse a board that does not have this entry of a party in a batch."""
     name, kind = member.name_of(party), batch.kind
-    place = bisect.bisect_left(batch.authors, party)
-    if place < len(batch.authors) and batch.authors[place] == party:
-        number = batch.first + place
+    position = bisect.bisect_left(batch.authors, party)
+    if position < len(batch.authors) and batch.authors[position] == party:
+        number = batch.first + position
         if entry_digest(number, name, kind, body, signature) == log.digest(number):
             return
     raise member.refuse(f"the board does not have the entry '{kind}' of {name}", Check.NOT_SHOWN)

@@ -29,7 +29,7 @@ from smpc_dp.privacy.gaussian import gaussian_mu
 from smpc_dp.privacy.laws import BinomialLaw
 from smpc_dp.privacy.sampling import NoiseSource
 from smpc_dp.protocols.gopa.params import GopaParameters, OnDropout, check_and_plan
-from smpc_dp.protocols.gopa.plan import Place, SessionNoise, complete_place, with_degree
+from smpc_dp.protocols.gopa.plan import Neighbourhood, SessionNoise, complete_neighbourhood, with_degree
 from smpc_dp.protocols.gopa.verifiable import messages as v
 from smpc_dp.protocols.gopa.verifiable.planned import BITS_STEP, planned_noise
 from smpc_dp.protocols.gopa.verifiable.precision import bound_squared_of, box_of, steps_of, with_precision
@@ -129,7 +129,7 @@ class VerifiableParameters(GopaParameters, frozen=True):
     @property
     def most_neighbours(self) -> int:
         """Nobody has more: whoever would does not accept its place."""
-        return min(self.plan.degree + self.session.place.most_drawn_by, self.plan.parties - 1)
+        return min(self.plan.degree + self.session.neighbourhood.most_drawn_by, self.plan.parties - 1)
 
     def least_left(self, false: int) -> int:
         """How many users are due when `false` others have signed something false, each of them shown.
@@ -141,7 +141,7 @@ class VerifiableParameters(GopaParameters, frozen=True):
     @property
     def lost_draws(self) -> int:
         """Of the users that it drew a user may lose so many."""
-        return self.plan.degree - self.session.place.least_own
+        return self.plan.degree - self.session.neighbourhood.least_own
 
     @property
     def most_false(self) -> int:
@@ -188,12 +188,12 @@ class VerifiableParameters(GopaParameters, frozen=True):
 
         On the complete graph an edge that does not count has an end that deviates, and nothing hangs on it.
         """
-        least = self.session.place.least_own
+        least = self.session.neighbourhood.least_own
         if not self.plan.complete and own < least:
             raise PrivacyError(
                 f"{party}: edges to {own} of the {self.plan.degree} users that it drew count, its epsilon "
                 f"counts on {least}: somebody voids them, or too many users are lost",
-                code=Code.PLACE,
+                code=Code.NEIGHBOURHOOD,
             )
 
     def add_noise(self, lanes: Lanes, randomness: Randomness) -> None:  # noqa: ARG002
@@ -365,7 +365,7 @@ def plan_session_noise(
         faults.append(Fault("precision", what, ConfigCheck.TOO_LARGE))
     if faults:
         raise ConfigError(faults)
-    place, degree = complete_place(plan), plan.parties - 1
+    neighbourhood, degree = complete_neighbourhood(plan), plan.parties - 1
     lost, corrupt = 0, max(plan.max_corrupt, 1)
     if not plan.complete:
         # Not at the top: every session imports this module, few need scipy.
@@ -374,7 +374,7 @@ def plan_session_noise(
         draws = plan_draws(plan.parties, corrupt=corrupt, dropouts=plan.max_dropouts, delta=delta)
         if draws is not None:
             degree, lost = draws.degree, draws.lost
-            place = Place(degree - lost, draws.drawn_by)
+            neighbourhood = Neighbourhood(degree - lost, draws.drawn_by)
     plan = with_degree(plan, degree, roll_back=False)
     planned = planned_noise(
         plan.parties,
@@ -403,7 +403,7 @@ def plan_session_noise(
         pair_variance=math.ceil(planned.sigma_delta**2),
         honest=honest,
         curator_deviation=math.sqrt(planned.variance_gaussian),
-        place=place,
+        neighbourhood=neighbourhood,
         assumption=(
             f"{whose}, {'whichever they are' if plan.complete else 'fixed before anybody draws neighbours'}; "
             f"the relay may make any {plan.max_dropouts} others vanish: {honest} honest users bring noise "

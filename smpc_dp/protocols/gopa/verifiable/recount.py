@@ -61,8 +61,8 @@ class Recount:
             authors = [(at, party) for at, party in enumerate(batch.authors) if party in counted]
             if len(shown.signatures) != SIGNATURE * len(authors):
                 raise ValueError(f"{len(authors)} signatures of '{batch.kind}' are due")
-            for place, ((at, party), body) in enumerate(zip(authors, shown.bodies, strict=True)):
-                signature = shown.signatures[SIGNATURE * place : SIGNATURE * (place + 1)]
+            for position, ((at, party), body) in enumerate(zip(authors, shown.bodies, strict=True)):
+                signature = shown.signatures[SIGNATURE * position : SIGNATURE * (position + 1)]
                 self._add(
                     total, batch.kind, batch.first + at, self.rules.context.names[party - 1], body, signature
                 )
@@ -85,8 +85,8 @@ class Recount:
             return
         deltas = decode(body, v.Open, name).deltas
         size = total.nbytes
-        for place in range(0, len(deltas), size):
-            total -= self.rules.lanes(deltas[place : place + size], name)
+        for position in range(0, len(deltas), size):
+            total -= self.rules.lanes(deltas[position : position + size], name)
 
 
 def narrowed(parameters: VerifiableParameters, body: bytes) -> bytes:

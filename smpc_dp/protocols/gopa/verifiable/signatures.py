@@ -9,7 +9,7 @@ from typing import NamedTuple
 from smpc_dp.board.log import Entry
 from smpc_dp.errors import Check, VerificationError
 from smpc_dp.protocols.envelope import Context
-from smpc_dp.protocols.gopa.verifiable.deferred import Deferred, Place, Workers
+from smpc_dp.protocols.gopa.verifiable.deferred import Deferred, Position, Workers
 
 # What is held of a signature until it is checked.
 _HELD_BYTES = 256
@@ -30,7 +30,7 @@ class SignatureAudit:
         self._context, self._run_id = context, run_id
         self.checks: Deferred[_Signed] = Deferred(workers, self._verify)
 
-    def add(self, place: Place, entry: Entry) -> None:
+    def add(self, position: Position, entry: Entry) -> None:
         """Check an entry; raise VerificationError if its party is not in the roster."""
         key = self._context.keys.get(entry.party)
         if key is None:
@@ -42,7 +42,7 @@ class SignatureAudit:
         relay = self._context.aggregator
         statement = self._context.statement(self._run_id, entry.kind, entry.party, relay, body_hash)
         signature = bytes.fromhex(entry.signature)
-        self.checks.add(place, _Signed(entry.party, entry.kind, key, statement, signature), _HELD_BYTES)
+        self.checks.add(position, _Signed(entry.party, entry.kind, key, statement, signature), _HELD_BYTES)
 
     def _verify(self, statements: Sequence[_Signed]) -> list[VerificationError | None]:
         return [self._fault(signed) for signed in statements]

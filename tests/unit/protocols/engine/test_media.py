@@ -19,12 +19,12 @@ from smpc_dp.protocols.engine import attempt_files
 from smpc_dp.protocols.engine.counter import FileCounter, Mark
 from smpc_dp.protocols.engine.keyring import Key, KeyRing
 from smpc_dp.protocols.engine.saved import charge_once
-from smpc_dp.protocols.engine.seal import OVER, TAKEN, Place, open_state, seal_state
+from smpc_dp.protocols.engine.seal import OVER, TAKEN, Position, open_state, seal_state
 from smpc_dp.protocols.engine.store import Row, Store
 
 A = bytes(16)
 KEY = bytes(range(32))
-PLACE = Place(b"s" * 32, 1, "alice", A, 3, b"r" * 32, "go", b"p" * 32, b"e" * 32, b"t" * 32, 0)
+NEIGHBOURHOOD = Position(b"s" * 32, 1, "alice", A, 3, b"r" * 32, "go", b"p" * 32, b"e" * 32, b"t" * 32, 0)
 CHANGES: dict[str, object] = {
     "session": b"t" * 32,
     "request": 2,
@@ -41,51 +41,51 @@ CHANGES: dict[str, object] = {
 
 
 def test_a_state_opens_in_its_place_alone() -> None:
-    sealed = seal_state(KEY, PLACE, b"state", SystemRandomness())
-    assert open_state(KEY, PLACE, sealed) == b"state"
-    assert set(CHANGES) == set(Place.__struct_fields__)
+    sealed = seal_state(KEY, NEIGHBOURHOOD, b"state", SystemRandomness())
+    assert open_state(KEY, NEIGHBOURHOOD, sealed) == b"state"
+    assert set(CHANGES) == set(Position.__struct_fields__)
     for field, value in CHANGES.items():
         with pytest.raises(VerificationError):
-            open_state(KEY, replace(PLACE, **{field: value}), sealed)
+            open_state(KEY, replace(NEIGHBOURHOOD, **{field: value}), sealed)
     with pytest.raises(VerificationError):
-        open_state(bytes(32), PLACE, sealed)
-    assert Row(PLACE, b"", b"1").digest != Row(PLACE, b"", b"2").digest
+        open_state(bytes(32), NEIGHBOURHOOD, sealed)
+    assert Row(NEIGHBOURHOOD, b"", b"1").digest != Row(NEIGHBOURHOOD, b"", b"2").digest
 
 
 def test_a_row_is_swapped_once(tmp_path: Path) -> None:
     store = Store(tmp_path / "states")
-    assert store.find(PLACE.session, 1, "alice") is None
-    row = Row(PLACE, b"name", b"sealed")
+    assert store.find(NEIGHBOURHOOD.session, 1, "alice") is None
+    row = Row(NEIGHBOURHOOD, b"name", b"sealed")
     store.begin(row)
-    assert store.find(PLACE.session, 1, "alice") == row
+    assert store.find(NEIGHBOURHOOD.session, 1, "alice") == row
     with pytest.raises(LocalError, match="not over"):
-        store.begin(Row(replace(PLACE, attempt=b"2" * 16), b"", b"x"))
+        store.begin(Row(replace(NEIGHBOURHOOD, attempt=b"2" * 16), b"", b"x"))
     for field, value in CHANGES.items():
         if field != "flags":
             with pytest.raises(LocalError, match="no longer the newest"):
-                store.swap(Row(replace(PLACE, **{field: value}), b"name", b"sealed"), row)
+                store.swap(Row(replace(NEIGHBOURHOOD, **{field: value}), b"name", b"sealed"), row)
     with pytest.raises(LocalError, match="no longer the newest"):
         store.swap(replace(row, sealed=b"other"), row)
-    after = Row(replace(PLACE, counter=4, flags=OVER), b"next", b"more")
+    after = Row(replace(NEIGHBOURHOOD, counter=4, flags=OVER), b"next", b"more")
     store.swap(row, after)
-    assert store.find(PLACE.session, 1, "alice") == after
+    assert store.find(NEIGHBOURHOOD.session, 1, "alice") == after
     with pytest.raises(LocalError, match="no longer the newest"):
         store.swap(row, after)
-    store.begin(Row(replace(PLACE, attempt=b"2" * 16), b"", b"x"))
+    store.begin(Row(replace(NEIGHBOURHOOD, attempt=b"2" * 16), b"", b"x"))
     assert (tmp_path / "states").stat().st_mode & 0o777 == 0o600
 
 
 def test_a_store_of_another_version_or_kind_is_refused(tmp_path: Path) -> None:
     store = Store(tmp_path / "states")
-    store.begin(Row(PLACE, b"", b"x"))
+    store.begin(Row(NEIGHBOURHOOD, b"", b"x"))
     with sqlite3.connect(store.path) as connection:
         connection.execute("PRAGMA user_version = 2")
     with pytest.raises(LocalError, match="file of saved states of version 2; this release reads 1"):
-        store.find(PLACE.session, 1, "alice")
+        store.find(NEIGHBOURHOOD.session, 1, "alice")
     with sqlite3.connect(tmp_path / "other") as connection:
         connection.execute("CREATE TABLE x (y)")
     with pytest.raises(LocalError, match="not the file of saved states"):
-        Store(tmp_path / "other").find(PLACE.session, 1, "alice")
+        Store(tmp_path / "other").find(NEIGHBOURHOOD.session, 1, "alice")
 
 
 def test_commits_outlive_a_power_failure(tmp_path: Path) -> None:
@@ -199,19 +199,19 @@ def test_a_run_is_charged_for_one_digest(tmp_path: Path) -> None:
 def test_a_row_that_is_over_is_not_replaced(tmp_path: Path) -> None:
     """Only its mark, that nothing of it is needed, and after it an empty one may take its place."""
     store = Store(tmp_path / "states")
-    row = Row(replace(PLACE, flags=OVER), b"name", b"sealed")
+    row = Row(replace(NEIGHBOURHOOD, flags=OVER), b"name", b"sealed")
     store.begin(row)
     for flags in (0, OVER):
         with pytest.raises(LocalError, match="no longer the newest"):
-            store.swap(row, Row(replace(PLACE, counter=4, flags=flags), b"next", b"other"))
-    assert store.find(PLACE.session, 1, "alice") == row
-    marked = replace(row, place=replace(row.place, flags=OVER | TAKEN))
+            store.swap(row, Row(replace(NEIGHBOURHOOD, counter=4, flags=flags), b"next", b"other"))
+    assert store.find(NEIGHBOURHOOD.session, 1, "alice") == row
+    marked = replace(row, position=replace(row.position, flags=OVER | TAKEN))
     store.swap(row, marked)
     with pytest.raises(LocalError, match="no longer the newest"):
         store.swap(marked, row)
-    assert store.find(PLACE.session, 1, "alice") == marked
+    assert store.find(NEIGHBOURHOOD.session, 1, "alice") == marked
     store.swap(marked, replace(marked, sealed=b""))
-    assert store.find(PLACE.session, 1, "alice") is None
+    assert store.find(NEIGHBOURHOOD.session, 1, "alice") is None
 
 
 class Dies(BaseException):

@@ -25,8 +25,8 @@ SECRETS = {"vector", "drawn", "advertised", "graph"}
 def acts(role: PeerRole, seen: list[tuple[type[State], Transition]]) -> PeerRole:
     """Return the role that writes down what each of its states does."""
 
-    def watched(place: int) -> PeerRole:
-        phase = role.phases[place]
+    def watched(phase_number: int) -> PeerRole:
+        phase = role.phases[phase_number]
 
         def act(peer: Peer[Any], state: PeerState[Any]) -> Transition:
             answer = phase.act(peer, state)
@@ -35,8 +35,8 @@ def acts(role: PeerRole, seen: list[tuple[type[State], Transition]]) -> PeerRole
 
         return role.with_phase(phase.state, act=act)
 
-    for place in range(len(role.phases)):
-        role = watched(place)
+    for phase_number in range(len(role.phases)):
+        role = watched(phase_number)
     return role
 
 
@@ -63,7 +63,7 @@ def test_a_run_goes_as_the_table_says(name: str) -> None:
         assert type(answer.state) in phase.next
         sent = {envelope.step for envelope in answer.messages} - {d.WITNESS, ABORT}
         assert sent | {d.FORWARD} == {*phase.sends, d.FORWARD}
-    assert [phase.state.place for phase in role.phases] == sorted(phase.state.place for phase in role.phases)
+    assert [phase.state.phase for phase in role.phases] == sorted(phase.state.phase for phase in role.phases)
 
 
 @pytest.mark.parametrize("role", [PARTY, COORDINATOR])

@@ -12,7 +12,7 @@ from smpc_dp.errors import ConfigError, VerificationError
 from smpc_dp.protocols.descriptor import DESCRIPTORS
 from smpc_dp.protocols.engine.codec import Codec
 from smpc_dp.protocols.engine.events import Start
-from smpc_dp.protocols.engine.seal import Place
+from smpc_dp.protocols.engine.seal import Position
 from smpc_dp.protocols.phases.key_graph import AwaitStart
 from smpc_dp.protocols.public import RoleName
 from smpc_dp.protocols.secagg import states as secagg
@@ -45,9 +45,9 @@ def test_a_state_is_stepped_from_and_sealed() -> None:
     assert hello.step == "hello"
     record = Codec.of_party(secagg.PARTY).encode(after, [hello])
     key = bytes(range(32))
-    place = Place(bytes(32), 1, run.name, bytes(16), 1, b"", after.step, bytes(32), b"", bytes(32), 0)
-    sealed = protocols.seal_state(key, place, record, SystemRandomness())
+    position = Position(bytes(32), 1, run.name, bytes(16), 1, b"", after.step, bytes(32), b"", bytes(32), 0)
+    sealed = protocols.seal_state(key, position, record, SystemRandomness())
     assert after.nonce not in sealed
-    assert protocols.open_state(key, place, sealed) == record
+    assert protocols.open_state(key, position, sealed) == record
     with pytest.raises(VerificationError):
-        protocols.open_state(bytes(32), place, sealed)
+        protocols.open_state(bytes(32), position, sealed)

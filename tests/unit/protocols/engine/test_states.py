@@ -106,7 +106,7 @@ def test_what_must_be_forgotten_is_in_no_later_state() -> None:
                 secrets["share"] = (share.mask_share, secagg.AwaitResult)
     assert len(secrets) == 4
     for secret, gone in secrets.values():
-        first = next(place for place, state in enumerate(seen) if isinstance(state, gone))
+        first = next(position for position, state in enumerate(seen) if isinstance(state, gone))
         assert secret in contents(seen[first - 1])
         assert not any(secret in contents(state) for state in seen[first:])
 
