@@ -107,14 +107,14 @@ async def main() -> dict[str, Any]:
         for name, table in zip(CLINICS, tables, strict=True):
             np.save(Path(folder) / f"{name}.npy", table)
         results = await run(path)
-    found = accuracies(np.array([result["values"][0] for result in results.values()]), test)
+    outcome = accuracies(np.array([result["values"][0] for result in results.values()]), test)
     for name, result in results.items():
         taken = f"{result['done'][0]} of {result['steps'][0]} steps"
         print(f"{name}: {taken}, epsilon spent {result['spent'] or 0:.2f}")
     simulated = await asyncio.to_thread(simulate_same, tables, test)
     print(
-        f"mean accuracy between processes: {found.mean():.3f} "
-        f"(of a clinic {found.min():.3f} to {found.max():.3f})"
+        f"mean accuracy between processes: {outcome.mean():.3f} "
+        f"(of a clinic {outcome.min():.3f} to {outcome.max():.3f})"
     )
     print(
         f"mean accuracy in ten simulations: {simulated.mean():.3f} "
@@ -125,7 +125,7 @@ async def main() -> dict[str, Any]:
     print(
         f"privacy: epsilon {guarantee['epsilon']:g} for all patients of a clinic; {guarantee['assumption']}"
     )
-    return {"results": results, "processes": found, "simulation": simulated}
+    return {"results": results, "processes": outcome, "simulation": simulated}
 
 
 def simulate_same(tables: list[np.ndarray], test: np.ndarray) -> np.ndarray:

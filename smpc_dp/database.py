@@ -56,8 +56,8 @@ def opened(path: Path, kind: Kind) -> Iterator[sqlite3.Connection]:
 
 def _check(connection: sqlite3.Connection, path: Path, kind: Kind) -> None:
     """Make the tables if the file is new; raise LocalError for another database or version."""
-    [(found,)] = connection.execute("PRAGMA application_id").fetchall()
-    if found == kind.application_id:
+    [(result,)] = connection.execute("PRAGMA application_id").fetchall()
+    if result == kind.application_id:
         # SQLite's 0 means 1.
         [(version,)] = connection.execute("PRAGMA user_version").fetchall()
         if (version or 1) != kind.version:
@@ -66,9 +66,9 @@ def _check(connection: sqlite3.Connection, path: Path, kind: Kind) -> None:
             )
         return
     connection.execute("BEGIN IMMEDIATE")
-    [(found,)] = connection.execute("PRAGMA application_id").fetchall()
+    [(result,)] = connection.execute("PRAGMA application_id").fetchall()
     [(tables,)] = connection.execute("SELECT count(*) FROM sqlite_master").fetchall()
-    if found != kind.application_id:
+    if result != kind.application_id:
         if tables:
             raise LocalError(f"{path}: not the file of {kind.what}")
         for statement in kind.schema:

@@ -353,11 +353,11 @@ def encoding_faults(
         )
     radius: float | None = None
     if l2_bound is not None:
-        radius, found = _check_ball(lower, upper, l2_bound)
-        faults += found
+        radius, result = _check_ball(lower, upper, l2_bound)
+        faults += result
         lower = upper = None
-    bounds, found = _check_sides(lower, upper, length, integer=integer)
-    faults += found
+    bounds, result = _check_sides(lower, upper, length, integer=integer)
+    faults += result
     step: float | None = None
     if precision is not None:
         if _is_finite(precision) and 2.0**-1000 <= precision <= 2.0**1000:

@@ -81,13 +81,13 @@ def find(group: Group, name: str) -> Extension | None:
 
     Raises LocalError that names entry point and package if it cannot be loaded, or several register the name.
     """
-    found = [entry for entry in registered(group) if entry.name == name]
-    if not found:
+    result = [entry for entry in registered(group) if entry.name == name]
+    if not result:
         return None
-    if len(found) > 1:
-        packages = ", ".join(sorted(map(_package, found)))
+    if len(result) > 1:
+        packages = ", ".join(sorted(map(_package, result)))
         raise LocalError(f"the {group.kind} '{name}' is registered by several packages: {packages}")
-    (entry,) = found
+    (entry,) = result
     version = "" if entry.dist is None else f" {entry.dist.version}"[: MAX_ORIGIN // 2]
     origin = _package(entry)[: MAX_ORIGIN - len(version)] + version
     return Extension(_title(group, entry), load(group, entry), origin)

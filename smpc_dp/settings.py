@@ -94,10 +94,10 @@ def _converted(kind: Any, value: object) -> Any:
         if not outside:
             return convert(value, kind)
     except msgspec.ValidationError as error:
-        found = str(error)
+        result = str(error)
         # A fault within a value is told as it is, with its path.
-        if isinstance(value, dict) or " - at `" in found:
-            raise ValueError(found) from None
+        if isinstance(value, dict) or " - at `" in result:
+            raise ValueError(result) from None
     due = _range(kind)
     if outside:
         due += f", below 2^{NUMBER_BITS}" if any(isinstance(number, int) for number in each) else ", finite"
@@ -167,8 +167,8 @@ def rows(table: type[msgspec.Struct], without: Collection[str] = ()) -> str:
 
 def _parts(kind: Any) -> tuple[list[inspect.Type], str, dict[str, str]]:
     """Return the alternatives of a type, its description, and what Meta has beside."""
-    found, about, extra = inspect.type_info(kind), "", dict[str, str]()
-    parts: list[inspect.Type] = [found]
+    result, about, extra = inspect.type_info(kind), "", dict[str, str]()
+    parts: list[inspect.Type] = [result]
     kinds: list[inspect.Type] = []
     while parts:
         part = parts.pop(0)

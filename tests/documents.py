@@ -16,10 +16,10 @@ def fields_below(page: str, heading: str) -> list[str]:
     The section ends at the next heading of the same level or a higher one. Raises ValueError without it.
     """
     text = (ROOT / page).read_text("utf-8")
-    found = re.search(rf"^(#+) {re.escape(heading)}$", text, re.MULTILINE)
-    if found is None:
+    result = re.search(rf"^(#+) {re.escape(heading)}$", text, re.MULTILINE)
+    if result is None:
         raise ValueError(f"{page} has no heading {heading!r}")
-    section = re.split(rf"^#{{1,{len(found[1])}}} ", text[found.end() :], maxsplit=1, flags=re.MULTILINE)[0]
+    section = re.split(rf"^#{{1,{len(result[1])}}} ", text[result.end() :], maxsplit=1, flags=re.MULTILINE)[0]
     cells = re.findall(r"^\| ([^|]*`[^|]*) \|", section, re.MULTILINE)
     return [code for cell in cells for code in re.findall(r"`([^`\n]+)`", cell)]
 

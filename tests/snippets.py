@@ -24,8 +24,8 @@ def block(page: str, language: str, containing: str) -> str:
     blocks = re.findall(
         rf"^```{language}\n(.*?)^```$", (ROOT / page).read_text("utf-8"), re.MULTILINE | re.DOTALL
     )
-    (found,) = [text for text in blocks if containing in text]
-    return str(found)
+    (result,) = [text for text in blocks if containing in text]
+    return str(result)
 
 
 async def run_as(party: str, program: str, names: Mapping[str, Any]) -> dict[str, Any]:

@@ -53,8 +53,8 @@ def check_content(wheel: Path) -> None:
     _, version, _, abi, _ = wheel.stem.split("-")
     if abi != "abi3":
         sys.exit(f"{wheel.name}: made for one Python alone ({abi}), not for abi3")
-    if found := foreign(names, version):
-        sys.exit("\n".join([f"{wheel.name} holds what no user runs:", *found]))
+    if result := foreign(names, version):
+        sys.exit("\n".join([f"{wheel.name} holds what no user runs:", *result]))
     if f"{PACKAGE}/_core.abi3.so" not in names:
         sys.exit(f"{wheel.name} lacks the compiled core")
     print(f"{wheel.name}: {len(names)} files, nothing of development among them")
@@ -64,8 +64,8 @@ def environment(folder: Path) -> dict[str, str]:
     """Return the environment of commands in a virtual environment: its programs are all that they find."""
     kept = {name: value for name, value in os.environ.items() if not name.startswith("PYTHON")}
     path = str(folder / "bin")
-    if found := [tool for tool in TOOLS if shutil.which(tool, path=path)]:
-        sys.exit(f"{path} holds a compiler: {', '.join(found)}")
+    if result := [tool for tool in TOOLS if shutil.which(tool, path=path)]:
+        sys.exit(f"{path} holds a compiler: {', '.join(result)}")
     return {**kept, "PATH": path, "VIRTUAL_ENV": str(folder)}
 
 
@@ -74,14 +74,14 @@ def needed(lock: str) -> str:
     blocks = re.findall(r"^\w.*\n(?:[ ].*\n)*", lock, re.MULTILINE)
     kept: dict[str, str] = {}
     wanted = {"smpc-dp (pyproject.toml)"}
-    while found := {
+    while result := {
         block.partition("==")[0]: block
         for block in blocks
         if block not in kept.values()
         and wanted & set(re.findall(r"^    #(?: via|  ) +(.+)$", block, re.MULTILINE))
     }:
-        kept |= found
-        wanted |= found.keys()
+        kept |= result
+        wanted |= result.keys()
     return "".join(kept.values())
 
 

@@ -106,8 +106,8 @@ def _spelt(line: Spool, end: int) -> Iterator[bytes]:
     left = b""
     for block in line.blocks(len(_PREFIX), end):
         piece = left + block
-        found = _SPELT.match(piece)
-        stop = 0 if found is None else found.end()
+        result = _SPELT.match(piece)
+        stop = 0 if result is None else result.end()
         yield piece[:stop]
         left = piece[stop:]
         if left not in (b"", b"\\"):

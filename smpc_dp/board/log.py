@@ -183,8 +183,8 @@ def _a(kind: type[msgspec.Struct]) -> str:
 
 def declared(line: bytes) -> tuple[str, int] | None:
     """Return format and version that a first line says, whatever else is in it; None if it does not."""
-    found = _DECLARED.match(line)
-    return None if found is None else (found[1].decode("ascii"), int(found[2]))
+    result = _DECLARED.match(line)
+    return None if result is None else (result[1].decode("ascii"), int(result[2]))
 
 
 def read_header(line: bytes) -> Header:
@@ -199,13 +199,13 @@ def checked_header(header: Header) -> Header:
     return header
 
 
-def check_format(found: tuple[str, int], due: tuple[str, int] = (FORMAT, VERSION)) -> None:
+def check_format(result: tuple[str, int], due: tuple[str, int] = (FORMAT, VERSION)) -> None:
     """Raise VerificationError unless a first line has the format and the version that are due."""
-    if found[0] == due[0] == FORMAT and found != due:
+    if result[0] == due[0] == FORMAT and result != due:
         raise VerificationError(
-            f"version {found[1]} of the board is unknown, this reads {VERSION}", Check.UNKNOWN_FORMAT
+            f"version {result[1]} of the board is unknown, this reads {VERSION}", Check.UNKNOWN_FORMAT
         )
-    if found != due:
+    if result != due:
         raise VerificationError(
-            f"the format is {found[0][:40]!r} {found[1]}, not {due[0]!r} {due[1]}", Check.UNKNOWN_FORMAT
+            f"the format is {result[0][:40]!r} {result[1]}, not {due[0]!r} {due[1]}", Check.UNKNOWN_FORMAT
         )

@@ -134,8 +134,8 @@ class LogReader:
         """Return how many bytes a line may have that begins so."""
         if longest is None:
             return MAX_LINE_BYTES
-        found = _KIND.match(beginning)
-        payload = 0 if found is None else longest(found[1].decode("ascii"))
+        result = _KIND.match(beginning)
+        payload = 0 if result is None else longest(result[1].decode("ascii"))
         return min(MAX_LINE_BYTES, _BEGINNING + _REST + -(-payload // 3) * 4)
 
     def _cut(self, long: bool, most: int = MAX_LINE_BYTES) -> BadLog:

@@ -178,18 +178,18 @@ class _Compiler:
         for node, _ in outputs:
             last[node] = len(by_level) + 1
         rows = list(range(self.circuit.n_inputs))
-        found = []
+        result = []
         for number, nodes in enumerate(by_level, 1):
             index = {node: row for row, node in enumerate(rows)}
             kept = [node for node in rows if last.get(node, 0) > number]
-            found.append(_layer([made[node] for node in nodes], index, [index[node] for node in kept]))
+            result.append(_layer([made[node] for node in nodes], index, [index[node] for node in kept]))
             rows = kept + nodes
         index = {node: row for row, node in enumerate(rows)}
         at = [index.get(node, 0) for node, _ in outputs]
         signs = [0 if node == _ZERO else -1 if negated else 1 for node, negated in outputs]
         return Layers(
             self.circuit.n_inputs,
-            tuple(found),
+            tuple(result),
             np.array(at, np.int64),
             _factors(signs),
             _factors([int(negated) for _, negated in outputs]),

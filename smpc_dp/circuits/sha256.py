@@ -20,13 +20,13 @@ ONE_BLOCK_BYTES = 55
 
 
 def _primes(count: int) -> list[int]:
-    found: list[int] = []
+    result: list[int] = []
     candidate = 2
-    while len(found) < count:
-        if all(candidate % prime for prime in found):
-            found.append(candidate)
+    while len(result) < count:
+        if all(candidate % prime for prime in result):
+            result.append(candidate)
         candidate += 1
-    return found
+    return result
 
 
 def _root_fraction(n: int, degree: int) -> int:

@@ -133,19 +133,19 @@ def _print_verdict(report: Report, verdict: Verdict) -> None:
         out.print(f"privacy of each honest user: {claim}, delta {verdict.delta:.3g}")
 
 
-def _print_statistic(report: Report, found: StatisticVerdict) -> None:
+def _print_statistic(report: Report, result: StatisticVerdict) -> None:
     """Print what a statistic's log says: its draws, the pairs that failed, and the estimate."""
     from smpc_dp.protocols.envelope import printable
 
     out = console()
     out.print(f"run {report.run_id}: {report.entries} entries, {report.bytes} bytes")
-    out.print(f"statistic: {printable(str(found.terms.get('kernel')))}, {found.partners} partners each")
-    for number, attempt in enumerate(found.attempts, 1):
+    out.print(f"statistic: {printable(str(result.terms.get('kernel')))}, {result.partners} partners each")
+    for number, attempt in enumerate(result.attempts, 1):
         silent, false = ", ".join(attempt.silent) or "nobody", ", ".join(attempt.false) or "nobody"
         out.print(f"draw {number}: {attempt.present} present; no coin: {silent}; a wrong one: {false}")
         if attempt.dropped:
             out.print(f"left out after it, though their coins are there: {', '.join(attempt.dropped)}")
-    for what, pairs in (("failed", found.failed), ("failed, but both say not", found.disputed)):
+    for what, pairs in (("failed", result.failed), ("failed, but both say not", result.disputed)):
         for matching, one, other in pairs:
             out.print(f"{what}: {one} with {other}, matching {matching + 1}")
-    out.print(f"the aggregator's estimate: {found.value:.6g}; nobody else can check it")
+    out.print(f"the aggregator's estimate: {result.value:.6g}; nobody else can check it")

@@ -90,23 +90,23 @@ def check(
             )
         else:
             made = FAMILIES[name].calibrate(epsilon, delta, grid)
-    found = empirical.audit_mechanism(made, empirical.Claim(epsilon, delta), samples, NoiseSource.system())
-    told = found.to_json()
+    result = empirical.audit_mechanism(made, empirical.Claim(epsilon, delta), samples, NoiseSource.system())
+    told = result.to_json()
     if as_json:
         print_json(told)
     else:
-        worst = found.findings[0]
+        worst = result.findings[0]
         strongest = f"epsilon >= {worst.lower:.6g} at delta = {worst.claim.delta:.6g}"
         verdict = "no violation found, which is no proof that there is none"
         rows = [
             ("claimed", f"epsilon = {epsilon:g} at delta = {delta:g}, substitution"),
-            ("shown by the samples", f"epsilon >= {found.lower:.6g} at that delta"),
+            ("shown by the samples", f"epsilon >= {result.lower:.6g} at that delta"),
             ("strongest of all tests", f"{strongest}, where {worst.claim.epsilon:.6g} is claimed"),
             ("by the event", f"{worst.event}: {worst.hits} against {worst.neighbour_hits} times"),
             ("releases", f"{samples} on each input, half of them to choose the events"),
-            ("verdict", "VIOLATION: the claim is false" if found.refuted else verdict),
+            ("verdict", "VIOLATION: the claim is false" if result.refuted else verdict),
             ("false alarms", f"at most {empirical.FALSE_ALARM:g} for a claim that is right"),
         ]
         print_table(f"{mechanism}: {made.name}", ("what", "value"), rows)
-    if found.refuted:
+    if result.refuted:
         raise typer.Exit(1)

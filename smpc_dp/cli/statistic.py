@@ -139,13 +139,13 @@ def read_labels(path: Path | None, parties: Sequence[str]) -> dict[str, int]:
 def arguments(statistic: Statistic, name: str, fields: Sequence[str] | None, mark: int | None) -> list[str]:
     """Return the options with which `smpc-dp party` does the same."""
     options = statistic.options
-    found = ["--statistic", name, "--epsilon", repr(options["epsilon"]), "--delta", repr(options["delta"])]
-    found += ["--noise", str(options["noise"])]
+    result = ["--statistic", name, "--epsilon", repr(options["epsilon"]), "--delta", repr(options["delta"])]
+    result += ["--noise", str(options["noise"])]
     for field in fields or ():
-        found += ["--field", field]
+        result += ["--field", field]
     if options["P"] is not None:
-        found += ["--partners", str(options["P"])]
-    return found if mark is None else [*found, "--mark", str(mark)]
+        result += ["--partners", str(options["P"])]
+    return result if mark is None else [*result, "--mark", str(mark)]
 
 
 def statistic_text(result: Mapping[str, Any]) -> str:

@@ -14,13 +14,13 @@ from smpc_dp.runtime.launcher import print_event, run_child
 
 def parser(description: str, *, shard: bool = True) -> argparse.ArgumentParser:
     """Return a parser of a member's session, name, loans if it has some, and of where its result goes."""
-    found = argparse.ArgumentParser(description=description)
-    found.add_argument("session", type=Path, help="the session file")
-    found.add_argument("name", help="the member's name in it")
+    result = argparse.ArgumentParser(description=description)
+    result.add_argument("session", type=Path, help="the session file")
+    result.add_argument("name", help="the member's name in it")
     if shard:
-        found.add_argument("shard", type=Path, help="the lender's loans, CSV")
-    found.add_argument("--out", type=Path, required=True, help="where the result goes, JSON")
-    return found
+        result.add_argument("shard", type=Path, help="the lender's loans, CSV")
+    result.add_argument("--out", type=Path, required=True, help="where the result goes, JSON")
+    return result
 
 
 def run_member(arguments: argparse.Namespace, act: Callable[[], Awaitable[object]]) -> int:

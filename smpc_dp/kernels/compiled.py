@@ -45,5 +45,5 @@ def evaluate(circuit: Circuit, a: Codes, b: Codes) -> NDArray[np.object_]:
     a, b = np.broadcast_arrays(a, b)
     columns = [side[..., index].reshape(-1) for side in (a, b) for index in range(a.shape[-1])]
     rows = [pack(column.tolist(), width) for column, width in zip(columns, circuit.inputs, strict=True)]
-    (found,) = circuit.evaluate_many(rows)
-    return np.array(unpack(found, len(columns[0])), dtype=object).reshape(a.shape[:-1])
+    (result,) = circuit.evaluate_many(rows)
+    return np.array(unpack(result, len(columns[0])), dtype=object).reshape(a.shape[:-1])

@@ -197,13 +197,13 @@ def _check(name: str, circuit: Circuit, fields: Sequence[Field], steps: int, sym
     """Try all patterns of bits."""
     sizes = [1 << field.bits for field in fields]
     records = np.indices(sizes).reshape(len(sizes), -1).T
-    found = evaluate(circuit, records[:, None, :], records[None, :, :]).astype(np.int64)
-    worst = np.unravel_index(int(found.argmax()), found.shape)
-    if found[worst] > steps:
+    result = evaluate(circuit, records[:, None, :], records[None, :, :]).astype(np.int64)
+    worst = np.unravel_index(int(result.argmax()), result.shape)
+    if result[worst] > steps:
         x, y = (records[index].tolist() for index in worst)
-        what = f"gives {found[worst]} on the codes {x} and {y}, above its declared range 0 to {steps}"
+        what = f"gives {result[worst]} on the codes {x} and {y}, above its declared range 0 to {steps}"
         raise ConfigError([Fault(f"kernel {name}", what, ConfigCheck.RANGE)])
     valid = (records <= [field.steps for field in fields]).all(axis=1)
-    valued = found[valid][:, valid]
+    valued = result[valid][:, valid]
     if symmetric and not (valued == valued.T).all():
         raise ConfigError([Fault(f"kernel {name}", "is declared symmetric and is not", ConfigCheck.DIFFERS)])

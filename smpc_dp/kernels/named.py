@@ -80,8 +80,8 @@ def find_kernel(kernel: str | Kernel, *fields: Field) -> Kernel:
         return kernel
     name = ALIASES.get(kernel, kernel) if isinstance(kernel, str) else ""
     if name not in FORMS:
-        found = registered_kernel(name)
-        if found is None:
+        result = registered_kernel(name)
+        if result is None:
             what = f"{kernel!r} is none of {', '.join(NAMES)}, and no Kernel{others(Group.KERNELS)}"
             raise ConfigError([Fault("kernel", what, ConfigCheck.CHOICE)])
         if fields:
@@ -94,7 +94,7 @@ def find_kernel(kernel: str | Kernel, *fields: Field) -> Kernel:
                     )
                 ]
             )
-        return found
+        return result
     form = FORMS[name]
     if fields and len(fields) != len(form.fields):
         what = f"'{name}' has {len(form.fields)} fields, {len(fields)} are given"
@@ -105,12 +105,12 @@ def find_kernel(kernel: str | Kernel, *fields: Field) -> Kernel:
 
 def registered_kernel(name: object) -> Kernel | None:
     """Return the kernel that another package registers under a name, None if none does. Raises LocalError."""
-    found = None if not isinstance(name, str) or name in NAMES else find(Group.KERNELS, name)
-    if found is None:
+    result = None if not isinstance(name, str) or name in NAMES else find(Group.KERNELS, name)
+    if result is None:
         return None
-    if not isinstance(found.value, Kernel) or found.value.name != name:
-        raise found.unfit(f"is no Kernel with the name '{name}'")
-    return found.value
+    if not isinstance(result.value, Kernel) or result.value.name != name:
+        raise result.unfit(f"is no Kernel with the name '{name}'")
+    return result.value
 
 
 def kernel_of(terms: Mapping[str, Any]) -> Kernel:

@@ -104,8 +104,8 @@ def as_circuit(definition: Definition) -> Gadget:
     """Return the circuit of a kernel."""
 
     def gadget(builder: Builder, x: Record, y: Record) -> Bits:
-        found: Bits | Distance = definition(OnBits(builder), x, y)
-        return found.bits if isinstance(found, Distance) else found
+        result: Bits | Distance = definition(OnBits(builder), x, y)
+        return result.bits if isinstance(result, Distance) else result
 
     return gadget
 

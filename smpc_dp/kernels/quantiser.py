@@ -38,18 +38,20 @@ class Quantiser:
     rounding: Rounding = "simple"
 
     def __post_init__(self) -> None:
-        found = Arguments()
+        result = Arguments()
         if self.rounding not in get_args(Rounding):
-            found.fault("rounding", f"must be simple or randomised, is {self.rounding!r}", ConfigCheck.CHOICE)
+            result.fault(
+                "rounding", f"must be simple or randomised, is {self.rounding!r}", ConfigCheck.CHOICE
+            )
         if len(self.bins) != len(self.fields):
-            found.fault("bins", f"{len(self.bins)} numbers for {len(self.fields)} fields", ConfigCheck.SHAPE)
+            result.fault("bins", f"{len(self.bins)} numbers for {len(self.fields)} fields", ConfigCheck.SHAPE)
         for field, bins in zip(self.fields, self.bins, strict=False):
             least = 2 if self.rounding == "randomised" else 1
-            found.integer(f"bins of {field.name}", bins, least, field.steps + 1)
-        if not found.faults and not 2 <= self.categories <= MAX_CATEGORIES:
+            result.integer(f"bins of {field.name}", bins, least, field.steps + 1)
+        if not result.faults and not 2 <= self.categories <= MAX_CATEGORIES:
             what = f"{self.categories} categories, not 2 to {MAX_CATEGORIES}"
-            found.fault("bins", f"{what}: choose the number of bins of each field", ConfigCheck.RANGE)
-        found.done()
+            result.fault("bins", f"{what}: choose the number of bins of each field", ConfigCheck.RANGE)
+        result.done()
 
     @property
     def categories(self) -> int:

@@ -105,9 +105,9 @@ class Diffusion(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields
 
     def faults(self, users: int) -> list[Fault]:
         """Return what is wrong with the settings."""
-        found = []
+        result = []
         if self.rate * self.ridge > 1:
-            found.append(
+            result.append(
                 Fault(
                     "rate", f"{self.rate:g} times ridge = {self.ridge:g} must be at most 1", ConfigCheck.RANGE
                 )
@@ -115,11 +115,11 @@ class Diffusion(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields
         if self.noise == "none":
             for name in ("epsilon", "publish", "clip"):
                 if getattr(self, name) is not None:
-                    found.append(Fault(name, 'is of noise, which is "none"', ConfigCheck.UNSUPPORTED))
+                    result.append(Fault(name, 'is of noise, which is "none"', ConfigCheck.UNSUPPORTED))
         elif self.epsilon is None:
-            found.append(Fault("epsilon", "is missing", ConfigCheck.MISSING))
+            result.append(Fault("epsilon", "is missing", ConfigCheck.MISSING))
         if self.noise == "iid" and self.publish is not None:
-            found.append(
+            result.append(
                 Fault(
                     "publish",
                     "is of homomorphic noise: with i.i.d. noise models are public",
@@ -129,18 +129,18 @@ class Diffusion(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields
         try:
             self.combination(users)
             noise = self.planned
-            if noise is not None and not found:
+            if noise is not None and not result:
                 if self._largest(noise) > EXACT_STEPS:
                     what = f"{self.epsilon:g} for {self.steps} steps needs too much noise"
-                    found.append(
+                    result.append(
                         Fault("epsilon", f"{what} for the grid of the messages", ConfigCheck.INFEASIBLE)
                     )
                 self.claimed(noise)
         except ConfigError as error:
             for argument, key in (("step_size", "rate"), ("l1_bound", "clip"), ("scale", "epsilon")):
                 error = renamed(error, argument, key)
-            found += error.faults
-        return found
+            result += error.faults
+        return result
 
     def _largest(self, noise: DiffusionNoise) -> float:
         """Bound a message's l2 norm in grid steps: all updates, and eight deviations of all noise."""
@@ -165,9 +165,9 @@ class Diffusion(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields
         """Learn; see `needs.Learner`."""
         exchange, noise = means.peers, self.planned
         source = None if noise is None else means.source
-        found = await self._descend(exchange, data, source)
+        result = await self._descend(exchange, data, source)
         steps = np.full(len(data), self.steps)
-        values, guarantee, claim = found.models, None, f"{CLAIM}; {exchange.claim}"
+        values, guarantee, claim = result.models, None, f"{CLAIM}; {exchange.claim}"
         if noise is not None and source is not None:
             guarantee = self.claimed(noise)
             if self.publish is not None:

@@ -91,9 +91,9 @@ class _State:
     ) -> None:
         """Start; raise ConfigError on a bad argument."""
         self.records = check_clocked(exchange, records, clock, ticks, every)
-        found = Arguments()
-        found.integer("dimension", dimension, 1, 1_000_000)
-        found.done()
+        result = Arguments()
+        result.integer("dimension", dimension, 1, 1_000_000)
+        result.done()
         self.step_size = step_size or inverse_root()
         sampled = np.asarray(self.step_size(np.unique(np.geomspace(1, max(ticks, 2), 50).round())))
         if not (np.all(np.isfinite(sampled)) and np.all(sampled > 0) and np.all(np.diff(sampled) <= 0)):

@@ -97,9 +97,9 @@ class PathTokens(_OnExchange):
         """Take part in hops until one ends here, and return its token; raise LocalError if none does."""
         while self._hop < len(self._hops):
             (sender, receiver), step = self._hops[self._hop], self._steps[self._hop]
-            found = await self._swap(np.zeros(self._length))
+            result = await self._swap(np.zeros(self._length))
             if receiver in self.here:
-                values = np.rint(np.ldexp(found[0], self._bits)).astype(np.int64)
+                values = np.rint(np.ldexp(result[0], self._bits)).astype(np.int64)
                 return Taken(sender, receiver, Token(step, values), self.name_of(sender))
         raise LocalError("the path of the token has ended")
 
@@ -188,8 +188,8 @@ class CoveredTokens(_OnExchange):
         hop = self._hop
         self._hop += 1
         received = await self._exchange.all_to_all(boxes)
-        for own, found in zip(self.here.tolist(), received, strict=True):
-            for sender, vector in enumerate(found):
+        for own, result in zip(self.here.tolist(), received, strict=True):
+            for sender, vector in enumerate(result):
                 token = unpacked(vector, self._start, self.name_of(sender))
                 if token is None:
                     continue

@@ -125,10 +125,10 @@ class OneUser(Location):
     async def all_to_all(self, vectors: Boxes) -> Boxes:
         """Return what every user had for this one; see `PeerExchange.all_to_all`."""
         vectors = check_boxes(self, vectors)
-        found = vectors.copy()
+        result = vectors.copy()
         for user, vector in (await self.meet(vectors[0], None)).items():
-            found[0, user] = vector
-        return found
+            result[0, user] = vector
+        return result
 
 
 def request_of(

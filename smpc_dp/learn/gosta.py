@@ -212,15 +212,15 @@ def _checked(
 
 def check_clocked(exchange: PeerExchange, records: Rows, clock: Clock, ticks: int, every: int | None) -> Rows:
     """Return the records as float64; raise ConfigError unless they go with exchange, clock and ticks."""
-    found = Arguments()
-    found.integer("ticks", ticks, 1, MAX_TICKS)
+    result = Arguments()
+    result.integer("ticks", ticks, 1, MAX_TICKS)
     if every is not None:
-        found.integer("every", every, 1, MAX_TICKS)
+        result.integer("every", every, 1, MAX_TICKS)
     if len(clock.chances) != exchange.users:
-        found.fault(
+        result.fault(
             "clock",
             f"is for {len(clock.chances)} users, the network has {exchange.users}",
             ConfigCheck.DIFFERS,
         )
-    found.done()
+    result.done()
     return check_rows(exchange, records)

@@ -160,12 +160,12 @@ class LocalReports:
         first, second = (grid.ravel() for grid in np.meshgrid(np.arange(k), np.arange(k), indexing="ij"))
 
         def on_reports(theta: Rows, own: Rows, other: Rows) -> Rows:
-            found = np.empty_like(theta)
+            result = np.empty_like(theta)
             step = max(1, _BLOCK // (k * k * theta.shape[1]))
             for start in range(0, len(theta), step):
                 part = slice(start, start + step)
-                found[part] = block(theta[part], own[part], other[part])
-            return found
+                result[part] = block(theta[part], own[part], other[part])
+            return result
 
         def block(theta: Rows, own: Rows, other: Rows) -> Rows:
             rows, p = theta.shape

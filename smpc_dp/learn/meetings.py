@@ -63,7 +63,7 @@ def numbered(
     if not isinstance(edges, list):
         return parameters, []
     number = {name: index for index, name in enumerate(names)}
-    found: list[object] = []
+    result: list[object] = []
     faults: list[Fault] = []
     for index, edge in enumerate(edges):
         ends = edge if isinstance(edge, list) else []
@@ -72,8 +72,8 @@ def numbered(
             Fault(f"topology[{index}]", f"{shown(end)} is no party", ConfigCheck.UNKNOWN_NAME)
             for end in unknown
         ]
-        found.append([number.get(end, end) if isinstance(end, str) else end for end in ends] or edge)
-    return {**parameters, "topology": found}, faults
+        result.append([number.get(end, end) if isinstance(end, str) else end for end in ends] or edge)
+    return {**parameters, "topology": result}, faults
 
 
 def renamed(error: ConfigError, argument: str, key: str) -> ConfigError:

@@ -138,8 +138,8 @@ class Model:
         scores, labels = self.scores(weights[None], features)[0], table[:, -1]
         if self.kind == "linear":
             return 1.0 - float(np.mean((scores - labels) ** 2) / np.var(labels))
-        found = scores.argmax(axis=-1) if self.kind == "softmax" else scores > 0
-        return float(np.mean(found == labels))
+        result = scores.argmax(axis=-1) if self.kind == "softmax" else scores > 0
+        return float(np.mean(result == labels))
 
 
 def clip_rows(vectors: Rows, bound: float) -> Rows:

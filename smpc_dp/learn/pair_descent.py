@@ -172,7 +172,7 @@ class PairDescent(Meetings, frozen=True, kw_only=True):
         """Gossip to the last tick, see `learn.dual_averaging`; return each user's average theta."""
         run = dual_averaging if self.clock == "synchronous" else dual_averaging_asynchronous
         try:
-            found = await run(
+            result = await run(
                 exchange,
                 rows,
                 gradient,
@@ -185,7 +185,7 @@ class PairDescent(Meetings, frozen=True, kw_only=True):
             )
         except ConfigError as error:
             raise renamed(error, "step_size", "rate") from None
-        return found.final
+        return result.final
 
 
 # Steps of a message's grid that a record is to have, and a label.

@@ -109,8 +109,8 @@ class PairEstimate(Meetings, frozen=True, kw_only=True):
                 ]
         elif missing := [key for key, bound in bounds.items() if math.isnan(bound)]:
             return [Fault(key, "is missing", ConfigCheck.MISSING) for key in missing]
-        elif found := bound_faults(self.lower, self.upper):
-            return found
+        elif result := bound_faults(self.lower, self.upper):
+            return result
         faults = []
         if self.method == "u2" and self.clock != "synchronous":
             faults.append(Fault("clock", 'must be "synchronous" for "u2"', ConfigCheck.CHOICE))
@@ -197,13 +197,13 @@ class PairEstimate(Meetings, frozen=True, kw_only=True):
         if self.method == "gosta":
             run = gosta if self.clock == "synchronous" else gosta_asynchronous
         users = exchange.users
-        found = await run(exchange, rows, kernel, self.clock_of(users), self.ticks, screen=screen)
+        result = await run(exchange, rows, kernel, self.clock_of(users), self.ticks, screen=screen)
         # Of the mean over all n^2 pairs.
         if self.positives is not None:
             factor = users**2 / (2 * self.positives * (users - self.positives))
         else:
             factor = users / (users - 1)
-        return np.asarray(found.final[:, None] * factor)
+        return np.asarray(result.final[:, None] * factor)
 
 
 # A message travels in `exchanges.EXACT_STEPS` steps of its bound; a range of values is to have so many, and 1
@@ -216,8 +216,8 @@ def on_codes(kernel: Kernel) -> PairKernel:
 
     def values(own: Rows, other: Rows) -> Rows:
         first, second = np.rint(own).astype(np.int64), np.rint(other).astype(np.int64)
-        found = kernel.decode(kernel.integer(first[:, :-1], second[:, :-1]))
-        return np.where(first[:, -1] == second[:, -1], 0.0, found)
+        result = kernel.decode(kernel.integer(first[:, :-1], second[:, :-1]))
+        return np.where(first[:, -1] == second[:, -1], 0.0, result)
 
     return values
 

@@ -99,12 +99,12 @@ def objective(loss: PairwiseLoss, theta: Rows, records: Rows, *, block: int = 1 
     O(m n^2) losses, of which `block` are in memory at a time.
     """
     n, width = len(records), max(1, block // len(records))
-    found = np.zeros(len(theta))
+    result = np.zeros(len(theta))
     for row, point in enumerate(theta):
         for start in range(0, n, width):
             own = records[start : start + width, None, :]
-            found[row] += float(loss.value(point, own, records[None, :, :]).sum())
-    return found / n**2
+            result[row] += float(loss.value(point, own, records[None, :, :]).sum())
+    return result / n**2
 
 
 def no_regulariser(point: Rows, _factor: Floats) -> Rows:
@@ -153,6 +153,6 @@ def positive_semidefinite(point: Rows, _factor: Floats) -> Rows:
 
 
 def _above(value: float, name: str) -> None:
-    found = Arguments()
-    found.positive(name, value)
-    found.done()
+    result = Arguments()
+    result.positive(name, value)
+    result.done()

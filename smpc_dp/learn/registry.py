@@ -78,18 +78,18 @@ class LearnParameters:
 
     def completed(self, learned: Learned) -> Learned:
         """Return what was learned with the guarantee of all its steps."""
-        found = [part.guarantee for part in (self.average, self.exchange) if part is not None]
+        result = [part.guarantee for part in (self.average, self.exchange) if part is not None]
         # A learner that both averages and sends, or adds its own noise, gives the guarantee itself.
-        given = len(found) == 1 and self.learner.needs(self.users).own is None
-        return replace(learned, guarantee=found[0]) if given else learned
+        given = len(result) == 1 and self.learner.needs(self.users).own is None
+        return replace(learned, guarantee=result[0]) if given else learned
 
     @property
     def requests(self) -> tuple[GroupParameters, ...]:
         """The parameters of every kind of request of a session with these."""
         averages = (self.average, self.mix)
-        found = [one for each in averages if each is not None for one in each.plans.values()]
-        on_shares = any(isinstance(one, VectorParameters) for one in found)
-        return (*found, *(() if self.exchange is None or on_shares else (self.exchange.parameters,)))
+        result = [one for each in averages if each is not None for one in each.plans.values()]
+        on_shares = any(isinstance(one, VectorParameters) for one in result)
+        return (*result, *(() if self.exchange is None or on_shares else (self.exchange.parameters,)))
 
 
 def check_learn_as(
@@ -147,14 +147,14 @@ def _kind_of(name: object) -> tuple[type[Any] | None, str]:
     """Return the settings of the learner of this name, and the package of another one's; None if unknown."""
     if not isinstance(name, str) or name in LEARNERS:
         return (LEARNERS[name], "") if isinstance(name, str) else (None, "")
-    found = find(Group.LEARNERS, name)
-    if found is None:
+    result = find(Group.LEARNERS, name)
+    if result is None:
         return None, ""
-    kind = found.value
+    kind = result.value
     frozen = isinstance(kind, type) and issubclass(kind, msgspec.Struct) and kind.__struct_config__.frozen
     if not frozen or not all(callable(getattr(kind, method, None)) for method in _METHODS):
-        raise found.unfit(f"is no frozen msgspec.Struct with the methods {', '.join(_METHODS)}")
-    return kind, found.origin
+        raise result.unfit(f"is no frozen msgspec.Struct with the methods {', '.join(_METHODS)}")
+    return kind, result.origin
 
 
 def _read(kind: type[Any], given: object, where: str) -> tuple[Any, list[Fault]]:

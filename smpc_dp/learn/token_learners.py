@@ -111,9 +111,9 @@ class TokenLearner(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fie
 
     def faults(self, users: int) -> list[Fault]:
         """Return what is wrong with the settings."""
-        found = self.settings_faults()
-        if found:
-            return found
+        result = self.settings_faults()
+        if result:
+            return result
         try:
             self.messages(planned_walk(self, users))
         except ConfigError as error:
@@ -239,8 +239,8 @@ class _Sum(TokenLearner, frozen=True, kw_only=True):
         self, protocol: Any, tokens: TokenPassing, data: list[Table], source: NoiseSource
     ) -> tuple[Values, PrivacyGuarantee | None]:
         """Sum; see `TokenLearner.walked`."""
-        found = await protocol.run(tokens, np.concatenate([table.T for table in data]), source)
-        return np.array([found.value]), found.guarantee
+        result = await protocol.run(tokens, np.concatenate([table.T for table in data]), source)
+        return np.array([result.value]), result.guarantee
 
 
 class _Histogram(TokenLearner, frozen=True, kw_only=True):
@@ -273,8 +273,8 @@ class _Histogram(TokenLearner, frozen=True, kw_only=True):
         self, protocol: Any, tokens: TokenPassing, data: list[Table], source: NoiseSource
     ) -> tuple[Values, PrivacyGuarantee | None]:
         """Count; see `TokenLearner.walked`."""
-        found = await protocol.run(tokens, self.values(data), source)
-        return found.counts, found.guarantee
+        result = await protocol.run(tokens, self.values(data), source)
+        return result.counts, result.guarantee
 
 
 class RingSumLearner(_Sum, RingLearner, frozen=True, kw_only=True):
@@ -379,10 +379,10 @@ class WalkSumLearner(_Sum, WalkLearner, frozen=True, kw_only=True):
 
     def settings_faults(self) -> list[Fault]:
         """Return what is wrong whatever the number of users."""
-        found = super().settings_faults()
+        result = super().settings_faults()
         most = self.max_contributions
         if self.contributions > 1 and (self.paths != "known" or most is None or most > self.contributions):
-            found.append(
+            result.append(
                 Fault(
                     "contributions",
                     f"{self.contributions} of a party, one at each visit, need paths 'known' and "
@@ -390,7 +390,7 @@ class WalkSumLearner(_Sum, WalkLearner, frozen=True, kw_only=True):
                     ConfigCheck.CONFLICT,
                 )
             )
-        return found
+        return result
 
     def planned(self, users: int) -> WalkSum:
         """Return the protocol with its planned noise; raises ConfigError."""

@@ -82,12 +82,12 @@ class PlainTokens(AllHere):
     def apart(cls, users: int) -> list[PlainTokens]:
         """Return one for each user, connected: each has its user `here` alone, as processes would."""
         lanes = [asyncio.Queue[Taken]() for _ in range(users)]
-        found = []
+        result = []
         for user in range(users):
             one = cls(users)
             one._here, one._lanes = np.array([user]), lanes
-            found.append(one)
-        return found
+            result.append(one)
+        return result
 
     @property
     def users(self) -> int:

@@ -176,9 +176,9 @@ def from_edges(users: int, edges: NDArray[np.integer], name: str = "graph") -> T
     Raises:
         ConfigError: an edge is a loop or leads to nobody.
     """
-    found = Arguments()
-    found.integer("users", users, 2, MAX_USERS)
-    found.done()
+    result = Arguments()
+    result.integer("users", users, 2, MAX_USERS)
+    result.done()
     edges = np.asarray(edges)
     if edges.ndim != 2 or edges.shape[1] != 2 or edges.dtype.kind not in "iu":
         raise ConfigError(
@@ -212,10 +212,10 @@ def grid(rows: int, columns: int, *, odd: bool = False) -> Topology:
 
     Grids are bipartite; `odd` adds the diagonal of one corner's square, which ends that.
     """
-    found = Arguments()
-    found.integer("rows", rows, 1, MAX_USERS)
-    found.integer("columns", columns, 1, MAX_USERS)
-    found.done()
+    result = Arguments()
+    result.integer("rows", rows, 1, MAX_USERS)
+    result.integer("columns", columns, 1, MAX_USERS)
+    result.done()
     _sizes(rows * columns)
     if odd and min(rows, columns) < 2:
         raise ConfigError([Fault("odd", "needs at least two rows and two columns", ConfigCheck.RANGE)])
@@ -239,10 +239,10 @@ def watts_strogatz(users: int, neighbours: int, rewired: float, seed: int) -> To
         ConfigError: an argument is out of range, or no draw was connected.
         LocalError: networkx is not installed; so for every random graph.
     """
-    found = Arguments()
-    found.integer("neighbours", neighbours, 2, max(2, users - 1))
-    found.within("rewired", rewired, 0, 1)
-    found.done()
+    result = Arguments()
+    result.integer("neighbours", neighbours, 2, max(2, users - 1))
+    result.within("rewired", rewired, 0, 1)
+    result.done()
     if neighbours % 2:
         raise ConfigError([Fault("neighbours", f"must be even, is {neighbours}", ConfigCheck.RANGE)])
     _sizes(users, users * neighbours // 2, least=3)
@@ -257,9 +257,9 @@ def watts_strogatz(users: int, neighbours: int, rewired: float, seed: int) -> To
 
 def random_k_out(users: int, chosen: int, seed: int) -> Topology:
     """Return the graph of users who each choose `chosen` others, 1 to n - 1; it may be disconnected."""
-    found = Arguments()
-    found.integer("chosen", chosen, 1, max(1, users - 1))
-    found.done()
+    result = Arguments()
+    result.integer("chosen", chosen, 1, max(1, users - 1))
+    result.done()
     _sizes(users, users * chosen)
     directed = optional("networkx.generators.directed")
     drawn = directed.random_uniform_k_out_graph(
@@ -270,9 +270,9 @@ def random_k_out(users: int, chosen: int, seed: int) -> Topology:
 
 def erdos_renyi(users: int, chance: float, seed: int) -> Topology:
     """Return the graph in which each pair is an edge with `chance`, above 0; it may be disconnected."""
-    found = Arguments()
-    found.positive("chance", chance, 1)
-    found.done()
+    result = Arguments()
+    result.positive("chance", chance, 1)
+    result.done()
     _sizes(users, round(chance * users * (users - 1) / 2))
     drawn = optional("networkx").fast_gnp_random_graph(users, chance, seed)
     return _drawn("Erd\u0151s-R\u00e9nyi", drawn, users)
@@ -285,11 +285,11 @@ def complete(users: int) -> Topology:
 
 
 def _sizes(users: int, edges: int = 0, *, least: int = 2) -> None:
-    found = Arguments()
-    found.integer("users", users, least, MAX_USERS)
+    result = Arguments()
+    result.integer("users", users, least, MAX_USERS)
     if edges > MAX_EDGES:
-        found.fault("users", f"{edges:,} edges, more than {MAX_EDGES:,}", ConfigCheck.TOO_LARGE)
-    found.done()
+        result.fault("users", f"{edges:,} edges, more than {MAX_EDGES:,}", ConfigCheck.TOO_LARGE)
+    result.done()
 
 
 def _drawn(name: str, graph: Any, users: int) -> Topology:

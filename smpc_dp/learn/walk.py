@@ -69,9 +69,9 @@ def earlier(keys: Integers) -> Integers:
     ranked = keys[order]
     starts = np.flatnonzero(np.append(True, ranked[1:] != ranked[:-1]))
     counts = np.arange(len(keys)) - np.repeat(starts, np.diff(np.append(starts, len(keys))))
-    found = np.empty_like(counts)
-    found[order] = counts
-    return found
+    result = np.empty_like(counts)
+    result[order] = counts
+    return result
 
 
 @dataclass(frozen=True, slots=True)
@@ -306,8 +306,8 @@ class WalkHistogram(PlannedHistogram):
             total = np.bincount(answers, minlength=d) + np.bincount(uniform(source, 1, d), minlength=d)
         else:
             shadow, start = replace(counter, source=NoiseSource.system()), np.zeros(d, np.int64)
-            found = await walk(tokens, counter, start, self.steps, Limits(), source, shadow)
-            total = found.astype(np.int64)
+            result = await walk(tokens, counter, start, self.steps, Limits(), source, shadow)
+            total = result.astype(np.int64)
         return self.ended(total - 1 / d, self.steps - 1, "at each step of a random walk")
 
 

@@ -123,8 +123,8 @@ class KnownWalkSgd:
                 values = holder.hold(values, visit)
         else:
             shadow = replace(holder, source=NoiseSource.system())
-            found = await walk(tokens, holder, values, self.steps, self.limits, source, shadow)
-            values = found.astype(np.int64)
+            result = await walk(tokens, holder, values, self.steps, self.limits, source, shadow)
+            values = result.astype(np.int64)
         claim = guarantee(
             self.plan, self.grid.closeness, "discrete Gaussian noise on each gradient, the token on a lattice"
         )

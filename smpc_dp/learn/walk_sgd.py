@@ -249,15 +249,15 @@ class WalkSgd:
         if plan is not None:
             check_paths(plan, tokens)
         if len(tokens.here) == tokens.users:
-            found = self.simulate(gradient, start, source).tokens[0]
+            result = self.simulate(gradient, start, source).tokens[0]
         else:
             holder = _Descent(self, gradient, source)
             shadow, limits = replace(holder, source=NoiseSource.system()), self.noise.limits
-            found = await walk(tokens, holder, start, self.noise.steps, limits, source, shadow)
+            result = await walk(tokens, holder, start, self.noise.steps, limits, source, shadow)
         claim = None
         if plan is not None:
             claim = guarantee(plan, self.noise.grid.closeness, "discrete Gaussian noise on each gradient")
-        return Walked(found.astype(np.float64), claim)
+        return Walked(result.astype(np.float64), claim)
 
 
 @dataclass(frozen=True, slots=True)

@@ -72,20 +72,20 @@ class WalkSgdLearner(WalkLearner, frozen=True, kw_only=True):
                     ConfigCheck.MISSING,
                 )
             ]
-        found = []
+        result = []
         if self.model != "logistic":
-            found.append(Fault("model", "must be 'logistic' for known paths", ConfigCheck.CHOICE))
+            result.append(Fault("model", "must be 'logistic' for known paths", ConfigCheck.CHOICE))
         if self.clip < self.reach * _ABOVE:
             what = (
                 f"must be above {self.reach:g} for known paths, is {self.clip:g}: no gradient may be clipped"
             )
-            found.append(Fault("clip", what, ConfigCheck.RANGE))
+            result.append(Fault("clip", what, ConfigCheck.RANGE))
         if self.rate > 8 / self.reach**2:
             what = (
                 f"must be at most {8 / self.reach**2:g} for known paths, is {self.rate:g}: steps would expand"
             )
-            found.append(Fault("rate", what, ConfigCheck.RANGE))
-        return found
+            result.append(Fault("rate", what, ConfigCheck.RANGE))
+        return result
 
     @property
     def loss(self) -> Model:
@@ -147,7 +147,7 @@ class WalkSgdLearner(WalkLearner, frozen=True, kw_only=True):
                     f"{points.labels.shape[1]} of a user are too many for the steps and radius of known paths"
                 )
                 raise ConfigError([Fault("points", what, ConfigCheck.INFEASIBLE)])
-            found = await protocol.run(tokens, gradient, source)
+            result = await protocol.run(tokens, gradient, source)
         else:
-            found = await protocol.run(tokens, gradient, np.zeros(model.length), source)
-        return found.token, found.guarantee
+            result = await protocol.run(tokens, gradient, np.zeros(model.length), source)
+        return result.token, result.guarantee

@@ -172,10 +172,10 @@ class WideGaussian:
 
 def powers(base: int, count: int) -> list[int]:
     """Return 1, base, .., base^(count - 1)."""
-    found = [1]
-    while len(found) < count:
-        found.append(found[-1] * base)
-    return found
+    result = [1]
+    while len(result) < count:
+        result.append(result[-1] * base)
+    return result
 
 
 @functools.lru_cache(maxsize=64)

@@ -208,10 +208,10 @@ def _number(bits: int, source: Source) -> int:
 
 
 def _check(sensitivity: int, span: int, epsilon: float, law: str) -> None:
-    found = Arguments()
+    result = Arguments()
     if not is_number(epsilon) or not LEAST_EPSILON <= epsilon <= GREATEST_EPSILON:
         what = f"{epsilon!r} is not a number in {LEAST_EPSILON:g}..{GREATEST_EPSILON:g}, for {law} noise"
-        found.fault("epsilon", what, ConfigCheck.RANGE)
+        result.fault("epsilon", what, ConfigCheck.RANGE)
     if not 1 <= sensitivity <= span:
-        found.fault("sensitivity", f"{sensitivity} is not 1 to the range's {span}", ConfigCheck.RANGE)
-    found.done()
+        result.fault("sensitivity", f"{sensitivity} is not 1 to the range's {span}", ConfigCheck.RANGE)
+    result.done()

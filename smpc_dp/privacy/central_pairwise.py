@@ -41,11 +41,11 @@ def sum_sensitivity(steps: int, users: int, marks: tuple[int, int] | None = None
 
 def split(epsilon: float, shares: list[Fraction]) -> list[float]:
     """Return shares of a budget as floats, each no more than exact."""
-    found = []
+    result = []
     for share in shares:
         part = float(Fraction(epsilon) * share)
-        found.append(part if Fraction(part) <= Fraction(epsilon) * share else math.nextafter(part, 0.0))
-    return found
+        result.append(part if Fraction(part) <= Fraction(epsilon) * share else math.nextafter(part, 0.0))
+    return result
 
 
 def design_central(
@@ -56,13 +56,13 @@ def design_central(
     One integer, or the sum over pairs and a count; the count gets a quarter of epsilon, and of delta.
     Raises ConfigError for delta 0 with Gaussian noise, or above 0 with Laplace.
     """
-    found = Arguments()
+    result = Arguments()
     if law not in LAWS:
-        found.fault("noise", f"{law!r} is none of {', '.join(LAWS)}", ConfigCheck.CHOICE)
+        result.fault("noise", f"{law!r} is none of {', '.join(LAWS)}", ConfigCheck.CHOICE)
     elif not is_number(delta) or not (0 < delta < 1 if law == "gaussian" else delta == 0):
-        found.fault("delta", f"{delta!r}: in (0, 1) for Gaussian noise, else 0", ConfigCheck.RANGE)
-    found.budget(epsilon)
-    found.done()
+        result.fault("delta", f"{delta!r}: in (0, 1) for Gaussian noise, else 0", ConfigCheck.RANGE)
+    result.budget(epsilon)
+    result.done()
     shares = [Fraction(1)] if len(spans) == 1 else [1 - COUNT_SHARE, COUNT_SHARE]
     budgets, deltas = split(epsilon, shares), split(delta, shares) if delta else [0.0] * len(shares)
     return [
@@ -119,14 +119,14 @@ def plan_central(
 
     n at least 3; 0 <= 2 zeta_1 <= zeta_2 <= width^2 / 4. Raises ConfigError.
     """
-    found = Arguments()
-    found.integer("parties", parties, 3, 1_000_000)
-    found.budget(epsilon)
-    found.positive("width", width, 1e9)
-    found.integer("steps", steps, 1, 1 << 40)
-    found.integer("partners", partners, 0, 1_000_000)
-    check_zetas(found, zeta_1, zeta_2, width)
-    found.done()
+    result = Arguments()
+    result.integer("parties", parties, 3, 1_000_000)
+    result.budget(epsilon)
+    result.positive("width", width, 1e9)
+    result.integer("steps", steps, 1, 1 << 40)
+    result.integer("partners", partners, 0, 1_000_000)
+    check_zetas(result, zeta_1, zeta_2, width)
+    result.done()
     pairs = partners * (parties // 2) if partners else parties * (parties - 1) // 2
     moved = sum_sensitivity(steps, parties, None, partners)
     (noise,) = design_central(law, [moved], [pairs * steps], epsilon, delta)

@@ -50,14 +50,14 @@ class TableGaussian(Noise):
         Raises ConfigError for arguments out of range, and where the table would be too long: then it says
         which is the smallest epsilon that works.
         """
-        found = Arguments()
-        found.positive("epsilon", epsilon, GREATEST_EPSILON, ", for Gaussian noise")
+        result = Arguments()
+        result.positive("epsilon", epsilon, GREATEST_EPSILON, ", for Gaussian noise")
         # Written so that NaN fails.
         if not 1e-12 <= delta < 1:
-            found.fault("delta", f"{delta!r} is not a number in [1e-12, 1)", ConfigCheck.RANGE)
+            result.fault("delta", f"{delta!r} is not a number in [1e-12, 1)", ConfigCheck.RANGE)
         if not 1 <= evaluations <= MAX_EVALUATIONS:
-            found.fault("partners", f"{evaluations} is not 1 to {MAX_EVALUATIONS}", ConfigCheck.RANGE)
-        found.done()
+            result.fault("partners", f"{evaluations} is not 1 to {MAX_EVALUATIONS}", ConfigCheck.RANGE)
+        result.done()
         high = MAX_CUTS / REACH
         if total_delta(high, steps, epsilon, evaluations) > delta:
             works = "none works"

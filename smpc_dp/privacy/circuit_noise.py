@@ -385,6 +385,6 @@ def laplace_coins(steps: int, epsilon: float, bits: int) -> tuple[tuple[Coin, ..
 
 
 def _check_epsilon(epsilon: object) -> None:
-    found = Arguments()
-    found.positive("epsilon", epsilon, GREATEST_EPSILON, ", for one evaluation")
-    found.done()
+    result = Arguments()
+    result.positive("epsilon", epsilon, GREATEST_EPSILON, ", for one evaluation")
+    result.done()

@@ -112,24 +112,24 @@ def plan_collaboration(
 
     `variance` of a record is (width^2)/12 unless given, at most width^2 / 4. Raises ConfigError.
     """
-    found = Arguments()
+    result = Arguments()
     if len(sizes) != len(epsilons) or not 1 <= len(sizes) <= 10_000:
-        found.fault(
+        result.fault(
             "sizes",
             f"{len(sizes)} sizes and {len(epsilons)} epsilons: as many of both, 1 to 10,000",
             ConfigCheck.SHAPE,
         )
     for size in sizes:
-        found.integer("sizes", size, 1, 10**12)
+        result.integer("sizes", size, 1, 10**12)
     for epsilon in epsilons:
-        found.positive("epsilons", epsilon, 100.0)
-    found.integer("steps", steps, 1, 10**9)
-    found.positive("width", width, 1e9)
+        result.positive("epsilons", epsilon, 100.0)
+    result.integer("steps", steps, 1, 10**9)
+    result.positive("width", width, 1e9)
     for constant in constants:
-        found.positive("constants", constant)
-    if not found.faults and variance is not None:
-        found.within("variance", variance, 0, width**2 / 4)
-    found.done()
+        result.positive("constants", constant)
+    if not result.faults and variance is not None:
+        result.within("variance", variance, 0, width**2 / 4)
+    result.done()
     spread = width**2 / 12 if variance is None else variance
     total = sum(sizes)
     noise = pooled_noise(width, steps, total, epsilons)

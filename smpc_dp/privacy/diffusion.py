@@ -54,29 +54,29 @@ class DiffusionNoise(msgspec.Struct, frozen=True, kw_only=True):
         cls, kind: Kind, scale: float, step_size: float, l1_bound: float, dimension: int
     ) -> DiffusionNoise:
         """Return the noise of a given b_v, as the paper has it; raise ConfigError for what cannot be."""
-        found = Arguments()
-        found.positive("scale", scale, _LARGEST)
-        found.positive("step_size", step_size, 1e9)
-        found.positive("l1_bound", l1_bound, 1e9)
-        found.integer("dimension", dimension, 1, 1 << 24)
+        result = Arguments()
+        result.positive("scale", scale, _LARGEST)
+        result.positive("step_size", step_size, 1e9)
+        result.positive("l1_bound", l1_bound, 1e9)
+        result.integer("dimension", dimension, 1, 1 << 24)
         if kind not in ("homomorphic", "iid"):
-            found.fault("kind", f"{kind!r} is not one of homomorphic, iid", ConfigCheck.CHOICE)
-        found.done()
+            result.fault("kind", f"{kind!r} is not one of homomorphic, iid", ConfigCheck.CHOICE)
+        result.done()
         if min(scale, step_size * l1_bound) < _LEAST:
-            found.fault(
+            result.fault(
                 "step_size",
                 f"{step_size:g}: steps of {step_size * l1_bound:g} have no grid",
                 ConfigCheck.RANGE,
             )
-            found.done()
+            result.done()
         bits = math.ceil(math.log2(max(_FINE / scale, _FINE_UPDATE / (step_size * l1_bound))))
         if scale * 2.0**bits > _MOST:
-            found.fault(
+            result.fault(
                 "scale",
                 f"{scale:g} is too large beside updates of {step_size * l1_bound:g}",
                 ConfigCheck.TOO_LARGE,
             )
-            found.done()
+            result.done()
         unit = Fraction(2) ** bits
         return cls(
             kind=kind,
@@ -93,20 +93,20 @@ class DiffusionNoise(msgspec.Struct, frozen=True, kw_only=True):
         cls, kind: Kind, epsilon: float, steps: int, step_size: float, l1_bound: float, dimension: int
     ) -> DiffusionNoise:
         """Return the least noise with epsilon(steps) at most `epsilon`; raise ConfigError."""
-        found = Arguments()
-        found.budget(epsilon)
-        found.integer("steps", steps, 1, 10_000_000)
-        found.done()
+        result = Arguments()
+        result.budget(epsilon)
+        result.integer("steps", steps, 1, 10_000_000)
+        result.done()
         shifts = steps * (steps + 1) if kind == "homomorphic" else 2 * steps
         # The grid step is rounded up with the scale: two parts in a million.
         scale = step_size * l1_bound * shifts / epsilon * (1 + 2 / _FINE)
         if scale > _LARGEST:
-            found.fault(
+            result.fault(
                 "epsilon",
                 f"{epsilon:g} is too small for {steps} steps: noise of scale {scale:.3g}",
                 ConfigCheck.INFEASIBLE,
             )
-            found.done()
+            result.done()
         return cls.of_scale(kind, scale, step_size, l1_bound, dimension)
 
     def epsilon(self, steps: int) -> float:
@@ -122,18 +122,18 @@ class DiffusionNoise(msgspec.Struct, frozen=True, kw_only=True):
 
         Homomorphic alone: given all messages, it differs by 2 mu G i in the l1 norm. Raises ConfigError.
         """
-        found = Arguments()
-        found.budget(epsilon)
-        found.integer("steps", steps, 1, 10_000_000)
+        result = Arguments()
+        result.budget(epsilon)
+        result.integer("steps", steps, 1, 10_000_000)
         if self.kind != "homomorphic":
-            found.fault(
+            result.fault(
                 "kind", "i.i.d. noise covers models: they are published as they are", ConfigCheck.CONFLICT
             )
-        found.done()
+        result.done()
         scale = Fraction(math.ceil(DiscreteLaplaceLaw.for_epsilon(2 * self.update * steps, epsilon).scale))
         if scale > _MOST:
-            found.fault("publish", f"{epsilon:g} is too small for {steps} steps", ConfigCheck.INFEASIBLE)
-            found.done()
+            result.fault("publish", f"{epsilon:g} is too small for {steps} steps", ConfigCheck.INFEASIBLE)
+            result.done()
         return scale
 
     @property

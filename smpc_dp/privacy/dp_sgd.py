@@ -150,13 +150,13 @@ def plan_sgd(
     iterate and not who was drawn. Network: Definition 4.1, one curious user (`plan_walk` with `neighbours`);
     for convex losses the smaller of that and of `known`, which covers it. Raises ConfigError.
     """
-    found = Arguments()
-    found.integer("parties", parties, 3, 10_000_000)
-    found.integer("steps", steps, 1, MAX_STEPS)
-    found.positive("lipschitz", lipschitz)
-    found.within("slack", slack, 1, 1000)
-    found.budget(epsilon, delta, least=LEAST_NUMERICAL_DELTA)
-    found.done()
+    result = Arguments()
+    result.integer("parties", parties, 3, 10_000_000)
+    result.integer("steps", steps, 1, MAX_STEPS)
+    result.positive("lipschitz", lipschitz)
+    result.within("slack", slack, 1, 1000)
+    result.budget(epsilon, delta, least=LEAST_NUMERICAL_DELTA)
+    result.done()
     contributions = math.ceil(slack * steps / parties * (1 - 1e-12))
     width = 2 * lipschitz
     warnings = delta_warnings(delta, parties)

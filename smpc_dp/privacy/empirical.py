@@ -91,7 +91,7 @@ class Audit:
     @property
     def lower(self) -> float:
         """The largest lower bound on epsilon at the claim's own delta, at least 0."""
-        return max([0.0, *(found.lower for found in self.findings if found.claim == self.claim)])
+        return max([0.0, *(result.lower for result in self.findings if result.claim == self.claim)])
 
     def to_json(self) -> dict[str, object]:
         """Return plain JSON data."""
@@ -264,7 +264,7 @@ def _lower(hits: int, others: int, samples: int, delta: float, alarm: float) -> 
 
 def _candidates(first: Outputs, second: Outputs) -> list[tuple[_Event, tuple[int, int]]]:
     """Return events that may tell the inputs apart, with their counts in the samples that suggest them."""
-    found: list[tuple[_Event, tuple[int, int]]] = []
+    result: list[tuple[_Event, tuple[int, int]]] = []
     for direction in _directions(first, second):
         scores = _scores(first, direction), _scores(second, direction)
         ordered = np.sort(scores[0]), np.sort(scores[1])
@@ -276,11 +276,11 @@ def _candidates(first: Outputs, second: Outputs) -> list[tuple[_Event, tuple[int
         for threshold in np.unique(both[ranks]):
             below = tuple(int(np.searchsorted(row, threshold, "right")) for row in ordered)
             above = tuple(len(row) - int(np.searchsorted(row, threshold, "left")) for row in ordered)
-            found.append((_Event(direction, float(threshold), True, None), (above[0], above[1])))
-            found.append((_Event(direction, float(threshold), False, None), (below[0], below[1])))
+            result.append((_Event(direction, float(threshold), True, None), (above[0], above[1])))
+            result.append((_Event(direction, float(threshold), False, None), (below[0], below[1])))
     if first.shape[1] == 1:
-        found += _value_sets(first[:, 0], second[:, 0])
-    return found
+        result += _value_sets(first[:, 0], second[:, 0])
+    return result
 
 
 def _value_sets(first: Outputs, second: Outputs) -> list[tuple[_Event, tuple[int, int]]]:
@@ -291,13 +291,13 @@ def _value_sets(first: Outputs, second: Outputs) -> list[tuple[_Event, tuple[int
     counts = [np.bincount(np.searchsorted(values, row), minlength=len(values)) for row in (first, second)]
     ratio = np.log((counts[0] + 1.0) / (counts[1] + 1.0))
     one = np.ones(1)
-    found = []
+    result = []
     for order in (np.argsort(-ratio, kind="stable"), np.argsort(ratio, kind="stable")):
         sums = [np.cumsum(row[order]) for row in counts]
         for end in np.unique(np.geomspace(1, len(values), min(len(values), 200)).astype(np.int64)):
             event = _Event(one, 0.0, True, np.sort(values[order[:end]]))
-            found.append((event, (int(sums[0][end - 1]), int(sums[1][end - 1]))))
-    return found
+            result.append((event, (int(sums[0][end - 1]), int(sums[1][end - 1]))))
+    return result
 
 
 def _directions(first: Outputs, second: Outputs) -> list[Floats]:

@@ -38,18 +38,18 @@ def published_error_bound(
     have not derived it, independence within a level is replaced by lack of correlation, and levels are
     independent for a split budget alone. Raises ConfigError, also unless alpha <= sqrt(n).
     """
-    found = Arguments()
-    found.integer("positives", positives, 1, 1_000_000_000)
-    found.integer("negatives", negatives, 1, 1_000_000_000)
-    found.integer("levels", levels, 1, 64)
-    found.budget(epsilon)
-    if not found.faults and levels > math.sqrt(positives + negatives):
-        found.fault(
+    result = Arguments()
+    result.integer("positives", positives, 1, 1_000_000_000)
+    result.integer("negatives", negatives, 1, 1_000_000_000)
+    result.integer("levels", levels, 1, 64)
+    result.budget(epsilon)
+    if not result.faults and levels > math.sqrt(positives + negatives):
+        result.fault(
             "levels",
             f"Theorem 3.5 needs levels <= sqrt(n) = {math.sqrt(positives + negatives):.4g}",
             ConfigCheck.INFEASIBLE,
         )
-    found.done()
+    result.done()
     n, alpha = positives + negatives, levels
     constant = node_variance(1, levels, epsilon, split) / alpha
     least = min(positives, negatives)

@@ -129,13 +129,13 @@ def plan_quantisation(
     density_lipschitz: float | None = None,
 ) -> tuple[int, float]:
     """The number of cells of least bound on the mean squared error, and that bound. Raises ConfigError."""
-    found = Arguments()
-    found.integer("parties", parties, 2, 1_000_000_000)
-    found.budget(epsilon)
+    result = Arguments()
+    result.integer("parties", parties, 2, 1_000_000_000)
+    result.budget(epsilon)
     for name, value in (("lipschitz", lipschitz), ("density_lipschitz", density_lipschitz)):
         if value is not None:
-            found.positive(name, value, 1e6)
-    found.done()
+            result.positive(name, value, 1e6)
+    result.done()
 
     def error(bins: int) -> float:
         bias = quantisation_error(bins, lipschitz=lipschitz, density_lipschitz=density_lipschitz)

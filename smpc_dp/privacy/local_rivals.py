@@ -48,15 +48,15 @@ def local_rivals(
     variance; lipschitz, density_lipschitz: records in [0, 1], cells chosen best (Theorem 3.4, Corollary
     3.1); auc: (positives, levels) for Theorem 3.5, kernel of width 1. Raises ConfigError.
     """
-    found = Arguments()
-    found.integer("parties", parties, 2, 1_000_000_000)
-    found.budget(epsilon)
+    result = Arguments()
+    result.integer("parties", parties, 2, 1_000_000_000)
+    result.budget(epsilon)
     if categories is not None:
-        found.integer("categories", categories, 1, MAX_BINS)
-    found.positive("width", width, 1e9)
-    if auc is not None and not found.faults:
-        found.integer("positives", auc[0], 1, parties - 1)
-    found.done()
+        result.integer("categories", categories, 1, MAX_BINS)
+    result.positive("width", width, 1e9)
+    if auc is not None and not result.faults:
+        result.integer("positives", auc[0], 1, parties - 1)
+    result.done()
     square = width**2
     rivals = []
     if model is not None:

@@ -51,14 +51,14 @@ def plan_naive(
 
     n at least 3; 0 <= 2 zeta_1 <= zeta_2 <= width^2 / 4; delta in (0, 1). Raises ConfigError.
     """
-    found = Arguments()
-    found.integer("parties", parties, 3, 1_000_000_000)
-    found.budget(epsilon, delta)
-    found.positive("width", width, 1e9)
-    check_zetas(found, zeta_1, zeta_2, width)
+    result = Arguments()
+    result.integer("parties", parties, 3, 1_000_000_000)
+    result.budget(epsilon, delta)
+    result.positive("width", width, 1e9)
+    check_zetas(result, zeta_1, zeta_2, width)
     if composition not in get_args(CompositionTheorem):
-        found.fault("composition", f"must be advanced or optimal, is {composition!r}", ConfigCheck.CHOICE)
-    found.done()
+        result.fault("composition", f"must be advanced or optimal, is {composition!r}", ConfigCheck.CHOICE)
+    result.done()
     count = parties - 1
 
     def enough(share: float) -> bool:

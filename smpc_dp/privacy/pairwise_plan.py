@@ -85,11 +85,11 @@ def best_partners(parties: int, epsilon: float, zeta_1: float, zeta_2: float, wi
     )
 
 
-def check_zetas(found: Arguments, zeta_1: float, zeta_2: float, width: float) -> None:
+def check_zetas(result: Arguments, zeta_1: float, zeta_2: float, width: float) -> None:
     """Note a fault unless 0 <= 2 zeta_1 <= zeta_2 <= width^2 / 4, where the width is not at fault."""
-    if not found.faults:
-        found.within("zeta_2", zeta_2, 0, width**2 / 4)
-        found.within("zeta_1", zeta_1, 0, max(zeta_2 / 2, 0))
+    if not result.faults:
+        result.within("zeta_2", zeta_2, 0, width**2 / 4)
+        result.within("zeta_1", zeta_1, 0, max(zeta_2 / 2, 0))
 
 
 def given_zetas(zetas: Sequence[float], width: float) -> tuple[float, float]:
@@ -118,20 +118,20 @@ def plan_pairwise(
     n even and at least 4; 0 <= 2 zeta_1 <= zeta_2 <= width^2 / 4, as holds for every kernel of that width.
     epsilon is for the substitution of one user's record. Raises ConfigError.
     """
-    found = Arguments()
-    found.integer("parties", parties, 4, 1_000_000_000)
-    if not found.faults and parties % 2:
-        found.fault(
+    result = Arguments()
+    result.integer("parties", parties, 4, 1_000_000_000)
+    if not result.faults and parties % 2:
+        result.fault(
             "parties",
             f"{parties} is odd: a matching leaves nobody out, so it must be even",
             ConfigCheck.INFEASIBLE,
         )
-    found.budget(epsilon)
-    found.positive("width", width, 1e9)
-    check_zetas(found, zeta_1, zeta_2, width)
+    result.budget(epsilon)
+    result.positive("width", width, 1e9)
+    check_zetas(result, zeta_1, zeta_2, width)
     if partners is not None:
-        found.integer("partners", partners, 1, MAX_PARTNERS)
-    found.done()
+        result.integer("partners", partners, 1, MAX_PARTNERS)
+    result.done()
     best = best_partners(parties, epsilon, zeta_1, zeta_2, width)
     chosen = best if partners is None else partners
     return PairwisePlan(

@@ -102,8 +102,8 @@ class ResponseLaw(Generic[N]):
         kept = float(self.kept)
         b = (1 - kept) / self.categories
         rows, columns = values.sum(axis=1, keepdims=True), values.sum(axis=0, keepdims=True)
-        found = values - b * rows - b * columns + b * b * rows.sum(axis=0, keepdims=True)
-        return np.asarray(found / kept**2)
+        result = values - b * rows - b * columns + b * b * rows.sum(axis=0, keepdims=True)
+        return np.asarray(result / kept**2)
 
     def pair_growth(self) -> float:
         """Return what `unbiased_pairs` multiplies the greatest absolute value by, at most."""

@@ -161,11 +161,11 @@ def check_plan(
     and where signers or honest survivors are too few for any degree. An insufficient plan is returned.
     """
     limits = _limits(parties, dropout, corrupt, security)
-    found = Arguments()
-    found.integer("degree", degree, 2, parties - 1, " (parties - 1)")
-    if not found.faults:
-        found.integer("threshold", threshold, max(2, degree // 2 + 1), degree, " (degree)")
-    found.done()
+    result = Arguments()
+    result.integer("degree", degree, 2, parties - 1, " (parties - 1)")
+    if not result.faults:
+        result.integer("threshold", threshold, max(2, degree // 2 + 1), degree, " (degree)")
+    result.done()
     return _plan(LogBinomials(parties), limits, degree, threshold)
 
 
@@ -176,11 +176,11 @@ def communication(plan: SecAggPlan, length: int, element_bytes: int) -> dict[str
     the masks to expand (the self-mask included) and their bytes. Raises ConfigError unless length >= 1 and
     1 <= element_bytes <= 32.
     """
-    found = Arguments()
+    result = Arguments()
     if not isinstance(length, int) or isinstance(length, bool) or length < 1:
-        found.fault("length", f"{length!r} is not an integer of at least 1", ConfigCheck.RANGE)
-    found.integer("element_bytes", element_bytes, 1, 32)
-    found.done()
+        result.fault("length", f"{length!r} is not an integer of at least 1", ConfigCheck.RANGE)
+    result.integer("element_bytes", element_bytes, 1, 32)
+    result.done()
     up, down = _control(plan)
     up["masked"] = down["result"] = length * element_bytes
     masks = math.ceil(plan.mask_degree) + 1
@@ -235,8 +235,8 @@ def part_of(parties: int, fraction: float) -> int:
 
 
 def _limits(parties: int, dropout: float, corrupt: float, security: float) -> _Limits:
-    found = Arguments()
-    found.integer("parties", parties, 3, MAX_PARTIES)
+    result = Arguments()
+    result.integer("parties", parties, 3, MAX_PARTIES)
     for name, value, low, high, bounds in (
         ("dropout", dropout, 0.0, math.nextafter(0.5, 0), "[0, 0.5): more than half must survive to sign"),
         ("corrupt", corrupt, 0.0, math.nextafter(1.0, 0), "[0, 1)"),
@@ -249,25 +249,25 @@ def _limits(parties: int, dropout: float, corrupt: float, security: float) -> _L
         ),
     ):
         if not is_number(value) or not low <= value <= high:
-            found.fault(name, f"{value!r} is not a number in {bounds}", ConfigCheck.RANGE)
-    found.done()
+            result.fault(name, f"{value!r} is not a number in {bounds}", ConfigCheck.RANGE)
+    result.done()
     n, d, c = parties, part_of(parties, dropout), part_of(parties, corrupt)
     quorum = (n + c) // 2 + 1
     if n - d - c < 2:
-        found.fault(
+        result.fault(
             "corrupt",
             f"{c} corrupt and {d} dropped of {n} parties leave {max(n - d - c, 0)} honest survivors, and "
             "a sum over fewer than 2 hides nobody",
             ConfigCheck.INFEASIBLE,
         )
     if quorum > n - d:
-        found.fault(
+        result.fault(
             "dropout",
             f"with {d} of {n} parties dropped {n - d} can sign, but with {c} corrupt a survivor set "
             f"needs {quorum} signatures; corrupt + 2 dropout must stay below 1",
             ConfigCheck.INFEASIBLE,
         )
-    found.done()
+    result.done()
     asked = {"dropout": float(dropout), "corrupt": float(corrupt), "security": float(security)}
     return _Limits(asked, n, d, c, quorum)
 

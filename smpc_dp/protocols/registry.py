@@ -214,12 +214,12 @@ class SumProtocol:
 
 
 def _registered(protocol: str) -> tuple[SumProtocol, Extension] | None:
-    found = None if protocol in RESERVED else find(Group.PROTOCOLS, protocol)
-    if found is None:
+    result = None if protocol in RESERVED else find(Group.PROTOCOLS, protocol)
+    if result is None:
         return None
-    if not isinstance(found.value, SumProtocol):
-        raise found.unfit("is no SumProtocol")
-    return found.value, found
+    if not isinstance(result.value, SumProtocol):
+        raise result.unfit("is no SumProtocol")
+    return result.value, result
 
 
 def versions_of(protocol: str) -> Mapping[int, ParameterChecker]:

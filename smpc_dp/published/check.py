@@ -41,8 +41,8 @@ def check_meaning(
     if known:
         inputs, wanted = _transposed(i for i, _ in known), _transposed(o for _, o in known)
         rows = [pack(column, width) for column, width in zip(inputs, widths, strict=True)]
-        found = [unpack(array, len(known)) for array in circuit.evaluate_many(rows)]
-        _compare(entry, inputs, found, wanted)
+        result = [unpack(array, len(known)) for array in circuit.evaluate_many(rows)]
+        _compare(entry, inputs, result, wanted)
     columns = _every_input(widths) if sum(widths) <= EXHAUSTIVE_BITS else _sample(widths, count)
     total = len(columns[0])
     for start in range(0, total, BATCH):
@@ -55,25 +55,25 @@ def check_meaning(
 def _check_batch(entry: Published, circuit: Circuit, batch: Sequence[NDArray[np.uint8]]) -> None:
     size = len(batch[0])
     packed = [pack_bytes(column, width) for column, width in zip(batch, circuit.inputs, strict=True)]
-    found = circuit.evaluate_many(packed)
+    result = circuit.evaluate_many(packed)
     if entry.meaning_many is not None:
         expected = entry.meaning_many(batch)
-        octets = (unpack_bytes(array, size) for array in found)
+        octets = (unpack_bytes(array, size) for array in result)
         if all(np.array_equal(a, b) for a, b in zip(octets, expected, strict=True)):
             return
     inputs = [_integers(column) for column in batch]
     wanted = _transposed(entry.meaning(*values) for values in zip(*inputs, strict=True))
-    _compare(entry, inputs, [unpack(array, size) for array in found], wanted)
+    _compare(entry, inputs, [unpack(array, size) for array in result], wanted)
 
 
 def _compare(
     entry: Published,
     inputs: Sequence[Sequence[int]],
-    found: Sequence[Sequence[int]],
+    result: Sequence[Sequence[int]],
     wanted: Sequence[Sequence[int]],
 ) -> None:
     for index, (got, want) in enumerate(
-        zip(zip(*found, strict=True), zip(*wanted, strict=True), strict=True)
+        zip(zip(*result, strict=True), zip(*wanted, strict=True), strict=True)
     ):
         if got != want:
             given = [column[index] for column in inputs]

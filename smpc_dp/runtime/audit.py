@@ -184,14 +184,14 @@ def audit_stream(
     if not faults and selected is not None:
         code = SOME_RUN if not selected.certain else HOLDS
         code = NO_SESSION if wanted.session is None else code
-    found = None if verdict is None else _average_found(verdict)
+    result = None if verdict is None else _averaged(verdict)
     if statistic is not None:
-        found = _draw_found(statistic)
+        result = _drawn(statistic)
     return Report(
         ok=code == HOLDS,
         code=code,
         conclusion=conclusion(
-            faults, found, known["session"], known["header"], code, "" if selected is None else selected.why
+            faults, result, known["session"], known["header"], code, "" if selected is None else selected.why
         ),
         limits="" if selected is None else _limits(verdict, statistic, known["corrupt"]),
         session=known["session"],
@@ -300,9 +300,9 @@ def _judge(
     """Put the verdict on a log that was read to `head`, and which run it is of, in `known`; raise BadLog."""
     try:
         wanted.check_run(auditor.last_run_id())
-        found = select(wanted, reader.header, head, auditor.context, auditor.quorum)
-        known[auditor.part] = auditor.verdict(found.runs)
-        known["selected"], known["corrupt"] = of_one_log(found, wanted, head, auditor.doubt), auditor.corrupt
+        result = select(wanted, reader.header, head, auditor.context, auditor.quorum)
+        known[auditor.part] = auditor.verdict(result.runs)
+        known["selected"], known["corrupt"] = of_one_log(result, wanted, head, auditor.doubt), auditor.corrupt
     except SmpcError as error:
         raise reader.fault(error) from None
 
@@ -401,7 +401,7 @@ def _limits(verdict: Verdict | None, statistic: StatisticVerdict | None, corrupt
     return f"Not detected: false inputs within the bounds. {assumed}{tries}"
 
 
-def _average_found(verdict: Verdict) -> str:
+def _averaged(verdict: Verdict) -> str:
     who = f"the average is that of {len(verdict.counted)} users whose every statement is true"
     if excluded := ", ".join(item.party for item in verdict.excluded):
         who += f", without {excluded}, who signed a false one"
@@ -410,7 +410,7 @@ def _average_found(verdict: Verdict) -> str:
     return who
 
 
-def _draw_found(verdict: StatisticVerdict) -> str:
+def _drawn(verdict: StatisticVerdict) -> str:
     drawn, failed = sum(map(len, verdict.pairs)), len(verdict.failed)
     who = f"{drawn} pairs were drawn from the coins of all {len(verdict.present)} parties, {failed} failed"
     if (given_up := len(verdict.attempts) - 1) > 0:

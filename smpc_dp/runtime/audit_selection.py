@@ -203,22 +203,22 @@ def _check_listed(
 
 def conclusion(
     faults: tuple[str, ...],
-    found: str | None,
+    result: str | None,
     session: str | None,
     header: Header | None,
     code: int,
     why: str,
 ) -> str:
     """Return the verdict in one sentence, and what it leaves out in the next ones."""
-    if code == FAILS or found is None or header is None:
+    if code == FAILS or result is None or header is None:
         more = f" (and {len(faults) - 1} more)" if len(faults) > 1 else ""
         return f"This log does not hold: {faults[0] if faults else 'it has no end'}{more}."
     run = f"request {header.request}, run {header.run_id}"
     if code == HOLDS:
-        return f"Everything holds for session {session}, {run}: {found}."
+        return f"Everything holds for session {session}, {run}: {result}."
     if code == SOME_RUN:
-        return f"This is a run of request {header.request} of session {session}, {why}; {run}: {found}."
+        return f"This is a run of request {header.request} of session {session}, {why}; {run}: {result}."
     return (
         f"Self-consistent for session {session}, {run}; no session was given to compare: identities, bounds, "
-        f"epsilon and c are what its writer chose: {found}."
+        f"epsilon and c are what its writer chose: {result}."
     )

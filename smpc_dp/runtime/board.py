@@ -143,14 +143,14 @@ class BoardFolder:
         path = self._paths.get(request)
         if path is None:
             return []
-        found: list[bytes] = []
+        result: list[bytes] = []
         with Store.open(path) as store:
             for line in store.lines(first=first):
                 size -= len(line)
-                if found and size < 0:
+                if result and size < 0:
                     break
-                found.append(line)
-        return found
+                result.append(line)
+        return result
 
     def close(self) -> None:
         """Close the log that was begun last, and write it as JSON lines beside it."""

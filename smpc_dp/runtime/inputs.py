@@ -119,12 +119,12 @@ def find_input(folder: str | os.PathLike[str], name: str) -> Path:
     Raises:
         LocalError: there is none, or more than one.
     """
-    found = [path for suffix in SUFFIXES if (path := Path(folder) / f"{name}{suffix}").is_file()]
-    if len(found) != 1:
+    result = [path for suffix in SUFFIXES if (path := Path(folder) / f"{name}{suffix}").is_file()]
+    if len(result) != 1:
         kinds = ", ".join(f"{name}{suffix}" for suffix in SUFFIXES)
-        what = "no input file" if not found else "more than one input file"
+        what = "no input file" if not result else "more than one input file"
         raise LocalError(f"{folder}: {what} of '{name}' (one of {kinds})")
-    return found[0]
+    return result[0]
 
 
 def _kind(value: object) -> str:

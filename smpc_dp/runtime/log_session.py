@@ -196,10 +196,10 @@ class _Reading:
         """Return what follows a member: a comma, or a bracket."""
         self._fill()
         self._index += 1
-        found = self._buffer[self._index - 1 : self._index]
-        if found not in (",", "]"):
+        result = self._buffer[self._index - 1 : self._index]
+        if result not in (",", "]"):
             raise ValueError("no list of members")
-        return found
+        return result
 
     def _literal(self, due: str) -> None:
         self._fill()

@@ -246,19 +246,19 @@ def _largest_message(parameters: SumParameters, direct: bool) -> int:
 
 def requests_of(session: SessionFile) -> tuple[Any, ...]:
     """Return the parameters of every kind of request of a session; raise ConfigError if it cannot be run."""
-    found: tuple[Any, ...] = getattr(session.checked_parameters, "requests", ())
+    result: tuple[Any, ...] = getattr(session.checked_parameters, "requests", ())
     aggregator, direct = session.roster.aggregator, is_direct(session.protocol, session.parameters)
-    if session.roster.servers and found:
+    if session.roster.servers and result:
         from smpc_dp.runtime.servers.shared import check_programs
 
-        check_programs(found)
-    elif not found or (aggregator is None) != direct:
+        check_programs(result)
+    elif not result or (aggregator is None) != direct:
         raise ConfigError([Fault("protocol", f"{session.protocol!r} cannot be run", ConfigCheck.UNSUPPORTED)])
     if aggregator is not None and aggregator.address is None:
         raise ConfigError(
             [Fault("roster", f"the aggregator '{aggregator.name}' has no address", ConfigCheck.MISSING)]
         )
-    return found
+    return result
 
 
 def learn_parameters(membership: Membership) -> LearnParameters:

@@ -90,10 +90,10 @@ class ServedLog:
                     )
                 ]
             )
-        found: list[bytes] = []
-        while first + len(found) <= last:
-            found += await self._some(first + len(found))
-        return found[: last - first + 1]
+        result: list[bytes] = []
+        while first + len(result) <= last:
+            result += await self._some(first + len(result))
+        return result[: last - first + 1]
 
     async def audit(self, keep: str | os.PathLike[str] | None = None) -> Report:
         """Fetch the whole log, audit it for this session and this run, and keep it at `keep` if given.

@@ -262,11 +262,11 @@ class Session:
         if due == "mpyc":
             from smpc_dp.runtime.servers.programs import question_of
 
-            found = find_kernel(kernel)
-            question = question_of(found, epsilon, delta, noise, P)
+            outcome = find_kernel(kernel)
+            question = question_of(outcome, epsilon, delta, noise, P)
             self._request += 1
             result = await cast("ServersLine", self._line).statistic(
-                self._request, found, data, mark, question, zetas, self._ledger
+                self._request, outcome, data, mark, question, zetas, self._ledger
             )
             self._tell_done(result.survivors, result.absent)
             return result

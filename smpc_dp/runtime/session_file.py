@@ -175,8 +175,8 @@ def _outline(document: Mapping[str, object], faults: list[Fault]) -> Outline:
         direct, shared = is_direct(protocol, table), has_servers(protocol, table)
         hub = not direct and not shared
         needed = hub and ((protocol, version) in _LEARN or needs_aggregator(protocol, version))
-        roster, found = Roster.checked(members, needs_aggregator=needed)
-        faults += found + (direct_roster_faults(members) if direct else [])
+        roster, result = Roster.checked(members, needs_aggregator=needed)
+        faults += result + (direct_roster_faults(members) if direct else [])
         faults += server_roster_faults(MPYC if shared else protocol, members)
     parameters = read_parameters(document, faults)
     if parameters is None:
@@ -319,16 +319,16 @@ def plan_parameters(
         from smpc_dp.learn.meetings import numbered
         from smpc_dp.learn.registry import check_learn_as
 
-        told, found = numbered(parameters, names)
-        if not found:
-            checked, found = check_learn_as(version, told, len(names))
+        told, result = numbered(parameters, names)
+        if not result:
+            checked, result = check_learn_as(version, told, len(names))
     elif (checker := versions_of(protocol).get(version)) is not None:
-        checked, found = checker(parameters, len(names))
+        checked, result = checker(parameters, len(names))
     else:
         return None
     faults += [
         Fault(where if where == "roster" else f"parameters.{where}", what, check)
-        for where, what, check in found
+        for where, what, check in result
     ]
     return checked
 

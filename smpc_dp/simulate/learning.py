@@ -124,10 +124,10 @@ async def _by_machines(
         finally:
             exchange.leave()
 
-    found = await asyncio.gather(*(one(user) for user in range(parameters.users)))
+    result = await asyncio.gather(*(one(user) for user in range(parameters.users)))
     for error in errors:
         raise error
-    learned = [one for one in found if one is not None]
+    learned = [one for one in result if one is not None]
     return replace(
         learned[0],
         values=np.concatenate([one.values for one in learned]),

@@ -44,18 +44,18 @@ def plan_statistic(
         raise ConfigError(
             [Fault("parties", f"{parties!r} is not an integer of at least 2", ConfigCheck.RANGE)]
         )
-    found = Arguments()
-    found.budget(epsilon)
-    found.done()
+    result = Arguments()
+    result.budget(epsilon)
+    result.done()
     if partners is None:
         partners = _choose(kernel, parties, epsilon, zetas)
-    found.integer("partners", partners, 1, MAX_PARTNERS)
+    result.integer("partners", partners, 1, MAX_PARTNERS)
     # The rest of a Gaussian's is checked where it is designed.
     if not is_number(delta) or not (delta > 0 if noise == "gaussian" else delta == 0):
-        found.fault(
+        result.fault(
             "delta", f"{delta!r}: above 0 for Gaussian noise, and for that alone", ConfigCheck.UNSUPPORTED
         )
-    found.done()
+    result.done()
     design = design_noise(kernel.steps, epsilon, delta, partners, noise)
     terms = {
         **kernel.terms(),

@@ -78,13 +78,13 @@ class LocalPairwise:
         Raises:
             ConfigError: an argument is out of range, or bins are not given and cannot be chosen.
         """
-        found = Arguments()
-        found.budget(epsilon)
+        result = Arguments()
+        result.budget(epsilon)
         if parties is not None:
-            found.integer("parties", parties, 2, 1_000_000_000)
+            result.integer("parties", parties, 2, 1_000_000_000)
         if density_lipschitz is not None:
-            found.positive("density_lipschitz", density_lipschitz, 1e6)
-        found.done()
+            result.positive("density_lipschitz", density_lipschitz, 1e6)
+        result.done()
         if bins is None:
             chosen = choose_bins(kernel, epsilon, parties, density_lipschitz)
         else:

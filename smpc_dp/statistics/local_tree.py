@@ -60,16 +60,16 @@ class Tree:
     coins: bytes
 
     def __post_init__(self) -> None:
-        found = Arguments()
-        found.integer("levels", self.levels, 1, MAX_LEVELS)
-        found.budget(self.epsilon)
+        result = Arguments()
+        result.integer("levels", self.levels, 1, MAX_LEVELS)
+        result.budget(self.epsilon)
         if self.oracle not in get_args(Oracle):
-            found.fault("oracle", f"must be hadamard or krr, is {self.oracle!r}", ConfigCheck.CHOICE)
+            result.fault("oracle", f"must be hadamard or krr, is {self.oracle!r}", ConfigCheck.CHOICE)
         if self.split not in get_args(Split):
-            found.fault("split", f"must be users or budget, is {self.split!r}", ConfigCheck.CHOICE)
+            result.fault("split", f"must be users or budget, is {self.split!r}", ConfigCheck.CHOICE)
         if not isinstance(self.coins, bytes) or len(self.coins) != SEED_BYTES:
-            found.fault("coins", f"must be {SEED_BYTES} bytes", ConfigCheck.RANGE)
-        found.done()
+            result.fault("coins", f"must be {SEED_BYTES} bytes", ConfigCheck.RANGE)
+        result.done()
 
     @property
     def width(self) -> int:

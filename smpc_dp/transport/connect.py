@@ -41,11 +41,11 @@ def dial_blocking(
     pause, last = pauses(), "no answer"
     while (left := deadline - time.monotonic()) > 0 and not (halt is not None and halt.halted):
         try:
-            link, found = _call(endpoint, (host, port), peer, min(left, ATTEMPT_SECONDS))
-            if found.name != peer:
+            link, result = _call(endpoint, (host, port), peer, min(left, ATTEMPT_SECONDS))
+            if result.name != peer:
                 link.close()
                 raise PeerFault(
-                    found.name, f"answers at {target} in the place of '{peer}'", Check.OTHER_MEMBER
+                    result.name, f"answers at {target} in the place of '{peer}'", Check.OTHER_MEMBER
                 )
             if halt is not None:
                 halt.watch(link)
@@ -107,8 +107,8 @@ class Door:
                 elif key.fd not in self._callers:
                     # It was dropped for one that has come in this turn.
                     continue
-                elif (found := self._shake(key.fd)) is not None:
-                    return found
+                elif (result := self._shake(key.fd)) is not None:
+                    return result
         return None
 
     def _admit(self) -> None:
@@ -136,7 +136,7 @@ class Door:
             done = _step(caller.socket, caller.secured, caller.address, caller.socket.recv(SHAKE_BYTES))
             if not done:
                 return None
-            found = tls.authenticated(caller.secured.object, self._endpoint.roster, caller.address)
+            result = tls.authenticated(caller.secured.object, self._endpoint.roster, caller.address)
         except BlockingIOError:
             return None
         except PeerFault as error:
@@ -148,8 +148,8 @@ class Door:
         self._selector.unregister(caller.socket)
         self._strangers.remove(number)
         del self._callers[number]
-        link = Link(found.name, caller.socket, caller.secured, self._endpoint.frame_timeout)
-        return link, found
+        link = Link(result.name, caller.socket, caller.secured, self._endpoint.frame_timeout)
+        return link, result
 
     def _drop(self, number: int, why: str) -> None:
         caller = self._callers.pop(number)
@@ -192,13 +192,13 @@ def accept_blocking(endpoint: Endpoint, peers: Sequence[str]) -> dict[str, Block
                 if (came := door.wait(deadline)) is None:
                     late = f"not here in {endpoint.connect_timeout} s{door.dropped}"
                     raise TimeoutFault(missing, "connect", late)
-                link, found = came
-                if found.name not in missing:
+                link, result = came
+                if result.name not in missing:
                     link.close()
                     raise PeerFault(
-                        found.name, f"connects to '{own.name}', which waits for others", Check.OTHER_MEMBER
+                        result.name, f"connects to '{own.name}', which waits for others", Check.OTHER_MEMBER
                     )
-                channels[found.name] = greeted(link, answer(endpoint, link, own))
+                channels[result.name] = greeted(link, answer(endpoint, link, own))
     except BaseException:
         for channel in channels.values():
             channel.close()
@@ -232,13 +232,13 @@ def _call(endpoint: Endpoint, address: tuple[str, int], peer: str, seconds: floa
         raw.sendall(hello)
         while not _step(raw, secured, peer, raw.recv(SHAKE_BYTES)):
             pass
-        found = tls.authenticated(secured.object, endpoint.roster, peer)
+        result = tls.authenticated(secured.object, endpoint.roster, peer)
     except (OSError, PeerFault) as error:
         raw.close()
         if isinstance(error, OSError):
             raise ConnectionError(_broken(error)) from None
         raise
-    return Link(found.name, raw, secured, endpoint.frame_timeout), found
+    return Link(result.name, raw, secured, endpoint.frame_timeout), result
 
 
 def _broken(error: OSError) -> str:

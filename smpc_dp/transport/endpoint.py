@@ -246,8 +246,8 @@ async def listen(
     """
     loop = asyncio.get_running_loop()
     try:
-        found = await loop.getaddrinfo(host, port, type=socket.SOCK_STREAM, flags=socket.AI_PASSIVE)
-        family, _, _, _, address = found[0]
+        result = await loop.getaddrinfo(host, port, type=socket.SOCK_STREAM, flags=socket.AI_PASSIVE)
+        family, _, _, _, address = result[0]
         sock = socket.create_server(address[:2], family=family, backlog=BACKLOG)
     except OSError as error:
         reason = "the port is in use" if error.errno == errno.EADDRINUSE else error.strerror
@@ -310,10 +310,10 @@ async def _attempt(endpoint: Endpoint, peer: str, host: str, port: int) -> Chann
         )
     try:
         tune(transport.get_extra_info("socket"))
-        found = tls.authenticated(transport.get_extra_info("ssl_object"), endpoint.roster, peer)
-        if found.name != peer:
+        result = tls.authenticated(transport.get_extra_info("ssl_object"), endpoint.roster, peer)
+        if result.name != peer:
             raise PeerFault(
-                found.name, f"answers at {host}:{port} in the place of '{peer}'", Check.OTHER_MEMBER
+                result.name, f"answers at {host}:{port} in the place of '{peer}'", Check.OTHER_MEMBER
             )
         channel = endpoint.channel(peer, link, transport)
         try:

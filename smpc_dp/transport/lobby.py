@@ -159,16 +159,16 @@ class Lobby:
             while not self._closed:
                 if (came := door.wait(time.monotonic() + LOOK_SECONDS)) is None:
                     continue
-                link, found = came
+                link, result = came
                 with self._news:
-                    links = self._waiting.get(found.name, deque())
+                    links = self._waiting.get(result.name, deque())
                     full = len(links) >= MAX_EACH or (not links and len(self._waiting) >= MAX_WAITING)
                     if not full:
                         links.append(link)
-                        self._waiting[found.name] = links
+                        self._waiting[result.name] = links
                         self._news.notify_all()
                 if full:
                     _LOG.info(
-                        "%s: too many connections wait, one of %s is dropped", self._own.name, found.name
+                        "%s: too many connections wait, one of %s is dropped", self._own.name, result.name
                     )
                     link.close()

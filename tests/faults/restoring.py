@@ -155,7 +155,7 @@ def restore_every_step(patch: pytest.MonkeyPatch, folder: Path | None = None) ->
     """
     taken = Run.step_from
     members: dict[Run[Any], Processes] = {}
-    found: list[Processes] = []
+    result: list[Processes] = []
     numbers = itertools.count()
 
     def saving(codec: Codec) -> Saving:
@@ -175,11 +175,11 @@ def restore_every_step(patch: pytest.MonkeyPatch, folder: Path | None = None) ->
         assert state is run.state
         if run not in members:
             members[run] = Processes(run, saving(codec_of(run.role)))
-            found.append(members[run])
+            result.append(members[run])
         return members[run].handle(run, event)
 
     patch.setattr(Run, "step_from", step_from)
     # Nobody takes the power away.
     patch.setattr(os, "fsync", lambda _descriptor: None)
     patch.setattr(database, "SYNCHRONOUS", "OFF")
-    return found
+    return result

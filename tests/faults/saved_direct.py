@@ -113,12 +113,12 @@ class DirectScene:
         if step == self.steps[0]:
             return self._first
         before = self.steps[self.steps.index(step) - 1]
-        found = {
+        result = {
             variant: others
             for (_, variant), (said, _, others) in self._told.items()
             if said == before and {run_id, b""} & {run.run_id for run in others.runs.values()}
         }
-        return found[min(found)]
+        return result[min(result)]
 
     def check(self, run: SavedRun[Any]) -> None:
         assert run.result.survivors == self._stage.names

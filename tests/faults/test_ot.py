@@ -368,7 +368,7 @@ def learned(sender: ot.Sender, receiver: ot.Receiver, challenge: bytes) -> bytes
             corrections = flip(corrections, 8 * (16 + 16 * blocks * row) + index)
     response, received = receiver.correlated(sender.challenge(count, corrections))
     labels = {bytes(label) for label in sender.correlated(response)}
-    found: list[int] = []
+    result: list[int] = []
     for row in range(count):
         guesses = [(low, high) for low in (0, 1) for high in (0, 1)]
         [guess] = [
@@ -376,8 +376,8 @@ def learned(sender: ot.Sender, receiver: ot.Receiver, challenge: bytes) -> bytes
             for guess in guesses
             if xor(bytes(received[row]), pack([0] * 2 * row + [*guess] + [0] * (126 - 2 * row))) in labels
         ]
-        found += guess
-    return pack(found)
+        result += guess
+    return pack(result)
 
 
 def test_a_sender_that_is_set_back_gives_its_offset_away() -> None:

@@ -166,13 +166,13 @@ def test_a_setup_without_room_is_replaced(monkeypatch: pytest.MonkeyPatch) -> No
 
 
 def envelopes(pair: Pair, step: str) -> list[tuple[int, str, bytes]]:
-    found = []
+    result = []
     for index, (sender, data) in enumerate(pair.seen):
         if data[0] == CONTROL:
             envelope = decode_envelope(data[1:], sender)
             if envelope.step == step:
-                found.append((index, sender, envelope.body))
-    return found
+                result.append((index, sender, envelope.body))
+    return result
 
 
 def test_the_start_of_the_keys_is_drawn_after_every_hello_and_is_fresh() -> None:

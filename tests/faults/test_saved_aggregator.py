@@ -152,12 +152,12 @@ class Hall:
         self.check_result(plain.result, run.result)
         assert plain.result.faults == run.result.faults
 
-    def check_result(self, plain: Any, found: Any) -> None:
+    def check_result(self, plain: Any, result: Any) -> None:
         """Check that all have the sum of the plain run."""
-        assert plain.total.tolist() == found.total.tolist()
+        assert plain.total.tolist() == result.total.tolist()
         for name, party in self.parties.items():
             if not (self._lost and name == DAVE):
-                assert party.result.total.tolist() == found.total.tolist()
+                assert party.result.total.tolist() == result.total.tolist()
 
 
 class GopaHall(Hall):
@@ -174,11 +174,11 @@ class ExchangeHall(Hall):
     codec = Codec.of_collector(exchange.AGGREGATOR)
     final = "none"
 
-    def check_result(self, plain: Any, found: Any) -> None:
-        assert (plain.survivors, plain.absent) == (found.survivors, found.absent)
+    def check_result(self, plain: Any, result: Any) -> None:
+        assert (plain.survivors, plain.absent) == (result.survivors, result.absent)
         for name, party in self.parties.items():
             if not (self._lost and name == DAVE):
-                assert party.result.survivors == found.survivors
+                assert party.result.survivors == result.survivors
 
 
 HALLS = (Hall, GopaHall, ExchangeHall)
@@ -186,8 +186,8 @@ HALLS = (Hall, GopaHall, ExchangeHall)
 
 @pytest.fixture(params=HALLS, ids=lambda hall: hall.scenario.parameters.protocol)
 def kind(request: pytest.FixtureRequest) -> type[Hall]:
-    found: type[Hall] = request.param
-    return found
+    result: type[Hall] = request.param
+    return result
 
 
 def handled(run: Run[Any], event: Event) -> Sequence[Envelope]:

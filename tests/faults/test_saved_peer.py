@@ -138,7 +138,7 @@ def test_what_changes_an_inbox_changes_its_sizes(name: str) -> None:
     """So that no event that changes anything is without a row."""
     inbox = DirectInbox()
     before = inbox.sizes
-    found: Any = getattr(inbox, name)
+    result: Any = getattr(inbox, name)
     letter = Letter(b"r", b"body", b"hash", b"signature")
     match name:
         case "letters" | "kept":
@@ -149,11 +149,11 @@ def test_what_changes_an_inbox_changes_its_sizes(name: str) -> None:
             inbox.keep("step", 1, replace(letter, body=b"other"))
             assert inbox.sizes != one
         case "unsent":
-            found.append(Envelope(b"r", "step", "alice", "bob", b"", b""))
+            result.append(Envelope(b"r", "step", "alice", "bob", b"", b""))
         case "witnesses":
-            found["step"] = {1: None}
+            result["step"] = {1: None}
         case "events":
             return
         case _:
-            found[1] = None
+            result[1] = None
     assert inbox.sizes != before

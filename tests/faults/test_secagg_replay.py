@@ -106,7 +106,7 @@ def test_in_order_again_changes_nothing() -> None:
 
 def fresh_values(stage: Stage) -> set[bytes]:
     """Return everything that a run should not share with another: all that parties drew, sealed or masked."""
-    found: set[bytes] = set()
+    result: set[bytes] = set()
     for name in stage.names:
         hello, advertise = stage.body_of(m.HELLO, name), stage.body_of(m.ADVERTISE, name)
         reveal, deal = stage.body_of(m.REVEAL, name), stage.body_of(m.DEAL, name)
@@ -114,13 +114,13 @@ def fresh_values(stage: Stage) -> set[bytes]:
         attested = {
             stage.body_of(step, name).set_digest for step in (m.ATTEST_PARTICIPANTS, m.ATTEST_SURVIVORS)
         }
-        found |= {hello.nonce, advertise.seal_key, advertise.mask_key, advertise.commitment, reveal.blinder}
-        found |= {deal.self_commitment, *deal.sealed, stage.body_of(m.MASKED, name).vector, *attested}
+        result |= {hello.nonce, advertise.seal_key, advertise.mask_key, advertise.commitment, reveal.blinder}
+        result |= {deal.self_commitment, *deal.sealed, stage.body_of(m.MASKED, name).vector, *attested}
         # Nonce and keystream of sealed boxes, in blocks.
-        found |= {box[:24] for box in deal.sealed} | {box[24:56] for box in deal.sealed}
-        found |= {unmask.shares[at : at + 32] for at in range(0, len(unmask.shares), 32)}
-        found |= {unmask.others[at : at + 32] for at in range(0, len(unmask.others), 32)}
-    return found | {envelope.signature for envelope in stage.sent if envelope.step != m.HELLO}
+        result |= {box[:24] for box in deal.sealed} | {box[24:56] for box in deal.sealed}
+        result |= {unmask.shares[at : at + 32] for at in range(0, len(unmask.shares), 32)}
+        result |= {unmask.others[at : at + 32] for at in range(0, len(unmask.others), 32)}
+    return result | {envelope.signature for envelope in stage.sent if envelope.step != m.HELLO}
 
 
 def test_a_rerun_shares_nothing() -> None:

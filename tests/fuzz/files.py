@@ -121,8 +121,8 @@ def _address(content: bytes) -> None:
 
 
 def _identity(content: bytes) -> None:
-    found = Identity.load(_file("key", content))
-    assert len(found.public_key) == 32
+    result = Identity.load(_file("key", content))
+    assert len(result.public_key) == 32
 
 
 def _identities() -> tuple[bytes, ...]:

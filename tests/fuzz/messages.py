@@ -115,10 +115,10 @@ def _frames(content: bytes) -> None:
 
 
 def _party_set(content: bytes) -> bytes:
-    found = PartySet.unpack(content, PARTIES, "alice")
-    members = list(found)
-    assert len(found) == len(members)
-    assert all(member in found and found.index(member) == index for index, member in enumerate(members))
+    result = PartySet.unpack(content, PARTIES, "alice")
+    members = list(result)
+    assert len(result) == len(members)
+    assert all(member in result and result.index(member) == index for index, member in enumerate(members))
     return pack_set(members, PARTIES)
 
 
@@ -127,8 +127,8 @@ def _list(content: bytes) -> bytes:
 
 
 def _bits(content: bytes) -> bytes:
-    found = unpack_bits(content, (3, 7))
-    return b"" if found is None and not content else content if found is None else pack_bits(found)
+    result = unpack_bits(content, (3, 7))
+    return b"" if result is None and not content else content if result is None else pack_bits(result)
 
 
 _ALICE = Identity.from_seed("alice", b"alice".ljust(32))

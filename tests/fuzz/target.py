@@ -45,9 +45,9 @@ class Target:
 
     def all_seeds(self) -> tuple[bytes, ...]:
         """Return the seeds, and behind them the inputs that were found before."""
-        return (*self.seeds, *self.found())
+        return (*self.seeds, *self.result())
 
-    def found(self) -> tuple[bytes, ...]:
+    def result(self) -> tuple[bytes, ...]:
         """Return the committed inputs of bugs that there were."""
         folder = CORPUS / self.name
         return tuple(file.read_bytes() for file in sorted(folder.iterdir())) if folder.is_dir() else ()

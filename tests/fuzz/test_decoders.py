@@ -20,5 +20,5 @@ def test_the_first_seed_is_accepted_and_found_bugs_stay_mended(name: str) -> Non
     target = TARGETS[name]
     if name != "hello.difference":  # it has errors alone
         target.decoder(target.all_seeds()[0])
-    for content in target.found():
+    for content in target.result():
         target.check(content)

@@ -43,12 +43,12 @@ class Mutant(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
 
 def load() -> list[Mutant]:
     """Return the mutants of the list; raise ValueError for one that names a test that is not there."""
-    found = msgspec.convert(tomllib.loads(LIST.read_text("utf-8"))["mutant"], list[Mutant])
-    for mutant in found:
+    result = msgspec.convert(tomllib.loads(LIST.read_text("utf-8"))["mutant"], list[Mutant])
+    for mutant in result:
         for test in mutant.tests:
             if not test.startswith("-") and not (ROOT / test.partition("::")[0]).exists():
                 raise ValueError(f"{mutant.name}: no such test: {test}")
-    return found
+    return result
 
 
 def _lines_of(tree: ast.AST, path: list[str]) -> tuple[int, int]:

@@ -33,9 +33,9 @@ def session(tmp_path: Path) -> Path:
 
 
 def port_of(session: Path) -> int:
-    found = re.search(r'address = "127\.0\.0\.1:(\d+)"', session.read_text())
-    assert found is not None
-    return int(found[1])
+    result = re.search(r'address = "127\.0\.0\.1:(\d+)"', session.read_text())
+    assert result is not None
+    return int(result[1])
 
 
 def refused(session: Path, *arguments: str, code: int = 1) -> list[str]:

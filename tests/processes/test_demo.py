@@ -23,8 +23,8 @@ SECONDS = 120
 
 def processes_of(folder: Path) -> list[str]:
     """Return the command lines of all processes that name a file in a folder."""
-    found = subprocess.run(["ps", "-axww", "-o", "args="], capture_output=True, text=True, check=True)
-    return [line for line in found.stdout.splitlines() if str(folder) in line and "smpc_dp.demo." in line]
+    result = subprocess.run(["ps", "-axww", "-o", "args="], capture_output=True, text=True, check=True)
+    return [line for line in result.stdout.splitlines() if str(folder) in line and "smpc_dp.demo." in line]
 
 
 def wait_until(condition: Any, seconds: float) -> None:

@@ -55,11 +55,11 @@ PLAIN: dict[str, object] = {
 
 def tables() -> list[np.ndarray]:
     rng = np.random.default_rng(1)
-    found = []
+    result = []
     for _ in PARTIES:
         points = rng.normal(size=(40, 2))
-        found.append(np.c_[points, points @ [2.0, -1.0] > 0])
-    return found
+        result.append(np.c_[points, points @ [2.0, -1.0] > 0])
+    return result
 
 
 def accuracy(model: np.ndarray) -> float:
@@ -93,7 +93,7 @@ def test_four_processes_learn_and_are_charged_once(tmp_path: Path) -> None:
     for name in PARTIES:
         ledger = Ledger.open(ledgers / f"{name}.ledger")
         assert ledger.spent().epsilon == pytest.approx(90.0, rel=1e-3)
-    models = [np.array(found["values"][0]) for found in shown.values()]
+    models = [np.array(result["values"][0]) for result in shown.values()]
     assert len(models) == 4
     # Noise of scale 0.07 beside models of norm 1 and more.
     assert min(map(accuracy, models)) > 0.8
@@ -133,10 +133,10 @@ def test_sockets_have_the_bits_of_the_simulation(tmp_path: Path) -> None:
     assert failures == {}
     for how in ("ideal", "machines"):
         simulated = simulate.learn(PLAIN, tables(), fidelity=how, seed_for_simulation=1)
-        for user, found in enumerate(results):
-            np.testing.assert_array_equal(found.values[0], simulated.values[user])
-            assert found.guarantee is None
-            assert "NO PRIVACY between neighbours" in found.claim
+        for user, result in enumerate(results):
+            np.testing.assert_array_equal(result.values[0], simulated.values[user])
+            assert result.guarantee is None
+            assert "NO PRIVACY between neighbours" in result.claim
 
 
 async def everybody_in(
@@ -179,16 +179,16 @@ def test_equal_noise_gives_equal_bits(
     results, _ = asyncio.run(everybody_in(path, ledgers))
     simulated = simulate.learn(parameters, tables())
     total = 90.0 + parameters.get("publish", 0.0)
-    for user, found in enumerate(results):
-        np.testing.assert_array_equal(found.values[0], simulated.values[user])
-        assert found.guarantee == simulated.guarantee
-        assert found.guarantee is not None
-        assert found.guarantee.epsilon == pytest.approx(total, rel=1e-3)
+    for user, result in enumerate(results):
+        np.testing.assert_array_equal(result.values[0], simulated.values[user])
+        assert result.guarantee == simulated.guarantee
+        assert result.guarantee is not None
+        assert result.guarantee.epsilon == pytest.approx(total, rel=1e-3)
         spent = Ledger.open(ledgers / f"{PARTIES[user]}.ledger").spent().epsilon
         assert spent == pytest.approx(total, rel=1e-3)
-        assert found.confidential == (parameters is HOMOMORPHIC)
-        text = learned_text({PARTIES[user]: found.to_json()})
-        assert ("confidential: what each party has learned is its own" in text) == found.confidential
+        assert result.confidential == (parameters is HOMOMORPHIC)
+        text = learned_text({PARTIES[user]: result.to_json()})
+        assert ("confidential: what each party has learned is its own" in text) == result.confidential
     assert calls["ann"] == 6 + ("publish" in parameters)
 
 
@@ -257,7 +257,7 @@ def test_a_confidential_result_is_written_for_its_party_alone(tmp_path: Path) ->
         other.wait(60)
     assert done.returncode == 0, done.stderr
     assert out.stat().st_mode & 0o777 == 0o600
-    found = json.loads(out.read_text("utf-8"))
-    assert found["confidential"] is True
+    result = json.loads(out.read_text("utf-8"))
+    assert result["confidential"] is True
     learned = Learned("diffusion", np.array([[7.5]]), ("a",), np.array([1]), np.array([1]), confidential=True)
     assert "7.5" not in repr(learned)

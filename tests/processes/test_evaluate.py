@@ -261,7 +261,7 @@ async def test_a_pair_sets_its_transfers_up_once_and_anew_when_one_has_lost_them
             assert [result.value for result in results] == [(1,), (1,)]
             said = [re.search(r"up to 2\^(\d+) oblivious", str(result.privacy)) for result in results]
             assert all(said)
-            [bits] = {int(found[1]) for found in said if found}
+            [bits] = {int(outcome[1]) for outcome in said if outcome}
             return bits
 
         # 256 indices each.

@@ -198,8 +198,8 @@ async def everybody(
             return error
 
     serving = asyncio.create_task(serve(path, requests=1))
-    found = await asyncio.gather(*map(one, versions))
-    return dict(zip(versions, found, strict=True)), list(await serving)
+    result = await asyncio.gather(*map(one, versions))
+    return dict(zip(versions, result, strict=True)), list(await serving)
 
 
 @pytest.mark.usefixtures("installed")

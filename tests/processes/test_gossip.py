@@ -79,11 +79,11 @@ def test_sockets_have_the_bits_of_the_simulation(
     assert failures == {}
     simulated = simulated_learn(parameters, tables, fidelity="ideal", seed_for_simulation=1)
     for user, name in enumerate(PARTIES):
-        found = results[name]
-        assert isinstance(found, Learned), found
-        np.testing.assert_array_equal(found.values[0], simulated.values[user])
-        assert found.guarantee == simulated.guarantee
-        assert found.names == simulated.names
+        result = results[name]
+        assert isinstance(result, Learned), result
+        np.testing.assert_array_equal(result.values[0], simulated.values[user])
+        assert result.guarantee == simulated.guarantee
+        assert result.names == simulated.names
     assert np.abs(simulated.values).max() > 0
 
 
@@ -118,10 +118,10 @@ def test_equal_reports_give_equal_bits(
     path = session(tmp_path, parameters, tables)
     results, _ = asyncio.run(everybody_in(path, names=PARTIES))
     simulated = simulated_learn(parameters, tables)
-    for user, found in enumerate(results):
-        np.testing.assert_array_equal(found.values[0], simulated.values[user])
-        assert found.guarantee is not None
-        assert found.guarantee.epsilon == pytest.approx(1.0)
+    for user, result in enumerate(results):
+        np.testing.assert_array_equal(result.values[0], simulated.values[user])
+        assert result.guarantee is not None
+        assert result.guarantee.epsilon == pytest.approx(1.0)
 
 
 def test_processes_learn_what_the_simulation_learns(tmp_path: Path) -> None:

@@ -85,8 +85,8 @@ async def everybody(
             return error
 
     serving = asyncio.create_task(serve_learning(path, begin_with=begin_with))
-    found = await asyncio.gather(*(one(name) for name in names))
-    return dict(zip(names, found, strict=True)), await serving
+    result = await asyncio.gather(*(one(name) for name in names))
+    return dict(zip(names, result, strict=True)), await serving
 
 
 @pytest.mark.parametrize(
@@ -325,12 +325,12 @@ def test_messages_arrive_with_and_without_noise(
     swapped = means[[1, 0, 2, 4, 3]]
     expected = (swapped + np.roll(swapped, -1, axis=0)) / 2
     expected[2] = swapped[2]
-    found = np.array([results[name].values[0] for name in NAMES])  # type: ignore[union-attr]
-    np.testing.assert_allclose(found, expected, atol=1e-9 if epsilon is None else 10.0)
+    result = np.array([results[name].values[0] for name in NAMES])  # type: ignore[union-attr]
+    np.testing.assert_allclose(result, expected, atol=1e-9 if epsilon is None else 10.0)
     if epsilon is None:
         assert "NO PRIVACY" in results["ann"].claim  # type: ignore[union-attr]
         return
-    assert np.abs(found - expected)[[0, 1, 3, 4]].min() > 0
+    assert np.abs(result - expected)[[0, 1, 3, 4]].min() > 0
     # Of the five, cas sends once: it has no partner in the swap; dan has nobody who mixes it in.
     charged = [len(Ledger.open(tmp_path / f"{name}.ledger").entries()) for name in NAMES]
     assert charged == [2, 2, 1, 1, 2]
@@ -404,7 +404,7 @@ def test_logs_of_verifiable_groups_are_audited(tmp_path: Path) -> None:
     path = session(tmp_path, {"steps": 2, "epsilon": 8.0, "averager": averager}, names)
     results, failures = asyncio.run(everybody(path, names))
     assert failures == {}
-    assert all(isinstance(found, Learned) for found in results.values())
+    assert all(isinstance(result, Learned) for result in results.values())
     logs = sorted((tmp_path / "board").glob("request-*.jsonl"))
     assert [log.name.split("-")[1] for log in logs] == ["2", "4"]
     for log, group in zip(logs, GroupDraws(4, 3, 2).draw(2), strict=True):
@@ -485,16 +485,16 @@ def faults_of_session(path: Path, old: str, new: str) -> str:
 def test_example_of_twelve_processes(capsys: pytest.CaptureFixture[str]) -> None:
     """One is killed and one late; accuracies stay within what ten simulations and two losses explain."""
     example = runpy.run_path(str(Path(__file__).parents[2] / "examples" / "gossip_processes.py"))
-    found = asyncio.run(example["main"]())
+    outcome = asyncio.run(example["main"]())
     late, killed = example["LATE"], example["KILLED"]
-    assert killed not in found["results"]
-    assert len(found["results"]) == 11
-    for name, result in found["results"].items():
+    assert killed not in outcome["results"]
+    assert len(outcome["results"]) == 11
+    for name, result in outcome["results"].items():
         done, steps = result["done"][0], result["steps"][0]
         assert (0 < done < steps) if name == late else (steps - 2 <= done <= steps)
     # Of a hundred simulations the mean has 0.89, with a standard deviation of 0.05.
-    assert found["processes"].mean() > 0.6
-    assert abs(found["processes"].mean() - found["simulation"].mean()) < 0.3
+    assert outcome["processes"].mean() > 0.6
+    assert abs(outcome["processes"].mean() - outcome["simulation"].mean()) < 0.3
     told = capsys.readouterr().out
     assert "16 with missing values left out" in told
     assert f"{killed} is killed" in told

@@ -71,8 +71,8 @@ async def serve_and_learn(
     serving = [
         asyncio.create_task(serve_learning(path, name=name, begin_with=begin_with)) for name in SERVERS
     ]
-    found = await asyncio.gather(*(one(path, name) for name in names))
-    return dict(zip(names, found, strict=True)), [await task for task in serving]
+    result = await asyncio.gather(*(one(path, name) for name in names))
+    return dict(zip(names, result, strict=True)), [await task for task in serving]
 
 
 def test_servers_average_for_groups_and_members_are_charged(
@@ -160,8 +160,8 @@ def test_who_comes_late_joins_the_groups_that_are_left(tmp_path: Path) -> None:
             asyncio.create_task(serve_learning(path, name=name, begin_with=3, on_event=watch))
             for name in SERVERS
         ]
-        found = await asyncio.gather(*(one(path, name) for name in NAMES[:3]), come())
-        return list(found), [await task for task in serving]
+        result = await asyncio.gather(*(one(path, name) for name in NAMES[:3]), come())
+        return list(result), [await task for task in serving]
 
     results, failures = asyncio.run(run())
     dan = results[3]
@@ -187,9 +187,9 @@ def test_a_killed_server_stops_the_run_and_budgets_are_right(tmp_path: Path) -> 
     async def run() -> list[Learned | SmpcError]:
         async with asyncio.timeout(60):
             running = asyncio.create_task(launcher.run(commands, None))
-            found = await asyncio.gather(*(one(path, name) for name in NAMES))
+            result = await asyncio.gather(*(one(path, name) for name in NAMES))
             await running
-        return list(found)
+        return list(result)
 
     for error in asyncio.run(run()):
         assert isinstance(error, ServerLostError), error

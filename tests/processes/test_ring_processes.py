@@ -47,7 +47,7 @@ def test_three_processes_pass_a_token_and_all_get_one_sum(tmp_path: Path) -> Non
     done = smpc_dp("run", str(path), "--ledgers", str(tmp_path), "--json")
     assert done.returncode == 0, done.stderr
     shown = json.loads(done.stdout)
-    sums = [found["values"][0][0] for found in shown.values()]
+    sums = [result["values"][0][0] for result in shown.values()]
     assert sorted(shown) == sorted(PARTIES)
     assert len(set(sums)) == 1
     assert 0 < abs(sums[0] - 3.0) < 5
@@ -59,11 +59,11 @@ def test_three_processes_pass_a_token_and_all_get_one_sum(tmp_path: Path) -> Non
 
 
 def test_in_simulation_it_is_the_same_sum() -> None:
-    found = simulate.learn(PARAMETERS, TABLES)
-    assert np.ptp(found.values) == 0
-    assert 0 < abs(found.values[0, 0] - 3.0) < 5
-    assert found.guarantee is not None
-    assert "order on the ring is public" in found.claim
+    result = simulate.learn(PARAMETERS, TABLES)
+    assert np.ptp(result.values) == 0
+    assert 0 < abs(result.values[0, 0] - 3.0) < 5
+    assert result.guarantee is not None
+    assert "order on the ring is public" in result.claim
 
 
 def test_a_token_leaves_its_path_for_nobody() -> None:

@@ -67,7 +67,7 @@ def smpc_dp(*arguments: str, **options: Any) -> subprocess.CompletedProcess[str]
 
 def descendants(of: Path) -> list[int]:
     """Processes whose command line names the session file."""
-    found = []
+    result = []
     for entry in Path("/proc").iterdir():
         if entry.name.isdigit() and int(entry.name) != os.getpid():
             try:
@@ -75,8 +75,8 @@ def descendants(of: Path) -> list[int]:
             except OSError:
                 continue
             if str(of).encode() in command:
-                found.append(int(entry.name))
-    return found
+                result.append(int(entry.name))
+    return result
 
 
 def wait_until(condition: Any, seconds: float = 60.0) -> bool:

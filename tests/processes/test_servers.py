@@ -348,7 +348,7 @@ def parent_of(process: str) -> int:
 
 def mpyc_processes() -> set[str]:
     """Return the process ids of all mpyc children that servers of this tree have on this machine."""
-    found = set()
+    result = set()
     for entry in Path("/proc").iterdir():
         if entry.name.isdigit():
             try:
@@ -356,5 +356,5 @@ def mpyc_processes() -> set[str]:
             except OSError:
                 continue
             if b"smpc_dp.runtime.servers.child" in line and str(Path.cwd()).encode() in line:
-                found.add(entry.name)
-    return found
+                result.add(entry.name)
+    return result

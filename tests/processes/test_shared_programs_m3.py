@@ -57,7 +57,7 @@ def test_circuits_are_evaluated_on_real_shares() -> None:
     # At epsilon 6 each of the eight keeps its integer with a probability above 0.96: four at least do but
     # once in 2e5 runs.
     assert int((np.array(opened) == exact_ones).sum()) >= 4
-    assert read_answer(program, opened).found is not None
+    assert read_answer(program, opened).result is not None
 
 
 def test_a_program_opens_the_same_over_channels_as_over_mpycs_own_sockets() -> None:

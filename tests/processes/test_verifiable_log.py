@@ -101,18 +101,18 @@ def test_a_relay_that_shows_another_log_is_caught(
     true_lines = board.BoardFolder.lines
 
     def lines(self: board.BoardFolder, request: int, first: int, size: int) -> list[bytes]:
-        found = true_lines(self, request, first, size)
+        result = true_lines(self, request, first, size)
         if lie == "another-line":
-            found[4] = found[4].replace(b'"signature":"', b'"signature":"0')[:-3] + b'"}'
+            result[4] = result[4].replace(b'"signature":"', b'"signature":"0')[:-3] + b'"}'
         elif lie == "another-header":
-            found[0] = found[0].replace(b"request", b"Request", 1)
+            result[0] = result[0].replace(b"request", b"Request", 1)
         elif lie == "more-lines":
-            found.append(found[-1])
+            result.append(result[-1])
         elif lie == "wrong-place":
-            found = found[1:]
+            result = result[1:]
         else:
-            found = []
-        return found
+            result = []
+        return result
 
     async def then(sessions: list[Session]) -> None:
         with pytest.raises(PeerFault, match=r"does not show line 0|shows another log") as caught:

@@ -63,8 +63,8 @@ async def everybody(path: Path) -> tuple[list[Learned | SmpcError], dict[int, st
             return error
 
     serving = asyncio.create_task(serve_learning(path))
-    found = await asyncio.gather(*(one(name) for name in PARTIES))
-    return found, await serving
+    result = await asyncio.gather(*(one(name) for name in PARTIES))
+    return result, await serving
 
 
 @pytest.mark.parametrize(
@@ -82,7 +82,7 @@ def test_a_walk_over_sockets_is_the_simulated_one_to_the_last_bit(
         return await run(self, replace(means, source=source(own[0])) if own else means, data)
 
     monkeypatch.setattr(WalkLearner, "run", seeded)
-    found, failures = asyncio.run(everybody(session(tmp_path, settings, tables)))
+    result, failures = asyncio.run(everybody(session(tmp_path, settings, tables)))
     assert failures == {}
     checked, _ = check_learn(settings, 4)
     assert checked is not None
@@ -97,7 +97,7 @@ def test_a_walk_over_sockets_is_the_simulated_one_to_the_last_bit(
         return [np.asarray(values) for values, _ in results]
 
     wanted = asyncio.run(simulated())
-    for learned, values in zip(found, wanted, strict=True):
+    for learned, values in zip(result, wanted, strict=True):
         assert isinstance(learned, Learned), learned
         np.testing.assert_array_equal(learned.values[0], values)
         seen = "the whole path" if "paths" in settings else "from whom and to whom they go"
@@ -160,11 +160,11 @@ def test_smpc_dp_run_walks_between_processes(tmp_path: Path) -> None:
 def test_a_histogram_on_a_ring_goes_over_sockets(tmp_path: Path) -> None:
     """Twelve values of 1; all get one histogram, whose counts add up."""
     settings = {"learner": "ring-histogram", "rounds": 3, "categories": 3, "epsilon": 20.0, "delta": 1e-4}
-    found, failures = asyncio.run(everybody(session(tmp_path, settings, [np.ones((3, 1))] * 4)))
+    result, failures = asyncio.run(everybody(session(tmp_path, settings, [np.ones((3, 1))] * 4)))
     assert failures == {}
-    for learned in found:
+    for learned in result:
         assert isinstance(learned, Learned), learned
-        np.testing.assert_array_equal(learned.values, found[0].values)  # type: ignore[union-attr]
+        np.testing.assert_array_equal(learned.values, result[0].values)  # type: ignore[union-attr]
         assert learned.values.sum() == pytest.approx(12)
         assert learned.guarantee is not None
     assert all(len(Ledger.open(tmp_path / f"{name}.ledger").entries()) == 1 for name in PARTIES)

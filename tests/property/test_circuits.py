@@ -59,8 +59,8 @@ def test_layers_of_products_and_circuits_in_circuits_keep_the_meaning(
     wanted = [naive(steps, outputs, value) for value in range(1 << INPUTS)]
     layers = layers_of(circuit)
     bits = np.array([[value >> index & 1 for value in range(1 << INPUTS)] for index in range(INPUTS)], object)
-    found = layers.evaluate(bits)
-    assert [sum(int(bit) << index for index, bit in enumerate(row)) for row in found.T] == wanted
+    result = layers.evaluate(bits)
+    assert [sum(int(bit) << index for index, bit in enumerate(row)) for row in result.T] == wanted
     assert layers.depth <= layers.products <= circuit.and_count + circuit.xor_count
     builder = Builder()
     for value in builder.insert(circuit, [builder.input(INPUTS)]):

@@ -433,22 +433,22 @@ CERTIFIED |= {"signatures": b64decode}
 def spelt(line: str, fields: dict[str, Any]) -> dict[str, Any]:
     """Return the fields of a line, digests as bytes; they are all there, in this order, in one spelling."""
     try:
-        found = json.loads(line)
-        need(list(found) == list(fields), "the format")
-        need(json.dumps(found, separators=(",", ":")) == line, "the format")
+        result = json.loads(line)
+        need(list(result) == list(fields), "the format")
+        need(json.dumps(result, separators=(",", ":")) == line, "the format")
         for name, kind in fields.items():
-            value = found[name]
+            value = result[name]
             if kind is bytes:
-                found[name] = bytes.fromhex(value)
-                need(len(found[name]) == 32 and found[name].hex() == value, "the format")
+                result[name] = bytes.fromhex(value)
+                need(len(result[name]) == 32 and result[name].hex() == value, "the format")
             elif kind is b64decode:
-                found[name] = b64decode(value)
-                need(b64encode(found[name]).decode() == value, "the format")
+                result[name] = b64decode(value)
+                need(b64encode(result[name]).decode() == value, "the format")
             else:
                 need(type(value) is kind and (kind is str or value >= 0), "the format")
     except (ValueError, TypeError):
         raise Refused("the format") from None
-    return dict(found)
+    return dict(result)
 
 
 def next_head(head: bytes, number: int, line: Line) -> bytes:
@@ -488,10 +488,10 @@ class SessionLog:
         need(not after or after[0].before == audit.head, "the end of the run before")
         try:
             need(self.certified is not None, "no certificate")
-            found: dict[str, Any] = self.certified or {}
-            last = found["certifies"]
-            need(last >= number and (found["protocol"], found["version"]) == ("gopa", 2), "which")
-            signed = (found["members"], found["signers"], found["signatures"])
+            result: dict[str, Any] = self.certified or {}
+            last = result["certifies"]
+            need(last >= number and (result["protocol"], result["version"]) == ("gopa", 2), "which")
+            signed = (result["members"], result["signers"], result["signatures"])
             audit.certify_list(self.runs[last - 1].run, self.heads[last], *signed)
         except Refused:
             raise Refused("the quorum's signatures on the head") from None

@@ -137,9 +137,9 @@ class Exchange(secagg_twin.Session):
         return self.messages, {
             "intermediate": {
                 "run_id": self.run.run_id.hex(),
-                "received": {user.name: found for user, found in received.items()},
+                "received": {user.name: result for user, result in received.items()},
             },
-            "result": {user.name: self._result(user, found) for user, found in received.items()},
+            "result": {user.name: self._result(user, result) for user, result in received.items()},
         }
 
     def _box(self, user: User, other: User) -> bytes:

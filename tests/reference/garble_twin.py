@@ -56,13 +56,13 @@ class Circuit:
     def by_level(self) -> list[int]:
         """The numbers of the AND gates (among the AND gates) by level, then by place."""
         level = dict.fromkeys(range(self.n_inputs), 0)
-        found = []
+        result = []
         for gate in self.gates:
             before = [] if gate.op == EQ else [gate.a] if gate.op in (INV, EQW) else [gate.a, gate.b]
             level[gate.out] = max([level[wire] for wire in before], default=0) + (gate.op == AND)
             if gate.op == AND:
-                found.append(level[gate.out])
-        return sorted(range(len(found)), key=lambda number: (found[number], number))
+                result.append(level[gate.out])
+        return sorted(range(len(result)), key=lambda number: (result[number], number))
 
 
 @dataclass(frozen=True)

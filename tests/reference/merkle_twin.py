@@ -53,7 +53,7 @@ class Tree:
 
     def prove(self, indices: Sequence[int]) -> bytes:
         """Each node that has no shown leaf below and whose sibling has: lowest first, from left to right."""
-        found: list[tuple[int, int, bytes]] = []
+        result: list[tuple[int, int, bytes]] = []
 
         def visit(first: int, count: int) -> None:
             height = (count - 1).bit_length()
@@ -66,10 +66,10 @@ class Tree:
                 if shown:
                     visit(start, size)
                 elif sibling:
-                    found.append((height, start, self.node(start, size)))
+                    result.append((height, start, self.node(start, size)))
 
         visit(0, len(self.hashes))
-        return b"".join(node for _, _, node in sorted(found))
+        return b"".join(node for _, _, node in sorted(result))
 
 
 def samples_due(claimed: int, quorum: int) -> int:

@@ -114,14 +114,14 @@ class Run:
             ]
             for x in range(1, len(self.servers) + 1)
         ]
-        found = set()
+        result = set()
         for x, one in enumerate(sums, 1):
             for y, other in enumerate(sums, 1):
                 if x != y:
                     inverse = pow(y - x, -1, self.prime)
                     pairs = zip(one, other, strict=True)
-                    found.add(tuple((y * a - x * b) * inverse % self.prime for a, b in pairs))
-        [values] = found
+                    result.add(tuple((y * a - x * b) * inverse % self.prime for a, b in pairs))
+        [values] = result
         return [str(value) for value in values]
 
     def statement(self, run_id: bytes, key: Key, body: bytes) -> bytes:

@@ -158,8 +158,8 @@ ENDED = (2, 4, 5)
 
 
 def listed(number: int) -> dict[str, Any]:
-    found: dict[str, Any] = LIST["runs"][number - 1]
-    return found
+    result: dict[str, Any] = LIST["runs"][number - 1]
+    return result
 
 
 @functools.cache

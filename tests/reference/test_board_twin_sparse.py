@@ -32,12 +32,12 @@ def played() -> Played:
 
 
 def test_the_twin_finds_the_same_of_a_sparse_run() -> None:
-    found = twin(played().lines)
-    assert found.total == [int(value) for value in played().relay.result.total]
-    assert found.excluded == {CHEAT: "sum"}
-    assert found.void == []
-    assert GONE not in found.participants
-    assert max(len(edges) for edges in found.edges.values()) < len(NAMES) - 3
+    result = twin(played().lines)
+    assert result.total == [int(value) for value in played().relay.result.total]
+    assert result.excluded == {CHEAT: "sum"}
+    assert result.void == []
+    assert GONE not in result.participants
+    assert max(len(edges) for edges in result.edges.values()) < len(NAMES) - 3
 
 
 def test_the_twin_refuses_a_sparse_log_without_one_opening() -> None:

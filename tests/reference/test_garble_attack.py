@@ -60,7 +60,7 @@ def candidates(
     inverse: Linear,
 ) -> list[tuple[int, int]]:
     """By AND gate, what the two rows give for the offset: all that this takes, the evaluator has."""
-    found = []
+    result = []
     for number, gate in enumerate(CIRCUIT.and_gates()):
         t_g, t_e = rows[number]
         a, b = active[gate.a], active[gate.b]
@@ -68,8 +68,8 @@ def candidates(
         for key, known, rest in ((keys(2 * number), a, t_g), (keys(2 * number + 1), b, t_e ^ a)):
             decrypted = twin.aes(key, rest ^ twin.aes(key, linear(known)), decrypt=True)
             pair.append(inverse(decrypted) ^ known)
-        found.append((pair[0], pair[1]))
-    return found
+        result.append((pair[0], pair[1]))
+    return result
 
 
 def attacked(seed: int, linear: Linear, inverse: Linear) -> tuple[int, int | None, list[int], list[int]]:
@@ -83,10 +83,10 @@ def attacked(seed: int, linear: Linear, inverse: Linear) -> tuple[int, int | Non
     garbled = twin.garble_one(CIRCUIT, keys, delta, zeros, h)
     labels = [zero ^ bit * delta for zero, bit in zip(zeros, bits, strict=True)]
     active = twin.evaluate_one(CIRCUIT, keys, garbled.rows, labels, h)
-    found = candidates(keys, garbled.rows, active, linear, inverse)
-    [(answer, votes)] = Counter(candidate for pair in found for candidate in pair).most_common(1)
+    result = candidates(keys, garbled.rows, active, linear, inverse)
+    [(answer, votes)] = Counter(candidate for pair in result for candidate in pair).most_common(1)
     true_bits = [int(active[gate.a] != garbled.zeros[gate.a]) for gate in CIRCUIT.and_gates()]
-    read_bits = [int(pair[1] == answer) for pair in found]
+    read_bits = [int(pair[1] == answer) for pair in result]
     return delta, answer if votes > 1 else None, true_bits, read_bits
 
 

@@ -77,12 +77,12 @@ def test_the_bound_holds_whatever_is_hidden(
         most_out, most_in = (int(rest.sum(axis=axis).max()) for axis in (1, 0))
         if counted < 1 or min(out, into) <= 0:
             continue
-        found = min(
+        result = min(
             _connectivity(most, min(value, most)) if value < math.inf else math.inf
             for most, value in ((most_out, out), (most_in, into))
         )
-        assume(found > 0)
-        assert theta[user] <= (1 / (s * (n - spared)) + entry(found, counted)) * (1 + 1e-9)
+        assume(result > 0)
+        assert theta[user] <= (1 / (s * (n - spared)) + entry(result, counted)) * (1 + 1e-9)
 
 
 @settings(max_examples=400)
@@ -163,8 +163,8 @@ def test_bad_cuts_are_as_rare_as_bounded(parties: int, honest: int, degree: int,
                 if bound >= 1:
                     continue
                 checked += 1
-                found = np.min([worst[which, more] for more in range(size, honest // 2 + 1)], axis=0)
-                bad = np.mean(found < expansion if expansion else found <= 0)
+                result = np.min([worst[which, more] for more in range(size, honest // 2 + 1)], axis=0)
+                bad = np.mean(result < expansion if expansion else result <= 0)
                 assert bad <= bound + 5 * math.sqrt(bound / len(graphs)), (which, size, expansion)
     assert checked > 5
 
@@ -264,10 +264,10 @@ def test_nothing_is_proven_where_nothing_holds() -> None:
     assert own_draws(20, 2, corrupt=2, removed=2, lost=2, delta=1e-6) is None
     assert own_draws(200, 3, corrupt=20, removed=0, lost=0, delta=1e-6) is None
     assert own_draws(200, 60, corrupt=20, removed=60, lost=60, delta=1e-6) is None
-    found = own_draws(200, 80, corrupt=20, removed=4, lost=4, delta=1e-6)
-    assert found is not None
-    assert found.failure <= 4.1e-9
+    result = own_draws(200, 80, corrupt=20, removed=4, lost=4, delta=1e-6)
+    assert result is not None
+    assert result.failure <= 4.1e-9
     # More of everything that an adversary has: never better.
     for more in ({"corrupt": 25}, {"removed": 8}, {"lost": 8}):
         less = own_draws(200, 80, **({"corrupt": 20, "removed": 4, "lost": 4} | more), delta=1e-6)
-        assert less is None or less.least_entry >= found.least_entry
+        assert less is None or less.least_entry >= result.least_entry

@@ -58,14 +58,14 @@ SIGMAS = st.floats(-2, 2).map(lambda x: 10.0**x)
 @settings(max_examples=150)
 @given(graphs(), SIGMAS, SIGMAS)
 def test_theta_is_between_its_bounds(graph: HonestGraph, sigma_eta: float, sigma_delta: float) -> None:
-    found = exact_privacy(graph, sigma_eta=sigma_eta, sigma_delta=sigma_delta, diameter=1.0)
+    result = exact_privacy(graph, sigma_eta=sigma_eta, sigma_delta=sigma_delta, diameter=1.0)
     truth = float(dense_theta(graph, sigma_eta, sigma_delta).max())
     # the dense inverse is itself rounded
     slack = 1e-9 * (1 + (sigma_delta / sigma_eta) ** 2 * 1e-3)
-    assert found.theta_lower <= truth * (1 + slack)
-    assert found.theta_upper >= truth * (1 - slack)
-    assert found.theta_upper <= found.theta_lower * (1 + 2e-4)
-    assert found.failure_log2 is None
+    assert result.theta_lower <= truth * (1 + slack)
+    assert result.theta_upper >= truth * (1 - slack)
+    assert result.theta_upper <= result.theta_lower * (1 + 2e-4)
+    assert result.failure_log2 is None
 
 
 @settings(max_examples=100)
@@ -85,7 +85,7 @@ def test_degree_bounds_hold_for_every_user(graph: HonestGraph, s: float) -> None
 def test_worst_case_of_small_graphs_is_that_of_all_choices(
     graph: HonestGraph, removed: int, sigma_eta: float, sigma_delta: float, curious: bool
 ) -> None:
-    found = exact_privacy(
+    result = exact_privacy(
         graph,
         sigma_eta=sigma_eta,
         sigma_delta=sigma_delta,
@@ -94,20 +94,20 @@ def test_worst_case_of_small_graphs_is_that_of_all_choices(
         curious=curious,
     )
     truth = dense_worst(graph, removed, sigma_eta, sigma_delta)
-    assert found.removed == removed
-    assert found.worst_lower <= truth * (1 + 1e-6)
-    assert found.worst_upper >= truth * (1 - 1e-6)
-    assert found.worst_upper >= found.theta_lower
+    assert result.removed == removed
+    assert result.worst_lower <= truth * (1 + 1e-6)
+    assert result.worst_upper >= truth * (1 - 1e-6)
+    assert result.worst_upper >= result.theta_lower
 
 
 @pytest.mark.parametrize(("n", "k", "removed", "close"), [(150, 12, 1, 1e-3), (40, 12, 2, 0.02)])
 def test_worst_case_of_larger_graphs_is_bounded(n: int, k: int, removed: int, close: float) -> None:
     graph = honest_graph(n, k_out(n, k, n, randomness_of(5)))
-    found = exact_privacy(graph, sigma_eta=0.2, sigma_delta=2.0, diameter=1.0, max_dropouts=removed)
+    result = exact_privacy(graph, sigma_eta=0.2, sigma_delta=2.0, diameter=1.0, max_dropouts=removed)
     truth = dense_worst(graph, removed, 0.2, 2.0)
-    assert found.worst_lower <= truth * (1 + 1e-9)
-    assert truth <= found.worst_upper * (1 + 1e-9)
-    assert found.worst_upper <= truth * (1 + close)
+    assert result.worst_lower <= truth * (1 + 1e-9)
+    assert truth <= result.worst_upper * (1 + 1e-9)
+    assert result.worst_upper <= truth * (1 + close)
 
 
 def test_badly_connected_sparse_graphs() -> None:
@@ -116,18 +116,18 @@ def test_badly_connected_sparse_graphs() -> None:
     path = [(v, v + 1) for v in range(n - 1)]
     for edges, size in ((path, n), ([*path, *((v, n + v) for v in range(n))], 2 * n)):
         graph = honest_graph(size, np.array(edges))
-        found = exact_privacy(graph, sigma_eta=0.1, sigma_delta=20.0, diameter=1.0)
+        result = exact_privacy(graph, sigma_eta=0.1, sigma_delta=20.0, diameter=1.0)
         truth = float(dense_theta(graph, 0.1, 20.0).max())
-        assert found.theta_lower <= truth * (1 + 1e-7)
-        assert truth * (1 - 1e-7) <= found.theta_upper <= found.theta_lower * (1 + 2e-4)
+        assert result.theta_lower <= truth * (1 + 1e-7)
+        assert truth * (1 - 1e-7) <= result.theta_upper <= result.theta_lower * (1 + 2e-4)
 
 
 def test_a_user_who_can_be_isolated_has_its_own_noise_alone() -> None:
     graph = honest_graph(200, k_out(200, 3, 200, randomness_of(2)))
     dropouts = int(graph.degrees.min())
-    found = exact_privacy(graph, sigma_eta=0.5, sigma_delta=9.0, diameter=1.0, max_dropouts=dropouts)
-    assert found.worst_upper == pytest.approx(4.0, rel=1e-9)
-    assert found.worst_lower == pytest.approx(4.0, rel=1e-9)
+    result = exact_privacy(graph, sigma_eta=0.5, sigma_delta=9.0, diameter=1.0, max_dropouts=dropouts)
+    assert result.worst_upper == pytest.approx(4.0, rel=1e-9)
+    assert result.worst_lower == pytest.approx(4.0, rel=1e-9)
 
 
 @pytest.mark.parametrize("n", [3, 4, 7, 30])
@@ -143,19 +143,19 @@ def test_closed_forms(n: int) -> None:
     path = entries([(v, v + 1) for v in range(n - 1)], n)
     assert path.max() == path[0] == pytest.approx(path_entry(n, s))
     if n > 3:
-        found = exact_privacy(honest_graph(n, ring(n)), sigma_eta=1, sigma_delta=2, diameter=1, curious=True)
+        result = exact_privacy(honest_graph(n, ring(n)), sigma_eta=1, sigma_delta=2, diameter=1, curious=True)
         truth = dense_worst(honest_graph(n, ring(n)), 1, 1.0, 2.0)
-        assert found.worst_lower <= truth <= found.worst_upper <= truth * (1 + 1e-8)
+        assert result.worst_lower <= truth <= result.worst_upper <= truth * (1 + 1e-8)
 
 
 @settings(max_examples=60)
 @given(graphs(3, 30))
 def test_connectivity_is_a_lower_bound(graph: HonestGraph) -> None:
     truth = float(np.linalg.eigvalsh(dense_laplacian(graph))[1])
-    found = connectivity(Laplacian(graph))
-    assert found.lower <= truth * (1 + 1e-9)
-    assert found.lower >= 0.5 * truth
-    assert found.failure_log2 is None
+    result = connectivity(Laplacian(graph))
+    assert result.lower <= truth * (1 + 1e-9)
+    assert result.lower >= 0.5 * truth
+    assert result.failure_log2 is None
 
 
 @pytest.mark.parametrize("k", [3, 12])
@@ -164,9 +164,9 @@ def test_connectivity_by_random_probes(k: int) -> None:
     n = ALL_VECTORS + 88
     laplacian = Laplacian(honest_graph(n, k_out(n, k, n, randomness_of(8))))
     truth = float(np.linalg.eigvalsh(np.diag(laplacian.degrees) - laplacian.adjacency.toarray())[1])
-    found = connectivity(laplacian)
-    assert 0.75 * truth <= found.lower <= truth
-    assert found.failure_log2 == -128
+    result = connectivity(laplacian)
+    assert 0.75 * truth <= result.lower <= truth
+    assert result.failure_log2 == -128
 
 
 def test_two_cliques_and_one_edge_are_hardly_connected() -> None:

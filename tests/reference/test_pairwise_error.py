@@ -131,17 +131,17 @@ def test_the_standard_error_is_honest() -> None:
     matrix = kernel.function(values[:, None], values[None])
     truth = float(chances @ matrix @ chances)
     rng = np.random.default_rng(8)
-    found, squares, covered = [], [], 0
+    outcome, squares, covered = [], [], 0
     for seed in range(700):
         codes = known[rng.choice(36, 60, p=chances)]
         result = pairwise(kernel, kernel.values(codes), 8.0, 2, fidelity="ideal", seed_for_simulation=seed)
         assert result.standard_error is not None
         assert result.interval is not None
-        found.append(result.value)
+        outcome.append(result.value)
         squares.append(result.standard_error**2)
         covered += result.interval[0] <= truth <= result.interval[1]
     # A variance of 700 values is known to 5.3 %, the coverage to 0.8 %: four of those.
-    assert np.mean(squares) == pytest.approx(np.var(found), rel=0.22)
+    assert np.mean(squares) == pytest.approx(np.var(outcome), rel=0.22)
     assert 0.917 < covered / 700 < 0.983
 
 
@@ -149,17 +149,17 @@ def test_the_standard_error_of_few_parties_with_many_partners_is_not_too_small()
     """The estimated variance of 16 parties with P = 4 is the true one on average, known to 3 %."""
     plan = plan_statistic(KERNELS["gini"], 16, 40.0, partners=4)
     chances, rng = distribution("steep"), np.random.default_rng(9)
-    found, squares = [], []
+    result, squares = [], []
     for run in range(2000):
         codes = rng.choice(36, (16, 1), p=chances)
         pairs = matchings(run.to_bytes(32, "big"), 16, 4).reshape(-1, 2)
         integers = KERNELS["gini"].integer(codes[pairs[:, 0]], codes[pairs[:, 1]])
         made = estimate(plan, pairs, plan.noise.draw(integers, SeededRandomnessForSimulation(run, "few")))
         assert made.standard_error is not None
-        found.append(made.value)
+        result.append(made.value)
         squares.append(made.standard_error**2)
     # Without the correction for the mean it was 16 % too small.
-    assert np.mean(squares) == pytest.approx(np.var(found), rel=0.12)
+    assert np.mean(squares) == pytest.approx(np.var(result), rel=0.12)
 
 
 @settings(max_examples=100)
@@ -202,9 +202,9 @@ def test_incomplete_statistics_are_unbiased() -> None:
     pairs = exact.draw_pairs(40, 200_000, SeededRandomnessForSimulation(1, "pairs"))
     assert (pairs[:, 0] != pairs[:, 1]).all()
     every = kernel.function(kernel.values(kernel.codes(values))[:, None], kernel.values(kernel.codes(values)))
-    found = exact.incomplete_u_statistic(kernel, values, pairs)
+    result = exact.incomplete_u_statistic(kernel, values, pairs)
     # Five standard errors: false alarms at 6e-7.
-    assert found == pytest.approx(exact.u_statistic(kernel, values), abs=5 * every.std() / math.sqrt(2e5))
+    assert result == pytest.approx(exact.u_statistic(kernel, values), abs=5 * every.std() / math.sqrt(2e5))
 
 
 @pytest.mark.parametrize("values", [[1.0], [math.nan, 1.0], [[1.0, 2.0]], ["a", "b"]])

@@ -274,12 +274,12 @@ def test_values_in_the_tails_equal_the_twin(
     for attempt in range(100):
         key = attempt.to_bytes(32, "big")
         drawn = NoiseSource.keyed(key).draw(name, COUNT, parameters, 1)
-        found = np.flatnonzero((drawn >= right) | (drawn <= left))
-        if len(found):
+        result = np.flatnonzero((drawn >= right) | (drawn <= left))
+        if len(result):
             break
-    block = int(found[0]) // twin.BLOCK_SAMPLES
+    block = int(result[0]) // twin.BLOCK_SAMPLES
     call_key = twin.call_key(twin.source_key(key), 0, name, *parameters)
     expected = drawn[block * twin.BLOCK_SAMPLES :][: twin.BLOCK_SAMPLES].tolist()
-    count = int(found[0]) % twin.BLOCK_SAMPLES + 20
+    count = int(result[0]) % twin.BLOCK_SAMPLES + 20
     made = twin.block_samples(call_key, block, min(count, len(expected)), lambda words: twin.draw(words, t))
     assert made == expected[: len(made)]

@@ -252,12 +252,12 @@ def test_a_box_covers_every_move(bits: int, widths: tuple[int, int]) -> None:
             parties=3, honest=3, epsilon=epsilon, delta=1e-3, length=2, steps=widths, bits=bits
         )
         assert (plan.steps, plan.widths) == (max(widths), widths)
-        found = {}
+        result = {}
         for move in itertools.product(*(range(-width, width + 1) for width in widths)):
             moved = np.roll(there, move, axis=(0, 1))
-            found[move] = max(_delta(there, moved, epsilon), _delta(moved, there, epsilon))
-        worst = max(found.values())
-        assert found[widths] == pytest.approx(worst, rel=1e-9)
+            result[move] = max(_delta(there, moved, epsilon), _delta(moved, there, epsilon))
+        worst = max(result.values())
+        assert result[widths] == pytest.approx(worst, rel=1e-9)
         # Beside what pairwise noise has, and the grid of losses, it is exact.
         assert worst <= plan.delta < 1.02 * worst + 1e-5
 

@@ -124,10 +124,10 @@ def test_the_ball_is_less_than_its_box(check: object) -> None:
 def test_skellam_counts_the_ball_in_every_norm() -> None:
     parameters, faults = check_noisy(BALL | {"precision": 2.0**-10, "mechanism": "skellam"}, 10)
     assert parameters is not None, faults
-    found = mechanism_of(parameters).share.sensitivity
-    assert found.l2 == pytest.approx(2048)
-    assert found.linf == 2048
-    assert found.l1 == pytest.approx(2048 * math.sqrt(3), rel=1e-3)
+    result = mechanism_of(parameters).share.sensitivity
+    assert result.l2 == pytest.approx(2048)
+    assert result.linf == 2048
+    assert result.l1 == pytest.approx(2048 * math.sqrt(3), rel=1e-3)
 
 
 def test_the_box_may_differ_from_coordinate_to_coordinate() -> None:

@@ -135,13 +135,13 @@ def misplaced(module: str, imported: str) -> str | None:
 
 
 def test_imports_go_downwards() -> None:
-    found = [
+    result = [
         f"{file.relative_to(ROOT)}:{line}: {imported}: {what}"
         for file in FILES
         for imported, line in imports(parsed(file), package_of(file))
         if (what := misplaced(module_of(file), imported)) is not None
     ]
-    assert not found, "\n".join(found)
+    assert not result, "\n".join(result)
 
 
 @pytest.mark.parametrize(
@@ -189,14 +189,14 @@ def test_modules_do_not_import_in_circles() -> None:
 def test_nothing_else_imports_the_evidence() -> None:
     """Tests, examples and benchmarks reach the two folders as files only."""
     folders = (ROOT / name for name in ("tests", "examples", "benchmarks"))
-    found = [
+    result = [
         f"{file.relative_to(ROOT)}:{line}: {imported}"
         for folder in folders
         for file in sorted(folder.rglob("*.py"))
         for imported, line in imports(parsed(file), "")
         if imported.split(".")[0] in EVIDENCE
     ]
-    assert not found, "\n".join(found)
+    assert not result, "\n".join(result)
 
 
 def forbidden(tree: ast.Module, index: str) -> Iterator[tuple[int, str]]:
@@ -234,12 +234,12 @@ def index_of(file: Path) -> str:
 
 
 def test_library_code_keeps_the_house_rules() -> None:
-    found = [
+    result = [
         f"{file.relative_to(ROOT)}:{line}: {what}"
         for file in FILES
         for line, what in forbidden(parsed(file), index_of(file))
     ]
-    assert not found, "\n".join(found)
+    assert not result, "\n".join(result)
 
 
 @pytest.mark.parametrize(
@@ -265,7 +265,7 @@ def test_protocols_stand_on_phases_and_phases_on_the_engine(layer: str) -> None:
     """No protocol is imported by what all protocols share."""
     allowed = {*PROTOCOL_LAYERS[PROTOCOL_LAYERS.index(layer) :], *BELOW_PROTOCOLS}
     files = sorted((PACKAGE / "protocols" / layer).glob("*.py"))
-    found = [
+    result = [
         f"{file.name}: {name}"
         for file in files
         for node in ast.walk(parsed(file))
@@ -274,7 +274,7 @@ def test_protocols_stand_on_phases_and_phases_on_the_engine(layer: str) -> None:
         if name.startswith("smpc_dp.protocols.") and name.split(".")[2] not in allowed
     ]
     assert files
-    assert not found
+    assert not result
 
 
 def _imported(node: ast.ImportFrom) -> Iterator[str]:

@@ -92,9 +92,9 @@ def test_digest_depends_on_everything() -> None:
 def test_fault_of_one_member(changes: dict[str, Any], where: str, what: str) -> None:
     listed = members()
     listed[0] = msgspec.structs.replace(listed[0], **changes)
-    found = faults_of(listed)
-    assert [index for index, _ in found] == [where]
-    assert what in found[0][1]
+    result = faults_of(listed)
+    assert [index for index, _ in result] == [where]
+    assert what in result[0][1]
 
 
 def test_every_fault_is_listed() -> None:
@@ -126,8 +126,8 @@ def test_number_of_aggregators() -> None:
     assert Roster([base[0], base[2]], needs_aggregator=False).aggregator is None
     second = IDENTITIES["eve"].entry("aggregator", "127.0.0.1:7009")
     for needed in (True, False):
-        found = faults_of([*base, second], needs_aggregator=needed)
-        assert found == [("roster", "one aggregator at most, not 2: agg, eve")]
+        result = faults_of([*base, second], needs_aggregator=needed)
+        assert result == [("roster", "one aggregator at most, not 2: agg, eve")]
     assert faults_of([base[1]]) == [("roster", "no member has the role 'party'")]
     assert len(faults_of([])) == 2
     silent = msgspec.structs.replace(base[1], address=None)

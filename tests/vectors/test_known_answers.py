@@ -188,8 +188,8 @@ def test_the_aes_128_that_circuits_are_checked_against_is_that_of_fips_197() -> 
     key, block = (
         int(text, 16) for text in ("000102030405060708090a0b0c0d0e0f", "00112233445566778899aabbccddeeff")
     )
-    (found,) = meaning(key, block)
-    assert f"{found:032x}" == "69c4e0d86a7b0430d8cdb78070b4c55a"
+    (result,) = meaning(key, block)
+    assert f"{result:032x}" == "69c4e0d86a7b0430d8cdb78070b4c55a"
 
 
 @pytest.mark.parametrize(

@@ -24,8 +24,8 @@ def test_a_changed_or_surplus_file_is_named(tmp_path: Path) -> None:
     changed = tmp_path / "ot-k2.json"
     changed.write_bytes(changed.read_bytes().replace(b'"k": 2', b'"k": 3'))
     (tmp_path / "ot-k8.json").write_bytes(b"{}")
-    found = vectors.check(tmp_path, "pairwise")
-    assert sorted(line.split(":")[0] for line in found) == ["ot-k2.json", "ot-k8.json"]
+    result = vectors.check(tmp_path, "pairwise")
+    assert sorted(line.split(":")[0] for line in result) == ["ot-k2.json", "ot-k8.json"]
 
 
 @pytest.mark.parametrize("k", [2, 4])

@@ -52,7 +52,7 @@ class PrivateMean(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fiel
         own = np.array([[table.mean() - middle] for table in data]).reshape(-1, 1) * (1 - 1 / STEPS)
         steps = np.ones(len(data), np.intp)
         try:
-            found = (await means.average.average(own)).values + middle
+            result = (await means.average.average(own)).values + middle
         except FAILURES as error:
             return Learned("private-mean", own * math.nan, ("mean",), steps, 0 * steps, (str(error),))
-        return Learned("private-mean", found, ("mean",), steps, steps, claim=means.average.claim)
+        return Learned("private-mean", result, ("mean",), steps, steps, claim=means.average.claim)

@@ -27,8 +27,8 @@ class UnanimousParameters(SecAggParameters, frozen=True):
 
     def privacy(self, survivors: int) -> Privacy:
         """Return the claim of a secure sum, and that it is over everybody."""
-        found = super().privacy(survivors)
-        return replace(found, claim=f"unanimous, over all {self.plan.parties} parties: {found.claim}")
+        result = super().privacy(survivors)
+        return replace(result, claim=f"unanimous, over all {self.plan.parties} parties: {result.claim}")
 
 
 def on_survivors(member: SumMember[SumParameters], state: states.AwaitSurvivors, body: bytes) -> Transition:

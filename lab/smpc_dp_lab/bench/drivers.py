@@ -107,11 +107,11 @@ class Turn:
         """
         values = []
         for answer in self._answers:
-            found = answer.figures.get(figure)
-            if found is None or found.unit != unit:
+            result = answer.figures.get(figure)
+            if result is None or result.unit != unit:
                 what = " ".join([self._driver, *self._arguments])
                 raise LocalError(f"{what}: gave no figure '{figure}' in {unit}")
-            values.append(scale(found.value))
+            values.append(scale(result.value))
         if not values:
             return None
         return Peer(f"{self._answers[-1].name}, {how}", self._answers[-1].version, float(median(values)))

@@ -135,8 +135,8 @@ class AucObjective:
         """Return the minimiser, (p,)."""
         start = np.zeros(self.positive.shape[1])
         options = {"maxiter": 10_000, "ftol": 1e-15, "gtol": 1e-10}
-        found = minimize(self.value, start, jac=self.gradient, method="L-BFGS-B", options=options)
-        return np.asarray(found.x)
+        result = minimize(self.value, start, jac=self.gradient, method="L-BFGS-B", options=options)
+        return np.asarray(result.x)
 
     @property
     def lipschitz(self) -> float:
@@ -319,15 +319,15 @@ def _terms(
     from smpc_dp.learn.dual_averaging import inverse_root
     from smpc_dp.learn.gossip_bounds import dual_averaging_terms
 
-    found = dual_averaging_terms(graph, optimum, lipschitz, inverse_root(), iterations)
+    result = dual_averaging_terms(graph, optimum, lipschitz, inverse_root(), iterations)
     return Terms(
         graph=graph.name,
         excess=excess,
-        centralised=found.centralised,
-        network=found.network,
-        printed_network=found.printed_network,
+        centralised=result.centralised,
+        network=result.network,
+        printed_network=result.printed_network,
         bias=bias,
-        holds=excess <= found.centralised + found.network + bias,
+        holds=excess <= result.centralised + result.network + bias,
     )
 
 
@@ -346,7 +346,7 @@ def _tell(progress: Progress | None, what: str, done: int, total: int) -> None:
         progress(what, done, total)
 
 
-def plot(found: DualAveragingErrors, path: Path) -> None:
+def plot(result: DualAveragingErrors, path: Path) -> None:
     """Write the plot: objective with its spread, and the bias term, against iterations.
 
     Errors as of `write_plot`.
@@ -354,26 +354,26 @@ def plot(found: DualAveragingErrors, path: Path) -> None:
     write_plot(
         path,
         (10.4, 4.6),
-        lambda axes: _draw_objective(axes, found),
-        lambda axes: _draw_bias(axes, found),
-        title=f"AUC maximisation by gossip, {found.parties} users, {found.repetitions} asynchronous runs; "
+        lambda axes: _draw_objective(axes, result),
+        lambda axes: _draw_bias(axes, result),
+        title=f"AUC maximisation by gossip, {result.parties} users, {result.repetitions} asynchronous runs; "
         "bands: spread over the users",
     )
 
 
-def _draw_objective(axes: Axes, found: DualAveragingErrors) -> None:
-    for curve, colour in zip(found.curves, COLOURS, strict=True):
+def _draw_objective(axes: Axes, result: DualAveragingErrors) -> None:
+    for curve, colour in zip(result.curves, COLOURS, strict=True):
         mean, spread = np.array(curve.objective), np.array(curve.spread)
         axes.plot(curve.iterations, mean, color=colour, linewidth=1.5, label=curve.graph)
-        low = np.maximum(mean - spread, found.minimum)
+        low = np.maximum(mean - spread, result.minimum)
         axes.fill_between(curve.iterations, low, mean + spread, color=colour, alpha=0.15, linewidth=0)
-    axes.axhline(found.minimum, color="#6b7280", linewidth=1.0, linestyle=":", label="minimum")
+    axes.axhline(result.minimum, color="#6b7280", linewidth=1.0, linestyle=":", label="minimum")
     axes.set(yscale="log", xlabel="iterations t", ylabel="objective of the users' averages")
     finish_axes(axes, "(a) objective", fontsize=9)
 
 
-def _draw_bias(axes: Axes, found: DualAveragingErrors) -> None:
-    for curve, colour in zip(found.curves, COLOURS, strict=True):
+def _draw_bias(axes: Axes, result: DualAveragingErrors) -> None:
+    for curve, colour in zip(result.curves, COLOURS, strict=True):
         axes.plot(curve.iterations, curve.bias, color=colour, linewidth=1.5, label=curve.graph)
     axes.set(yscale="log", xlabel="iterations t")
     axes.set_ylabel("|\u03b5\u0304(t)' \u03c0(z\u0304(t))|")

@@ -192,9 +192,9 @@ def within(name: str, value: int, least: int, most: int | None = None) -> list[F
 
 def refuse(*faults: Sequence[Fault]) -> None:
     """Raise ConfigError if there is any fault."""
-    found = [fault for some in faults for fault in some]
-    if found:
-        raise ConfigError(found)
+    result = [fault for some in faults for fault in some]
+    if result:
+        raise ConfigError(result)
 
 
 def alternate(

@@ -118,7 +118,7 @@ def _cases(parties: int, length: int, dropout: float) -> dict[str, SumParameters
         "secure sum with shares of noise": check_noisy(private, parties),
         "secure sum, sparse graph": check_exact(given, parties),
     }
-    faults = [fault for _, found in checked.values() for fault in found]
+    faults = [fault for _, result in checked.values() for fault in result]
     if faults:
         raise ConfigError(faults)
     cases = {name: parameters for name, (parameters, _) in checked.items() if parameters is not None}

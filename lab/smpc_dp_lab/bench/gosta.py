@@ -150,15 +150,15 @@ def gosta_errors(
                 clock = ManyClocks([EdgeClock(graph, seed, copy) for copy in copies])
                 where = PlainExchange(parties * len(copies))
                 rows = np.tile(records, (len(copies), 1))
-                found = asyncio.run(learner(where, rows, kernel, clock, iterations, every=every))
-                away = found.values.reshape(len(found.ticks), len(copies), parties) / target - 1
+                result = asyncio.run(learner(where, rows, kernel, clock, iterations, every=every))
+                away = result.values.reshape(len(result.ticks), len(copies), parties) / target - 1
                 errors.append(np.sqrt((away**2).mean(axis=2)))
                 spreads.append(np.abs(away).std(axis=2))
                 summed[: len(away)] += away.sum(axis=1)
             bound = None
             if method == "GoSta":
                 unit = math.sqrt(parties) * target
-                bound = tuple((gosta_bound(graph, matrix, found.ticks) / unit).tolist())
+                bound = tuple((gosta_bound(graph, matrix, result.ticks) / unit).tolist())
             standard = (parties, iterations) == (PARTIES, ITERATIONS)
             curves.append(
                 Curve(
@@ -166,11 +166,11 @@ def gosta_errors(
                     method=method,
                     edges=len(graph.edges),
                     spectral_gap=graph.spectral_gap,
-                    iterations=tuple(found.ticks.tolist()),
+                    iterations=tuple(result.ticks.tolist()),
                     error=tuple(np.concatenate(errors, axis=1).mean(axis=1).tolist()),
                     spread=tuple(np.concatenate(spreads, axis=1).mean(axis=1).tolist()),
                     bias=tuple(
-                        np.sqrt(((summed[: len(found.ticks)] / repetitions) ** 2).mean(axis=1)).tolist()
+                        np.sqrt(((summed[: len(result.ticks)] / repetitions) ** 2).mean(axis=1)).tolist()
                     ),
                     bound=bound,
                     reference=REFERENCE[graph.name][METHODS.index(method)] if standard else None,
@@ -215,7 +215,7 @@ def check_sizes(parties: int, iterations: int, repetitions: int) -> None:
         raise ConfigError(faults)
 
 
-def plot(found: GostaErrors, path: Path) -> None:
+def plot(result: GostaErrors, path: Path) -> None:
     """Write the plot: relative error against iterations with bands for the spread, and beside it the bounds.
 
     Errors as of `write_plot`.
@@ -223,9 +223,9 @@ def plot(found: GostaErrors, path: Path) -> None:
     write_plot(
         path,
         (10.4, 5.0),
-        lambda axes: _draw_errors(axes, found),
-        lambda axes: _draw_bounds(axes, found),
-        title=f"AUC by gossip, {found.parties:,} users, {found.repetitions} runs; "
+        lambda axes: _draw_errors(axes, result),
+        lambda axes: _draw_bounds(axes, result),
+        title=f"AUC by gossip, {result.parties:,} users, {result.repetitions} runs; "
         "relative error of the users' estimates, bands: spread over the users",
     )
 
@@ -233,27 +233,27 @@ def plot(found: GostaErrors, path: Path) -> None:
 COLOURS = ("#0b3d75", "#2f9e8f", "#c2410c")
 
 
-def _colours(found: GostaErrors) -> dict[str, str]:
-    return dict(zip(dict.fromkeys(curve.graph for curve in found.curves), COLOURS, strict=True))
+def _colours(result: GostaErrors) -> dict[str, str]:
+    return dict(zip(dict.fromkeys(curve.graph for curve in result.curves), COLOURS, strict=True))
 
 
-def _draw_errors(axes: Axes, found: GostaErrors) -> None:
+def _draw_errors(axes: Axes, result: GostaErrors) -> None:
     lines = {"GoSta": "-", "U2-gossip": "--"}
-    for curve in found.curves:
-        colour, label = _colours(found)[curve.graph], f"{curve.method}, {curve.graph}"
+    for curve in result.curves:
+        colour, label = _colours(result)[curve.graph], f"{curve.method}, {curve.graph}"
         error, spread = np.array(curve.error), np.array(curve.spread)
         axes.plot(curve.iterations, error, lines[curve.method], color=colour, linewidth=1.5, label=label)
         low = np.maximum(error - spread, 0)
         axes.fill_between(curve.iterations, low, error + spread, color=colour, alpha=0.10, linewidth=0)
-    axes.set(xlabel="iterations t", ylabel="relative error", xlim=(0, found.iterations), ylim=(0, 1))
+    axes.set(xlabel="iterations t", ylabel="relative error", xlim=(0, result.iterations), ylim=(0, 1))
     finish_axes(axes, "(a) GoSta and U2-gossip", fontsize=9)
 
 
-def _draw_bounds(axes: Axes, found: GostaErrors) -> None:
-    for curve in found.curves:
+def _draw_bounds(axes: Axes, result: GostaErrors) -> None:
+    for curve in result.curves:
         if curve.bound is None:
             continue
-        colour, times = _colours(found)[curve.graph], curve.iterations
+        colour, times = _colours(result)[curve.graph], curve.iterations
         axes.plot(times, curve.bound, ":", color=colour, linewidth=1.5)
         axes.plot(times, curve.error, color=colour, linewidth=1.5)
         axes.plot(times, curve.bias, color=colour, linewidth=0.8)
@@ -264,7 +264,7 @@ def _draw_bounds(axes: Axes, found: GostaErrors) -> None:
     finish_axes(axes, what, fontsize=9, title="colours as in (a)", title_fontsize=9)
 
 
-def last_rows(found: GostaErrors) -> Sequence[tuple[str, str, float, float, float | None, float | None]]:
+def last_rows(result: GostaErrors) -> Sequence[tuple[str, str, float, float, float | None, float | None]]:
     """Return graph, method, error, spread, bound and reference at the end, for a table."""
     return [
         (
@@ -275,5 +275,5 @@ def last_rows(found: GostaErrors) -> Sequence[tuple[str, str, float, float, floa
             None if curve.bound is None else curve.bound[-1],
             curve.reference,
         )
-        for curve in found.curves
+        for curve in result.curves
     ]

@@ -111,7 +111,7 @@ def homomorphic_deviation(
         if kind is not None:
             noise = DiffusionNoise.of_scale(kind, SCALE, STEP_SIZE, L1_BOUND, DIMENSION)
             source = NoiseSource.keyed(SeededRandomnessForSimulation(seed, name).bytes(32))
-        found: list[float] = []
+        result: list[float] = []
 
         def gradient(models: Floats, _step: int, rng: np.random.Generator = rng) -> Floats:
             points = models.reshape(-1, DIMENSION)
@@ -119,9 +119,9 @@ def homomorphic_deviation(
             slope = -signed * expit(-(signed * points).sum(axis=1, keepdims=True))
             return np.asarray(slope.reshape(models.shape))
 
-        def watch(_step: int, models: Floats, found: list[float] = found) -> None:
+        def watch(_step: int, models: Floats, result: list[float] = result) -> None:
             centroid = models.mean(axis=0).reshape(-1, DIMENSION)
-            found.append(float(((centroid - best) ** 2).sum(axis=1).mean()))
+            result.append(float(((centroid - best) ** 2).sum(axis=1).mean()))
 
         asyncio.run(
             diffuse(
@@ -141,8 +141,8 @@ def homomorphic_deviation(
         curves.append(
             Curve(
                 noise=name,
-                deviation=found,
-                final=float(np.mean(found[steps // 2 :])),
+                deviation=result,
+                final=float(np.mean(result[steps // 2 :])),
                 epsilon={} if noise is None else {step: noise.epsilon(step) for step in marks},
             )
         )
@@ -192,12 +192,12 @@ def _graph(seed: int) -> Topology:
     raise ConfigError([Fault("seed", "no connected graph in 1,000 draws", ConfigCheck.INFEASIBLE)])
 
 
-def plot(found: Homomorphic, path: Path) -> None:
+def plot(result: Homomorphic, path: Path) -> None:
     """Write the plot: deviation against steps on a log axis, with epsilon(i) beside the curves.
 
     Errors as of `write_plot`.
     """
-    write_plot(path, (7.6, 5.0), lambda axes: _draw(axes, found))
+    write_plot(path, (7.6, 5.0), lambda axes: _draw(axes, result))
 
 
 _STYLES = (
@@ -207,16 +207,16 @@ _STYLES = (
 )
 
 
-def _draw(axes: Axes, found: Homomorphic) -> None:
-    steps = np.arange(1, found.steps + 1)
+def _draw(axes: Axes, result: Homomorphic) -> None:
+    steps = np.arange(1, result.steps + 1)
     for kind, label, colour, line in _STYLES:
-        curve = found.of(kind)
+        curve = result.of(kind)
         axes.plot(steps, curve.deviation, color=colour, linestyle=line, linewidth=1.6, label=label)
         if curve.epsilon:
             told = ", ".join(f"\u03b5({step}) = {value:,.0f}" for step, value in curve.epsilon.items())
             axes.annotate(
                 told,
-                (found.steps, curve.final),
+                (result.steps, curve.final),
                 xytext=(-4, 16),
                 textcoords="offset points",
                 color=colour,
@@ -224,13 +224,13 @@ def _draw(axes: Axes, found: Homomorphic) -> None:
                 ha="right",
             )
     axes.set(
-        yscale="log", xlabel="step i", ylabel="mean square deviation of the centroid", xlim=(0, found.steps)
+        yscale="log", xlabel="step i", ylabel="mean square deviation of the centroid", xlim=(0, result.steps)
     )
     finish_axes(
         axes,
-        f"Diffusion: M = {found.dimension}, K = {found.agents}, \u03bc = {found.step_size:g}, "
-        f"\u03c1 = {found.ridge:g}, noise of variance {found.noise_variance:g}; "
-        f"gradients of \u2113\u2081 norm \u2264 {found.l1_bound:g}",
+        f"Diffusion: M = {result.dimension}, K = {result.agents}, \u03bc = {result.step_size:g}, "
+        f"\u03c1 = {result.ridge:g}, noise of variance {result.noise_variance:g}; "
+        f"gradients of \u2113\u2081 norm \u2264 {result.l1_bound:g}",
         fontsize=9,
         ncols=3,
         loc="upper center",

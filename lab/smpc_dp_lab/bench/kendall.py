@@ -123,7 +123,7 @@ def kendall_errors(
     started = time.perf_counter()
     setting = _Setting.of(epsilons)
     squares = _measure(setting, parties, repetitions, seed, progress)
-    found = [*_run_points(setting, parties, squares), *_naive_points(setting, parties, delta, epsilons)]
+    result = [*_run_points(setting, parties, squares), *_naive_points(setting, parties, delta, epsilons)]
     if progress is not None:
         progress("done", repetitions, repetitions)
     return Kendall(
@@ -137,13 +137,13 @@ def kendall_errors(
         data="synthetic: independent pairs of ratings 0..5",
         seconds=time.perf_counter() - started,
         naive_pairs=parties * (parties - 1) // 2,
-        ranks={f"{epsilon:g}": list(_least(found, epsilon)) for epsilon in epsilons},
+        ranks={f"{epsilon:g}": list(_least(result, epsilon)) for epsilon in epsilons},
         thesis=THESIS_ORDER,
         advantage={
-            f"{epsilon:g}": _least(found, epsilon)["local"] / _least(found, epsilon)["two-party"]
+            f"{epsilon:g}": _least(result, epsilon)["local"] / _least(result, epsilon)["two-party"]
             for epsilon in epsilons
         },
-        points=tuple(found),
+        points=tuple(result),
     )
 
 
@@ -264,12 +264,12 @@ def _least(points: Sequence[Point], epsilon: float) -> dict[str, float]:
     return dict(sorted(least.items(), key=lambda item: item[1]))
 
 
-def plot(found: Kendall, path: Path) -> None:
+def plot(result: Kendall, path: Path) -> None:
     """Write the plot: error against epsilon on log axes, measured points on calculated lines.
 
     Errors as of `write_plot`.
     """
-    write_plot(path, (7.6, 5.2), lambda axes: _draw(axes, found))
+    write_plot(path, (7.6, 5.2), lambda axes: _draw(axes, result))
 
 
 # Method, partners, label, colour, line and mark.
@@ -283,9 +283,9 @@ _STYLES: tuple[tuple[str, int | None, str, str, str, str], ...] = (
 )
 
 
-def _draw(axes: Axes, found: Kendall) -> None:
+def _draw(axes: Axes, result: Kendall) -> None:
     for method, partners, label, colour, line, mark in _STYLES:
-        points = [point for point in found.of(method) if point.partners == partners]
+        points = [point for point in result.of(method) if point.partners == partners]
         epsilons = [point.epsilon for point in points]
         axes.plot(epsilons, [point.exact for point in points], line, color=colour, linewidth=1.4)
         axes.plot([], [], line, color=colour, linewidth=1.4, marker=mark, markersize=5.5, label=label)
@@ -298,16 +298,16 @@ def _draw(axes: Axes, found: Kendall) -> None:
                 epsilons, bounds, ":", color=colour, linewidth=1.4, label="local DP, Theorem 3.3's bound"
             )
     axes.set(xscale="log", yscale="log", xlabel="\u03b5")
-    epsilons = sorted({point.epsilon for point in found.points})
+    epsilons = sorted({point.epsilon for point in result.points})
     axes.set_xticks(epsilons, [f"{epsilon:g}" for epsilon in epsilons])
     axes.minorticks_off()
     axes.set_ylabel("root mean squared error of (\u03c4 + 1) / 2")
     finish_axes(
         axes,
-        f"Kendall's \u03c4 of {found.parties:,} synthetic pairs of ratings, \u03c4 = {found.tau:.2f}; "
-        f"\u03b4 = 0, for all pairs {found.delta:g}",
+        f"Kendall's \u03c4 of {result.parties:,} synthetic pairs of ratings, \u03c4 = {result.tau:.2f}; "
+        f"\u03b4 = 0, for all pairs {result.delta:g}",
         size=10.5,
         fontsize=9,
-        title=f"lines: calculated; marks: {found.repetitions} repetitions",
+        title=f"lines: calculated; marks: {result.repetitions} repetitions",
         title_fontsize=9,
     )

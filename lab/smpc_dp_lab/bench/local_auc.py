@@ -122,12 +122,12 @@ def auc_errors(
     scores, labels = synthetic_scores(positives, negatives, SEPARATION, seed)
     codes = field.codes(scores)
     truth = _auc(codes, labels)
-    found: list[Point] = []
+    result: list[Point] = []
     whole = len(epsilons) * (len(bins) + len(levels))
     for epsilon in epsilons:
         for k in bins:
             if progress is not None:
-                progress(f"{k} bins, epsilon {epsilon:g}", len(found), whole)
+                progress(f"{k} bins, epsilon {epsilon:g}", len(result), whole)
             plan = LocalPairwise.plan(auc(field), epsilon, bins=k)
             randomness = SeededRandomnessForSimulation(seed, f"generic {k} {epsilon}")
             values = [
@@ -137,17 +137,19 @@ def auc_errors(
             indices = codes * k // (field.steps + 1)
             response = plan.exact_response_error(*_counts(indices, labels, k))
             exact = math.hypot(response, _auc(indices, labels) - truth)
-            found.append(_point("generic", epsilon, k, np.array(values) - truth, exact, None))
+            result.append(_point("generic", epsilon, k, np.array(values) - truth, exact, None))
         for alpha in levels:
             if progress is not None:
-                progress(f"2^{alpha} bins, epsilon {epsilon:g}", len(found), whole)
+                progress(f"2^{alpha} bins, epsilon {epsilon:g}", len(result), whole)
             randomness = SeededRandomnessForSimulation(seed, f"hierarchical {alpha} {epsilon}")
             values = []
             for _ in range(repetitions):
                 tree = LocalAuc.plan(field, epsilon, levels=alpha, coins=randomness.bytes(32))
                 answers = tree.randomise_many(scores, randomness=randomness)
                 values.append(tree.estimate(answers, labels).value)
-            found.append(_hierarchical(epsilon, alpha, np.array(values) - truth, truth, codes, labels, field))
+            result.append(
+                _hierarchical(epsilon, alpha, np.array(values) - truth, truth, codes, labels, field)
+            )
     if progress is not None:
         progress("done", whole, whole)
     return AucErrors(
@@ -158,7 +160,7 @@ def auc_errors(
         auc=truth,
         data=f"synthetic: log-odds of two normal laws, {SEPARATION:g} standard deviations apart",
         seconds=time.perf_counter() - started,
-        points=tuple(found),
+        points=tuple(result),
     )
 
 
@@ -210,7 +212,7 @@ def _auc(indices: NDArray[np.int64], labels: NDArray[np.int64]) -> float:
     return exact_auc(indices[labels == 1], indices[labels == 0])
 
 
-def plot(found: AucErrors, path: Path) -> None:
+def plot(result: AucErrors, path: Path) -> None:
     """Write the plot: errors against bins on log axes, a panel for each protocol.
 
     Errors as of `write_plot`.
@@ -218,9 +220,9 @@ def plot(found: AucErrors, path: Path) -> None:
     write_plot(
         path,
         (10.4, 4.8),
-        lambda axes: _draw(axes, found, "generic", "(a) generic protocol, Algorithm 3.3"),
-        lambda axes: _draw(axes, found, "hierarchical", "(b) hierarchical histograms, one bit a user"),
-        title=f"Local DP: AUC = {found.auc:.4f} of {found.positives:,} positive and {found.negatives:,} "
+        lambda axes: _draw(axes, result, "generic", "(a) generic protocol, Algorithm 3.3"),
+        lambda axes: _draw(axes, result, "hierarchical", "(b) hierarchical histograms, one bit a user"),
+        title=f"Local DP: AUC = {result.auc:.4f} of {result.positives:,} positive and {result.negatives:,} "
         "negative synthetic scores",
         sharey=True,
     )
@@ -229,11 +231,11 @@ def plot(found: AucErrors, path: Path) -> None:
 _COLOURS = ("#c2410c", "#6d28d9", "#0b3d75", "#15803d", "#6b7280")
 
 
-def _draw(axes: Axes, found: AucErrors, method: Method, title: str) -> None:
-    epsilons = sorted({point.epsilon for point in found.points})
+def _draw(axes: Axes, result: AucErrors, method: Method, title: str) -> None:
+    epsilons = sorted({point.epsilon for point in result.points})
     for index, epsilon in enumerate(epsilons):
         colour = _COLOURS[index % len(_COLOURS)]
-        points = found.of(method, epsilon)
+        points = result.of(method, epsilon)
         # Side by side, where bars would hide each other.
         bins = [
             point.bins * 2 ** (0.012 * len(points) * (index - (len(epsilons) - 1) / 2)) for point in points
@@ -271,6 +273,6 @@ def _draw(axes: Axes, found: AucErrors, method: Method, title: str) -> None:
         title,
         fontsize=9,
         loc="upper left" if method == "generic" else "lower right",
-        title=f"marks: mean absolute error \u00b1 s.d., {found.repetitions} runs\n{lines}",
+        title=f"marks: mean absolute error \u00b1 s.d., {result.repetitions} runs\n{lines}",
         title_fontsize=8.5,
     )

@@ -128,7 +128,7 @@ def local_scale(
     settings.append(("curator", users, 0))
     points = []
     for index, (kind, size, corrupt) in enumerate(settings):
-        found, steps = [], participations * users // size
+        result, steps = [], participations * users // size
         noise, honest = 0.0, size
         for repetition in range(repetitions):
             if progress is not None:
@@ -155,7 +155,7 @@ def local_scale(
             tables, test = data.split(users, TEST, draw)
             fidelity: Fidelity = "plain" if kind == "none" else "ideal"
             learned = learn(parameters, tables, fidelity=fidelity, seed_for_simulation=draw)
-            found.append(float(np.mean([model.accuracy(weights, test) for weights in learned.values])))
+            result.append(float(np.mean([model.accuracy(weights, test) for weights in learned.values])))
             noise, honest = _noise(parameters, size)
         if kind == "none":
             noise, honest = 0.0, size
@@ -166,10 +166,10 @@ def local_scale(
                 honest,
                 steps,
                 noise,
-                float(np.mean(found)),
-                float(np.std(found, ddof=1)),
-                min(found),
-                max(found),
+                float(np.mean(result)),
+                float(np.std(result, ddof=1)),
+                min(result),
+                max(result),
             )
         )
     return LocalScale(
@@ -211,9 +211,9 @@ def _noise(parameters: LearnParameters, size: int) -> tuple[float, int]:
     return (0.0, size) if noise is None else (noise.total / size, noise.honest)
 
 
-def plot(found: LocalScale, path: Path) -> None:
+def plot(result: LocalScale, path: Path) -> None:
     """Write the plot: accuracy against s, with the spread between repetitions; errors as of `write_plot`."""
-    write_plot(path, (7.2, 4.8), lambda axes: _draw(axes, found))
+    write_plot(path, (7.2, 4.8), lambda axes: _draw(axes, result))
 
 
 _STYLES: tuple[tuple[tuple[Kind, ...], str, str, str], ...] = (
@@ -222,9 +222,9 @@ _STYLES: tuple[tuple[tuple[Kind, ...], str, str, str], ...] = (
 )
 
 
-def _draw(axes: Axes, found: LocalScale) -> None:
+def _draw(axes: Axes, result: LocalScale) -> None:
     for kinds, label, colour, line in _STYLES:
-        points = found.of(*kinds)
+        points = result.of(*kinds)
         axes.errorbar(
             [point.size for point in points],
             [point.accuracy for point in points],
@@ -241,7 +241,7 @@ def _draw(axes: Axes, found: LocalScale) -> None:
         ("local", "local DP", "s", "#c2410c"),
         ("curator", "trusted curator, once for all", "D", "#2f7d32"),
     ):
-        ends = [point for point in found.points if point.kind == kind]
+        ends = [point for point in result.points if point.kind == kind]
         axes.errorbar(
             [point.size for point in ends],
             [point.accuracy for point in ends],
@@ -255,14 +255,14 @@ def _draw(axes: Axes, found: LocalScale) -> None:
             label=label,
         )
     axes.set(xscale="log", xlabel="users in a group, s", ylabel="test accuracy of the users' own models")
-    sizes = sorted({point.size for point in found.points})
+    sizes = sorted({point.size for point in result.points})
     axes.set_xticks(sizes, [str(size) for size in sizes])
     axes.minorticks_off()
     finish_axes(
         axes,
-        f"{found.users} users, {found.participations} participations each, \u03b5 = {found.epsilon:g}, "
-        f"\u03b4 = {found.delta:g}, c = {found.colluders}",
+        f"{result.users} users, {result.participations} participations each, \u03b5 = {result.epsilon:g}, "
+        f"\u03b4 = {result.delta:g}, c = {result.colluders}",
         size=10.5,
         loc="lower right",
-        title=f"mean and standard deviation, {found.repetitions} repetitions",
+        title=f"mean and standard deviation, {result.repetitions} repetitions",
     )

@@ -19,12 +19,12 @@ _PEAK = re.compile(r"^VmHWM:\s+(\d+) kB$", re.MULTILINE)
 def _peak_bytes() -> int:
     """Return the most memory that this program had; getrusage would count whoever started it."""
     try:
-        found = _PEAK.search(Path("/proc/self/status").read_text("ascii"))
+        result = _PEAK.search(Path("/proc/self/status").read_text("ascii"))
     except OSError:
-        found = None
-    if found is None:
+        result = None
+    if result is None:
         return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * (1 if sys.platform == "darwin" else 1024)
-    return 1024 * int(found[1])
+    return 1024 * int(result[1])
 
 
 def _making(path: str, users: str, steps: str, epsilon: str, delta: str, corrupt: str) -> Callable[[], bool]:

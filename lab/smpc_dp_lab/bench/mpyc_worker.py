@@ -35,7 +35,7 @@ async def main() -> None:
     began = time.perf_counter()
     await mpc.start()
     started = time.perf_counter()
-    found: dict[str, object] = {"version": importlib.import_module("mpyc").__version__}
+    result: dict[str, object] = {"version": importlib.import_module("mpyc").__version__}
     for what, count in (("first", 1), ("one", 1), ("many", asked["instances"])):
         clock, cpu = time.perf_counter(), time.process_time()
         shares = []
@@ -46,12 +46,12 @@ async def main() -> None:
             shares.append(await noisy_tau(mpc, secint, asked["coins"], [x0, x1], [y0, y1 - 1]))
         await mpc.output(shares, receivers=0)
         await mpc.barrier()
-        found[what] = (time.perf_counter() - clock) / count
-        found[f"{what} cpu"] = (time.process_time() - cpu) / count
-    found["start"] = started - began
+        result[what] = (time.perf_counter() - clock) / count
+        result[f"{what} cpu"] = (time.process_time() - cpu) / count
+    result["start"] = started - began
     await mpc.shutdown()
     if mpc.pid == 0:
-        sys.stdout.write(json.dumps(found) + "\n")
+        sys.stdout.write(json.dumps(result) + "\n")
 
 
 if __name__ == "__main__":

@@ -123,7 +123,7 @@ def network_sgd(
     data = synthetic_houses(seed) if houses is None else load_houses(houses)
     train, test, labels = _split(data, parties, seed)
     marks = [steps * (mark + 1) // _MARKS for mark in range(_MARKS)]
-    found, warnings = [], []
+    result, warnings = [], []
     settings = [
         (epsilon, kind, method)
         for epsilon in epsilons
@@ -158,7 +158,7 @@ def network_sgd(
         final = _accuracy(done.tokens, test, labels)
         real = kind == "published" and houses is not None
         reference = REFERENCE.get(epsilon) if real else None
-        found.append(
+        result.append(
             Point(
                 epsilon=epsilon,
                 sigmas="published" if kind == "published" else "fair",
@@ -190,7 +190,7 @@ def network_sgd(
         marks=marks,
         seconds=time.perf_counter() - started,
         warnings=warnings,
-        points=tuple(found),
+        points=tuple(result),
     )
 
 
@@ -243,31 +243,31 @@ def _plain(train: Logistic) -> Floats:
     return best
 
 
-def plot(found: NetworkSgd, path: Path) -> None:
+def plot(result: NetworkSgd, path: Path) -> None:
     """Write the plot: test accuracy against steps, the script's sigmas dashed, the fair ones drawn through.
 
     Errors as of `write_plot`.
     """
-    write_plot(path, (8.4, 5.4), lambda axes: _draw(axes, found))
+    write_plot(path, (8.4, 5.4), lambda axes: _draw(axes, result))
 
 
 _COLOURS = {"central": "#6b7280", "network": "#0b3d75", "local": "#c2410c"}
 _MARKERS = ("o", "s", "^", "D")
 
 
-def _draw(axes: Axes, found: NetworkSgd) -> None:
-    axes.axhline(found.accuracy, color="#111827", linewidth=1.0, linestyle=":")
+def _draw(axes: Axes, result: NetworkSgd) -> None:
+    axes.axhline(result.accuracy, color="#111827", linewidth=1.0, linestyle=":")
     axes.annotate(
-        f"no privacy: {found.accuracy:.3f}",
-        (found.marks[0], found.accuracy),
+        f"no privacy: {result.accuracy:.3f}",
+        (result.marks[0], result.accuracy),
         xytext=(0, 3),
         textcoords="offset points",
         fontsize=9,
     )
-    epsilons = list(dict.fromkeys(point.epsilon for point in found.points))
-    for point in found.points:
+    epsilons = list(dict.fromkeys(point.epsilon for point in result.points))
+    for point in result.points:
         axes.plot(
-            found.marks,
+            result.marks,
             point.trace,
             color=_COLOURS[point.method],
             linestyle="-" if point.sigmas == "fair" else (0, (4, 2)),
@@ -278,12 +278,12 @@ def _draw(axes: Axes, found: NetworkSgd) -> None:
             label=f"\u03b5 = {point.epsilon:g}, {point.sigmas}, {point.method}: "
             f"\u03c3 = {point.sigma:.3g}, {point.accuracy:.3f}",
         )
-    axes.set(xlabel="step", ylabel="test accuracy", xlim=(0, found.steps * 1.01))
-    what = "houses" if found.data.startswith("California") else "synthetic houses"
+    axes.set(xlabel="step", ylabel="test accuracy", xlim=(0, result.steps * 1.01))
+    what = "houses" if result.data.startswith("California") else "synthetic houses"
     finish_axes(
         axes,
-        f"Gradient descent, n = {found.parties:,} users of {found.points_each} points ({what}), "
-        f"T = {found.steps:,}, \u03b4 = {found.delta:g}, mean of {found.runs} runs",
+        f"Gradient descent, n = {result.parties:,} users of {result.points_each} points ({what}), "
+        f"T = {result.steps:,}, \u03b4 = {result.delta:g}, mean of {result.runs} runs",
         fontsize=8,
         loc="upper left",
         bbox_to_anchor=(1.0, 1.0),

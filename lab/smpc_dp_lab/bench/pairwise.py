@@ -122,7 +122,7 @@ def _in_memory(
         rate(
             f"{what} {circuit} x {instances}, {mode.value} keys",
             "AND/s",
-            [found[index] for found in taken],
+            [result[index] for result in taken],
             note,
             peer=peer.peer(what, "AND/s", how),
             target=None if targets is None else targets[index],

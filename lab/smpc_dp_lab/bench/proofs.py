@@ -208,8 +208,8 @@ def _ranges(runs: int, peers: DriverPeers, progress: Progress | None) -> list[Fi
 
 def _least(turns: Sequence[Turn], figure: str, unit: str) -> Peer | None:
     """Return the best of the peers in a figure, None if none was measured."""
-    found = [turn.peer(figure, unit, "64 bits, its own interface") for turn in turns]
-    return min((peer for peer in found if peer is not None), key=lambda peer: peer.median, default=None)
+    result = [turn.peer(figure, unit, "64 bits, its own interface") for turn in turns]
+    return min((peer for peer in result if peer is not None), key=lambda peer: peer.median, default=None)
 
 
 def _user(name: str, length: int, coins: bytes) -> _User:

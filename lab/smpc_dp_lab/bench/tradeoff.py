@@ -149,12 +149,12 @@ def _deviation(noise: Lanes) -> float:
     return float(np.sqrt(np.mean(noise.view(np.int64).astype(np.float64) ** 2)))
 
 
-def plot(found: Tradeoff, path: Path) -> None:
+def plot(result: Tradeoff, path: Path) -> None:
     """Write the plot: error against users on log axes, measured points on the lines of theory.
 
     Errors as of `write_plot`.
     """
-    write_plot(path, (7.2, 4.8), lambda axes: _draw(axes, found))
+    write_plot(path, (7.2, 4.8), lambda axes: _draw(axes, result))
 
 
 # Line and mark of each method, in colours that differ in lightness too; the curator's lie under GOPA's.
@@ -165,9 +165,9 @@ _STYLES: tuple[tuple[Method, str, str, float, str, float, float], ...] = (
 )
 
 
-def _draw(axes: Axes, found: Tradeoff) -> None:
+def _draw(axes: Axes, result: Tradeoff) -> None:
     for method, label, colour, width, mark, size, slope in _STYLES:
-        points = found.of(method)
+        points = result.of(method)
         users = np.array([point.parties for point in points])
         # Theory has the slope, the plan for the most users the constant.
         largest = max(points, key=lambda point: point.parties)
@@ -199,9 +199,9 @@ def _draw(axes: Axes, found: Tradeoff) -> None:
     axes.set_ylabel("standard error of the average, due to noise")
     finish_axes(
         axes,
-        f"Private average of values in [0, 1] at \u03b5 = {found.epsilon:g}, \u03b4 = {found.delta:g}; "
-        f"{found.corrupt:.0%} of the users collude",
+        f"Private average of values in [0, 1] at \u03b5 = {result.epsilon:g}, \u03b4 = {result.delta:g}; "
+        f"{result.corrupt:.0%} of the users collude",
         size=10.5,
         loc="lower left",
-        title=f"measured, {found.repetitions:,} repetitions",
+        title=f"measured, {result.repetitions:,} repetitions",
     )

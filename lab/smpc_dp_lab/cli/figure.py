@@ -39,10 +39,10 @@ def plot_path(name: str, plot_file: Path | None, as_json: bool) -> Path | None:
     return path
 
 
-def hand_over(found: T, path: Path | None, plot: Callable[[T, Path], None], as_json: bool) -> bool:
+def hand_over(result: T, path: Path | None, plot: Callable[[T, Path], None], as_json: bool) -> bool:
     """Write the plot, and print JSON if that is asked for; tell whether it was."""
     if path is not None:
-        plot(found, path)
+        plot(result, path)
     if as_json:
-        print_json(msgspec.to_builtins(found) | {"plot": None if path is None else str(path)})
+        print_json(msgspec.to_builtins(result) | {"plot": None if path is None else str(path)})
     return as_json

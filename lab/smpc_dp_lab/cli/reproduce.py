@@ -51,7 +51,7 @@ def gopa(
 
     path = plot_path("gopa-tradeoff", plot_file, as_json)
     with Bar("sizes", quiet=as_json) as bar:
-        found = gopa_tradeoff(
+        result = gopa_tradeoff(
             epsilon,
             delta,
             parties=parties or PARTIES,
@@ -60,10 +60,10 @@ def gopa(
             seed=seed,
             progress=bar.show,
         )
-    if hand_over(found, path, plot, as_json):
+    if hand_over(result, path, plot, as_json):
         return
     table = Table("users", "honest", "method", "planned", "measured", title="standard error of the average")
-    for point in found.points:
+    for point in result.points:
         table.add_row(
             str(point.parties),
             str(point.honest),
@@ -94,7 +94,7 @@ def kendall(
 
     path = plot_path("kendall-tripadvisor", plot_file, as_json)
     with Bar("repetitions", quiet=as_json) as bar:
-        found = kendall_errors(
+        result = kendall_errors(
             parties=parties,
             epsilons=epsilon or EPSILONS,
             delta=delta,
@@ -102,7 +102,7 @@ def kendall(
             seed=seed,
             progress=bar.show,
         )
-    if hand_over(found, path, plot, as_json):
+    if hand_over(result, path, plot, as_json):
         return
     table = Table(
         "epsilon",
@@ -113,7 +113,7 @@ def kendall(
         "any law",
         title="root mean squared error of (tau + 1) / 2",
     )
-    for point in sorted(found.points, key=lambda point: (point.epsilon, point.exact)):
+    for point in sorted(result.points, key=lambda point: (point.epsilon, point.exact)):
         table.add_row(
             f"{point.epsilon:g}",
             point.method,
@@ -124,12 +124,12 @@ def kendall(
         )
     show = console()
     show.print(table)
-    show.print(f"data: {found.data}, tau = {found.tau:.3f}; all pairs are {found.naive_pairs:,}, not run")
-    for key, methods in found.ranks.items():
-        times = f"local / two-party = {found.advantage[key]:.2g}"
+    show.print(f"data: {result.data}, tau = {result.tau:.3f}; all pairs are {result.naive_pairs:,}, not run")
+    for key, methods in result.ranks.items():
+        times = f"local / two-party = {result.advantage[key]:.2g}"
         show.print(f"epsilon {key}: {' < '.join(methods)}; {times}")
-    show.print(f"the thesis, epsilon to 2: {' < '.join(found.thesis)}; local / two-party about 10")
-    show.print(f"seed {found.seed}, {found.seconds:.0f} s")
+    show.print(f"the thesis, epsilon to 2: {' < '.join(result.thesis)}; local / two-party about 10")
+    show.print(f"seed {result.seed}, {result.seconds:.0f} s")
     if path is not None:
         show.print(f"plot: {path}")
 
@@ -160,7 +160,7 @@ def auc(
 
     path = plot_path("auc", plot_file, as_json)
     with Bar("settings", quiet=as_json) as bar:
-        found = auc_errors(
+        result = auc_errors(
             positives=positives,
             negatives=negatives,
             epsilons=epsilon or EPSILONS,
@@ -170,11 +170,11 @@ def auc(
             seed=seed,
             progress=bar.show,
         )
-    if hand_over(found, path, plot, as_json):
+    if hand_over(result, path, plot, as_json):
         return
     columns = ("epsilon", "protocol", "bins", "mean", "s.d.", "r.m.s.", "calculated", "Theorem 3.5")
     table = Table(*columns, title="error of the AUC")
-    for point in found.points:
+    for point in result.points:
         table.add_row(
             f"{point.epsilon:g}",
             point.method,
@@ -184,7 +184,7 @@ def auc(
         )
     show = console()
     show.print(table)
-    show.print(f"data: {found.data}; AUC = {found.auc:.4f}; calculated: without threshold")
-    show.print(f"seed {found.seed}, {found.seconds:.0f} s")
+    show.print(f"data: {result.data}; AUC = {result.auc:.4f}; calculated: without threshold")
+    show.print(f"seed {result.seed}, {result.seconds:.0f} s")
     if path is not None:
         show.print(f"plot: {path}")

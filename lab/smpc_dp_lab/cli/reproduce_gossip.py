@@ -35,24 +35,24 @@ def gosta(
 
     path = plot_path("gosta", plot_file, as_json)
     with Bar("runs", quiet=as_json) as bar:
-        found = gosta_errors(
+        result = gosta_errors(
             parties=parties,
             iterations=iterations,
             repetitions=repetitions,
             seed=seed,
             progress=bar.show,
         )
-    if hand_over(found, path, plot, as_json):
+    if hand_over(result, path, plot, as_json):
         return
-    title = f"relative error of the users' estimates after {found.iterations:,} iterations"
+    title = f"relative error of the users' estimates after {result.iterations:,} iterations"
     table = Table("graph", "method", "error", "spread", "Theorem 3.1", "reference", title=title)
-    for graph, method, *numbers in last_rows(found):
+    for graph, method, *numbers in last_rows(result):
         table.add_row(graph, method, *("" if value is None else f"{value:.3g}" for value in numbers))
     show = console()
     show.print(table)
-    show.print(f"data: {found.data}, AUC = {found.auc:.3f}; the reference has other records of this size")
-    show.print(f"Theorem 3.1 above the error at all times: {'yes' if found.bound_holds else 'NO'}")
-    show.print(f"seed {found.seed}, {found.seconds:.0f} s")
+    show.print(f"data: {result.data}, AUC = {result.auc:.3f}; the reference has other records of this size")
+    show.print(f"Theorem 3.1 above the error at all times: {'yes' if result.bound_holds else 'NO'}")
+    show.print(f"seed {result.seed}, {result.seconds:.0f} s")
     if path is not None:
         show.print(f"plot: {path}")
 
@@ -78,7 +78,7 @@ def dual_averaging(
     read = wisconsin(data, incomplete=True)
     records = read.table
     with Bar("runs", quiet=as_json) as bar:
-        found = dual_averaging_errors(
+        result = dual_averaging_errors(
             records[:, :-1],
             records[:, -1],
             data=f"{read.source}, {len(records)} records, standardised",
@@ -88,11 +88,11 @@ def dual_averaging(
             seed=seed,
             progress=bar.show,
         )
-    if hand_over(found, path, plot, as_json):
+    if hand_over(result, path, plot, as_json):
         return
-    title = f"asynchronous, after {found.iterations:,} iterations; minimum {found.minimum:.5f}"
+    title = f"asynchronous, after {result.iterations:,} iterations; minimum {result.minimum:.5f}"
     table = Table("graph", "objective", "spread", "bias term", "AUC", "least AUC", title=title)
-    for curve in found.curves:
+    for curve in result.curves:
         numbers = (curve.objective[-1], curve.spread[-1], curve.bias[-1])
         table.add_row(
             curve.graph,
@@ -103,16 +103,16 @@ def dual_averaging(
     show.print(table)
     title = "synchronous, beside Theorem 3.2"
     table = Table("graph", "excess", "C1", "C2", "C2 as printed", "C3", "holds", title=title)
-    for term in found.terms:
+    for term in result.terms:
         numbers_ = (term.excess, term.centralised, term.network, term.printed_network, term.bias)
         table.add_row(term.graph, *(f"{value:.3g}" for value in numbers_), "yes" if term.holds else "NO")
     show.print(table)
     show.print(
-        f"data: {found.data}; objective at 0 is {found.start:.4f}, AUC of the minimum {found.best_auc:.4f}"
+        f"data: {result.data}; objective at 0 is {result.start:.4f}, AUC of the minimum {result.best_auc:.4f}"
     )
-    complete = found.curves[-1]
-    met = "met" if complete.auc >= found.reference_auc else "MISSED"
-    show.print(f"AUC at least {found.reference_auc} on the {complete.graph} graph: {met}")
-    show.print(f"seed {found.seed}, {found.seconds:.0f} s")
+    complete = result.curves[-1]
+    met = "met" if complete.auc >= result.reference_auc else "MISSED"
+    show.print(f"AUC at least {result.reference_auc} on the {complete.graph} graph: {met}")
+    show.print(f"seed {result.seed}, {result.seconds:.0f} s")
     if path is not None:
         show.print(f"plot: {path}")

@@ -49,7 +49,7 @@ def scale(
 
     path = plot_path("local-scale", plot_file, as_json)
     with Bar("runs", quiet=as_json) as bar:
-        found = local_scale(
+        result = local_scale(
             wisconsin(data),
             epsilon=epsilon,
             delta=delta,
@@ -63,11 +63,11 @@ def scale(
             seed=seed,
             progress=bar.show,
         )
-    if hand_over(found, path, plot, as_json):
+    if hand_over(result, path, plot, as_json):
         return
     columns = ("s", "honest", "noise from", "steps", "noise", "accuracy", "s.d.", "worst", "best")
     table = Table(*columns, title="test accuracy of the users' own models")
-    for point in found.of("none", "local", "secagg", "gopa", "curator"):
+    for point in result.of("none", "local", "secagg", "gopa", "curator"):
         table.add_row(
             str(point.size),
             str(point.honest),
@@ -78,7 +78,7 @@ def scale(
         )
     show = console()
     show.print(table)
-    show.print(f"data: {found.data}, {found.users} users; noise: standard deviation in an average")
-    show.print(f"seed {found.seed}, {found.repetitions} repetitions, {found.seconds:.0f} s")
+    show.print(f"data: {result.data}, {result.users} users; noise: standard deviation in an average")
+    show.print(f"seed {result.seed}, {result.repetitions} repetitions, {result.seconds:.0f} s")
     if path is not None:
         show.print(f"plot: {path}", markup=False)

@@ -33,23 +33,23 @@ def homomorphic(
     from smpc_dp_lab.bench.homomorphic import homomorphic_deviation, plot
 
     path = plot_path("homomorphic", plot_file, as_json)
-    found = homomorphic_deviation(steps=steps, repetitions=repetitions, seed=seed)
-    if hand_over(found, path, plot, as_json):
+    result = homomorphic_deviation(steps=steps, repetitions=repetitions, seed=seed)
+    if hand_over(result, path, plot, as_json):
         return
     table = Table(
         "noise", "deviation", "epsilon(i)", title="mean square deviation of the centroid, last half"
     )
-    for curve in found.curves:
+    for curve in result.curves:
         told = ", ".join(f"{step}: {value:,.4g}" for step, value in curve.epsilon.items())
         table.add_row(curve.noise, f"{curve.final:.4f}", told)
     show = console()
     show.print(table)
     show.print(
-        f"data: {found.data}; graph: {found.edges} edges, mixing gap {found.mixing_gap:.3f} (the paper "
+        f"data: {result.data}; graph: {result.edges} edges, mixing gap {result.mixing_gap:.3f} (the paper "
         "prints neither)"
     )
-    show.print(f"order {' < '.join(found.ranks)}; the paper: {' < '.join(found.paper)}")
-    show.print(f"seed {found.seed}, {found.seconds:.1f} s")
+    show.print(f"order {' < '.join(result.ranks)}; the paper: {' < '.join(result.paper)}")
+    show.print(f"seed {result.seed}, {result.seconds:.1f} s")
     if path is not None:
         show.print(f"plot: {path}", markup=False)
 
@@ -77,7 +77,7 @@ def network_sgd(
 
     path = plot_path("network-sgd", plot_file, as_json)
     with Bar("settings", quiet=as_json) as bar:
-        found = network_sgd(
+        result = network_sgd(
             houses,
             epsilons=epsilon or EPSILONS,
             parties=parties,
@@ -87,7 +87,7 @@ def network_sgd(
             seed=seed,
             progress=bar.show,
         )
-    if hand_over(found, path, plot, as_json):
+    if hand_over(result, path, plot, as_json):
         return
     columns = (
         "epsilon",
@@ -100,8 +100,8 @@ def network_sgd(
         "reference",
         "objective",
     )
-    table = Table(*columns, title=f"test accuracy after {found.steps:,} steps")
-    for point in found.points:
+    table = Table(*columns, title=f"test accuracy after {result.steps:,} steps")
+    for point in result.points:
         table.add_row(
             f"{point.epsilon:g}",
             point.sigmas,
@@ -116,13 +116,13 @@ def network_sgd(
     show = console()
     show.print(table)
     show.print(
-        f"data: {found.data}; without privacy {found.accuracy:.3f}, reference {found.reference_accuracy}"
+        f"data: {result.data}; without privacy {result.accuracy:.3f}, reference {result.reference_accuracy}"
     )
     show.print(
         "published: three analyses that cannot be compared; fair: substitution of a user's data in all"
     )
-    for text in found.warnings:
+    for text in result.warnings:
         show.print(f"warning: {text}", markup=False)
-    show.print(f"seed {found.seed}, {found.seconds:.0f} s")
+    show.print(f"seed {result.seed}, {result.seconds:.0f} s")
     if path is not None:
         show.print(f"plot: {path}", markup=False)

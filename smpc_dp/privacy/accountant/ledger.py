@@ -144,10 +144,10 @@ class Ledger:
         """
         file = Path(path)
         terms = _decode(file, _content(file)).terms
-        for what, wanted, found in (("party", party, terms.party), ("dataset", dataset, terms.dataset)):
-            if wanted is not None and wanted != found:
+        for what, wanted, result in (("party", party, terms.party), ("dataset", dataset, terms.dataset)):
+            if wanted is not None and wanted != result:
                 raise ConfigError(
-                    f"{file}: the ledger of {what} '{found}', not of '{wanted}'", ConfigCheck.DIFFERS
+                    f"{file}: the ledger of {what} '{result}', not of '{wanted}'", ConfigCheck.DIFFERS
                 )
         _LOG.debug("%s: opened the ledger", terms.party)
         return cls(file, terms)
@@ -308,10 +308,10 @@ class Ledger:
         return Spending(None if math.isinf(epsilon) else epsilon, terms.delta, len(events) - len(private))
 
     def _read(self) -> tuple[Entry, ...]:
-        found = _decode(self.path, _content(self.path))
-        if found.terms != self.terms:
+        result = _decode(self.path, _content(self.path))
+        if result.terms != self.terms:
             raise LocalError(f"{self.path}: another ledger has taken the place of this one")
-        return found.entries
+        return result.entries
 
 
 def _filtered(events: list[Event], plan: FilterPlan) -> float:

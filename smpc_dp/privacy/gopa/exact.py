@@ -198,19 +198,19 @@ def exact_privacy(
 
 
 def _check(sigma_eta: float, sigma_delta: float, diameter: float, dropouts: int, left: int) -> None:
-    found = Arguments()
+    result = Arguments()
     for name, value in (("sigma_eta", sigma_eta), ("sigma_delta", sigma_delta), ("diameter", diameter)):
         if not (math.isfinite(value) and value > 0):
-            found.fault(name, f"must be a finite number above 0, is {value}", ConfigCheck.RANGE)
+            result.fault(name, f"must be a finite number above 0, is {value}", ConfigCheck.RANGE)
     if dropouts < 0:
-        found.fault("max_dropouts", f"must be 0 or more, is {dropouts}", ConfigCheck.RANGE)
+        result.fault("max_dropouts", f"must be 0 or more, is {dropouts}", ConfigCheck.RANGE)
     if left < 2:
-        found.fault(
+        result.fault(
             "max_dropouts",
             f"leaves {max(left, 0)} honest users, at least 2 are needed",
             ConfigCheck.INFEASIBLE,
         )
-    found.done()
+    result.done()
 
 
 def _closed(value: float) -> Interval:
@@ -261,9 +261,9 @@ def _one_deleted(graph: HonestGraph, laplacian: Laplacian, s: float, left: float
             ruled_out = float(cheap[user])
             break
         around = neighbours.indices[neighbours.indptr[user] : neighbours.indptr[user + 1]]
-        found = largest_without(graph, laplacian, s, left, [(int(user), (int(gone),)) for gone in around])
-        best, upper = max(best, found.lower), max(upper, found.upper)
-        computed += found.computed
+        result = largest_without(graph, laplacian, s, left, [(int(user), (int(gone),)) for gone in around])
+        best, upper = max(best, result.lower), max(upper, result.upper)
+        computed += result.computed
     elsewhere = float(degree_bound(laplacian.degrees, s, left).max())
     return Interval(best, max(best, upper, ruled_out, elsewhere), computed)
 
@@ -283,6 +283,6 @@ def _every_choice(graph: HonestGraph, laplacian: Laplacian, s: float, removed: i
             continue
         columns += [(int(user), gone) for user in rest.users]
     if upper < 1 / s and columns:
-        found = largest_without(graph, laplacian, s, left, columns)
-        return Interval(found.lower, found.upper, len(columns))
+        result = largest_without(graph, laplacian, s, left, columns)
+        return Interval(result.lower, result.upper, len(columns))
     return Interval(best, max(best, upper), 0)

@@ -155,7 +155,7 @@ class _Cuts:
             taken[1] + degree * rest * np.log1p(-s / others * y),
             degree * less * np.log1p(-s / others * y),
         )
-        self._found: dict[str, Floats] = {}
+        self._result: dict[str, Floats] = {}
 
     def outwards(self, above: int) -> float:
         """Return psi: sets of more than `above` users have psi draws a user out of them; 0: not proven."""
@@ -178,11 +178,11 @@ class _Cuts:
 
     def _proven(self, which: str, logs: tuple[Floats, Floats], above: int) -> NDArray[np.bool_]:
         """Which of the expansions are proven."""
-        if which not in self._found:
-            self._found[which] = np.array([self._tails(logs, part * self._degree) for part in _PARTS])
+        if which not in self._result:
+            self._result[which] = np.array([self._tails(logs, part * self._degree) for part in _PARTS])
         if above >= len(self._size):
             return np.zeros(len(_PARTS), dtype=np.bool_)
-        return np.asarray(self._found[which][:, above] <= self._log_budget)
+        return np.asarray(self._result[which][:, above] <= self._log_budget)
 
     def _tails(self, logs: tuple[Floats, Floats], expansion: float) -> Floats:
         """ln of the chance of a bad set of more than 0, 1, ... users."""

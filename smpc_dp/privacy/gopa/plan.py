@@ -56,15 +56,15 @@ class GopaPlan(msgspec.Struct, frozen=True, kw_only=True):
 
 def warnings_of(request: GopaRequest, delta: float) -> list[str]:
     """Return what a user of a plan with this delta should know."""
-    found = []
+    result = []
     if request.delta_asked > 1 / request.parties:
-        found.append(
+        result.append(
             f"delta = {request.delta_asked:g} is larger than 1/n = {1 / request.parties:g}: a mechanism that "
             "publishes one user's value at random would satisfy it"
         )
     if delta > request.delta_asked:
-        found.append(f"not sufficient: delta is {delta:.4g}, asked for {request.delta_asked:.4g}")
-    return found
+        result.append(f"not sufficient: delta is {delta:.4g}, asked for {request.delta_asked:.4g}")
+    return result
 
 
 def plan_by_theorem(request: GopaRequest) -> GopaPlan:

@@ -38,13 +38,13 @@ class DistributedSum(Mechanism):
     corrupt: int = 0
 
     def __post_init__(self) -> None:
-        found = Arguments()
-        found.integer("parties", self.parties, 1, MAX_PARTIES)
-        found.integer("missing", self.missing, 0, MAX_PARTIES)
-        found.integer("corrupt", self.corrupt, 0, MAX_PARTIES)
-        if not found.faults and self.honest < 1:
-            found.fault("parties", f"{self.parties} leave no honest share of noise", ConfigCheck.INFEASIBLE)
-        found.done()
+        result = Arguments()
+        result.integer("parties", self.parties, 1, MAX_PARTIES)
+        result.integer("missing", self.missing, 0, MAX_PARTIES)
+        result.integer("corrupt", self.corrupt, 0, MAX_PARTIES)
+        if not result.faults and self.honest < 1:
+            result.fault("parties", f"{self.parties} leave no honest share of noise", ConfigCheck.INFEASIBLE)
+        result.done()
 
     @property
     def honest(self) -> int:

@@ -40,10 +40,10 @@ class KaryRandomisedResponse(Mechanism):
     unit = "answer"
 
     def __post_init__(self) -> None:
-        found = Arguments()
-        found.integer("categories", self.categories, 2, MAX_CATEGORIES)
-        found.integer("changed", self.changed, 1, MAX_CATEGORIES)
-        found.done()
+        result = Arguments()
+        result.integer("categories", self.categories, 2, MAX_CATEGORIES)
+        result.integer("changed", self.changed, 1, MAX_CATEGORIES)
+        result.done()
         object.__setattr__(self, "ratio", checked_parameter("ratio", self.ratio))
         if self.ratio <= 1:
             raise ConfigError([Fault("ratio", f"must be above 1, is {self.ratio}", ConfigCheck.RANGE)])

@@ -112,17 +112,17 @@ class Gaussian(RealMechanism):
 
 
 def _check(encoding: Encoding, sensitivity: Sensitivity) -> None:
-    found = Arguments()
+    result = Arguments()
     if encoding.integer:
-        found.fault("encoding", "is one of integers: use the discrete mechanisms", ConfigCheck.UNSUPPORTED)
+        result.fault("encoding", "is one of integers: use the discrete mechanisms", ConfigCheck.UNSUPPORTED)
     if encoding.max_weight:
-        found.fault("encoding", "has weights, which would be released too", ConfigCheck.UNSUPPORTED)
+        result.fault("encoding", "has weights, which would be released too", ConfigCheck.UNSUPPORTED)
     if sensitivity.integer:
-        found.fault("sensitivity", "must be one of reals: see Sensitivity.on_reals", ConfigCheck.UNSUPPORTED)
+        result.fault("sensitivity", "must be one of reals: see Sensitivity.on_reals", ConfigCheck.UNSUPPORTED)
     if sensitivity.dimension != encoding.length:
-        found.fault(
+        result.fault(
             "sensitivity",
             f"is of {sensitivity.dimension} coordinates, not {encoding.length}",
             ConfigCheck.SHAPE,
         )
-    found.done()
+    result.done()

@@ -72,19 +72,19 @@ class Sensitivity:
         *,
         integer: bool,
     ) -> Self:
-        found = Arguments()
-        found.integer("dimension", dimension, 1, MAX_DIMENSION)
-        found.choice("relation", relation, get_args(Relation))
+        result = Arguments()
+        result.integer("dimension", dimension, 1, MAX_DIMENSION)
+        result.choice("relation", relation, get_args(Relation))
         given = {"l1": l1, "l2": l2, "linf": linf}
         least = 1.0 if integer else 0.0
         for name, bound in given.items():
             # Written so that NaN fails.
             if bound is not None and not (0 < bound <= 1e15 and bound >= least):
                 low = "1" if integer else "above 0"
-                found.fault(name, f"must be {low} to 1e15, is {bound}", ConfigCheck.RANGE)
+                result.fault(name, f"must be {low} to 1e15, is {bound}", ConfigCheck.RANGE)
         if all(bound is None for bound in given.values()):
-            found.fault("sensitivity", "at least one of l1, l2 and linf is needed", ConfigCheck.MISSING)
-        found.done()
+            result.fault("sensitivity", "at least one of l1, l2 and linf is needed", ConfigCheck.MISSING)
+        result.done()
         one, two, most = (math.inf if bound is None else float(bound) for bound in given.values())
         root = math.sqrt(dimension)
         # Two rounds reach the fixed point from any one norm.

@@ -51,23 +51,23 @@ def plan_walk(
     `edge_cap` need `paths="known"`, see docs/proofs/planners.md. For sgd `known` needs convex, s-smooth
     losses and one constant step size of at most 2/s; the others need nothing of the kind. Raises ConfigError.
     """
-    found = Arguments()
-    found.choice("task", task, ("sum", "sgd"), " on the complete graph")
-    found.choice("paths", paths, ("hidden", "neighbours", "known"))
-    found.choice("method", method, ("exact", "theorem"), " on the complete graph")
+    result = Arguments()
+    result.choice("task", task, ("sum", "sgd"), " on the complete graph")
+    result.choice("paths", paths, ("hidden", "neighbours", "known"))
+    result.choice("method", method, ("exact", "theorem"), " on the complete graph")
     if method == "theorem" and task == "sum":
-        found.fault(
+        result.fault(
             "method",
             "Theorem 4.5 is asymptotic and states no constant; use --method exact",
             ConfigCheck.UNSUPPORTED,
         )
-    found.integer("parties", parties, 3, 10_000_000)
-    found.integer("steps", steps, 1, MAX_STEPS)
-    if not found.faults:
-        found.integer("colluding", colluding, 1, parties - 2)
-    found.positive("sensitivity", sensitivity)
-    found.budget(epsilon, delta, least=LEAST_NUMERICAL_DELTA)
-    found.done()
+    result.integer("parties", parties, 3, 10_000_000)
+    result.integer("steps", steps, 1, MAX_STEPS)
+    if not result.faults:
+        result.integer("colluding", colluding, 1, parties - 2)
+    result.positive("sensitivity", sensitivity)
+    result.budget(epsilon, delta, least=LEAST_NUMERICAL_DELTA)
+    result.done()
     _check_caps(steps, paths, method, max_contributions, edge_cap)
     inner = without_grid(epsilon, delta)
     local = local_sigma(parties, steps, *inner, sensitivity, max_contributions)
@@ -231,16 +231,16 @@ def walk_assumption(
 def _check_caps(
     steps: int, paths: str, method: str, max_contributions: int | None, edge_cap: int | None
 ) -> None:
-    found = Arguments()
+    result = Arguments()
     for name, value in (("max_contributions", max_contributions), ("edge_cap", edge_cap)):
         if value is None:
             continue
-        found.integer(name, value, 1, steps)
+        result.integer(name, value, 1, steps)
         if paths != "known" or method == "theorem":
-            found.fault(
+            result.fault(
                 name,
                 "a limit makes who contributes depend on the hidden path, which is proven for --paths known "
                 "and --method exact alone",
                 ConfigCheck.UNSUPPORTED,
             )
-    found.done()
+    result.done()

@@ -142,23 +142,23 @@ def plan_ring_histogram(
     docs/proofs/errata.md, `clones` the closed form of Feldman et al. in its place (Remark 4.3), both with
     advanced composition over the rounds and half of delta for its slack. Raises ConfigError.
     """
-    found = Arguments()
-    found.integer("parties", parties, 3, 10_000_000)
-    found.integer("rounds", rounds, 1, 100_000)
-    found.integer("categories", categories, 2, 1_000_000)
-    found.budget(epsilon, delta, least=LEAST_NUMERICAL_DELTA)
-    found.choice("method", method, ("exact", "theorem", "clones"), " for histograms on the ring")
-    found.done()
+    result = Arguments()
+    result.integer("parties", parties, 3, 10_000_000)
+    result.integer("rounds", rounds, 1, 100_000)
+    result.integer("categories", categories, 2, 1_000_000)
+    result.budget(epsilon, delta, least=LEAST_NUMERICAL_DELTA)
+    result.choice("method", method, ("exact", "theorem", "clones"), " for histograms on the ring")
+    result.done()
     if method == "exact":
         rows = 16 * math.sqrt(2 * parties / categories) if categories > 2 else 1
         if rows * 18 * math.sqrt(parties / (2 * categories)) > _MOST_PAIRS:
-            found.fault(
+            result.fault(
                 "parties",
                 f"{parties} with {categories} categories make too large a table for --method exact; "
                 "use --method clones",
                 ConfigCheck.TOO_LARGE,
             )
-            found.done()
+            result.done()
         beta = least_beta(lambda b: histogram_delta(epsilon, b, parties, rounds, categories), delta)
     else:
         each, part = epsilon_of_each(epsilon, rounds, delta / 2), delta / (2 * rounds)
@@ -169,12 +169,12 @@ def plan_ring_histogram(
         beta = ResponseLaw.of_epsilon(categories, answer).beta
     local = least_beta(lambda b: local_delta(epsilon, b, rounds, categories), delta)
     if min(beta, local) >= 1:
-        found.fault(
+        result.fault(
             "epsilon",
             f"{epsilon:g} at delta {delta:g} leaves only random answers (beta = 1)",
             ConfigCheck.INFEASIBLE,
         )
-        found.done()
+        result.done()
     beta = min(beta, local) if method == "exact" else beta
     ends = 2 * math.ceil(beta * parties)
     return NetworkPlan(

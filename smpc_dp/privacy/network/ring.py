@@ -47,29 +47,29 @@ def plan_ring_sum(
     colluding users on, both neighbours of a user may be among them: `single` is refused, and `distributed`
     noise must then protect each hop for itself, as local DP does. Raises ConfigError.
     """
-    found = Arguments()
-    found.integer("parties", parties, 3, 100_000_000)
-    found.integer("rounds", rounds, 1, MAX_ROUNDS)
-    found.positive("sensitivity", sensitivity)
-    found.budget(epsilon, delta)
-    found.choice("noise", noise, ("single", "distributed"))
-    found.choice("method", method, ("exact", "theorem"), " for sums on the ring")
-    if not found.faults:
-        found.integer("colluding", colluding, 1, parties - 2)
+    result = Arguments()
+    result.integer("parties", parties, 3, 100_000_000)
+    result.integer("rounds", rounds, 1, MAX_ROUNDS)
+    result.positive("sensitivity", sensitivity)
+    result.budget(epsilon, delta)
+    result.choice("noise", noise, ("single", "distributed"))
+    result.choice("method", method, ("exact", "theorem"), " for sums on the ring")
+    if not result.faults:
+        result.integer("colluding", colluding, 1, parties - 2)
         if colluding > 1 and noise == "single":
-            found.fault(
+            result.fault(
                 "colluding",
                 "two colluding neighbours of a user see its contribution bare where it adds no noise; "
                 "use --noise distributed",
                 ConfigCheck.UNSUPPORTED,
             )
         if colluding > 1 and method == "theorem":
-            found.fault(
+            result.fault(
                 "colluding",
                 "Theorem 4.3 is for one curious user; use --method exact",
                 ConfigCheck.UNSUPPORTED,
             )
-    found.done()
+    result.done()
     inner = without_grid(epsilon, delta)
     local = sensitivity * math.sqrt(rounds) / gaussian_mu(*inner)
     sigma = local if method == "exact" else ring_sum_sigma(*inner, rounds, sensitivity)

@@ -72,24 +72,24 @@ def plan_walk_histogram(
 
     `paths`: `hidden` or `neighbours`, what the colluders know of the path. Raises ConfigError.
     """
-    found = Arguments()
-    found.integer("parties", parties, 3, 10_000_000)
-    found.integer("steps", steps, 2, 10_000_000)
-    found.integer("categories", categories, 2, 1_000_000)
-    found.choice("paths", paths, ("hidden", "neighbours"), " for histograms")
-    if not found.faults:
-        found.integer("colluding", colluding, 1, parties - 2)
-    found.budget(epsilon, delta, least=LEAST_NUMERICAL_DELTA)
-    found.done()
+    result = Arguments()
+    result.integer("parties", parties, 3, 10_000_000)
+    result.integer("steps", steps, 2, 10_000_000)
+    result.integer("categories", categories, 2, 1_000_000)
+    result.choice("paths", paths, ("hidden", "neighbours"), " for histograms")
+    if not result.faults:
+        result.integer("colluding", colluding, 1, parties - 2)
+    result.budget(epsilon, delta, least=LEAST_NUMERICAL_DELTA)
+    result.done()
     tail, rate = delta * _SIDE, 1 / (parties - colluding)
     visits, beyond = exceeded(steps, colluding / parties, tail) if paths == "neighbours" else (0, 0.0)
     if paths == "neighbours" and seen_steps(visits) * rate > _MOST_SEEN:
-        found.fault(
+        result.fault(
             "steps",
             f"a user may be seen {seen_steps(visits) * rate:.0f} times: too many to compute",
             ConfigCheck.TOO_LARGE,
         )
-        found.done()
+        result.done()
 
     def total(beta: float) -> float:
         parts = [(sampled_response(rate, beta, categories), steps)]
@@ -101,12 +101,12 @@ def plan_walk_histogram(
     local = least_beta(lambda b: over + local_delta(epsilon, b, most, categories), delta)
     beta = min(least_beta(total, delta), local)
     if beta >= 1:
-        found.fault(
+        result.fault(
             "epsilon",
             f"{epsilon:g} at delta {delta:g} leaves only random answers (beta = 1)",
             ConfigCheck.INFEASIBLE,
         )
-        found.done()
+        result.done()
     return NetworkPlan(
         topology="complete",
         task="histogram",

@@ -41,12 +41,12 @@ class AttemptFiles(Generic[T]):
         try:
             if path.stat().st_mode & 0o077:
                 raise LocalError(f"{path}: others can read or write it: run chmod 600 on it")
-            found = decode_msgpack(content, self._kind)
+            result = decode_msgpack(content, self._kind)
         except (msgspec.DecodeError, OSError):
-            found = None
-        if found is None or msgspec.msgpack.encode(found) != content:
+            result = None
+        if result is None or msgspec.msgpack.encode(result) != content:
             raise LocalError(f"{path}: is damaged, or of another version")
-        return found
+        return result
 
     @contextmanager
     def held(self, attempt: bytes) -> Iterator[T | None]:

@@ -52,8 +52,8 @@ class FileCounter:
 
     def advance(self, attempt: bytes, before: Mark | None, after: Mark) -> None:
         """See `Counter.advance`."""
-        with self._files.held(attempt) as found:
-            mark = _mark(found)
+        with self._files.held(attempt) as result:
+            mark = _mark(result)
             if mark == after:
                 return
             if mark != before:
@@ -63,5 +63,5 @@ class FileCounter:
             self._files.write(attempt, _Marked(1, after.number, after.digest))
 
 
-def _mark(found: _Marked | None) -> Mark | None:
-    return None if found is None else Mark(found.number, found.digest)
+def _mark(result: _Marked | None) -> Mark | None:
+    return None if result is None else Mark(result.number, result.digest)

@@ -141,8 +141,8 @@ class Peer(Member[P_co]):
     def letters(self, state: PeerState[Any], step: str, among: Iterable[int]) -> dict[int, Letter]:
         """Return the letters of a step of this run that have come, in roster order."""
         expected, of_step = self.signed_under(state), state.inbox.letters.get(step, {})
-        found = ((party, of_step.get(party)) for party in sorted(among))
-        return {party: letter for party, letter in found if letter is not None and letter.run_id == expected}
+        result = ((party, of_step.get(party)) for party in sorted(among))
+        return {party: letter for party, letter in result if letter is not None and letter.run_id == expected}
 
     def broadcast(
         self, state: PeerState[Any], step: str, message: msgspec.Struct, to: Iterable[int]

@@ -139,10 +139,10 @@ class Store:
     def entries(self, row: Row) -> list[bytes]:
         """Return the entries beside a row, in order; raise LocalError if one is missing."""
         with opened(self.path, _KIND) as connection:
-            found = connection.execute(_ENTRIES, row.who).fetchall()
-        if [number for number, _ in found] != list(range(len(found))):
+            result = connection.execute(_ENTRIES, row.who).fetchall()
+        if [number for number, _ in result] != list(range(len(result))):
             raise LocalError(f"{self.path}: the inbox of {row.position.role} is damaged")
-        return [sealed for _, sealed in found]
+        return [sealed for _, sealed in result]
 
     def _is_old(self, position: Position) -> LocalError:
         return LocalError(

@@ -257,10 +257,10 @@ def plan_exchange(
         from smpc_dp.privacy.mechanisms.additive import DiscreteGaussian
         from smpc_dp.privacy.mechanisms.distributed import DistributedSum
 
-        found = DistributedSum.calibrate(
+        result = DistributedSum.calibrate(
             DiscreteGaussian, epsilon, delta, sensitivity_of(encoding), parties=honest
         )
-        variance = Fraction(math.ceil(found.share.law.variance))
+        variance = Fraction(math.ceil(result.share.law.variance))
         check_room(encoding, math.isqrt(math.ceil(parties * variance)) + 1)
     return ExchangeParameters(
         encoding=encoding, plan=plan, variance=variance, epsilon=epsilon, delta=delta, honest=honest

@@ -42,7 +42,7 @@ class DirectInbox(Inbox):
     def sizes(self) -> tuple[int, ...]:
         """See `Inbox.sizes`; a witness that its sender replaces counts once."""
         witnesses = sum(map(len, self.witnesses.values()))
-        found: tuple[Sized, ...] = (
+        result: tuple[Sized, ...] = (
             self.proofs,
             self.shown,
             self.forwarded,
@@ -50,7 +50,7 @@ class DirectInbox(Inbox):
             self.answered,
         )
         # Without arguments `super` knows the class before it got slots.
-        return (*super(DirectInbox, self).sizes, witnesses, *map(len, found))
+        return (*super(DirectInbox, self).sizes, witnesses, *map(len, result))
 
 
 DirectPeer: TypeAlias = Peer[GopaParameters]

@@ -257,7 +257,7 @@ def _sparse(plan: SecAggPlan, delta: float, roll_back: bool) -> tuple[SecAggPlan
         return new, _proof(new, delta, roll_back) if new.degree <= most else None
 
     low, high = 1, 2
-    while (found := tried(high))[1] is None:
+    while (result := tried(high))[1] is None:
         if high == most:
             return with_degree(plan, plan.parties - 1, roll_back=roll_back), None
         low, high = high, min(2 * high, most)
@@ -267,8 +267,8 @@ def _sparse(plan: SecAggPlan, delta: float, roll_back: bool) -> tuple[SecAggPlan
         if better[1] is None:
             low = middle
         else:
-            high, found = middle, better
-    return found
+            high, result = middle, better
+    return result
 
 
 def _proof(plan: SecAggPlan, delta: float, roll_back: bool) -> OwnDraws | None:

@@ -201,13 +201,13 @@ def count_instances(inputs: Sequence[Input], declared: int | None) -> tuple[int,
         raise ConfigError(
             [Fault("inputs", "not all single numbers, or all of one length", ConfigCheck.SHAPE)]
         )
-    found = next(iter(counts), declared)
-    count = 1 if found is None else found
+    result = next(iter(counts), declared)
+    count = 1 if result is None else result
     if declared is not None and count != declared:
         raise ConfigError(
             [Fault("instances", f"{declared}, but the inputs have {count}", ConfigCheck.DIFFERS)]
         )
-    return count, found is not None
+    return count, result is not None
 
 
 def _rows(values: Input, width: int, where: str) -> Rows:

@@ -208,12 +208,12 @@ class StatisticAuditor:
 
     def verdict(self, _tries: int | None = None) -> StatisticVerdict:
         """Return what the log shows; raise VerificationError where it ends before the outcome."""
-        outcome, found = self._outcome, self._draw
-        if outcome is None or found is None or self._terms is None:
+        outcome, result = self._outcome, self._draw
+        if outcome is None or result is None or self._terms is None:
             raise VerificationError(
                 "the log ends before the outcome: it was cut, or the request failed", Check.LOG_CUT
             )
-        failed = [(matching, *found.pairs[matching][index]) for matching, index in outcome.failed]
+        failed = [(matching, *result.pairs[matching][index]) for matching, index in outcome.failed]
         disputed = [
             each
             for each in failed
@@ -224,11 +224,11 @@ class StatisticAuditor:
             statistic=self._plan.hex(),
             terms=self._terms,
             present=names,
-            partners=len(found.pairs),
+            partners=len(result.pairs),
             attempts=(*self._given_up, self._ended()),
             run_id=self._run_id.hex(),
-            beacon=found.beacon.hex(),
-            pairs=found.pairs,
+            beacon=result.beacon.hex(),
+            pairs=result.pairs,
             failed=tuple(failed),
             disputed=tuple(disputed),
             unheard=tuple(name for name in names if name not in self._dones),

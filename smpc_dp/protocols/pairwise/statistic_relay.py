@@ -37,8 +37,8 @@ class _Desk:
 class RelayDesk:
     """All relayed pairs of one run."""
 
-    def __init__(self, plan: StatisticPlan, found: Draw) -> None:
-        self._draw = found
+    def __init__(self, plan: StatisticPlan, result: Draw) -> None:
+        self._draw = result
         self._most = most_frames(plan)
         self._desks: dict[tuple[int, tuple[str, str]], _Desk] = {}
 

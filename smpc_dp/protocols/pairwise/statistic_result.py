@@ -122,7 +122,7 @@ def event_of(plan: StatisticPlan) -> Event:
 
 def result_of(
     plan: StatisticPlan,
-    found: Estimate,
+    result: Estimate,
     parties: int,
     how: str,
     evidence: StatisticEvidence | None = None,
@@ -130,13 +130,13 @@ def result_of(
     """Return the result; `how` it came about: "protocol", or a fidelity of a simulation."""
     return StatisticResult(
         kernel=str(plan.terms["kernel"]),
-        value=found.value,
-        standard_error=found.standard_error,
-        interval=found.interval,
-        level=found.level,
-        noise_error=found.noise_error,
-        pairs=found.pairs,
-        failed=found.failed,
+        value=result.value,
+        standard_error=result.standard_error,
+        interval=result.interval,
+        level=result.level,
+        noise_error=result.noise_error,
+        pairs=result.pairs,
+        failed=result.failed,
         parties=parties,
         partners=plan.partners,
         privacy=privacy_of(plan, parties, how),

@@ -104,9 +104,9 @@ def draw(
     return Draw.of(seed, pairs)
 
 
-def check_failed(found: Draw, name: str, failed: Sequence[int]) -> None:
+def check_failed(result: Draw, name: str, failed: Sequence[int]) -> None:
     """Raise PeerFault unless `failed` are matchings, ascending, in which the party `name` has a partner."""
-    paired = [number for number in range(len(found.pairs)) if found.partner(name, number) is not None]
+    paired = [number for number in range(len(result.pairs)) if result.partner(name, number) is not None]
     if list(failed) != sorted(set(failed) & set(paired)):
         raise PeerFault(name, "says of matchings that it has not that they failed", Check.WRONG_COUNT)
 

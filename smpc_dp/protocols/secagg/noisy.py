@@ -267,11 +267,11 @@ def _planned(
     plan, encoding = base.plan, replace(base.encoding, element_bytes=8)
     sensitivity = sensitivity_of(encoding)
     parties, missing, looking = _counts(plan)
-    found = DistributedSum.calibrate(
+    result = DistributedSum.calibrate(
         FAMILIES[mechanism], epsilon, delta, sensitivity, parties=parties, missing=missing, corrupt=looking
     )
     curator = DiscreteGaussian.calibrate(epsilon, delta, sensitivity)
-    variance = Fraction(math.ceil(found.share.law.variance))
+    variance = Fraction(math.ceil(result.share.law.variance))
     check_room(encoding, math.isqrt(math.ceil(plan.parties * variance)) + 1)
     return NoisySumParameters(
         encoding=encoding,

@@ -66,11 +66,11 @@ def over_pairs(kernel: Kernel, bits: Sequence[Shared], values: Shared, pairs: Pa
             [Column(array[side], values[side, field]) for field, array in enumerate(bits)]
             for side in pairs[start : start + size].T
         ]
-        found: Bilinear | Distance = kernel.definition(OnShares(), records[0], records[1])
-        if isinstance(found, Distance):
-            signs = sign(found.x.bits, found.y.bits)
-            found = Bilinear(0, 1, signs, found.x.values - found.y.values)
-        yield found.total()
+        result: Bilinear | Distance = kernel.definition(OnShares(), records[0], records[1])
+        if isinstance(result, Distance):
+            signs = sign(result.x.bits, result.y.bits)
+            result = Bilinear(0, 1, signs, result.x.values - result.y.values)
+        yield result.total()
 
 
 def over_circuit(kernel: Kernel, bits: Sequence[Shared], pairs: Pairs) -> Iterator[Shared]:
@@ -80,8 +80,8 @@ def over_circuit(kernel: Kernel, bits: Sequence[Shared], pairs: Pairs) -> Iterat
     size = max(1, CHUNK // layers.widest)
     for start in range(0, len(pairs), size):
         first, second = pairs[start : start + size].T
-        found = layers.evaluate(np.concatenate((whole[first], whole[second]), axis=1).T)
-        yield number(np.sum(found, axis=1, keepdims=True).T)
+        result = layers.evaluate(np.concatenate((whole[first], whole[second]), axis=1).T)
+        yield number(np.sum(result, axis=1, keepdims=True).T)
 
 
 @lru_cache(maxsize=16)

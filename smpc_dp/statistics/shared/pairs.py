@@ -86,5 +86,5 @@ def each_pair(
     for start in range(0, len(pairs), size):
         first, second = pairs[start : start + size].T
         fair = mpc.np_random_bits(secint, joint * len(first)).reshape(len(first), joint)
-        found = layers.evaluate(np.concatenate((whole[first], whole[second], fair), axis=1).T)
-        yield number(found.T)
+        result = layers.evaluate(np.concatenate((whole[first], whole[second], fair), axis=1).T)
+        yield number(result.T)

@@ -78,7 +78,7 @@ class Answer(msgspec.Struct, frozen=True, kw_only=True):
     weight: float | None = None
     positives: float | None = None
     auc: float | None = None
-    found: Estimate | None = None
+    result: Estimate | None = None
 
 
 def statistic_program(
@@ -103,18 +103,18 @@ def statistic_program(
     """
     described = describe(kernel)
     kernel = read_kernel(described)
-    found = Arguments()
+    result = Arguments()
     if not 2 <= users <= MAX_USERS:
-        found.fault("users", f"{users} is not 2 to {MAX_USERS}", ConfigCheck.RANGE)
+        result.fault("users", f"{users} is not 2 to {MAX_USERS}", ConfigCheck.RANGE)
     if (kernel.labels == "public") != bool(marks):
-        found.fault("marks", f"'{kernel.name}' has {kernel.labels} labels", ConfigCheck.UNSUPPORTED)
+        result.fault("marks", f"'{kernel.name}' has {kernel.labels} labels", ConfigCheck.UNSUPPORTED)
     elif marks and (len(marks) != users or set(marks) != {0, 1}):
-        found.fault("marks", f"not {users} labels that are 0 or 1, at least one of each", ConfigCheck.RANGE)
+        result.fault("marks", f"not {users} labels that are 0 or 1, at least one of each", ConfigCheck.RANGE)
     if not 0 <= partners <= max(0, users - 1):
-        found.fault("partners", f"{partners} is not 0 to {users - 1}", ConfigCheck.RANGE)
+        result.fault("partners", f"{partners} is not 0 to {users - 1}", ConfigCheck.RANGE)
     elif partners and len(design) != 32:
-        found.fault("design", f"{len(design)} bytes, not 32", ConfigCheck.SHAPE)
-    found.done()
+        result.fault("design", f"{len(design)} bytes, not 32", ConfigCheck.SHAPE)
+    result.done()
     tops = tuple(field.steps for field in kernel.fields)
     bare = _sized(
         ProgramTerms(
@@ -179,16 +179,16 @@ def sum_program(
     which is not negative. Noise is scaled to all of a record: with Laplace noise each integer gets an equal
     share of epsilon. Raises ConfigError.
     """
-    found = Arguments()
+    result = Arguments()
     if kind not in ("sum", "mean", "weighted-mean"):
-        found.fault("kind", f"{kind!r} is no sum", ConfigCheck.CHOICE)
+        result.fault("kind", f"{kind!r} is no sum", ConfigCheck.CHOICE)
     if not 1 <= users <= MAX_USERS:
-        found.fault("users", f"{users} is not 1 to {MAX_USERS}", ConfigCheck.RANGE)
+        result.fault("users", f"{users} is not 1 to {MAX_USERS}", ConfigCheck.RANGE)
     if not bounds or any(not low < high for low, high in bounds):
-        found.fault("bounds", "none, or not all with the least below the greatest value", ConfigCheck.SHAPE)
+        result.fault("bounds", "none, or not all with the least below the greatest value", ConfigCheck.SHAPE)
     elif kind == "weighted-mean" and (len(bounds) < 2 or bounds[-1][0] < 0):
-        found.fault("bounds", "a weighted mean has a value and a weight of at least 0", ConfigCheck.SHAPE)
-    found.done()
+        result.fault("bounds", "a weighted mean has a value and a weight of at least 0", ConfigCheck.SHAPE)
+    result.done()
     bare = _sized(
         ProgramTerms(
             kind=kind,
@@ -297,8 +297,8 @@ def _of_pairs(
     raw, top = opened[:count], (1 << plan.noise.output_bits) - 1
     if not all(0 <= value <= top for value in raw):
         raise ConfigError([Fault("opened", f"not all of {plan.noise.output_bits} bits", ConfigCheck.RANGE)])
-    found = estimate(plan, design_pairs(terms), np.array(raw, np.uint64), level=level)
-    return Answer(values=[found.value], noise_error=[found.noise_error], refused=refused, found=found)
+    result = estimate(plan, design_pairs(terms), np.array(raw, np.uint64), level=level)
+    return Answer(values=[result.value], noise_error=[result.noise_error], refused=refused, result=result)
 
 
 def _gaussians(moved: list[int], spans: list[int], epsilon: float, delta: float) -> list[CentralNoise]:

@@ -197,8 +197,8 @@ async def _within_bounds(
     for size, alike in indices.items():
         # True bits of some number, whatever was shared; the number is the code only if that has `size` bits.
         bits = mpc.np_to_bits(codes[:, alike], size)
-        found = number(bits)
-        off = await mpc.output(codes[:, alike] - found)
+        result = number(bits)
+        off = await mpc.output(codes[:, alike] - result)
         good &= (public(off) == 0).all(axis=1)
         for column, index in enumerate(alike):
             columns[index] = bits[:, column]

@@ -59,13 +59,13 @@ def statistic_result(
         raise ConfigError([Fault("level", f"{level!r} is not a number in (0, 1)", ConfigCheck.RANGE)])
     terms = program.terms
     kernel = kernel_in(terms)
-    value, found = answer.values[0], answer.found
-    if found is None:
+    value, result = answer.values[0], answer.result
+    if result is None:
         error = math.hypot(answer.noise_error[0], math.sqrt(_sampling(program, zetas)))
         reach = NormalDist().inv_cdf((1 + level) / 2) * error
         spread: tuple[float | None, tuple[float, float] | None] = error, (value - reach, value + reach)
     else:
-        spread = found.standard_error, found.interval
+        spread = result.standard_error, result.interval
     called = [names[user] if names else f"user {user}" for user in answer.refused]
     return StatisticResult(
         kernel=kernel.name,

@@ -162,9 +162,9 @@ def faults(folder: Path, name: str = "add32") -> tuple[str, ...]:
 def test_a_changed_byte_is_found(copy: Path) -> None:
     path = copy / "add32.txt"
     path.write_bytes(path.read_bytes() + b"\n")
-    found = faults(copy)
-    assert "add32.txt: not byte for byte what the builder makes" in found
-    assert any("sha256 is" in fault for fault in found)
+    result = faults(copy)
+    assert "add32.txt: not byte for byte what the builder makes" in result
+    assert any("sha256 is" in fault for fault in result)
 
 
 def test_a_file_that_computes_something_else_is_found(copy: Path) -> None:

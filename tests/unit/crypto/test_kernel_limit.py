@@ -57,8 +57,8 @@ def limited(name: str | None, *command: str) -> subprocess.CompletedProcess[str]
 def outcome(name: str | None) -> list[Any]:
     done = limited(name, "-c", SCRIPT)
     assert done.returncode == 0, done.stderr
-    found: list[Any] = json.loads(done.stdout)
-    return found
+    result: list[Any] = json.loads(done.stdout)
+    return result
 
 
 def test_every_limit_gives_the_same_bytes() -> None:

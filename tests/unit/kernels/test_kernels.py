@@ -63,8 +63,8 @@ def test_the_circuit_is_the_plain_kernel_on_every_pair_of_records(kernel: Kernel
     a, b = (np.repeat(records, len(records), 0), np.tile(records, (len(records), 1)))
     circuit = compile_kernel(kernel, None)
     rows = [pack(column.tolist(), w) for column, w in zip(np.hstack([a, b]).T, circuit.inputs, strict=True)]
-    (found,) = circuit.evaluate_many(rows)
-    integers = np.array(unpack(found, len(a)))
+    (result,) = circuit.evaluate_many(rows)
+    integers = np.array(unpack(result, len(a)))
     assert np.array_equal(integers, kernel.integer(a, b))
     assert np.allclose(kernel.decode(integers), kernel.function(kernel.values(a), kernel.values(b)))
     assert kernel.low <= kernel.decode(integers.min()) <= kernel.decode(integers.max()) <= kernel.high
@@ -82,8 +82,8 @@ def test_no_pattern_of_bits_leaves_the_range(kernel: Kernel) -> None:
     for bits in circuit.inputs:
         rows.append(pack(((patterns >> start) & ((1 << bits) - 1)).tolist(), bits))
         start += bits
-    (found,) = circuit.evaluate_many(rows)
-    assert max(unpack(found, 1 << width)) <= kernel.steps
+    (result,) = circuit.evaluate_many(rows)
+    assert max(unpack(result, 1 << width)) <= kernel.steps
 
 
 @pytest.mark.parametrize("name", ["kendall_tau", "collision", "auc", "auc_private_labels"])
@@ -97,8 +97,8 @@ def test_the_circuit_is_the_plain_kernel_on_integers_of_32_bits(name: str, data:
         for field in kernel.fields
     ]
     x, y = (kernel.codes(tuple([data.draw(each)] for each in values)) for _ in range(2))
-    (found,) = compile_kernel(kernel, None).evaluate([int(code) for code in (*x[0], *y[0])])
-    assert found == kernel.integer(x, y)[0]
+    (result,) = compile_kernel(kernel, None).evaluate([int(code) for code in (*x[0], *y[0])])
+    assert result == kernel.integer(x, y)[0]
 
 
 @pytest.mark.parametrize("kernel", [k for k in TINY.values() if k.lipschitz], ids=lambda k: k.name)

@@ -82,8 +82,8 @@ def test_both_compilations_of_a_definition_are_the_plain_kernel_on_every_pair(to
         assert unpack(circuit.evaluate_many(rows)[0], len(x)) == plain
         assert kernel.definition is not None
         sides = columns(x, kernel), columns(y, kernel)
-        found = layers_of(circuit).evaluate(np.concatenate([c.bits for s in sides for c in s], axis=1).T)
-        assert sum(row << index for index, row in enumerate(found)).tolist() == plain
+        result = layers_of(circuit).evaluate(np.concatenate([c.bits for s in sides for c in s], axis=1).T)
+        assert sum(row << index for index, row in enumerate(result)).tolist() == plain
         shared = kernel.definition(OnShares(), *sides)
         if isinstance(shared, Distance):
             assert abs(shared.x.values - shared.y.values).tolist() == plain
@@ -110,8 +110,10 @@ def test_layers_are_any_circuit_bit_for_bit() -> None:
         circuit = parse_bristol("\n".join([*header, *lines, ""]).encode())
         codes = np.arange(1 << inputs)
         (wanted,) = circuit.evaluate_many([pack(codes.tolist(), inputs)])
-        found = layers_of(circuit).evaluate(np.array([codes >> index & 1 for index in range(inputs)], object))
-        assert (found.T @ (1 << np.arange(outputs)) == unpack(wanted, len(codes))).all(), lines
+        result = layers_of(circuit).evaluate(
+            np.array([codes >> index & 1 for index in range(inputs)], object)
+        )
+        assert (result.T @ (1 << np.arange(outputs)) == unpack(wanted, len(codes))).all(), lines
 
 
 def farther(builder: Builder, x: Record, y: Record) -> Bits:
@@ -174,9 +176,9 @@ def test_a_users_kernel_has_the_sensitivity_of_its_range() -> None:
     ages = np.random.default_rng(1).integers(0, 10, 40)
     program = statistic_program(near, 40, 2.0)
     assert program.noise[0].sensitivity == near.steps * 39
-    found = simulate.pairwise(near, ages, 2.0, engine="mpyc")
-    assert abs(found.value - exact.u_statistic(near, ages)) < 14 * found.noise_error
-    assert found.kernel == "near"
+    result = simulate.pairwise(near, ages, 2.0, engine="mpyc")
+    assert abs(result.value - exact.u_statistic(near, ages)) < 14 * result.noise_error
+    assert result.kernel == "near"
 
 
 @pytest.mark.parametrize("name", ["kendall_tau", "gini_mean_difference", "closeness"])

@@ -223,12 +223,12 @@ def test_transfers_stand_beside_the_peer_of_the_same_run(quick: Path) -> None:
     figures = {"setup": ("s", 1.0), "random, memory": ("OT/s", 1e6), "random, loopback": ("OT/s", 2e6)}
     says(quick, "emp_ot", answer("emp-ot", **figures))
     shown = pairwise.run_ot_bench(2, emp=str(quick)).to_json()
-    found = {figure["name"]: figure for figure in shown["figures"]}  # type: ignore[attr-defined]
-    assert found["setup"]["peer"]["median"] == 1.0
-    assert found["128 base transfers"]["peer"] is None
+    result = {figure["name"]: figure for figure in shown["figures"]}  # type: ignore[attr-defined]
+    assert result["setup"]["peer"]["median"] == 1.0
+    assert result["128 base transfers"]["peer"] is None
     for k, rate in ((2, 4e6), (4, 3e6)):
-        assert found[f"correlated transfers in memory, k = {k}"]["peer"]["median"] == 1e6
-        channel = found[f"correlated transfers over the channel, k = {k}"]
+        assert result[f"correlated transfers in memory, k = {k}"]["peer"]["median"] == 1e6
+        channel = result[f"correlated transfers over the channel, k = {k}"]
         assert channel["ratio_to_peer"] == rate / 2e6
         assert channel["peer"]["name"].startswith("emp-ot, malicious")
     theirs = [line for line in (quick / "log").read_text().splitlines() if line.startswith("emp")]
@@ -267,19 +267,19 @@ def test_pairs_of_a_statistic_stand_beside_the_peer_that_evaluates_the_same_file
     save = f'cp "$1" {tmp_path}/given; echo "emp $2 $3" >> {log}'
     play(tmp_path, "emp_circuit", f'{save}; cat <<"END"\n{told}\nEND')
     shown = statistic.run_statistic_bench(2, parties=10, emp=str(tmp_path)).to_json()
-    found = {figure["name"]: figure for figure in shown["figures"]}  # type: ignore[attr-defined]
-    assert found["first pair of a process, garbler"]["ratio_to_peer"] == 16
-    assert found["fresh pair, garbler"]["ratio_to_peer"] == 2
-    assert found["fresh pair, evaluator"]["ratio_to_peer"] == 4
-    assert found["fresh pair, wall"]["ratio_to_peer"] == 8
-    assert found["fresh pair, sent"]["ratio_to_peer"] == 25
-    assert found["pair with cached setup, sent"]["peer"] is None
+    result = {figure["name"]: figure for figure in shown["figures"]}  # type: ignore[attr-defined]
+    assert result["first pair of a process, garbler"]["ratio_to_peer"] == 16
+    assert result["fresh pair, garbler"]["ratio_to_peer"] == 2
+    assert result["fresh pair, evaluator"]["ratio_to_peer"] == 4
+    assert result["fresh pair, wall"]["ratio_to_peer"] == 8
+    assert result["fresh pair, sent"]["ratio_to_peer"] == 25
+    assert result["pair with cached setup, sent"]["peer"] is None
     # Ours takes as many seconds as there are instances: one each.
     of_batch = "a pair of 20000 between two hosts"
-    assert found[f"{of_batch}, evaluator"]["ratio_to_peer"] == pytest.approx(4 / 20_000)
-    assert found[of_batch]["ratio_to_peer"] == pytest.approx(8 / 20_000)
+    assert result[f"{of_batch}, evaluator"]["ratio_to_peer"] == pytest.approx(4 / 20_000)
+    assert result[of_batch]["ratio_to_peer"] == pytest.approx(8 / 20_000)
     # mpyc is not there.
-    assert found[f"{of_batch}, both sides"]["peer"] is None
+    assert result[f"{of_batch}, both sides"]["peer"] is None
     assert shown["versions"]["emp-sh2pc"] == "1.0.0 0123abcd"  # type: ignore[index]
     published = Path(__file__).parents[3] / "circuits" / "kendall_tau32_laplace.txt"
     assert (tmp_path / "given").read_bytes() == published.read_bytes()

@@ -65,10 +65,10 @@ def test_reproduce_gosta(tmp_path: Path) -> None:
     arguments = ["reproduce", "gosta", "--parties", "60", "--iterations", "1200", "--repetitions", "12"]
     done = CliRunner().invoke(app, [*arguments, "--plot", str(plot), "--json"])
     assert done.exit_code == 0, done.output
-    found = json.loads(done.stdout)
+    result = json.loads(done.stdout)
     assert plot.read_bytes().startswith(b"\x89PNG")
-    assert found["bound_holds"]
-    curves = {(curve["graph"], curve["method"]): curve for curve in found["curves"]}
+    assert result["bound_holds"]
+    curves = {(curve["graph"], curve["method"]): curve for curve in result["curves"]}
     assert len(curves) == 6
     for graph in ("complete", "Watts-Strogatz", "odd grid"):
         ours, theirs = curves[graph, "GoSta"], curves[graph, "U2-gossip"]
@@ -76,7 +76,7 @@ def test_reproduce_gosta(tmp_path: Path) -> None:
         assert ours["bias"][-1] < ours["error"][-1]
         assert ours["reference"] is None
     assert curves["complete", "GoSta"]["error"][-1] < curves["odd grid", "GoSta"]["error"][-1]
-    assert 0.5 < found["auc"] < 1
+    assert 0.5 < result["auc"] < 1
     short = ["reproduce", "gosta", "--parties", "12", "--iterations", "60", "--repetitions", "1"]
     printed = CliRunner().invoke(app, [*short, "--plot", str(plot)])
     assert "Theorem 3.1 above the error at all times: yes" in printed.stdout
@@ -97,13 +97,13 @@ def test_reproduce_dual_averaging(tmp_path: Path) -> None:
     arguments += ["--repetitions", "2", "--synchronous", "1", "--plot", str(plot)]
     done = CliRunner().invoke(app, [*arguments, "--json"])
     assert done.exit_code == 0, done.output
-    found = json.loads(done.stdout)
+    result = json.loads(done.stdout)
     assert plot.stat().st_size > 1000
-    assert found["parties"] == 60
-    for curve in found["curves"]:
-        assert found["minimum"] <= curve["objective"][-1] < found["start"] / 2
+    assert result["parties"] == 60
+    for curve in result["curves"]:
+        assert result["minimum"] <= curve["objective"][-1] < result["start"] / 2
         assert curve["auc"] > 0.9
-    for terms in found["terms"]:
+    for terms in result["terms"]:
         assert terms["holds"]
         assert terms["printed_network"] < terms["network"]
     printed = CliRunner().invoke(app, arguments)

@@ -79,16 +79,16 @@ def test_logs_are_made_and_audited(monkeypatch: pytest.MonkeyPatch) -> None:
     # As coarse as can be: the noise of few users has many bits.
     monkeypatch.setattr(logs, "STEPS", 1)
     rounds: list[tuple[str, int, int]] = []
-    found = logs.log_figures((6, 5, 6), 1, lambda *step: rounds.append(step))
+    result = logs.log_figures((6, 5, 6), 1, lambda *step: rounds.append(step))
     assert rounds == [(f"log of {n} users", done, 2) for n in (5, 6) for done in (1, 2)]
     kinds = ["make", "make, processor", "make, memory", "bytes", "a user's messages"]
     kinds += ["audit", "audit, processor", "audit, memory"]
     names = [f"log of {n} users: {kind}" for n in (5, 6) for kind in kinds]
-    assert [figure.name for figure in found] == [
+    assert [figure.name for figure in result] == [
         *names,
         "logs of 5 and 6 users: audit, memory a user more",
     ]
-    assert all(figure.median > 0 for figure in found[:-1])
+    assert all(figure.median > 0 for figure in result[:-1])
 
 
 def test_bad_numbers_and_missing_drivers_are_refused(tmp_path: Path) -> None:

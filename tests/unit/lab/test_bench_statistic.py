@@ -41,8 +41,8 @@ def test_a_peer_is_asked_in_its_own_interpreter(tmp_path: Path) -> None:
     script = tmp_path / "python"
     script.write_text(f"#!/bin/sh\necho '{json.dumps(told)}'\n")
     script.chmod(0o755)
-    found = statistic._mpyc(str(script))
-    peer = statistic._peer([found, found], "many cpu", "mpyc", 3)
+    result = statistic._mpyc(str(script))
+    peer = statistic._peer([result, result], "many cpu", "mpyc", 3)
     assert peer is not None
     assert (peer.version, peer.median) == ("9.9", 0.75)
     script.write_text("#!/bin/sh\necho nothing\n")

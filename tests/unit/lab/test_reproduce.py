@@ -20,11 +20,11 @@ from smpc_dp_lab.bench.tradeoff import gopa_tradeoff, plot
 
 def test_measured_errors_are_the_planned_ones() -> None:
     """Nine root mean squares of 2,000 draws within 5 deviations: a right program fails with 6e-6."""
-    found = gopa_tradeoff(parties=(10, 100, 400))
-    assert len(found.points) == 9
-    for point in found.points:
-        assert abs(point.measured / point.planned - 1) < 5 / math.sqrt(2 * found.repetitions)
-    local, gopa, curator = (found.of(method) for method in ("local", "gopa", "curator"))
+    result = gopa_tradeoff(parties=(10, 100, 400))
+    assert len(result.points) == 9
+    for point in result.points:
+        assert abs(point.measured / point.planned - 1) < 5 / math.sqrt(2 * result.repetitions)
+    local, gopa, curator = (result.of(method) for method in ("local", "gopa", "curator"))
     for one, two, three in zip(local, gopa, curator, strict=True):
         n, honest = one.parties, one.honest
         assert honest == n - n // 10

@@ -30,15 +30,15 @@ def test_numbers_of_the_figure() -> None:
 
 def test_measured_errors_are_the_calculated_ones() -> None:
     """12 root mean squares of 200 runs, within 5 deviations: a right program fails with chance 1e-5."""
-    found = kendall.kendall_errors(parties=2_000, epsilons=(1.0, 3.0, 8.0), repetitions=200)
-    measured = [point for point in found.points if point.measured is not None]
+    result = kendall.kendall_errors(parties=2_000, epsilons=(1.0, 3.0, 8.0), repetitions=200)
+    measured = [point for point in result.points if point.measured is not None]
     assert len(measured) == 12
     for point in measured:
         assert point.measured is not None
-        assert abs(point.measured / point.exact - 1) < 5 / math.sqrt(2 * found.repetitions)
+        assert abs(point.measured / point.exact - 1) < 5 / math.sqrt(2 * result.repetitions)
         assert point.exact <= point.bound
-    assert found.ranks["1"][0] == "two-party"
-    assert set(found.ranks["1"]) == {"two-party", "local", "naive, advanced", "naive, optimal"}
+    assert result.ranks["1"][0] == "two-party"
+    assert set(result.ranks["1"]) == {"two-party", "local", "naive, advanced", "naive, optimal"}
     law = kendall.ratings_law()
     assert law.sum() == pytest.approx(1)
     assert (law > 0).all()
@@ -74,17 +74,17 @@ def test_ideal_functionality_is_unbiased_with_its_variance() -> None:
 
 def test_errors_of_the_auc_are_the_calculated_ones_and_below_the_bound() -> None:
     """The generic ones within 5 deviations of 60 runs; a threshold improves the others."""
-    found = local_auc.auc_errors(
+    result = local_auc.auc_errors(
         positives=400, negatives=3_000, epsilons=(2.0,), bins=(2, 8, 32), levels=(1, 4, 8), repetitions=60
     )
-    for point in found.of("generic", 2.0):
+    for point in result.of("generic", 2.0):
         assert point.exact is not None
-        assert abs(point.rms / point.exact - 1) < 5 / math.sqrt(2 * found.repetitions)
-    for point in found.of("hierarchical", 2.0):
+        assert abs(point.rms / point.exact - 1) < 5 / math.sqrt(2 * result.repetitions)
+    for point in result.of("hierarchical", 2.0):
         assert point.bound is not None
         assert point.exact is not None
         assert point.rms < point.bound
-        assert point.rms < point.exact * (1 + 5 / math.sqrt(2 * found.repetitions))
+        assert point.rms < point.exact * (1 + 5 / math.sqrt(2 * result.repetitions))
     scores, labels = local_auc.synthetic_scores(50, 60, 4.0, 1)
     pairs = scores[labels == 1][:, None] > scores[labels == 0]
     exact = local_auc.auc_errors(

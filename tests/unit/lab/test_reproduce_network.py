@@ -19,9 +19,9 @@ from smpc_dp_lab.bench.network_sgd import network_sgd
 
 def test_homomorphic_noise_costs_less_than_iid_and_more_privacy() -> None:
     """Factors of 4 and more between the three, with 100 runs: the order does not hang on the draws."""
-    found = homomorphic_deviation()
-    assert found.ranks == list(found.paper) == ["none", "homomorphic", "iid"]
-    none, homomorphic, iid = (found.of(noise) for noise in found.paper)
+    result = homomorphic_deviation()
+    assert result.ranks == list(result.paper) == ["none", "homomorphic", "iid"]
+    none, homomorphic, iid = (result.of(noise) for noise in result.paper)
     assert 3 * none.final < homomorphic.final < iid.final / 3
     assert none.epsilon == {}
     # mu G (i^2 + i) / b with b = 1, and 2 mu G i / b.
@@ -35,19 +35,19 @@ def test_homomorphic_noise_costs_less_than_iid_and_more_privacy() -> None:
 
 def test_methods_are_ordered_and_the_fair_plans_are_better() -> None:
     """200 users, 2,000 steps, epsilon = 10, 5 runs; central, fair is above local, published by 0.1."""
-    found = network_sgd(epsilons=(10.0,), parties=200, steps=2_000, runs=5)
-    assert found.data.startswith("synthetic")
-    assert [(p.sigmas, p.method) for p in found.points] == [
+    result = network_sgd(epsilons=(10.0,), parties=200, steps=2_000, runs=5)
+    assert result.data.startswith("synthetic")
+    assert [(p.sigmas, p.method) for p in result.points] == [
         (sigmas, method) for sigmas in ("published", "fair") for method in ("central", "network", "local")
     ]
     # The script's three sigmas have no order of their own at this size.
-    central, network, local = (point.sigma for point in found.of("fair", 10.0))
+    central, network, local = (point.sigma for point in result.of("fair", 10.0))
     assert central < network < local
-    best, worst = found.of("fair", 10.0)[0], found.of("published", 10.0)[2]
-    assert found.accuracy > best.accuracy > worst.accuracy + 0.1
-    assert len(best.trace) == len(found.marks) == 40
+    best, worst = result.of("fair", 10.0)[0], result.of("published", 10.0)[2]
+    assert result.accuracy > best.accuracy > worst.accuracy + 0.1
+    assert len(best.trace) == len(result.marks) == 40
     assert best.trace[-1] == pytest.approx(best.accuracy)
-    assert all(point.reference is None for point in found.points), "the data are synthetic"
+    assert all(point.reference is None for point in result.points), "the data are synthetic"
 
 
 def test_houses_are_read_and_checked(tmp_path: Path) -> None:
@@ -56,9 +56,9 @@ def test_houses_are_read_and_checked(tmp_path: Path) -> None:
     for name in ("houses.csv", "houses.csv.gz"):
         path = tmp_path / name
         path.write_bytes(gzip.compress(text.encode(), 1) if name.endswith("gz") else text.encode())
-        found = load_houses(path)
-        assert found.features.shape == (ROWS, 8)
-        assert ((found.labels == 1) == (rows[:, 8] < rows[:, 8].mean())).mean() > 0.9999
+        result = load_houses(path)
+        assert result.features.shape == (ROWS, 8)
+        assert ((result.labels == 1) == (rows[:, 8] < rows[:, 8].mean())).mean() > 0.9999
     for bad, named in (
         ("1,2,x", "line 1: is not numbers"),
         ("1,2", "must be 9"),

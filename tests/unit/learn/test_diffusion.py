@@ -52,7 +52,7 @@ def run(
 ) -> tuple[Floats, Tapped, list[Floats]]:
     users = weights.shape[0]
     exchange, models = Tapped(users), [np.zeros((users, length))]
-    found = asyncio.run(
+    result = asyncio.run(
         diffuse(
             exchange,
             weights,
@@ -66,7 +66,7 @@ def run(
             watch=lambda _step, now: models.append(now),
         )
     )
-    return found.models, exchange, models
+    return result.models, exchange, models
 
 
 def test_the_null_space_condition_holds_to_machine_precision() -> None:
@@ -92,7 +92,7 @@ def test_the_learner_is_the_recursion_of_the_paper(kind: Kind) -> None:
     weights = erdos_renyi(users, 0.5, 2).metropolis()
     dense, targets = weights.toarray(), np.random.default_rng(3).normal(size=(users, length))
     noise = DiffusionNoise.of_scale(kind, 1.0, mu, 50.0, length)
-    found, _, _ = run(lambda w, _i: w - targets, weights, length, steps, noise, ridge=rho, step_size=mu)
+    result, _, _ = run(lambda w, _i: w - targets, weights, length, steps, noise, ridge=rho, step_size=mu)
     draws, models = source(), np.zeros((users, length))
     for _ in range(steps):
         v = discrete_laplace(draws, users * length, noise.scale).reshape(users, length) * 2.0**-noise.bits
@@ -104,7 +104,7 @@ def test_the_learner_is_the_recursion_of_the_paper(kind: Kind) -> None:
                 if kind == "homomorphic" and j == k:
                     q = -(1 - dense[k, k]) / dense[k, k] * v[k]
                 models[k] += dense[j, k] * (phi[j] + q)
-    np.testing.assert_allclose(found, models, atol=2e-4)
+    np.testing.assert_allclose(result, models, atol=2e-4)
 
 
 def test_the_centroid_does_not_see_the_noise() -> None:
@@ -204,15 +204,15 @@ def test_a_published_model_costs_what_it_says_beside_the_messages() -> None:
 def test_updates_are_clipped_in_the_l1_norm_run_by_run() -> None:
     noise = DiffusionNoise.of_scale("iid", 1.0, 0.5, 2.0, 3)
     slopes = np.random.default_rng(6).normal(size=(50, 6)) * np.geomspace(1e-3, 1e6, 50)[:, None]
-    found = update(slopes, noise).reshape(100, 3)
-    norms, real = np.abs(found).sum(axis=1), slopes.reshape(100, 3)
+    result = update(slopes, noise).reshape(100, 3)
+    norms, real = np.abs(result).sum(axis=1), slopes.reshape(100, 3)
     assert norms.max() <= noise.update
     short = np.abs(real).sum(axis=1) <= 2
-    np.testing.assert_allclose(found[short] * 2.0**-noise.bits, 0.5 * real[short], atol=2.0**-noise.bits)
+    np.testing.assert_allclose(result[short] * 2.0**-noise.bits, 0.5 * real[short], atol=2.0**-noise.bits)
     assert norms[~short].min() >= noise.update * (1 - 1e-5)
     far = update(np.array([[1e308, -1e308, 5e307, 1e305, 1.0, 0.0]]), noise).reshape(2, 3)
     assert np.all((np.abs(far).sum(axis=1) <= noise.update) & (far[:, 0] > 0.39 * noise.update))
-    unit = found[~short] / norms[~short, None]
+    unit = result[~short] / norms[~short, None]
     np.testing.assert_allclose(unit, real[~short] / np.abs(real[~short]).sum(axis=1)[:, None], atol=1e-5)
 
 

@@ -100,13 +100,13 @@ def test_it_descends_to_the_minimum(learner: Any) -> None:
         )
     )
     start = objective(loss, np.zeros((1, 2)), records)[0]
-    found = minimize(
+    result = minimize(
         lambda theta: objective(loss, theta[None], records)[0],
         np.zeros(2),
         constraints={"type": "ineq", "fun": lambda theta: 1 - theta @ theta},
     )
     last = objective(loss, got.final, records)
-    assert last.mean() < found.fun + 0.1 * (start - found.fun)
+    assert last.mean() < result.fun + 0.1 * (start - result.fun)
     spread = got.average.std(axis=1).max(axis=1)
     assert spread[-1] < spread[0]
 

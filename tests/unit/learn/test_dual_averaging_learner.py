@@ -59,17 +59,17 @@ def test_both_losses_are_learnt_by_both_clocks(settings: dict[str, Any], loss: s
     given = settings | {"loss": loss, "clock": clock, "ticks": 200, "topology": EDGES}
     if loss == "metric":
         given["rate"] = 0.1
-    found = learn(given, DATA, fidelity="plain", seed_for_simulation=1)
+    result = learn(given, DATA, fidelity="plain", seed_for_simulation=1)
     judged = logistic_auc() if loss == "auc" else logistic_metric()
     records = np.concatenate(DATA)
-    start = objective(judged, np.zeros((1, found.values.shape[1])), records)[0]
-    assert objective(judged, found.values, records).mean() < 0.8 * start
-    assert len(found.names) == found.values.shape[1] == (2 if loss == "auc" else 4)
+    start = objective(judged, np.zeros((1, result.values.shape[1])), records)[0]
+    assert objective(judged, result.values, records).mean() < 0.8 * start
+    assert len(result.names) == result.values.shape[1] == (2 if loss == "auc" else 4)
 
 
 def test_settings_are_those_of_the_algorithm() -> None:
     given = SETTINGS | {"clock": "synchronous", "ticks": 80, "seed": 7, "rate": 0.5, "regulariser": "l1"}
-    found = learn(given | {"weight": 0.03, "topology": "ring"}, DATA, fidelity="plain")
+    result = learn(given | {"weight": 0.03, "topology": "ring"}, DATA, fidelity="plain")
     expected = asyncio.run(
         dual_averaging(
             PlainExchange(12),
@@ -82,7 +82,7 @@ def test_settings_are_those_of_the_algorithm() -> None:
             prox=l1(0.03),
         )
     )
-    np.testing.assert_allclose(found.values, expected.final, atol=1e-8)
+    np.testing.assert_allclose(result.values, expected.final, atol=1e-8)
 
 
 @pytest.mark.parametrize("labels", ["private", "public"])
@@ -108,16 +108,16 @@ def test_only_reports_are_sent(labels: str) -> None:
     assert need.exchange is not None
     assert need.own is not None
     data = [np.array([[0.0, 1.0]])] * 1_000
-    found = asyncio.run(learner.run(Means(exchange=Watched(1_000)), data))
+    result = asyncio.run(learner.run(Means(exchange=Watched(1_000)), data))
     cells = 2 if labels == "public" else 4
     answers = sent[0][:, 1]
     # Each answer with chance 1/cells, but for epsilon: within 6 deviations, 2e-9.
     assert abs(float(np.mean(answers == 0)) - 1 / cells) < 6 * np.sqrt(0.25 / 1_000) + 0.01
     assert answers.max() == cells - 1
     assert max(float(np.linalg.norm(rows, axis=1).max()) for rows in sent) <= need.exchange.l2_bound
-    assert found.guarantee is not None
-    assert found.guarantee.epsilon == pytest.approx(0.01)
-    assert found.guarantee.delta == 0
+    assert result.guarantee is not None
+    assert result.guarantee.epsilon == pytest.approx(0.01)
+    assert result.guarantee.delta == 0
     assert sent[0].shape[1] == need.exchange.length == (4 if labels == "public" else 3)
 
 
@@ -188,9 +188,9 @@ def test_the_hub_makes_the_same_calls_without_rows() -> None:
 
     learner = DualAveraging(features=2, record_bound=6.0, ticks=100)
     asyncio.run(learner.run(Means(exchange=Everybody(12)), DATA))
-    found = asyncio.run(learner.run(Means(exchange=Hub()), []))
+    result = asyncio.run(learner.run(Means(exchange=Hub()), []))
     assert partners["hub"] == partners["all"]
-    assert found.values.shape == (0, 2)
+    assert result.values.shape == (0, 2)
 
 
 @pytest.mark.parametrize(

@@ -64,12 +64,12 @@ def truth(statistic: str) -> float:
 @pytest.mark.parametrize(("method", "clock"), WAYS)
 def test_users_end_with_the_statistic(learner: str, statistic: str, method: str, clock: str) -> None:
     """At epsilon 60 a report lies with chance 1e-23. U2 and cells of a rating are the coarsest here."""
-    found = learn(given(statistic, 6_000, learner=learner, method=method, clock=clock), data(statistic))
+    result = learn(given(statistic, 6_000, learner=learner, method=method, clock=clock), data(statistic))
     scale = {"gini_mean_difference": 3.0, "variance": 7.0}.get(statistic, 1.0)
-    assert found.values.shape == (N, 1)
-    assert abs(float(found.values.mean()) - truth(statistic)) < 0.12 * scale
-    assert (found.guarantee is None) == (learner == "gossip-clear")
-    assert ("NO PRIVACY between users" in found.claim) == (learner == "gossip-clear")
+    assert result.values.shape == (N, 1)
+    assert abs(float(result.values.mean()) - truth(statistic)) < 0.12 * scale
+    assert (result.guarantee is None) == (learner == "gossip-clear")
+    assert ("NO PRIVACY between users" in result.claim) == (learner == "gossip-clear")
 
 
 @pytest.mark.parametrize("labels", ["private", "public"])

@@ -46,14 +46,14 @@ def test_users_end_with_the_statistic(statistic: str, bins: int, near: float) ->
     """At epsilon 60 a report lies with chance 1e-23; what is left is cells and the end of the gossip."""
     settings = SETTINGS | {"statistic": statistic, "bins": bins}
     data = [row[None, : 2 if statistic == "kendall_tau" else 1] for row in RECORDS]
-    found = learn(settings, data, fidelity="ideal")
-    assert found.values.shape == (20, 1)
-    assert abs(float(found.values.mean()) - truth(statistic)) < near
-    assert np.abs(found.values - truth(statistic)).max() < 3 * near
-    assert found.guarantee is not None
-    assert found.guarantee.epsilon == pytest.approx(60.0)
-    assert found.guarantee.delta == 0
-    assert "randomised response" in found.claim
+    result = learn(settings, data, fidelity="ideal")
+    assert result.values.shape == (20, 1)
+    assert abs(float(result.values.mean()) - truth(statistic)) < near
+    assert np.abs(result.values - truth(statistic)).max() < 3 * near
+    assert result.guarantee is not None
+    assert result.guarantee.epsilon == pytest.approx(60.0)
+    assert result.guarantee.delta == 0
+    assert "randomised response" in result.claim
 
 
 def test_only_reports_are_sent() -> None:

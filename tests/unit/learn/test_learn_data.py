@@ -17,30 +17,30 @@ LENDING = ROOT / "smpc_dp" / "demo" / "data" / "lending_club.csv"
 
 
 def test_wisconsin_leaves_out_missing_values() -> None:
-    found = data.wisconsin(WISCONSIN)
-    assert (found.table.shape, found.left_out, found.features) == ((683, 10), 16, 9)
-    assert (found.table[:, :-1].min(), found.table[:, :-1].max()) == (-1, 1)
-    assert found.table[:, -1].sum() == 239
-    assert found.names[-1] == "malignant"
+    result = data.wisconsin(WISCONSIN)
+    assert (result.table.shape, result.left_out, result.features) == ((683, 10), 16, 9)
+    assert (result.table[:, :-1].min(), result.table[:, :-1].max()) == (-1, 1)
+    assert result.table[:, -1].sum() == 239
+    assert result.names[-1] == "malignant"
 
 
 def test_lending_club_has_the_rate_as_label() -> None:
-    found = data.lending_club(LENDING)
-    assert found.names[-1] == "int_rate"
-    assert "annual_inc" in found.names
-    assert 5 < found.table[:, -1].mean() < 20
-    assert np.isfinite(found.table).all()
-    scaled = found.scaled().table
+    result = data.lending_club(LENDING)
+    assert result.names[-1] == "int_rate"
+    assert "annual_inc" in result.names
+    assert 5 < result.table[:, -1].mean() < 20
+    assert np.isfinite(result.table).all()
+    scaled = result.scaled().table
     assert (scaled[:, :-1].min(), scaled[:, :-1].max()) == (-1, 1)
-    np.testing.assert_array_equal(scaled[:, -1], found.table[:, -1])
+    np.testing.assert_array_equal(scaled[:, -1], result.table[:, -1])
 
 
 def test_houses_and_ratings_come_from_a_path(tmp_path: Path) -> None:
     houses = tmp_path / "houses.csv.gz"
     houses.write_bytes(gzip.compress(b"-122.2,37.8,41,880,129,322,126,8.3,452600\n" * 3))
-    found = data.california_houses(houses)
-    assert found.table.shape == (3, 9)
-    assert found.table[0, -1] == pytest.approx(4.526)
+    result = data.california_houses(houses)
+    assert result.table.shape == (3, 9)
+    assert result.table[0, -1] == pytest.approx(4.526)
     ratings = tmp_path / "ratings.csv"
     ratings.write_text("userId,movieId,rating,timestamp\n1,31,2.5,1260759144\n")
     np.testing.assert_array_equal(data.movielens(ratings).table, [[1, 31, 1260759144, 2.5]])
@@ -48,23 +48,23 @@ def test_houses_and_ratings_come_from_a_path(tmp_path: Path) -> None:
 
 def test_bundled_sets_need_the_extra() -> None:
     pytest.importorskip("sklearn")
-    found = data.bundled("iris")
-    assert found.table.shape == (150, 5)
+    result = data.bundled("iris")
+    assert result.table.shape == (150, 5)
     with pytest.raises(ConfigError, match="known: breast_cancer"):
         data.bundled("mnist")
 
 
 def test_a_split_gives_every_point_once() -> None:
-    found = data.wisconsin(WISCONSIN)
-    tables, test = found.split(12, 0.3, 1)
+    result = data.wisconsin(WISCONSIN)
+    tables, test = result.split(12, 0.3, 1)
     together = np.concatenate([*tables, test])
     assert len(together) == 683
-    np.testing.assert_array_equal(np.sort(together, axis=0), np.sort(found.table, axis=0))
+    np.testing.assert_array_equal(np.sort(together, axis=0), np.sort(result.table, axis=0))
     assert {len(table) for table in tables} == {39, 40}
-    again, _ = found.split(12, 0.3, 1)
+    again, _ = result.split(12, 0.3, 1)
     np.testing.assert_array_equal(again[0], tables[0])
     with pytest.raises(ConfigError, match="cannot be given to 700 users"):
-        found.split(700, 0.0, 1)
+        result.split(700, 0.0, 1)
 
 
 @pytest.mark.parametrize(

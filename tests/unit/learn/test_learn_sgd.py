@@ -77,12 +77,12 @@ def test_gradients_are_those_of_the_loss(kind: str) -> None:
             each = np.log(np.exp(scores).sum(axis=-1)) - np.take_along_axis(scores, label, -1)[..., 0]
         return np.asarray((each * points.share).sum(axis=1))
 
-    found = model.gradient(weights, points, np.arange(2))
+    result = model.gradient(weights, points, np.arange(2))
     for index in range(model.length):
         moved = np.zeros(model.length)
         moved[index] = 1e-6
         slope = (loss(weights + moved) - loss(weights - moved)) / 2e-6
-        np.testing.assert_allclose(found[:, index], slope, atol=1e-7)
+        np.testing.assert_allclose(result[:, index], slope, atol=1e-7)
 
 
 def test_clipping_keeps_direction_and_short_vectors() -> None:
@@ -93,7 +93,7 @@ def test_clipping_keeps_direction_and_short_vectors() -> None:
 
 
 def test_exact_block_gossip_is_the_loop() -> None:
-    model, found = Model("logistic", 3), simulate.learn(GIVEN | {"ridge": 0.1}, DATA, fidelity="plain")
+    model, result = Model("logistic", 3), simulate.learn(GIVEN | {"ridge": 0.1}, DATA, fidelity="plain")
     weights = np.zeros((6, 4))
     points = model.points(DATA)
     for group in GroupDraws(6, 3, 5).draw(12):
@@ -101,10 +101,10 @@ def test_exact_block_gossip_is_the_loop() -> None:
         gradients = model.gradient(np.tile(start, (3, 1)), points, group)
         clipped = [one * min(1, 1 / np.linalg.norm(one)) for one in gradients]
         weights[group] = start - 0.5 * (np.mean(clipped, axis=0) + 0.1 * start)
-    np.testing.assert_allclose(found.values, weights, atol=1e-3)
-    np.testing.assert_array_equal(found.done, [6] * 6)
-    assert found.guarantee is None
-    assert "NO PRIVACY" in found.claim
+    np.testing.assert_allclose(result.values, weights, atol=1e-3)
+    np.testing.assert_array_equal(result.done, [6] * 6)
+    assert result.guarantee is None
+    assert "NO PRIVACY" in result.claim
 
 
 @pytest.mark.parametrize("averager", [{"method": "secagg"}, {"method": "gopa"}, {"method": "local"}])
@@ -122,16 +122,16 @@ def test_machines_and_ideal_learn_alike_where_noise_is_small(averager: dict[str,
 
 def test_federated_descent_keeps_one_model() -> None:
     given = {key: value for key, value in GIVEN.items() if key != "group"} | {"learner": "sgd"}
-    found = simulate.learn(given, DATA, seed_for_simulation=2)
-    np.testing.assert_array_equal(found.values, np.tile(found.values[0], (6, 1)))
-    np.testing.assert_array_equal(found.done, [12] * 6)
+    result = simulate.learn(given, DATA, seed_for_simulation=2)
+    np.testing.assert_array_equal(result.values, np.tile(result.values[0], (6, 1)))
+    np.testing.assert_array_equal(result.done, [12] * 6)
 
 
 def test_descent_learns() -> None:
     given = GIVEN | {"learner": "sgd", "epsilon": 500.0, "steps": 30, "rate": 2.0}
     del given["group"]
-    found = simulate.learn(given, DATA, seed_for_simulation=3)
-    assert Model("logistic", 3).accuracy(found.values[0], np.concatenate(DATA)) > 0.9
+    result = simulate.learn(given, DATA, seed_for_simulation=3)
+    assert Model("logistic", 3).accuracy(result.values[0], np.concatenate(DATA)) > 0.9
 
 
 class Lied(PlainAverager):
@@ -153,9 +153,9 @@ class Lied(PlainAverager):
 def test_a_sum_that_nothing_explains_costs_a_step_and_not_the_run() -> None:
     checked, _ = check_learn(GIVEN, 6)
     assert checked is not None
-    found = asyncio.run(checked.learner.run(Means(Lied(6), PlainAverager(6)), DATA))
-    assert (found.steps - found.done).sum() == 3
-    assert found.failures == ("no 3 vectors within the bounds have this sum: somebody lies",)
+    result = asyncio.run(checked.learner.run(Means(Lied(6), PlainAverager(6)), DATA))
+    assert (result.steps - result.done).sum() == 3
+    assert result.failures == ("no 3 vectors within the bounds have this sum: somebody lies",)
 
 
 def test_a_rate_that_diverges_is_stopped() -> None:
@@ -214,16 +214,16 @@ def test_local_scale_goes_from_local_to_curator(tmp_path: object) -> None:
     arguments = "reproduce local-scale --json --users 12 --size 2 --size 4 --size 12 --participations 6"
     run = CliRunner().invoke(app, [*arguments.split(), "--repetitions", "3", "--epsilon", "8", "--rate", "1"])
     assert run.exit_code == 0, run.output
-    found = json.loads(run.output)
-    noise = {(point["kind"], point["size"]): point["noise"] for point in found["points"]}
+    result = json.loads(run.output)
+    noise = {(point["kind"], point["size"]): point["noise"] for point in result["points"]}
     # sigma sqrt(s / (s - c)) / s, with sigma that of a curator for the sum.
     sigma = noise["curator", 12] * 12
     assert noise["local", 2] == pytest.approx(sigma / np.sqrt(2), rel=0.01)
     assert noise["secagg", 4] == pytest.approx(sigma * np.sqrt(4 / 3) / 4, rel=0.01)
     assert noise["secagg", 12] == pytest.approx(sigma * np.sqrt(12 / 11) / 12, rel=0.01)
-    accuracy = {(point["kind"], point["size"]): point["accuracy"] for point in found["points"]}
+    accuracy = {(point["kind"], point["size"]): point["accuracy"] for point in result["points"]}
     assert accuracy["secagg", 12] > accuracy["local", 2] + 0.05
-    assert [point["steps"] for point in found["points"]] == [36, 36, 18, 18, 6, 6, 6]
+    assert [point["steps"] for point in result["points"]] == [36, 36, 18, 18, 6, 6, 6]
 
 
 def test_local_scale_wants_divisors() -> None:

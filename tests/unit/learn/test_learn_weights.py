@@ -79,12 +79,12 @@ def test_averages_on_shares_have_the_planned_noise(made: str) -> None:
     averager = (
         IdealAverager(9, averaging, coins=coins) if made == "ideal" else MachineAverager(9, averaging, 3)
     )
-    found = asyncio.run(averager.average(vector, group=GROUP)).values
+    result = asyncio.run(averager.average(vector, group=GROUP)).values
     exact = asyncio.run(PlainAverager(9).average(vector, group=GROUP)).values
-    off = (found - exact)[[0, 1]].ravel() * 4 / averaging.encoding(4).step
+    off = (result - exact)[[0, 1]].ravel() * 4 / averaging.encoding(4).step
     assert abs(off.var() / noise.variance - 1) < 5 * math.sqrt(2 / len(off))
     assert abs(off.mean()) < 5 * math.sqrt(noise.variance / len(off))
-    np.testing.assert_array_equal(found[4], vector[4])
+    np.testing.assert_array_equal(result[4], vector[4])
 
 
 @pytest.mark.parametrize(("features", "group"), [(12_000, 3), (1_000, 300)])
@@ -160,9 +160,9 @@ def test_private_averages_are_weighted_by_every_method(method: str) -> None:
     vector = vectors()
     exact = asyncio.run(PlainAverager(9).average(vector, weight, GROUP))
     unweighted = asyncio.run(PlainAverager(9).average(vector, None, GROUP)).values
-    found = asyncio.run(averager.average(vector, weight, GROUP))
-    assert found.values.shape == (9, 3)
-    assert (found.weights[[0, 2, 5, 8]] == found.weights[0]).all()
+    result = asyncio.run(averager.average(vector, weight, GROUP))
+    assert result.values.shape == (9, 3)
+    assert (result.weights[[0, 2, 5, 8]] == result.weights[0]).all()
     for label in (0, 1):
         rows = np.flatnonzero(label == GROUP)
         sent = averaging.outgoing(vector, weight)[rows]
@@ -203,8 +203,8 @@ def test_descent_weighted_by_points_goes_where_all_points_together_would() -> No
     }  # fmt: skip
     weighted = given | {"weights": "points", "max_points": 50}
     together = simulate.learn(given, [points, points, points], fidelity="plain").values[0]
-    found = simulate.learn(weighted, data, fidelity="plain").values[0]
-    np.testing.assert_allclose(found, together, atol=1e-9)
+    result = simulate.learn(weighted, data, fidelity="plain").values[0]
+    np.testing.assert_allclose(result, together, atol=1e-9)
     equal = simulate.learn(given, data, fidelity="plain").values[0]
     assert np.abs(equal - together).max() > 0.05
     # Who has more counts as `max_points`.

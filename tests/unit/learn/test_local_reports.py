@@ -61,9 +61,9 @@ def test_the_table_is_that_of_the_aggregator() -> None:
 def test_pairs_grow_by_no_more_than_is_said(k: int) -> None:
     response = LocalReports.plan(1.0, k).response.law
     signs = np.where(np.arange(k) == 0, 1.0, -1.0)
-    found = np.abs(response.unbiased_pairs(np.outer(signs, signs))).max()
-    assert found <= response.pair_growth()
-    assert k < 1_000 or found > 0.99 * response.pair_growth()
+    result = np.abs(response.unbiased_pairs(np.outer(signs, signs))).max()
+    assert result <= response.pair_growth()
+    assert k < 1_000 or result > 0.99 * response.pair_growth()
 
 
 @pytest.mark.parametrize("labels", [None, (1.0, 0.0), (0.0, 1.0)])

@@ -66,10 +66,10 @@ def test_users_end_with_the_mean_of_their_kernel(learner: str, name: str, method
     """Two are not 0 for a record with itself; at epsilon 60 a report lies with chance 1e-23."""
     kernel, bins = OWN[name]
     settings = given(kernel, bins, learner, method=method, clock=clock)
-    found = learn(settings, list(records(kernel)[:, None]))
-    assert found.names == (kernel.name,)
-    assert abs(float(found.values.mean()) - truth(kernel)) < 0.06 * kernel.width
-    assert (found.guarantee is None) == (learner == "gossip-clear")
+    result = learn(settings, list(records(kernel)[:, None]))
+    assert result.names == (kernel.name,)
+    assert abs(float(result.values.mean()) - truth(kernel)) < 0.06 * kernel.width
+    assert (result.guarantee is None) == (learner == "gossip-clear")
 
 
 def test_a_described_kernel_is_the_same_between_processes() -> None:
@@ -186,11 +186,11 @@ def test_local_reports_serve_an_own_kernel_also_on_coarser_cells() -> None:
         ),
     ):
         plan = LocalPairwise.plan(kernel, 60.0, bins=bins)
-        found = plan.estimate(plan.randomise_many(data))
+        result = plan.estimate(plan.randomise_many(data))
         cells = plan.quantiser.points()[plan.quantiser.categorise(kernel.codes(data))]
         matrix = kernel.function(cells[:, None], cells[None])
         expected = (matrix.sum() - np.trace(matrix)) / (30 * 29)
-        assert found.value == pytest.approx(expected, abs=1e-9)
+        assert result.value == pytest.approx(expected, abs=1e-9)
 
 
 def test_one_kernel_serves_every_protocol() -> None:

@@ -54,8 +54,8 @@ def test_without_noise_the_sum_is_exact(noise: str, monkeypatch: pytest.MonkeyPa
     ring = RingSum(plan, -1.0, 1.0)
     values = np.random.default_rng(1).integers(-8, 9, (7, 3)) / 8  # on the grid
     assert asyncio.run(ring.run(PlainTokens(7), values, source(0))).value == values.sum()
-    found, _ = apart(ring, values, 0)
-    assert [result.value for result in found] == [values.sum()] * 7
+    outcome, _ = apart(ring, values, 0)
+    assert [result.value for result in outcome] == [values.sum()] * 7
 
 
 @pytest.mark.parametrize(
@@ -113,9 +113,9 @@ def test_a_neighbour_subtracts_its_token_from_the_sum_and_has_noise_here_a_value
     plan = plan_ring_sum(5, 2, 1.0, 1e-5, sensitivity=1.0)
     ring, learnt = RingSum(plan, 0.0, 1.0), []
     for run in range(200):
-        found, passed = apart(ring, values, run)
+        result, passed = apart(ring, values, run)
         token = int(passed[3][1].values[0]) * ring.grid.step
-        learnt.append(found[3].value - token - values[4, 1])
+        learnt.append(result[3].value - token - values[4, 1])
     assert plan.sigma is not None
     assert abs(np.std(learnt) / plan.sigma - 1) < 0.25
 
@@ -184,15 +184,15 @@ def test_users_apart_make_one_histogram(histogram: NetworkPlan) -> None:
 
     async def run() -> list[NDArray[np.float64]]:
         indices = PlainTokens.apart(40)
-        found = await asyncio.gather(
+        outcome = await asyncio.gather(
             *(ring.run(indices[u], values[u : u + 1], source(9, u)) for u in range(40))
         )
-        return [result.counts for result in found]
+        return [result.counts for result in outcome]
 
-    found = asyncio.run(run())
-    assert all(np.array_equal(counts, found[0]) for counts in found)
-    assert found[0].sum() == pytest.approx(80)
-    assert abs(found[0][0] - 80) < 6 * histogram.error_std
+    outcome = asyncio.run(run())
+    assert all(np.array_equal(counts, outcome[0]) for counts in outcome)
+    assert outcome[0].sum() == pytest.approx(80)
+    assert abs(outcome[0][0] - 80) < 6 * histogram.error_std
 
 
 def test_bad_requests_are_named(histogram: NetworkPlan) -> None:

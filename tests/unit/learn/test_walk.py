@@ -36,7 +36,7 @@ def slow_contributions(path: list[int], limits: Limits) -> list[bool]:
     """Who contributes, step by step."""
     visits: Counter[int] = Counter()
     edges: Counter[tuple[int, int]] = Counter()
-    found = []
+    result = []
     for t, user in enumerate(path):
         last = t == len(path) - 1
         allowed = t > 0
@@ -44,22 +44,22 @@ def slow_contributions(path: list[int], limits: Limits) -> list[bool]:
             allowed = False
         if limits.edge is not None and (last or edges[user, path[t + 1]] >= limits.edge):
             allowed = False
-        found.append(allowed)
+        result.append(allowed)
         if t:
             visits[user] += 1
         if not last and path[t + 1] != user:
             edges[user, path[t + 1]] += 1
-    return found
+    return result
 
 
 @pytest.mark.parametrize("limits", [Limits(), Limits(3), Limits(None, 1), Limits(5, 2)])
 def test_limits_are_those_of_a_loop(limits: Limits) -> None:
     for seed in range(5):
         path = uniform(source(seed), 60, 4)
-        found = Path.along(path, 4, limits)
-        assert found.contributes.tolist() == slow_contributions(path.tolist(), limits)
+        result = Path.along(path, 4, limits)
+        assert result.contributes.tolist() == slow_contributions(path.tolist(), limits)
         for user in range(4):
-            visits = found.visits[1:][path[1:] == user]
+            visits = result.visits[1:][path[1:] == user]
             assert visits.tolist() == list(range(len(visits)))
 
 
@@ -78,13 +78,13 @@ def test_users_apart_keep_to_the_same_limits(limits: Limits) -> None:
 
     async def run() -> list[int]:
         indices = PlainTokens.apart(4)
-        found = await asyncio.gather(
+        result = await asyncio.gather(
             *(
                 walk(indices[u], Recorder(), np.zeros(1, np.int64), 80, limits, source(7, u))  # type: ignore[arg-type]
                 for u in range(4)
             )
         )
-        return [int(values[0]) for values in found]
+        return [int(values[0]) for values in result]
 
     assert asyncio.run(run()) == [80] * 4
     path = [visit.user for visit in seen]
@@ -104,9 +104,9 @@ def test_sums_are_unbiased_with_the_planned_noise(plan: NetworkPlan) -> None:
     """300 runs: the mean within 5 standard errors, the deviation within 21 % (5 of its own): 1e-6."""
     values = np.random.default_rng(1).random((30, 1))
     ring = WalkSum(plan, 0.0, 1.0)
-    found = [asyncio.run(ring.run(PlainTokens(30), values, source(k))) for k in range(300)]
-    sums = np.array([result.value for result in found])
-    assert found[0].contributions == 199
+    outcome = [asyncio.run(ring.run(PlainTokens(30), values, source(k))) for k in range(300)]
+    sums = np.array([result.value for result in outcome])
+    assert outcome[0].contributions == 199
     expected = math.hypot(plan.error_std, math.sqrt(199) * values.std())
     assert abs(sums.mean() - 199 * values.mean()) < 5 * expected / math.sqrt(300)
     assert abs(sums.std() / expected - 1) < 0.21
@@ -122,16 +122,16 @@ def test_without_noise_the_sum_is_that_of_the_path(monkeypatch: pytest.MonkeyPat
     ring = WalkSum(limited, 0.0, 8.0)
     path = Path.draw(5, 40, Limits(6, 2), source(3))
     wanted = values[path.users[path.contributes], path.visits[path.contributes]].sum()
-    found = asyncio.run(ring.run(PlainTokens(5), values, source(3)))
-    assert found.value == wanted
-    assert found.contributions is None
+    outcome = asyncio.run(ring.run(PlainTokens(5), values, source(3)))
+    assert outcome.value == wanted
+    assert outcome.contributions is None
 
     async def run() -> set[float]:
         indices = PlainTokens.apart(5)
-        found = await asyncio.gather(
+        outcome = await asyncio.gather(
             *(ring.run(indices[u], values[u : u + 1], source(4, u)) for u in range(5))
         )
-        return {result.value for result in found}
+        return {result.value for result in outcome}
 
     sums = asyncio.run(run())
     assert len(sums) == 1
@@ -181,9 +181,9 @@ def test_many_seen_answers_are_grouped_upwards() -> None:
     """So that a plan for hundreds of them takes seconds."""
     beta, epsilons = 0.98, np.array([0.0, 0.3, 1.0])
     exact = sum(float(binom.pmf(s, 600, 0.2)) * response_curve(beta, 3, s)(epsilons) for s in range(60, 190))
-    found = seen_responses(600, 0.2, beta, 3)(epsilons)
-    assert (exact * (1 - 1e-9) <= found).all()
-    assert (found <= 1.1 * exact).all()
+    result = seen_responses(600, 0.2, beta, 3)(epsilons)
+    assert (exact * (1 - 1e-9) <= result).all()
+    assert (result <= 1.1 * exact).all()
 
 
 def test_histogram_plans_are_ordered() -> None:
@@ -213,14 +213,14 @@ def test_histograms_are_unbiased() -> None:
 
     async def run() -> list[NDArray[np.float64]]:
         indices = PlainTokens.apart(30)
-        found = await asyncio.gather(
+        outcome = await asyncio.gather(
             *(ring.run(indices[u], values[u : u + 1], source(5, u)) for u in range(30))
         )
-        return [result.counts for result in found]
+        return [result.counts for result in outcome]
 
-    found = asyncio.run(run())
-    assert all(np.array_equal(counts, found[0]) for counts in found)
-    assert found[0].sum() == pytest.approx(199)
+    outcome = asyncio.run(run())
+    assert all(np.array_equal(counts, outcome[0]) for counts in outcome)
+    assert outcome[0].sum() == pytest.approx(199)
 
 
 def test_a_hidden_path_is_refused_where_neighbours_see_each_other() -> None:

@@ -107,10 +107,10 @@ def test_tokens_are_projected_in_integers() -> None:
             assert (moved == token).all()
             continue
         assert sum(int(value) ** 2 for value in moved) <= most * most
-        for value, found in zip(token, moved, strict=True):
+        for value, result in zip(token, moved, strict=True):
             exact = Fraction(int(value)) * most / Fraction(math.sqrt(square))
-            assert abs(exact - int(found)) <= 2
-            assert abs(int(found)) <= abs(int(value))
+            assert abs(exact - int(result)) <= 2
+            assert abs(int(result)) <= abs(int(value))
 
 
 def test_noise_alone_leaves_the_gradient_out() -> None:
@@ -135,14 +135,14 @@ def test_a_walk_learns_and_makes_the_plans_claim() -> None:
     plan = plan_walk("sgd", 20, 400, 100.0, 1e-2, sensitivity=2 * CLIP, paths="known")
     sgd = KnownWalkSgd(plan, CLIP, length=3, rate=0.3, radius=6.0)
     shaped = MODEL.points(tables)
-    found = asyncio.run(
+    result = asyncio.run(
         sgd.run(PlainTokens(20), lambda at, users: MODEL.gradient(at, shaped, users), source(1))
     )
-    assert found.guarantee is not None
-    assert found.guarantee.epsilon == pytest.approx(100.0)
-    assert "the whole path" in found.guarantee.assumption
-    assert "at most 2/s" in found.guarantee.assumption
-    assert MODEL.accuracy(found.token, np.concatenate(tables)) > 0.75
+    assert result.guarantee is not None
+    assert result.guarantee.epsilon == pytest.approx(100.0)
+    assert "the whole path" in result.guarantee.assumption
+    assert "at most 2/s" in result.guarantee.assumption
+    assert MODEL.accuracy(result.token, np.concatenate(tables)) > 0.75
 
 
 def test_plans_for_something_else_are_refused() -> None:

@@ -89,18 +89,18 @@ def planned(settings: dict[str, Any], users: int = 4) -> tuple[WalkLearner, Exch
 @given(st.lists(st.integers(-(2**63), 2**63 - 1), min_size=1, max_size=5), st.integers(0, 100_000))
 def test_tokens_of_integers_travel_exactly(values: list[int], step: int) -> None:
     token = Token(step, np.array(values, np.int64))
-    found = unpacked(packed(token), token.values, "user 1")
-    assert found is not None
-    assert found.step == step
-    np.testing.assert_array_equal(found.values, token.values)
+    result = unpacked(packed(token), token.values, "user 1")
+    assert result is not None
+    assert result.step == step
+    np.testing.assert_array_equal(result.values, token.values)
 
 
 @given(st.lists(st.floats(allow_nan=False), min_size=1, max_size=5))
 def test_tokens_of_reals_travel_exactly(values: list[float]) -> None:
     token = Token(3, np.array(values))
-    found = unpacked(packed(token), token.values, "user 1")
-    assert found is not None
-    np.testing.assert_array_equal(found.values.view(np.int64), token.values.view(np.int64))
+    result = unpacked(packed(token), token.values, "user 1")
+    assert result is not None
+    np.testing.assert_array_equal(result.values.view(np.int64), token.values.view(np.int64))
 
 
 @pytest.mark.parametrize("values", [1, 7, 30_000])
@@ -133,13 +133,13 @@ def apart(
 
     async def run() -> list[np.ndarray]:
         protocol = planned_walk(learner, len(tables))
-        found = await asyncio.gather(
+        result = await asyncio.gather(
             *(
                 learner.walked(protocol, indices[u], tables[u : u + 1], source(seed, u))
                 for u in range(len(tables))
             )
         )
-        return [np.asarray(values) for values, _ in found]
+        return [np.asarray(values) for values, _ in result]
 
     return asyncio.run(run())
 
@@ -184,8 +184,8 @@ def test_messages_carry_the_walk_of_the_simulation_to_the_last_bit(
     learner, exchanging = planned(settings)
     for seed in (1, 2):
         wanted = apart(learner, TABLES[tables], PlainTokens.apart(4), seed)
-        found = by_messages(learner, exchanging, TABLES[tables], seed)
-        np.testing.assert_array_equal(found, wanted)
+        result = by_messages(learner, exchanging, TABLES[tables], seed)
+        np.testing.assert_array_equal(result, wanted)
         np.testing.assert_array_equal(wanted, [wanted[0]] * 4)
 
 
@@ -207,14 +207,14 @@ def test_without_noise_a_token_has_the_sum_of_those_who_held_it(values: list[int
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(Grid, "noise", lambda _self, _source, count, **_share: np.zeros(count, np.int64))
         patch.setattr("smpc_dp.learn.token_learners.CoveredTokens", Watched)
-        found = by_messages(learner, exchanging, [np.array([[value / 16]]) for value in values], seed)
+        result = by_messages(learner, exchanging, [np.array([[value / 16]]) for value in values], seed)
     bits = planned_walk(learner, 4).grid.bits
     assert [step for _, step, _ in passed] == list(range(steps))
     for (_, _, before), (holder, step, now) in itertools.pairwise(passed):
         assert (now - before) * 2.0**-bits == (values[holder] / 16 if step > 1 else 0)
     total = passed[-1][2] * 2.0**-bits
-    assert any(found[0] == total + value / 16 for value in values)
-    np.testing.assert_array_equal(found, [found[0]] * 4)
+    assert any(result[0] == total + value / 16 for value in values)
+    np.testing.assert_array_equal(result, [result[0]] * 4)
 
 
 def test_who_waits_is_as_busy_as_who_has_the_token(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -236,10 +236,10 @@ def test_who_waits_is_as_busy_as_who_has_the_token(monkeypatch: pytest.MonkeyPat
 def test_a_user_who_is_killed_stops_the_walk_and_is_named(when: int) -> None:
     """At the first message, with the token on its way, and as it is published."""
     learner, exchanging = planned(SUM)
-    found = by_messages(learner, exchanging, TABLES["walk-sum"], 5, kill={2: when})
-    assert isinstance(found[2], LocalError)
+    result = by_messages(learner, exchanging, TABLES["walk-sum"], 5, kill={2: when})
+    assert isinstance(result[2], LocalError)
     for user in (0, 1, 3):
-        error = found[user]
+        error = result[user]
         assert isinstance(error, TimeoutFault), error
         assert error.missing == {"party-00003"}
 
@@ -260,12 +260,12 @@ class Forger(PlainExchange):
         return np.array([1])
 
     async def all_to_all(self, vectors: Boxes) -> Boxes:
-        found = np.zeros_like(vectors)
-        found[0, 1] = vectors[0, 1]
+        result = np.zeros_like(vectors)
+        result[0, 1] = vectors[0, 1]
         self.sent += int(vectors.any())
-        self._changed(self.calls, found)
+        self._changed(self.calls, result)
         self.calls += 1
-        return found
+        return result
 
 
 def hold(changed: Callable[[int, Boxes], None] | Forger, steps: int = 4) -> None:
@@ -384,9 +384,9 @@ def test_the_hub_makes_the_calls_of_all_steps() -> None:
 
     hub = Hub()
     learner, _ = planned(SUM, 3)
-    found = asyncio.run(learner.run(Means(exchange=hub), []))
+    result = asyncio.run(learner.run(Means(exchange=hub), []))
     assert hub.calls == SUM["steps"] + 1
-    assert found.values.shape == (0, 1)
+    assert result.values.shape == (0, 1)
 
 
 def test_every_message_of_a_step_has_the_same_length(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -414,9 +414,9 @@ def test_every_message_of_a_step_has_the_same_length(monkeypatch: pytest.MonkeyP
         [f"party-{other + 1:05d}" for other in range(4) if other != user] for user in range(4)
     ]
     read = parameters.real(parties[3].state.received["party-00003"])
-    found = unpacked(read, np.zeros(1, np.int64), "")
-    assert found is not None
-    assert (found.step, int(found.values[0])) == (5, -77)
+    result = unpacked(read, np.zeros(1, np.int64), "")
+    assert result is not None
+    assert (result.step, int(result.values[0])) == (5, -77)
     assert not parameters.real(parties[0].state.received["party-00003"]).any()
     boxes = [
         box
@@ -442,16 +442,16 @@ def test_every_message_of_a_step_has_the_same_length(monkeypatch: pytest.MonkeyP
 def test_a_learner_runs_in_both_fidelities_and_again(
     settings: dict[str, Any], tables: str, fidelity: Any
 ) -> None:
-    found = [
+    result = [
         simulate.learn(settings, TABLES[tables], fidelity=fidelity, seed_for_simulation=seed)
         for seed in (1, 1, 2)
     ]
-    assert found[0].guarantee is not None
-    assert found[0].guarantee.epsilon == pytest.approx(20.0)
-    assert "follow the protocol" in found[0].claim
-    np.testing.assert_array_equal(found[0].values, found[1].values)
-    assert (found[0].values != found[2].values).any()
-    assert np.ptp(found[0].values, axis=0).max() == 0
+    assert result[0].guarantee is not None
+    assert result[0].guarantee.epsilon == pytest.approx(20.0)
+    assert "follow the protocol" in result[0].claim
+    np.testing.assert_array_equal(result[0].values, result[1].values)
+    assert (result[0].values != result[2].values).any()
+    assert np.ptp(result[0].values, axis=0).max() == 0
 
 
 @pytest.mark.parametrize(

@@ -55,14 +55,14 @@ def slow_descent(
 def test_walks_side_by_side_are_slow_walks(users: Logistic, most: int | None, silent: bool) -> None:
     """Two walks of 300 steps, the same draws; gradients may round differently to the grid by a step."""
     noise = SgdNoise.study(20, 300, 0.5, lipschitz=0.3, max_contributions=most, silent=silent)
-    found = WalkSgd(noise, 0.1, radius=0.4).simulate(users.gradient, np.zeros(3), source(1), walks=2)
+    result = WalkSgd(noise, 0.1, radius=0.4).simulate(users.gradient, np.zeros(3), source(1), walks=2)
     draws = source(1)
     paths = uniform(draws, 600, 20).reshape(300, 2)
     drawn = noise.draw(draws, 1_800).reshape(300, 2, 3)
     for k in range(2):
         slow = slow_descent(users, noise, 0.1, paths[:, k].tolist(), drawn[:, k], 0.4)
-        np.testing.assert_allclose(found.tokens[k], slow, atol=0.1 * 300 * 2.0**-noise.grid.bits)
-    assert np.linalg.norm(found.tokens[0] - found.tokens[1]) > 0.01
+        np.testing.assert_allclose(result.tokens[k], slow, atol=0.1 * 300 * 2.0**-noise.grid.bits)
+    assert np.linalg.norm(result.tokens[0] - result.tokens[1]) > 0.01
 
 
 def test_a_walk_alone_is_the_same_to_the_last_bit(users: Logistic) -> None:
@@ -76,20 +76,20 @@ def test_a_walk_alone_is_the_same_to_the_last_bit(users: Logistic) -> None:
 
     async def run() -> list[Floats]:
         indices = PlainTokens.apart(20)
-        found = await asyncio.gather(
+        outcome = await asyncio.gather(
             *(sgd.run(indices[u], gradient, np.zeros(3), source(2, u)) for u in range(20))
         )
-        assert all(result.guarantee is None for result in found)
-        return [result.token for result in found]
+        assert all(result.guarantee is None for result in outcome)
+        return [result.token for result in outcome]
 
-    found = asyncio.run(run())
+    outcome = asyncio.run(run())
     token = np.zeros((7, 3))
     for step, user in enumerate(path):
         allowed = np.full(7, step > 0)
         gradients = users.gradient(token, np.full(7, user))
         token = sgd.move(token, gradients, np.zeros((7, 3), np.int64), allowed, 0.5)
     assert len(path) == 400
-    assert all(np.array_equal(result, token[3]) for result in found)
+    assert all(np.array_equal(result, token[3]) for result in outcome)
     assert float(users.objective(token)[0]) < 0.55
 
 
@@ -98,11 +98,11 @@ def test_rows_are_rounded_into_the_ball_as_single_vectors_are() -> None:
     rows = rng.normal(size=(200, 5)) * rng.choice([0.01, 1.0, 100.0], size=(200, 1))
     rows[0] = 0
     rows[1] = 1e308, -1e308, 5e307, 1.0, 0.0
-    found = ball.rows_on_grid(rows, 0.7, 12)
+    result = ball.rows_on_grid(rows, 0.7, 12)
     limit = ball.squared_limit(0.7, 12)
-    assert 0.4 < found[1, 0] * 2.0**-12 < 0.7
-    assert (found.astype(object) ** 2).sum(axis=1).max() <= limit
-    for row, grid in zip(rows, found, strict=True):
+    assert 0.4 < result[1, 0] * 2.0**-12 < 0.7
+    assert (result.astype(object) ** 2).sum(axis=1).max() <= limit
+    for row, grid in zip(rows, result, strict=True):
         alone, inside = ball.on_grid(row, 0.7, 12)
         assert np.abs(alone - grid).max() <= (0 if inside and np.linalg.norm(row) < 0.6 else 1)
 
@@ -112,9 +112,9 @@ def test_a_plan_makes_the_claim(users: Logistic) -> None:
     noise = SgdNoise.of(plan, 0.4)
     assert plan.sigma is not None
     assert plan.sigma <= math.sqrt(float(noise.grid.variance)) * noise.grid.step < plan.sigma * 1.001
-    found = asyncio.run(WalkSgd(noise, 0.1).run(PlainTokens(20), users.gradient, np.zeros(3), source(4)))
-    assert found.guarantee is not None
-    assert found.guarantee.epsilon == pytest.approx(2.0)
+    result = asyncio.run(WalkSgd(noise, 0.1).run(PlainTokens(20), users.gradient, np.zeros(3), source(4)))
+    assert result.guarantee is not None
+    assert result.guarantee.epsilon == pytest.approx(2.0)
     assert "from whom and to whom" in noise.claim
     assert "NO CLAIM" in SgdNoise.study(20, 100, 1.0).claim
 
@@ -125,11 +125,11 @@ def test_proposition_4_1_bounds_the_error(users: Logistic) -> None:
     assert sizes[0] == pytest.approx(4 / math.sqrt(1 + 3 * 0.09))
     noise = SgdNoise.study(20, 2_000, 0.3)
     start, best = np.zeros(3), np.zeros((1, 3))
-    found = WalkSgd(noise, sizes, radius=2.0).simulate(users.gradient, start, source(5), walks=30)
+    result = WalkSgd(noise, sizes, radius=2.0).simulate(users.gradient, start, source(5), walks=30)
     for _ in range(3_000):
         best = best - 2.0 * users.gradient(np.repeat(best, 20, axis=0), np.arange(20)).mean(axis=0)
         best *= min(1.0, 2.0 / float(np.linalg.norm(best)))
-    error = float(users.objective(found.tokens).mean() - users.objective(best)[0])
+    error = float(users.objective(result.tokens).mean() - users.objective(best)[0])
     assert 0 < error < bound
     # A tenth of the noise's part of G, and the bound falls by that.
     assert proposition_4_1(4.0, 1.0, 0.0, 3, 2_000)[1] == pytest.approx(bound / math.sqrt(1.27))
@@ -140,8 +140,10 @@ def test_twenty_thousand_steps_reach_a_low_objective() -> None:
     x = rng.normal(size=(2_000, 8, 9))
     x /= np.linalg.norm(x, axis=2, keepdims=True)
     users = Logistic(x, np.sign(x[:, :, 0]))
-    found = WalkSgd(SgdNoise.study(2_000, 20_000, 1.0), 0.05).simulate(users.gradient, np.zeros(9), source(6))
-    assert float(users.objective(found.tokens)[0]) < 0.6
+    result = WalkSgd(SgdNoise.study(2_000, 20_000, 1.0), 0.05).simulate(
+        users.gradient, np.zeros(9), source(6)
+    )
+    assert float(users.objective(result.tokens)[0]) < 0.6
 
 
 def test_bad_requests_are_named(users: Logistic) -> None:

@@ -71,19 +71,19 @@ def test_public_labels_have_the_rarer_ones_sensitivity() -> None:
     for marks in ([1, 0, 0, 0], [1, 1, 0, 0], [1, 1, 1, 0]):
         program = statistic_program(kernel, 4, None, marks=marks)
         pairs = design_pairs(program.terms)
-        found = max(greatest_change(kernel, 4, pairs, index) for index in range(4))
+        result = max(greatest_change(kernel, 4, pairs, index) for index in range(4))
         sides = (sum(marks), 4 - sum(marks))
-        assert found == sum_sensitivity(kernel.steps, 4, sides)
-        assert Fraction(found, kernel.steps * len(pairs)) == Fraction(1, min(sides))
+        assert result == sum_sensitivity(kernel.steps, 4, sides)
+        assert Fraction(result, kernel.steps * len(pairs)) == Fraction(1, min(sides))
 
 
 def test_a_design_of_few_pairs_caps_a_user() -> None:
     kernel = gini_mean_difference(SMALL)
     for partners in (1, 2):
         pairs = matchings(bytes(32), 4, partners).reshape(-1, 2)
-        found = max(greatest_change(kernel, 4, pairs, index) for index in range(4))
+        result = max(greatest_change(kernel, 4, pairs, index) for index in range(4))
         # Random matchings may repeat a pair, but nobody has more of them than partners.
-        assert found <= sum_sensitivity(kernel.steps, 4, None, partners)
+        assert result <= sum_sensitivity(kernel.steps, 4, None, partners)
 
 
 def test_shares_of_a_budget_never_exceed_it() -> None:

@@ -68,11 +68,11 @@ def test_a_greater_epsilon_would_need_longer_coins(monkeypatch: pytest.MonkeyPat
 @pytest.mark.parametrize("design", [CyclicLaplace.design, RandomisedResponse.design])
 def test_epsilon_holds_for_the_coins_as_they_are(design: Design, steps: int, epsilon: float) -> None:
     noise = design(steps, epsilon)
-    found = greatest_log_ratio(noise)
-    assert found <= float(noise.proven) * (1 + 1e-14)  # the test's logarithm is in floating point
+    result = greatest_log_ratio(noise)
+    assert result <= float(noise.proven) * (1 + 1e-14)  # the test's logarithm is in floating point
     assert noise.proven <= Fraction(epsilon)
     # And hardly anything is given away.
-    assert found >= 0.995 * epsilon
+    assert result >= 0.995 * epsilon
 
 
 @pytest.mark.parametrize("epsilon", [1e-6, 1e-4, 0.003])
@@ -128,8 +128,8 @@ def outputs(
     for index, name in ((1, "first"), (3, "second")):
         if zero == name:
             rows[index] = np.zeros_like(rows[index])
-    (found,) = circuit.evaluate_many(rows)
-    return unpack_bytes(found, count)[:, 0]
+    (result,) = circuit.evaluate_many(rows)
+    return unpack_bytes(result, count)[:, 0]
 
 
 def exact_law(noise: Noise, integer: int) -> NDArray[np.float64]:
@@ -158,13 +158,13 @@ def exact_law(noise: Noise, integer: int) -> NDArray[np.float64]:
 )
 def test_the_circuit_has_the_exact_law_even_if_one_partys_bits_are_zeros(noise: Noise, zero: str) -> None:
     count, integer = 200_000, 2
-    found = np.bincount(outputs(noise.steps, noise, integer, count, 7, zero))
+    result = np.bincount(outputs(noise.steps, noise, integer, count, 7, zero))
     law = exact_law(noise, integer)
-    assert len(found) <= len(law)
-    found = np.pad(found, (0, len(law) - len(found)))
+    assert len(result) <= len(law)
+    result = np.pad(result, (0, len(law) - len(result)))
     common = law * count >= 10
     expected = np.append(law[common], law[~common].sum()) * count
-    seen = np.append(found[common], found[~common].sum())
+    seen = np.append(result[common], result[~common].sum())
     keep = expected > 0
     assert seen[~keep].sum() == 0
     assert chisquare(seen[keep], expected[keep] * seen.sum() / expected.sum()).pvalue > ALARM
@@ -175,10 +175,10 @@ def test_the_ideal_functionality_has_the_circuits_law(kind: NoiseKind) -> None:
     noise = design_noise(3, 1.0, 1e-5 if kind == "gaussian" else 0.0, 1, kind)
     drawn = noise.draw(np.full(200_000, 1), SeededRandomnessForSimulation(3, "ideal"))
     law = exact_law(noise, 1)
-    found = np.bincount(drawn.astype(np.int64), minlength=len(law))
+    result = np.bincount(drawn.astype(np.int64), minlength=len(law))
     common = law * 200_000 >= 10
     expected = np.append(law[common], law[~common].sum())
-    seen = np.append(found[common], found[~common].sum())
+    seen = np.append(result[common], result[~common].sum())
     keep = expected > 0
     assert chisquare(seen[keep], expected[keep] / expected.sum() * 200_000).pvalue > ALARM
     read = noise.read(drawn)
@@ -205,8 +205,8 @@ def tau_sampler(noise: Noise) -> Sampler:
         ]
         for index, value in ((0, 5), (1, (0, 7)[which]), (3, 3), (4, 3)):
             rows[index][:] = [[-(value >> bit & 1) & (2**64 - 1)] for bit in range(3)]
-        (found,) = circuit.evaluate_many(rows)
-        return unpack_bytes(found, count).astype(np.int64)
+        (result,) = circuit.evaluate_many(rows)
+        return unpack_bytes(result, count).astype(np.int64)
 
     return sample
 
@@ -307,10 +307,10 @@ def test_a_stream_makes_the_coins_that_comparisons_would() -> None:
             if number != threshold >> (width - index) or index == width:
                 decided.append(int(number << (width - index) < threshold))
                 number = index = 0
-        (found,) = circuit.evaluate([int(bits @ (1 << np.arange(length)))])
+        (result,) = circuit.evaluate([int(bits @ (1 << np.arange(length)))])
         wanted = (decided + [0] * count)[:count]
-        assert [found >> coin & 1 for coin in range(count)] == wanted
-        assert found >> count == (len(decided) >= count)
+        assert [result >> coin & 1 for coin in range(count)] == wanted
+        assert result >> count == (len(decided) >= count)
 
 
 @pytest.mark.parametrize(("width", "count", "gates"), STREAMS)

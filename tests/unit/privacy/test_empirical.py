@@ -96,10 +96,10 @@ RIGHT: dict[str, tuple[Mechanism, Claim]] = {
 def test_right_mechanisms_are_not_refuted_and_nearly_reached(name: str) -> None:
     mechanism, claim = RIGHT[name]
     assert mechanism.delta(claim.epsilon) <= claim.delta
-    found = look(mechanism, claim, name)
-    assert not found.refuted
+    result = look(mechanism, claim, name)
+    assert not result.refuted
     # the audit sees most of what is spent: it would be no test if it saw nothing
-    assert found.lower > (0.8 if claim.delta == 0 else 0.4) * claim.epsilon
+    assert result.lower > (0.8 if claim.delta == 0 else 0.4) * claim.epsilon
 
 
 # planted bugs: each claims what the right mechanism does, and does something else
@@ -210,9 +210,9 @@ BUGS: dict[str, tuple[Mechanism, Claim]] = {
 def test_planted_bugs_are_found(name: str) -> None:
     mechanism, claim = BUGS[name]
     assert mechanism.delta(claim.epsilon) <= claim.delta * 1.001
-    found = look(mechanism, claim, name)
-    assert found.refuted
-    strongest = found.findings[0]
+    result = look(mechanism, claim, name)
+    assert result.refuted
+    strongest = result.findings[0]
     assert strongest.lower > strongest.claim.epsilon
 
 

@@ -178,7 +178,7 @@ def test_seed_draws_the_same_graph_and_none_another() -> None:
 
 def test_the_whole_process_is_no_better_for_a_lucky_draw() -> None:
     """Some of these graphs happen to be complete; the mean over all eight draws is 0.00702."""
-    found = [
+    result = [
         planned(
             seed,
             parties=3,
@@ -192,10 +192,10 @@ def test_the_whole_process_is_no_better_for_a_lucky_draw() -> None:
         )
         for seed in range(1, 9)
     ]
-    assert {plan.edges for plan in found} == {2, 3}
-    assert len({plan.delta_process for plan in found}) == 1
-    assert found[0].delta_process is not None
-    assert found[0].delta_process >= 0.00702
+    assert {plan.edges for plan in result} == {2, 3}
+    assert len({plan.delta_process for plan in result}) == 1
+    assert result[0].delta_process is not None
+    assert result[0].delta_process >= 0.00702
 
 
 def test_k_out_graphs_are_drawn_uniformly() -> None:
@@ -205,8 +205,8 @@ def test_k_out_graphs_are_drawn_uniformly() -> None:
     for _ in range(runs):
         edges = k_out(5, 2, 5, draw)
         counts[edges[:, 0], edges[:, 1]] += 1
-    found = counts[np.triu_indices(5, 1)]
-    assert np.abs(found - 0.75 * runs).max() < 5.4 * math.sqrt(0.75 * 0.25 * runs)
+    result = counts[np.triu_indices(5, 1)]
+    assert np.abs(result - 0.75 * runs).max() < 5.4 * math.sqrt(0.75 * 0.25 * runs)
     assert (np.bincount(random_regular(50, 7, draw).ravel()) == 7).all()
 
 

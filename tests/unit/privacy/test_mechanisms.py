@@ -140,8 +140,8 @@ def test_the_ripple_bounds_the_sum_of_a_gaussian_over_the_integers(variance: Fra
         mpmath.fsum(mpmath.exp(-((y - mpmath.mpf(a) / 40) ** 2) / (2 * v)) for y in range(-50, 52))
         for a in range(41)
     ]
-    found = float(mpmath.log(max(sums) / min(sums)))
-    assert found <= ripple(float(variance)) <= found * (1 + 1e-6)
+    result = float(mpmath.log(max(sums) / min(sums)))
+    assert result <= ripple(float(variance)) <= result * (1 + 1e-6)
 
 
 @pytest.mark.parametrize("shares", [2, 3, 6])
@@ -150,11 +150,11 @@ def test_a_sum_is_as_near_to_a_discrete_gaussian_as_stated(variance: Fraction, s
     total = twin.summed(twin.discrete_gaussian(variance, 24), shares)
     single = twin.discrete_gaussian(variance * shares, 80)
     logs = [mpmath.log(total[x] / single[x]) for x in range(-12, 13)]
-    found = float(max(logs) - min(logs))
-    assert 0 < found <= sum_ripple(float(variance), shares)
+    result = float(max(logs) - min(logs))
+    assert 0 < result <= sum_ripple(float(variance), shares)
     # one folding is met exactly; the errors of several do not all add up, and are counted as if they did
     if shares == 2:
-        assert sum_ripple(float(variance), shares) < 1.01 * found
+        assert sum_ripple(float(variance), shares) < 1.01 * result
 
 
 @pytest.mark.parametrize("variance", [Fraction(1, 2), Fraction(1), Fraction(3)])

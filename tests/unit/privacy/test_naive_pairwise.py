@@ -29,9 +29,9 @@ def test_optimal_composition_by_brute_force(epsilon: float, count: int, part: fl
         * max(0.0, p**j * (1 - p) ** (count - j) - math.exp(total) * (1 - p) ** j * p ** (count - j))
         for j in range(count + 1)
     )
-    found = optimal_composition(epsilon, count, total)
-    assert expected - 1e-13 <= found <= expected * (1 + 1e-5) + 2e-6 + 1e-13
-    assert (found == 0.0) == (part >= 1) or expected < 1e-13
+    result = optimal_composition(epsilon, count, total)
+    assert expected - 1e-13 <= result <= expected * (1 + 1e-5) + 2e-6 + 1e-13
+    assert (result == 0.0) == (part >= 1) or expected < 1e-13
 
 
 def test_optimal_composition_is_what_the_accountant_finds() -> None:

@@ -307,14 +307,14 @@ def test_fixed_blanket_is_exact() -> None:
     pmf = histogram._segment([(m, 1.0)], beta, d, 0.0)
 
     def law(value: int) -> dict[tuple[int, int, int], float]:
-        found: dict[tuple[int, int, int], float] = {}
+        result: dict[tuple[int, int, int], float] = {}
         for cells in itertools.product(range(d), repeat=m):
             for answer in range(d):
                 drawn = [*cells, answer]
                 key = (drawn.count(0), drawn.count(1), drawn.count(2))
                 chance = (1 / d) ** m * (beta / d + (1 - beta) * (answer == value))
-                found[key] = found.get(key, 0.0) + chance
-        return found
+                result[key] = result.get(key, 0.0) + chance
+        return result
 
     one, two = law(0), law(1)
     for epsilon in (0.1, 0.5, 1.0):

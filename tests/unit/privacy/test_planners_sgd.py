@@ -25,8 +25,8 @@ def test_published_and_fair_sigmas(
     plan = dp_sgd.plan_sgd(2000, 20_000, epsilon, 1e-6)
     assert plan.max_contributions == 12
     assert plan.published is not None
-    found = (plan.published.local, plan.published.central, plan.published.network)
-    assert found == pytest.approx(published, rel=5e-4)
+    result = (plan.published.local, plan.published.central, plan.published.network)
+    assert result == pytest.approx(published, rel=5e-4)
     assert plan.fair.local == pytest.approx(local, rel=5e-4)
     # 12 contributions, each moved by 2 L: the Gaussian mechanism with shift 2 sqrt(12) / sigma.
     assert gaussian_delta(epsilon, 2 * math.sqrt(12) / plan.fair.local) <= 1e-6

@@ -112,9 +112,9 @@ def test_more_dropouts_or_corrupt_parties_never_take_a_smaller_degree() -> None:
         ((name, values),) = changed.items()
         return [plan_secagg(2_000, **cast(dict[str, Any], {name: value})).degree for value in values]
 
-    for found in (degrees(dropout=[0, 0.05, 0.1, 0.2, 0.3]), degrees(corrupt=[0, 0.05, 0.1, 0.2, 0.3])):
-        assert found == sorted(found)
-        assert found[0] < found[-1]
+    for result in (degrees(dropout=[0, 0.05, 0.1, 0.2, 0.3]), degrees(corrupt=[0, 0.05, 0.1, 0.2, 0.3])):
+        assert result == sorted(result)
+        assert result[0] < result[-1]
 
 
 def test_small_sessions_get_the_complete_graph() -> None:

@@ -43,9 +43,9 @@ def test_a_delivery_changes_nothing_in_the_state_before(
 def test_the_vector_of_the_caller_stays_without_noise(monkeypatch: pytest.MonkeyPatch) -> None:
     """Noise is drawn in a step, and a step changes nothing."""
     steps = played(SCENARIOS[0], monkeypatch)
-    found = [step for step in steps if isinstance(step.before, states.AwaitStart)]
-    assert len(found) == len(SCENARIOS[0].names)
-    for step in found:
+    result = [step for step in steps if isinstance(step.before, states.AwaitStart)]
+    assert len(result) == len(SCENARIOS[0].names)
+    for step in result:
         name = step.run.name
         lanes, _ = SCENARIOS[0].encoding.encode(
             SCENARIOS[0].vectors[SCENARIOS[0].names.index(name)], party=name

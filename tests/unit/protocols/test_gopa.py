@@ -143,7 +143,7 @@ def test_sparse_plan_keeps_what_it_promises_on_drawn_graphs(
     honest = parties - plan.max_corrupt
     edges = {tuple(sorted((u, v - 1))) for u in range(honest) for v in drawn[u] if v <= honest}
     graph = honest_graph(honest, np.array(sorted(edges)))
-    found = exact_privacy(
+    result = exact_privacy(
         graph,
         sigma_eta=noise.own_variance**0.5,
         sigma_delta=noise.pair_variance**0.5,
@@ -151,8 +151,8 @@ def test_sparse_plan_keeps_what_it_promises_on_drawn_graphs(
         max_dropouts=plan.max_dropouts,
         step=1.0,
     )
-    assert found.mu() <= noise.mu
-    assert found.delta(epsilon) < delta
+    assert result.mu() <= noise.mu
+    assert result.delta(epsilon) < delta
 
 
 @pytest.mark.parametrize(
@@ -161,10 +161,10 @@ def test_sparse_plan_keeps_what_it_promises_on_drawn_graphs(
 )
 def test_degrees_are_those_of_the_page(parties: int, dropout: float, keep: int, roll_back: int) -> None:
     """[docs/proofs/gopa-plan.md, "Sessions"]"""
-    found = {
+    result = {
         mode: planned(parties, dropout=dropout, on_dropout=mode).plan.degree for mode in ("keep", "roll-back")
     }
-    assert found == {"keep": keep, "roll-back": roll_back}
+    assert result == {"keep": keep, "roll-back": roll_back}
 
 
 def test_shares_that_open_both_are_part_of_delta() -> None:

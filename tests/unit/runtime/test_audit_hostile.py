@@ -283,10 +283,10 @@ def test_both_ways_say_the_same(block: int, monkeypatch: pytest.MonkeyPatch) -> 
     indices = chooser.sample(range(line.index(b'","request":'), len(line)), 20)
     lines = [line[:index] + b"?" + line[index + 1 :] for index in indices]
     lines += [mutated(line, chooser) for _ in range(60)]
-    found = [outcome(changed) for changed in lines]
+    result = [outcome(changed) for changed in lines]
     monkeypatch.setattr(long_header, "WHOLE_BYTES", 0)
     monkeypatch.setattr(files, "SPOOL_BLOCK", block)
-    for changed, due in zip(lines, found, strict=True):
+    for changed, due in zip(lines, result, strict=True):
         assert due[0] == 1
         assert outcome(changed) == due
 

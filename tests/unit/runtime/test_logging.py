@@ -22,18 +22,18 @@ PACKAGE = Path(__file__).resolve().parents[3] / "smpc_dp"
 
 
 def test_each_logger_is_that_of_its_package() -> None:
-    found: dict[str, set[str]] = {}
+    result: dict[str, set[str]] = {}
     for file in sorted(PACKAGE.rglob("*.py")):
         folders = file.relative_to(PACKAGE).parts[:-1]
         due = ".".join(["smpc_dp", *folders[:1]])
         for node in ast.walk(ast.parse(file.read_text("utf-8"))):
             if isinstance(node, ast.Call) and ast.unparse(node.func) == "logging.getLogger" and node.args:
                 name = ast.literal_eval(node.args[0])
-                found.setdefault(name, set()).add(due)
+                result.setdefault(name, set()).add(due)
     # The command line shows what all packages log.
-    assert found.pop("smpc_dp") == {"smpc_dp", "smpc_dp.cli"}
-    assert set(found) >= {f"smpc_dp.{name}" for name in ("kernels", "privacy", "runtime", "transport")}
-    assert found == {name: {name} for name in found}
+    assert result.pop("smpc_dp") == {"smpc_dp", "smpc_dp.cli"}
+    assert set(result) >= {f"smpc_dp.{name}" for name in ("kernels", "privacy", "runtime", "transport")}
+    assert result == {name: {name} for name in result}
 
 
 @pytest.mark.parametrize(

@@ -93,10 +93,10 @@ def test_no_byte_of_a_long_header_can_be_changed() -> None:
 @pytest.mark.usefixtures("block")
 def test_an_audit_finds_the_same(monkeypatch: pytest.MonkeyPatch) -> None:
     log = b"".join(line + b"\n" for line in play({CHEAT: off_by_one}).lines)
-    found = outcome(log)
-    assert found[0], found[1]
+    result = outcome(log)
+    assert result[0], result[1]
     monkeypatch.undo()
-    assert outcome(log) == found
+    assert outcome(log) == result
 
 
 def changed(**fields: Any) -> str:
@@ -167,10 +167,10 @@ def test_a_session_that_is_wrong_is_wrong_for_the_same_reason(
     session: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     log = log_with(session)
-    found = outcome(log)
-    assert not found[0]
+    result = outcome(log)
+    assert not result[0]
     monkeypatch.setattr(long_header, "WHOLE_BYTES", 0)
-    assert outcome(log) == found
+    assert outcome(log) == result
 
 
 @pytest.mark.usefixtures("block")

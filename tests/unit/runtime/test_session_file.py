@@ -131,10 +131,10 @@ def test_digest_depends_on_members_and_order(tmp_path: Path) -> None:
     ],
 )
 def test_syntax_fault_has_its_line(text: str, where: str, what: str) -> None:
-    found = faults_of(text)
-    assert len(found) == 1
-    assert found[0][0] == where
-    assert what in found[0][1]
+    result = faults_of(text)
+    assert len(result) == 1
+    assert result[0][0] == where
+    assert what in result[0][1]
 
 
 def test_not_utf_8(tmp_path: Path) -> None:
@@ -199,8 +199,8 @@ def test_empty_file() -> None:
 )
 def test_fault_has_its_key(text: str, old: str, new: str, where: str, what: str) -> None:
     assert old in text
-    found = faults_of(text.replace(old, new, 1))
-    assert any(index == where and what in reason for index, reason in found), found
+    result = faults_of(text.replace(old, new, 1))
+    assert any(index == where and what in reason for index, reason in result), result
 
 
 @pytest.mark.parametrize(
@@ -216,15 +216,15 @@ def test_fault_has_its_key(text: str, old: str, new: str, where: str, what: str)
     ],
 )
 def test_timeouts(text: str, lines: str, where: str, what: str) -> None:
-    found = faults_of(f"{text}[timeouts]\n{lines}\n")
-    assert len(found) == 1
-    assert found[0][0] == where
-    assert what in found[0][1]
+    result = faults_of(f"{text}[timeouts]\n{lines}\n")
+    assert len(result) == 1
+    assert result[0][0] == where
+    assert what in result[0][1]
 
 
 def test_tables_of_the_wrong_kind() -> None:
-    found = faults_of('protocol = "dummy"\nversion = 1\nparameters = 1\ntimeouts = 2\nroster = [1]\n')
-    assert found == [
+    result = faults_of('protocol = "dummy"\nversion = 1\nparameters = 1\ntimeouts = 2\nroster = [1]\n')
+    assert result == [
         ("timeouts", "not a table"),
         ("roster[0]", "not a table: write [[roster]]"),
         ("parameters", "a table is needed, not int"),

@@ -134,7 +134,7 @@ def test_a_relay_that_is_started_again_goes_on_with_its_list(tmp_path: Path) -> 
         file.write(b'{"number":2,"requ')
     again = BoardFolder(tmp_path / "board", "{}")
     log = again.runs(SESSION, SESSION)
-    assert [found.run_id for found in log.lines] == [RUNS[0].hex()]
+    assert [result.run_id for result in log.lines] == [RUNS[0].hex()]
     assert again.head_of(log.lines[0]) == ended != NO_HEAD
     log.begin(1, RUNS[1], ended)
     assert BoardFolder(tmp_path / "board", "{}").runs(SESSION, SESSION).head() == log.head()

@@ -292,26 +292,26 @@ def ended(played: Played) -> str:
 
 def test_a_stranger_draws_the_matchings_again(honest: Played) -> None:
     report = judge(honest)
-    found = report.statistic
+    result = report.statistic
     assert report.ok, report.conclusion
     assert report.conclusion.startswith(f"Everything holds for session {honest.session}, request 3, run")
     assert "4 pairs were drawn" in report.conclusion
-    assert found is not None
-    assert (found.present, found.partners, found.terms["kernel"]) == (NAMES, 2, "kendall_tau")
+    assert result is not None
+    assert (result.present, result.partners, result.terms["kernel"]) == (NAMES, 2, "kendall_tau")
     assert honest.drawn is not None
-    assert found.pairs == honest.drawn.pairs
-    assert (found.failed, found.disputed, found.unheard) == ((), (), ())
-    assert [(each.present, each.silent, each.false) for each in found.attempts] == [(5, (), ())]
+    assert result.pairs == honest.drawn.pairs
+    assert (result.failed, result.disputed, result.unheard) == ((), (), ())
+    assert [(each.present, each.silent, each.false) for each in result.attempts] == [(5, (), ())]
     evidence = honest.hub.result.evidence
     assert evidence is not None
-    assert (found.beacon, found.run_id) == (evidence.beacon.hex(), evidence.run_id.hex())
+    assert (result.beacon, result.run_id) == (evidence.beacon.hex(), evidence.run_id.hex())
     # What every party has been told is the head of this log, and of no other one.
     chain = Chain(decode_line(honest.lines[0], Header))
     for entry in honest.entries:
         chain.follow(entry)
     assert evidence.log is not None
     assert evidence.log.head == chain.head
-    assert found.value == honest.hub.result.value
+    assert result.value == honest.hub.result.value
 
 
 def test_a_run_id_selects_the_last_draw_and_no_end_of_the_log(honest: Played, second_draw: Played) -> None:

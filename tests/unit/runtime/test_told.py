@@ -53,20 +53,20 @@ TEXT_FIELDS = {
 
 def structs() -> set[type[msgspec.Struct]]:
     """Return every struct that is sent: those of the modules that hold messages."""
-    found: set[type[msgspec.Struct]] = set()
+    result: set[type[msgspec.Struct]] = set()
     for package in (smpc_dp.protocols, smpc_dp.transport):
         for info in pkgutil.walk_packages(package.__path__, f"{package.__name__}."):
             if not info.name.endswith(("messages", ".abort", ".contract", ".handshake", ".relay")):
                 continue
             module = importlib.import_module(info.name)
-            found |= {
+            result |= {
                 each
                 for each in vars(module).values()
                 if isinstance(each, type)
                 and issubclass(each, msgspec.Struct)
                 and each.__module__ == info.name
             }
-    return found
+    return result
 
 
 def has_text(kind: object) -> bool:
@@ -77,14 +77,14 @@ def has_text(kind: object) -> bool:
 
 
 def test_no_message_has_room_for_a_text_but_where_it_is_public() -> None:
-    found = {
+    result = {
         f"{struct.__name__}.{name}"
         for struct in structs()
         for name, kind in typing.get_type_hints(struct).items()
         if has_text(kind)
     }
-    assert "Abort.step" in found
-    extra = {field for field in found if not any(field.startswith(known) for known in TEXT_FIELDS)}
+    assert "Abort.step" in result
+    extra = {field for field in result if not any(field.startswith(known) for known in TEXT_FIELDS)}
     assert not extra
 
 

@@ -77,8 +77,8 @@ def test_a_pair_is_what_the_garbled_circuit_gives_for_the_same_bits(noise: Noise
     assert unpack(alone.evaluate_many(rows)[0], count) == wanted
     whole = [a + (b << width) + (c << 2 * width) for a, b, c in zip(x, y, xored, strict=True)]
     plain = np.array([[each >> index & 1 for each in whole] for index in range(alone.n_inputs)], object)
-    found = pair_layers(kernel, terms).evaluate(plain)
-    assert sum(row << index for index, row in enumerate(found)).tolist() == wanted
+    result = pair_layers(kernel, terms).evaluate(plain)
+    assert sum(row << index for index, row in enumerate(result)).tolist() == wanted
 
 
 @pytest.mark.parametrize("noise", LAWS, ids=NAMED)
@@ -105,19 +105,19 @@ def test_both_compilations_of_a_randomiser_have_the_exact_mass_function(
         *(pack([code] * count, 2) for code in (3, 1)),
     ]
     garbled = compile_kernel(kernel, noise).evaluate_many([rows[2], rows[0], rows[3], rows[1]])[0]
-    for found in (on_shares, unpack(garbled, count)):
-        seen, due = binned(found, exact_masses(noise, 2), count)
+    for result in (on_shares, unpack(garbled, count)):
+        seen, due = binned(result, exact_masses(noise, 2), count)
         assert stats.chisquare(seen, due).pvalue > FALSE_ALARM
-        wrong, due = binned(found, exact_masses(noise, 1), count)
+        wrong, due = binned(result, exact_masses(noise, 1), count)
         assert stats.chisquare(wrong, due).pvalue < FALSE_ALARM
 
 
-def binned(found: list[int], expected: dict[int, Fraction], count: int) -> tuple[list[int], list[float]]:
+def binned(outcome: list[int], expected: dict[int, Fraction], count: int) -> tuple[list[int], list[float]]:
     """Results with fewer than 5 expected draws are one bin, which is not empty."""
     assert sum(expected.values()) == 1
-    assert set(found) <= set(expected)
+    assert set(outcome) <= set(expected)
     common = [result for result, mass in expected.items() if mass * count >= 5]
-    seen, due = [found.count(result) for result in common], [float(expected[r]) * count for r in common]
+    seen, due = [outcome.count(result) for result in common], [float(expected[r]) * count for r in common]
     rest = count - sum(due)
     if rest < 1e-6:
         return seen, due
@@ -143,8 +143,8 @@ def test_randomised_response_on_shares_has_its_masses_exactly() -> None:
     fair = [(patterns >> index & 1).astype(object) for index in range(noise.joint_bits)]
     for x, y in ((0, 0), (0, 1)):
         codes = [np.full(len(patterns), code, object) for code in (x, y)]
-        (found,) = pair_layers(kernel, pair_terms(noise)).evaluate(np.stack([*codes, *fair]))
-        share = Fraction(int(found.sum()), len(patterns))
+        (result,) = pair_layers(kernel, pair_terms(noise)).evaluate(np.stack([*codes, *fair]))
+        share = Fraction(int(result.sum()), len(patterns))
         assert share == noise.masses(int(x == y))[1]
 
 
@@ -158,8 +158,8 @@ def test_pairs_on_shares_are_read_like_garbled_ones(law: Any) -> None:
     ideal = run_ideal(program, codes, SeededRandomnessForSimulation(1, "pairs"))
     for opened in (run_alone(program, codes.tolist()), ideal):
         answer = read_answer(program, opened)
-        assert answer.found is not None
-        assert answer.found.pairs == 60 == len(opened)
+        assert answer.result is not None
+        assert answer.result.pairs == 60 == len(opened)
         assert abs(answer.values[0] - 1) < 14 * answer.noise_error[0]
     result = simulate.pairwise(kernel, codes, 6.0, 3, delta=delta, noise=law, engine="mpyc")
     garbled = simulate.pairwise(kernel, codes, 6.0, 3, delta=delta, noise=PAIR_LAWS[law], fidelity="ideal")

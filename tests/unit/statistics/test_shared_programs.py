@@ -128,8 +128,8 @@ def test_all_ways_give_one_sum(mpc: Any, top: int, users: int, monkeypatch: pyte
         ways += ["sort"] if kernel.name in SORTED else []
         ways += ["sums"] if kernel.name == "variance" else []
         ways.append("circuit")
-        found = [drive(run_program(mpc, program.terms, codes.tolist(), way)) for way in ways]
-        assert found == [run_ideal(program, codes, SeededRandomnessForSimulation(1, ""))] * len(ways)
+        result = [drive(run_program(mpc, program.terms, codes.tolist(), way)) for way in ways]
+        assert result == [run_ideal(program, codes, SeededRandomnessForSimulation(1, ""))] * len(ways)
 
 
 def test_every_way_is_taken() -> None:
@@ -154,8 +154,8 @@ def test_coins_on_shares_are_comparisons(coins: list[tuple[int, int]], random: A
     bits = [
         number >> index & 1 for number, coin in zip(numbers, exact, strict=True) for index in range(coin.bits)
     ]
-    found = share_gadgets.below(secint.array(share_gadgets.public([bits])), exact)
-    opened = drive(_opened(runtime, found))
+    result = share_gadgets.below(secint.array(share_gadgets.public([bits])), exact)
+    opened = drive(_opened(runtime, result))
     assert opened.tolist() == [[int(n < coin.threshold) for n, coin in zip(numbers, exact, strict=True)]]
 
 
@@ -198,17 +198,17 @@ def test_noise_on_shares_has_the_exact_mass_function(
     source = SeededRandomnessForSimulation(8, "noise")
     expected = noise.masses(integer)
     assert sum(expected.values()) == 1
-    for found in (drive(noisy()).tolist(), [noise.draw(integer, source) for _ in range(count)]):
-        _, seen, due = _binned(found, expected, count)
+    for result in (drive(noisy()).tolist(), [noise.draw(integer, source) for _ in range(count)]):
+        _, seen, due = _binned(result, expected, count)
         assert stats.chisquare(seen, due).pvalue > FALSE_ALARM
 
 
 def _binned(
-    found: list[int], expected: dict[int, Fraction], count: int
+    outcome: list[int], expected: dict[int, Fraction], count: int
 ) -> tuple[list[int], list[int], list[float]]:
     """Results with fewer than 5 expected draws are one bin."""
     common = [result for result, mass in sorted(expected.items()) if mass * count >= 5]
-    seen = [found.count(result) for result in common]
+    seen = [outcome.count(result) for result in common]
     due = [float(expected[result]) * count for result in common]
     return common, [*seen, count - sum(seen)], [*due, count - sum(due)]
 
@@ -224,8 +224,8 @@ def test_a_wrong_coin_fails_the_chi_square() -> None:
     coins = tuple(read_coins(changed)[:-1])
     wrong = replace(noise, inner=replace(noise.inner, coins=coins))
     source = SeededRandomnessForSimulation(8, "noise")
-    found = [wrong.draw(3, source) for _ in range(1500)]
-    _, seen, due = _binned(found, noise.masses(3), 1500)
+    result = [wrong.draw(3, source) for _ in range(1500)]
+    _, seen, due = _binned(result, noise.masses(3), 1500)
     assert stats.chisquare(seen, due).pvalue < FALSE_ALARM
 
 
@@ -281,12 +281,12 @@ def test_sums(kind: Any, epsilon: float | None, law: Any, delta: float) -> None:
         plain = plain / 40
     if kind == "weighted-mean":
         plain = (records[:, :2] * records[:, 2:]).sum(axis=0) / records[:, 2].sum()
-    for found in (answer, ideal):
-        assert len(found.values) == len(plain)
+    for result in (answer, ideal):
+        assert len(result.values) == len(plain)
         # Noise beyond 12 standard deviations has a chance below e^-16 for each law.
-        close = np.abs(np.array(found.values) - plain) <= 12 * np.array(found.noise_error) + 1e-9
+        close = np.abs(np.array(result.values) - plain) <= 12 * np.array(result.noise_error) + 1e-9
         assert close.all()
-        assert found.refused == []
+        assert result.refused == []
 
 
 def test_a_value_out_of_bounds_is_named_and_counts_as_the_least() -> None:

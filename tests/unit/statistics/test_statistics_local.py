@@ -250,12 +250,12 @@ def test_density_bound_holds_for_signs() -> None:
 
 def test_bins_follow_the_corollary() -> None:
     fine = gini_mean_difference(Field(0, 1, 2**-20))
-    found = []
+    result = []
     for n in (10**4, 10**6, 10**8):
         (bins,) = choose_bins(fine, 0.5, n)
-        found.append(bins)
+        result.append(bins)
         assert 0.5 < bins / corollary_bins(n, 0.5, 1.0) < 2
-    assert found[1] / found[0] == pytest.approx(math.sqrt(10), rel=0.15)
+    assert result[1] / result[0] == pytest.approx(math.sqrt(10), rel=0.15)
     # A grid that is coarser than that is taken as it is.
     assert choose_bins(gini_mean_difference(Field(0, 3)), 0.5, 10**6) == (4,)
     assert choose_bins(kendall_tau(Field(0, 5), Field(0, 5)), 0.5) == (6, 6)
@@ -400,8 +400,8 @@ def test_the_simulation_is_the_protocol() -> None:
             smpc_dp.simulate.local_pairwise(unknown, records, 2.0)  # type: ignore[arg-type]
     auc_of = smpc_dp.simulate.local_auc
     labels = np.arange(500) % 2
-    found = [
+    result = [
         auc_of(Field(0, 1, 0.01), records, labels, 2.0, levels=5, seed_for_simulation=seed).value
         for seed in (1, 1, 2)
     ]
-    assert found[0] == found[1] != found[2]
+    assert result[0] == result[1] != result[2]

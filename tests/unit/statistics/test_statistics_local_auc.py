@@ -56,7 +56,7 @@ def runs_of(
     **more: float,
 ) -> tuple[Floats, Floats]:
     """Return values and standard errors of many runs, each with its own coins and responses."""
-    found = []
+    result = []
     field = Field(0, (1 << levels) - 1)
     randomness = SeededRandomnessForSimulation(7, f"{oracle} {split} {levels} {epsilon}")
     for run in range(runs):
@@ -64,8 +64,8 @@ def runs_of(
             field, epsilon, levels=levels, oracle=oracle, split=split, coins=coins(levels, run)
         )
         estimate = plan.estimate(plan.randomise_many(scores, randomness=randomness), labels, **more)
-        found.append((estimate.value, estimate.standard_error))
-    array = np.array(found)
+        result.append((estimate.value, estimate.standard_error))
+    array = np.array(result)
     return array[:, 0], array[:, 1]
 
 
@@ -116,8 +116,8 @@ def test_fast_transform_gives_what_the_sum_gives(seed: int, level: int, users: i
         / kept
         for node in nodes
     ]
-    found = tree.histogram(numbers, answers).counts(level, nodes)
-    assert np.allclose(found, expected)
+    result = tree.histogram(numbers, answers).counts(level, nodes)
+    assert np.allclose(result, expected)
 
 
 def test_coins_do_not_depend_on_who_else_reports() -> None:

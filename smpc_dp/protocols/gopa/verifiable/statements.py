@@ -279,12 +279,12 @@ def agreements(edges: Mapping[int, Mapping[int, bytes]]) -> dict[int, dict[int, 
     An edge that only one side claims, or that does not cancel, is void for both: two honest users always
     agree, so nobody's privacy counted on it. [Bellet 2021, (4.5)]
     """
-    found: dict[int, dict[int, bytes]] = {party: {} for party in edges}
+    result: dict[int, dict[int, bytes]] = {party: {} for party in edges}
     for party, claimed in edges.items():
         for peer, edge in claimed.items():
             if party < peer and (other := edges.get(peer, {}).get(party)) and cancel(edge, other):
-                found[party][peer], found[peer][party] = edge, other
-    return found
+                result[party][peer], result[peer][party] = edge, other
+    return result
 
 
 def cancel(first: bytes, second: bytes) -> bool:

@@ -58,21 +58,21 @@ ENVELOPE = Envelope(b"r", "step", "alice", "hub", b"body", b"signature")
 
 def again(state: PartyState) -> Any:
     content = CODEC.encode(state, [ENVELOPE], (b"input", b"released"))
-    found, record = CODEC.decode(content)
+    result, record = CODEC.decode(content)
     assert (record.messages, record.input, record.released) == ((ENVELOPE,), b"input", b"released")
-    assert CODEC.encode(found, [ENVELOPE], (b"input", b"released")) == content
-    return found
+    assert CODEC.encode(result, [ENVELOPE], (b"input", b"released")) == content
+    return result
 
 
 @pytest.mark.parametrize("kind", ["b1", "u1", "u2", "u4", "u8", "i8", "f8", ">u4"])
 @pytest.mark.parametrize("shape", [(), (0,), (3,), (2, 3)])
 def test_arrays(kind: str, shape: tuple[int, ...]) -> None:
     array = np.arange(np.prod(shape, dtype=int)).reshape(shape).astype(kind)
-    found = again(Rich(array=array)).array
-    np.testing.assert_array_equal(found, array)
-    assert found.dtype == array.dtype.newbyteorder("=")
-    assert found.flags.writeable
-    assert found.flags.c_contiguous
+    result = again(Rich(array=array)).array
+    np.testing.assert_array_equal(result, array)
+    assert result.dtype == array.dtype.newbyteorder("=")
+    assert result.flags.writeable
+    assert result.flags.c_contiguous
 
 
 def test_an_array_in_another_order_of_memory() -> None:
@@ -96,11 +96,11 @@ def test_all_else(members: set[int], of: Any, keyed: Any, numbers: list[float]) 
         keyed=keyed,
         numbers=tuple(numbers),
     )
-    found = again(state)
-    assert found.members.packed == packed.packed
-    assert found.inner == state.inner
-    assert list(found.keyed.items()) == list(keyed.items())
-    assert (found.progress, found.numbers) == (state.progress, state.numbers)
+    result = again(state)
+    assert result.members.packed == packed.packed
+    assert result.inner == state.inner
+    assert list(result.keyed.items()) == list(keyed.items())
+    assert (result.progress, result.numbers) == (state.progress, state.numbers)
 
 
 def test_a_tombstone() -> None:
