@@ -87,8 +87,8 @@ async def run(path: str) -> dict[str, dict[str, Any]]:
 
     failures = await serve_learning(path, on_event=watch, begin_with=len(CLINICS) - 1)
     outputs = {name: (await process.communicate())[0] for name, process in processes.items()}
-    for request, what in failures.items():
-        print(f"request {request} failed: {what}")
+    for request, reason in failures.items():
+        print(f"request {request} failed: {reason}")
     return {name: json.loads(output) for name, output in outputs.items() if output}
 
 

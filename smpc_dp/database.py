@@ -19,7 +19,7 @@ SYNCHRONOUS = "EXTRA"
 class Kind(NamedTuple):
     """One kind of file: what it holds ("runs seen"), its application id and version, and its tables."""
 
-    what: str
+    name: str
     application_id: int
     version: int
     schema: tuple[str, ...]
@@ -39,7 +39,7 @@ def opened(path: Path, kind: Kind) -> Iterator[sqlite3.Connection]:
         finally:
             os.close(descriptor)
     except OSError as error:
-        raise LocalError(f"{path}: cannot open the {kind.what} ({error.strerror})") from None
+        raise LocalError(f"{path}: cannot open the {kind.name} ({error.strerror})") from None
     if mode & 0o022:
         raise LocalError(f"{path}: mode {mode:04o} lets others write it: run chmod 600 on it")
     connection = sqlite3.connect(path, timeout=BUSY_SECONDS, isolation_level=None)
@@ -49,7 +49,7 @@ def opened(path: Path, kind: Kind) -> Iterator[sqlite3.Connection]:
         _check(connection, path, kind)
         yield connection
     except sqlite3.Error as error:
-        raise LocalError(f"{path}: the {kind.what} cannot be used ({error})") from None
+        raise LocalError(f"{path}: the {kind.name} cannot be used ({error})") from None
     finally:
         connection.close()
 
@@ -62,7 +62,7 @@ def _check(connection: sqlite3.Connection, path: Path, kind: Kind) -> None:
         [(version,)] = connection.execute("PRAGMA user_version").fetchall()
         if (version or 1) != kind.version:
             raise LocalError(
-                f"{path}: is a file of {kind.what} of version {version}; this release reads {kind.version}"
+                f"{path}: is a file of {kind.name} of version {version}; this release reads {kind.version}"
             )
         return
     connection.execute("BEGIN IMMEDIATE")
@@ -70,7 +70,7 @@ def _check(connection: sqlite3.Connection, path: Path, kind: Kind) -> None:
     [(tables,)] = connection.execute("SELECT count(*) FROM sqlite_master").fetchall()
     if result != kind.application_id:
         if tables:
-            raise LocalError(f"{path}: not the file of {kind.what}")
+            raise LocalError(f"{path}: not the file of {kind.name}")
         for statement in kind.schema:
             connection.execute(statement)
         connection.execute(f"PRAGMA application_id = {kind.application_id}")

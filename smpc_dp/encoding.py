@@ -273,8 +273,8 @@ class Encoding(msgspec.Struct, frozen=True, omit_defaults=True):
                 [Fault("weight", f"{party}: needed, an integer in [0, {self.max_weight}]", ConfigCheck.RANGE)]
             )
         if not (_is_whole(weight) or (_is_finite(weight) and float(weight).is_integer())):
-            what = f"must be an integer in [0, {self.max_weight}]"
-            raise ConfigError([Fault("weight", f"{party}: {what}", ConfigCheck.RANGE)])
+            reason = f"must be an integer in [0, {self.max_weight}]"
+            raise ConfigError([Fault("weight", f"{party}: {reason}", ConfigCheck.RANGE)])
         if not 0 <= int(weight) <= self.max_weight:
             raise PrivacyError(f"{party}: the weight is outside [0, {self.max_weight}]")
         return int(weight)

@@ -188,11 +188,11 @@ class Fault(NamedTuple):
     """One fault in a configuration: where (a line or a key), what is wrong with it, and of which kind."""
 
     where: str
-    what: str
+    reason: str
     check: ConfigCheck
 
     def __str__(self) -> str:
-        return f"{self.where}: {self.what}"
+        return f"{self.where}: {self.reason}"
 
 
 class SmpcError(Exception):
@@ -214,7 +214,7 @@ class ConfigError(SmpcError):
         self.code = code
         listed = (Fault("", faults, check),) if isinstance(faults, str) else tuple(faults)
         self.faults: tuple[Fault, ...] = listed
-        super().__init__("; ".join(str(f) if f.where else f.what for f in listed))
+        super().__init__("; ".join(str(f) if f.where else f.reason for f in listed))
 
 
 class LocalError(SmpcError):

@@ -34,8 +34,8 @@ class Spool:
     where the disk refuses, with `what` they are. `length` is where the last byte ends.
     """
 
-    def __init__(self, what: str) -> None:
-        self._what = what
+    def __init__(self, name: str) -> None:
+        self._name = name
         self._file = tempfile.SpooledTemporaryFile(SPOOL_MEMORY)  # noqa: SIM115
         self.close = weakref.finalize(self, self._file.close)
         self._lock = threading.Lock()
@@ -86,15 +86,15 @@ class Spool:
 
     def _failed(self, error: OSError) -> LocalError:
         return LocalError(
-            f"cannot put {self._what} aside ({error.strerror}): is there room in {tempfile.gettempdir()}?"
+            f"cannot put {self._name} aside ({error.strerror}): is there room in {tempfile.gettempdir()}?"
         )
 
 
 class Records:
     """As many records of `size` bytes as are asked for, in a spool: those never written are zeros."""
 
-    def __init__(self, what: str, size: int) -> None:
-        self._spool, self._size = Spool(what), size
+    def __init__(self, name: str, size: int) -> None:
+        self._spool, self._size = Spool(name), size
 
     def __setitem__(self, number: int, record: bytes) -> None:
         if len(record) != self._size:
@@ -105,29 +105,29 @@ class Records:
         return self._spool.read(self._size * number, self._size).ljust(self._size, b"\0")
 
 
-def log_opened(path: str | os.PathLike[str], what: str) -> None:
+def log_opened(path: str | os.PathLike[str], name: str) -> None:
     """Log that a file is opened: its name, without the folder, and `what` it is ("the graph")."""
-    _LOG.debug("opens %s, %s", what, Path(path).name)
+    _LOG.debug("opens %s, %s", name, Path(path).name)
 
 
-def read_bounded(path: str | os.PathLike[str], what: str, most: int) -> bytes:
+def read_bounded(path: str | os.PathLike[str], name: str, most: int) -> bytes:
     """Return the content of a file of at most `most` bytes; `what` names it in errors ("the graph").
 
     A device or a pipe that never ends is left after as many bytes. Raises LocalError when the file cannot be
     read or is longer.
     """
-    log_opened(path, what)
+    log_opened(path, name)
     try:
         with Path(path).open("rb") as file:
             content = file.read(most + 1)
     except OSError as error:
-        raise LocalError(f"{path}: cannot read {what} ({error.strerror})") from None
+        raise LocalError(f"{path}: cannot read {name} ({error.strerror})") from None
     if len(content) > most:
-        raise LocalError(f"{path}: cannot read {what} (longer than {most} bytes)")
+        raise LocalError(f"{path}: cannot read {name} (longer than {most} bytes)")
     return content
 
 
-def read_private(path: Path, what: str, kind: str, most: int, *, alone: bool = False) -> bytes:
+def read_private(path: Path, name: str, kind: str, most: int, *, alone: bool = False) -> bytes:
     """Return the content of a regular file that nobody else can read or write.
 
     `what` ("the identity") and `kind` ("an identity file") name it in errors. `alone`: nor is its path a
@@ -141,7 +141,7 @@ def read_private(path: Path, what: str, kind: str, most: int, *, alone: bool = F
         reason = error.strerror
         if alone and error.errno == errno.ELOOP and path.is_symlink():
             reason = "it is a symbolic link: name the file itself"
-        raise LocalError(f"{path}: cannot read {what} ({reason})") from None
+        raise LocalError(f"{path}: cannot read {name} ({reason})") from None
     try:
         # The open file is checked, not its path: the two cannot be exchanged in between.
         status = os.fstat(descriptor)
@@ -151,11 +151,11 @@ def read_private(path: Path, what: str, kind: str, most: int, *, alone: bool = F
         if alone and status.st_nlink != 1:
             raise LocalError(f"{path}: has a second name (hard link): each would be used by itself")
         if mode & 0o077:
-            raise LocalError(f"{path}: mode {mode:04o} lets others at {what}: run chmod 600 on it")
+            raise LocalError(f"{path}: mode {mode:04o} lets others at {name}: run chmod 600 on it")
         with os.fdopen(descriptor, "rb", closefd=False) as file:
             content = file.read(most + 1)
     except OSError as error:
-        raise LocalError(f"{path}: cannot read {what} ({error.strerror})") from None
+        raise LocalError(f"{path}: cannot read {name} ({error.strerror})") from None
     finally:
         os.close(descriptor)
     if len(content) > most:
@@ -183,12 +183,12 @@ def read_npy(file: BinaryIO) -> NDArray[Any]:
     return array
 
 
-def write_file(path: str | os.PathLike[str], content: bytes, what: str) -> None:
+def write_file(path: str | os.PathLike[str], content: bytes, name: str) -> None:
     """Write a file, over an existing one; raise LocalError, with `what` it was, when that fails."""
     try:
         Path(path).write_bytes(content)
     except OSError as error:
-        raise LocalError(f"{path}: cannot write {what} ({error.strerror})") from None
+        raise LocalError(f"{path}: cannot write {name} ({error.strerror})") from None
 
 
 def replace_file(

@@ -166,8 +166,8 @@ class Chain:
                 f"entry {entry.sequence} where entry {self.length + 1} is due", Check.OUT_OF_SEQUENCE
             )
         if entry.previous != self.head.hex():
-            what = "does not follow: a line above was changed, or it was for another log"
-            raise VerificationError(f"entry {entry.sequence} {what}", Check.CHAIN_BROKEN)
+            reason = "does not follow: a line above was changed, or it was for another log"
+            raise VerificationError(f"entry {entry.sequence} {reason}", Check.CHAIN_BROKEN)
         if check is not None:
             check(entry)
         self._take(entry)

@@ -26,9 +26,9 @@ Longest = Callable[[str], int]
 class BadLog(VerificationError):
     """A log is not one: `line` counts from 1, `byte` from 0 and is where that line begins."""
 
-    def __init__(self, line: int, byte: int, what: str, check: Check) -> None:
+    def __init__(self, line: int, byte: int, reason: str, check: Check) -> None:
         self.line, self.byte = line, byte
-        super().__init__(f"line {line}, byte {byte}: {what}", check)
+        super().__init__(f"line {line}, byte {byte}: {reason}", check)
 
 
 class LogReader:
@@ -53,10 +53,10 @@ class LogReader:
         self._next_byte = 0
         start = stream.read(len(_PREFIX))
         if start != _PREFIX:
-            what = "not a log of smpc-dp" if start else "the log is empty"
+            reason = "not a log of smpc-dp" if start else "the log is empty"
             if start.startswith(_STORE):
-                what = "a board's own store, not its log: give the .jsonl beside it (smpc-dp board export)"
-            raise BadLog(1, 0, what, Check.UNKNOWN_FORMAT if start else Check.LOG_CUT)
+                reason = "a board's own store, not its log: give the .jsonl beside it (smpc-dp board export)"
+            raise BadLog(1, 0, reason, Check.UNKNOWN_FORMAT if start else Check.LOG_CUT)
         self._first = Spool("the header of the log")
         try:
             self._put_first_line_aside(start)
@@ -139,5 +139,5 @@ class LogReader:
         return min(MAX_LINE_BYTES, _BEGINNING + _REST + -(-payload // 3) * 4)
 
     def _cut(self, long: bool, most: int = MAX_LINE_BYTES) -> BadLog:
-        what = f"longer than {most} bytes" if long else "the log ends within a line: it was cut"
-        return BadLog(self.line, self.byte, what, Check.TOO_LONG if long else Check.LOG_CUT)
+        reason = f"longer than {most} bytes" if long else "the log ends within a line: it was cut"
+        return BadLog(self.line, self.byte, reason, Check.TOO_LONG if long else Check.LOG_CUT)

@@ -215,8 +215,8 @@ class _Reader:
             self._fail(f"constant {value}, not 0 or 1")
         return value
 
-    def _fail(self, what: str, line: int | None = None) -> NoReturn:
-        raise ConfigError([Fault(f"{self._name}:{line or self._line}", what, ConfigCheck.FORMAT)])
+    def _fail(self, reason: str, line: int | None = None) -> NoReturn:
+        raise ConfigError([Fault(f"{self._name}:{line or self._line}", reason, ConfigCheck.FORMAT)])
 
 
 def _shown(word: bytes) -> str:

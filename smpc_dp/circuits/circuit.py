@@ -284,8 +284,8 @@ def check_shape(inputs: Sequence[int], outputs: Sequence[int], gates: int, wires
     if wires > MAX_WIRES:
         raise ConfigError([Fault(where, f"{wires} wires, more than {MAX_WIRES}", ConfigCheck.TOO_LARGE)])
     if wires != sum(inputs) + gates:
-        what = f"{wires} wires, but {sum(inputs)} inputs and {gates} gates give {sum(inputs) + gates}"
-        raise ConfigError([Fault(where, what, ConfigCheck.CONFLICT)])
+        reason = f"{wires} wires, but {sum(inputs)} inputs and {gates} gates give {sum(inputs) + gates}"
+        raise ConfigError([Fault(where, reason, ConfigCheck.CONFLICT)])
     if sum(outputs) > wires:
         raise ConfigError(
             [Fault(where, f"{sum(outputs)} output wires of {wires} wires", ConfigCheck.CONFLICT)]
@@ -350,6 +350,6 @@ def _encode(widths: Iterable[int]) -> bytes:
     return b"".join(encode_uint(width) for width in widths)
 
 
-def _refuse(bad: NDArray[np.bool_], field: str, what: str) -> None:
+def _refuse(bad: NDArray[np.bool_], field: str, reason: str) -> None:
     if bad.any():
-        raise ConfigError([Fault(f"gate {int(bad.argmax())}", f"{field}: {what}", ConfigCheck.RANGE)])
+        raise ConfigError([Fault(f"gate {int(bad.argmax())}", f"{field}: {reason}", ConfigCheck.RANGE)])

@@ -145,7 +145,7 @@ def _print_statistic(report: Report, result: StatisticVerdict) -> None:
         out.print(f"draw {number}: {attempt.present} present; no coin: {silent}; a wrong one: {false}")
         if attempt.dropped:
             out.print(f"left out after it, though their coins are there: {', '.join(attempt.dropped)}")
-    for what, pairs in (("failed", result.failed), ("failed, but both say not", result.disputed)):
+    for reason, pairs in (("failed", result.failed), ("failed, but both say not", result.disputed)):
         for matching, one, other in pairs:
-            out.print(f"{what}: {one} with {other}, matching {matching + 1}")
+            out.print(f"{reason}: {one} with {other}, matching {matching + 1}")
     out.print(f"the aggregator's estimate: {result.value:.6g}; nobody else can check it")

@@ -141,8 +141,8 @@ def _to_json(member: PairwiseMember, report: Report) -> dict[str, object]:
 def _values(circuit: Circuit, text: str) -> list[int]:
     words = text.split(",") if text else []
     if len(words) != len(circuit.inputs):
-        what = f"{len(words)} values, the circuit has {len(circuit.inputs)} inputs"
-        raise ConfigError([Fault("--inputs", what, ConfigCheck.SHAPE)])
+        reason = f"{len(words)} values, the circuit has {len(circuit.inputs)} inputs"
+        raise ConfigError([Fault("--inputs", reason, ConfigCheck.SHAPE)])
     values = []
     for index, (word, width) in enumerate(zip(words, circuit.inputs, strict=True)):
         digits = word.strip().lower().removeprefix("0x")
@@ -158,8 +158,8 @@ def _indices(circuit: Circuit, text: str | None) -> list[int]:
         return list(range(1, len(circuit.inputs)))
     words = [word.strip() for word in text.split(",")] if text else []
     if not all(word.isascii() and word.isdigit() and int(word) < len(circuit.inputs) for word in words):
-        what = f"{text!r} are not places of inputs, 0 to {len(circuit.inputs) - 1}"
-        raise ConfigError([Fault("--evaluator-inputs", what, ConfigCheck.RANGE)])
+        reason = f"{text!r} are not places of inputs, 0 to {len(circuit.inputs) - 1}"
+        raise ConfigError([Fault("--evaluator-inputs", reason, ConfigCheck.RANGE)])
     indices = sorted(map(int, words))
     if len(set(indices)) < len(indices):
         raise ConfigError(
@@ -185,8 +185,8 @@ def _raise_failure(endings: dict[str, Ending]) -> None:
     for ending in _by_cause(list(endings.values())):
         last = ending.last
         said = last.detail if last is not None and last.kind == "failed" else ending.errors.strip()
-        what = said.splitlines()[-1] if said else f"exit code {ending.exit_code}"
-        raise LocalError(f"{ending.name}: {what}")
+        reason = said.splitlines()[-1] if said else f"exit code {ending.exit_code}"
+        raise LocalError(f"{ending.name}: {reason}")
 
 
 def _by_cause(endings: Sequence[Ending]) -> list[Ending]:

@@ -54,8 +54,8 @@ def run_learning(host: HostMember, out: Path | None, *, serves: bool, as_json: b
             )
 
     code = run_child(partial(exit_code, act, host.name, events=events), supervised=events)
-    for request, what in failures.items():
-        report_line(f"request {request}: {what}")
+    for request, reason in failures.items():
+        report_line(f"request {request}: {reason}")
     for result in learned:
         told = result.to_json()
         if out is not None:

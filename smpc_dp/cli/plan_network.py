@@ -112,10 +112,10 @@ def network(
             colluding=colluding,
             method=method,
         )
-    what = "of one noisy gradient" if plan.task == "sgd" else "of the published result, due to noise"
+    reason = "of one noisy gradient" if plan.task == "sgd" else "of the published result, due to noise"
     rows = [
         ("local", f"{plan.local:.6g}", "the same with every message public (local DP)"),
-        ("error", f"{plan.error_std:.6g}", f"standard deviation {what}"),
+        ("error", f"{plan.error_std:.6g}", f"standard deviation {reason}"),
         ("proven", "yes" if plan.proven else "no", "whether docs/proofs/planners.md proves it"),
     ]
     if plan.beta is not None:

@@ -39,11 +39,11 @@ class Bar:
         if self._said:
             self._progress.stop()
 
-    def show(self, what: str, done: int, of: int) -> None:
+    def show(self, activity: str, done: int, of: int) -> None:
         """Say what is done now, and how far it is."""
         if not self._said:
             self._progress.start()
-        if self._lines is not None and what != self._said:
-            self._lines.print(what)
-        self._said = what
-        self._progress.update(self._task, description=what, completed=done, total=of)
+        if self._lines is not None and activity != self._said:
+            self._lines.print(activity)
+        self._said = activity
+        self._progress.update(self._task, description=activity, completed=done, total=of)

@@ -112,10 +112,10 @@ class Statistic:
         """Return the record in a file; raise PrivacyError or ConfigError if it is none of the kernel's."""
         record = tuple(read_vector(file).tolist())
         if len(record) != len(self.kernel.fields):
-            what = (
+            reason = (
                 f"a record of {self.kernel.name} has {len(self.kernel.fields)} values, here are {len(record)}"
             )
-            raise ConfigError([Fault(str(file), what, ConfigCheck.SHAPE)])
+            raise ConfigError([Fault(str(file), reason, ConfigCheck.SHAPE)])
         try:
             self.kernel.codes(tuple([value] for value in record))
         except PrivacyError as error:

@@ -64,8 +64,8 @@ def rows_of_chunk(count: int) -> int:
 
 def _check_room(peer: str, first: int, count: int) -> None:
     if first + rows_of_chunk(count) > MAX_INDEX:
-        what = f"{count} more transfers from index {first} exceed the {MAX_INDEX} indices of one setup"
-        raise LocalError(f"oblivious transfer with {peer}: {what}")
+        reason = f"{count} more transfers from index {first} exceed the {MAX_INDEX} indices of one setup"
+        raise LocalError(f"oblivious transfer with {peer}: {reason}")
 
 
 class Sender:

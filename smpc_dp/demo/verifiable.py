@@ -184,9 +184,9 @@ def report_verifiable(console: Console, runs: list[VerifiableRun]) -> None:
         console.print(f"{run.culprit} {CHEATS[run.cheat]}.", style="bold")
         console.print(f"  excluded by name: {run.culprit}: {run.reason}")
         counted = len(run.audit.verdict.counted) if run.audit.verdict is not None else 0
-        for index, (what, unit) in enumerate((("loans a lender", ""), ("interest rate", " %"))):
+        for index, (label, unit) in enumerate((("loans a lender", ""), ("interest rate", " %"))):
             console.print(
-                f"  average {what} over the other {counted}: {run.value[index]:.1f}{unit}, standard error "
+                f"  average {label} over the other {counted}: {run.value[index]:.1f}{unit}, standard error "
                 f"{run.error[index]:.1f}; without noise, which nobody sees, {run.truth[index]:.1f}{unit}"
             )
         console.print(f"  smpc-dp audit {run.log} --session {run.session} --head {run.audit.head}")

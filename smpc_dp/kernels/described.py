@@ -50,12 +50,12 @@ def describe(kernel: Kernel) -> dict[str, object]:
     circuit = compile_kernel(kernel, None)
     text = format_bristol(circuit)
     if len(text) > MAX_CIRCUIT:
-        what = f"its circuit has {circuit.n_gates} gates, {len(text)} bytes in Bristol Fashion"
+        reason = f"its circuit has {circuit.n_gates} gates, {len(text)} bytes in Bristol Fashion"
         raise ConfigError(
             [
                 Fault(
                     f"kernel {kernel.name}",
-                    f"{what}; at most {MAX_CIRCUIT} bytes are sent",
+                    f"{reason}; at most {MAX_CIRCUIT} bytes are sent",
                     ConfigCheck.TOO_LARGE,
                 )
             ]
@@ -154,8 +154,8 @@ def _read_circuit(text: str, digest: object, widths: Sequence[int]) -> Circuit:
             [Fault("kernel.circuit", f"gives {len(circuit.outputs)} values, not one", ConfigCheck.SHAPE)]
         )
     if circuit.n_outputs > MAX_OUTPUT_BITS:
-        what = f"gives a number of {circuit.n_outputs} bits, at most {MAX_OUTPUT_BITS}"
-        raise ConfigError([Fault("kernel.circuit", what, ConfigCheck.TOO_LARGE)])
+        reason = f"gives a number of {circuit.n_outputs} bits, at most {MAX_OUTPUT_BITS}"
+        raise ConfigError([Fault("kernel.circuit", reason, ConfigCheck.TOO_LARGE)])
     return circuit
 
 
@@ -201,8 +201,8 @@ def _check(name: str, circuit: Circuit, fields: Sequence[Field], steps: int, sym
     worst = np.unravel_index(int(result.argmax()), result.shape)
     if result[worst] > steps:
         x, y = (records[index].tolist() for index in worst)
-        what = f"gives {result[worst]} on the codes {x} and {y}, above its declared range 0 to {steps}"
-        raise ConfigError([Fault(f"kernel {name}", what, ConfigCheck.RANGE)])
+        reason = f"gives {result[worst]} on the codes {x} and {y}, above its declared range 0 to {steps}"
+        raise ConfigError([Fault(f"kernel {name}", reason, ConfigCheck.RANGE)])
     valid = (records <= [field.steps for field in fields]).all(axis=1)
     valued = result[valid][:, valid]
     if symmetric and not (valued == valued.T).all():

@@ -39,9 +39,9 @@ class Field:
         self._check_bounds()
         steps = (_exact(self.high) - _exact(self.low)) / _exact(self.step)
         if steps.denominator != 1 or steps >= 1 << MAX_BITS:
-            what = f"{self.step} does not divide high - low = {self.high - self.low:g} into an integer"
+            reason = f"{self.step} does not divide high - low = {self.high - self.low:g} into an integer"
             raise ConfigError(
-                [Fault(f"{self.name}.step", f"{what} of steps below 2**{MAX_BITS}", ConfigCheck.RANGE)]
+                [Fault(f"{self.name}.step", f"{reason} of steps below 2**{MAX_BITS}", ConfigCheck.RANGE)]
             )
 
     def _check_bounds(self) -> None:
@@ -96,9 +96,9 @@ class Field:
             raise PrivacyError(f"{self.name}: not an array of numbers") from None
         bad = ~((array >= self.low) & (array <= self.high))
         if bad.any():
-            what = "not a number" if np.isnan(array[bad]).any() else "out of bounds"
+            reason = "not a number" if np.isnan(array[bad]).any() else "out of bounds"
             raise PrivacyError(
-                f"{self.name}: {int(bad.sum())} of {bad.size} values are {what}; "
+                f"{self.name}: {int(bad.sum())} of {bad.size} values are {reason}; "
                 f"the domain is {self.low:g} to {self.high:g}"
             )
         return array

@@ -40,11 +40,11 @@ class Form:
     def __call__(self, *fields: Field) -> Kernel:
         """Return the kernel on these fields, others being integers of 32 bits. Raises ConfigError."""
         if self.degree and not fields:
-            what = f"'{self.name}' needs the bounds of its values: kernels.{self.name}(Field(low, high))"
-            raise ConfigError([Fault("kernel", what, ConfigCheck.MISSING)])
+            reason = f"'{self.name}' needs the bounds of its values: kernels.{self.name}(Field(low, high))"
+            raise ConfigError([Fault("kernel", reason, ConfigCheck.MISSING)])
         if len(fields) > len(self.fields):
-            what = f"'{self.name}' has {len(self.fields)} fields, {len(fields)} are given"
-            raise ConfigError([Fault("kernel", what, ConfigCheck.SHAPE)])
+            reason = f"'{self.name}' has {len(self.fields)} fields, {len(fields)} are given"
+            raise ConfigError([Fault("kernel", reason, ConfigCheck.SHAPE)])
         integers = (Field(-(1 << 31), (1 << 31) - 1, name=n, exact=True) for n in self.fields[len(fields) :])
         whole = (*fields, *integers, *([LABEL] if self.labels == "private" else []))
         first, lipschitz = whole[0], None

@@ -64,9 +64,9 @@ class Kernel:
         if self.gadget is None and self.definition is not None:
             object.__setattr__(self, "gadget", as_circuit(self.definition))
         if not 1 <= self.steps <= MAX_STEPS:
-            what = f"{self.steps} steps between its least and its greatest value, not 1 to {MAX_STEPS}"
+            reason = f"{self.steps} steps between its least and its greatest value, not 1 to {MAX_STEPS}"
             raise ConfigError(
-                [Fault(f"kernel {self.name}", f"{what}: take a coarser grid", ConfigCheck.TOO_LARGE)]
+                [Fault(f"kernel {self.name}", f"{reason}: take a coarser grid", ConfigCheck.TOO_LARGE)]
             )
 
     @property
@@ -145,6 +145,6 @@ class Kernel:
         shapes = {column.shape for column in columns}
         if len(columns) != count or len(shapes) != 1 or columns[0].ndim != 1:
             names = ", ".join(field.name for field in self.fields)
-            what = f"not {count} values ({names}) for each record: shape (n, {count}), or a tuple of arrays"
-            raise ConfigError([Fault("data", what, ConfigCheck.SHAPE)])
+            reason = f"not {count} values ({names}) for each record: shape (n, {count}), or a tuple of arrays"
+            raise ConfigError([Fault("data", reason, ConfigCheck.SHAPE)])
         return columns

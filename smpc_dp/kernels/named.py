@@ -82,8 +82,8 @@ def find_kernel(kernel: str | Kernel, *fields: Field) -> Kernel:
     if name not in FORMS:
         result = registered_kernel(name)
         if result is None:
-            what = f"{kernel!r} is none of {', '.join(NAMES)}, and no Kernel{others(Group.KERNELS)}"
-            raise ConfigError([Fault("kernel", what, ConfigCheck.CHOICE)])
+            reason = f"{kernel!r} is none of {', '.join(NAMES)}, and no Kernel{others(Group.KERNELS)}"
+            raise ConfigError([Fault("kernel", reason, ConfigCheck.CHOICE)])
         if fields:
             raise ConfigError(
                 [
@@ -97,8 +97,8 @@ def find_kernel(kernel: str | Kernel, *fields: Field) -> Kernel:
         return result
     form = FORMS[name]
     if fields and len(fields) != len(form.fields):
-        what = f"'{name}' has {len(form.fields)} fields, {len(fields)} are given"
-        raise ConfigError([Fault("kernel", what, ConfigCheck.SHAPE)])
+        reason = f"'{name}' has {len(form.fields)} fields, {len(fields)} are given"
+        raise ConfigError([Fault("kernel", reason, ConfigCheck.SHAPE)])
     _LOG.debug("takes the kernel %s", name)
     return form(*fields)
 

@@ -118,8 +118,8 @@ def table(builder: Builder, x: Record, y: Record, integers: Sequence[int], steps
     """
     index = tuple(bit for field in (*x, *y) for bit in field)
     if len(index) > MAX_TABLE_BITS:
-        what = f"{len(index)} bits of two records, a table has at most {MAX_TABLE_BITS}"
-        raise ConfigError([Fault("kernel", what, ConfigCheck.TOO_LARGE)])
+        reason = f"{len(index)} bits of two records, a table has at most {MAX_TABLE_BITS}"
+        raise ConfigError([Fault("kernel", reason, ConfigCheck.TOO_LARGE)])
     if any(not 0 <= integer <= steps for integer in integers):
         raise ConfigError(
             [Fault("kernel", f"an integer of the table outside 0 to {steps}", ConfigCheck.RANGE)]

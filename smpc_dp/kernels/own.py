@@ -40,8 +40,8 @@ def table_kernel(
     """
     bits = 2 * sum(field.bits for field in fields)
     if not fields or bits > MAX_TABLE_BITS:
-        what = f"two records have {bits} bits, a table is for 2 to {MAX_TABLE_BITS}: take coarser grids"
-        raise ConfigError([Fault(f"kernel {name}", what, ConfigCheck.TOO_LARGE)])
+        reason = f"two records have {bits} bits, a table is for 2 to {MAX_TABLE_BITS}: take coarser grids"
+        raise ConfigError([Fault(f"kernel {name}", reason, ConfigCheck.TOO_LARGE)])
     steps = _steps(name, low, high, unit)
     grids = [field.values(np.arange(field.steps + 1, dtype=np.int64)) for field in fields]
     shape = tuple(len(grid) for grid in grids)
@@ -120,12 +120,12 @@ def circuit_kernel(
 
 def _steps(name: str, low: float, high: float, unit: float) -> int:
     if not (math.isfinite(low) and math.isfinite(high) and low < high and unit > 0):
-        what = f"needs finite low < high and unit > 0, has {low!r}, {high!r}, {unit!r}"
-        raise ConfigError([Fault(f"kernel {name}", what, ConfigCheck.RANGE)])
+        reason = f"needs finite low < high and unit > 0, has {low!r}, {high!r}, {unit!r}"
+        raise ConfigError([Fault(f"kernel {name}", reason, ConfigCheck.RANGE)])
     steps = round((high - low) / unit)
     if not 1 <= steps <= MAX_STEPS or abs(steps * unit - (high - low)) > 1e-9 * unit * steps:
-        what = f"unit = {unit:g} does not divide high - low = {high - low:g} into 1 to {MAX_STEPS} steps"
-        raise ConfigError([Fault(f"kernel {name}", what, ConfigCheck.RANGE)])
+        reason = f"unit = {unit:g} does not divide high - low = {high - low:g} into 1 to {MAX_STEPS} steps"
+        raise ConfigError([Fault(f"kernel {name}", reason, ConfigCheck.RANGE)])
     return steps
 
 
@@ -139,8 +139,8 @@ def _checked(name: str, value: Any, x: Any, y: Any, low: float, high: float, uni
         ) from None
     # Written so that NaN fails.
     if not low <= number <= high:
-        what = f"{number:g} {where} is not in its range {low:g} to {high:g}"
-        raise ConfigError([Fault(f"kernel {name}", what, ConfigCheck.RANGE)])
+        reason = f"{number:g} {where} is not in its range {low:g} to {high:g}"
+        raise ConfigError([Fault(f"kernel {name}", reason, ConfigCheck.RANGE)])
     return round((number - low) / unit)
 
 
@@ -160,13 +160,13 @@ def _compare(kernel: Kernel, gadget: Gadget) -> None:
     half = len(kernel.fields)
     wanted = np.asarray(kernel.integer(indices[:half].T, indices[half:].T), dtype=np.int64)
     if wanted.shape != (indices.shape[1],) or (wanted < 0).any() or (wanted > kernel.steps).any():
-        what = f"its meaning leaves the range: integers 0 to {kernel.steps}"
-        raise ConfigError([Fault(f"kernel {kernel.name}", what, ConfigCheck.RANGE)])
+        reason = f"its meaning leaves the range: integers 0 to {kernel.steps}"
+        raise ConfigError([Fault(f"kernel {kernel.name}", reason, ConfigCheck.RANGE)])
     differing = np.flatnonzero(evaluate(circuit, indices[:half].T, indices[half:].T) != wanted)
     if differing.size:
         at = [int(code) for code in indices[:, differing[0]]]
-        what = f"circuit and meaning differ on the codes {at[:half]} and {at[half:]}"
-        raise ConfigError([Fault(f"kernel {kernel.name}", what, ConfigCheck.DIFFERS)])
+        reason = f"circuit and meaning differ on the codes {at[:half]} and {at[half:]}"
+        raise ConfigError([Fault(f"kernel {kernel.name}", reason, ConfigCheck.DIFFERS)])
 
 
 def _shown(record: tuple[float, ...]) -> str:

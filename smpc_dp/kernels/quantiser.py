@@ -49,8 +49,8 @@ class Quantiser:
             least = 2 if self.rounding == "randomised" else 1
             result.integer(f"bins of {field.name}", bins, least, field.steps + 1)
         if not result.faults and not 2 <= self.categories <= MAX_CATEGORIES:
-            what = f"{self.categories} categories, not 2 to {MAX_CATEGORIES}"
-            result.fault("bins", f"{what}: choose the number of bins of each field", ConfigCheck.RANGE)
+            reason = f"{self.categories} categories, not 2 to {MAX_CATEGORIES}"
+            result.fault("bins", f"{reason}: choose the number of bins of each field", ConfigCheck.RANGE)
         result.done()
 
     @property
@@ -89,8 +89,8 @@ class Quantiser:
         matrix = np.stack(rows)
         slack = 1e-9 * kernel.width
         if not (matrix.min() >= kernel.low - slack and matrix.max() <= kernel.high + slack):
-            what = f"has values outside of its range, {kernel.low:g} to {kernel.high:g}"
-            raise ConfigError([Fault(f"kernel {kernel.name}", what, ConfigCheck.RANGE)])
+            reason = f"has values outside of its range, {kernel.low:g} to {kernel.high:g}"
+            raise ConfigError([Fault(f"kernel {kernel.name}", reason, ConfigCheck.RANGE)])
         return matrix
 
     def _positions(self, field: Field, bins: int) -> Floats:

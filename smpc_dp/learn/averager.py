@@ -217,8 +217,8 @@ def check_rows(location: Location, vector: Rows) -> Rows:
     """Return `vector` as float64; raise ConfigError unless it is finite and has a row for each user here."""
     vector = np.asarray(vector, dtype=np.float64)
     if vector.ndim != 2 or len(vector) != len(location.here):
-        what = f"shape must be ({len(location.here)}, length), is {vector.shape}"
-        raise ConfigError([Fault("vector", what, ConfigCheck.SHAPE)])
+        reason = f"shape must be ({len(location.here)}, length), is {vector.shape}"
+        raise ConfigError([Fault("vector", reason, ConfigCheck.SHAPE)])
     finite = np.isfinite(vector)
     if not finite.all():
         bad = np.flatnonzero(~finite.all(axis=1))
@@ -244,16 +244,16 @@ def check_received(
     wrong = np.zeros(0, dtype=np.intp) if screen is None else np.flatnonzero(~screen(received, ticks))
     if len(wrong):
         name = location.name_of(int(senders[wrong[0]]))
-        what = f"at tick {ticks[wrong[0]]} it sent an estimate, a sum or a record out of its bounds"
-        raise PeerFault(name, what, Check.OUT_OF_BOUNDS)
+        reason = f"at tick {ticks[wrong[0]]} it sent an estimate, a sum or a record out of its bounds"
+        raise PeerFault(name, reason, Check.OUT_OF_BOUNDS)
 
 
 def check_boxes(location: PeerExchange, vectors: Boxes) -> Boxes:
     """Return `vectors` as float64; raise ConfigError unless finite, of shape (rows, n, length)."""
     vectors = np.asarray(vectors, dtype=np.float64)
     if vectors.ndim != 3 or vectors.shape[:2] != (len(location.here), location.users):
-        what = f"shape must be ({len(location.here)}, {location.users}, length), is {vectors.shape}"
-        raise ConfigError([Fault("vectors", what, ConfigCheck.SHAPE)])
+        reason = f"shape must be ({len(location.here)}, {location.users}, length), is {vectors.shape}"
+        raise ConfigError([Fault("vectors", reason, ConfigCheck.SHAPE)])
     if not np.isfinite(vectors).all():
         raise ConfigError([Fault("vectors", "must be finite", ConfigCheck.RANGE)])
     return vectors

@@ -61,8 +61,8 @@ def numbers(rows: list[tuple[int, list[str]]], source: str) -> Table:
     table = np.empty((len(rows), width))
     for index, (line, cells) in enumerate(rows):
         if len(cells) != width:
-            what = f"{len(cells)} columns, the first point has {width}"
-            raise ConfigError([Fault(f"{source}:{line}", what, ConfigCheck.SHAPE)])
+            reason = f"{len(cells)} columns, the first point has {width}"
+            raise ConfigError([Fault(f"{source}:{line}", reason, ConfigCheck.SHAPE)])
         for column, cell in enumerate(cells):
             if cell.strip() and not _is_number(cell):
                 raise ConfigError(
@@ -91,8 +91,8 @@ def _from_npy(file: Path) -> Table:
     except ValueError as error:
         raise ConfigError([Fault(str(file), f"no table ({error})", ConfigCheck.FORMAT)]) from None
     if array.ndim != 2 or array.dtype.kind not in "fiu":
-        what = f"must hold a table of numbers, has shape {array.shape} and dtype {array.dtype}"
-        raise ConfigError([Fault(str(file), what, ConfigCheck.TYPE)])
+        reason = f"must hold a table of numbers, has shape {array.shape} and dtype {array.dtype}"
+        raise ConfigError([Fault(str(file), reason, ConfigCheck.TYPE)])
     return np.asarray(array, dtype=np.float64)
 
 
@@ -127,8 +127,8 @@ class Dataset:
         order = np.argsort(PublicDraws(seed, _SPLIT).uniform(len(self.table)), kind="stable")
         held = round(test * len(order))
         if not 0 <= test < 1 or len(order) - held < users or users < 1:
-            what = f"{len(order) - held} points cannot be given to {users} users"
-            raise ConfigError([Fault("users", what, ConfigCheck.UNSUPPORTED)])
+            reason = f"{len(order) - held} points cannot be given to {users} users"
+            raise ConfigError([Fault("users", reason, ConfigCheck.UNSUPPORTED)])
         train = self.table[order[held:]]
         return [train[user::users] for user in range(users)], self.table[order[:held]]
 
@@ -259,11 +259,11 @@ def _sklearn(name: str) -> Any:
         raise LocalError(f"{name}: cannot be fetched ({error}); give a path") from None
 
 
-def _unzipped(path: str | os.PathLike[str], what: str) -> list[tuple[int, list[str]]]:
+def _unzipped(path: str | os.PathLike[str], reason: str) -> list[tuple[int, list[str]]]:
     """Return the cells of a file that may be compressed."""
     file = Path(path)
     if not file.exists():
-        raise LocalError(f"{file}: there is no such file; needed is {what}")
+        raise LocalError(f"{file}: there is no such file; needed is {reason}")
     content = read_bounded(file, "the data", MAX_BYTES)
     if file.suffix == ".gz":
         try:
@@ -287,22 +287,22 @@ def _cells(file: Path, content: bytes) -> list[tuple[int, list[str]]]:
     return [(number, cells) for number, cells in enumerate(lines, 1) if cells]
 
 
-def _named(path: str | os.PathLike[str], what: str) -> tuple[list[str], list[tuple[int, list[str]]]]:
+def _named(path: str | os.PathLike[str], reason: str) -> tuple[list[str], list[tuple[int, list[str]]]]:
     """Return the header and the other rows, all of one length."""
-    rows = _unzipped(path, what)
+    rows = _unzipped(path, reason)
     if len(rows) < 2:
-        raise ConfigError([Fault(str(path), f"holds no points; needed is {what}", ConfigCheck.MISSING)])
+        raise ConfigError([Fault(str(path), f"holds no points; needed is {reason}", ConfigCheck.MISSING)])
     header = rows[0][1]
     for line, cells in rows[1:]:
         if len(cells) != len(header):
-            what = f"{len(cells)} columns, the header has {len(header)}"
-            raise ConfigError([Fault(f"{path}:{line}", what, ConfigCheck.SHAPE)])
+            reason = f"{len(cells)} columns, the header has {len(header)}"
+            raise ConfigError([Fault(f"{path}:{line}", reason, ConfigCheck.SHAPE)])
     return header, rows[1:]
 
 
-def _plain(path: str | os.PathLike[str], what: str, columns: int) -> Table:
+def _plain(path: str | os.PathLike[str], reason: str, columns: int) -> Table:
     """Return a table of so many columns without header and missing values."""
-    table = numbers(_unzipped(path, f"{what}, {columns} columns without header"), str(path))
+    table = numbers(_unzipped(path, f"{reason}, {columns} columns without header"), str(path))
     if table.shape[1] != columns:
         raise ConfigError(
             [Fault(str(path), f"has {table.shape[1]} columns, needs {columns}", ConfigCheck.SHAPE)]

@@ -91,8 +91,8 @@ async def diffuse(
                 watch(step, models)
         return Diffused(models, claim)
     if start.shape[1] % noise.dimension:
-        what = f"length {start.shape[1]} is no multiple of M = {noise.dimension}"
-        raise ConfigError([Fault("start", what, ConfigCheck.SHAPE)])
+        reason = f"length {start.shape[1]} is no multiple of M = {noise.dimension}"
+        raise ConfigError([Fault("start", reason, ConfigCheck.SHAPE)])
     retained = round((1 - step_size * ridge) * (1 << _FRACTION))
     own: Integers = np.rint(np.ldexp(start, noise.bits)).astype(np.int64)
     for step in range(1, steps + 1):
@@ -207,9 +207,9 @@ def _bounded(exchange: PeerExchange, sent: Rows, step: int, far: float) -> Rows:
     if len(wrong):
         largest = float(np.abs(sent[wrong[0]]).max())
         who = exchange.name_of(int(exchange.here[wrong[0]]))
-        what = (
+        reason = (
             f"the descent diverges: at step {step} {who} has a coordinate of "
             f"{largest:.3g}, the bound is {far:.3g}; take smaller steps"
         )
-        raise ConfigError([Fault("step_size", what, ConfigCheck.INFEASIBLE)])
+        raise ConfigError([Fault("step_size", reason, ConfigCheck.INFEASIBLE)])
     return sent

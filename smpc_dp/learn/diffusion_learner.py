@@ -131,9 +131,9 @@ class Diffusion(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields
             noise = self.planned
             if noise is not None and not result:
                 if self._largest(noise) > EXACT_STEPS:
-                    what = f"{self.epsilon:g} for {self.steps} steps needs too much noise"
+                    reason = f"{self.epsilon:g} for {self.steps} steps needs too much noise"
                     result.append(
-                        Fault("epsilon", f"{what} for the grid of the messages", ConfigCheck.INFEASIBLE)
+                        Fault("epsilon", f"{reason} for the grid of the messages", ConfigCheck.INFEASIBLE)
                     )
                 self.claimed(noise)
         except ConfigError as error:

@@ -137,11 +137,11 @@ class _State:
         wrong = np.flatnonzero(~(np.linalg.norm(theta, axis=1) <= DIVERGED))
         if len(wrong):
             user = self.exchange.name_of(int(self.exchange.here[who][wrong[0]]))
-            what = (
+            reason = (
                 f"the run diverges: theta of {user} exceeds {DIVERGED:g} at tick {tick[wrong[0]]}; "
                 "take smaller steps, a regulariser or scaled records"
             )
-            raise ConfigError([Fault("step_size", what, ConfigCheck.INFEASIBLE)])
+            raise ConfigError([Fault("step_size", reason, ConfigCheck.INFEASIBLE)])
         self.theta[who] = theta
 
     def keep(self, tick: int) -> None:

@@ -205,8 +205,8 @@ def _checked(
     """Return the records and how often estimates are kept; raise ConfigError on a bad argument."""
     records = check_clocked(exchange, records, clock, ticks, every)
     if np.any(_evaluated(kernel, records, records) != 0):
-        what = "must be 0 for a record with itself: all users start with h(x_u, x_u)"
-        raise ConfigError([Fault("kernel", what, ConfigCheck.RANGE)])
+        reason = "must be 0 for a record with itself: all users start with h(x_u, x_u)"
+        raise ConfigError([Fault("kernel", reason, ConfigCheck.RANGE)])
     return records, ticks if every is None else every
 
 

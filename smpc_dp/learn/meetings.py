@@ -79,7 +79,7 @@ def numbered(
 def renamed(error: ConfigError, argument: str, key: str) -> ConfigError:
     """Return the error with an argument's name replaced by the key that a session has for it."""
     return ConfigError(
-        [Fault(fault.where.replace(argument, key), fault.what, fault.check) for fault in error.faults]
+        [Fault(fault.where.replace(argument, key), fault.reason, fault.check) for fault in error.faults]
     )
 
 
@@ -170,5 +170,5 @@ class Meetings(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=
         counted = self.meetings(users)
         if counted.all():
             return []
-        what = f"{self.ticks} are too few: user {int(counted.argmin())} never meets anybody"
-        return [Fault("ticks", what, ConfigCheck.RANGE)]
+        reason = f"{self.ticks} are too few: user {int(counted.argmin())} never meets anybody"
+        return [Fault("ticks", reason, ConfigCheck.RANGE)]

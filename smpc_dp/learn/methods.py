@@ -175,14 +175,14 @@ class AveragerTable(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
                     Fault("averager.missing", f"must be below {size}, is {self.missing}", ConfigCheck.RANGE)
                 )
         elif honest < 1:
-            what = f"{self.colluders} colluders and {self.missing} missing leave no honest member of {size}"
-            faults.append(Fault("averager.colluders", what, ConfigCheck.INFEASIBLE))
+            reason = f"{self.colluders} colluders and {self.missing} missing leave no honest member of {size}"
+            faults.append(Fault("averager.colluders", reason, ConfigCheck.INFEASIBLE))
         elif honest == 1 or size < 3:
-            what = (
+            reason = (
                 f"{self.method} needs groups of 3 with 2 honest members, here are {size} with {honest}: "
                 "that is local differential privacy, method 'local'"
             )
-            faults.append(Fault("averager.method", what, ConfigCheck.INFEASIBLE))
+            faults.append(Fault("averager.method", reason, ConfigCheck.INFEASIBLE))
         if self.mechanism is not None and self.method != "secagg":
             faults.append(Fault("averager.mechanism", "is for secagg", ConfigCheck.UNSUPPORTED))
         if (self.verifiable or self.on_dropout is not None) and self.method != "gopa":
@@ -201,10 +201,10 @@ def _checked(protocol: str, given: Mapping[str, object], size: int) -> SumParame
         checked, faults = check(given, size)
     if given.get("verifiable") and "precision" in {fault.where for fault in faults}:
         # Its grid follows from the noise: nobody has given it.
-        what = "needs more noise than verifiable averages have: raise it, take fewer steps or larger groups"
-        raise ConfigError([Fault("epsilon", what, ConfigCheck.INFEASIBLE)])
+        reason = "needs more noise than verifiable averages have: raise it, take fewer steps or larger groups"
+        raise ConfigError([Fault("epsilon", reason, ConfigCheck.INFEASIBLE)])
     if not isinstance(checked, SumParameters):
-        raise ConfigError([Fault(f"averager ({fault.where})", fault.what, fault.check) for fault in faults])
+        raise ConfigError([Fault(f"averager ({fault.where})", fault.reason, fault.check) for fault in faults])
     return checked
 
 
@@ -305,8 +305,8 @@ class Averaging:
 def check_weights(weight: NDArray[np.float64]) -> None:
     """Raise ConfigError unless all weights are one: none are planned for."""
     if np.any(weight != 1):
-        what = "must be 1: no weights are planned for these averages (PrivateAverages.weights)"
-        raise ConfigError([Fault("weight", what, ConfigCheck.UNSUPPORTED)])
+        reason = "must be 1: no weights are planned for these averages (PrivateAverages.weights)"
+        raise ConfigError([Fault("weight", reason, ConfigCheck.UNSUPPORTED)])
 
 
 def plan_private(table: AveragerTable, need: PrivateAverages, users: int) -> Averaging:
@@ -402,5 +402,5 @@ def calibrate(plan: Callable[[float, float], P], epsilon: float, delta: float, c
         if Composition([planned.event()] * count).epsilon(delta) <= epsilon:
             return planned
         each *= _SHRINK
-    what = f"no noise makes {count} averages ({epsilon:g}, {delta:g})-differentially private together"
-    raise ConfigError([Fault("epsilon", what, ConfigCheck.INFEASIBLE)])
+    reason = f"no noise makes {count} averages ({epsilon:g}, {delta:g})-differentially private together"
+    raise ConfigError([Fault("epsilon", reason, ConfigCheck.INFEASIBLE)])

@@ -66,8 +66,8 @@ class Model:
         faults: list[Fault] = []
         if table.ndim != 2 or table.shape[1] != self.features + 1:
             columns = table.shape[1] if table.ndim == 2 else 0
-            what = f"has {columns} columns, needs {self.features} features and a label"
-            raise ConfigError([Fault(user, what, ConfigCheck.SHAPE)])
+            reason = f"has {columns} columns, needs {self.features} features and a label"
+            raise ConfigError([Fault(user, reason, ConfigCheck.SHAPE)])
         if not len(table):
             faults.append(Fault(user, "has no points", ConfigCheck.MISSING))
         labels = table[:, -1]
@@ -90,10 +90,10 @@ class Model:
             most = 1 if self.kind == "logistic" else self.classes - 1
             bad = np.flatnonzero((labels != np.rint(labels)) | (labels < 0) | (labels > most))
             if len(bad):
-                what = (
+                reason = (
                     f"the label of point {bad[0]} is {labels[bad[0]]:g}, must be an integer from 0 to {most}"
                 )
-                faults.append(Fault(user, what, ConfigCheck.RANGE))
+                faults.append(Fault(user, reason, ConfigCheck.RANGE))
         if faults:
             raise ConfigError(faults)
 

@@ -148,19 +148,19 @@ class PairDescent(Meetings, frozen=True, kw_only=True):
     def check_shape(self, table: Table, user: str) -> None:
         """Raise ConfigError, naming the user, unless its table is one record with a label."""
         if table.shape != (1, self.features + 1):
-            what = f"must be one record of {self.features} features and a label, shape is {table.shape}"
-            raise ConfigError([Fault(user, what, ConfigCheck.SHAPE)])
+            reason = f"must be one record of {self.features} features and a label, shape is {table.shape}"
+            raise ConfigError([Fault(user, reason, ConfigCheck.SHAPE)])
         if not np.isfinite(table[0, :-1]).all():
             raise ConfigError([Fault(user, "a feature is missing or not finite", ConfigCheck.MISSING)])
         # Written so that NaN is caught.
         label = float(table[0, -1])
         if not (label == np.rint(label) and 0 <= label < self.classes):
-            what = f"must be an integer from 0 to {self.classes - 1}, is {label:g}"
+            reason = f"must be an integer from 0 to {self.classes - 1}, is {label:g}"
             raise ConfigError(
                 [
                     Fault(
                         user,
-                        "the label is missing" if np.isnan(label) else f"the label {what}",
+                        "the label is missing" if np.isnan(label) else f"the label {reason}",
                         ConfigCheck.RANGE,
                     )
                 ]
@@ -206,8 +206,8 @@ class DualAveraging(PairDescent, frozen=True, kw_only=True):
     def largest_faults(self, bound: float) -> list[Fault]:
         """Return why records would be rounded away beside what messages of this bound may reach."""
         if bound > EXACT_STEPS * min(1 / _WHOLE, self.record_bound / _FINE):
-            what = f"{self.ticks}: sums may reach {bound:.3g}, beside which records are rounded away"
-            return [Fault("ticks", what, ConfigCheck.TOO_LARGE)]
+            reason = f"{self.ticks}: sums may reach {bound:.3g}, beside which records are rounded away"
+            return [Fault("ticks", reason, ConfigCheck.TOO_LARGE)]
         return []
 
     def bound(self, users: int) -> float:
@@ -281,11 +281,11 @@ class DualAveragingReports(OnReports, PairDescent, frozen=True, kw_only=True):
             return faults
         labels = self.classes if self.labels == "private" else 1
         if math.log(self.bins) * self.features + math.log(labels) > math.log(MAX_CELLS) + 1e-9:
-            what = f"{self.bins} for each of {self.features} features are more than {MAX_CELLS} cells"
+            reason = f"{self.bins} for each of {self.features} features are more than {MAX_CELLS} cells"
             return [
                 Fault(
                     "bins",
-                    f"{what}, labels counted" if self.labels == "private" else what,
+                    f"{reason}, labels counted" if self.labels == "private" else reason,
                     ConfigCheck.TOO_LARGE,
                 )
             ]
@@ -294,8 +294,8 @@ class DualAveragingReports(OnReports, PairDescent, frozen=True, kw_only=True):
     def largest_faults(self, bound: float) -> list[Fault]:
         """Return why reports would be rounded away beside what messages of this bound may reach."""
         if bound > MOST:
-            what = f"{self.epsilon:g} is too small for {self.ticks} ticks: a message may reach {bound:.3g}"
-            return [Fault("epsilon", what, ConfigCheck.INFEASIBLE)]
+            reason = f"{self.epsilon:g} is too small for {self.ticks} ticks: a message may reach {bound:.3g}"
+            return [Fault("epsilon", reason, ConfigCheck.INFEASIBLE)]
         return []
 
     def bound(self, users: int) -> float:

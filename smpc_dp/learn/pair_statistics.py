@@ -90,7 +90,7 @@ class PairEstimate(Meetings, frozen=True, kw_only=True):
         try:
             own = self.own
         except ConfigError as error:
-            return [Fault(f"statistic ({fault.where})", fault.what, fault.check) for fault in error.faults]
+            return [Fault(f"statistic ({fault.where})", fault.reason, fault.check) for fault in error.faults]
         if own is None and self.statistic not in STATISTICS:
             known = ", ".join(STATISTICS) + others(Group.KERNELS)
             return [Fault("statistic", f"{self.statistic!r} is none of {known}", ConfigCheck.CHOICE)]
@@ -236,8 +236,8 @@ class GossipClear(PairEstimate, frozen=True, kw_only=True):
         """Return why records would be rounded away beside what messages of this bound may reach."""
         finest = min(self.upper - self.lower, 1.0) / _FINE if self.own is None else 1 / _WHOLE
         if bound > finest * EXACT_STEPS:
-            what = f"{self.ticks}: messages may reach {bound:.3g}, beside which records are rounded away"
-            return [Fault("ticks", what, ConfigCheck.TOO_LARGE)]
+            reason = f"{self.ticks}: messages may reach {bound:.3g}, beside which records are rounded away"
+            return [Fault("ticks", reason, ConfigCheck.TOO_LARGE)]
         return []
 
     def bound(self, users: int) -> float:
@@ -334,15 +334,15 @@ class GossipReports(OnReports, PairEstimate, frozen=True, kw_only=True):
             return [Fault("labels", "are of auc alone", ConfigCheck.UNSUPPORTED)]
         faults = super().setting_faults(users)
         if not faults and math.prod(bins_of(self.kernel, self.bins)) > MAX_CELLS:
-            what = f"{self.bins} for each value of a record are more than {MAX_CELLS} cells"
-            return [Fault("bins", what, ConfigCheck.TOO_LARGE)]
+            reason = f"{self.bins} for each value of a record are more than {MAX_CELLS} cells"
+            return [Fault("bins", reason, ConfigCheck.TOO_LARGE)]
         return faults
 
     def largest_faults(self, bound: float) -> list[Fault]:
         """Return why reports would be rounded away beside what messages of this bound may reach."""
         if bound > MOST:
-            what = f"{self.epsilon:g} is too small for {self.bins} bins: a message may reach {bound:.3g}"
-            return [Fault("epsilon", what, ConfigCheck.INFEASIBLE)]
+            reason = f"{self.epsilon:g} is too small for {self.bins} bins: a message may reach {bound:.3g}"
+            return [Fault("epsilon", reason, ConfigCheck.INFEASIBLE)]
         return []
 
     def bound(self, users: int) -> float:

@@ -99,8 +99,8 @@ def check_learn_as(
     due = version_of(LEARN, parameters)
     if version != due:
         why = "verifiable averages" if due == VERIFIABLE_VERSION else "without verifiable averages 'learn'"
-        what = f"{why} need version = {due}, this session file has version = {version}"
-        return None, [Fault("averager.verifiable", what, ConfigCheck.CONFLICT)]
+        reason = f"{why} need version = {due}, this session file has version = {version}"
+        return None, [Fault("averager.verifiable", reason, ConfigCheck.CONFLICT)]
     return check_learn(parameters, users)
 
 
@@ -110,8 +110,8 @@ def check_learn(parameters: Mapping[str, object], users: int) -> tuple[LearnPara
     kind, origin = _kind_of(name)
     if kind is None:
         known = ", ".join(LEARNERS) + others(Group.LEARNERS)
-        what = "is missing" if name is None else f"unknown: {shown(name)}"
-        return None, [Fault("learner", f"{what} (known: {known})", ConfigCheck.CHOICE)]
+        reason = "is missing" if name is None else f"unknown: {shown(name)}"
+        return None, [Fault("learner", f"{reason} (known: {known})", ConfigCheck.CHOICE)]
     given = {key: value for key, value in parameters.items() if key not in _COMMON}
     learner, faults = _read(kind, given, "")
     table, more = _read(AveragerTable, parameters.get("averager", {}), "averager.")
@@ -128,8 +128,8 @@ def check_learn(parameters: Mapping[str, object], users: int) -> tuple[LearnPara
     sizes = set() if needs.average is None else needs.average.sizes
     faults += [fault for size in sizes for fault in table.faults(size)]
     if has_servers(LEARN, parameters) and (needs.average is None or needs.exchange is not None):
-        what = "'mpyc' averages, and this learner sends messages, which need an aggregator"
-        faults.append(Fault("averager.method", what, ConfigCheck.UNSUPPORTED))
+        reason = "'mpyc' averages, and this learner sends messages, which need an aggregator"
+        faults.append(Fault("averager.method", reason, ConfigCheck.UNSUPPORTED))
     if faults:
         return None, faults
     try:

@@ -96,8 +96,8 @@ class RingSum:
         rounds = self.plan.rounds or 0
         contributions = np.asarray(contributions, dtype=np.float64)
         if contributions.shape != (len(here), rounds):
-            what = f"shape must be ({len(here)}, {rounds}), is {contributions.shape}"
-            raise ConfigError([Fault("contributions", what, ConfigCheck.SHAPE)])
+            reason = f"shape must be ({len(here)}, {rounds}), is {contributions.shape}"
+            raise ConfigError([Fault("contributions", reason, ConfigCheck.SHAPE)])
         added = self.grid.to_grid(contributions, self.lower, self.upper)
         hops = here[:, None] + self.plan.parties * np.arange(rounds)[None, :]
         full, shares = self.noises(hops)
@@ -178,8 +178,8 @@ class RingHistogram(PlannedHistogram):
         check_plan(self.plan, topology="ring", task="histogram", users=tokens.users, rounds=rounds)
         here = tokens.here
         if np.shape(values) != (len(here), rounds):
-            what = f"shape must be ({len(here)}, {rounds}), is {np.shape(values)}"
-            raise ConfigError([Fault("values", what, ConfigCheck.SHAPE)])
+            reason = f"shape must be ({len(here)}, {rounds}), is {np.shape(values)}"
+            raise ConfigError([Fault("values", reason, ConfigCheck.SHAPE)])
         answers = self.law.answers(values, source)
         ends = {
             user: np.bincount(uniform(source, self.random, d), minlength=d)

@@ -20,8 +20,8 @@ _DRAW_SECONDS, _BIT_SECONDS = 6e-3, 7e-5
 def check_epsilon(epsilon: float) -> None:
     """Raise ConfigError for a budget of all averages together that noise on shares is not made for."""
     if epsilon > GREATEST_EPSILON:
-        what = f"must be at most {GREATEST_EPSILON:g} with averages on shares, is {epsilon:g}"
-        raise ConfigError([Fault("epsilon", what, ConfigCheck.RANGE)])
+        reason = f"must be at most {GREATEST_EPSILON:g} with averages on shares, is {epsilon:g}"
+        raise ConfigError([Fault("epsilon", reason, ConfigCheck.RANGE)])
 
 
 def plan_vectors(
@@ -52,8 +52,8 @@ def _check_work(users: int, encoding: Encoding, levels: int) -> None:
     bits = (encoding.highest - encoding.lowest).bit_length()
     seconds = encoding.length * (levels * _DRAW_SECONDS + users * bits * _BIT_SECONDS)
     if seconds > SECONDS / 2:
-        what = (
+        reason = (
             f"vectors of {encoding.length} in groups of {users} take each server about {seconds:.0f} s of "
             f"processor time on shares, at most {SECONDS / 2:.0f} are allowed"
         )
-        raise ConfigError([Fault("features", what, ConfigCheck.TOO_LARGE)])
+        raise ConfigError([Fault("features", reason, ConfigCheck.TOO_LARGE)])

@@ -84,8 +84,8 @@ class SgdSettings(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fiel
     def faults(self, users: int) -> list[Fault]:  # noqa: ARG002
         """Return what is wrong with the settings whatever the groups are."""
         if self.rate * self.ridge >= 2:
-            what = f"{self.rate:g} with ridge = {self.ridge:g} diverges: their product must be below 2"
-            return [Fault("rate", what, ConfigCheck.INFEASIBLE)]
+            reason = f"{self.rate:g} with ridge = {self.ridge:g} diverges: their product must be below 2"
+            return [Fault("rate", reason, ConfigCheck.INFEASIBLE)]
         if (self.weights == "points") != (self.max_points > 0):
             return [
                 Fault(
@@ -189,8 +189,8 @@ def check_radius(weights: Rows, settings: SgdSettings, step: int) -> None:
     """Raise ConfigError if a model has diverged."""
     # Written so that NaN fails.
     if weights.size and not np.abs(weights).max() <= settings.radius:
-        what = (
+        reason = (
             f"{settings.rate:g} diverges: a coordinate of the model is beyond {settings.radius:g} in step "
             f"{step + 1}; lower it, or raise epsilon"
         )
-        raise ConfigError([Fault("rate", what, ConfigCheck.INFEASIBLE)])
+        raise ConfigError([Fault("rate", reason, ConfigCheck.INFEASIBLE)])

@@ -232,8 +232,8 @@ class _Sum(TokenLearner, frozen=True, kw_only=True):
         """Raise ConfigError, naming the user, unless its data are numbers within the bounds."""
         check_column(table, self.lines, user)
         if not np.all((table >= self.lower) & (table <= self.upper)):
-            what = f"a contribution is outside [{self.lower:g}, {self.upper:g}]"
-            raise ConfigError([Fault(user, what, ConfigCheck.RANGE)])
+            reason = f"a contribution is outside [{self.lower:g}, {self.upper:g}]"
+            raise ConfigError([Fault(user, reason, ConfigCheck.RANGE)])
 
     async def walked(
         self, protocol: Any, tokens: TokenPassing, data: list[Table], source: NoiseSource
@@ -262,8 +262,8 @@ class _Histogram(TokenLearner, frozen=True, kw_only=True):
         """Raise ConfigError, naming the user, unless its data are categories."""
         check_column(table, self.lines, user)
         if not np.all((table >= 0) & (table < self.categories) & (table == np.rint(table))):
-            what = f"a value is no category: an integer from 0 to {self.categories - 1}"
-            raise ConfigError([Fault(user, what, ConfigCheck.RANGE)])
+            reason = f"a value is no category: an integer from 0 to {self.categories - 1}"
+            raise ConfigError([Fault(user, reason, ConfigCheck.RANGE)])
 
     def values(self, data: list[Table]) -> NDArray[np.int64]:
         """Return the categories of the users here, shape (rows, lines)."""
@@ -441,5 +441,5 @@ def walk_plan(learner: Any, task: str, users: int, sensitivity: float) -> Networ
 def check_column(table: Table, lines: int, user: str) -> None:
     """Raise ConfigError, naming the user, unless a table is so many lines of one number."""
     if table.shape != (lines, 1):
-        what = f"must be {lines} lines of one number, has shape {table.shape}"
-        raise ConfigError([Fault(user, what, ConfigCheck.SHAPE)])
+        reason = f"must be {lines} lines of one number, has shape {table.shape}"
+        raise ConfigError([Fault(user, reason, ConfigCheck.SHAPE)])

@@ -107,8 +107,10 @@ class PlainTokens(AllHere):
     async def pass_on(self, sender: int, receiver: int, token: Token) -> None:
         """Put the token into the receiver's lane; see `TokenPassing.pass_on`."""
         if not (sender in self._here and 0 <= receiver < self._users):
-            what = f"from {sender} to {receiver}: the sender must live here, the receiver be one of the users"
-            raise ConfigError([Fault("token", what, ConfigCheck.RANGE)])
+            reason = (
+                f"from {sender} to {receiver}: the sender must live here, the receiver be one of the users"
+            )
+            raise ConfigError([Fault("token", reason, ConfigCheck.RANGE)])
         await self._lanes[receiver].put(Taken(sender, receiver, token, self.name_of(sender)))
 
     async def take(self, idle: Callable[[], None] = nothing) -> Taken:  # noqa: ARG002

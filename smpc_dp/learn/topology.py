@@ -132,15 +132,15 @@ class Topology:
         small = int(sizes.argmin())
         members = np.flatnonzero(self.components == small)
         shown = ", ".join(map(str, members[:_SHOWN])) + (", ..." if len(members) > _SHOWN else "")
-        what = f"is disconnected: {len(sizes)} components, the smallest has {len(members)} users: {shown}"
-        raise ConfigError([Fault("topology", f"{self.name} {what}", ConfigCheck.UNSUPPORTED)])
+        reason = f"is disconnected: {len(sizes)} components, the smallest has {len(members)} users: {shown}"
+        raise ConfigError([Fault("topology", f"{self.name} {reason}", ConfigCheck.UNSUPPORTED)])
 
     def require_odd(self) -> None:
         """Raise ConfigError if the graph is bipartite (or disconnected)."""
         self.require_connected()
         if self.bipartite:
-            what = "is bipartite: every walk alternates between two classes; add an edge inside one of them"
-            raise ConfigError([Fault("topology", f"{self.name} {what}", ConfigCheck.UNSUPPORTED)])
+            reason = "is bipartite: every walk alternates between two classes; add an edge inside one of them"
+            raise ConfigError([Fault("topology", f"{self.name} {reason}", ConfigCheck.UNSUPPORTED)])
 
 
 def mixing_gap(weights: sparse.csr_array) -> float:
@@ -193,8 +193,8 @@ def from_edges(users: int, edges: NDArray[np.integer], name: str = "graph") -> T
     )
     if len(wrong):
         first, second = map(int, edges[wrong[0]])
-        what = "is a loop" if first == second else f"leads out of 0..{users - 1}"
-        raise ConfigError([Fault(f"edges[{wrong[0]}]", f"{first}, {second} {what}", ConfigCheck.RANGE)])
+        reason = "is a loop" if first == second else f"leads out of 0..{users - 1}"
+        raise ConfigError([Fault(f"edges[{wrong[0]}]", f"{first}, {second} {reason}", ConfigCheck.RANGE)])
     ends = np.sort(edges.astype(np.int64), axis=1)
     keys = np.unique(ends[:, 0] * users + ends[:, 1])
     return Topology(name, users, np.stack([keys // users, keys % users], axis=1).astype(np.intp))
@@ -250,8 +250,8 @@ def watts_strogatz(users: int, neighbours: int, rewired: float, seed: int) -> To
     try:
         drawn = networkx.connected_watts_strogatz_graph(users, neighbours, rewired, _TRIES, seed)
     except networkx.NetworkXError:
-        what = f"no connected graph in {_TRIES} draws: more neighbours or fewer rewired"
-        raise ConfigError([Fault("neighbours", what, ConfigCheck.INFEASIBLE)]) from None
+        reason = f"no connected graph in {_TRIES} draws: more neighbours or fewer rewired"
+        raise ConfigError([Fault("neighbours", reason, ConfigCheck.INFEASIBLE)]) from None
     return _drawn("Watts-Strogatz", drawn, users)
 
 

@@ -56,11 +56,11 @@ def check_paths(plan: NetworkPlan, tokens: TokenPassing) -> None:
     A simulation, where all users live here, has no observers.
     """
     if plan.paths == "hidden" and not tokens.anonymous and len(tokens.here) < tokens.users:
-        what = (
+        reason = (
             "is for a hidden path, and here a receiver knows the sender and a sender the receiver; "
             "plan with --paths neighbours"
         )
-        raise ConfigError([Fault("plan", what, ConfigCheck.UNSUPPORTED)])
+        raise ConfigError([Fault("plan", reason, ConfigCheck.UNSUPPORTED)])
 
 
 def earlier(keys: Integers) -> Integers:
@@ -208,14 +208,14 @@ class WalkSum:
         check_paths(self.plan, tokens)
         contributions = np.asarray(contributions, dtype=np.float64)
         if contributions.ndim != 2 or len(contributions) != len(tokens.here) or not contributions.shape[1]:
-            what = f"shape must be ({len(tokens.here)}, columns), is {contributions.shape}"
-            raise ConfigError([Fault("contributions", what, ConfigCheck.SHAPE)])
+            reason = f"shape must be ({len(tokens.here)}, columns), is {contributions.shape}"
+            raise ConfigError([Fault("contributions", reason, ConfigCheck.SHAPE)])
         if contributions.shape[1] > 1 and self.plan.paths != "known":
-            what = (
+            reason = (
                 "must be one of each user, the same at each visit: what changes between visits depends on "
                 "the hidden path, which is proven for --paths known alone"
             )
-            raise ConfigError([Fault("contributions", what, ConfigCheck.UNSUPPORTED)])
+            raise ConfigError([Fault("contributions", reason, ConfigCheck.UNSUPPORTED)])
         largest = max(abs(self.lower), abs(self.upper))
         on_grid = self.grid.to_grid(contributions, self.lower, self.upper)
         adder = _Adder(self.grid, on_grid, tokens.here, source, self.grid.reach(largest))
@@ -261,11 +261,11 @@ class _Adder:
             visits = np.zeros_like(visits)
         late = np.flatnonzero(visits >= columns)
         if len(late):
-            what = (
+            reason = (
                 f"user {users[late[0]]} has {columns} and is to contribute once more: "
                 "plan with --max-contributions"
             )
-            raise ConfigError([Fault("contributions", what, ConfigCheck.INFEASIBLE)])
+            raise ConfigError([Fault("contributions", reason, ConfigCheck.INFEASIBLE)])
         return np.asarray(self.contributions[np.searchsorted(self.here, users), visits])
 
     def hold(self, values: Values, visit: Visit) -> Values:

@@ -82,8 +82,8 @@ class KnownWalkSgd:
         self.most = int(radius / self.unit)
         largest = max(radius / self.unit, 64 * math.sqrt(float(self.grid.variance) * length))
         if largest + lipschitz / self.grid.step >= _EXACT:
-            what = f"{steps} steps of size {rate:g} need a grid that is too fine for radius {radius:g}"
-            raise ConfigError([Fault("steps", what, ConfigCheck.INFEASIBLE)])
+            reason = f"{steps} steps of size {rate:g} need a grid that is too fine for radius {radius:g}"
+            raise ConfigError([Fault("steps", reason, ConfigCheck.INFEASIBLE)])
 
     def precise(self, error: float) -> bool:
         """Tell whether a gradient may be off by `error` in each coordinate, in its own unit."""

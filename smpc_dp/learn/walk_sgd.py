@@ -56,11 +56,11 @@ class SgdNoise:
         """
         check_plan(plan, topology="complete", task="sgd", users=plan.parties)
         if plan.paths == "known" or plan.method == "theorem":
-            what = (
+            reason = (
                 "rests on amplification by iteration, which is not proven for gradients rounded to a grid; "
                 "plan with --paths neighbours or hidden and --method exact, or use walk_known.KnownWalkSgd"
             )
-            raise ConfigError([Fault("plan", what, ConfigCheck.UNSUPPORTED)])
+            raise ConfigError([Fault("plan", reason, ConfigCheck.UNSUPPORTED)])
         steps = plan.steps or 0
         grid = Grid.of(plan, 2 * lipschitz, noises=steps * 1_000_000)
         return cls(plan.parties, steps, lipschitz, grid, Limits(), False, plan)
@@ -180,8 +180,8 @@ class WalkSgd:
         moved = tokens - np.asarray(size) * noisy
         norms = _norms(moved)
         if not float(norms.max()) < _FAR:
-            what = f"the descent diverges: a token of norm {float(norms.max()):.3g}"
-            raise ConfigError([Fault("step_sizes", what, ConfigCheck.INFEASIBLE)])
+            reason = f"the descent diverges: a token of norm {float(norms.max()):.3g}"
+            raise ConfigError([Fault("step_sizes", reason, ConfigCheck.INFEASIBLE)])
         return moved if self.radius is None else _within(moved, norms, self.radius)
 
     def simulate(
@@ -317,8 +317,8 @@ class Logistic:
     def __post_init__(self) -> None:
         x, y = self.features, self.labels
         if x.ndim != 3 or y.shape != x.shape[:2]:
-            what = f"must be of shapes (n, m, p) and (n, m), are {x.shape} and {y.shape}"
-            raise ConfigError([Fault("features, labels", what, ConfigCheck.SHAPE)])
+            reason = f"must be of shapes (n, m, p) and (n, m), are {x.shape} and {y.shape}"
+            raise ConfigError([Fault("features, labels", reason, ConfigCheck.SHAPE)])
         if not np.isfinite(x).all() or not np.isin(y, (-1, 1)).all():
             raise ConfigError(
                 [Fault("features, labels", "must be finite, and labels -1 or 1", ConfigCheck.RANGE)]

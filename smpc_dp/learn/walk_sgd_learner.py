@@ -62,8 +62,10 @@ class WalkSgdLearner(WalkLearner, frozen=True, kw_only=True):
     def settings_faults(self) -> list[Fault]:
         """Return what is wrong whatever the number of users."""
         if self.paths != "known":
-            what = "is of known paths only"
-            return [] if self.record_bound is None else [Fault("record_bound", what, ConfigCheck.UNSUPPORTED)]
+            reason = "is of known paths only"
+            return (
+                [] if self.record_bound is None else [Fault("record_bound", reason, ConfigCheck.UNSUPPORTED)]
+            )
         if self.record_bound is None:
             return [
                 Fault(
@@ -76,15 +78,15 @@ class WalkSgdLearner(WalkLearner, frozen=True, kw_only=True):
         if self.model != "logistic":
             result.append(Fault("model", "must be 'logistic' for known paths", ConfigCheck.CHOICE))
         if self.clip < self.reach * _ABOVE:
-            what = (
+            reason = (
                 f"must be above {self.reach:g} for known paths, is {self.clip:g}: no gradient may be clipped"
             )
-            result.append(Fault("clip", what, ConfigCheck.RANGE))
+            result.append(Fault("clip", reason, ConfigCheck.RANGE))
         if self.rate > 8 / self.reach**2:
-            what = (
+            reason = (
                 f"must be at most {8 / self.reach**2:g} for known paths, is {self.rate:g}: steps would expand"
             )
-            result.append(Fault("rate", what, ConfigCheck.RANGE))
+            result.append(Fault("rate", reason, ConfigCheck.RANGE))
         return result
 
     @property
@@ -121,10 +123,10 @@ class WalkSgdLearner(WalkLearner, frozen=True, kw_only=True):
             return
         norms = np.linalg.norm(table[:, :-1], axis=1)
         if not float(norms.max()) <= self.record_bound:
-            what = (
+            reason = (
                 f"point {int(norms.argmax())} has norm {norms.max():g}, record_bound is {self.record_bound:g}"
             )
-            raise ConfigError([Fault(user, what, ConfigCheck.RANGE)])
+            raise ConfigError([Fault(user, reason, ConfigCheck.RANGE)])
 
     async def walked(
         self, protocol: WalkSgd | KnownWalkSgd, tokens: TokenPassing, data: list[Table], source: NoiseSource
@@ -143,10 +145,10 @@ class WalkSgdLearner(WalkLearner, frozen=True, kw_only=True):
             terms = model.length + points.labels.shape[1] + 8
             error = self.reach * terms * (1 + self.reach * self.radius) * 2.0**-50
             if not protocol.precise(error):
-                what = (
+                reason = (
                     f"{points.labels.shape[1]} of a user are too many for the steps and radius of known paths"
                 )
-                raise ConfigError([Fault("points", what, ConfigCheck.INFEASIBLE)])
+                raise ConfigError([Fault("points", reason, ConfigCheck.INFEASIBLE)])
             result = await protocol.run(tokens, gradient, source)
         else:
             result = await protocol.run(tokens, gradient, np.zeros(model.length), source)

@@ -19,9 +19,9 @@ class Arguments:
     def __init__(self) -> None:
         self.faults: list[Fault] = []
 
-    def fault(self, name: str, what: str, check: ConfigCheck) -> None:
+    def fault(self, name: str, reason: str, check: ConfigCheck) -> None:
         """Note a fault that was found elsewhere."""
-        self.faults.append(Fault(name, what, check))
+        self.faults.append(Fault(name, reason, check))
 
     def positive(self, name: str, value: object, most: float = 1e12, where: str = "") -> None:
         """Note a fault unless 0 < value <= most."""

@@ -78,8 +78,8 @@ class WideGaussian:
             made = cls(bounds.dimension, bounds.l1, bounds.l2, bounds.linf, *shape)
             if Composition([made.event()]).epsilon(delta) <= epsilon:
                 return made
-        what = f"no noise on shares makes a release ({epsilon:g}, {delta:g})-differentially private"
-        raise ConfigError([Fault("epsilon", what, ConfigCheck.INFEASIBLE)])
+        reason = f"no noise on shares makes a release ({epsilon:g}, {delta:g})-differentially private"
+        raise ConfigError([Fault("epsilon", reason, ConfigCheck.INFEASIBLE)])
 
     @property
     def parameter(self) -> Fraction:
@@ -223,8 +223,8 @@ def _levels(variance: Fraction) -> tuple[Fraction, int, int]:
             smooth = levels == 1 or first >= _SMOOTH * (factor**2 + 1)
             if smooth and first <= MOST_VARIANCE:
                 return first, factor, levels
-    what = f"noise of variance {float(variance):.3g} is wider than tables on shares are made for"
-    raise ConfigError([Fault("epsilon", what, ConfigCheck.TOO_LARGE)])
+    reason = f"noise of variance {float(variance):.3g} is wider than tables on shares are made for"
+    raise ConfigError([Fault("epsilon", reason, ConfigCheck.TOO_LARGE)])
 
 
 def _loosened(known: AnyDescription, near: float) -> AnyDescription:

@@ -150,8 +150,8 @@ class CoarseGaussian:
         """
         _check(sensitivity, span, epsilon, "gaussian")
         if not 1 <= evaluations <= MAX_EVALUATIONS:
-            what = f"{evaluations} integers, Gaussian noise is for at most {MAX_EVALUATIONS}"
-            raise ConfigError([Fault("noise", what, ConfigCheck.TOO_LARGE)])
+            reason = f"{evaluations} integers, Gaussian noise is for at most {MAX_EVALUATIONS}"
+            raise ConfigError([Fault("noise", reason, ConfigCheck.TOO_LARGE)])
         drop = max(0, (sensitivity - 1).bit_length() - TABLE_STEPS.bit_length() + 1)
         while True:
             steps = -(-sensitivity >> drop)
@@ -210,8 +210,8 @@ def _number(bits: int, source: Source) -> int:
 def _check(sensitivity: int, span: int, epsilon: float, law: str) -> None:
     result = Arguments()
     if not is_number(epsilon) or not LEAST_EPSILON <= epsilon <= GREATEST_EPSILON:
-        what = f"{epsilon!r} is not a number in {LEAST_EPSILON:g}..{GREATEST_EPSILON:g}, for {law} noise"
-        result.fault("epsilon", what, ConfigCheck.RANGE)
+        reason = f"{epsilon!r} is not a number in {LEAST_EPSILON:g}..{GREATEST_EPSILON:g}, for {law} noise"
+        result.fault("epsilon", reason, ConfigCheck.RANGE)
     if not 1 <= sensitivity <= span:
         result.fault("sensitivity", f"{sensitivity} is not 1 to the range's {span}", ConfigCheck.RANGE)
     result.done()

@@ -69,9 +69,9 @@ class TableGaussian(Noise):
                     1e-6,
                 )
                 works = f"the smallest that works is {least:.3g}"
-            what = f"{epsilon:g} is too small for {steps} grid steps and Gaussian noise; {works}"
+            reason = f"{epsilon:g} is too small for {steps} grid steps and Gaussian noise; {works}"
             raise ConfigError(
-                [Fault("epsilon", f"{what}: take a coarser grid, or Laplace noise", ConfigCheck.TOO_LARGE)]
+                [Fault("epsilon", f"{reason}: take a coarser grid, or Laplace noise", ConfigCheck.TOO_LARGE)]
             )
 
         def enough(sigma: float) -> bool:

@@ -184,12 +184,12 @@ class CyclicLaplace(Noise):
         least = max(LEAST_EPSILON, WRAP_LOG * steps / room) if room > 0 else math.inf
         if epsilon < least:
             works = "none works" if least > GREATEST_EPSILON else f"the smallest that works is {least:.3g}"
-            what = f"{epsilon:g} is too small for {steps} grid steps; {works}"
+            reason = f"{epsilon:g} is too small for {steps} grid steps; {works}"
             raise ConfigError(
                 [
                     Fault(
                         "epsilon",
-                        f"of one evaluation, {what}; or take a coarser grid",
+                        f"of one evaluation, {reason}; or take a coarser grid",
                         ConfigCheck.INFEASIBLE,
                     )
                 ]
@@ -281,11 +281,13 @@ class RandomisedResponse(Noise):
         """
         _check_epsilon(epsilon)
         if epsilon < LEAST_EPSILON:
-            what = f"{epsilon:g} of one evaluation is too small; the smallest that works is {LEAST_EPSILON:g}"
-            raise ConfigError([Fault("epsilon", what, ConfigCheck.INFEASIBLE)])
+            reason = (
+                f"{epsilon:g} of one evaluation is too small; the smallest that works is {LEAST_EPSILON:g}"
+            )
+            raise ConfigError([Fault("epsilon", reason, ConfigCheck.INFEASIBLE)])
         if steps + 1 > MAX_CATEGORIES:
-            what = f"randomised response is for at most {MAX_CATEGORIES} values, the kernel has {steps + 1}"
-            raise ConfigError([Fault("noise", what, ConfigCheck.TOO_LARGE)])
+            reason = f"randomised response is for at most {MAX_CATEGORIES} values, the kernel has {steps + 1}"
+            raise ConfigError([Fault("noise", reason, ConfigCheck.TOO_LARGE)])
         k = steps + 1
         even = k & (k - 1) == 0
         with localcontext(CONTEXT):

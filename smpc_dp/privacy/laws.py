@@ -161,8 +161,8 @@ class DiscreteLaplaceLaw(Law, frozen=True, tag="discrete-laplace"):
         # A negative binomial has the heavier tail of the two: its mean and the same Chernoff width
         length = reach + math.ceil(shares * q / (1 - q)) + math.ceil(scale * (_LOG_TAIL + shares)) + 1
         if 2 * length > MAX_CONVOLUTION:
-            what = f"a sum of discrete Laplace noise over {2 * length} grid steps"
-            raise ConfigError(f"{what} is too wide to sum", ConfigCheck.TOO_LARGE)
+            reason = f"a sum of discrete Laplace noise over {2 * length} grid steps"
+            raise ConfigError(f"{reason} is too wide to sum", ConfigCheck.TOO_LARGE)
         k = np.arange(1, length, dtype=np.float64)
         logs = np.concatenate(([0.0], np.cumsum(np.log((k + shares - 1) / k) - 1 / scale)))
         masses = np.exp(_normalised(logs))

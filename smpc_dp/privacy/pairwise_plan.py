@@ -99,8 +99,8 @@ def given_zetas(zetas: Sequence[float], width: float) -> tuple[float, float]:
     except (TypeError, ValueError):
         raise ConfigError([Fault("zetas", f"{zetas!r} is not two numbers", ConfigCheck.TYPE)]) from None
     if not 0 <= 2 * first <= second <= width**2 / 4:
-        what = f"0 <= 2 zeta_1 <= zeta_2 <= {width**2 / 4:g} does not hold of {first:g}, {second:g}"
-        raise ConfigError([Fault("zetas", what, ConfigCheck.RANGE)])
+        reason = f"0 <= 2 zeta_1 <= zeta_2 <= {width**2 / 4:g} does not hold of {first:g}, {second:g}"
+        raise ConfigError([Fault("zetas", reason, ConfigCheck.RANGE)])
     return first, second
 
 

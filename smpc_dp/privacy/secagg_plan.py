@@ -137,12 +137,12 @@ def plan_secagg(
         chosen = _smallest_sparse(logs, limits, -security * math.log(2), least_degree)
         chosen = chosen or complete
     if chosen is None:
-        what = (
+        reason = (
             f"no threshold t <= {held} (the holders that {limits.dropouts} dropouts leave) has "
             f"2 t > {n - 1} + {limits.corrupt} (corrupt holders) in the complete graph, and no "
             "sparse one suffices; lower corrupt or dropout"
         )
-        raise ConfigError([Fault("corrupt", what, ConfigCheck.INFEASIBLE)])
+        raise ConfigError([Fault("corrupt", reason, ConfigCheck.INFEASIBLE)])
     return _plan(logs, limits, *chosen)
 
 

@@ -44,8 +44,8 @@ def table(protocol: str, role: RoleName) -> tuple[tables.Line, ...]:
         ConfigError: there is no such protocol or role.
     """
     faults = [
-        Fault(what, f"must be one of {', '.join(known)}, is {given!r}", ConfigCheck.CHOICE)
-        for what, given, known in (
+        Fault(reason, f"must be one of {', '.join(known)}, is {given!r}", ConfigCheck.CHOICE)
+        for reason, given, known in (
             ("protocol", protocol, list(DESCRIPTORS)),
             ("role", role, ["party", "aggregator"]),
         )

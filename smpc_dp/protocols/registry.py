@@ -88,8 +88,8 @@ def check_gopa(parameters: Mapping[str, object], parties: int) -> tuple[GopaPara
     checked, faults = check_verifiable(parameters, parties)
     if parameters.get("topology", "relay") != "relay":
         given = shown(parameters["topology"])
-        what = f"must be 'relay' where verifiable = true, since the relay keeps the log; is {given}"
-        return None, [*faults, Fault("topology", what, ConfigCheck.CONFLICT)]
+        reason = f"must be 'relay' where verifiable = true, since the relay keeps the log; is {given}"
+        return None, [*faults, Fault("topology", reason, ConfigCheck.CONFLICT)]
     return checked, faults
 
 
@@ -136,8 +136,8 @@ def direct_roster_faults(members: Iterable[Member]) -> list[Fault]:
                 )
             )
         elif member.address is None:
-            what = f"'{member.name}' needs an address, host:port, in the direct topology"
-            faults.append(Fault(f"roster[{index}].address", what, ConfigCheck.MISSING))
+            reason = f"'{member.name}' needs an address, host:port, in the direct topology"
+            faults.append(Fault(f"roster[{index}].address", reason, ConfigCheck.MISSING))
     return faults
 
 

@@ -45,8 +45,8 @@ def _number(name: str, width: int, signed: bool | None = None) -> Value:
     return Value(name, width, f"{kind}, {width} bits")
 
 
-def _truth(name: str, what: str) -> Value:
-    return Value(name, 1, f"1 where {what}, else 0")
+def _truth(name: str, purpose: str) -> Value:
+    return Value(name, 1, f"1 where {purpose}, else 0")
 
 
 def _two(width: int, signed: bool | None = None) -> tuple[Value, Value]:
@@ -92,8 +92,8 @@ def _equal(width: int) -> Published:
     )
 
 
-def _block(name: str, bits: int, what: str) -> Value:
-    return Value(name, bits, f"{what}: {bits // 8} bytes as one big-endian integer")
+def _block(name: str, bits: int, purpose: str) -> Value:
+    return Value(name, bits, f"{purpose}: {bits // 8} bytes as one big-endian integer")
 
 
 _ALL = (

@@ -67,8 +67,8 @@ class Evaluations:
                 ]
             )
         if not self.is_reachable(peer):
-            what = f"neither '{own}' nor '{peer}' has an address: one of them must be reachable"
-            raise ConfigError([Fault("roster", what, ConfigCheck.MISSING)])
+            reason = f"neither '{own}' nor '{peer}' has an address: one of them must be reachable"
+            raise ConfigError([Fault("roster", reason, ConfigCheck.MISSING)])
 
     def is_reachable(self, peer: str) -> bool:
         """Tell whether one of `peer` and us can be called."""
@@ -212,11 +212,11 @@ class Evaluations:
             return call(endpoint, peer, patience, halt)
         except ConfigError as error:
             where = f"our evaluation differs from that of '{peer}'"
-            raise ConfigError([Fault(where, fault.what, fault.check) for fault in error.faults]) from None
+            raise ConfigError([Fault(where, fault.reason, fault.check) for fault in error.faults]) from None
         except TimeoutFault as error:
             if error.step == "connect" and not meeting.we_listen:
                 raise
-            what = f"it has not asked for an evaluation with '{self._identity.name}' in {patience} s"
-            raise TimeoutFault({peer}, "connect", what) from None
+            reason = f"it has not asked for an evaluation with '{self._identity.name}' in {patience} s"
+            raise TimeoutFault({peer}, "connect", reason) from None
         except ChannelClosed:
             raise PeerFault(peer, "hung up before the evaluation began", Check.LEFT) from None

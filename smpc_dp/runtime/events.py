@@ -68,8 +68,8 @@ _LEVELS: dict[Kind, int] = {
 
 def warning(party: str, peer: str) -> Event:
     """Return the event of a peer that says that somebody else has called it with our key."""
-    what = f"{peer} says that our key is used twice: another process has tried to connect in our name"
-    return Event(party, "warned", detail=what)
+    reason = f"{peer} says that our key is used twice: another process has tried to connect in our name"
+    return Event(party, "warned", detail=reason)
 
 
 def ignore(_event: Event) -> None:

@@ -82,7 +82,7 @@ def read_weights(path: str | os.PathLike[str], parties: Collection[str]) -> dict
     return read_table(path, parties, "weight")
 
 
-def read_table(path: str | os.PathLike[str], parties: Collection[str], what: str) -> dict[str, int]:
+def read_table(path: str | os.PathLike[str], parties: Collection[str], kind: str) -> dict[str, int]:
     """Return a whole number for each of `parties` from a JSON file `{"alice": 3, ...}`; `what` names it.
 
     Raises:
@@ -90,21 +90,21 @@ def read_table(path: str | os.PathLike[str], parties: Collection[str], what: str
         ConfigError: it is no such object, repeats a name, or does not have exactly these names.
     """
     file = Path(path)
-    table = _load_json(file, f"the {what}s")
+    table = _load_json(file, f"the {kind}s")
     if not isinstance(table, dict):
-        raise ConfigError([Fault(str(file), f'must be an object, {{"NAME": {what}, ...}}', ConfigCheck.TYPE)])
+        raise ConfigError([Fault(str(file), f'must be an object, {{"NAME": {kind}, ...}}', ConfigCheck.TYPE)])
     faults = [
         Fault(f"{file}: {name}", "no party of the roster", ConfigCheck.UNKNOWN_NAME)
         for name in table
         if name not in parties
     ]
     faults += [
-        Fault(f"{file}: {name}", f"has no {what}", ConfigCheck.MISSING)
+        Fault(f"{file}: {name}", f"has no {kind}", ConfigCheck.MISSING)
         for name in parties
         if name not in table
     ]
     faults += [
-        Fault(f"{file}: {name}", f"the {what} must be an integer, is {_kind(value)}", ConfigCheck.TYPE)
+        Fault(f"{file}: {name}", f"the {kind} must be an integer, is {_kind(value)}", ConfigCheck.TYPE)
         for name, value in table.items()
         if isinstance(value, bool) or not isinstance(value, int)
     ]
@@ -122,8 +122,8 @@ def find_input(folder: str | os.PathLike[str], name: str) -> Path:
     result = [path for suffix in SUFFIXES if (path := Path(folder) / f"{name}{suffix}").is_file()]
     if len(result) != 1:
         kinds = ", ".join(f"{name}{suffix}" for suffix in SUFFIXES)
-        what = "no input file" if not result else "more than one input file"
-        raise LocalError(f"{folder}: {what} of '{name}' (one of {kinds})")
+        kind = "no input file" if not result else "more than one input file"
+        raise LocalError(f"{folder}: {kind} of '{name}' (one of {kinds})")
     return result[0]
 
 
@@ -133,14 +133,14 @@ def _kind(value: object) -> str:
     return kinds.get(type(value), "a number")
 
 
-def _text(file: Path, what: str) -> str:
+def _text(file: Path, name: str) -> str:
     try:
-        return read_bounded(file, what, MAX_TEXT_BYTES).decode("utf-8")
+        return read_bounded(file, name, MAX_TEXT_BYTES).decode("utf-8")
     except UnicodeDecodeError:
         raise ConfigError([Fault(str(file), "not UTF-8 text", ConfigCheck.FORMAT)]) from None
 
 
-def _load_json(file: Path, what: str) -> object:
+def _load_json(file: Path, kind: str) -> object:
     def once(pairs: list[tuple[str, object]]) -> dict[str, object]:
         table: dict[str, object] = {}
         for name, value in pairs:
@@ -149,7 +149,7 @@ def _load_json(file: Path, what: str) -> object:
             table[name] = value
         return table
 
-    text = _text(file, what)
+    text = _text(file, kind)
     try:
         loaded: object = json.loads(text, object_pairs_hook=once)
     except json.JSONDecodeError as error:
@@ -197,16 +197,16 @@ def _array(values: Sequence[object], file: Path) -> Vector:
     for index, value in enumerate(values):
         if isinstance(value, int) and not lowest <= value <= highest:
             why = "beyond 2^53, beside numbers with a fraction," if mixed else "beyond 64 bits"
-            what = f"[{index}]: a whole number {why} would be rounded"
-            raise ConfigError([Fault(str(file), what, ConfigCheck.RANGE)])
+            name = f"[{index}]: a whole number {why} would be rounded"
+            raise ConfigError([Fault(str(file), name, ConfigCheck.RANGE)])
     if mixed or not wholes:
         return np.asarray(values, dtype=np.float64)
     if max(wholes) < 1 << 63:
         return np.asarray(wholes, dtype=np.int64)
     if min(wholes) < 0:
         low, high = wholes.index(min(wholes)), wholes.index(max(wholes))
-        what = f"[{low}] and [{high}] do not fit into 64 bits together"
-        raise ConfigError([Fault(str(file), what, ConfigCheck.TOO_LARGE)])
+        name = f"[{low}] and [{high}] do not fit into 64 bits together"
+        raise ConfigError([Fault(str(file), name, ConfigCheck.TOO_LARGE)])
     return np.asarray(wholes, dtype=np.uint64)
 
 

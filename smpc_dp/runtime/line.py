@@ -139,8 +139,8 @@ class AggregatorWaits(Waits):
         """See `Holder.event_of`."""
         step = drive.run.step
         if news.clean and step in (START, STATISTIC_START):
-            what = "it has ended the session and serves no more requests"
-            raise TimeoutFault({news.peer}, step, what)
+            reason = "it has ended the session and serves no more requests"
+            raise TimeoutFault({news.peer}, step, reason)
         if news.request > drive.request:
             raise TimeoutFault({drive.run.name}, step, f"too late: the others are at request {news.request}")
         return await super().event_of(drive, news)

@@ -63,10 +63,10 @@ class LogSession:
             with bound:
                 checked = plan_parameters(self.protocol, self.version, self.parameters, self.names, faults)
         except TooMuchWorkError:
-            what = (
+            reason = (
                 "to plan the log's session takes long, and anybody may have written it: give the session file"
             )
-            raise LocalError(what) from None
+            raise LocalError(reason) from None
         if faults:
             raise ConfigError(faults)
         return checked
@@ -120,8 +120,8 @@ def check_schedule(document: Mapping[str, object]) -> None:
     members = len(roster) if isinstance(roster, list) else 0
     steps, group = parameters.get("steps"), parameters.get("group", members)
     if type(steps) is int and type(group) is int and steps * max(members, group) > MOST_INDICES:
-        what = f"{steps} steps of {members} users are too many for an audit: {MOST_INDICES} places at most"
-        raise VerificationError(what, Check.NOT_VERIFIABLE)
+        reason = f"{steps} steps of {members} users are too many for an audit: {MOST_INDICES} places at most"
+        raise VerificationError(reason, Check.NOT_VERIFIABLE)
 
 
 def long_session(text: SessionText) -> LogSession | None:

@@ -88,8 +88,8 @@ class Membership:
         parameters = requests_of(session)[0]
         names = [member.name for member in session.roster]
         if name not in names:
-            what = f"{name!r} is not in {path} (members: {', '.join(names[:20])})"
-            raise ConfigError([Fault("roster", what, ConfigCheck.UNKNOWN_NAME)])
+            reason = f"{name!r} is not in {path} (members: {', '.join(names[:20])})"
+            raise ConfigError([Fault("roster", reason, ConfigCheck.UNKNOWN_NAME)])
         member = session.roster.member(name)
         if member.role != role:
             raise ConfigError(
@@ -179,8 +179,8 @@ class Membership:
     def refuse_learning(self) -> None:
         """Raise ConfigError for a session that learns, whose requests are its learner's."""
         if self.session.protocol == LEARN:
-            what = "'learn' has no sums: smpc_dp.runtime.learning has learn and serve_learning"
-            raise ConfigError([Fault("protocol", what, ConfigCheck.UNSUPPORTED)])
+            reason = "'learn' has no sums: smpc_dp.runtime.learning has learn and serve_learning"
+            raise ConfigError([Fault("protocol", reason, ConfigCheck.UNSUPPORTED)])
 
     def context(self, request: int, question: str = "") -> Context:
         """Return what the roles of request number `request` agree on, with a party's question."""

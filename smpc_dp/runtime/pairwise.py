@@ -315,7 +315,7 @@ def _check_roster(session: SessionFile, parameters: PairwiseParameters) -> None:
         )
     needed, there = parameters.output == "aggregator", session.roster.aggregator is not None
     if needed != there:
-        what = "is needed for this output" if needed else "is not for this output"
-        faults.append(Fault("roster", f"an aggregator {what} ({parameters.output})", ConfigCheck.MISSING))
+        reason = "is needed for this output" if needed else "is not for this output"
+        faults.append(Fault("roster", f"an aggregator {reason} ({parameters.output})", ConfigCheck.MISSING))
     if faults:
         raise ConfigError(faults)

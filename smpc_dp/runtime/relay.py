@@ -135,8 +135,8 @@ class RelayedChannel:
     def deliver(self, message: Relay | RelayEnd | None) -> None:
         """Take what the aggregator relays; None: the connection to it is lost."""
         if not isinstance(message, Relay):
-            what = "the connection is lost" if message is None else HAS_LEFT
-            self._fail(TimeoutFault({self.peer}, "pair", what))
+            reason = "the connection is lost" if message is None else HAS_LEFT
+            self._fail(TimeoutFault({self.peer}, "pair", reason))
             return
         if self._error is not None:
             return

@@ -183,8 +183,8 @@ class Session:
         _check_label(label)
         evaluations = self._evaluating()
         if evaluations is None:
-            what = "a session without an aggregator has no evaluations: its addresses are for its averages"
-            raise ConfigError([Fault("topology", what, ConfigCheck.UNSUPPORTED)])
+            reason = "a session without an aggregator has no evaluations: its addresses are for its averages"
+            raise ConfigError([Fault("topology", reason, ConfigCheck.UNSUPPORTED)])
         evaluations.check_peer(peer)
         if role not in ("garbler", "evaluator"):
             raise ConfigError(
@@ -272,8 +272,8 @@ class Session:
             return result
         evaluations = self._evaluating()
         if evaluations is None:
-            what = "a session without an aggregator has no pairwise statistics: it learns them"
-            raise ConfigError([Fault("topology", what, ConfigCheck.UNSUPPORTED)])
+            reason = "a session without an aggregator has no pairwise statistics: it learns them"
+            raise ConfigError([Fault("topology", reason, ConfigCheck.UNSUPPORTED)])
         from smpc_dp.runtime.statistic import Asked, estimate
 
         asked = await asyncio.to_thread(

@@ -254,12 +254,12 @@ def check_protocol(protocol: str, version: int, faults: list[Fault]) -> None:
         known = ", ".join(f"{name} {number}" for name, number in sorted(protocols))
         versions = " or ".join(str(number) for name, number in sorted(protocols) if name == protocol)
         if versions:
-            what = f"{shown(version)} is unknown; this release reads version {versions} of '{protocol}'"
-            faults.append(Fault("version", what, ConfigCheck.CHOICE))
+            reason = f"{shown(version)} is unknown; this release reads version {versions} of '{protocol}'"
+            faults.append(Fault("version", reason, ConfigCheck.CHOICE))
         else:
             others = extensions.others(extensions.Group.PROTOCOLS)
-            what = f"{protocol!r} is unknown, the known ones are {known}{others}"
-            faults.append(Fault("protocol", what, ConfigCheck.CHOICE))
+            reason = f"{protocol!r} is unknown, the known ones are {known}{others}"
+            faults.append(Fault("protocol", reason, ConfigCheck.CHOICE))
 
 
 def _timeouts(table: object, faults: list[Fault]) -> Timeouts:
@@ -327,8 +327,8 @@ def plan_parameters(
     else:
         return None
     faults += [
-        Fault(where if where == "roster" else f"parameters.{where}", what, check)
-        for where, what, check in result
+        Fault(where if where == "roster" else f"parameters.{where}", reason, check)
+        for where, reason, check in result
     ]
     return checked
 
@@ -390,9 +390,9 @@ def _base64(text: str) -> bytes | None:
 
 def _unknown(table: Mapping[str, object], known: Sequence[str], where: str) -> list[Fault]:
     """Return a fault for each key that nobody knows."""
-    what = f"unknown key, the known ones are {', '.join(known)}"
+    reason = f"unknown key, the known ones are {', '.join(known)}"
     keys = itertools.islice((key for key in table if key not in known), MAX_FAULTS)
-    return [Fault(f"{where}.{key}" if where else key, what, ConfigCheck.UNKNOWN_KEY) for key in keys]
+    return [Fault(f"{where}.{key}" if where else key, reason, ConfigCheck.UNKNOWN_KEY) for key in keys]
 
 
 def _required(

@@ -123,8 +123,8 @@ def evaluate(
     built = resolve(circuit)
     count, batch = count_instances(inputs, None)
     if len(inputs) != len(built.inputs):
-        what = f"{len(inputs)} values, the circuit takes {len(built.inputs)}"
-        raise ConfigError([Fault("inputs", what, ConfigCheck.SHAPE)])
+        reason = f"{len(inputs)} values, the circuit takes {len(built.inputs)}"
+        raise ConfigError([Fault("inputs", reason, ConfigCheck.SHAPE)])
     theirs = range(1, len(built.inputs)) if evaluator_inputs is None else evaluator_inputs
 
     def ask(name: str) -> Question:

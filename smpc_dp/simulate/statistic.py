@@ -88,8 +88,8 @@ def pairwise(  # noqa: PLR0913 - those of `Session.pairwise`, and what a simulat
             [Fault("engine", f"{engine!r} is neither 'garbled' nor 'mpyc'", ConfigCheck.CHOICE)]
         )
     if fidelity not in (None, "ideal", _TRUE[engine]):
-        what = f"{fidelity!r} is neither '{_TRUE[engine]}' nor 'ideal', for engine '{engine}'"
-        raise ConfigError([Fault("fidelity", what, ConfigCheck.CHOICE)])
+        reason = f"{fidelity!r} is neither '{_TRUE[engine]}' nor 'ideal', for engine '{engine}'"
+        raise ConfigError([Fault("fidelity", reason, ConfigCheck.CHOICE)])
     how: Fidelity = fidelity or _TRUE[engine]
     known = find_kernel(kernel)
     codes = known.codes(data)

@@ -131,8 +131,8 @@ def draw_pairs(parties: int, count: int, randomness: Randomness | None = None) -
     Uniform up to a bias of n / 2^64. Raises ConfigError.
     """
     if parties < 2 or not 1 <= count <= MAX_SAMPLED:
-        what = f"{count} pairs of {parties}: needs 1 to {MAX_SAMPLED} pairs of at least 2"
-        raise ConfigError([Fault("pairs", what, ConfigCheck.RANGE)])
+        reason = f"{count} pairs of {parties}: needs 1 to {MAX_SAMPLED} pairs of at least 2"
+        raise ConfigError([Fault("pairs", reason, ConfigCheck.RANGE)])
     words = expand((randomness or SystemRandomness()).bytes(32), 2 * count, np.uint64).reshape(count, 2)
     first = (words[:, 0] % np.uint64(parties)).astype(np.int64)
     second = (words[:, 1] % np.uint64(parties - 1)).astype(np.int64)

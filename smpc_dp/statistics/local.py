@@ -130,8 +130,8 @@ class LocalPairwise:
         values = as_array("record", record)
         count = len(self.kernel.fields)
         if values.shape != (count,) and (count > 1 or values.shape != ()):
-            what = f"shape {values.shape}, not the values of one record, {count}"
-            raise ConfigError([Fault("record", what, ConfigCheck.SHAPE)])
+            reason = f"shape {values.shape}, not the values of one record, {count}"
+            raise ConfigError([Fault("record", reason, ConfigCheck.SHAPE)])
         codes = self.kernel.codes(values.reshape(1, -1))
         if ledger is not None:
             ledger.charge(secrets.token_bytes(16), self.event, label)

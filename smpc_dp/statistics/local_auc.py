@@ -209,8 +209,8 @@ class LocalAuc:
             rows = joined(reports, self.fingerprint, FINGERPRINT_BYTES + self.tree.size)
             return self.tree.decode(rows[:, FINGERPRINT_BYTES:], users)
         if reports.ndim != 2 or reports.shape[1] != self.tree.width or reports.dtype.kind not in "iu":
-            what = f"{reports.dtype} {reports.shape}, not integers (n, {self.tree.width})"
-            raise ConfigError([Fault("reports", what, ConfigCheck.FORMAT)])
+            reason = f"{reports.dtype} {reports.shape}, not integers (n, {self.tree.width})"
+            raise ConfigError([Fault("reports", reason, ConfigCheck.FORMAT)])
         return self.tree.checked(reports.astype(np.int64, copy=False), users)
 
 
@@ -238,8 +238,8 @@ class Walk:
         enter = self._enter
         children = (2 * self._nodes[:, None] + np.arange(2)).ravel()
         if len(children) > MAX_NODES:
-            what = f"lets through {len(children)} nodes of level {level}, more than {MAX_NODES}"
-            raise ConfigError([Fault("threshold", what, ConfigCheck.TOO_LARGE)])
+            reason = f"lets through {len(children)} nodes of level {level}, more than {MAX_NODES}"
+            raise ConfigError([Fault("threshold", reason, ConfigCheck.TOO_LARGE)])
         self.visited += len(children)
         up, down = (tree.counts(level, children).reshape(-1, 2) for tree in (self._up, self._down))
         noise = self._up.variance(level), self._down.variance(level)
@@ -291,8 +291,8 @@ def checked_users(users: ArrayLike | None, count: int) -> Codes:
         return np.arange(count, dtype=np.int64)
     array = np.asarray(users)
     if array.shape != (count,) or array.dtype.kind not in "iu":
-        what = f"{array.dtype} {array.shape} is not an integer for each of {count} reports"
-        raise ConfigError([Fault("users", what, ConfigCheck.FORMAT)])
+        reason = f"{array.dtype} {array.shape} is not an integer for each of {count} reports"
+        raise ConfigError([Fault("users", reason, ConfigCheck.FORMAT)])
     if count and not (array.min() >= 0 and array.max() < MAX_USERS):
         raise ConfigError([Fault("users", "a number is not in 0..2^40-1", ConfigCheck.RANGE)])
     if len(np.unique(array)) < count:

@@ -108,9 +108,9 @@ def joined(reports: Sequence[bytes], fingerprint: bytes, size: int) -> NDArray[n
     """Return reports of `size` bytes as rows; raise ConfigError, naming the first that is none."""
     for index, report in enumerate(reports):
         if not isinstance(report, bytes) or len(report) != size:
-            what = f"{len(report)} bytes" if isinstance(report, bytes) else type(report).__name__
-            raise ConfigError([Fault(f"reports[{index}]", f"{what}, not {size} bytes", ConfigCheck.FORMAT)])
+            reason = f"{len(report)} bytes" if isinstance(report, bytes) else type(report).__name__
+            raise ConfigError([Fault(f"reports[{index}]", f"{reason}, not {size} bytes", ConfigCheck.FORMAT)])
         if not report.startswith(fingerprint):
-            what = "was made with other parameters: its fingerprint is not that of this protocol"
-            raise ConfigError([Fault(f"reports[{index}]", what, ConfigCheck.FORMAT)])
+            reason = "was made with other parameters: its fingerprint is not that of this protocol"
+            raise ConfigError([Fault(f"reports[{index}]", reason, ConfigCheck.FORMAT)])
     return np.frombuffer(b"".join(reports), dtype=np.uint8).reshape(-1, size)

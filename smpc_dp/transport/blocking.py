@@ -275,8 +275,8 @@ class BlockingChannel:
         self._awaited = 0
         self._error: SmpcError | None = None
         self._threads = [
-            threading.Thread(target=work, name=f"{what} {link.peer}", daemon=True)
-            for work, what in ((self._write, "to"), (self._read, "from"))
+            threading.Thread(target=work, name=f"{reason} {link.peer}", daemon=True)
+            for work, reason in ((self._write, "to"), (self._read, "from"))
         ]
         for thread in self._threads:
             thread.start()

@@ -138,16 +138,16 @@ async def answer_greeting(
     channel.max_message = MAX_GREETING
     greeting = _decode(await channel.receive(), _GREETING, peer)
     channel.max_message = MAX_SESSION + MAX_GREETING
-    reason, what, check = _verdict(greeting, own, peer)
+    reason, detail, check = _verdict(greeting, own, peer)
     if reason is None and not hmac.compare_digest(greeting.session_digest, session_digest):
         await _send(channel, Refusal("session", canonical_json(session)))
         theirs = _decode(await channel.receive(), _OWN_SESSION, peer)
         return _differing(peer, session, theirs.session)
     if reason is None and (reason := await rival()) is not None:
-        what, check = _RIVALS[reason], Check.SECOND_CONNECTION
+        detail, check = _RIVALS[reason], Check.SECOND_CONNECTION
     if reason is not None:
         await _send(channel, Refusal(reason, b""))
-        return PeerFault(peer, what, check)
+        return PeerFault(peer, detail, check)
     return None
 
 
@@ -167,8 +167,8 @@ def _verdict(greeting: Greeting, own: Member, peer: str) -> tuple[Reason | None,
         spoken = f"{greeting.protocol[:40]!r} version {greeting.version}"
         return "protocol", f"speaks {spoken}, not {PROTOCOL} version {VERSION}", Check.UNKNOWN_FORMAT
     if greeting.name != peer:
-        what = f"claims to be {greeting.name[:63]!r} with the certificate of '{peer}'"
-        return "name", what, Check.BAD_HELLO
+        reason = f"claims to be {greeting.name[:63]!r} with the certificate of '{peer}'"
+        return "name", reason, Check.BAD_HELLO
     if peer == own.name:
         return (
             "name",

@@ -83,26 +83,26 @@ class Faults:
         self.at, self.before, self.fails, self.meanwhile = at, before, fails, meanwhile
         self.done: list[str] = []
 
-    def around(self, what: str, action: Callable[..., Any]) -> Callable[..., Any]:
+    def around(self, reason: str, action: Callable[..., Any]) -> Callable[..., Any]:
         def act(*arguments: Any) -> Any:
             mine = len(self.done) == self.at
-            self.done.append(what)
+            self.done.append(reason)
             if mine and self.before:
-                self._strike(what)
+                self._strike(reason)
             result = action(*arguments)
             if mine and not self.before:
-                self._strike(what)
+                self._strike(reason)
             return result
 
         return act
 
-    def _strike(self, what: str) -> None:
+    def _strike(self, reason: str) -> None:
         if self.meanwhile is not None:
             self.meanwhile()
         elif self.fails:
-            raise LocalError(f"{what}: input/output error")
+            raise LocalError(f"{reason}: input/output error")
         else:
-            raise Crash(what)
+            raise Crash(reason)
 
 
 class _Faulty:

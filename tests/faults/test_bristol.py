@@ -83,13 +83,13 @@ CASES: list[tuple[str, str, int, str]] = [
 ]
 
 
-@pytest.mark.parametrize(("text", "line", "what"), [case[1:] for case in CASES], ids=[c[0] for c in CASES])
-def test_each_fault_names_its_line(text: str, line: int, what: str) -> None:
+@pytest.mark.parametrize(("text", "line", "reason"), [case[1:] for case in CASES], ids=[c[0] for c in CASES])
+def test_each_fault_names_its_line(text: str, line: int, reason: str) -> None:
     with pytest.raises(ConfigError) as caught:
         parse_bristol(text.encode(), "it.txt")
     (fault,) = caught.value.faults
     assert fault.where == f"it.txt:{line}"
-    assert what in fault.what
+    assert reason in fault.reason
 
 
 def test_a_header_at_the_limits_costs_a_byte_a_wire() -> None:

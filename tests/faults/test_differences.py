@@ -115,4 +115,4 @@ def test_a_result_says_whether_the_rule_holds() -> None:
     kept = everybody(hub=False)
     for same, said in ((True, "sums of other sessions, or of this one"), (False, "same_survivors = false")):
         privacy = stage(1, kept, same=same).play().aggregator.result.privacy
-        assert sum(what.startswith(said) for what in privacy.not_protected) == 1
+        assert sum(reason.startswith(said) for reason in privacy.not_protected) == 1

@@ -174,7 +174,7 @@ def test_too_few_honest_users_for_the_plan() -> None:
     """Told when parameters are checked; a run that loses too many stops (see test_gopa.py)."""
     given: dict[str, object] = {"length": LENGTH, "lower": -9.0, "upper": 9.0, "epsilon": 1.0, "delta": 1e-6}
     _, faults = check_parameters(given | {"dropout": 0.25, "corrupt": 0.5}, 4)
-    assert any("honest" in fault.what for fault in faults), faults
+    assert any("honest" in fault.reason for fault in faults), faults
     plan = replace(plan_secagg(10), max_dropouts=8)
     with pytest.raises(ConfigError, match="1 bring noise that counts, 2 are due"):
         plan_session(plan, diameter=1e6, length=1, epsilon=1.0, delta=1e-6, roll_back=False)

@@ -138,7 +138,7 @@ def test_a_crash_at_every_write(
             scene=type(scene)(),
             media=Media(tmp_path / f"crash {at}", counted=media.counted),
             faults=Faults(at, before, fails),
-            what=f"{at}: {writes[at]}",
+            reason=f"{at}: {writes[at]}",
         )
 
 
@@ -168,14 +168,14 @@ def stopping(run: SavedRun[Any]) -> Event:
     return PeersLost(tuple(name for name in run.member.context.names if name != run.name))
 
 
-def crash_once(scene: Scene, media: Media, faults: Faults, what: str) -> None:
+def crash_once(scene: Scene, media: Media, faults: Faults, reason: str) -> None:
     wire = Wire()
     try:
         run = begin(scene, media, wire, faults)
         play(scene, run, wire, faults)
     except (Crash, LocalError):
         pass
-    assert len(faults.done) > (faults.at or 0), what
+    assert len(faults.done) > (faults.at or 0), reason
     stopped = wire.steps[-1:] == [LEAVE]
     try:
         run = restore(scene, media, wire)
@@ -186,18 +186,18 @@ def crash_once(scene: Scene, media: Media, faults: Faults, what: str) -> None:
         play(scene, run, wire)
         if not stopped and not isinstance(run.state, STOPPED):
             scene.check(run)
-            assert len(media.charges) == 1, what
+            assert len(media.charges) == 1, reason
         run.finish()
     wire.assert_one_for_each_step()
     if "without a counter" in refused:
         abandon(scene.process()[1], media.saving(scene))
     elif "no saved run" in refused:
         # Nothing was saved, so nothing was sent; or an end was saved that is not restored without a counter.
-        assert not wire.sent or not media.counted, what
+        assert not wire.sent or not media.counted, reason
     elif "was taken" in refused:
-        pytest.fail(what)
+        pytest.fail(reason)
     elif refused:
-        pytest.fail(f"{what}: {refused}")
+        pytest.fail(f"{reason}: {refused}")
     # In each case the request can be begun anew, as another attempt.
     again = begin(scene, media, Wire())
     assert not again.finished

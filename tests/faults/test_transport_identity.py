@@ -275,11 +275,11 @@ async def test_differing_sessions_are_told_on_both_sides(net: Net) -> None:
     assert isinstance(error, ConfigError)
     assert "'agg'" in caught.value.faults[0].where
     assert "'alice'" in error.faults[0].where
-    assert [fault.what for fault in caught.value.faults] == [
+    assert [fault.reason for fault in caught.value.faults] == [
         "parameters.extra: True only here",
         "parameters.length: 12 here, 10 there",
     ]
-    assert [fault.what for fault in error.faults] == [
+    assert [fault.reason for fault in error.faults] == [
         "parameters.extra: True only there",
         "parameters.length: 10 here, 12 there",
     ]

@@ -191,11 +191,11 @@ def told(step: str, lie: Callable[[Any], msgspec.Struct], *, only: str = VICTIM)
     return play(relay=Host(member=liar(step, lambda _relay, _run_id, message: lie(message), (only,))))
 
 
-def refused(played: Played, what: str, who: str = VICTIM) -> None:
+def refused(played: Played, reason: str, who: str = VICTIM) -> None:
     error = played.errors[who]
     assert isinstance(error, PeerFault), error
     assert error.culprit == RELAY
-    assert what in error.reason
+    assert reason in error.reason
 
 
 def shown(played: Played) -> list[str]:
@@ -310,7 +310,7 @@ def without(message: v.Publications, party: int) -> v.Publications:
 
 
 @pytest.mark.parametrize(
-    ("false", "what"),
+    ("false", "reason"),
     [
         ([4], "false that there are not"),
         ([0], "not ascending"),
@@ -318,8 +318,10 @@ def without(message: v.Publications, party: int) -> v.Publications:
         ([2], "does not show"),
     ],
 )
-def test_a_false_publication_of_nobody_is_refused(false: list[int], what: str) -> None:
-    refused(told(v.PUBLICATIONS, lambda message: replace(without(message, 4), false=pack_list(false))), what)
+def test_a_false_publication_of_nobody_is_refused(false: list[int], reason: str) -> None:
+    refused(
+        told(v.PUBLICATIONS, lambda message: replace(without(message, 4), false=pack_list(false))), reason
+    )
 
 
 @pytest.mark.parametrize("party", [0, -1, 4, 6, 1 << 40])
@@ -422,7 +424,7 @@ def test_a_plan_that_cannot_be_is_refused_in_the_words_of_a_session(epsilon: flo
     checked, faults = check_gopa(given, 3)
     assert checked is None
     assert {fault.where for fault in faults} <= {"epsilon", "precision"}, faults
-    assert not any("sigma" in fault.what for fault in faults)
+    assert not any("sigma" in fault.reason for fault in faults)
 
 
 @pytest.mark.parametrize(

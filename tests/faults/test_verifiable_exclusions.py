@@ -174,15 +174,15 @@ SILENT = dataclasses.replace(
 
 
 @pytest.mark.parametrize(
-    ("relay", "what"), [(EXCLUDING, "committed to something false: it did not"), (SILENT, "has 4 parties")]
+    ("relay", "reason"), [(EXCLUDING, "committed to something false: it did not"), (SILENT, "has 4 parties")]
 )
-def test_nobody_goes_on_without_a_user_that_said_nothing_false(relay: Any, what: str) -> None:
+def test_nobody_goes_on_without_a_user_that_said_nothing_false(relay: Any, reason: str) -> None:
     played = play(relay=relay, setting=ALL)
     for name in REST:
         error = played.errors[name]
         assert isinstance(error, PeerFault)
         assert error.culprit == RELAY
-        assert what in error.reason
+        assert reason in error.reason
     assert v.COIN not in {entry.kind for entry in played.entries}
 
 
@@ -261,7 +261,7 @@ def test_a_session_is_refused_in_which_right_openings_have_no_room_in_a_line() -
     assert checked is None
     [fault] = faults
     assert fault.where == "length"
-    assert "to open up to 400 edges a user may send 13121824 bytes" in fault.what
+    assert "to open up to 400 edges a user may send 13121824 bytes" in fault.reason
 
 
 def test_ranges_that_differ_too_much_are_named() -> None:
@@ -270,5 +270,5 @@ def test_ranges_that_differ_too_much_are_named() -> None:
     assert checked is None
     [fault] = faults
     assert fault.where == "precision"
-    assert fault.what.startswith("bits: more than 65536 in all coordinates")
-    assert fault.what.endswith("ranges have 2 to 2000000 steps: bring coordinates to one scale")
+    assert fault.reason.startswith("bits: more than 65536 in all coordinates")
+    assert fault.reason.endswith("ranges have 2 to 2000000 steps: bring coordinates to one scale")

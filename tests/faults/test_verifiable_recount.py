@@ -55,12 +55,12 @@ def told(lie: Callable[[Tallied], Tallied]) -> Played:
     return play(relay=Host(member=liar(v.TALLIED, lambda _relay, _run_id, message: lie(message))))
 
 
-def refused(played: Played, what: str, users: Sequence[str] = USERS) -> None:
+def refused(played: Played, reason: str, users: Sequence[str] = USERS) -> None:
     for name in users:
         error = played.errors[name]
         assert isinstance(error, PeerFault), error
         assert error.culprit == RELAY
-        assert what in error.reason
+        assert reason in error.reason
     assert v.CERTIFY_TALLY not in [entry.kind for entry in played.entries]
 
 
@@ -130,8 +130,8 @@ LIES: dict[str, tuple[Callable[[Tallied], Tallied], str]] = {
 
 @pytest.mark.parametrize("name", LIES)
 def test_what_is_shown_must_be_the_entries(name: str) -> None:
-    lie, what = LIES[name]
-    refused(told(lie), what)
+    lie, reason = LIES[name]
+    refused(told(lie), reason)
 
 
 def test_a_value_that_its_user_did_not_sign_is_not_counted() -> None:

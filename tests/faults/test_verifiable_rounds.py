@@ -222,7 +222,7 @@ def told(step: str, lie: Any) -> dict[str, Any]:
 
 
 @pytest.mark.parametrize(
-    ("lie", "what"),
+    ("lie", "reason"),
     [
         (lambda message: replace(message, shown=[]), "does not show what neighbours said that is false"),
         (lambda message: replace(message, false=pack_list([4]), shown=[]), "that there are not"),
@@ -235,10 +235,10 @@ def told(step: str, lie: Any) -> dict[str, Any]:
         (lambda message: replace(message, authors=b"", digests=b"", false=b"", shown=[]), "the entry 'open'"),
     ],
 )
-def test_a_relay_that_lies_about_openings_is_refused(lie: Any, what: str) -> None:
+def test_a_relay_that_lies_about_openings_is_refused(lie: Any, reason: str) -> None:
     for error in told(v.OPENINGS, lie).values():
         assert isinstance(error, PeerFault), error
-        assert (error.culprit, what in str(error)) == (RELAY, True), str(error)
+        assert (error.culprit, reason in str(error)) == (RELAY, True), str(error)
 
 
 def test_a_tally_that_counts_who_opened_something_false_is_refused() -> None:

@@ -15,8 +15,8 @@ from smpc_dp.errors import PeerFault, SmpcError, TimeoutFault
 from smpc_dp.runtime.pairwise import PairwiseMember, evaluate
 
 
-def say(**what: object) -> None:
-    sys.stdout.write(json.dumps(what) + "\n")
+def say(**reason: object) -> None:
+    sys.stdout.write(json.dumps(reason) + "\n")
     sys.stdout.flush()
 
 

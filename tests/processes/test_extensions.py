@@ -182,7 +182,7 @@ def test_gossip_refuses_what_a_kernel_is_not_for(change: Mapping[str, object], w
     _, faults = check_learn({**given, "epsilon": 5.0, "ticks": 40, **change}, 4)
     assert [fault.where for fault in faults] == [where]
     if where == "statistic":
-        assert "of other packages: near; other packages register theirs" in faults[0].what
+        assert "of other packages: near; other packages register theirs" in faults[0].reason
 
 
 async def everybody(

@@ -178,13 +178,13 @@ def test_a_group_that_needs_everybody_fails_and_names_who_is_missing(tmp_path: P
     groups = GroupDraws(5, 3, 2).draw(5)
     hit = [step for step in range(5) if 4 in groups[step]]
     assert sorted(failures) == sorted(number for step in hit for number in (2 * step + 1, 2 * step + 2))
-    assert all("eve" in what for what in failures.values())
+    assert all("eve" in reason for reason in failures.values())
     for user, name in enumerate(NAMES[:4]):
         result = results[name]
         assert isinstance(result, Learned)
         missed = sum(user in groups[step] for step in hit)
         assert result.done[0] == result.steps[0] - missed
-        assert all("eve" in what for what in result.failures)
+        assert all("eve" in reason for reason in result.failures)
         assert bool(result.failures) == bool(missed)
 
 

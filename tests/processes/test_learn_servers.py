@@ -118,13 +118,13 @@ def test_a_group_fails_without_a_member_and_the_others_go_on(tmp_path: Path) -> 
     assert len(hit) < 4
     for told in failures:
         assert sorted(told) == sorted(number for step in hit for number in (2 * step + 1, 2 * step + 2))
-        assert all("dan" in what for what in told.values())
+        assert all("dan" in reason for reason in told.values())
     for user, name in enumerate(NAMES[:3]):
         result = results[name]
         assert isinstance(result, Learned), result
         missed = sum(user in groups[step] for step in hit)
         assert result.done[0] == result.steps[0] - missed
-        assert all("dan" in what for what in result.failures)
+        assert all("dan" in reason for reason in result.failures)
         # Whoever is missing is known before anybody shares.
         assert len(Ledger.open(tmp_path / f"{name}.ledger").entries()) == result.done[0]
 
@@ -168,9 +168,9 @@ def test_who_comes_late_joins_the_groups_that_are_left(tmp_path: Path) -> None:
     assert isinstance(dan, Learned), dan
     assert dan.steps[0] == len(mine)
     assert 1 <= dan.done[0] < len(mine)
-    assert any("others are at" in what for what in dan.failures)
+    assert any("others are at" in reason for reason in dan.failures)
     # Nobody else fails but for dan's absence.
-    assert all("dan" in what for told in failures for what in told.values())
+    assert all("dan" in reason for told in failures for reason in told.values())
 
 
 def test_a_killed_server_stops_the_run_and_budgets_are_right(tmp_path: Path) -> None:
@@ -242,7 +242,7 @@ def test_run_starts_servers_and_parties(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize(
-    ("servers", "averager", "what"),
+    ("servers", "averager", "reason"),
     [
         (2, {"method": "mpyc"}, "3 are needed: with 2 servers a share is the secret itself"),
         (0, {"method": "mpyc"}, "has 0 members with the role 'server', 3 are needed"),
@@ -250,10 +250,10 @@ def test_run_starts_servers_and_parties(tmp_path: Path) -> None:
     ],
 )
 def test_a_roster_without_enough_servers_is_refused(
-    tmp_path: Path, servers: int, averager: dict[str, object], what: str
+    tmp_path: Path, servers: int, averager: dict[str, object], reason: str
 ) -> None:
     given = GIVEN | {"averager": averager}
-    with pytest.raises(ConfigError, match=re.escape(what)):
+    with pytest.raises(ConfigError, match=re.escape(reason)):
         create_local_session(tmp_path, NAMES, given, protocol="learn", servers=servers)
 
 

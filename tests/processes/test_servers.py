@@ -97,7 +97,7 @@ def test_run_adds_up_among_server_processes(tmp_path: Path, servers: int) -> Non
     signed = result["evidence"]["survivors"]["signatures"]
     assert set(signed) == {f"server{index + 1}" for index in range(servers)}
     assert f"any {(servers - 1) // 2} of them" in result["privacy"]["claim"]
-    assert any("a server that deviates" in what for what in result["privacy"]["not_protected"])
+    assert any("a server that deviates" in reason for reason in result["privacy"]["not_protected"])
 
 
 async def test_a_session_goes_on_from_sum_to_average_to_statistic(tmp_path: Path) -> None:

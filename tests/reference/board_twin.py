@@ -59,9 +59,9 @@ def hashed(label: str, *parts: bytes) -> bytes:
     return tuple_hash(label, *parts)
 
 
-def need(truth: object, what: str) -> None:
+def need(truth: object, reason: str) -> None:
     if not truth:
-        raise Refused(what)
+        raise Refused(reason)
 
 
 def integers(packed: bytes, length: int) -> list[int]:

@@ -159,7 +159,7 @@ def test_a_box_of_integers_and_an_exact_sum() -> None:
 
 
 @pytest.mark.parametrize(
-    ("given", "where", "what"),
+    ("given", "where", "reason"),
     [
         (BALL | {"l2_bound": 0.0}, "l2_bound", "above 0"),
         (BALL | {"l2_bound": math.inf}, "l2_bound", "must be a number or an integer, finite, is inf"),
@@ -177,10 +177,10 @@ def test_a_box_of_integers_and_an_exact_sum() -> None:
     ],
 )
 @pytest.mark.parametrize("check", [check_gopa, check_noisy])
-def test_bad_bounds_are_named(check: object, given: dict[str, object], where: str, what: str) -> None:
+def test_bad_bounds_are_named(check: object, given: dict[str, object], where: str, reason: str) -> None:
     parameters, faults = check({"precision": 2.0**-10} | given, 10)  # type: ignore[operator]
     assert parameters is None
-    assert any(fault.where == where and what in fault.what for fault in faults), faults
+    assert any(fault.where == where and reason in fault.reason for fault in faults), faults
 
 
 @pytest.mark.parametrize(("lower", "upper"), [([], []), ([], [1.0, 2.0]), ([0.0, 1.0], [1.0, 2.0, 3.0])])

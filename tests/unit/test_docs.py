@@ -233,7 +233,7 @@ def test_documents_that_sources_name_exist() -> None:
 def test_every_parameter_is_documented(protocol: str) -> None:
     # The checker itself lists the keys that it knows.
     _, faults = PARAMETER_CHECKERS[protocol, 1]({"": 0, "length": 1, "lower": 0, "upper": 1}, 3)
-    known = re.search(r"known: (.*)\)", faults[0].what)
+    known = re.search(r"known: (.*)\)", faults[0].reason)
     assert known is not None
     assert set(fields_below("docs/reference/session-file.md", f"Parameters of {protocol}")) == set(
         known[1].split(", ")

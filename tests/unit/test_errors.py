@@ -121,7 +121,7 @@ def test_an_error_without_a_check_has_the_one_that_is_given() -> None:
 def test_a_configuration_that_is_wrong_in_one_way_has_one_fault() -> None:
     error = ConfigError("count must be 1 or more, is 0", ConfigCheck.RANGE)
     [fault] = error.faults
-    assert (fault.where, fault.what, fault.check) == ("", str(error), ConfigCheck.RANGE)
+    assert (fault.where, fault.reason, fault.check) == ("", str(error), ConfigCheck.RANGE)
 
 
 def test_a_check_is_its_text() -> None:

@@ -130,7 +130,7 @@ def test_the_document_states_the_versions_that_are_written() -> None:
     document = (FIXTURES.parents[1] / "docs" / "reference" / "compatibility.md").read_text("utf-8")
     section = document.partition("## Formats\n")[2].partition("\n## ")[0]
     rows = [line.split("|")[1:3] for line in section.splitlines() if "|" in line]
-    stated = {what.strip().partition(",")[0]: versions.strip() for what, versions in rows[2:]}
+    stated = {reason.strip().partition(",")[0]: versions.strip() for reason, versions in rows[2:]}
     verifiable = f"{GopaParameters.version}; {VerifiableParameters.version} if verifiable"
     assert verifiable == f"{names.VERSION}; {names.VERIFIABLE_VERSION} if verifiable"
     assert stated == {

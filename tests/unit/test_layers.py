@@ -136,10 +136,10 @@ def misplaced(module: str, imported: str) -> str | None:
 
 def test_imports_go_downwards() -> None:
     result = [
-        f"{file.relative_to(ROOT)}:{line}: {imported}: {what}"
+        f"{file.relative_to(ROOT)}:{line}: {imported}: {reason}"
         for file in FILES
         for imported, line in imports(parsed(file), package_of(file))
-        if (what := misplaced(module_of(file), imported)) is not None
+        if (reason := misplaced(module_of(file), imported)) is not None
     ]
     assert not result, "\n".join(result)
 
@@ -235,9 +235,9 @@ def index_of(file: Path) -> str:
 
 def test_library_code_keeps_the_house_rules() -> None:
     result = [
-        f"{file.relative_to(ROOT)}:{line}: {what}"
+        f"{file.relative_to(ROOT)}:{line}: {reason}"
         for file in FILES
-        for line, what in forbidden(parsed(file), index_of(file))
+        for line, reason in forbidden(parsed(file), index_of(file))
     ]
     assert not result, "\n".join(result)
 

@@ -30,7 +30,7 @@ def test_what_may_run_passes(
 
 
 @pytest.mark.parametrize(
-    ("changes", "what"),
+    ("changes", "reason"),
     [
         ({"version_info": (3, 10, 13)}, "Python 3.11 or later is needed, this is 3.10"),
         ({"version_info": (2, 7, 18)}, "Python 3.11 or later is needed, this is 2.7"),
@@ -45,12 +45,12 @@ def test_what_may_run_passes(
     ],
 )
 def test_what_cannot_run_is_refused(
-    changes: dict[str, object], what: str, monkeypatch: pytest.MonkeyPatch
+    changes: dict[str, object], reason: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(platforms, "sys", SimpleNamespace(**{**HERE, **changes}))
     with pytest.raises(ImportError) as refused:
         check_platform()
-    assert str(refused.value) == f"smpc-dp does not run here (docs/reference/compatibility.md): {what}"
+    assert str(refused.value) == f"smpc-dp does not run here (docs/reference/compatibility.md): {reason}"
 
 
 @pytest.mark.parametrize("module", ["smpc_dp", "smpc_dp.errors"])

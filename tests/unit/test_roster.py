@@ -27,7 +27,7 @@ def members() -> list[Member]:
 def faults_of(listed: list[Member], **options: bool) -> list[tuple[str, str]]:
     roster, faults = Roster.checked(listed, **options)
     assert roster is None
-    return [(fault.where, fault.what) for fault in faults]
+    return [(fault.where, fault.reason) for fault in faults]
 
 
 def test_order_and_look_up() -> None:
@@ -70,7 +70,7 @@ def test_digest_depends_on_everything() -> None:
 
 
 @pytest.mark.parametrize(
-    ("changes", "where", "what"),
+    ("changes", "where", "reason"),
     [
         ({"name": "Zoe"}, "roster[0].name", "'Zoe' is not 1 to 63"),
         ({"role": "king"}, "roster[0].role", "none of party, aggregator, server"),
@@ -89,12 +89,12 @@ def test_digest_depends_on_everything() -> None:
         ({"certificate": b""}, "roster[0].certificate", "not the certificate of 'zoe'"),
     ],
 )
-def test_fault_of_one_member(changes: dict[str, Any], where: str, what: str) -> None:
+def test_fault_of_one_member(changes: dict[str, Any], where: str, reason: str) -> None:
     listed = members()
     listed[0] = msgspec.structs.replace(listed[0], **changes)
     result = faults_of(listed)
     assert [index for index, _ in result] == [where]
-    assert what in result[0][1]
+    assert reason in result[0][1]
 
 
 def test_every_fault_is_listed() -> None:

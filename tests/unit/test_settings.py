@@ -28,7 +28,7 @@ def test_defaults_and_values() -> None:
 
 
 @pytest.mark.parametrize(
-    ("key", "value", "what"),
+    ("key", "value", "reason"),
     [
         ("size", 0, "must be an integer from 1 to 2^40, is 0"),
         ("size", 2.5, "must be an integer from 1 to 2^40, is 2.5"),
@@ -46,10 +46,10 @@ def test_defaults_and_values() -> None:
         ("gone", 1, "is of another table"),
     ],
 )
-def test_what_is_wrong_is_said(key: str, value: Any, what: str) -> None:
+def test_what_is_wrong_is_said(key: str, value: Any, reason: str) -> None:
     given = {"size": 3} | {key: value}
     good, faults = read(Table, given, "page.", refused={"gone": "is of another table"}, told=("more",))
-    assert [(fault.where, fault.what) for fault in faults] == [(f"page.{key}", what)]
+    assert [(fault.where, fault.reason) for fault in faults] == [(f"page.{key}", reason)]
     assert key not in good
 
 

@@ -40,8 +40,8 @@ class PrivateMean(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fiel
         """Raise ConfigError unless a user's data are one column of numbers within the bounds."""
         within = (table >= self.lower) & (table <= self.upper)
         if table.shape[1] != 1 or not len(table) or not within.all():
-            what = f"must be one column of numbers from {self.lower:g} to {self.upper:g}"
-            raise ConfigError([Fault(user, what, ConfigCheck.RANGE)])
+            reason = f"must be one column of numbers from {self.lower:g} to {self.upper:g}"
+            raise ConfigError([Fault(user, reason, ConfigCheck.RANGE)])
 
     async def run(self, means: Means, data: list[Table]) -> Learned:
         """Average; see `needs.Learner`. `data` is empty at the aggregator, which makes the same calls."""

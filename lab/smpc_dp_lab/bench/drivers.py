@@ -73,10 +73,10 @@ class DriverPeers:
         program = self._programs.get(driver)
         if program is None:
             return None
-        what = " ".join([driver, *arguments])
-        answer = _decode(what, _output(what, [str(program), *arguments]))
+        name = " ".join([driver, *arguments])
+        answer = _decode(name, _output(name, [str(program), *arguments]))
         if answer.name != DRIVERS[driver]:
-            raise LocalError(f"{what}: measured '{printable(answer.name)}', not {DRIVERS[driver]}")
+            raise LocalError(f"{name}: measured '{printable(answer.name)}', not {DRIVERS[driver]}")
         self.versions[answer.name] = answer.version
         return answer
 
@@ -109,15 +109,15 @@ class Turn:
         for answer in self._answers:
             result = answer.figures.get(figure)
             if result is None or result.unit != unit:
-                what = " ".join([self._driver, *self._arguments])
-                raise LocalError(f"{what}: gave no figure '{figure}' in {unit}")
+                name = " ".join([self._driver, *self._arguments])
+                raise LocalError(f"{name}: gave no figure '{figure}' in {unit}")
             values.append(scale(result.value))
         if not values:
             return None
         return Peer(f"{self._answers[-1].name}, {how}", self._answers[-1].version, float(median(values)))
 
 
-def _output(what: str, command: Sequence[str]) -> bytes:
+def _output(name: str, command: Sequence[str]) -> bytes:
     try:
         # A session of its own: a driver has a second process, and both are ended together.
         process = subprocess.Popen(
@@ -128,7 +128,7 @@ def _output(what: str, command: Sequence[str]) -> bytes:
             start_new_session=True,
         )
     except OSError as error:
-        raise LocalError(f"{what}: cannot be run ({error.strerror})") from None
+        raise LocalError(f"{name}: cannot be run ({error.strerror})") from None
     try:
         output, errors = process.communicate(timeout=DRIVER_SECONDS)
     except BaseException as error:
@@ -136,16 +136,16 @@ def _output(what: str, command: Sequence[str]) -> bytes:
             os.killpg(process.pid, signal.SIGKILL)
         process.communicate()
         if isinstance(error, subprocess.TimeoutExpired):
-            raise LocalError(f"{what}: no answer within {DRIVER_SECONDS} s") from None
+            raise LocalError(f"{name}: no answer within {DRIVER_SECONDS} s") from None
         raise
     if process.returncode:
         said = errors.decode(errors="replace").strip().splitlines() or ["no message"]
-        raise LocalError(f"{what}: failed: {printable(said[-1])}")
+        raise LocalError(f"{name}: failed: {printable(said[-1])}")
     return output
 
 
-def _decode(what: str, output: bytes) -> _Answer:
+def _decode(name: str, output: bytes) -> _Answer:
     try:
         return msgspec.json.decode(output, type=_Answer)
     except (msgspec.DecodeError, UnicodeDecodeError) as error:
-        raise LocalError(f"{what}: printed no measurement ({printable(str(error))})") from None
+        raise LocalError(f"{name}: printed no measurement ({printable(str(error))})") from None

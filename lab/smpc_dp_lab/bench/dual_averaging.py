@@ -341,9 +341,9 @@ def _check(users: int, iterations: int, repetitions: int, synchronous: int) -> N
     )
 
 
-def _tell(progress: Progress | None, what: str, done: int, total: int) -> None:
+def _tell(progress: Progress | None, name: str, done: int, total: int) -> None:
     if progress is not None:
-        progress(what, done, total)
+        progress(name, done, total)
 
 
 def plot(result: DualAveragingErrors, path: Path) -> None:

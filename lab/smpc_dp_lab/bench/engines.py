@@ -124,9 +124,9 @@ def _of_servers(
         records = generator.integers(0, GRID.steps + 1, (users, 2)).tolist()
         terms = statistic_program(kernel, users, EPSILON).terms
         taken = run_servers(terms, records, m, runs)
-        what = "a pair" if users == 2 else f"all pairs of {users}"
+        title = "a pair" if users == 2 else f"all pairs of {users}"
         how = f"{m} servers, processes on loopback, mpyc's sockets; range checks and one noise included"
-        name = f"mpyc, {m} servers, {what}"
+        name = f"mpyc, {m} servers, {title}"
         alone = users == 2
         busy, sent = (_peer(pairs, key) if alone else None for key in ("fresh", "bytes"))
         figures += [

@@ -260,8 +260,8 @@ def _draw_bounds(axes: Axes, result: GostaErrors) -> None:
     for line, width, label in ((":", 1.5, "bound"), ("-", 1.5, "runs"), ("-", 0.8, "mean of the runs")):
         axes.plot([], [], line, color="#404040", linewidth=width, label=label)
     axes.set(yscale="log", xscale="log", xlabel="iterations t")
-    what = "(b) GoSta and the bound of Theorem 3.1 on its expectation"
-    finish_axes(axes, what, fontsize=9, title="colours as in (a)", title_fontsize=9)
+    name = "(b) GoSta and the bound of Theorem 3.1 on its expectation"
+    finish_axes(axes, name, fontsize=9, title="colours as in (a)", title_fontsize=9)
 
 
 def last_rows(result: GostaErrors) -> Sequence[tuple[str, str, float, float, float | None, float | None]]:

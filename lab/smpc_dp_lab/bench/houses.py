@@ -39,8 +39,8 @@ def load_houses(path: Path) -> Houses:
                     [Fault(f"{path.name}, line {number}", "is not numbers", ConfigCheck.FORMAT)]
                 ) from None
             if len(values) != COLUMNS or not np.isfinite(values).all():
-                what = f"must be {COLUMNS} finite numbers, has {len(values)}"
-                raise ConfigError([Fault(f"{path.name}, line {number}", what, ConfigCheck.RANGE)])
+                name = f"must be {COLUMNS} finite numbers, has {len(values)}"
+                raise ConfigError([Fault(f"{path.name}, line {number}", name, ConfigCheck.RANGE)])
             rows.append(values)
     if len(rows) != ROWS:
         raise ConfigError([Fault(path.name, f"has {len(rows)} rows, not {ROWS}", ConfigCheck.RANGE)])

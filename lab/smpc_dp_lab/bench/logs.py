@@ -59,12 +59,12 @@ def _figures(path: Path, users: int, runs: int, progress: Progress | None) -> li
     making = f"{note}; all users and the relay in one thread of a fresh process"
     auditing = f"{note}; {THREADS} threads, a fresh process"
 
-    def figures(what: str, runs: Sequence[_Taken], note: str) -> list[Figure]:
+    def figures(title: str, runs: Sequence[_Taken], note: str) -> list[Figure]:
         own = f"{note}; at most, of which the program itself {runs[0]['before'] / 1e6:.0f} MB"
         return [
-            cost(f"{name}: {what}", "s", [one["seconds"] for one in runs], f"{note}, by the clock"),
-            cost(f"{name}: {what}, processor", "s", [one["processor"] for one in runs], note),
-            cost(f"{name}: {what}, memory", "B", [one["peak"] for one in runs], own),
+            cost(f"{name}: {title}", "s", [one["seconds"] for one in runs], f"{note}, by the clock"),
+            cost(f"{name}: {title}, processor", "s", [one["processor"] for one in runs], note),
+            cost(f"{name}: {title}, memory", "B", [one["peak"] for one in runs], own),
         ]
 
     return [

@@ -36,7 +36,7 @@ async def main() -> None:
     await mpc.start()
     started = time.perf_counter()
     result: dict[str, object] = {"version": importlib.import_module("mpyc").__version__}
-    for what, count in (("first", 1), ("one", 1), ("many", asked["instances"])):
+    for name, count in (("first", 1), ("one", 1), ("many", asked["instances"])):
         clock, cpu = time.perf_counter(), time.process_time()
         shares = []
         for number in range(count):
@@ -46,8 +46,8 @@ async def main() -> None:
             shares.append(await noisy_tau(mpc, secint, asked["coins"], [x0, x1], [y0, y1 - 1]))
         await mpc.output(shares, receivers=0)
         await mpc.barrier()
-        result[what] = (time.perf_counter() - clock) / count
-        result[f"{what} cpu"] = (time.process_time() - cpu) / count
+        result[name] = (time.perf_counter() - clock) / count
+        result[f"{name} cpu"] = (time.process_time() - cpu) / count
     result["start"] = started - began
     await mpc.shutdown()
     if mpc.pid == 0:

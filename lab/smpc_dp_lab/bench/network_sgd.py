@@ -279,10 +279,10 @@ def _draw(axes: Axes, result: NetworkSgd) -> None:
             f"\u03c3 = {point.sigma:.3g}, {point.accuracy:.3f}",
         )
     axes.set(xlabel="step", ylabel="test accuracy", xlim=(0, result.steps * 1.01))
-    what = "houses" if result.data.startswith("California") else "synthetic houses"
+    name = "houses" if result.data.startswith("California") else "synthetic houses"
     finish_axes(
         axes,
-        f"Gradient descent, n = {result.parties:,} users of {result.points_each} points ({what}), "
+        f"Gradient descent, n = {result.parties:,} users of {result.points_each} points ({name}), "
         f"T = {result.steps:,}, \u03b4 = {result.delta:g}, mean of {result.runs} runs",
         fontsize=8,
         loc="upper left",

@@ -63,7 +63,7 @@ class _Bench:
         self.name, self.runs, self.progress = name, runs, progress
         self.emp = DriverPeers(emp, drivers)
 
-    def repeat(self, what: str, measure: Callable[[], T], peer: Turn) -> list[T]:
+    def repeat(self, name: str, measure: Callable[[], T], peer: Turn) -> list[T]:
         """Take `runs` measurements in turns with the peer's, after one that is thrown away."""
         taken: list[T] = []
 
@@ -71,12 +71,12 @@ class _Bench:
             taken.append(measure())
 
         measure()
-        self.alternate(what, {"ours": ours, "peer": peer})
+        self.alternate(name, {"ours": ours, "peer": peer})
         return taken
 
-    def alternate(self, what: str, measures: dict[str, Measure]) -> dict[str, list[float]]:
+    def alternate(self, name: str, measures: dict[str, Measure]) -> dict[str, list[float]]:
         """Take `runs` rounds of all `measures`, and tell the progress of each."""
-        return alternate(self.runs, measures, Steps(self.progress, what, self.runs))
+        return alternate(self.runs, measures, Steps(self.progress, name, self.runs))
 
     def report(self, figures: list[Figure]) -> Report:
         known = versions("numpy", openssl=ssl.OPENSSL_VERSION, **self.emp.versions)
@@ -120,14 +120,14 @@ def _in_memory(
     note = f"{instances} x {circuit}, one thread, in memory; bound by AES; {_keys(mode, tile)}"
     return [
         rate(
-            f"{what} {circuit} x {instances}, {mode.value} keys",
+            f"{name} {circuit} x {instances}, {mode.value} keys",
             "AND/s",
             [result[index] for result in taken],
             note,
-            peer=peer.peer(what, "AND/s", how),
+            peer=peer.peer(name, "AND/s", how),
             target=None if targets is None else targets[index],
         )
-        for index, what in enumerate(("garble", "evaluate"))
+        for index, name in enumerate(("garble", "evaluate"))
     ]
 
 
@@ -204,13 +204,13 @@ def run_compare_bench(runs: int = 7, progress: Progress | None = None, emp: str 
     )
 
 
-def _pair(circuit: str, instances: int, what: str) -> dict[str, Any]:
+def _pair(circuit: str, instances: int, title: str) -> dict[str, Any]:
     """Run a fresh pair of processes and return what the evaluator measured."""
     with tempfile.TemporaryDirectory(prefix="smpc-dp-") as folder:
         session = create_pairwise_session(
             folder, {"circuit": circuit, "instances": instances, "output": "both"}
         )
-        calls = [[str(session), name, what] for name in ("garbler", "evaluator")]
+        calls = [[str(session), name, title] for name in ("garbler", "evaluator")]
         _, told = together("pairwise_worker", calls, f"{circuit}: a measuring process", WORKER_SECONDS)
     measured: dict[str, Any] = json.loads(told)
     return measured

@@ -24,7 +24,7 @@ from smpc_dp_lab.bench import transfers
 CHANNEL_BYTES = 1 << 29
 
 
-def main(session: str, name: str, what: str) -> Mapping[str, object]:
+def main(session: str, name: str, title: str) -> Mapping[str, object]:
     """Be the member `name` of `session`; `what` lists "channel", "transfers" and "evaluate"."""
     member = PairwiseMember.load(session, name)
     garbler, role = name == member.plan.parameters.garbler, member.role(random_inputs(member))
@@ -32,7 +32,7 @@ def main(session: str, name: str, what: str) -> Mapping[str, object]:
     (channel,) = channels.values()
     measured: dict[str, object] = {}
     try:
-        if "channel" in what:
+        if "channel" in title:
             count, content = CHANNEL_BYTES // TABLE_PIECE, bytes(TABLE_PIECE)
             began = time.perf_counter()
             if garbler:
@@ -44,10 +44,10 @@ def main(session: str, name: str, what: str) -> Mapping[str, object]:
                     channel.receive(TABLE_PIECE, left)
                 channel.send([b"x"])
             measured["channel"] = CHANNEL_BYTES / (time.perf_counter() - began)
-        if "transfers" in what:
+        if "transfers" in title:
             for k in FIELD_SIZES:
                 measured[transfers.over(k)] = _transfers(channel, garbler, k)
-        if "evaluate" in what:
+        if "evaluate" in title:
             report = drive(role, channels)
             measured["steps"] = dict(report.steps)
             measured["bytes"] = report.bytes_sent + report.bytes_received

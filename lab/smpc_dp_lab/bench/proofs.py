@@ -278,8 +278,8 @@ def _users(length: int, runs: int, batch: int, progress: Progress | None) -> lis
     def goal(bound: float, counts: bool = True) -> Target | None:
         return Target("median", bound) if small and counts else None
 
-    def figure(what: str, unit: str, values: list[float], note: str, target: Target | None = None) -> Figure:
-        return cost(f"{name}: {what}", unit, values, note, target=target)
+    def figure(title: str, unit: str, values: list[float], note: str, target: Target | None = None) -> Figure:
+        return cost(f"{name}: {title}", unit, values, note, target=target)
 
     audited = f"{repeated}; {AUDIT_THREADS} threads"
     return [

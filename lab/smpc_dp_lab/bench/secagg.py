@@ -61,10 +61,10 @@ class _Bench:
     def bytes_a_mask(self) -> int:
         return self.length * self.lane_bytes
 
-    def turns(self, what: str, measures: dict[str, Measure]) -> dict[str, list[float]]:
+    def turns(self, name: str, measures: dict[str, Measure]) -> dict[str, list[float]]:
         """Take rounds of these and of the machine's keystream, and tell the progress of each."""
         given = measures | {"limit": kernels.keystream_rate}
-        return alternate(self.runs, given, Steps(self.progress, what, self.runs))
+        return alternate(self.runs, given, Steps(self.progress, name, self.runs))
 
     def beside(
         self, taken: dict[str, list[float]], scale: Callable[[float], float] = lambda seconds: seconds

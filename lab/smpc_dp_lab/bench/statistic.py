@@ -119,8 +119,8 @@ def _of_pairs(ones: list[dict[str, Measured]], peers: list[Measured], emp: Turn)
         ("pair with cached setup, {}", "cached", how, lambda _: theirs, None),
     )
     figures = [
-        cost(what.format(name), "s", of(name, key), note, peer=peer(name), target=target)
-        for what, key, note, peer, target in kinds
+        cost(title.format(name), "s", of(name, key), note, peer=peer(name), target=target)
+        for title, key, note, peer, target in kinds
         for name in SIDES
     ]
     sizes = "bytes of messages both sides send, to the aggregator too; without TLS and frames"
@@ -148,8 +148,8 @@ def both(pair: Mapping[str, Measured], key: str) -> float:
 
 
 def _of_batches(batches: list[dict[str, Measured]], peers: list[Measured], emp: Turn) -> list[Figure]:
-    def of(what: str, unit: str, values: list[float], note: str, **beside: Any) -> Figure:
-        name = f"a pair of {BATCH} between two hosts{what}"
+    def of(title: str, unit: str, values: list[float], note: str, **beside: Any) -> Figure:
+        name = f"a pair of {BATCH} between two hosts{title}"
         return cost(name, unit, [value / BATCH for value in values], note, **beside)
 
     def theirs(key: str, unit: str) -> Peer | None:

@@ -14,7 +14,7 @@ from smpc_dp.errors import LocalError
 def together(
     module: str,
     calls: Sequence[Sequence[str]],
-    what: str,
+    title: str,
     seconds: float | None = None,
     inputs: Sequence[bytes] = (),
     **started: Any,
@@ -49,7 +49,7 @@ def together(
                 worker.stdin = None
         ended = [worker.communicate(timeout=seconds) for worker in workers]
     except subprocess.TimeoutExpired:
-        raise LocalError(f"{what} took more than {seconds} s") from None
+        raise LocalError(f"{title} took more than {seconds} s") from None
     finally:
         for worker in workers:
             worker.kill()
@@ -57,5 +57,5 @@ def together(
     for worker, (_, errors) in zip(workers, ended, strict=True):
         if worker.returncode:
             lines = errors.decode("utf-8", "replace").strip().splitlines() or ["no message"]
-            raise LocalError(f"{what} failed: {lines[-1]}")
+            raise LocalError(f"{title} failed: {lines[-1]}")
     return [output for output, _ in ended]

@@ -19,7 +19,7 @@ def of_rolls(base: Base) -> Iterator[Negative]:
     names = dict(enumerate(context.names, 1))
     nonces = {number: base.read(m.HELLO, name).nonce for number, name in names.items()}
     commitments = {number: base.read(m.ADVERTISE, name).commitment for number, name in names.items()}
-    for step, purpose, given, what in (
+    for step, purpose, given, reason in (
         (m.START, Label.NONCES, nonces, "nonce"),
         (m.ROLL, Label.COMMITMENTS, commitments, "commitment"),
     ):
@@ -27,10 +27,10 @@ def of_rolls(base: Base) -> Iterator[Negative]:
         without = Roll(context, purpose, given | {ALICE: bytes(32)})
         fewer = Roll(context, purpose, {party: given[party] for party in given if party != DAVE})
         proof = true.prove((ALICE,))
-        of_another = f"Another {what} stands in the place of alice's."
+        of_another = f"Another {reason} stands in the place of alice's."
         of_fewer = "The root is of a set without dave, in which the sender has him."
         for name, about, root, shown in (
-            (f"without-my-{what}", of_another, without.root, without.prove((ALICE,))),
+            (f"without-my-{reason}", of_another, without.root, without.prove((ALICE,))),
             ("proof-of-another-place", "The proof is of bob's place.", true.root, true.prove((BOB,))),
             ("root-of-another-set", of_fewer, fewer.root, fewer.prove((ALICE,))),
             ("proof-flipped", "One bit of the proof is flipped.", true.root, flip(proof)),

@@ -179,9 +179,9 @@ def _pieces(base: Base) -> Iterator[Fault]:
     yield changed("piece-of-the-other-side", about, piece_of(FROM_EVALUATOR, number, tables))
     about = "The check comes before the tables."
     yield changed("check-in-place-of-a-piece", about, framed(check), ORDER)
-    for name, offset, what in (("t-g", 0, "T_G"), ("t-e", 16, "T_E")):
+    for name, offset, reason in (("t-g", 0, "T_G"), ("t-e", 16, "T_E")):
         message = piece_of(FROM_GARBLER, number, flip(tables, offset, 0x80))
-        about = f"One bit of {what} of the first AND gate is flipped."
+        about = f"One bit of {reason} of the first AND gate is flipped."
         yield changed(f"table-bit-flipped-{name}", about, message, TRANSCRIPT, 1)
     message = piece_of(FROM_GARBLER, number + 1, tables)
     about = "More tables come where the check is due."

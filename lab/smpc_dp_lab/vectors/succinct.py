@@ -149,7 +149,7 @@ def _certificates() -> JsonObject:
         ],
         "places": list(indices),
         "cases": [
-            {"name": name, "about": what, "good": name in ("sample", "list"), "body": encode(body).hex()}
-            for name, what, body in cases
+            {"name": name, "about": reason, "good": name in ("sample", "list"), "body": encode(body).hex()}
+            for name, reason, body in cases
         ],
     }

@@ -144,10 +144,10 @@ class Ledger:
         """
         file = Path(path)
         terms = _decode(file, _content(file)).terms
-        for what, wanted, result in (("party", party, terms.party), ("dataset", dataset, terms.dataset)):
+        for name, wanted, result in (("party", party, terms.party), ("dataset", dataset, terms.dataset)):
             if wanted is not None and wanted != result:
                 raise ConfigError(
-                    f"{file}: the ledger of {what} '{result}', not of '{wanted}'", ConfigCheck.DIFFERS
+                    f"{file}: the ledger of {name} '{result}', not of '{wanted}'", ConfigCheck.DIFFERS
                 )
         _LOG.debug("%s: opened the ledger", terms.party)
         return cls(file, terms)

@@ -77,11 +77,11 @@ class HonestGraph:
         listed = ", ".join(str(size) for size in sizes[order][::-1][:_SHOWN]) + (
             ", …" if count > _SHOWN else ""
         )
-        what = (
+        reason = (
             f"the honest users fall into {count} components, of {listed} users; one of them has "
             f"{len(smallest)}: {first}; draw more neighbours, or plan for more honest users"
         )
-        raise ConfigError([Fault("graph", what, ConfigCheck.INFEASIBLE)])
+        raise ConfigError([Fault("graph", reason, ConfigCheck.INFEASIBLE)])
 
 
 def honest_graph(users: int, edges: Ints, honest: NDArray[np.bool_] | None = None) -> HonestGraph:

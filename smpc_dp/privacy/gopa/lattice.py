@@ -96,11 +96,11 @@ def smoothing_for(
     first = _power_excess(theta_excess(math.sqrt(kept)), edges * length)
     second = _power_excess(theta_excess(s / step), users * length)
     if not (s < sigma_eta and first < 0.2 and second < 0.2):
-        what = (
+        reason = (
             f"a grid of step {step:g} is too coarse for sigma_eta = {sigma_eta:.4g}: the noise "
             "on it is not close to Gaussian; use a finer precision"
         )
-        raise ConfigError([Fault("precision", what, ConfigCheck.INFEASIBLE)])
+        raise ConfigError([Fault("precision", reason, ConfigCheck.INFEASIBLE)])
     one, two = (math.log1p(e) - math.log1p(-e) for e in (first, second))
     return Smoothing(step, s, (one + two) * (1 + 1e-9), one * (1 + 1e-9))
 

@@ -72,8 +72,8 @@ def plan_by_theorem(request: GopaRequest) -> GopaPlan:
     parties, unit = request.parties, request.upper - request.lower
     honest = request.honest - int(request.curious)
     faults = [
-        Fault(name, f"Theorem 4.1 is about {what}", ConfigCheck.INFEASIBLE)
-        for wrong, name, what in (
+        Fault(name, f"Theorem 4.1 is about {reason}", ConfigCheck.INFEASIBLE)
+        for wrong, name, reason in (
             (request.graph != "k-out", "graph", "random k-out graphs"),
             (request.length != 1 or request.radius is not None, "length", "one value in [lower, upper]"),
             (request.max_dropouts > 0, "max_dropouts", "dropouts that nobody chooses; use method exact"),

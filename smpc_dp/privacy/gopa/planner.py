@@ -51,11 +51,11 @@ class _Exact:
         self.step, self.diameter = _domain(request)
         self.removed = request.max_dropouts + int(request.curious)
         if request.honest - self.removed < 2:
-            what = (
+            reason = (
                 f"{request.honest} honest users, {self.removed} of whom may be taken out, leave "
                 "fewer than 2: nobody hides a single one"
             )
-            raise ConfigError([Fault("max_dropouts", what, ConfigCheck.INFEASIBLE)])
+            raise ConfigError([Fault("max_dropouts", reason, ConfigCheck.INFEASIBLE)])
 
     def plan(self) -> GopaPlan:
         request = self.request
@@ -231,12 +231,12 @@ class _Exact:
         s = self._smoothing(sigma_eta, math.inf).s
         room -= 1 / (left * (sigma_eta**2 - s**2))
         if room <= 0:
-            what = (
+            reason = (
                 f"{sigma_eta:.6g} does not give delta = {asked:g} with any pairwise noise; at least "
                 f"{self.diameter / gaussian_mu(request.epsilon, asked) / math.sqrt(left):.6g} is "
                 "needed, and more with less pairwise noise"
             )
-            raise ConfigError([Fault("sigma_eta", what, ConfigCheck.INFEASIBLE)])
+            raise ConfigError([Fault("sigma_eta", reason, ConfigCheck.INFEASIBLE)])
         # Entries fall as s = sigma_eta^2/sigma_delta^2 grows: what a larger sigma_delta estimates is enough.
         # Where delta is so large that users need no pairwise noise, there is still a little.
         least = 0.01 * sigma_eta
@@ -254,11 +254,11 @@ class _Exact:
                 break
             sigma_delta *= 1.0005
         else:
-            what = (
+            reason = (
                 f"none suffices: in this graph {self.removed} chosen users can leave another without "
                 "pairwise noise; draw more neighbours"
             )
-            raise ConfigError([Fault("sigma_delta", what, ConfigCheck.INFEASIBLE)])
+            raise ConfigError([Fault("sigma_delta", reason, ConfigCheck.INFEASIBLE)])
         if isinstance(proven, Process):
             sigma_delta = self._at_least(proven, sigma_eta, sigma_delta)
         return sigma_delta

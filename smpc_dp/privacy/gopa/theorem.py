@@ -24,8 +24,8 @@ def spread(n_honest: int, rho: float, k: int) -> float:
     """1/(floor((k-1) rho/3) - 1) + (12 + 6 ln n_H)/n_H; raises ConfigError if the first term has no sense."""
     below = math.floor((k - 1) * rho / 3 + 1e-9) - 1
     if below < 1:
-        what = f"condition floor((k - 1) rho/3) > 1 of Theorem 4.1 fails for k = {k}, rho = {rho:g}"
-        raise ConfigError([Fault("k", what, ConfigCheck.INFEASIBLE)])
+        reason = f"condition floor((k - 1) rho/3) > 1 of Theorem 4.1 fails for k = {k}, rho = {rho:g}"
+        raise ConfigError([Fault("k", reason, ConfigCheck.INFEASIBLE)])
     return 1 / below + (12 + 6 * math.log(n_honest)) / n_honest
 
 
@@ -49,8 +49,8 @@ def corollary_kappa(curator_delta: float, delta: float) -> float:
     """kappa of Corollary 4.1 for delta = 3.75 (curator_delta/1.25)^(kappa/(kappa+1))."""
     share = math.log(delta / 3.75) / math.log(curator_delta / 1.25)
     if not 0 < share < 1:
-        what = f"Corollary 4.1 needs curator_delta < delta/3, is {curator_delta:g} for {delta:g}"
-        raise ConfigError([Fault("delta", what, ConfigCheck.INFEASIBLE)])
+        reason = f"Corollary 4.1 needs curator_delta < delta/3, is {curator_delta:g} for {delta:g}"
+        raise ConfigError([Fault("delta", reason, ConfigCheck.INFEASIBLE)])
     return share / (1 - share)
 
 
@@ -73,8 +73,8 @@ def guarantee(
     """
     rho, third = n_honest / parties, delta / 3
     faults = [
-        Fault("method", f"condition {what} of Theorem 4.1 fails: {value}", ConfigCheck.INFEASIBLE)
-        for holds, what, value in (
+        Fault("method", f"condition {reason} of Theorem 4.1 fails: {value}", ConfigCheck.INFEASIBLE)
+        for holds, reason, value in (
             (0 < epsilon < 1, "0 < epsilon < 1", f"epsilon = {epsilon:g}"),
             (0 < third < 1, "0 < delta < 1", f"delta/3 = {third:g}"),
             (1 <= k <= parties, "k <= n", f"k = {k}, n = {parties}"),
@@ -101,10 +101,10 @@ def guarantee(
     faults = [
         Fault(
             "method",
-            f"condition {what} of Theorem 4.1 fails with delta = {third:.3g}: {a:.4g} < {b:.4g}",
+            f"condition {reason} of Theorem 4.1 fails with delta = {third:.3g}: {a:.4g} < {b:.4g}",
             ConfigCheck.INFEASIBLE,
         )
-        for what, a, b in checks
+        for reason, a, b in checks
         if a < b
     ]
     if faults:

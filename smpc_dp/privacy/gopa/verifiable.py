@@ -245,13 +245,13 @@ def plan_verifiable(  # noqa: PLR0913 - each can be given or planned by itself
     left = delta - delta_pairwise - apart
     if bits is None:
         if left <= 0 and degree is not None:
-            what = f"{degree} draws leave the honest users unconnected with probability {apart:.2g}"
+            reason = f"{degree} draws leave the honest users unconnected with probability {apart:.2g}"
             raise ConfigError(
-                [Fault("degree", f"{what}, delta is {delta:g}: draw more", ConfigCheck.INFEASIBLE)]
+                [Fault("degree", f"{reason}, delta is {delta:g}: draw more", ConfigCheck.INFEASIBLE)]
             )
         if left <= 0 or epsilon <= epsilon_pairwise:
-            what = "pairwise noise alone takes it all: raise it" + (", or sigma_delta" if given else "")
-            raise ConfigError([Fault("delta" if left <= 0 else "epsilon", what, ConfigCheck.INFEASIBLE)])
+            reason = "pairwise noise alone takes it all: raise it" + (", or sigma_delta" if given else "")
+            raise ConfigError([Fault("delta" if left <= 0 else "epsilon", reason, ConfigCheck.INFEASIBLE)])
         bits = _least_bits(reach, honest, epsilon - epsilon_pairwise, left, mu)
     total = 1.0
     if epsilon > epsilon_pairwise:
@@ -347,10 +347,10 @@ def _least_bits(reach: Reach, honest: int, epsilon: float, delta: float, mu: flo
     low, high = 0, max(1, math.ceil(2 * reach.squared / mu**2 / honest))
     while True:
         if 2 * high * reach.length > MAX_BITS:
-            what = (
+            reason = (
                 f"more than {MAX_BITS} in all coordinates are needed: take fewer steps, or a larger epsilon"
             )
-            raise ConfigError([Fault("bits", what, ConfigCheck.TOO_LARGE)])
+            raise ConfigError([Fault("bits", reason, ConfigCheck.TOO_LARGE)])
         if enough(high):
             break
         low, high = high, high + max(1, high // 4)
@@ -381,8 +381,8 @@ def _check_draws(parties: int, honest: int, degree: int | None, lost: int, corru
 
 def _refuse_bad(checks: Iterable[tuple[str, object, bool, str]]) -> None:
     faults = [
-        Fault(name, f"must be {what}, is {value}", ConfigCheck.RANGE)
-        for name, value, good, what in checks
+        Fault(name, f"must be {reason}, is {value}", ConfigCheck.RANGE)
+        for name, value, good, reason in checks
         if not good
     ]
     if faults:

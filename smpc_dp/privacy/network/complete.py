@@ -162,9 +162,9 @@ def _grid_size(contributions: int, finest: int) -> int:
     while size < finest and size < 128 * contributions:
         size *= 2
     if contributions > size // 8:
-        what = f"a user may contribute {contributions} times, known paths are computed for {size // 8}"
+        reason = f"a user may contribute {contributions} times, known paths are computed for {size // 8}"
         raise ConfigError(
-            [Fault("steps", f"{what}: limit contributions, or plan for fewer steps", ConfigCheck.RANGE)]
+            [Fault("steps", f"{reason}: limit contributions, or plan for fewer steps", ConfigCheck.RANGE)]
         )
     return size
 

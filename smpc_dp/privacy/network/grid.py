@@ -63,8 +63,8 @@ class Grid(msgspec.Struct, frozen=True, kw_only=True):
                 [Fault("plan", f"a plan for {plan.task} has no Gaussian noise", ConfigCheck.UNSUPPORTED)]
             )
         if not 0 < width <= plan.sensitivity * (1 + 1e-12):
-            what = f"contributions may be {width:g} apart, the plan covers {plan.sensitivity:g}"
-            raise ConfigError([Fault("plan", what, ConfigCheck.DIFFERS)])
+            reason = f"contributions may be {width:g} apart, the plan covers {plan.sensitivity:g}"
+            raise ConfigError([Fault("plan", reason, ConfigCheck.DIFFERS)])
         return cls.fit(
             plan.sigma * stretch, plan.sensitivity, noises=noises, shares=shares, least_bits=least_bits
         )

@@ -26,15 +26,15 @@ class AttemptFiles(Generic[T]):
     Raises LocalError for what cannot be done.
     """
 
-    def __init__(self, folder: Path, suffix: str, what: str, kind: type[T]) -> None:
-        self._folder, self._suffix, self._what, self._kind = folder, suffix, what, kind
+    def __init__(self, folder: Path, suffix: str, name: str, kind: type[T]) -> None:
+        self._folder, self._suffix, self._name, self._kind = folder, suffix, name, kind
 
     def read(self, attempt: bytes) -> T | None:
         """Return what is kept of an attempt, or None."""
         path = self._path(attempt)
         if not path.exists():
             return None
-        content = read_bounded(path, f"the {self._what}", _MOST)
+        content = read_bounded(path, f"the {self._name}", _MOST)
         if content and not content.strip(b"\0"):
             # A process has ended between overwriting and removing it.
             return None
@@ -72,7 +72,7 @@ class AttemptFiles(Generic[T]):
                 os.link(path, old)
             replace_file(path, lambda file: file.write(msgspec.msgpack.encode(content)), 0o600)
         except OSError as error:
-            raise LocalError(f"{path}: cannot write the {self._what} ({error.strerror})") from None
+            raise LocalError(f"{path}: cannot write the {self._name} ({error.strerror})") from None
         self._remove(old, path)
 
     def remove(self, attempt: bytes) -> None:
@@ -82,7 +82,7 @@ class AttemptFiles(Generic[T]):
 
     def _path(self, attempt: bytes) -> Path:
         if not self._folder.is_dir():
-            raise LocalError(f"{self._folder}: no such folder, for the {self._what}")
+            raise LocalError(f"{self._folder}: no such folder, for the {self._name}")
         return self._folder / f"{attempt.hex()}{self._suffix}"
 
     def _remove(self, path: Path, kept: Path | None = None) -> None:
@@ -95,7 +95,7 @@ class AttemptFiles(Generic[T]):
                     _overwrite(file.fileno())
             path.unlink()
         except OSError as error:
-            raise LocalError(f"{path}: cannot remove the {self._what} ({error.strerror})") from None
+            raise LocalError(f"{path}: cannot remove the {self._name} ({error.strerror})") from None
         self._sync()
 
     def _sync(self) -> None:
@@ -107,7 +107,7 @@ class AttemptFiles(Generic[T]):
             finally:
                 os.close(folder)
         except OSError as error:
-            raise LocalError(f"{self._folder}: cannot write the {self._what} ({error.strerror})") from None
+            raise LocalError(f"{self._folder}: cannot write the {self._name} ({error.strerror})") from None
 
 
 def _overwrite(descriptor: int) -> None:

@@ -139,14 +139,14 @@ def _check_saved(role: PartyRole | CollectorRole | PeerRole) -> None:
         raise LocalError(f"states of a role that begins with '{role.hello}' are never saved")
 
 
-def _decoded(content: bytes, kind: type[Any], what: str) -> Any:
+def _decoded(content: bytes, kind: type[Any], name: str) -> Any:
     try:
         value = decode_msgpack(content, kind, _from_builtin)
     except (msgspec.DecodeError, ValueError, RecursionError):
         # What msgspec says may have a value in it.
-        raise VerificationError(f"{what} is malformed", Check.MALFORMED) from None
+        raise VerificationError(f"{name} is malformed", Check.MALFORMED) from None
     if _ENCODER.encode(value) != content:
-        raise VerificationError(f"{what} is not in its canonical encoding", Check.NOT_CANONICAL)
+        raise VerificationError(f"{name} is not in its canonical encoding", Check.NOT_CANONICAL)
     return value
 
 

@@ -150,18 +150,18 @@ class SavedRun(Run[R_co]):
             VerificationError: it does not open.
             PrivacyError: the member knows another set of survivors than the state's.
         """
-        row, secret, what = _newest(member, saving)
+        row, secret, reason = _newest(member, saving)
         position = row.position
         if not _is_kept(position.flags):
             raise LocalError(
-                f"{what} is lost: without a counter no state is restored from '{cls.final}*' on, or after "
+                f"{reason} is lost: without a counter no state is restored from '{cls.final}*' on, or after "
                 "a release"
             )
         if not row.sealed:
-            raise LocalError(f"{what} was being abandoned: abandon it again")
+            raise LocalError(f"{reason} was being abandoned: abandon it again")
         state, record = saving.codec.decode(open_state(secret, position, row.sealed))
         if record.input and record.input != _digest_of_input(position.attempt, saving):
-            raise LocalError(f"{what} was begun with another input")
+            raise LocalError(f"{reason} was begun with another input")
         saving.advance(position, row.digest)
         saving.keys.commit(position.attempt, row.key)
         run = cls(role, member, state, saving, row)
@@ -277,10 +277,10 @@ def abandon(member: Any, saving: Saving) -> None:
     It takes what `restore` does, but for the input. What was interrupted goes on when it is called again.
     Raises LocalError if there is none, it is not the newest, or is over: its result may not have been taken.
     """
-    row, _, what = _newest(member, saving)
+    row, _, reason = _newest(member, saving)
     position = row.position
     if position.flags & OVER and row.sealed:
-        raise LocalError(f"{what} is over: restore it, and finish it")
+        raise LocalError(f"{reason} is over: restore it, and finish it")
     saving.advance(position, row.digest)
     saving.keys.commit(position.attempt, row.key)
     if not position.flags & OVER:
@@ -311,18 +311,18 @@ def _newest(member: Any, saving: Saving) -> tuple[Row, bytes, str]:
     row = saving.store.find(context.scope, context.request, member.name)
     if row is None:
         raise LocalError(f"{member.name}: no saved run of request {context.request}")
-    what = f"{member.name}: the saved run of request {context.request}"
+    reason = f"{member.name}: the saved run of request {context.request}"
     if row.position.terms != _digest_of_terms(member, saving):
-        raise LocalError(f"{what} was begun with other terms, or for another question")
+        raise LocalError(f"{reason} was begun with other terms, or for another question")
     if row.position.flags & TAKEN:
         # Its end was interrupted.
         _clean(row, saving)
-        raise LocalError(f"{what} is over, and its result was taken")
-    _check_counter(row, saving, what)
+        raise LocalError(f"{reason} is over, and its result was taken")
+    _check_counter(row, saving, reason)
     secret = saving.keys.get(row.position.attempt, row.key)
     if secret is None or (row.sealed and not secret):
-        raise LocalError(f"{what} has no key: the store was set back, or another process has gone on")
-    return row, secret, what
+        raise LocalError(f"{reason} has no key: the store was set back, or another process has gone on")
+    return row, secret, reason
 
 
 def _marked(row: Row, saving: Saving) -> Row:
@@ -338,11 +338,11 @@ def _clean(row: Row, saving: Saving) -> None:
     saving.store.swap(row, replace(row, sealed=b""))
 
 
-def _check_counter(row: Row, saving: Saving, what: str) -> None:
+def _check_counter(row: Row, saving: Saving, reason: str) -> None:
     """Raise LocalError unless a row is the newest state or the one that was saved and not yet counted."""
     position, counter = row.position, saving.counter
     if bool(position.flags & COUNTED) != (counter is not None):
-        raise LocalError(f"{what} was begun {'without' if counter else 'with'} a counter")
+        raise LocalError(f"{reason} was begun {'without' if counter else 'with'} a counter")
     if counter is None:
         return
     mark = counter.read(position.attempt)
@@ -350,7 +350,7 @@ def _check_counter(row: Row, saving: Saving, what: str) -> None:
     if mark not in (before, Mark(position.counter, row.digest)):
         at = "has none" if mark is None else f"is at {mark.number}"
         raise LocalError(
-            f"{what} is not the newest: it has state {position.counter}, and the counter {at}: the store was "
+            f"{reason} is not the newest: it has state {position.counter}, and the counter {at}: the store was "
             "set back, or another process has gone on"
         )
 

@@ -244,8 +244,8 @@ def _open(member: Party, state: AwaitDelivery, party: int, box: bytes) -> Lanes:
     try:
         lanes = parameters.encoding.unpack(unseal(key, box, bound))
     except (VerificationError, ValueError) as error:
-        what = f"its vector cannot be read, or {member.context.aggregator} has changed it: {error}"
-        raise PeerFault(name, what, check_of(error, Check.MALFORMED)) from None
+        reason = f"its vector cannot be read, or {member.context.aggregator} has changed it: {error}"
+        raise PeerFault(name, reason, check_of(error, Check.MALFORMED)) from None
     try:
         # Each vector by itself: in a sum nobody would know its sender.
         parameters.check_vector(lanes)

@@ -197,8 +197,8 @@ def attest_participants(
     body = body_of(peer, state, d.PARTICIPANTS)
     proposed = decode(body, d.Participants, peer.name_of(peer.coordinator))
     members = members_of(peer, proposed.participants, advertised.members, "participants")
-    what = "list of participants"
-    bodies = _check_bodies(peer, state, m.REVEAL, proposed.reveals, proposed.signatures, members, what)
+    reason = "list of participants"
+    bodies = _check_bodies(peer, state, m.REVEAL, proposed.reveals, proposed.signatures, members, reason)
     drawn: dict[int, tuple[int, ...]] = {}
     told = decode(state.inbox.letters[m.REVEAL][peer.index].body, d.Reveal, peer.name).proofs
     # A proof that was found after this party's own reveal excludes nobody.
@@ -260,26 +260,26 @@ def body_of(peer: DirectPeer, state: DirectState, step: str) -> bytes:
 
 
 def members_of(
-    peer: DirectPeer, packed: bytes, within: Collection[int] | PartySet | None, what: str
+    peer: DirectPeer, packed: bytes, within: Collection[int] | PartySet | None, reason: str
 ) -> PartySet:
     """Unpack a set that must lie in `within`, hold this party and the coordinator and be large enough."""
     members = PartySet.unpack(packed, peer.parties, peer.name_of(peer.coordinator))
     if within is not None and any(party not in within for party in members):
-        raise peer.refuse(f"{what} has users that were out before", Check.SET_GREW)
+        raise peer.refuse(f"{reason} has users that were out before", Check.SET_GREW)
     for party in (peer.index, peer.coordinator):
         if party not in members:
-            raise peer.refuse(f"left {peer.name_of(party)} out of the {what}", Check.NOT_INCLUDED)
+            raise peer.refuse(f"left {peer.name_of(party)} out of the {reason}", Check.NOT_INCLUDED)
     least = peer.parameters.plan.min_survivors
     if len(members) < least:
-        raise peer.refuse(f"{what} has {len(members)} users, at least {least} due", Check.SET_TOO_SMALL)
+        raise peer.refuse(f"{reason} has {len(members)} users, at least {least} due", Check.SET_TOO_SMALL)
     return members
 
 
-def signatures_of(peer: DirectPeer, packed: bytes, members: PartySet, what: str) -> dict[int, bytes]:
+def signatures_of(peer: DirectPeer, packed: bytes, members: PartySet, reason: str) -> dict[int, bytes]:
     """Return the signature of each member."""
     size = m.SIGNATURE_BYTES
     if len(packed) != size * len(members):
-        raise peer.refuse(f"{what} does not have one signature for each user", Check.NOT_ONE_EACH)
+        raise peer.refuse(f"{reason} does not have one signature for each user", Check.NOT_ONE_EACH)
     return {party: packed[size * phase : size * phase + size] for phase, party in enumerate(members)}
 
 
@@ -290,16 +290,16 @@ def _check_bodies(
     bodies: list[bytes],
     signatures: bytes,
     members: PartySet,
-    what: str,
+    reason: str,
 ) -> dict[int, bytes]:
     """Return each member's body of a step, which it has signed."""
     if len(bodies) != len(members):
-        raise peer.refuse(f"{what} does not have one message for each user", Check.NOT_ONE_EACH)
+        raise peer.refuse(f"{reason} does not have one message for each user", Check.NOT_ONE_EACH)
     of = dict(zip(members, bodies, strict=True))
-    for party, signature in signatures_of(peer, signatures, members, what).items():
+    for party, signature in signatures_of(peer, signatures, members, reason).items():
         check_signed(peer, state, step, party, hashlib.sha256(of[party]).digest(), signature)
     if of[peer.index] != state.inbox.letters[step][peer.index].body:
-        raise peer.refuse(f"{what} does not have the message of {peer.name}", Check.OWN_DIFFERS)
+        raise peer.refuse(f"{reason} does not have the message of {peer.name}", Check.OWN_DIFFERS)
     return of
 
 

@@ -259,8 +259,8 @@ def propose_participants(peer: DirectPeer, state: CollectReveal) -> Transition:
             _exclude(state, party, fault)
             del letters[party]
     for party in sorted(convicted & letters.keys()):
-        what = f"sent two different messages for step '{m.ADVERTISE}'"
-        _exclude(state, party, PeerFault(peer.name_of(party), what, Check.EQUIVOCATION))
+        reason = f"sent two different messages for step '{m.ADVERTISE}'"
+        _exclude(state, party, PeerFault(peer.name_of(party), reason, Check.EQUIVOCATION))
         del letters[party]
     _check_enough(peer, state, letters, before, m.REVEAL)
     proposed = d.Participants(pack_set(letters, peer.parties), *_shown(letters))

@@ -112,8 +112,8 @@ def convict(
 
 def note_convicted(peer: DirectPeer, state: DirectState, step: str, party: int) -> None:
     """Note that a party sent two different letters."""
-    what = f"sent two different messages for step '{step}'"
-    state.inbox.note(PeerFault(peer.name_of(party), what, Check.EQUIVOCATION))
+    reason = f"sent two different messages for step '{step}'"
+    state.inbox.note(PeerFault(peer.name_of(party), reason, Check.EQUIVOCATION))
 
 
 def proofs_of(state: DirectState, step: str) -> list[d.Proof]:
@@ -149,8 +149,8 @@ def conviction(peer: DirectPeer, state: DirectState, step: str, proof: d.Proof) 
         "second": proof.second,
         "second signature": proof.second_signature,
     }
-    what = f"sent two different messages for step '{step}'"
-    return PeerFault(peer.name_of(proof.party), what, Check.EQUIVOCATION, evidence)
+    reason = f"sent two different messages for step '{step}'"
+    return PeerFault(peer.name_of(proof.party), reason, Check.EQUIVOCATION, evidence)
 
 
 def note_hidden(peer: DirectPeer, state: DirectState, step: str, members: Collection[int] | PartySet) -> None:

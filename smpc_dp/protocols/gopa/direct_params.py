@@ -42,7 +42,7 @@ class DirectParameters(GopaParameters, frozen=True):
                 "the average; noise shared with users who were lost after the certificate stays in it"
             ),
             not_protected=(
-                *(what for what in relayed.not_protected if "relay" not in what),
+                *(reason for reason in relayed.not_protected if "relay" not in reason),
                 f"the user that coordinates may leave up to {plan.max_dropouts} others out, also after it "
                 "has seen what they published, or stop the run",
             ),
@@ -75,8 +75,8 @@ def check_parameters(
         return None, faults
     size = 8 * checked.encoding.lanes * parties
     if size > MAX_PUBLISHED_BYTES:
-        what = f"{parties} vectors have {size} bytes, at most {MAX_PUBLISHED_BYTES} without a relay"
-        return None, [Fault("length", what, ConfigCheck.TOO_LARGE)]
+        reason = f"{parties} vectors have {size} bytes, at most {MAX_PUBLISHED_BYTES} without a relay"
+        return None, [Fault("length", reason, ConfigCheck.TOO_LARGE)]
     return without_relay(checked), []
 
 

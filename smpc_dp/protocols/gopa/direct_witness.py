@@ -96,8 +96,8 @@ def _weigh(peer: DirectPeer, state: DirectState, witness: d.Witness, known: Lett
         "second": witness.body_hash,
         "second signature": witness.signature,
     }
-    what = f"sent two different messages for step '{witness.step}'"
-    raise PeerFault(peer.name_of(peer.coordinator), what, Check.EQUIVOCATION, evidence)
+    reason = f"sent two different messages for step '{witness.step}'"
+    raise PeerFault(peer.name_of(peer.coordinator), reason, Check.EQUIVOCATION, evidence)
 
 
 def _is_fresh(peer: DirectPeer, state: DirectState, witness: d.Witness) -> bool:

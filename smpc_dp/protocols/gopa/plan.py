@@ -95,8 +95,8 @@ def plan_session(
     honest = plan.parties - plan.max_dropouts - max(plan.max_corrupt, 1)
     if honest < 2:
         gone = f"{plan.max_dropouts} may drop out and {max(plan.max_corrupt, 1)} be curious"
-        what = f"of {plan.parties} users {gone}: {honest} bring noise that counts, 2 are due"
-        raise ConfigError([Fault("roster", what, ConfigCheck.INFEASIBLE)])
+        reason = f"of {plan.parties} users {gone}: {honest} bring noise that counts, 2 are due"
+        raise ConfigError([Fault("roster", reason, ConfigCheck.INFEASIBLE)])
     mu = gaussian_mu(epsilon, delta)
     if mu == 0:
         raise ConfigError(
@@ -177,10 +177,10 @@ def plan_session(
 
 
 def _too_many_bad_draws(slack: float, delta: float) -> ConfigError:
-    what = (
+    reason = (
         f"bad draws of neighbours have {slack:.1g} of delta, {delta:g}: more bits, or a larger delta, are due"
     )
-    return ConfigError([Fault("security", what, ConfigCheck.INFEASIBLE)])
+    return ConfigError([Fault("security", reason, ConfigCheck.INFEASIBLE)])
 
 
 def _both_opened(plan: SecAggPlan) -> float:

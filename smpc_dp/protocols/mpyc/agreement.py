@@ -289,7 +289,7 @@ def check_signatures(context: Context, statement: bytes, signatures: Mapping[str
             ) from None
 
 
-def common(said: Mapping[str, T], what: str) -> T:
+def common(said: Mapping[str, T], field: str) -> T:
     """Return what all have said; else raise PeerFault naming the first who differs from most of them."""
     counted = Counter(said.values())
     if len(counted) == 1:
@@ -298,8 +298,8 @@ def common(said: Mapping[str, T], what: str) -> T:
     if 2 * times <= len(said):
         first = next(iter(said))
         other = next(name for name, value in said.items() if value != said[first])
-        raise PeerFault(other, f"{what}; or another server does: no two in three agree", Check.DISAGREES)
-    raise PeerFault(next(name for name, value in said.items() if value != most), what, Check.DISAGREES)
+        raise PeerFault(other, f"{field}; or another server does: no two in three agree", Check.DISAGREES)
+    raise PeerFault(next(name for name, value in said.items() if value != most), field, Check.DISAGREES)
 
 
 def hellos_digest(hellos: Sequence[bytes]) -> bytes:

@@ -69,8 +69,8 @@ class SharedParameters(msgspec.Struct, frozen=True):
     def sums(self) -> Encoding:
         """The encoding of sums; raise ConfigError where the session has none."""
         if self.encoding is None:
-            what = f"a session for sums needs {', '.join(SUM_KEYS[:3])}"
-            raise ConfigError([Fault("parameters.length", what, ConfigCheck.MISSING)])
+            reason = f"a session for sums needs {', '.join(SUM_KEYS[:3])}"
+            raise ConfigError([Fault("parameters.length", reason, ConfigCheck.MISSING)])
         return self.encoding
 
     def planned(self) -> str:
@@ -141,8 +141,8 @@ def roster_faults(members: Iterable[Member]) -> list[Fault]:
     count = sum(member.role == "server" for member in listed)
     if count < FEWEST_SERVERS:
         why = "with 2 servers a share is the secret itself (threshold (m - 1) // 2 = 0): no secrecy at all"
-        what = f"has {count} members with the role 'server', {FEWEST_SERVERS} are needed: {why}"
-        faults.append(Fault("roster", what, ConfigCheck.RANGE))
+        reason = f"has {count} members with the role 'server', {FEWEST_SERVERS} are needed: {why}"
+        faults.append(Fault("roster", reason, ConfigCheck.RANGE))
     elif count > MOST_SERVERS:
         faults.append(
             Fault(
@@ -152,11 +152,11 @@ def roster_faults(members: Iterable[Member]) -> list[Fault]:
             )
         )
     elif count % 2 == 0:
-        what = (
+        reason = (
             f"has {count} servers: no more may collude than of {count - 1}, {threshold_of(count)}, at a "
             f"greater cost; take {count - 1} or {count + 1}"
         )
-        faults.append(Fault("roster", what, ConfigCheck.RANGE))
+        faults.append(Fault("roster", reason, ConfigCheck.RANGE))
     return faults
 
 

@@ -300,13 +300,13 @@ class ServerMachine(Member):
         for user in sorted(present):
             missed = [name for name in self._servers if said[name].get(user) != said[self.name][user]]
             if missed:
-                what = f"said no hello, or another one, to {', '.join(missed)}"
-                self._drop_early(user, what, Check.PARTIAL, Code.PARTIAL)
+                reason = f"said no hello, or another one, to {', '.join(missed)}"
+                self._drop_early(user, reason, Check.PARTIAL, Code.PARTIAL)
         for name, digests in said.items():
             for user in sorted(set(digests) - present):
-                what = f"said hello to {name}, not to every server"
+                reason = f"said hello to {name}, not to every server"
                 self._failures.setdefault(
-                    user, PeerFault(self._name_of(user), what, Check.PARTIAL, code=Code.PARTIAL)
+                    user, PeerFault(self._name_of(user), reason, Check.PARTIAL, code=Code.PARTIAL)
                 )
         # A question, and whether it comes with a label: one user's alone must not spoil that of the others.
         asked = {user: (hello.question, hello.mark >= 0) for user, (_, hello) in sorted(self._hellos.items())}

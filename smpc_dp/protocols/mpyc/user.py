@@ -145,8 +145,8 @@ class UserMachine(Member):
     def _share(self) -> Sequence[Envelope]:
         """Return the shares for each server, once all of them agree on who takes part in what."""
         starts = {name: self._starts[name] for name in self._servers}
-        what = "begins with other users or another computation than most servers"
-        packed = common({name: (s.present, s.hellos, s.marks, s.terms) for name, s in starts.items()}, what)
+        reason = "begins with other users or another computation than most servers"
+        packed = common({name: (s.present, s.hellos, s.marks, s.terms) for name, s in starts.items()}, reason)
         start = m.Start(*packed)
         leader = self._servers[0]
         present = PartySet.unpack(start.present, len(self._context.names), leader)
@@ -181,8 +181,8 @@ class UserMachine(Member):
         """Raise PeerFault for a result over too few users, or one that is sent to a user who is not in it."""
         leader = self._servers[0]
         if len(included) < self._fewest:
-            what = f"and all servers opened a value over {len(included)} users, {self._fewest} are needed"
-            raise PeerFault(leader, what, Check.SET_TOO_SMALL)
+            reason = f"and all servers opened a value over {len(included)} users, {self._fewest} are needed"
+            raise PeerFault(leader, reason, Check.SET_TOO_SMALL)
         if self.name not in included:
             raise PeerFault(
                 leader, "and all servers left this user out, and did not say so", Check.NOT_INCLUDED

@@ -125,17 +125,17 @@ class Question:
         if parameters is None:
             raise ConfigError(faults)
         if output == "aggregator":
-            what = "'aggregator' needs a session file of the protocol pairwise, with a third party"
-            raise ConfigError([Fault("output", what, ConfigCheck.UNSUPPORTED)])
+            reason = "'aggregator' needs a session file of the protocol pairwise, with a third party"
+            raise ConfigError([Fault("output", reason, ConfigCheck.UNSUPPORTED)])
         for index in evaluator_inputs or ():
             if index >= len(built.inputs):
-                what = f"{index}, but the circuit has {len(built.inputs)} input values"
-                raise ConfigError([Fault("evaluator_inputs", what, ConfigCheck.RANGE)])
+                reason = f"{index}, but the circuit has {len(built.inputs)} input values"
+                raise ConfigError([Fault("evaluator_inputs", reason, ConfigCheck.RANGE)])
         plan = Plan(built, parameters)
         indices = plan.garbler_values if own == garbler else plan.evaluator_values
         if len(inputs) != len(indices):
-            what = f"{len(inputs)} values of '{own}', the circuit takes {len(indices)} from it"
-            raise ConfigError([Fault("inputs", what, ConfigCheck.SHAPE)])
+            reason = f"{len(inputs)} values of '{own}', the circuit takes {len(indices)} from it"
+            raise ConfigError([Fault("inputs", reason, ConfigCheck.SHAPE)])
         rows = tuple(
             _rows(values, built.inputs[index], f"inputs[{number}]")
             for number, (values, index) in enumerate(zip(inputs, indices, strict=True))
@@ -179,13 +179,13 @@ def resolve(circuit: AnyCircuit) -> Circuit:
     if isinstance(circuit, Circuit):
         return circuit
     if not isinstance(circuit, str | os.PathLike):
-        what = f"must be a name, a path or a Circuit, is {type(circuit).__name__}"
-        raise ConfigError([Fault("circuit", what, ConfigCheck.TYPE)])
+        reason = f"must be a name, a path or a Circuit, is {type(circuit).__name__}"
+        raise ConfigError([Fault("circuit", reason, ConfigCheck.TYPE)])
     if isinstance(circuit, str) and circuit in PUBLISHED:
         return find(circuit).build()
     if isinstance(circuit, str) and not Path(circuit).exists():
-        what = f"{circuit!r} is neither a file nor a published circuit ({', '.join(PUBLISHED)})"
-        raise ConfigError([Fault("circuit", what, ConfigCheck.UNKNOWN_NAME)])
+        reason = f"{circuit!r} is neither a file nor a published circuit ({', '.join(PUBLISHED)})"
+        raise ConfigError([Fault("circuit", reason, ConfigCheck.UNKNOWN_NAME)])
     return read_bristol(Path(circuit))
 
 
@@ -195,8 +195,8 @@ def count_instances(inputs: Sequence[Input], declared: int | None) -> tuple[int,
         len(inputs)
         counts = {None if isinstance(values, int | np.integer) else len(values) for values in inputs}
     except TypeError:
-        what = "not a list that has an integer, or integers, for each input value"
-        raise ConfigError([Fault("inputs", what, ConfigCheck.TYPE)]) from None
+        reason = "not a list that has an integer, or integers, for each input value"
+        raise ConfigError([Fault("inputs", reason, ConfigCheck.TYPE)]) from None
     if len(counts) > 1:
         raise ConfigError(
             [Fault("inputs", "not all single numbers, or all of one length", ConfigCheck.SHAPE)]
@@ -226,7 +226,7 @@ def _rows(values: Input, width: int, where: str) -> Rows:
         return pack([index(value) for value in values], width)
     except ConfigError as error:
         raise ConfigError(
-            [Fault(f"{where}: {fault.where}", fault.what, fault.check) for fault in error.faults]
+            [Fault(f"{where}: {fault.where}", fault.reason, fault.check) for fault in error.faults]
         ) from None
     except TypeError:
         raise ConfigError(

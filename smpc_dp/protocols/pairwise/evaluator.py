@@ -90,8 +90,8 @@ class EvaluatorRole(Participant):
             check = yield from self._take(self._garbler, CHECK, messages.Check)
             self._check_block(self._garbler, block.number, check.block)
             if check.pieces != self._sequence[GARBLER]:
-                what = f"says that it sent {check.pieces} pieces, {self._sequence[GARBLER]} have come"
-                raise PeerFault(self._garbler, what, Check.WRONG_COUNT)
+                reason = f"says that it sent {check.pieces} pieces, {self._sequence[GARBLER]} have come"
+                raise PeerFault(self._garbler, reason, Check.WRONG_COUNT)
             self._check_value(self._garbler, check.transcript)
             value = self._value()
             active = evaluator.output_labels()

@@ -88,12 +88,12 @@ def load_circuit(parameters: PairwiseParameters, folder: Path) -> Circuit:
     if parameters.digest:
         circuit = read_bristol(folder / parameters.circuit)
         if circuit.digest.hex() != parameters.digest:
-            what = f"{parameters.circuit} has the digest {circuit.digest.hex()}, not {parameters.digest}"
-            raise ConfigError([Fault("parameters.digest", what, ConfigCheck.DIFFERS)])
+            reason = f"{parameters.circuit} has the digest {circuit.digest.hex()}, not {parameters.digest}"
+            raise ConfigError([Fault("parameters.digest", reason, ConfigCheck.DIFFERS)])
     else:
         circuit = find(parameters.circuit).build()
     for index in parameters.evaluator_inputs or ():
         if index >= len(circuit.inputs):
-            what = f"{index}, but the circuit has {len(circuit.inputs)} input values"
-            raise ConfigError([Fault("parameters.evaluator_inputs", what, ConfigCheck.RANGE)])
+            reason = f"{index}, but the circuit has {len(circuit.inputs)} input values"
+            raise ConfigError([Fault("parameters.evaluator_inputs", reason, ConfigCheck.RANGE)])
     return circuit

@@ -232,8 +232,8 @@ class Participant:
 
     def _compare(self, peer: str, own: Hello, theirs: Hello) -> None:
         if theirs.circuit != own.circuit:
-            what = f"{peer} has {theirs.circuit.hex()}, {self.name} has {own.circuit.hex()}"
-            raise ConfigError([Fault("circuit", what, ConfigCheck.DIFFERS)])
+            reason = f"{peer} has {theirs.circuit.hex()}, {self.name} has {own.circuit.hex()}"
+            raise ConfigError([Fault("circuit", reason, ConfigCheck.DIFFERS)])
         if theirs.plan != own.plan:
             raise ConfigError(
                 [

@@ -77,16 +77,16 @@ class Plan:
         ):
             object.__setattr__(self, name, value)
         if not (most := self._most()):
-            what = f"more than {BLOCK_LABELS} bits of one party's inputs, or of outputs, in one instance"
-            raise ConfigError([Fault("circuit", what, ConfigCheck.TOO_LARGE)])
+            reason = f"more than {BLOCK_LABELS} bits of one party's inputs, or of outputs, in one instance"
+            raise ConfigError([Fault("circuit", reason, ConfigCheck.TOO_LARGE)])
         # A tile is not cut, so it must not hold more than a block.
         tile = min(compiled.suggest_tile(self.parameters.instances), 1 << most.bit_length() - 1)
         object.__setattr__(self, "tile", tile)
         if (rows := self.transfer_rows()) > MAX_INDEX:
             bits = self.width(self.evaluator_values)
             asked = f"{self.parameters.instances} of {bits} bits of the evaluator"
-            what = f"{asked} need {rows} indices of transfers, one setup has {MAX_INDEX}"
-            raise ConfigError([Fault("instances", what, ConfigCheck.TOO_LARGE)])
+            reason = f"{asked} need {rows} indices of transfers, one setup has {MAX_INDEX}"
+            raise ConfigError([Fault("instances", reason, ConfigCheck.TOO_LARGE)])
 
     def wires(self, values: Sequence[int]) -> NDArray[np.uint32]:
         """Return the input wires of these input values, value by value."""
@@ -150,13 +150,15 @@ class Plan:
         """
         words = -(-self.parameters.instances // WORD_BITS)
         if len(rows) != len(values):
-            what = f"{len(rows)} input values of {party}, the circuit takes {len(values)} from it"
-            raise ConfigError([Fault("inputs", what, ConfigCheck.SHAPE)])
+            reason = f"{len(rows)} input values of {party}, the circuit takes {len(values)} from it"
+            raise ConfigError([Fault("inputs", reason, ConfigCheck.SHAPE)])
         for index, array in zip(values, rows, strict=True):
             shape = (self.circuit.inputs[index], words)
             if array.shape != shape or array.dtype != np.uint64:
-                what = f"{array.dtype} of shape {array.shape} from {party}, uint64 of shape {shape} is needed"
-                raise ConfigError([Fault(f"inputs[{index}]", what, ConfigCheck.TYPE)])
+                reason = (
+                    f"{array.dtype} of shape {array.shape} from {party}, uint64 of shape {shape} is needed"
+                )
+                raise ConfigError([Fault(f"inputs[{index}]", reason, ConfigCheck.TYPE)])
         return np.concatenate(list(rows)) if rows else None
 
 

@@ -119,7 +119,7 @@ class SealedLine:
     def _bound(self, label: Label, *parts: bytes) -> bytes:
         return digest(label, *self._context.bound, self._context.session_digest, *parts)
 
-    def _fault(self, number: int, what: str, check: Check) -> VerificationError:
+    def _fault(self, number: int, reason: str, check: Check) -> VerificationError:
         """Return the error of a frame: whether partner or relay made it wrong cannot be told."""
         who = f"'{self._peer}' through '{self._context.aggregator}'"
-        return VerificationError(f"frame {number} of {who}: {what}; one of the two sent another", check)
+        return VerificationError(f"frame {number} of {who}: {reason}; one of the two sent another", check)

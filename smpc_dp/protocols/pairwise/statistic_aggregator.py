@@ -85,8 +85,8 @@ def accept_hello(aggregator: Aggregator, state: CollectHello, _party: int, envel
         raise PeerFault(sender, "its hello is for another session or request", Check.OTHER_REQUEST)
     plan = _planned(aggregator, state, hello.question)
     if isinstance(plan, str):
-        what = f"asks for a statistic that cannot be had here: {plan}"
-        raise PeerFault(sender, what, Check.NOT_OFFERED, code=Code.KERNEL)
+        reason = f"asks for a statistic that cannot be had here: {plan}"
+        raise PeerFault(sender, reason, Check.NOT_OFFERED, code=Code.KERNEL)
     if hello.plan != plan.digest:
         raise PeerFault(sender, "asks for another statistic than it says", Check.OTHER_QUESTION)
     if (hello.mark >= 0) != plan.bipartite:
@@ -228,11 +228,11 @@ def _agree(aggregator: Aggregator, state: CollectHello) -> StatisticPlan:
         raise TimeoutFault(missing, m.HELLO, detail, code=Code.FEW, number=needed)
     for party in sorted(inbox.items):
         if inbox.items[party].message.plan != wanted:
-            what = f"asks for another statistic than {most} others"
+            reason = f"asks for another statistic than {most} others"
             aggregator.exclude(
                 state,
                 party,
-                PeerFault(aggregator.name_of(party), what, Check.OTHER_QUESTION, code=Code.QUESTION),
+                PeerFault(aggregator.name_of(party), reason, Check.OTHER_QUESTION, code=Code.QUESTION),
             )
     return next(plan for plan in state.plans.values() if not isinstance(plan, str) and plan.digest == wanted)
 
@@ -241,8 +241,8 @@ def _marks(plan: StatisticPlan, hellos: Mapping[int, Item], present: Iterable[in
     """Return the marks of the parties that are present; raise ConfigError if no two of them can be a pair."""
     marks = bytes(hellos[party].message.mark + 1 for party in present)
     if plan.bipartite and len(set(marks)) < 2:
-        what = "all who take part have the same one"
-        raise ConfigError([Fault("labels", what, ConfigCheck.INFEASIBLE)], code=Code.IMPOSSIBLE)
+        reason = "all who take part have the same one"
+        raise ConfigError([Fault("labels", reason, ConfigCheck.INFEASIBLE)], code=Code.IMPOSSIBLE)
     return marks
 
 

@@ -131,8 +131,8 @@ def _checked(
 ) -> result.Certificate:
     aggregator = context.aggregator
 
-    def refuse(what: str, check: Check) -> PeerFault:
-        return PeerFault(aggregator, f"certificate of '{step}' {what}", check)
+    def refuse(reason: str, check: Check) -> PeerFault:
+        return PeerFault(aggregator, f"certificate of '{step}' {reason}", check)
 
     claimed = PartySet.unpack(certificate.signers, len(context.names), aggregator)
     inside = claimed <= members if isinstance(members, PartySet) else all(p in members for p in claimed)

@@ -195,7 +195,7 @@ def members_of(
     member: Member[SumParameters],
     packed: bytes,
     within: PartySet | None,
-    what: str,
+    reason: str,
     least: int | None = None,
 ) -> PartySet:
     """Unpack a set that must lie in `within`, hold this party and be large enough; raise PeerFault."""
@@ -204,11 +204,11 @@ def members_of(
         ("set", packed), lambda: PartySet.unpack(packed, member.parties, context.aggregator)
     )
     if within is not None and not members <= within:
-        raise member.refuse(f"{what} has parties that were out before", Check.SET_GREW)
+        raise member.refuse(f"{reason} has parties that were out before", Check.SET_GREW)
     if member.index not in members:
-        raise member.refuse(f"left {member.name} out of the {what}", Check.NOT_INCLUDED)
+        raise member.refuse(f"left {member.name} out of the {reason}", Check.NOT_INCLUDED)
     if len(members) < least:
-        raise member.refuse(f"{what} has {len(members)} parties, at least {least} due", Check.SET_TOO_SMALL)
+        raise member.refuse(f"{reason} has {len(members)} parties, at least {least} due", Check.SET_TOO_SMALL)
     return members
 
 
@@ -304,7 +304,7 @@ def _check_bound(
     given: Mapping[int, bytes],
     proof: bytes,
     where: str,
-    what: str,
+    reason: str,
 ) -> None:
     """Raise PeerFault unless a root binds the values that these parties gave."""
     try:
@@ -312,7 +312,7 @@ def _check_bound(
     except VerificationError as error:
         names = ", ".join(member.name_of(party) for party in sorted(given)[:5])
         raise member.refuse(
-            f"{where} does not have the {what} of {names}: {error}", Check.NOT_IN_TREE
+            f"{where} does not have the {reason} of {names}: {error}", Check.NOT_IN_TREE
         ) from None
 
 
@@ -490,8 +490,8 @@ def begin(
     asked = {party: said.question for party, said in hellos.items()}
     question = agree_on_question(collector, state, asked)
     for party in [] if fixed is None else fixed.outside(inbox.alive):
-        what = "earlier sums of the session are without its vector (same_survivors)"
-        late = TimeoutFault({collector.name_of(party)}, m.HELLO, what, code=Code.EARLIER)
+        reason = "earlier sums of the session are without its vector (same_survivors)"
+        late = TimeoutFault({collector.name_of(party)}, m.HELLO, reason, code=Code.EARLIER)
         collector.exclude(state, party, late)
     least = collector.parameters.plan.min_survivors
     if len(inbox.alive) < least:

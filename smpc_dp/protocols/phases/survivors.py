@@ -48,10 +48,10 @@ class FixedSurvivors:
         if members is None or survivors.packed == members.packed:
             return
         differing = []
-        for what, these, those in (("without", members, survivors), ("with", survivors, members)):
+        for reason, these, those in (("without", members, survivors), ("with", survivors, members)):
             names = [context.names[party - 1] for party in these if party not in those]
             more = f" and {len(names) - 5} more" if len(names) > 5 else ""
-            differing += [f"{what} {', '.join(names[:5])}{more}"] if names else []
+            differing += [f"{reason} {', '.join(names[:5])}{more}"] if names else []
         raise PrivacyError(
             f"rule against differences (same_survivors): the survivors of request {context.request} are not "
             f"those of request {self._request}, but {' and '.join(differing)}; two such sums give away their "

@@ -205,16 +205,16 @@ def _plan(
     except ConfigError as error:
         # The number of parties is not a parameter: it is the roster's.
         faults = [
-            Fault("roster" if where == "parties" else where, what, check)
-            for where, what, check in error.faults
+            Fault("roster" if where == "parties" else where, reason, check)
+            for where, reason, check in error.faults
         ]
     if not written and _succeeds(lambda: planned(dropout=0.0)):
         lost = f"{part_of(parties, dropout)} of {parties} parties lost"
-        what = (
+        reason = (
             f"is not given, and no plan tolerates its default, {dropout:g}: {lost}; "
             "write dropout = 0.0 to tolerate no loss, or lower corrupt"
         )
-        faults.append(Fault("dropout", what, ConfigCheck.INFEASIBLE))
+        faults.append(Fault("dropout", reason, ConfigCheck.INFEASIBLE))
     return None, faults
 
 

@@ -453,8 +453,8 @@ def check_fixed(aggregator: Aggregator, state: CollectorState) -> None:
         excluded -= state.added.complaints.keys()
     if gone := aggregator.fixed.inside(excluded):
         names = [aggregator.name_of(party) for party in gone]
-        what = "earlier sums of the session are over their vectors too (same_survivors)"
-        raise TimeoutFault(names, state.step, what, code=Code.EARLIER)
+        reason = "earlier sums of the session are over their vectors too (same_survivors)"
+        raise TimeoutFault(names, state.step, reason, code=Code.EARLIER)
 
 
 least = key_graph.min_survivors

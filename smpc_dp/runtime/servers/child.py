@@ -137,16 +137,16 @@ def _confine() -> None:
 
     The superuser may start processes all the same.
     """
-    for what, limit in (
+    for reason, limit in (
         (resource.RLIMIT_CORE, 0),
         (resource.RLIMIT_FSIZE, 0),
         (resource.RLIMIT_NOFILE, MAX_FILES),
         (resource.RLIMIT_NPROC, 0),
         (resource.RLIMIT_AS, MAX_MEMORY),
     ):
-        hard = resource.getrlimit(what)[1]
+        hard = resource.getrlimit(reason)[1]
         bound = limit if hard == resource.RLIM_INFINITY else min(limit, hard)
-        resource.setrlimit(what, (bound, bound))
+        resource.setrlimit(reason, (bound, bound))
 
 
 def _give_time(assignment: Assignment) -> None:

@@ -249,8 +249,8 @@ class Engine:
     def _late(self, latest: float, seconds: float, silence: float) -> LocalError:
         if asyncio.get_running_loop().time() >= latest:
             return LocalError(f"{self._own}: mpyc took more than {seconds:g} s and was stopped")
-        what = f"neither sent nor received anything for {silence:g} s and was stopped"
-        return LocalError(f"{self._own}: mpyc {what}")
+        reason = f"neither sent nor received anything for {silence:g} s and was stopped"
+        return LocalError(f"{self._own}: mpyc {reason}")
 
 
 def largest_answer(terms: ProgramTerms) -> int:

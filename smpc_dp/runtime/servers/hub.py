@@ -209,8 +209,8 @@ class ServerHub:
     async def _ask(self, drive: Drive) -> bool:
         """Wait until somebody asks for a request; return False when nobody is left that could."""
         if missing := self._missing():
-            what = f"connection lost; {NO_SURVIVAL}"
-            raise TimeoutFault(missing, drive.run.step, what, code=Code.LOST)
+            reason = f"connection lost; {NO_SURVIVAL}"
+            raise TimeoutFault(missing, drive.run.step, reason, code=Code.LOST)
         timer, names = drive.timer, self._asked[drive.request].names
         self._idle = not drive.held
         self._await(drive)

@@ -265,8 +265,8 @@ def _room_faults(mpc: Any, terms: ProgramTerms) -> list[Fault]:
     openings = terms.users * terms.length + (0 if terms.kind == "pairs" else len(output_spans(terms)))
     left = terms.security - masks.bit_length() - openings.bit_length() - 1
     if left < LEAST_SECURITY:
-        what = f"{terms.security} leaves {left} bits for {openings} masked values, not {LEAST_SECURITY}"
-        faults.append(Fault("security", what, ConfigCheck.SHAPE))
+        reason = f"{terms.security} leaves {left} bits for {openings} masked values, not {LEAST_SECURITY}"
+        faults.append(Fault("security", reason, ConfigCheck.SHAPE))
     needed = needed_bits(terms)
     if terms.bits < needed:
         faults.append(Fault("bits", f"{terms.bits}, the integers need {needed}", ConfigCheck.RANGE))
@@ -324,9 +324,9 @@ def size_faults(terms: ProgramTerms) -> list[Fault]:
     each = sum(max(1, (high - low).bit_length()) for low, high in spans)
     if terms.users * each <= MAX_RECORD_BITS:
         return []
-    what = f"{terms.users} records of {each} bits; at most {MAX_RECORD_BITS} bits in all"
+    reason = f"{terms.users} records of {each} bits; at most {MAX_RECORD_BITS} bits in all"
     return [
-        Fault("users", f"{what}: take fewer users, fewer values, or coarser grids", ConfigCheck.TOO_LARGE)
+        Fault("users", f"{reason}: take fewer users, fewer values, or coarser grids", ConfigCheck.TOO_LARGE)
     ]
 
 
@@ -346,19 +346,23 @@ def pair_faults(kernel: Kernel, terms: ProgramTerms) -> list[Fault]:
         each = pair_layers(kernel, terms.noise[0]).products
     elif kernel.definition is not None:
         if pairs > MAX_PAIRS and cheapest(kernel, terms.users, pairs, complete) == "pairs":
-            what = f"{pairs} pairs one by one; at most {MAX_PAIRS}"
-            return [Fault("users", f"{what}: take fewer pairs, `P`, or coarser grids", ConfigCheck.TOO_LARGE)]
+            reason = f"{pairs} pairs one by one; at most {MAX_PAIRS}"
+            return [
+                Fault("users", f"{reason}: take fewer pairs, `P`, or coarser grids", ConfigCheck.TOO_LARGE)
+            ]
         return []
     elif complete and not kernel.symmetric and terms.users > 2:
-        what = "is not symmetric: the pairs of `P` partners have an order, all pairs have none"
-        return [Fault(where, what, ConfigCheck.UNSUPPORTED)]
+        reason = "is not symmetric: the pairs of `P` partners have an order, all pairs have none"
+        return [Fault(where, reason, ConfigCheck.UNSUPPORTED)]
     elif cheapest(kernel, terms.users, pairs, complete) == "counts":
         return []
     else:
         each = compiled_layers(kernel).products
     if each * pairs > MAX_PRODUCTS:
-        what = f"its circuit has {each} products, times {pairs} pairs; at most {MAX_PRODUCTS}"
+        reason = f"its circuit has {each} products, times {pairs} pairs; at most {MAX_PRODUCTS}"
         return [
-            Fault(where, f"{what} in all: take fewer pairs, `P`, or a smaller circuit", ConfigCheck.TOO_LARGE)
+            Fault(
+                where, f"{reason} in all: take fewer pairs, `P`, or a smaller circuit", ConfigCheck.TOO_LARGE
+            )
         ]
     return []

@@ -131,14 +131,14 @@ def _norm_of(program: Program) -> str:
 def mechanism_of(program: Program) -> str:
     """Say what is opened, with which noise."""
     terms = program.terms
-    what = f"{terms.kernel} of {count_pairs(terms)} pairs" if terms.kernel else terms.kind
+    reason = f"{terms.kernel} of {count_pairs(terms)} pairs" if terms.kernel else terms.kind
     if program.plan is not None:
         noise = program.plan.noise
-        return f"{what}, {noise.name} noise in each on shares, variance {noise.variance:.6g} grid steps^2"
+        return f"{reason}, {noise.name} noise in each on shares, variance {noise.variance:.6g} grid steps^2"
     if not program.noise:
-        return f"{what}, exact, on shares"
+        return f"{reason}, exact, on shares"
     errors = ", ".join(f"{math.sqrt(noise.variance):.6g}" for noise in program.noise)
-    return f"{what}, {program.noise[0].name} noise on shares of standard deviation {errors} in integers"
+    return f"{reason}, {program.noise[0].name} noise on shares of standard deviation {errors} in integers"
 
 
 def _sampling(program: Program, zetas: Sequence[float] | None) -> float:

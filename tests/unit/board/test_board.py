@@ -94,7 +94,7 @@ def test_a_log_cut_at_any_byte_is_a_prefix_or_refused() -> None:
 
 
 @pytest.mark.parametrize(
-    ("make", "line", "what"),
+    ("make", "line", "reason"),
     [
         (lambda _lines: [], 1, "empty"),
         (lambda _lines: [b"\x00" * 4096], 1, "not a log"),
@@ -119,10 +119,10 @@ def test_a_log_cut_at_any_byte_is_a_prefix_or_refused() -> None:
         (lambda lines: [lines[0], lines[1].replace(b"user-0", b"User-0")], 2, "not an entry"),
     ],
 )
-def test_bad_logs_are_refused_with_their_place(make: Any, line: int, what: str) -> None:
+def test_bad_logs_are_refused_with_their_place(make: Any, line: int, reason: str) -> None:
     header, entries = a_log()
     lines = text_of(header, entries).splitlines()
-    with pytest.raises(BadLog, match=what) as error:
+    with pytest.raises(BadLog, match=reason) as error:
         read(b"".join(part + b"\n" for part in make(lines)))
     assert error.value.line == line
 

@@ -153,7 +153,7 @@ def test_a_missing_driver_is_refused_before_anything_is_measured(tmp_path: Path)
 def quick(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     """Our own measurements are made up and written into the log that the drivers write, too."""
 
-    def pair(circuit: str, instances: int, what: str) -> dict[str, Any]:
+    def pair(circuit: str, instances: int, reason: str) -> dict[str, Any]:
         with (tmp_path / "log").open("a") as log:
             log.write(f"ours {circuit} {instances}\n")
         steps = {"transfers": 0.125, "inputs": 0.25, "done": 0.5}

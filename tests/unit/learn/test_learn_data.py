@@ -68,7 +68,7 @@ def test_a_split_gives_every_point_once() -> None:
 
 
 @pytest.mark.parametrize(
-    ("content", "what"),
+    ("content", "reason"),
     [
         ("1,2,3\n1,2\n", ":2: 2 columns, the first point has 3"),
         ("1,2\n1,x\n", ":2: column 2 is not a number"),
@@ -77,12 +77,12 @@ def test_a_split_gives_every_point_once() -> None:
         ("1,2\n1_0,2\n", ":2: column 1 is not a number"),
     ],
 )
-def test_tables_that_are_none_are_refused_by_line(tmp_path: Path, content: str, what: str) -> None:
+def test_tables_that_are_none_are_refused_by_line(tmp_path: Path, content: str, reason: str) -> None:
     path = tmp_path / "table.csv"
     path.write_text(content)
     with pytest.raises(ConfigError) as caught:
         data.read_table(path)
-    assert str(caught.value).endswith(what)
+    assert str(caught.value).endswith(reason)
 
 
 def test_tables_have_headers_and_missing_values(tmp_path: Path) -> None:
@@ -99,7 +99,7 @@ def test_tables_have_headers_and_missing_values(tmp_path: Path) -> None:
 def test_missing_values_of_a_set_are_refused_by_line(tmp_path: Path) -> None:
     path = tmp_path / "set.csv"
     header = "Id,a,b,c,d,e,f,g,h,i,Class\n"
-    for content, load, what in (
+    for content, load, reason in (
         (header + "1,1,1,1,1,1,1,1,1,nan,benign\n", data.wisconsin, ":2: a feature is outside 1 to 10"),
         (header + "1,1,1,1,1,1,1,1,1,,benign\n", data.wisconsin, "holds no points without a missing value"),
         ("a,int_rate\n1,2\n2,\n", data.lending_club, ":3: a value is missing"),
@@ -107,20 +107,20 @@ def test_missing_values_of_a_set_are_refused_by_line(tmp_path: Path) -> None:
         ("userId,movieId,rating,timestamp\n1,2,,4\n", data.movielens, ":2: a rating is missing"),
     ):
         path.write_text(content)
-        with pytest.raises(ConfigError, match=what):
+        with pytest.raises(ConfigError, match=reason):
             load(path)
 
 
 def test_other_files_are_refused(tmp_path: Path) -> None:
     path = tmp_path / "other.csv"
-    for content, load, what in (
+    for content, load, reason in (
         ("Id,a,Class\n1,2,benign\n", data.wisconsin, "needs 11 columns"),
         ("a,b\n1,2\n", data.lending_club, "int_rate"),
         ("1,2\n", data.california_houses, "has 2 columns, needs 9"),
         ("a,b\n1,2\n", data.movielens, "needs the columns userId"),
     ):
         path.write_text(content)
-        with pytest.raises(ConfigError, match=what):
+        with pytest.raises(ConfigError, match=reason):
             load(path)
     with pytest.raises(LocalError, match="there is no such file; needed is MovieLens"):
         data.movielens(tmp_path / "none.csv")

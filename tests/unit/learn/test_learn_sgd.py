@@ -37,7 +37,7 @@ def faults_of(change: dict[str, object], users: int = 6) -> dict[str, str]:
     given = {key: value for key, value in (GIVEN | change).items() if value is not None}
     checked, faults = check_learn(given, users)
     assert (checked is None) == bool(faults)
-    return {fault.where: fault.what for fault in faults}
+    return {fault.where: fault.reason for fault in faults}
 
 
 @pytest.mark.parametrize(("users", "size", "steps"), [(12, 4, 30), (10, 3, 17), (7, 7, 4)])
@@ -166,7 +166,7 @@ def test_a_rate_that_diverges_is_stopped() -> None:
 
 
 @pytest.mark.parametrize(
-    ("change", "key", "what"),
+    ("change", "key", "reason"),
     [
         ({"learner": "sdg"}, "learner", "known: sgd"),
         ({"learner": None}, "learner", "missing"),
@@ -188,12 +188,12 @@ def test_a_rate_that_diverges_is_stopped() -> None:
         ({"averager": {"secret": 1}}, "averager.secret", "unknown"),
     ],
 )
-def test_bad_settings_are_refused_by_key(change: dict[str, object], key: str, what: str) -> None:
-    assert what in faults_of(change)[key]
+def test_bad_settings_are_refused_by_key(change: dict[str, object], key: str, reason: str) -> None:
+    assert reason in faults_of(change)[key]
 
 
 @pytest.mark.parametrize(
-    ("table", "what"),
+    ("table", "reason"),
     [
         (np.zeros((3, 3)), "has 3 columns, needs 3 features and a label"),
         (np.full((2, 4), [0, 0, 0, np.nan]), "the label of point 0 is missing"),
@@ -203,10 +203,10 @@ def test_bad_settings_are_refused_by_key(change: dict[str, object], key: str, wh
         (np.full((2, 4), [0, 1e200, 0, 1]), "a feature of point 0 is not finite, or beyond 1e+50"),
     ],
 )
-def test_bad_data_are_refused_by_user(table: np.ndarray, what: str) -> None:
+def test_bad_data_are_refused_by_user(table: np.ndarray, reason: str) -> None:
     with pytest.raises(ConfigError, match="user 2") as caught:
         simulate.learn(GIVEN, [*DATA[:2], table, *DATA[3:]])
-    assert what in str(caught.value)
+    assert reason in str(caught.value)
 
 
 def test_local_scale_goes_from_local_to_curator(tmp_path: object) -> None:

@@ -98,7 +98,7 @@ def test_vectors_that_servers_would_not_finish_in_time_are_refused_before_anybod
     _, faults = check_learn(given, 300)
     assert (
         f"vectors of {features + 1} in groups of {group}"
-        in {fault.where: fault.what for fault in faults}["features"]
+        in {fault.where: fault.reason for fault in faults}["features"]
     )
     checked, faults = check_learn(given | {"features": 2_000, "group": 5}, 300)
     assert checked is not None, faults
@@ -112,7 +112,7 @@ def test_learners_without_averages_have_no_servers() -> None:
     assert given["learner"] in LEARNERS
     checked, faults = check_learn(given, 6)
     assert checked is None
-    assert "need an aggregator" in {fault.where: fault.what for fault in faults}["averager.method"]
+    assert "need an aggregator" in {fault.where: fault.reason for fault in faults}["averager.method"]
 
 
 # Weights

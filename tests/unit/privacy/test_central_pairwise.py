@@ -161,7 +161,7 @@ def test_simulations_of_servers(engine: Any) -> None:
     # Both estimate the same AUC; noise beyond 14 deviations has a chance of e^-19.
     assert abs(public.value - private.auc) < 14 * (public.noise_error + 4 * private.noise_error)
     assert public.privacy.epsilon == private.privacy.epsilon == 4.0
-    assert any("simulation" in what for what in public.privacy.not_protected)
+    assert any("simulation" in reason for reason in public.privacy.not_protected)
     assert public.pairs == labels.sum() * (60 - labels.sum())
 
 

@@ -70,7 +70,7 @@ def test_noise_of_the_sum_is_as_stated(mechanism: str) -> None:
 
 
 @pytest.mark.parametrize(
-    ("change", "where", "what"),
+    ("change", "where", "reason"),
     [
         ({"mechanism": "laplace"}, "mechanism", "must be 'discrete-gaussian' or 'skellam'"),
         ({"epsilon": None}, "epsilon", "is missing"),
@@ -80,10 +80,10 @@ def test_noise_of_the_sum_is_as_stated(mechanism: str) -> None:
         ({"precision": 1e-17}, "precision", "1e15 steps"),
     ],
 )
-def test_bad_parameters_are_named(change: dict[str, object], where: str, what: str) -> None:
+def test_bad_parameters_are_named(change: dict[str, object], where: str, reason: str) -> None:
     parameters, faults = PARAMETER_CHECKERS["secagg", 1](GIVEN | change, 10)
     assert parameters is None
-    assert any(fault.where == where and what in fault.what for fault in faults), faults
+    assert any(fault.where == where and reason in fault.reason for fault in faults), faults
 
 
 def test_the_default_precision_is_a_fine_part_of_the_range() -> None:

@@ -211,7 +211,7 @@ def test_result_says_what_it_costs() -> None:
 
 
 @pytest.mark.parametrize(
-    ("change", "where", "what"),
+    ("change", "where", "reason"),
     [
         ({"epsilon": 0.0}, "epsilon", "between 0 and 1000"),
         ({"epsilon": "much"}, "epsilon", "must be a number"),
@@ -227,10 +227,10 @@ def test_result_says_what_it_costs() -> None:
         ({"precision": 1e-17}, "precision", "2^44 steps"),
     ],
 )
-def test_bad_parameters_are_named(change: dict[str, object], where: str, what: str) -> None:
+def test_bad_parameters_are_named(change: dict[str, object], where: str, reason: str) -> None:
     parameters, faults = check_parameters(GIVEN | change, 10)
     assert parameters is None
-    assert any(fault.where == where and what in fault.what for fault in faults), faults
+    assert any(fault.where == where and reason in fault.reason for fault in faults), faults
 
 
 def test_too_few_users_are_told_at_planning() -> None:

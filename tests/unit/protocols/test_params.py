@@ -99,7 +99,7 @@ def test_the_rule_is_for_exact_sums() -> None:
     for protocol in ("secagg", "gopa"):
         _, faults = PARAMETER_CHECKERS[protocol, 1]({**PRIVATE, "same_survivors": False}, 5)
         assert [fault.where for fault in faults] == ["same_survivors"]
-        assert "exact sums" in faults[0].what
+        assert "exact sums" in faults[0].reason
 
 
 @pytest.mark.parametrize(("parties", "lost"), [(4, 0), (5, 1), (49, 4)])
@@ -116,12 +116,12 @@ def test_a_default_that_no_plan_allows_is_named() -> None:
     )
     assert checked is None
     assert [fault.where for fault in faults] == ["corrupt", "dropout"]
-    assert "1 of 5 parties lost; write dropout = 0.0 to tolerate no loss" in faults[1].what
+    assert "1 of 5 parties lost; write dropout = 0.0 to tolerate no loss" in faults[1].reason
     # Where no loss is no help either, or is asked for, the default is not to blame.
     for more in ({"corrupt": 0.9}, {"corrupt": 0.4, "dropout": 0.2}):
         checked, faults = PARAMETER_CHECKERS["secagg", 1]({**GOOD, "epsilon": 1.0, "delta": 1e-6, **more}, 5)
         assert checked is None
-        assert not any("write dropout" in fault.what for fault in faults)
+        assert not any("write dropout" in fault.reason for fault in faults)
 
 
 @pytest.mark.parametrize(

@@ -139,7 +139,7 @@ def test_threads_find_the_same() -> None:
 
 
 @pytest.mark.parametrize(
-    ("session", "what"),
+    ("session", "reason"),
     [
         ("", "not JSON"),
         ("[]", "canonical"),
@@ -153,9 +153,9 @@ def test_threads_find_the_same() -> None:
         ('{"a":1,"a":1}', "canonical"),
     ],
 )
-def test_sessions_that_are_none(session: str, what: str) -> None:
+def test_sessions_that_are_none(session: str, reason: str) -> None:
     played = honest()
-    changes = json.loads(session) if what in ("upper", "epsilon") else None
+    changes = json.loads(session) if reason in ("upper", "epsilon") else None
     if changes is not None:
         document = json.loads(played.header.session)
         document["parameters"] |= changes
@@ -167,7 +167,7 @@ def test_sessions_that_are_none(session: str, what: str) -> None:
     report = audit_stream(io.BytesIO(b"".join(line + b"\n" for line in lines)), threads=1)
     assert report.code == 1
     assert report.line == 1
-    assert what in report.conclusion
+    assert reason in report.conclusion
 
 
 def test_a_log_does_not_speak_to_the_terminal() -> None:
@@ -314,7 +314,7 @@ def test_over_http(log: Path) -> None:
 
 
 @pytest.mark.parametrize(
-    ("answer", "what"),
+    ("answer", "reason"),
     [
         (b"garbage\r\n\r\n", "no right HTTP"),
         (b"HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\nzz\r\n{", "no right HTTP"),
@@ -324,7 +324,7 @@ def test_over_http(log: Path) -> None:
         (b"", "closed connection"),
     ],
 )
-def test_servers_that_are_none(answer: bytes, what: str) -> None:
+def test_servers_that_are_none(answer: bytes, reason: str) -> None:
     class Says(socketserver.BaseRequestHandler):
         def handle(self) -> None:
             self.request.recv(1 << 16)
@@ -333,7 +333,7 @@ def test_servers_that_are_none(answer: bytes, what: str) -> None:
     with socketserver.TCPServer(("127.0.0.1", 0), Says) as server:
         thread = threading.Thread(target=server.handle_request)
         thread.start()
-        with pytest.raises(LocalError, match=what):
+        with pytest.raises(LocalError, match=reason):
             audit(f"HTTP://127.0.0.1:{server.server_address[1]}/board.jsonl")
         thread.join()
 

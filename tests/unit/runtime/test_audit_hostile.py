@@ -51,10 +51,10 @@ def with_parameter(key: str, value: object) -> str:
     return json.dumps(document, sort_keys=True, separators=(",", ":"))
 
 
-def refused(session: str, what: str) -> None:
+def refused(session: str, reason: str) -> None:
     report = audited(session)
     assert (report.code, report.line, report.byte) == (1, 1, 0)
-    assert what in report.conclusion, report.conclusion
+    assert reason in report.conclusion, report.conclusion
 
 
 @pytest.mark.usefixtures("way")

@@ -179,15 +179,15 @@ def test_a_session_log_has_no_line_without_an_end(tmp_path: Path) -> None:
         read_session_log(file)
 
 
-@pytest.mark.parametrize("what", ["omitted", "another-end", "without-a-quorum", "of-another-session"])
-def test_a_session_log_that_does_not_list_the_run_is_refused(what: str) -> None:
+@pytest.mark.parametrize("reason", ["omitted", "another-end", "without-a-quorum", "of-another-session"])
+def test_a_session_log_that_does_not_list_the_run_is_refused(reason: str) -> None:
     played = honest()
-    if what == "omitted":
+    if reason == "omitted":
         log: SessionLog = listed(honest(run=2))
         fault = "does not list this run"
-    elif what == "another-end":
+    elif reason == "another-end":
         log, fault = listed(played, b"2" * 32, before=b"x" * 32), "ended with another log"
-    elif what == "without-a-quorum":
+    elif reason == "without-a-quorum":
         log, fault = listed(played, certified=False), "no quorum has signed"
     else:
         log, fault = listed(honest(ball=True)), "of another session"

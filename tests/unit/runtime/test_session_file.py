@@ -61,7 +61,7 @@ def text(tmp_path: Path) -> str:
 def faults_of(text: str) -> list[tuple[str, str]]:
     with pytest.raises(ConfigError) as caught:
         parse_session(text, "s.toml")
-    return [(fault.where, fault.what) for fault in caught.value.faults]
+    return [(fault.where, fault.reason) for fault in caught.value.faults]
 
 
 def test_round_trip(tmp_path: Path) -> None:
@@ -121,7 +121,7 @@ def test_digest_depends_on_members_and_order(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize(
-    ("text", "where", "what"),
+    ("text", "where", "reason"),
     [
         ("protocol = \n", "s.toml:1", "Invalid value"),
         ("a = 1\nb = 2\na = 3\n", "s.toml:3", "Cannot overwrite a value"),
@@ -130,11 +130,11 @@ def test_digest_depends_on_members_and_order(tmp_path: Path) -> None:
         ("a = " + "9" * 5000, "s.toml", "too many digits"),
     ],
 )
-def test_syntax_fault_has_its_line(text: str, where: str, what: str) -> None:
+def test_syntax_fault_has_its_line(text: str, where: str, reason: str) -> None:
     result = faults_of(text)
     assert len(result) == 1
     assert result[0][0] == where
-    assert what in result[0][1]
+    assert reason in result[0][1]
 
 
 def test_not_utf_8(tmp_path: Path) -> None:
@@ -157,7 +157,7 @@ def test_empty_file() -> None:
 
 
 @pytest.mark.parametrize(
-    ("old", "new", "where", "what"),
+    ("old", "new", "where", "reason"),
     [
         (
             'protocol = "dummy"',
@@ -197,14 +197,14 @@ def test_empty_file() -> None:
         ('certificate = "', 'certificate = "*', "roster[0].certificate", "not base64"),
     ],
 )
-def test_fault_has_its_key(text: str, old: str, new: str, where: str, what: str) -> None:
+def test_fault_has_its_key(text: str, old: str, new: str, where: str, detail: str) -> None:
     assert old in text
     result = faults_of(text.replace(old, new, 1))
-    assert any(index == where and what in reason for index, reason in result), result
+    assert any(index == where and detail in reason for index, reason in result), result
 
 
 @pytest.mark.parametrize(
-    ("lines", "where", "what"),
+    ("lines", "where", "reason"),
     [
         ("step = 0", "timeouts.step", "0 is not above 0"),
         ("step = -1", "timeouts.step", "-1 is not above 0"),
@@ -215,11 +215,11 @@ def test_fault_has_its_key(text: str, old: str, new: str, where: str, what: str)
         ("wait = 3", "timeouts.wait", "unknown key"),
     ],
 )
-def test_timeouts(text: str, lines: str, where: str, what: str) -> None:
+def test_timeouts(text: str, lines: str, where: str, reason: str) -> None:
     result = faults_of(f"{text}[timeouts]\n{lines}\n")
     assert len(result) == 1
     assert result[0][0] == where
-    assert what in result[0][1]
+    assert reason in result[0][1]
 
 
 def test_tables_of_the_wrong_kind() -> None:

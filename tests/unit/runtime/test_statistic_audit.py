@@ -176,17 +176,17 @@ class Route:
         waiting = list(envelopes)
         while waiting:
             envelope = waiting.pop(0)
-            what = f"{envelope.sender} {envelope.step}"
-            if what in self.withheld:
+            reason = f"{envelope.sender} {envelope.step}"
+            if reason in self.withheld:
                 continue
-            if what in self.wrong:
+            if reason in self.wrong:
                 message = m.Coin(b"w" * 32)
                 (envelope,) = statistic_context(self.context).write(
                     self.identities[envelope.sender], envelope.run_id, envelope.step, [HUB], message
                 )
             if envelope.receiver == HUB:
                 waiting += self.hub.handle(events.Message(envelope))
-                if what == self.lost:
+                if reason == self.lost:
                     waiting += self.hub.handle(events.PeersLost((envelope.sender,)))
             elif envelope.step != m.PAIR:
                 try:

@@ -357,7 +357,7 @@ def test_bad_records_and_labels_are_refused() -> None:
     with pytest.raises(ConfigError, match="record"):
         plan.randomise([1, 2])
     answers = np.array([0, 1, 2, 3])
-    for labels, what in (
+    for labels, reason in (
         (None, "public labels are needed"),
         ([0, 1], r"shape \(2,\)"),
         ([[0], [1, 0]], "not equally long"),
@@ -366,7 +366,7 @@ def test_bad_records_and_labels_are_refused() -> None:
         ([1, 1, 1, 1], "all are the same"),
         ([1, 0, 0, 0], "2 are needed of each"),
     ):
-        with pytest.raises(ConfigError, match=what):
+        with pytest.raises(ConfigError, match=reason):
             plan.estimate(answers, labels=labels)
     with pytest.raises(ConfigError, match="no public labels"):
         LocalPairwise.plan(collision(Field(0, 3)), 1.0).estimate(answers, labels=[0, 1, 0, 1])

@@ -339,13 +339,13 @@ def test_bad_reports_are_refused() -> None:
     plan = LocalAuc.plan(Field(0, 1, 0.001), 1.0, levels=8)
     answers = plan.randomise_many([0.1, 0.2, 0.9])
     reports, labels = plan.reports(answers), [0, 0, 1]
-    for users, what in (
+    for users, reason in (
         ([0, 1], "users"),
         ([0, 1, 1], "twice"),
         ([-1, 0, 1], "2\\^40"),
         ([0.0, 1, 2], "users"),
     ):
-        with pytest.raises(ConfigError, match=what):
+        with pytest.raises(ConfigError, match=reason):
             plan.estimate(reports, labels, users=users)
     with pytest.raises(ConfigError, match=r"reports\[1\].*none of this protocol"):
         plan.estimate([reports[0], plan.fingerprint + b"\x40", reports[2]], labels)
@@ -355,12 +355,12 @@ def test_bad_reports_are_refused() -> None:
         plan.estimate(reports, [0, 0, 2])
     with pytest.raises(ConfigError, match="all are the same"):
         plan.estimate(reports, [0, 0, 0])
-    for more, what in (
+    for more, reason in (
         ({"ties": 2.0}, "ties"),
         ({"threshold": math.nan}, "threshold"),
         ({"confidence": 0.0}, "conf"),
     ):
-        with pytest.raises(ConfigError, match=what):
+        with pytest.raises(ConfigError, match=reason):
             plan.estimate(reports, labels, **more)
     for wrong in (2, -1):
         with pytest.raises(ConfigError, match=r"reports\[1\].*none of this protocol"):

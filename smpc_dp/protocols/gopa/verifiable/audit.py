@@ -453,7 +453,7 @@ class Auditor:
         """Say what is not there; a log cannot show whether its user or the relay withheld it."""
         missing = (("publication", silent), ("opening", self._unopened))
         return " and ".join(
-            f"no {what} of {', '.join(map(self._name, parties))}" for what, parties in missing if parties
+            f"no {reason} of {', '.join(map(self._name, parties))}" for reason, parties in missing if parties
         )
 
     def _number(self, name: str) -> int | None:

@@ -94,8 +94,8 @@ def certify(
     if len(signatures) < quorum:
         if unchecked:
             names = map(aggregator.name_of, sorted(unchecked))
-            what = f"of the quorum of {quorum} only {len(signatures)} have added up the total"
-            raise TimeoutFault(names, state.step, f"{what}; who is named was told not to")
+            reason = f"of the quorum of {quorum} only {len(signatures)} have added up the total"
+            raise TimeoutFault(names, state.step, f"{reason}; who is named was told not to")
         raise aggregator.too_few(state, quorum)
     made = make_certificate(signatures, quorum, aggregator.parties)
     checked = check_certificate(

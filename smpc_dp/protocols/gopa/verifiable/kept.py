@@ -14,7 +14,7 @@ from smpc_dp.crypto.commit import POINT_BYTES
 from smpc_dp.files import Records
 from smpc_dp.protocols.gopa.verifiable import messages as v
 
-_WHAT = "what an audit keeps of each user"
+_REASON = "what an audit keeps of each user"
 COIN_BYTES = 32
 
 
@@ -30,7 +30,7 @@ class KeptBytes(MutableMapping[int, bytes]):
     """So many bytes of some of the parties 1 to `parties`. Threads may share one."""
 
     def __init__(self, parties: int, size: int) -> None:
-        self._records = Records(_WHAT, size)
+        self._records = Records(_REASON, size)
         self._there = np.zeros(parties + 1, dtype=np.bool_)
 
     def __contains__(self, party: object) -> bool:

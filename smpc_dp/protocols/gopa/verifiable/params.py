@@ -361,8 +361,8 @@ def plan_session_noise(
     widths = encoding.widths
     bits = sum(width.bit_length() for width in widths) * (encoding.length // len(widths))
     if bits + (squared or 0).bit_length() > proofs.MAX_BITS:
-        what = f"{encoding.length} values of up to {max(widths)} steps take too long a proof"
-        faults.append(Fault("precision", what, ConfigCheck.TOO_LARGE))
+        reason = f"{encoding.length} values of up to {max(widths)} steps take too long a proof"
+        faults.append(Fault("precision", reason, ConfigCheck.TOO_LARGE))
     if faults:
         raise ConfigError(faults)
     neighbourhood, degree = complete_neighbourhood(plan), plan.parties - 1
@@ -421,12 +421,14 @@ def plan_session_noise(
     )
     check_room(encoding, parameters.greatest_deviation)
     if parameters.longest_bytes > MAX_PAYLOAD_BYTES:
-        what = f"to open up to {parameters.most_false} edges a user may send {parameters.longest_bytes} bytes"
+        reason = (
+            f"to open up to {parameters.most_false} edges a user may send {parameters.longest_bytes} bytes"
+        )
         raise ConfigError(
             [
                 Fault(
                     "length",
-                    f"{what}, a line of the log has room for {MAX_PAYLOAD_BYTES}",
+                    f"{reason}, a line of the log has room for {MAX_PAYLOAD_BYTES}",
                     ConfigCheck.TOO_LARGE,
                 )
             ]

@@ -55,9 +55,9 @@ def planned_noise(
         if isinstance(steps, tuple):
             scale = f"; ranges have {min(steps)} to {max(steps)} steps: bring coordinates to one scale"
         faults = [
-            Fault("precision", f"{where}: {what}{scale}", check)
+            Fault("precision", f"{where}: {reason}{scale}", check)
             if where in ours
-            else Fault(where, what, check)
-            for where, what, check in error.faults
+            else Fault(where, reason, check)
+            for where, reason, check in error.faults
         ]
         raise ConfigError(faults) from None

@@ -52,6 +52,6 @@ class SignatureAudit:
             self._context.verify(signed.key, signed.statement, signed.signature)
         except VerificationError:
             # It says nothing of the party: anybody may have written it.
-            what = f"an entry '{signed.kind}' in the name of {signed.party}"
-            return VerificationError(f"{what} was not signed by it", Check.BAD_SIGNATURE)
+            reason = f"an entry '{signed.kind}' in the name of {signed.party}"
+            return VerificationError(f"{reason} was not signed by it", Check.BAD_SIGNATURE)
         return None

@@ -130,9 +130,11 @@ class Rules:
         self.neighbours_of(party, message, sender)
         due = self.parameters.value_proof_bytes
         if len(message.range_proof) != due:
-            what = "range" if self.parameters.bound_squared is None else "norm"
+            reason = "range" if self.parameters.bound_squared is None else "norm"
             raise PeerFault(
-                sender, f"a {what} proof has {len(message.range_proof)} bytes, {due} are due", Check.BAD_PROOF
+                sender,
+                f"a {reason} proof has {len(message.range_proof)} bytes, {due} are due",
+                Check.BAD_PROOF,
             )
         return message
 
