@@ -85,8 +85,8 @@ class Encoding(msgspec.Struct, frozen=True, omit_defaults=True):
             l2_bound=l2_bound,
         )
         given = {"length": length, "max_weight": max_weight, "lower": lower, "upper": upper}
-        due = list(given)[: 4 if l2_bound is None else 2]
-        faults += [Fault(name, "is missing", ConfigCheck.MISSING) for name in due if given[name] is None]
+        expected = list(given)[: 4 if l2_bound is None else 2]
+        faults += [Fault(name, "is missing", ConfigCheck.MISSING) for name in expected if given[name] is None]
         if faults:
             raise ConfigError(faults)
         lowers, uppers = (each_of(bound) for bound in sides_of(lower, upper, l2_bound))

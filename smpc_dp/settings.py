@@ -98,10 +98,12 @@ def _converted(kind: Any, value: object) -> Any:
         # A fault within a value is told as it is, with its path.
         if isinstance(value, dict) or " - at `" in result:
             raise ValueError(result) from None
-    due = _range(kind)
+    expected = _range(kind)
     if outside:
-        due += f", below 2^{NUMBER_BITS}" if any(isinstance(number, int) for number in each) else ", finite"
-    raise ValueError("is missing" if value is None else f"must be {due}, is {shown(value)}")
+        expected += (
+            f", below 2^{NUMBER_BITS}" if any(isinstance(number, int) for number in each) else ", finite"
+        )
+    raise ValueError("is missing" if value is None else f"must be {expected}, is {shown(value)}")
 
 
 def _check_of(kind: Any, value: object) -> ConfigCheck:

@@ -91,8 +91,8 @@ class Followed(msgspec.Struct, frozen=True, eq=False):
             return
         entry = decode_line(line, Entry)
         previous = self.start if number == 1 else self._of(number - 1)[1]
-        due = (number, previous.hex(), self.digest(number))
-        if (entry.sequence, entry.previous, entry.digest()) != due:
+        expected = (number, previous.hex(), self.digest(number))
+        if (entry.sequence, entry.previous, entry.digest()) != expected:
             raise VerificationError(
                 f"entry {number} is not that of the heads that were signed", Check.LOG_DIFFERS
             )

@@ -199,13 +199,14 @@ def checked_header(header: Header) -> Header:
     return header
 
 
-def check_format(result: tuple[str, int], due: tuple[str, int] = (FORMAT, VERSION)) -> None:
+def check_format(result: tuple[str, int], expected: tuple[str, int] = (FORMAT, VERSION)) -> None:
     """Raise VerificationError unless a first line has the format and the version that are due."""
-    if result[0] == due[0] == FORMAT and result != due:
+    if result[0] == expected[0] == FORMAT and result != expected:
         raise VerificationError(
             f"version {result[1]} of the board is unknown, this reads {VERSION}", Check.UNKNOWN_FORMAT
         )
-    if result != due:
+    if result != expected:
         raise VerificationError(
-            f"the format is {result[0][:40]!r} {result[1]}, not {due[0]!r} {due[1]}", Check.UNKNOWN_FORMAT
+            f"the format is {result[0][:40]!r} {result[1]}, not {expected[0]!r} {expected[1]}",
+            Check.UNKNOWN_FORMAT,
         )

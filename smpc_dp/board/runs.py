@@ -194,10 +194,10 @@ def read_line(line: bytes) -> RunLine | CertifiedLine:
 
 def checked_first(line: bytes) -> FirstLine:
     """Read the first line, without its line feed; raise VerificationError if it is that of another file."""
-    due = (FORMAT, VERSION)
-    check_format(declared(line) or due, due)
+    expected = (FORMAT, VERSION)
+    check_format(declared(line) or expected, expected)
     first = decode_line(line, FirstLine)
-    check_format((first.format, first.version), due)
+    check_format((first.format, first.version), expected)
     return first
 
 

@@ -140,9 +140,9 @@ def _digits(cuts: Sequence[tuple[int, int]]) -> tuple[Public, Public]:
     equal[0] = 1
     for number, (cut, bits) in enumerate(cuts):
         for digit in range(bits):
-            due = cut >> digit & 1
-            less[:, number, digit] = (due, -due)
-            equal[:, number, digit] = (1 - due, 2 * due - 1)
+            sign = cut >> digit & 1
+            less[:, number, digit] = (sign, -sign)
+            equal[:, number, digit] = (1 - sign, 2 * sign - 1)
     return less, equal
 
 

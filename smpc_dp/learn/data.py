@@ -225,9 +225,9 @@ def movielens(path: str | os.PathLike[str]) -> Dataset:
     that is not commercial, so it is not shipped.
     """
     header, rows = _named(path, "MovieLens ratings (grouplens.org), a file with a header")
-    due = ["userId", "movieId", "rating", "timestamp"]
-    if header != due:
-        raise ConfigError([Fault(str(path), f"needs the columns {', '.join(due)}", ConfigCheck.MISSING)])
+    expected = ["userId", "movieId", "rating", "timestamp"]
+    if header != expected:
+        raise ConfigError([Fault(str(path), f"needs the columns {', '.join(expected)}", ConfigCheck.MISSING)])
     table = numbers(rows, str(path))[:, [0, 1, 3, 2]]
     # Written so that NaN fails.
     if len(bad := np.flatnonzero(~((table[:, -1] >= 0) & (table[:, -1] <= 5)))):

@@ -96,10 +96,12 @@ def check_learn_as(
     version: int, parameters: Mapping[str, object], users: int
 ) -> tuple[LearnParameters | None, list[Fault]]:
     """Check a `[parameters]` table as `check_learn`, for this version of the protocol."""
-    due = version_of(LEARN, parameters)
-    if version != due:
-        why = "verifiable averages" if due == VERIFIABLE_VERSION else "without verifiable averages 'learn'"
-        reason = f"{why} need version = {due}, this session file has version = {version}"
+    expected = version_of(LEARN, parameters)
+    if version != expected:
+        why = (
+            "verifiable averages" if expected == VERIFIABLE_VERSION else "without verifiable averages 'learn'"
+        )
+        reason = f"{why} need version = {expected}, this session file has version = {version}"
         return None, [Fault("averager.verifiable", reason, ConfigCheck.CONFLICT)]
     return check_learn(parameters, users)
 

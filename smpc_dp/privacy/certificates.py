@@ -16,7 +16,7 @@ SIGNATURE = 64
 
 
 @lru_cache(maxsize=256)
-def samples_due(claimed: int, quorum: int) -> int:
+def expected_samples(claimed: int, quorum: int) -> int:
     """Return how many of `claimed` signatures show that at least `quorum` are good; `quorum` at most.
 
     The least s for which s distinct ones at random are all among at most quorum - 1 good ones with a
@@ -52,6 +52,6 @@ def proof_nodes(size: int, shown: int) -> float:
 
 def certificate_bytes(claimed: int, quorum: int) -> float:
     """Return the expected bytes of signatures, root and proof in the shorter form of a certificate."""
-    samples = samples_due(claimed, quorum)
+    samples = expected_samples(claimed, quorum)
     sample = SIGNATURE * samples + DIGEST * (1 + proof_nodes(claimed, samples))
     return min(float(SIGNATURE * quorum), sample)

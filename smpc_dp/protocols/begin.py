@@ -165,8 +165,8 @@ class BeginningState(Protocol):
 
 def accept_begin(collector: Collector[Any], state: BeginningState, _party: int, envelope: Envelope) -> Item:
     """Keep a party's attestation of the session log; raise PeerFault where it is of another."""
-    due = attested(collector.context, state.run_id, state.log.session_head, state.present)
-    if decode(envelope.body, m.Attestation, envelope.sender).set_digest != due:
+    expected = attested(collector.context, state.run_id, state.log.session_head, state.present)
+    if decode(envelope.body, m.Attestation, envelope.sender).set_digest != expected:
         raise PeerFault(
             envelope.sender, "attests another session log than the one that was sent", Check.OTHER_STATEMENT
         )

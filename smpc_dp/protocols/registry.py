@@ -55,11 +55,11 @@ def _check_secagg(parameters: Mapping[str, object], parties: int) -> tuple[SumPa
     return check(parameters, parties)
 
 
-def version_fault(version: int, due: int, why: str) -> Fault:
+def version_fault(version: int, expected: int, why: str) -> Fault:
     """Return the fault of a session file that has another version than its parameters need."""
     return Fault(
         "verifiable",
-        f"{why}: write version = {due} in the place of version = {version}",
+        f"{why}: write version = {expected} in the place of version = {version}",
         ConfigCheck.CONFLICT,
     )
 

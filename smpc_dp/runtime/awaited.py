@@ -29,14 +29,14 @@ class Awaited:
     def begin(self, request: int, step: str, names: Callable[[], Collection[str]]) -> None:
         """From now on wait for `names()`, in this step of a request."""
         self._request, self._step, self._names = request, step, names
-        self.due = now() + WAITING_SECONDS
+        self.next_report = now() + WAITING_SECONDS
 
     async def gather(self, news: asyncio.Event, until: float, enough: Callable[[], bool]) -> bool:
         """Wait until `enough()`, which may change with each `news`, or until the time; return which."""
         while not enough():
             news.clear()
             with contextlib.suppress(TimeoutError):
-                async with asyncio.timeout_at(min(until, self.due)):
+                async with asyncio.timeout_at(min(until, self.next_report)):
                     await news.wait()
             self.tell()
             if now() >= until:
@@ -47,7 +47,7 @@ class Awaited:
         """Return what `get` does, or None when the time comes first."""
         while True:
             try:
-                async with asyncio.timeout_at(min(until, self.due)):
+                async with asyncio.timeout_at(min(until, self.next_report)):
                     return await get()
             except TimeoutError:
                 self.tell()
@@ -56,9 +56,9 @@ class Awaited:
 
     def tell(self) -> None:
         """Tell it, if it is time."""
-        if now() < self.due:
+        if now() < self.next_report:
             return
-        self.due = now() + WAITING_SECONDS
+        self.next_report = now() + WAITING_SECONDS
         if names := self._names():
             listed = sorted(names, key=lambda name: (self._is_live(name), name))
             shown = [

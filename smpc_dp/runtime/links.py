@@ -233,9 +233,9 @@ class Links:
     def take_early(self, request: int) -> list[News]:
         """Return what has come for a request before it began, and drop what was for earlier ones."""
         kept = {peer: [item for item in news if item.request > request] for peer, news in self._early.items()}
-        due = [item for news in self._early.values() for item in news if item.request == request]
+        expected = [item for news in self._early.values() for item in news if item.request == request]
         self._early = {peer: news for peer, news in kept.items() if news}
-        return due
+        return expected
 
     def is_live(self, name: str) -> bool:
         """Tell whether a party has a link."""

@@ -33,9 +33,9 @@ def group_of(
     parameters = planned.average.plan(len(names))
     if not parameters.is_logged:
         raise VerificationError(f"a run of '{session.protocol}' that is not verifiable", Check.NOT_VERIFIABLE)
-    if question != group_question(due := f"{planned.asked('average')} {parameters.planned()}", names):
+    if question != group_question(expected := f"{planned.asked('average')} {parameters.planned()}", names):
         raise VerificationError(
-            f"the users asked for {question!r}, not for {due!r} of the group of step {step}",
+            f"the users asked for {question!r}, not for {expected!r} of the group of step {step}",
             Check.OTHER_QUESTION,
         )
     return names, cast("VerifiableParameters", parameters)

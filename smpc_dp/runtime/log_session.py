@@ -201,11 +201,11 @@ class _Reading:
             raise ValueError("no list of members")
         return result
 
-    def _literal(self, due: str) -> None:
+    def _literal(self, expected: str) -> None:
         self._fill()
-        if not self._buffer.startswith(due, self._index):
-            raise ValueError(f"{due!r} is due")
-        self._index += len(due)
+        if not self._buffer.startswith(expected, self._index):
+            raise ValueError(f"{expected!r} is due")
+        self._index += len(expected)
 
     def _value(self) -> object:
         """Return the next value; it must be in its canonical spelling and not too long."""

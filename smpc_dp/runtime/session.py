@@ -246,20 +246,20 @@ class Session:
             PeerFault, TimeoutFault: as for `sum`. A pair that fails is spent, left out and counted.
         """
         session = self._membership.session
-        due: Engine = "mpyc" if has_servers(session.protocol, session.parameters) else "garbled"
-        if engine not in (None, due):
+        expected: Engine = "mpyc" if has_servers(session.protocol, session.parameters) else "garbled"
+        if engine not in (None, expected):
             raise ConfigError(
                 [
                     Fault(
                         "engine",
-                        f"is {engine!r}, this session's members compute by {due!r}",
+                        f"is {engine!r}, this session's members compute by {expected!r}",
                         ConfigCheck.DIFFERS,
                     )
                 ]
             )
         from smpc_dp.kernels.named import find_kernel
 
-        if due == "mpyc":
+        if expected == "mpyc":
             from smpc_dp.runtime.servers.programs import question_of
 
             outcome = find_kernel(kernel)

@@ -58,11 +58,13 @@ class _Actor:
         return (turn,) if isinstance(turn, Send) else ()
 
 
-def _check_size(due: Receive, data: bytes) -> None:
+def _check_size(expected: Receive, data: bytes) -> None:
     """Refuse what a channel would."""
-    if len(data) > due.limit:
+    if len(data) > expected.limit:
         raise PeerFault(
-            due.sender, f"announced a message of {len(data)} bytes, the limit is {due.limit}", Check.TOO_LONG
+            expected.sender,
+            f"announced a message of {len(data)} bytes, the limit is {expected.limit}",
+            Check.TOO_LONG,
         )
 
 

@@ -426,12 +426,12 @@ class SmallScene:
         return [self._answer(envelope, variant) for envelope in sent if envelope.step != LEAVE]
 
     def _answer(self, envelope: Envelope, variant: int) -> Envelope:
-        due = ANSWERS[envelope.step]
-        text = f"{due} {variant}".encode()
-        run_id = run_id_of(text) if due == "start" else envelope.run_id
-        if due == "set":
+        expected = ANSWERS[envelope.step]
+        text = f"{expected} {variant}".encode()
+        run_id = run_id_of(text) if expected == "start" else envelope.run_id
+        if expected == "set":
             text = pack_set((1, 2)[: 2 - variant], 2)
-        [answer] = self.context.write(self.signers["hub"], run_id, due, ("alice",), Said(text))
+        [answer] = self.context.write(self.signers["hub"], run_id, expected, ("alice",), Said(text))
         return answer
 
     def check(self, run: SavedRun[Any]) -> None:

@@ -185,8 +185,8 @@ class SumScene:
     def check_total(self, total: list[int]) -> None:
         parameters, lanes = self.scenario.parameters, self._cast.lanes
         sum_of_all = sum(lanes.values(), start=0 * self._lanes)
-        due, _ = parameters.decode(sum_of_all, len(lanes))
-        assert total == due.tolist()
+        expected, _ = parameters.decode(sum_of_all, len(lanes))
+        assert total == expected.tolist()
 
 
 class GopaScene(SumScene):

@@ -43,8 +43,8 @@ def _certify(finish: Callable[[Any, Any], Transition]) -> Callable[[Any, Any], T
     """Certify with those attestations that can be used."""
 
     def certify(relay: VerifiableAggregator, state: Any) -> Transition:
-        items, due = state.inbox.items, state.attesting.digest
-        for party in [party for party, item in items.items() if item.message != due]:
+        items, expected = state.inbox.items, state.attesting.digest
+        for party in [party for party, item in items.items() if item.message != expected]:
             del items[party]
         return finish(relay, state)
 

@@ -433,10 +433,10 @@ def kept_bytes(stage: DirectStage, name: str) -> int:
 def test_nobody_keeps_a_message_that_is_larger_than_its_step_needs(step: str) -> None:
     stage = DirectStage()
     for name in without(CHEAT):
-        for due, size in ((step, 1 << 16), (d.HELD, 10), (d.WITNESS, 1 << 16)):
+        for expected, size in ((step, 1 << 16), (d.HELD, 10), (d.WITNESS, 1 << 16)):
             kept = kept_bytes(stage, name)
-            large = Envelope(b"", due, CHEAT, name, bytes(size), b"")
-            if due != d.HELD or name != COORDINATOR:
+            large = Envelope(b"", expected, CHEAT, name, bytes(size), b"")
+            if expected != d.HELD or name != COORDINATOR:
                 stage.users[name].handle(Message(stage.sign(large)))
             assert kept_bytes(stage, name) == kept
     stage.play()

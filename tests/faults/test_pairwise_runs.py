@@ -222,5 +222,5 @@ def test_evaluations_over_one_pair_of_channels_share_the_setup(tmp_path: Path) -
 
     with ThreadPoolExecutor(2) as pool:
         ends = list(pool.map(twice, values))
-    due = [x + y for x, y in zip(X, Y, strict=True)]
-    assert ends == [([due, due], 2 * CHUNK)] * 2
+    expected = [x + y for x, y in zip(X, Y, strict=True)]
+    assert ends == [([expected, expected], 2 * CHUNK)] * 2

@@ -481,7 +481,7 @@ def test_damage_is_refused(scene: Scene, tmp_path: Path) -> None:
     media, wire = Media(tmp_path / "media", counted=True), Wire()
     for _ in zip(range(3), states_on_the_way(scene, media, wire, folder), strict=False):
         pass
-    due = restore(scene, media, wire).resend()
+    expected = restore(scene, media, wire).resend()
     outcomes = {"same": 0, "refused": 0}
     files = [path for part in ALL for path in sorted((media.folder / part).iterdir()) if path.stat().st_size]
     assert len(files) == 3
@@ -493,7 +493,7 @@ def test_damage_is_refused(scene: Scene, tmp_path: Path) -> None:
         for broken in damaged:
             path.write_bytes(broken)
             try:
-                outcome = "same" if restore(scene, media, Wire()).resend() == due else "other"
+                outcome = "same" if restore(scene, media, Wire()).resend() == expected else "other"
             except (LocalError, VerificationError):
                 outcome = "refused"
             outcomes[outcome] += 1
@@ -501,7 +501,7 @@ def test_damage_is_refused(scene: Scene, tmp_path: Path) -> None:
                 leftover.unlink()
             path.write_bytes(content)
     assert outcomes["refused"] > 200
-    assert restore(scene, media, Wire()).resend() == due
+    assert restore(scene, media, Wire()).resend() == expected
 
 
 @pytest.mark.parametrize("call", ["fsync", "link", "replace", "pwrite", "open"])

@@ -161,14 +161,14 @@ def test_a_wrong_edge_is_found_at_any_place_and_void_for_both(wrong: Any) -> Non
     cheats = source.sample(NAMES, 3)
     indices = {name: source.randrange(1000) for name in cheats}
     played = run({name: wrong(neighbourhood) for name, neighbourhood in indices.items()})
-    due = set()
+    expected = set()
     for name, neighbourhood in indices.items():
         around = neighbours_of(honest(), name)
-        due.add(tuple(sorted((name, around[neighbourhood % len(around)]))))
+        expected.add(tuple(sorted((name, around[neighbourhood % len(around)]))))
     report = audited(played, threads=2)
     assert report.code == 3, report.conclusion
     assert report.verdict is not None
-    assert set(report.verdict.void_edges) == due
+    assert set(report.verdict.void_edges) == expected
     np.testing.assert_array_equal(played.relay.result.total, [total_of(played, NAMES)])
 
 

@@ -242,8 +242,8 @@ def test_a_bound_that_is_no_float_is_refused(session: Path) -> None:
     huge = session.parent / "huge.toml"
     huge.write_text(text.replace("upper = 1.0", "upper = 1" + "0" * 400))
     (line,) = refused(session, "run", str(huge))
-    due = "must be a number or an integer or an array, below 2^1023"
-    assert line == f"smpc-dp: parameters.upper: {due}, is an integer of 1329 bits"
+    expected = "must be a number or an integer or an array, below 2^1023"
+    assert line == f"smpc-dp: parameters.upper: {expected}, is an integer of 1329 bits"
 
 
 def test_clipping_only_when_asked_for_and_counted(tmp_path: Path) -> None:

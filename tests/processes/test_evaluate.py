@@ -84,7 +84,7 @@ async def test_a_batch_in_every_form_of_circuit_and_input(tmp_path: Path) -> Non
     file = tmp_path / "sum.txt"
     file.write_bytes(format_bristol(published))
     x, y = np.arange(300, dtype=np.uint64) << np.uint64(40), [2**63 + 7 * number for number in range(300)]
-    due = [(int(a) + b) % 2**64 for a, b in zip(x, y, strict=True)]
+    expected = [(int(a) + b) % 2**64 for a, b in zip(x, y, strict=True)]
     async with session(tmp_path) as at:
         for circuit in ("add64", published, file, str(file)):
             given, taken = await asyncio.gather(
@@ -94,7 +94,7 @@ async def test_a_batch_in_every_form_of_circuit_and_input(tmp_path: Path) -> Non
             assert given.value is not None
             assert taken.value is not None
             assert given.value[0].dtype == np.uint64
-            assert given.value[0].tolist() == taken.value[0].tolist() == due
+            assert given.value[0].tolist() == taken.value[0].tolist() == expected
         # FIPS 197, appendix C.1; the evaluator holds nothing and says how many instances there are.
         key, plain = 0x000102030405060708090A0B0C0D0E0F, 0x00112233445566778899AABBCCDDEEFF
         _, taken = await asyncio.gather(

@@ -270,7 +270,7 @@ async def test_what_cannot_be_computed_is_refused_at_the_user(tmp_path: Path) ->
 def test_a_killed_server_ends_everybody_and_is_named(tmp_path: Path, step: str) -> None:
     path = session(tmp_path)
     # Everybody must be connected to everybody: a member that is not yet names a server that has ended for it.
-    due = {(server, user) for server in SERVERS for user in USERS} | {
+    expected = {(server, user) for server in SERVERS for user in USERS} | {
         ("server2", "server1"),
         ("server2", "server3"),
     }
@@ -279,7 +279,7 @@ def test_a_killed_server_ends_everybody_and_is_named(tmp_path: Path, step: str) 
     def kill(event: Event) -> None:
         known.add((event.party, event.detail))
         if step == "connected":
-            if due <= known:
+            if expected <= known:
                 launcher.kill("server2")
         elif (event.party, event.kind, event.step) == ("server2", "step", step):
             launcher.kill("server2")

@@ -216,8 +216,8 @@ class Audit:
                 decode_point(point)
             lows, highs = ((b,) * self.shape.length if isinstance(b, int) else b for b in self.range)
             digits = sum((high - low).bit_length() for low, high in zip(lows, highs, strict=True))
-            due = 32 * (2 * (digits - 1).bit_length() + 6)
-            need(self.squared is not None or len(proof) == due, "length")
+            expected = 32 * (2 * (digits - 1).bit_length() + 6)
+            need(self.squared is not None or len(proof) == expected, "length")
         except (Refused, TypeError, ValueError, IndexError):
             self.excluded[name] = "commit-malformed"
             return
@@ -293,8 +293,8 @@ class Audit:
         self._certify("attest-commitments", fields)
 
     def _coin(self, name: str, fields: list[Any]) -> None:
-        due = self._entries["commit"][name]["coin"]
-        need(hashed("coin-commitment", *self.bound, self.run, name.encode(), fields[0]) == due, "coin")
+        expected = self._entries["commit"][name]["coin"]
+        need(hashed("coin-commitment", *self.bound, self.run, name.encode(), fields[0]) == expected, "coin")
         self._entries["coin"][name] = fields[0]
 
     def _certify_coins(self, _name: str, fields: list[Any]) -> None:
@@ -335,8 +335,10 @@ class Audit:
             self.excluded[name] = "noise"
         # (4.4)
         shown = total([decode_point(p) for p in (commits["value"], noise, *self.edges[name].values())])
-        due = committed([value - self.centre for value in integers(x_hat, length)], decode_scalar(blinding))
-        if name not in self.excluded and ristretto.encode(shown) != ristretto.encode(due):
+        expected = committed(
+            [value - self.centre for value in integers(x_hat, length)], decode_scalar(blinding)
+        )
+        if name not in self.excluded and ristretto.encode(shown) != ristretto.encode(expected):
             self.excluded[name] = "sum"
         self._entries["publish"][name] = integers(x_hat, length)
 
@@ -466,18 +468,18 @@ class SessionLog:
         self.runs: list[Line] = []
         self.heads = [hashed("session-log", self.scope)]
         self.certified: dict[str, Any] | None = None
-        due = False
+        expected = False
         for line in lines[1:]:
             if line.startswith('{"certifies"'):
                 self.certified = spelt(line, CERTIFIED)
-                need(due and self.certified["certifies"] == len(self.runs), "the order of lines")
-                due = False
+                need(expected and self.certified["certifies"] == len(self.runs), "the order of lines")
+                expected = False
                 continue
             fields = spelt(line, RUN)
             need(fields["number"] == len(self.runs) + 1, "the order of lines")
             self.runs.append(Line(fields["request"], fields["run_id"], fields["before"]))
             self.heads.append(next_head(self.heads[-1], len(self.runs), self.runs[-1]))
-            due = True
+            expected = True
 
     def check(self, audit: Audit) -> None:
         """Check that the list has the run of a log, with this end, and that a quorum has signed that."""

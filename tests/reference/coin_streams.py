@@ -41,11 +41,11 @@ def streamed_coins(
     index: Bits = (ZERO,) * indices
     decided, coins = [], []
     for bit in joint:
-        (due,) = select(builder, index, table)
-        differs = builder.xor(bit, due)
+        (expected,) = select(builder, index, table)
+        differs = builder.xor(bit, expected)
         last = equal_constant(builder, index, width - 1)
         # The number is below the threshold where the threshold has the 1; equal numbers are not below.
-        coins.append(builder.and_(due, differs))
+        coins.append(builder.and_(expected, differs))
         decided.append(builder.or_(differs, last))
         index = _next(builder, index, decided[-1])
     front = _compact(builder, decided, coins, count)

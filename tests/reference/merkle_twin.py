@@ -72,14 +72,14 @@ class Tree:
         return b"".join(node for _, _, node in sorted(result))
 
 
-def samples_due(claimed: int, quorum: int) -> int:
+def expected_samples(claimed: int, quorum: int) -> int:
     """The least s with C(q - 1, s) / C(f, s) <= 2^-128."""
     return next(s for s in range(quorum + 1) if math.comb(quorum - 1, s) * 2**128 <= math.comb(claimed, s))
 
 
 def sampled(seed: bytes, f: int, q: int) -> list[int]:
     """The places among f signers that a certificate of q must show, from the digest of all that it claims."""
-    count = samples_due(f, q)
+    count = expected_samples(f, q)
     # One word in 2^50 is rejected, so twice as many as there are draws will do.
     blocks = [tuple_hash("certificate-sample", seed, uint(i)) for i in range(count)]
     stream = b"".join(blocks)

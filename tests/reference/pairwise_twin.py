@@ -368,9 +368,11 @@ class Evaluation:
         labels = [(n, wire) for index in self.theirs for wire in self.circuit.wires(index) for n in instances]
         drawn = int.from_bytes(self.evaluator.take(-(-len(labels) // 8)) if labels else b"", "little")
         self.choices = {label: drawn >> number & 1 for number, label in enumerate(labels)}
-        due = list(self.choices.items())
-        starts = range(0, len(due), self.limits.transfers)
-        pieces = [self._chunk(due[start : start + self.limits.transfers], zeros, active) for start in starts]
+        expected = list(self.choices.items())
+        starts = range(0, len(expected), self.limits.transfers)
+        pieces = [
+            self._chunk(expected[start : start + self.limits.transfers], zeros, active) for start in starts
+        ]
         # Each chunk is answered only when so many later ones have begun, if there are so many.
         for begun in range(len(pieces) + self.limits.in_flight):
             answered = begun - self.limits.in_flight
@@ -393,19 +395,19 @@ class Evaluation:
 
     def _chunk(
         self,
-        due: list[tuple[tuple[int, int], int]],
+        expected: list[tuple[tuple[int, int], int]],
         zeros: dict[tuple[int, int], int],
         active: dict[tuple[int, int], int],
     ) -> list[tuple[int, bytes]]:
         """The four pieces of a chunk of transfers: `due` has instance and wire, and the choice."""
         transfers = self.transfers
         assert transfers is not None
-        chunk = transfers.run([choice for _, choice in due])
+        chunk = transfers.run([choice for _, choice in expected])
         sent = transfers.pads(chunk.first, chunk.q)
         others = transfers.pads(chunk.first, [ot_twin.xor(row, transfers.delta) for row in chunk.q])
         chosen = transfers.pads(chunk.first, chunk.t)
         corrections = b""
-        for ((n, wire), choice), zero, one, pad in zip(due, sent, others, chosen, strict=True):
+        for ((n, wire), choice), zero, one, pad in zip(expected, sent, others, chosen, strict=True):
             offset = garble_twin.delta(self.seed, n)
             correction = ot_twin.xor(zero, one, octets(offset))
             zeros[n, wire] = int.from_bytes(zero, "little")

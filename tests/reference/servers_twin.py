@@ -185,10 +185,10 @@ def at_fault(run: Run, key: Key, message: Message) -> str:
     ):
         return sender
     fields = msgspec.msgpack.decode(body)
-    due = (
+    expected = (
         run.session_digest if step in EARLY else run.run_of(fields) if step == "shared-start" else run.run_id
     )
-    if bytes.fromhex(message.run_id) != due:
+    if bytes.fromhex(message.run_id) != expected:
         return sender
     right: dict[str, Callable[[], bool]] = {
         "shared-hello": lambda: fields[:2] == [run.session_digest, run.request],

@@ -55,7 +55,7 @@ class Statistic:
         self.labels = dict(zip(self.names, vector["labels"] or [-1] * len(self.names), strict=True))
         self.present = list(self.names)
         self.attempt = 1
-        self.due: dict[Link, deque[tuple[bytes, Body]]] = {}
+        self.expected: dict[Link, deque[tuple[bytes, Body]]] = {}
         self.log: list[tuple[str, str, Body, bytes]] = []
         self.pairs: list[list[tuple[str, str]]] = []
         self.outputs: dict[tuple[int, tuple[str, str]], int] = {}
@@ -78,7 +78,7 @@ class Statistic:
         """Send the same body to each receiver."""
         body = msgspec.msgpack.encode(fields)
         for receiver in receivers:
-            self.due.setdefault((step, sender, receiver), deque()).append((run, body))
+            self.expected.setdefault((step, sender, receiver), deque()).append((run, body))
 
     def envelope(self, run: bytes, step: str, sender: str, receiver: str, body: Body) -> bytes:
         """The bytes that travel."""
@@ -141,7 +141,7 @@ class Statistic:
             "statistic-terms", self.hub, self.run, self.vector["terms"].encode(), self.circuit.digest()
         )
         for name in self.names:
-            [(_, body)] = self.due["statistic-hello", name, self.hub]
+            [(_, body)] = self.expected["statistic-hello", name, self.hub]
             self.write("statistic-hello", name, self.session, *msgspec.msgpack.decode(body))
 
     def _begin_session_log(self) -> None:

@@ -162,7 +162,7 @@ def test_merkle_trees() -> None:
 def test_certificates() -> None:
     vector = load("certificates")
     for case in vector["samples"]:
-        assert merkle_twin.samples_due(case["claimed"], case["quorum"]) == case["samples"]
+        assert merkle_twin.expected_samples(case["claimed"], case["quorum"]) == case["samples"]
     run = twin.Bound(vector["protocol"], vector["version"], bytes.fromhex(vector["run_id"]))
     digest, step, quorum = bytes.fromhex(vector["set_digest"]), vector["step"], vector["quorum"]
     signers = [party for party in range(1, vector["parties"] + 1) if party not in vector["missing"]]

@@ -62,16 +62,16 @@ def test_published_run(path: Path) -> None:
         if step == "relay" and sender != "hub":
             played.relayed(sender, body, seen)
             passed_on.append((sender, body))
-            due = (played.run, body)
+            expected = (played.run, body)
         elif step == "relay":
             peer, first = passed_on.pop(0)
             assert receiver == played.partner(peer, first)
-            due = (played.run, first)
+            expected = (played.run, first)
         else:
-            due = played.due[step, sender, receiver].popleft()
-        assert due == (run, body)
-        assert message["bytes"] == played.envelope(*due[:1], step, sender, receiver, due[1]).hex()
-    assert not any(played.due.values())
+            expected = played.expected[step, sender, receiver].popleft()
+        assert expected == (run, body)
+        assert message["bytes"] == played.envelope(*expected[:1], step, sender, receiver, expected[1]).hex()
+    assert not any(played.expected.values())
     assert not passed_on
     if vector["session"]["relayed"]:
         assert {

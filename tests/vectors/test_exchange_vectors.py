@@ -38,12 +38,12 @@ def replayed(vector: dict[str, Any]) -> tuple[Played, Envelope, Envelope]:
     """Return fresh machines, the receiver fed up to the fault, the faulty envelope and what it replaces."""
     [scenario] = [scenario for scenario in SCENARIOS if f"run-{scenario.name}.json" == vector["base"]]
     fresh, envelope = cast(scenario), envelope_of(vector["envelope"])
-    due = [sent for sent in cast(scenario).play().sent if sent.receiver == envelope.receiver]
+    expected = [sent for sent in cast(scenario).play().sent if sent.receiver == envelope.receiver]
     machine = fresh.parties.get(envelope.receiver, fresh.aggregator)
     machine.handle(Start())
-    for earlier in due[: vector["after"]]:
+    for earlier in expected[: vector["after"]]:
         machine.handle(Message(earlier))
-    return fresh, envelope, due[vector["after"]]
+    return fresh, envelope, expected[vector["after"]]
 
 
 @pytest.mark.parametrize("path", NEGATIVE, ids=lambda path: path.stem.removeprefix("negative-"))

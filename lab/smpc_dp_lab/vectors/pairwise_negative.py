@@ -125,18 +125,18 @@ def _envelopes(both: Base, third: Base) -> Iterator[Fault]:
     about = "A second hello comes in the place of the base transfers."
     message = framed(both.sign(hello, run_id=both.run.ends[GARBLER].run_id))
     yield both.made("hello-twice", about, first_piece, message, ORDER)
-    due, check = both.step(m.CHECK)
+    expected, check = both.step(m.CHECK)
     about = "The colours that decode the output come before the check."
-    yield both.made("step-skipped", about, due, framed(both.step(m.DECODE)[1]), ORDER)
+    yield both.made("step-skipped", about, expected, framed(both.step(m.DECODE)[1]), ORDER)
     about = "A check that is signed for another run."
     message = framed(both.sign(check, run_id=flip(check.run_id)))
-    yield both.made("check-of-another-run", about, due, message, ORDER)
+    yield both.made("check-of-another-run", about, expected, message, ORDER)
     body = msgspec.msgpack.encode(Abort(Code.FAULT, EVALUATOR))
     message = framed(both.sign(check, step=ABORT, body=body))
     about = (
         "The garbler stops and blames the evaluator: whoever stops is named, whom it blames is not believed."
     )
-    yield both.made("abort-blames-another", about, due, message, CONTENT)
+    yield both.made("abort-blames-another", about, expected, message, CONTENT)
 
 
 def _starts(base: Base) -> Iterator[Fault]:

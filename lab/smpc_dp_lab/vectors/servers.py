@@ -189,10 +189,10 @@ class Fault:
 
 def replay(message: Envelope) -> Stage:
     """Return the run in which `message` comes in the place of that of its sender, receiver and step."""
-    due = (message.sender, message.receiver, message.step)
+    expected = (message.sender, message.receiver, message.step)
 
     def change(envelope: Envelope) -> Envelope:
-        return message if (envelope.sender, envelope.receiver, envelope.step) == due else envelope
+        return message if (envelope.sender, envelope.receiver, envelope.step) == expected else envelope
 
     return Stage(change).play()
 
@@ -259,14 +259,14 @@ def all_faults() -> Iterator[Fault]:
     stage = Stage().play()
     played = Played("all", stage, KINDS)
 
-    def due(step: str, sender: str) -> Envelope:
+    def expected(step: str, sender: str) -> Envelope:
         return played.find(step, sender, "alice" if step in (m.START, m.OUTPUT) else SERVERS[0])[1]
 
     def left_out(name: str, about: str, step: str, fields: Fields) -> Fault:
-        return Fault(name, about, played.saying(due(step, "bob"), fields), left_out="bob")
+        return Fault(name, about, played.saying(expected(step, "bob"), fields), left_out="bob")
 
     def named(name: str, about: str, step: str, fields: Fields, sender: str = "server2") -> Fault:
-        return Fault(name, about, played.saying(due(step, sender), fields), sender)
+        return Fault(name, about, played.saying(expected(step, sender), fields), sender)
 
     flipped, other = {"signature": flip}, stage.context.session_digest
     fewer = pack_set((1, 2, 3), len(USERS))
@@ -278,13 +278,13 @@ def all_faults() -> Iterator[Fault]:
     yield left_out("shares-too-short", "one element is missing", m.SHARES, shorter)
     yield left_out("shares-outside-the-field", "an element is the prime", m.SHARES, too_large)
     about = "signed under the session's digest"
-    shares = played.sign(due(m.SHARES, "bob"), run_id=other)
+    shares = played.sign(expected(m.SHARES, "bob"), run_id=other)
     yield Fault("shares-of-another-run", about, shares, left_out="bob")
-    output = played.sign(due(m.OUTPUT, "server2"), run_id=other)
+    output = played.sign(expected(m.OUTPUT, "server2"), run_id=other)
     yield Fault("output-of-another-run", about, output, "server2")
     about = "its signature is flipped"
-    yield Fault("hello-by-another-key", about, altered(due(m.HELLO, "bob"), flipped), left_out="bob")
-    yield Fault("start-by-another-key", about, altered(due(m.START, "server2"), flipped), "server2")
+    yield Fault("hello-by-another-key", about, altered(expected(m.HELLO, "bob"), flipped), left_out="bob")
+    yield Fault("start-by-another-key", about, altered(expected(m.START, "server2"), flipped), "server2")
     less: Fields = {"hellos": lambda digests: digests[32:]}
     yield named("present-without-a-digest", "one digest is missing", m.PRESENT, less)
     about = "the digest of the terms is another"
@@ -304,7 +304,7 @@ def all_faults() -> Iterator[Fault]:
     fewer_seals: Fields = {"seals": lambda seals: seals[1:]}
     yield named("output-without-a-seal", "one is missing", m.OUTPUT, fewer_seals, "server1")
     bad_seal: Fields = {"seals": lambda seals: [seals[0], flip(seals[1]), seals[2]]}
-    bad = played.saying(due(m.OUTPUT, "server1"), bad_seal)
+    bad = played.saying(expected(m.OUTPUT, "server1"), bad_seal)
     yield Fault("output-with-a-bad-seal", "server2's is flipped", bad, "server2")
 
 

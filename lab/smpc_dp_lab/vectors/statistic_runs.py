@@ -222,9 +222,9 @@ class Run:
         while turns:
             moved = False
             for name in tuple(turns):
-                due = waits[name]
-                answer = None if due is None else self._answer(name, due, links[name], matching)
-                if due is not None and answer is None:
+                expected = waits[name]
+                answer = None if expected is None else self._answer(name, expected, links[name], matching)
+                if expected is not None and answer is None:
                     continue
                 moved = True
                 try:
@@ -238,8 +238,8 @@ class Run:
             if not moved:
                 raise RuntimeError(f"everybody waits: {', '.join(turns)}")
 
-    def _answer(self, name: str, due: Receive, link: Link, matching: int) -> bytes | None:
-        inbox = self._inboxes.get((name, matching)) if due.sender == HUB else link.inbox()
+    def _answer(self, name: str, expected: Receive, link: Link, matching: int) -> bytes | None:
+        inbox = self._inboxes.get((name, matching)) if expected.sender == HUB else link.inbox()
         return inbox.popleft() if inbox else None
 
     def _give(self, name: str, turn: Send, link: Link, ended: Ended) -> None:

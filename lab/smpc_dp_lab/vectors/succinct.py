@@ -10,7 +10,7 @@ from nacl.signing import SigningKey
 
 from smpc_dp.crypto.labels import Label
 from smpc_dp.crypto.merkle import MerkleTree
-from smpc_dp.privacy.certificates import samples_due
+from smpc_dp.privacy.certificates import expected_samples
 from smpc_dp.protocols.envelope import Context, encode
 from smpc_dp.protocols.phases import certify
 from smpc_dp.protocols.phases import messages as m
@@ -144,7 +144,7 @@ def _certificates() -> JsonObject:
         "missing": list(MISSING),
         "quorum": QUORUM,
         "samples": [
-            {"claimed": claimed, "quorum": quorum, "samples": samples_due(claimed, quorum)}
+            {"claimed": claimed, "quorum": quorum, "samples": expected_samples(claimed, quorum)}
             for claimed, quorum in asked
         ],
         "places": list(indices),

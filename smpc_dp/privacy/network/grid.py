@@ -149,10 +149,10 @@ def guarantee(plan: NetworkPlan, closeness: float, mechanism: str) -> PrivacyGua
 
 def check_plan(plan: NetworkPlan, *, topology: str, task: str, users: int, rounds: int | None = None) -> None:
     """Raise ConfigError unless the plan is for this topology, task, number of users and of turns."""
-    due = {"topology": topology, "task": task, "parties": users, "rounds": rounds}
+    expected = {"topology": topology, "task": task, "parties": users, "rounds": rounds}
     faults = [
         Fault("plan", f"is for {name} {getattr(plan, name)}, the run has {wanted}", ConfigCheck.DIFFERS)
-        for name, wanted in due.items()
+        for name, wanted in expected.items()
         if getattr(plan, name) != wanted
     ]
     if faults:

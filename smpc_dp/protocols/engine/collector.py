@@ -406,15 +406,15 @@ class CollectorRole:
         if envelope.receiver != collector.name:
             raise PeerFault(sender, f"sent a message for {envelope.receiver!r}", Check.WRONG_RECEIVER)
         body_hash = collector.context.check(envelope)
-        due = collector.context.session_digest if step == self.hello else state.run_id
+        expected = collector.context.session_digest if step == self.hello else state.run_id
         if (party, step) in seen:
             earlier, signature = seen[party, step]
             if earlier == body_hash:
                 return False
-            raise equivocation(envelope, collector.context, due, earlier, signature)
+            raise equivocation(envelope, collector.context, expected, earlier, signature)
         if step not in (LEAVE, state.step):
             raise PeerFault(sender, f"sent '{step}' where '{state.step}' is due", Check.UNEXPECTED_STEP)
-        if envelope.run_id != due and step != LEAVE:
+        if envelope.run_id != expected and step != LEAVE:
             raise PeerFault(sender, f"sent '{step}' of another run", Check.OTHER_RUN)
         seen[party, step] = (body_hash, envelope.signature)
         return True

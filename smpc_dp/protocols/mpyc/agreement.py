@@ -176,8 +176,8 @@ class Member(ABC):
 
     def _check_run(self, envelope: Envelope, early: bool) -> None:
         """Raise PeerFault unless the envelope is of this run, or `early` and of none yet."""
-        due = self._context.session_digest if early else self._run_id
-        if envelope.run_id != due:
+        expected = self._context.session_digest if early else self._run_id
+        if envelope.run_id != expected:
             raise PeerFault(envelope.sender, f"sent '{envelope.step}' of another run", Check.OTHER_RUN)
 
     def _aborted(self, envelope: Envelope) -> SmpcError:

@@ -111,9 +111,9 @@ class ServerMachine(Member):
         """Whose message of this step has not come."""
         step = self.step
         if step in (m.HELLO, m.SHARES):
-            due = self._alive if step == m.HELLO else self._alive.intersection(self._members)
+            expected = self._alive if step == m.HELLO else self._alive.intersection(self._members)
             there = self._hellos.keys() if step == m.HELLO else self._shares.keys()
-            return frozenset(map(self._name_of, due - there))
+            return frozenset(map(self._name_of, expected - there))
         collected: Mapping[str, Mapping[str, object]] = {
             m.PRESENT: self._present,
             m.HELD: self._held,

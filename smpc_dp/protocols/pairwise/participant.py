@@ -321,10 +321,10 @@ class Participant:
                 sender, "signed another hash of tables and labels than ours", Check.TRANSCRIPT_DIFFERS
             )
 
-    def _check_block(self, sender: str, due: int, said: int) -> None:
-        if said != due:
+    def _check_block(self, sender: str, expected: int, said: int) -> None:
+        if said != expected:
             raise PeerFault(
-                sender, f"sent a message of block {said} where block {due} is due", Check.OUT_OF_SEQUENCE
+                sender, f"sent a message of block {said} where block {expected} is due", Check.OUT_OF_SEQUENCE
             )
 
     def _for_aggregator(self, step: str, block: int, sealed: bytes) -> Send:

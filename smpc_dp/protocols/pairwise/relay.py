@@ -68,8 +68,8 @@ class SealedLine:
             theirs = decode(envelope.body, RelayKey, self._peer).key
         except PeerFault as error:
             raise self._fault(0, str(error), error.check) from None
-        due = (self._context.session_digest, RELAY_KEY, self._identity.name)
-        if (envelope.run_id, envelope.step, envelope.receiver) != due:
+        expected = (self._context.session_digest, RELAY_KEY, self._identity.name)
+        if (envelope.run_id, envelope.step, envelope.receiver) != expected:
             raise self._fault(0, "it is of another pair", Check.OTHER_RUN)
         keys = {self._identity.name: self._public, self._peer: theirs}
         both = [keys[name] for name in self._context.names]

@@ -93,8 +93,8 @@ def check_run_id(context: Context, header: Header) -> None:
 
     It needs no plan of the session, and is asked for before one is made.
     """
-    due = run_identifier(statistic_context(context), _plan_of(header), header.present, header.root)
-    if due.hex() != header.run_id:
+    expected = run_identifier(statistic_context(context), _plan_of(header), header.present, header.root)
+    if expected.hex() != header.run_id:
         raise VerificationError(
             "the run id is not that of session, request, parties and commitments", Check.RUN_ID_DIFFERS
         )
@@ -184,9 +184,9 @@ class StatisticAuditor:
             raise VerificationError("an entry after the outcome", Check.LOG_CLOSED)
         if (entry.party == self._hub) != (entry.kind in _OF_AGGREGATOR):
             raise VerificationError(f"'{entry.kind}' is not for '{entry.party}' to say", Check.WRONG_SENDER)
-        if entry.kind not in self._due():
+        if entry.kind not in self._expected():
             raise VerificationError(
-                f"'{entry.kind}' where '{' or '.join(self._due())}' is due", Check.UNEXPECTED_STEP
+                f"'{entry.kind}' where '{' or '.join(self._expected())}' is due", Check.UNEXPECTED_STEP
             )
         if entry.kind == common.CERTIFY_BEGIN:
             certified = decode(entry.payload, common.Certified, entry.party)
@@ -237,7 +237,7 @@ class StatisticAuditor:
             noise_error=outcome.noise_error,
         )
 
-    def _due(self) -> tuple[str, ...]:
+    def _expected(self) -> tuple[str, ...]:
         """Return the kinds that may come next."""
         if not self._begun:
             return (common.CERTIFY_BEGIN,)
@@ -270,10 +270,10 @@ class StatisticAuditor:
 
     def _take_hello(self, entry: Entry) -> None:
         hello = decode(entry.payload, m.Hello, entry.party)
-        due = self._names(self._present)[len(self._hellos)]
-        if entry.party != due:
+        expected = self._names(self._present)[len(self._hellos)]
+        if entry.party != expected:
             raise VerificationError(
-                f"the hello of '{entry.party}' where that of '{due}' is due", Check.WRONG_ORDER
+                f"the hello of '{entry.party}' where that of '{expected}' is due", Check.WRONG_ORDER
             )
         if hello.session_digest != self._context.session_digest or hello.request != self._context.request:
             raise VerificationError(

@@ -110,12 +110,12 @@ def on_pair(aggregator: Aggregator, state: CollectDone, _party: int, envelope: E
         raise PeerFault(
             sender, f"sent a message of a pair in matching {matching}, where it has none", Check.NOT_PRESENT
         )
-    due = pairs.received[sender, matching]
-    if message.number != due:
+    expected = pairs.received[sender, matching]
+    if message.number != expected:
         raise PeerFault(
-            sender, f"sent message {message.number} of a pair where {due} is due", Check.OUT_OF_SEQUENCE
+            sender, f"sent message {message.number} of a pair where {expected} is due", Check.OUT_OF_SEQUENCE
         )
-    if due >= m.MAX_PAIR_MESSAGES:
+    if expected >= m.MAX_PAIR_MESSAGES:
         raise PeerFault(sender, "sent more messages of a pair than are due", Check.TOO_MANY)
     pairs.received[sender, matching] += 1
     evaluation = pairs.evaluations.get((matching, pair))

@@ -63,8 +63,8 @@ def is_opening(
     context: Context, plan: bytes, attempt: int, name: str, coin: bytes, commitments: bytes
 ) -> bool:
     """Tell whether `coin` is what a party has committed to for an attempt, with `commitments` its all."""
-    due = commitments[COIN_BYTES * (attempt - 1) : COIN_BYTES * attempt]
-    return hmac.compare_digest(commit(commitment_run(context, plan, attempt), name, coin), due)
+    expected = commitments[COIN_BYTES * (attempt - 1) : COIN_BYTES * attempt]
+    return hmac.compare_digest(commit(commitment_run(context, plan, attempt), name, coin), expected)
 
 
 def start_root(commitments: bytes, marks: bytes) -> bytes:

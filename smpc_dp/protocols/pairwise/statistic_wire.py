@@ -46,12 +46,12 @@ class PairWire:
     def open_pair(self, run_id: bytes, envelope: Envelope) -> tuple[int, bytes]:
         """Return matching and content of a message of the aggregator; raise PeerFault if it is not due."""
         message = self._open(run_id, envelope, m.Pair)
-        due = self._received[message.matching]
-        if message.number != due:
+        expected = self._received[message.matching]
+        if message.number != expected:
             raise self._refuse(
-                f"sent message {message.number} of a pair where {due} is due", Check.OUT_OF_SEQUENCE
+                f"sent message {message.number} of a pair where {expected} is due", Check.OUT_OF_SEQUENCE
             )
-        if due >= m.MAX_PAIR_MESSAGES:
+        if expected >= m.MAX_PAIR_MESSAGES:
             raise self._refuse("sent more messages of a pair than are due", Check.TOO_MANY)
         self._received[message.matching] += 1
         return message.matching, message.content

@@ -14,7 +14,7 @@ from itertools import compress
 from smpc_dp.crypto.labels import Label
 from smpc_dp.crypto.transcript import digest, encode_uint
 from smpc_dp.errors import Check, PeerFault, VerificationError
-from smpc_dp.privacy.certificates import samples_due
+from smpc_dp.privacy.certificates import expected_samples
 from smpc_dp.protocols import result
 from smpc_dp.protocols.envelope import Context, encode
 from smpc_dp.protocols.phases.draws import draw_indices
@@ -61,7 +61,7 @@ def shortest_certificate(
 ) -> Certificate:
     """Return the certificate of a quorum, or of a sample where that has fewer bytes; arguments as above."""
     listed = make_certificate(signatures, quorum, len(context.names))
-    if samples_due(len(signatures), quorum) >= quorum:
+    if expected_samples(len(signatures), quorum) >= quorum:
         return listed
     sample = sample_certificate(context, run_id, step, set_digest, signatures, quorum)
     return min(listed, sample, key=lambda certificate: len(encode(certificate)))
@@ -98,7 +98,7 @@ def sampled_indices(
     seed = digest(
         Label.CERTIFICATE_CHALLENGE, *context.bound, run_id, step.encode(), set_digest, signers, root
     )
-    return draw_indices(claimed, samples_due(claimed, quorum), _Words(seed))
+    return draw_indices(claimed, expected_samples(claimed, quorum), _Words(seed))
 
 
 def check_certificate(

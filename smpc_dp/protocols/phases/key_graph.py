@@ -324,10 +324,11 @@ def _advertisements(
     neighbours: Collection[int],
 ) -> dict[int, m.Advertise]:
     """Return the keys of exactly the neighbours, as they have signed them and the root binds them."""
-    due = tuple(sorted(neighbours))
-    if tuple(item.party for item in message.advertisements) != due:
+    expected = tuple(sorted(neighbours))
+    if tuple(item.party for item in message.advertisements) != expected:
         raise member.refuse(
-            f"advertisements are not those of the {len(due)} neighbours of {member.name}", Check.SET_DIFFERS
+            f"advertisements are not those of the {len(expected)} neighbours of {member.name}",
+            Check.SET_DIFFERS,
         )
     keys_of: dict[int, m.Advertise] = {}
     for item in message.advertisements:
@@ -335,7 +336,7 @@ def _advertisements(
         keys_of[item.party] = member.context.remember(
             ("advertised", item.body), partial(decode, item.body, m.Advertise, name)
         )
-    if due:
+    if expected:
         commitments = {party: advertise.commitment for party, advertise in keys_of.items()}
         _check_commitments(member, advertised.root, advertised.members, commitments, message.proof)
     elif message.proof:

@@ -69,10 +69,10 @@ def open_delivery(
     """Take `deliver`: open the shares of each participant that drew this party."""
     message = decode(body, m.Deliver, member.context.aggregator)
     participants = members_of(member, message.participants, graph.revealed, "participants")
-    due = tuple(party for party in graph.drew_me if party in participants)
+    expected = tuple(party for party in graph.drew_me if party in participants)
     dealers = unpack_list(message.dealers, member.parties, member.context.aggregator)
-    if dealers != due or len(message.sealed) != len(due):
-        withheld = [member.name_of(party) for party in due if party not in dealers]
+    if dealers != expected or len(message.sealed) != len(expected):
+        withheld = [member.name_of(party) for party in expected if party not in dealers]
         raise member.refuse(
             f"withheld the shares of {', '.join(withheld[:5])}"
             if withheld
@@ -166,10 +166,10 @@ class Dealt(msgspec.Struct, frozen=True):
 def accept_deal(edges: Edges, party: int, envelope: Envelope) -> Item:
     """Check that a party deals one sealed share to each of its holders."""
     message = decode(envelope.body, m.Deal, envelope.sender)
-    due = len(edges.drawn[party])
-    if len(message.sealed) != due:
+    expected = len(edges.drawn[party])
+    if len(message.sealed) != expected:
         raise PeerFault(
-            envelope.sender, f"dealt {len(message.sealed)} shares, {due} are due", Check.WRONG_LENGTH
+            envelope.sender, f"dealt {len(message.sealed)} shares, {expected} are due", Check.WRONG_LENGTH
         )
     if any(len(sealed) != m.SEALED_SHARE_BYTES for sealed in message.sealed):
         raise PeerFault(
@@ -230,11 +230,11 @@ def add_vector(
     total += lanes
 
 
-def accept_unmask(collector: Collector[SumParameters], due: tuple[int, ...], envelope: Envelope) -> Item:
+def accept_unmask(collector: Collector[SumParameters], expected: tuple[int, ...], envelope: Envelope) -> Item:
     """Check that a holder opens one share of each dealer in `due`."""
     unmask = decode(envelope.body, m.Unmask, envelope.sender)
     dealers = unpack_list(unmask.dealers, collector.parties, envelope.sender)
-    if dealers != due:
+    if dealers != expected:
         raise PeerFault(
             envelope.sender, "does not reveal one share of each party that dealt to it", Check.NOT_ONE_EACH
         )

@@ -400,8 +400,8 @@ def finish_survivors(aggregator: Aggregator, state: CollectSurvivors) -> Transit
 def accept_unmask(aggregator: Aggregator, state: CollectUnmask, party: int, envelope: Envelope) -> Item:
     """Keep the shares that a holder opens; they count, even if the holder is lost before the step is over."""
     complaints = state.added.complaints[party]
-    due = tuple(dealer for dealer in state.agreed.dealt.dealers_of[party] if dealer not in complaints)
-    item = masked_sum.accept_unmask(aggregator, due, envelope)
+    expected = tuple(dealer for dealer in state.agreed.dealt.dealers_of[party] if dealer not in complaints)
+    item = masked_sum.accept_unmask(aggregator, expected, envelope)
     state.opened[party] = item.message
     return item
 

@@ -299,8 +299,8 @@ class ServerHub:
         run, number, is_server = drive.run, drive.request, news.peer in self._others
         if news.envelope is None:
             # A user that leaves before a request begins is absent from it, and no reason for it to fail.
-            due = run.needs(news.peer) and (is_server or not self._idle)
-            if self._links.is_live(news.peer) or not due:
+            next_report = run.needs(news.peer) and (is_server or not self._idle)
+            if self._links.is_live(news.peer) or not next_report:
                 return None
             drive.tell_lost(news.peer)
             return events.PeersLost((news.peer,))

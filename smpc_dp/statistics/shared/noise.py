@@ -55,9 +55,9 @@ def read_coins(terms: NoiseTerms) -> list[Coin]:
             [Fault("noise.cuts", f"{len(coins)} of them for {terms.law} noise", ConfigCheck.SHAPE)]
         )
     compared = {"gaussian": LOOKUP_BITS, "pair_gaussian": LOOKUP_BITS, "randomised_response": terms.bits}
-    due = compared.get(terms.law)
-    if due and any(coin.bits != due for coin in coins[terms.law == "randomised_response" :]):
-        raise ConfigError([Fault("noise.cuts", f"not all of {due} bits", ConfigCheck.RANGE)])
+    expected = compared.get(terms.law)
+    if expected and any(coin.bits != expected for coin in coins[terms.law == "randomised_response" :]):
+        raise ConfigError([Fault("noise.cuts", f"not all of {expected} bits", ConfigCheck.RANGE)])
     return coins
 
 

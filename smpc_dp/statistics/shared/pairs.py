@@ -62,10 +62,10 @@ def pair_circuit(kernel: Kernel, terms: NoiseTerms) -> Circuit:
     joint = builder.input(randomiser.joint_bits)
     integer = kernel.gadget(builder, x, y)
     builder.output(randomise(builder, integer, joint, *randomiser))
-    circuit, due = builder.build(), randomiser.output_bits(kernel.steps)
-    if circuit.outputs != (due,):
+    circuit, expected = builder.build(), randomiser.output_bits(kernel.steps)
+    if circuit.outputs != (expected,):
         raise ConfigError(
-            [Fault("noise", f"gives {circuit.outputs[0]} bits, {due} are due", ConfigCheck.SHAPE)]
+            [Fault("noise", f"gives {circuit.outputs[0]} bits, {expected} are due", ConfigCheck.SHAPE)]
         )
     return circuit
 

@@ -64,7 +64,7 @@ def test_one_wrong_edge_is_noticed_wherever_it_is(seed: int) -> None:
     peer, second = source.sample(sorted(claims[party]), 2)
     kinds = ("another", "dropped", "identity", "exchanged")
     kind = kinds[seed % 4]
-    due = {party, peer}
+    expected = {party, peer}
     if kind == "another":
         claims[party][peer] = commit.commit([8], commit.fresh_blinding(SystemRandomness()))
     elif kind == "dropped":
@@ -75,10 +75,10 @@ def test_one_wrong_edge_is_noticed_wherever_it_is(seed: int) -> None:
         del claims[party][peer]
     else:
         claims[party][peer], claims[party][second] = claims[party][second], claims[party][peer]
-        due.add(second)
+        expected.add(second)
     assert not folded(claims).cancels()
-    assert folded(claims, locate=True).apart() == sorted(due)
-    assert folded(claims, without=sorted(due)).cancels()
+    assert folded(claims, locate=True).apart() == sorted(expected)
+    assert folded(claims, without=sorted(expected)).cancels()
 
 
 def test_what_is_malformed_is_said_and_not_folded() -> None:

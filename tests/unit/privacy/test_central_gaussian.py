@@ -189,13 +189,13 @@ def test_a_simulated_draw_is_exact_at_every_threshold() -> None:
     """To the last of 87 bits: just below it the place itself, from it on its alias."""
     design = WideGaussian(1, 1.0, 1.0, 1.0, Fraction(77, 3), 1, 1)
     _, thresholds, aliases = table_of(design.variance_0)
-    asked, due = [], []
+    asked, expected = [], []
     for index, (cut, alias) in enumerate(zip(thresholds, aliases, strict=True)):
         for number, value in ((0, index if cut else alias), (cut - 1, index), (cut, alias)):
             if 0 <= number < 1 << NUMBER_BITS:
                 asked.append((index, number))
-                due.append(value - SLOTS // 2)
-    assert design.draws(Words(asked), len(asked)).tolist() == due
+                expected.append(value - SLOTS // 2)
+    assert design.draws(Words(asked), len(asked)).tolist() == expected
 
 
 def test_products_with_a_table_are_exact() -> None:
@@ -218,7 +218,9 @@ def test_a_program_keeps_the_sum_in_its_field_and_names_who_is_out_of_bounds() -
     assert refused == 1
     deviation = math.sqrt(design.variance)
     # Beyond seven standard deviations once in 4e11.
-    assert all(abs(value - due) < 7 * deviation for value, due in zip(opened, (4, 8194), strict=True))
+    assert all(
+        abs(value - expected) < 7 * deviation for value, expected in zip(opened, (4, 8194), strict=True)
+    )
 
 
 @pytest.mark.parametrize("cuts", [("1", "1"), ("0", "2", *["0"] * SLOTS), ("3", "99", *["0"] * SLOTS)])

@@ -16,7 +16,7 @@ from smpc_dp.crypto.merkle import MerkleTree
 from smpc_dp.encoding import Encoding
 from smpc_dp.errors import PeerFault
 from smpc_dp.privacy import certificates
-from smpc_dp.privacy.certificates import proof_nodes, samples_due
+from smpc_dp.privacy.certificates import proof_nodes, expected_samples
 from smpc_dp.privacy.secagg_plan import SecAggPlan, check_plan, plan_secagg
 from smpc_dp.protocols import result
 from smpc_dp.protocols.envelope import Context, encode
@@ -71,18 +71,20 @@ def test_samples_due_is_the_least_that_suffices(claimed: int) -> None:
     for quorum in {1, claimed // 2 + 1, (11 * claimed) // 20 + 1, claimed}:
         if not 1 <= quorum <= claimed:
             continue
-        due = samples_due(claimed, quorum)
+        expected = expected_samples(claimed, quorum)
         # A liar has quorum - 1 good ones at most.
-        assert math.comb(quorum - 1, due) << 128 <= math.comb(claimed, due)
-        assert math.comb(quorum - 1, due - 1) << 128 > math.comb(claimed, due - 1)
-        assert due <= quorum
+        assert math.comb(quorum - 1, expected) << 128 <= math.comb(claimed, expected)
+        assert math.comb(quorum - 1, expected - 1) << 128 > math.comb(claimed, expected - 1)
+        assert expected <= quorum
 
 
 def test_a_sample_grows_no_more_with_the_parties() -> None:
     """What a quorum of 0.55 n is shown by, of 0.99 n: the law of 128 / log2(0.99 / 0.55) from below."""
-    due = [samples_due(99 * n // 100, 55 * n // 100 + 1) for n in (1_000, 10_000, 100_000, 1_000_000)]
-    assert due == sorted(due)
-    assert due[-1] <= math.ceil(128 / math.log2(0.99 / 0.55)) == 151
+    expected = [
+        expected_samples(99 * n // 100, 55 * n // 100 + 1) for n in (1_000, 10_000, 100_000, 1_000_000)
+    ]
+    assert expected == sorted(expected)
+    assert expected[-1] <= math.ceil(128 / math.log2(0.99 / 0.55)) == 151
 
 
 def test_expected_proof_nodes() -> None:
@@ -107,7 +109,7 @@ def test_the_shorter_form_is_taken(signed: Signed) -> None:
     checked = signed.check(sample)
     assert checked.sample is not None
     assert len(checked.sample.signers) == PARTIES
-    assert len(checked.signatures) == samples_due(PARTIES, PLAN.quorum) < PLAN.quorum
+    assert len(checked.signatures) == expected_samples(PARTIES, PLAN.quorum) < PLAN.quorum
 
 
 def test_a_list_of_more_than_a_quorum_is_taken(signed: Signed) -> None:
@@ -158,21 +160,23 @@ def test_a_liar_passes_as_rarely_as_stated(
     (skewed a little at these counts; the seed is fixed, so it fails always or never).
     """
     monkeypatch.setattr(certificates, "SAMPLE_BITS", bits)
-    samples_due.cache_clear()
+    expected_samples.cache_clear()
     try:
-        due = samples_due(PARTIES, PLAN.quorum)
-        chance = math.comb(PLAN.quorum - 1, due) / math.comb(PARTIES, due)
-        assert chance <= 2**-bits < math.comb(PLAN.quorum - 1, due - 1) / math.comb(PARTIES, due - 1)
+        expected = expected_samples(PARTIES, PLAN.quorum)
+        chance = math.comb(PLAN.quorum - 1, expected) / math.comb(PARTIES, expected)
+        assert (
+            chance <= 2**-bits < math.comb(PLAN.quorum - 1, expected - 1) / math.comb(PARTIES, expected - 1)
+        )
         roots, passed = 4_000, 0
         packed = pack_set(EVERYONE, PARTIES)
         for number in range(roots):
             indices = certify.sampled_indices(
                 signed.context, RUN, STEP, DIGEST, packed, number.to_bytes(32, "big"), PARTIES, PLAN.quorum
             )
-            assert len(set(indices)) == due
+            assert len(set(indices)) == expected
             passed += max(indices) < PLAN.quorum - 1
     finally:
-        samples_due.cache_clear()
+        expected_samples.cache_clear()
     assert abs(passed - roots * chance) < 5.5 * math.sqrt(roots * chance * (1 - chance))
 
 

@@ -84,13 +84,13 @@ def check(plan: Plan, values: Mapping[int, list[int]]) -> dict[str, Evaluated]:
     ends = evaluated(evaluate_in_memory(roles_of(plan, values)))
     instances = plan.parameters.instances
     computed = [plan.circuit.evaluate(list(given)) for given in zip(*values.values(), strict=True)]
-    due = [list(numbers) for numbers in zip(*computed, strict=True)]
+    expected = [list(numbers) for numbers in zip(*computed, strict=True)]
     for name, end in ends.items():
         if name not in OUTPUTS[plan.parameters.output]:
             assert end.outputs is None
             continue
         assert end.outputs is not None
-        assert [unpack(rows, instances) for rows in end.outputs] == due
+        assert [unpack(rows, instances) for rows in end.outputs] == expected
     return ends
 
 
@@ -250,8 +250,8 @@ def test_nothing_before_the_masked_inputs_depends_on_an_input(output: str) -> No
     assert [some[:index], len(some)] == [others[:index], len(others)]
     masks = [sent[index][1][PIECE_HEADER.size :] for sent in (some, others)]
     differing = [a ^ b for a, b in zip(*masks, strict=True)]
-    due = np.repeat(np.unpackbits(np.array([2 ^ 5], "<u4").view(np.uint8), bitorder="little"), 70)
-    assert differing == np.packbits(due, bitorder="little").tolist()
+    expected = np.repeat(np.unpackbits(np.array([2 ^ 5], "<u4").view(np.uint8), bitorder="little"), 70)
+    assert differing == np.packbits(expected, bitorder="little").tolist()
     assert [some[index + 1 :]] != [others[index + 1 :]]
 
 

@@ -82,7 +82,7 @@ def test_a_private_session_of_five_tolerates_a_loss(
 
 @pytest.mark.parametrize(("parties", "lost"), [(4, 0), (5, 1), (9, 1), (20, 2)])
 def test_exact_sums_tolerate_a_loss_by_default_with_the_rule_alone(parties: int, lost: int) -> None:
-    for more, due in (
+    for more, expected in (
         ({}, lost),
         ({"same_survivors": True}, lost),
         ({"same_survivors": False}, 0),
@@ -90,7 +90,7 @@ def test_exact_sums_tolerate_a_loss_by_default_with_the_rule_alone(parties: int,
     ):
         checked, faults = check_parameters({**GOOD, **more}, parties)
         assert checked is not None, faults
-        assert checked.plan.max_dropouts == due
+        assert checked.plan.max_dropouts == expected
         assert checked.keeps_survivors == more.get("same_survivors", True)
 
 

@@ -286,9 +286,9 @@ def test_both_ways_say_the_same(block: int, monkeypatch: pytest.MonkeyPatch) -> 
     result = [outcome(changed) for changed in lines]
     monkeypatch.setattr(long_header, "WHOLE_BYTES", 0)
     monkeypatch.setattr(files, "SPOOL_BLOCK", block)
-    for changed, due in zip(lines, result, strict=True):
-        assert due[0] == 1
-        assert outcome(changed) == due
+    for changed, expected in zip(lines, result, strict=True):
+        assert expected[0] == 1
+        assert outcome(changed) == expected
 
 
 def test_what_is_written_far_behind_the_end_is_not_filled_up_in_memory() -> None:

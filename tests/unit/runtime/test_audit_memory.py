@@ -117,9 +117,9 @@ def test_no_byte_of_a_long_header_can_be_changed() -> None:
     first, last = log.index(b'"number":', behind), log.index(b'"present":', behind)
     after = [*range(behind, first), *range(last, len(log) - 1)]
     indices = [*chooser.sample(range(behind), 12), *chooser.sample(after, 6)]
-    due = audit_stream(io.BytesIO(log), threads=1).conclusion
-    assert "line 2" in due
-    assert "'certify-begin' is due" in due
+    expected = audit_stream(io.BytesIO(log), threads=1).conclusion
+    assert "line 2" in expected
+    assert "'certify-begin' is due" in expected
     for index in indices:
         changed = log[:index] + bytes([log[index] ^ (1 << index % 8)]) + log[index + 1 :]
         report = audit_stream(io.BytesIO(changed), threads=1)

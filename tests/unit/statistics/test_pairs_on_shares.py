@@ -106,10 +106,10 @@ def test_both_compilations_of_a_randomiser_have_the_exact_mass_function(
     ]
     garbled = compile_kernel(kernel, noise).evaluate_many([rows[2], rows[0], rows[3], rows[1]])[0]
     for result in (on_shares, unpack(garbled, count)):
-        seen, due = binned(result, exact_masses(noise, 2), count)
-        assert stats.chisquare(seen, due).pvalue > FALSE_ALARM
-        wrong, due = binned(result, exact_masses(noise, 1), count)
-        assert stats.chisquare(wrong, due).pvalue < FALSE_ALARM
+        seen, expected = binned(result, exact_masses(noise, 2), count)
+        assert stats.chisquare(seen, expected).pvalue > FALSE_ALARM
+        wrong, expected = binned(result, exact_masses(noise, 1), count)
+        assert stats.chisquare(wrong, expected).pvalue < FALSE_ALARM
 
 
 def binned(outcome: list[int], expected: dict[int, Fraction], count: int) -> tuple[list[int], list[float]]:
@@ -117,11 +117,14 @@ def binned(outcome: list[int], expected: dict[int, Fraction], count: int) -> tup
     assert sum(expected.values()) == 1
     assert set(outcome) <= set(expected)
     common = [result for result, mass in expected.items() if mass * count >= 5]
-    seen, due = [outcome.count(result) for result in common], [float(expected[r]) * count for r in common]
-    rest = count - sum(due)
+    seen, required = (
+        [outcome.count(result) for result in common],
+        [float(expected[r]) * count for r in common],
+    )
+    rest = count - sum(required)
     if rest < 1e-6:
-        return seen, due
-    return [*seen, count - sum(seen)], [*due, rest]
+        return seen, required
+    return [*seen, count - sum(seen)], [*required, rest]
 
 
 async def _opened(mpc: Any, values: Any) -> Any:

@@ -199,8 +199,8 @@ def test_noise_on_shares_has_the_exact_mass_function(
     expected = noise.masses(integer)
     assert sum(expected.values()) == 1
     for result in (drive(noisy()).tolist(), [noise.draw(integer, source) for _ in range(count)]):
-        _, seen, due = _binned(result, expected, count)
-        assert stats.chisquare(seen, due).pvalue > FALSE_ALARM
+        _, seen, required = _binned(result, expected, count)
+        assert stats.chisquare(seen, required).pvalue > FALSE_ALARM
 
 
 def _binned(
@@ -209,8 +209,8 @@ def _binned(
     """Results with fewer than 5 expected draws are one bin."""
     common = [result for result, mass in sorted(expected.items()) if mass * count >= 5]
     seen = [outcome.count(result) for result in common]
-    due = [float(expected[result]) * count for result in common]
-    return common, [*seen, count - sum(seen)], [*due, count - sum(due)]
+    required = [float(expected[result]) * count for result in common]
+    return common, [*seen, count - sum(seen)], [*required, count - sum(required)]
 
 
 def test_a_wrong_coin_fails_the_chi_square() -> None:
@@ -225,8 +225,8 @@ def test_a_wrong_coin_fails_the_chi_square() -> None:
     wrong = replace(noise, inner=replace(noise.inner, coins=coins))
     source = SeededRandomnessForSimulation(8, "noise")
     result = [wrong.draw(3, source) for _ in range(1500)]
-    _, seen, due = _binned(result, noise.masses(3), 1500)
-    assert stats.chisquare(seen, due).pvalue < FALSE_ALARM
+    _, seen, expected = _binned(result, noise.masses(3), 1500)
+    assert stats.chisquare(seen, expected).pvalue < FALSE_ALARM
 
 
 @pytest.mark.parametrize(("moved", "span", "epsilon"), [(1, 3, 3.0), (2, 6, 1.5), (3, 4, 0.7)])

@@ -49,8 +49,8 @@ def check_run_id(context: Context, header: Header) -> None:
 
     It needs no plan of the session, and is asked for before one is made.
     """
-    due = keys.run_identifier(context, context.question, header.present, header.root)
-    if due.hex() != header.run_id:
+    expected = keys.run_identifier(context, context.question, header.present, header.root)
+    if expected.hex() != header.run_id:
         raise VerificationError(
             "the run id is not that of this session, its users and their nonces", Check.RUN_ID_DIFFERS
         )
@@ -368,10 +368,10 @@ class Auditor:
         combined = self._rules.combine_coins(self._packed, ordered)
         self._rules = replace(self._rules, combined=combined)
 
-    def _same(self, shown: Iterable[int], due: Iterable[int], one: str, other: str) -> None:
+    def _same(self, shown: Iterable[int], expected: Iterable[int], one: str, other: str) -> None:
         """Raise unless two sets of users are the same: it is the relay that lists them."""
-        is_shown, is_due = (flags_of(parties, self._parties) for parties in (shown, due))
-        for party in np.flatnonzero(is_shown != is_due).tolist():
+        is_shown, is_expected = (flags_of(parties, self._parties) for parties in (shown, expected))
+        for party in np.flatnonzero(is_shown != is_expected).tolist():
             has, lacks = (one, other) if is_shown[party] else (other, one)
             raise PeerFault(self._relay, f"{self._name(party)} {has}, and not: {lacks}", Check.SET_DIFFERS)
 
@@ -408,9 +408,10 @@ class Auditor:
         `tries`: runs that a session log lists.
         """
         if not self._closed or self._tally is None:
-            due = self._order[min(self._stage, len(self._order) - 1)]
+            expected = self._order[min(self._stage, len(self._order) - 1)]
             raise VerificationError(
-                f"the log ends where '{due}' is due: it was cut, or the run was not finished", Check.LOG_CUT
+                f"the log ends where '{expected}' is due: it was cut, or the run was not finished",
+                Check.LOG_CUT,
             )
         parameters, count = self._parameters, len(self._counted)
         faults = list(self._faults)

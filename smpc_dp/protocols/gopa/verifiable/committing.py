@@ -127,8 +127,8 @@ def on_committed(member: VerifiableMember, state: AwaitCommitted, body: bytes) -
             "lets parties take part whose commitments are not on the board", Check.NOT_PRESENT
         )
     _check_all_false(member, run_id, log, batch, participants, message.false)
-    due = tuple(sorted(peer for peer in state.terms if peer in participants))
-    if tuple(item.party for item in message.commits) != due:
+    expected = tuple(sorted(peer for peer in state.terms if peer in participants))
+    if tuple(item.party for item in message.commits) != expected:
         raise member.refuse("commitments are not those of the neighbours that take part", Check.SET_DIFFERS)
     commits: dict[int, v.Commit] = {}
     terms: dict[int, Term] = {}

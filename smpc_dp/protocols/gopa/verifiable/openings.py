@@ -35,7 +35,7 @@ class OpeningAudit:
         self._rules, self._edges, self._lanes = rules, edges, lanes
         self.number = 0
         self._owed: Edges = {}
-        self._due: set[tuple[int, int]] = set()
+        self._expected: set[tuple[int, int]] = set()
         # By user the sum of what it has opened, and to whom that was.
         self._sums = KeptBytes(parties, 8 * lanes)
         self._opened: set[tuple[int, int]] = set()
@@ -49,7 +49,7 @@ class OpeningAudit:
         """Begin a round in which those who are good open their edges to those who were just shown false."""
         self.number += 1
         self._owed, _ = self._edges.around(good, false, ())
-        self._due |= {(party, peer) for party, own in self._owed.items() for peer in own}
+        self._expected |= {(party, peer) for party, own in self._owed.items() for peer in own}
 
     def take(self, party: int, body: bytes, name: str) -> str:
         """Take a user's opening; return which of `FALSE` it is, or nothing if it is right.
@@ -71,8 +71,8 @@ class OpeningAudit:
         total = np.zeros(self._lanes, dtype=np.uint64)
         for party in good:
             total += self._sum_of(party)
-        due = sorted(pair for pair in self._due if pair[0] in good)
-        return Left(total, [pair for pair in due if pair not in self._opened])
+        expected = sorted(pair for pair in self._expected if pair[0] in good)
+        return Left(total, [pair for pair in expected if pair not in self._opened])
 
     def _sum_of(self, party: int) -> Lanes:
         kept = self._sums.get(party)

@@ -128,12 +128,12 @@ class Rules:
         """Decode a commit; raise PeerFault if it is malformed. Its points are not looked at."""
         message = decode(body, v.Commit, sender)
         self.neighbours_of(party, message, sender)
-        due = self.parameters.value_proof_bytes
-        if len(message.range_proof) != due:
+        expected = self.parameters.value_proof_bytes
+        if len(message.range_proof) != expected:
             reason = "range" if self.parameters.bound_squared is None else "norm"
             raise PeerFault(
                 sender,
-                f"a {reason} proof has {len(message.range_proof)} bytes, {due} are due",
+                f"a {reason} proof has {len(message.range_proof)} bytes, {expected} are due",
                 Check.BAD_PROOF,
             )
         return message
