@@ -62,27 +62,27 @@ def check_content(wheel: Path) -> None:
 
 def environment(folder: Path) -> dict[str, str]:
     """Return the environment of commands in a virtual environment: its programs are all that they find."""
-    kept = {name: value for name, value in os.environ.items() if not name.startswith("PYTHON")}
+    retained = {name: value for name, value in os.environ.items() if not name.startswith("PYTHON")}
     path = str(folder / "bin")
     if result := [tool for tool in TOOLS if shutil.which(tool, path=path)]:
         sys.exit(f"{path} holds a compiler: {', '.join(result)}")
-    return {**kept, "PATH": path, "VIRTUAL_ENV": str(folder)}
+    return {**retained, "PATH": path, "VIRTUAL_ENV": str(folder)}
 
 
 def needed(lock: str) -> str:
     """Return the part of a lock file that the product needs: `# via` says of each version what needs it."""
     blocks = re.findall(r"^\w.*\n(?:[ ].*\n)*", lock, re.MULTILINE)
-    kept: dict[str, str] = {}
+    retained: dict[str, str] = {}
     wanted = {"smpc-dp (pyproject.toml)"}
     while result := {
         block.partition("==")[0]: block
         for block in blocks
-        if block not in kept.values()
+        if block not in retained.values()
         and wanted & set(re.findall(r"^    #(?: via|  ) +(.+)$", block, re.MULTILINE))
     }:
-        kept |= result
+        retained |= result
         wanted |= result.keys()
-    return "".join(kept.values())
+    return "".join(retained.values())
 
 
 def install(wheel: Path, folder: Path) -> None:

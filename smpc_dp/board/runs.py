@@ -175,14 +175,14 @@ class MemorySessionLog(SessionLog):
 
     def __init__(self, session: bytes, scope: bytes) -> None:
         super().__init__(session, scope)
-        self._kept = [encode_line(self.first)]
+        self._retained = [encode_line(self.first)]
 
     def export(self) -> bytes:
         """Return the log as JSON lines."""
-        return b"".join(line + b"\n" for line in self._kept)
+        return b"".join(line + b"\n" for line in self._retained)
 
     def _keep(self, line: bytes) -> None:
-        self._kept.append(line)
+        self._retained.append(line)
 
 
 def read_line(line: bytes) -> RunLine | CertifiedLine:

@@ -57,7 +57,7 @@ class Layer:
     minus: Rows
     offset: Factors
     scale: Factors
-    kept: Rows
+    retained: Rows
     product: Rows
     factor: Factors
     constant: Factors
@@ -90,7 +90,7 @@ class Layers:
     @property
     def widest(self) -> int:
         """The most rows that are in memory at once."""
-        return max((len(each.kept) + 3 * len(each.left) for each in self.layers), default=self.inputs)
+        return max((len(each.retained) + 3 * len(each.left) for each in self.layers), default=self.inputs)
 
     def evaluate(self, bits: Any) -> Any:
         """Return the outputs' bits, shape (outputs, n), from the inputs', shape (inputs, n).
@@ -107,7 +107,7 @@ class Layers:
             for rows, factors in ((layer.first, layer.by_first), (layer.second, layer.by_second)):
                 if factors.any():
                     made = made + _times(bits[rows], factors)
-            bits = np.concatenate((bits[layer.kept], made)) if len(layer.kept) else made
+            bits = np.concatenate((bits[layer.retained], made)) if len(layer.retained) else made
         return _plus(_times(bits[self.rows], self.signs), self.constants)
 
 
@@ -181,9 +181,9 @@ class _Compiler:
         result = []
         for number, nodes in enumerate(by_level, 1):
             index = {node: row for row, node in enumerate(rows)}
-            kept = [node for node in rows if last.get(node, 0) > number]
-            result.append(_layer([made[node] for node in nodes], index, [index[node] for node in kept]))
-            rows = kept + nodes
+            retained = [node for node in rows if last.get(node, 0) > number]
+            result.append(_layer([made[node] for node in nodes], index, [index[node] for node in retained]))
+            rows = retained + nodes
         index = {node: row for row, node in enumerate(rows)}
         at = [index.get(node, 0) for node, _ in outputs]
         signs = [0 if node == _ZERO else -1 if negated else 1 for node, negated in outputs]
@@ -240,7 +240,7 @@ def _reads(gate: Combination) -> tuple[int, ...]:
     return read if product.minus < 0 else (*read, product.minus)
 
 
-def _layer(gates: Sequence[Combination], index: dict[int, int], kept: Sequence[int]) -> Layer:
+def _layer(gates: Sequence[Combination], index: dict[int, int], retained: Sequence[int]) -> Layer:
     products = sorted({gate.product for gate in gates}, key=lambda product: product.minus >= 0)
     number = {product: row for row, product in enumerate(products)}
 
@@ -253,7 +253,7 @@ def _layer(gates: Sequence[Combination], index: dict[int, int], kept: Sequence[i
         minus=rows([product.minus for product in products if product.minus >= 0]),
         offset=_factors([product.offset for product in products]),
         scale=_factors([product.scale for product in products]),
-        kept=np.array(kept, np.int64),
+        retained=np.array(retained, np.int64),
         product=np.array([number[gate.product] for gate in gates], np.int64),
         factor=_factors([gate.factor for gate in gates]),
         constant=_factors([gate.constant for gate in gates]),

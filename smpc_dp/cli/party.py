@@ -200,13 +200,13 @@ async def _serve(host: HostMember, role: Role, requests: int | None, results: li
 def _hand_over(result: Ended, name: str, out: Path | None, *, as_json: bool, events: bool) -> bool:
     """Write a result to its file and print it; return False if it could not be written."""
     told = result.to_json()
-    kept = out is None or _write(told, out)
+    retained = out is None or _write(told, out)
     # A result that could not be written must not be lost: the run is over.
-    if as_json or not kept:
+    if as_json or not retained:
         print_json(told)
     elif not events:
         _print(result, told, name)
-    return kept
+    return retained
 
 
 async def _contribute(

@@ -158,7 +158,7 @@ def wisconsin(path: str | os.PathLike[str], *, incomplete: bool = False) -> Data
         raise ConfigError(
             [Fault(str(path), "needs 11 columns, Id, nine features and Class", ConfigCheck.MISSING)]
         )
-    kept: list[list[float]] = []
+    recorded: list[list[float]] = []
     left_out = 0
     for line, cells in rows:
         label = kinds.get(cells[-1])
@@ -172,11 +172,11 @@ def wisconsin(path: str | os.PathLike[str], *, incomplete: bool = False) -> Data
         values = numbers([(line, known)], str(path))[0]
         if not np.all((values >= 1) & (values <= 10) | missing):
             raise ConfigError([Fault(f"{path}:{line}", "a feature is outside 1 to 10", ConfigCheck.RANGE)])
-        kept.append([*((values - 5.5) / 4.5), label])
-    if not kept:
+        recorded.append([*((values - 5.5) / 4.5), label])
+    if not recorded:
         raise ConfigError([Fault(str(path), "holds no points without a missing value", ConfigCheck.MISSING)])
     source = "Breast Cancer Wisconsin (Original), UCI, CC BY 4.0"
-    return Dataset(np.array(kept), (*names, "malignant"), source, left_out)
+    return Dataset(np.array(recorded), (*names, "malignant"), source, left_out)
 
 
 def lending_club(path: str | os.PathLike[str]) -> Dataset:

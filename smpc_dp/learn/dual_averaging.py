@@ -105,7 +105,7 @@ class _State:
         self.auxiliary = self.records.copy()
         self.dual, self.theta, self.average = (np.zeros((len(self.records), dimension)) for _ in range(3))
         self.ticks: list[int] = []
-        self.kept: tuple[list[Floats], ...] = ([], [], [], [])
+        self.recorded: tuple[list[Floats], ...] = ([], [], [], [])
 
     async def meet(self, met: NDArray[np.intp], partner: NDArray[np.intp], at: NDArray[np.intp]) -> None:
         """Those who meet, at their ticks, average their sums and swap their auxiliary records."""
@@ -146,11 +146,13 @@ class _State:
 
     def keep(self, tick: int) -> None:
         self.ticks.append(tick)
-        for kept, value in zip(self.kept, (self.average, self.theta, self.dual, self.auxiliary), strict=True):
-            kept.append(value.copy())
+        for recorded, value in zip(
+            self.recorded, (self.average, self.theta, self.dual, self.auxiliary), strict=True
+        ):
+            recorded.append(value.copy())
 
     def models(self) -> Models:
-        average, current, dual, auxiliary = (np.array(kept) for kept in self.kept)
+        average, current, dual, auxiliary = (np.array(recorded) for recorded in self.recorded)
         ticks = np.array(self.ticks, dtype=np.intp)
         return Models(ticks, average, current, dual, auxiliary, self.exchange.claim)
 

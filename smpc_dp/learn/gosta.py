@@ -84,7 +84,7 @@ async def gosta(
     state = np.column_stack([np.zeros(len(here)), records])
     value = np.zeros(len(here))
     since = np.zeros(len(here), dtype=np.intp)
-    kept: list[Floats] = []
+    recorded: list[Floats] = []
     times: list[int] = []
     for span in spans(clock, exchange.users, ticks, every):
         for step in span.rounds:
@@ -98,9 +98,9 @@ async def gosta(
             check_received(exchange, received, step.partner[here[met]], at, screen)
             state[met, 0] = (own + received[:, 0]) / 2
             value[met] = _evaluated(kernel, records[met], received[:, 1:])
-        kept.append((state[:, 0] + (span.end - since) * value) / span.end)
+        recorded.append((state[:, 0] + (span.end - since) * value) / span.end)
         times.append(span.end)
-    return Estimates(np.array(times, dtype=np.intp), np.array(kept), exchange.claim)
+    return Estimates(np.array(times, dtype=np.intp), np.array(recorded), exchange.claim)
 
 
 async def gosta_asynchronous(
@@ -126,7 +126,7 @@ async def gosta_asynchronous(
     # What is sent: the estimate and the auxiliary record.
     state = np.column_stack([np.zeros(len(here)), records])
     meetings = np.zeros(len(here))
-    kept: list[Floats] = []
+    recorded: list[Floats] = []
     times: list[int] = []
     for span in spans(clock, exchange.users, ticks, every):
         for step in span.rounds:
@@ -139,9 +139,9 @@ async def gosta_asynchronous(
             meetings[met] = count
             mean = (own[:, 0] + state[met, 0]) / 2
             state[met, 0] = mean + (_evaluated(kernel, records[met], own[:, 1:]) - mean) / count
-        kept.append(state[:, 0].copy())
+        recorded.append(state[:, 0].copy())
         times.append(span.end)
-    return Estimates(np.array(times, dtype=np.intp), np.array(kept), exchange.claim)
+    return Estimates(np.array(times, dtype=np.intp), np.array(recorded), exchange.claim)
 
 
 async def u2_gossip(
@@ -167,7 +167,7 @@ async def u2_gossip(
     pair = np.repeat(records[:, None, :], 2, axis=1)
     total, value = np.zeros(len(here)), np.zeros(len(here))
     since = np.zeros(len(here), dtype=np.intp)
-    kept: list[Floats] = []
+    recorded: list[Floats] = []
     times: list[int] = []
     own = np.arange(len(here))
     for span in spans(clock, exchange.users, ticks, every, meetings=2):
@@ -183,9 +183,9 @@ async def u2_gossip(
             check_received(exchange, received[met], step.partner[here[met]], before + 1, screen)
             pair[met, which[met]] = received[met]
             value[met] = _evaluated(kernel, pair[met, 0], pair[met, 1])
-        kept.append((total + (span.end - since) * value) / span.end)
+        recorded.append((total + (span.end - since) * value) / span.end)
         times.append(span.end)
-    return Estimates(np.array(times, dtype=np.intp), np.array(kept), exchange.claim)
+    return Estimates(np.array(times, dtype=np.intp), np.array(recorded), exchange.claim)
 
 
 def _evaluated(kernel: PairKernel, own: Rows, auxiliary: Rows) -> Floats:

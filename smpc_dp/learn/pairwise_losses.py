@@ -148,8 +148,8 @@ def positive_semidefinite(point: Rows, _factor: Floats) -> Rows:
         )
     matrix = point.reshape(-1, side, side)
     values, vectors = np.linalg.eigh((matrix + matrix.transpose(0, 2, 1)) / 2)
-    kept = (vectors * np.maximum(values, 0.0)[:, None, :]) @ vectors.transpose(0, 2, 1)
-    return np.asarray(kept.reshape(point.shape))
+    recorded = (vectors * np.maximum(values, 0.0)[:, None, :]) @ vectors.transpose(0, 2, 1)
+    return np.asarray(recorded.reshape(point.shape))
 
 
 def _above(value: float, name: str) -> None:

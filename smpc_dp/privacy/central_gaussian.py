@@ -156,8 +156,8 @@ class WideGaussian:
         index = (words[:, 0] & np.uint64(SLOTS - 1)).astype(np.intp)
         lows = words[:, 0] >> np.uint64(64 - low_bits)
         highs = words[:, 1] >> np.uint64(1)
-        kept = (highs < high[index]) | ((highs == high[index]) & (lows < low[index]))
-        drawn = np.where(kept, index, np.array(aliases)[index]) - SLOTS // 2
+        retained = (highs < high[index]) | ((highs == high[index]) & (lows < low[index]))
+        drawn = np.where(retained, index, np.array(aliases)[index]) - SLOTS // 2
         weights = np.array(powers(self.factor, self.levels), dtype=np.int64)
         return np.asarray(drawn.reshape(count, self.levels) @ weights)
 

@@ -98,9 +98,9 @@ class FlooredLaplace:
     @property
     def variance(self) -> float:
         """Of a result, the floor's part with it as if its mean were as far off as can be."""
-        kept = 1 - self.floor.probability
+        retained = 1 - self.floor.probability
         whole = Fraction(1 << self.bits)
-        return float(kept * self.inner.exact_variance + self.floor.probability * whole**2)
+        return float(retained * self.inner.exact_variance + self.floor.probability * whole**2)
 
     def masses(self, integer: int) -> dict[int, Fraction]:
         """Return the probability of each result for one integer, exactly; for tests of small designs."""

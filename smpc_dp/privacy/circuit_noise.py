@@ -335,13 +335,13 @@ class RandomisedResponse(Noise):
         return min(self._variances())
 
     def _variances(self) -> list[float]:
-        kept = 1 - self.exchange.probability
+        retained = 1 - self.exchange.probability
 
         def spread(masses: list[Fraction]) -> Fraction:
             mean = sum((j * m for j, m in enumerate(masses)), Fraction(0))
             return sum((j * j * m for j, m in enumerate(masses)), Fraction(0)) - mean**2
 
-        return [float(spread(self.masses(h)) / kept**2) for h in range(self.steps + 1)]
+        return [float(spread(self.masses(h)) / retained**2) for h in range(self.steps + 1)]
 
     def draw(self, integers: Integers, source: Source) -> Raw:
         count = len(integers)

@@ -24,13 +24,13 @@ MAX_BINS = 100_000
 
 def published_variance_bound(parties: int, bins: int, epsilon: float) -> float:
     """The bound of Theorem 3.3: 1/(n (1-b)^2) + (1+b)^2 / (2 n (n-1) (1-b)^4)."""
-    n, rest = parties, ResponseLaw.of_epsilon(bins, epsilon).kept
+    n, rest = parties, ResponseLaw.of_epsilon(bins, epsilon).retained
     return 1 / (n * rest**2) + (2 - rest) ** 2 / (2 * n * (n - 1) * rest**4)
 
 
 def variance_bound(parties: int, bins: int, epsilon: float) -> float:
     """A smaller bound that docs/proofs/planners.md proves: 1/(n (1-b)^2) + 1 / (2 n (n-1) (1-b)^4)."""
-    n, rest = parties, ResponseLaw.of_epsilon(bins, epsilon).kept
+    n, rest = parties, ResponseLaw.of_epsilon(bins, epsilon).retained
     return 1 / (n * rest**2) + 1 / (2 * n * (n - 1) * rest**4)
 
 
@@ -59,7 +59,7 @@ def exact_variance(kernel: Floats, distribution: Floats, parties: int, epsilon: 
         raise ConfigError([Fault("distribution", "not chances that add up to 1", ConfigCheck.RANGE)])
     response = ResponseLaw.of_epsilon(k, epsilon)
     values = response.unbiased_pairs(kernel)
-    answers = response.kept * distribution + response.lie
+    answers = response.retained * distribution + response.lie
     return complete_error(parties, *zetas(values, answers))
 
 
@@ -77,7 +77,7 @@ def two_sample_variance(kernel: Floats, first: Floats, second: Floats, epsilon: 
     if min(first.min(), second.min()) < 0 or not min(first.sum(), second.sum()) > 0:
         raise ConfigError([Fault("counts", "negative, or a sample is empty", ConfigCheck.RANGE)])
     response = ResponseLaw.of_epsilon(k, epsilon)
-    rest, b = response.kept, response.lie
+    rest, b = response.retained, response.lie
 
     def covariance(counts: Floats) -> Floats:
         """Of the unbiased histogram: each user's answer e has covariance diag(q) - q q'."""

@@ -29,7 +29,7 @@ class ResponseLaw(Generic[N]):
     """
 
     categories: int
-    kept: N
+    retained: N
     beta: N
 
     @classmethod
@@ -55,7 +55,7 @@ class ResponseLaw(Generic[N]):
     @property
     def true(self) -> N:
         """The chance of the truth."""
-        return self.kept + self.lie
+        return self.retained + self.lie
 
     def losses(self) -> tuple[Floats, Floats]:
         """Return the privacy losses of an answer and their chances: log(true / lie), 0, and the negative."""
@@ -87,7 +87,7 @@ class ResponseLaw(Generic[N]):
 
     def unbiased(self, counts: NDArray[Any], answers: int) -> Floats:
         """Return estimates of the true counts from counts of so many answers [Bellet 2021, Algorithm 4.3]."""
-        return np.asarray((counts - float(answers * self.lie)) / float(self.kept))
+        return np.asarray((counts - float(answers * self.lie)) / float(self.retained))
 
     def unbiased_pairs(self, values: Floats) -> Floats:
         """Return what pairs of answers are to count so that the mean over the answers is that of the truths.
@@ -99,19 +99,21 @@ class ResponseLaw(Generic[N]):
             values: A, shape (k, k, ...): what pairs of true answers count.
         """
         # The bounds of messages that parties compare come from these very floats.
-        kept = float(self.kept)
-        b = (1 - kept) / self.categories
+        retained = float(self.retained)
+        b = (1 - retained) / self.categories
         rows, columns = values.sum(axis=1, keepdims=True), values.sum(axis=0, keepdims=True)
         result = values - b * rows - b * columns + b * b * rows.sum(axis=0, keepdims=True)
-        return np.asarray(result / kept**2)
+        return np.asarray(result / retained**2)
 
     def pair_growth(self) -> float:
         """Return what `unbiased_pairs` multiplies the greatest absolute value by, at most."""
-        kept = float(self.kept)
-        return ((2 - kept) / kept) ** 2
+        retained = float(self.retained)
+        return ((2 - retained) / retained) ** 2
 
     def count_variance(self, repeat: int = 1) -> float:
         """Return what a user, answering once in `repeat`, adds at most to the variance of an estimate."""
-        kept, lie = float(self.kept), float(self.lie)
-        there, elsewhere = (repeat * (p * (1 - 2 * lie) + lie**2) / kept**2 for p in (kept + lie, lie))
+        retained, lie = float(self.retained), float(self.lie)
+        there, elsewhere = (
+            repeat * (p * (1 - 2 * lie) + lie**2) / retained**2 for p in (retained + lie, lie)
+        )
         return max(there - 1, elsewhere)

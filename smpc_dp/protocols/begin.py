@@ -88,8 +88,8 @@ def attest_begin(
         head = check_shown(seen, context.scope, shown.base, shown.head, shown.lines)
     except VerificationError as error:
         raise PeerFault(hub, str(error), error.check) from None
-    kept = replace(seen, number=shown.base + len(shown.lines), head=head)
-    return kept, m.Attestation(attested(context, run_id, head, present.packed))
+    retained = replace(seen, number=shown.base + len(shown.lines), head=head)
+    return retained, m.Attestation(attested(context, run_id, head, present.packed))
 
 
 def check_begun(

@@ -20,7 +20,7 @@ from smpc_dp.runtime.member import Membership
 # The first step of a sum, of a pairwise statistic, and of an exchange.
 HELLOS = (HELLO, STATISTIC_HELLO, EXCHANGE_HELLO)
 # A hello, a second one that differs, which is a fault, and losses between them.
-KEPT = 4
+MAX_HELD = 4
 
 
 def is_hello(news: News) -> bool:
@@ -70,7 +70,7 @@ class Asking:
 
     def hold(self, news: News) -> None:
         """Keep a hello, or the loss of a party, until it is settled; of each party a few at most."""
-        if sum(each.peer == news.peer for each in self._held) >= KEPT:
+        if sum(each.peer == news.peer for each in self._held) >= MAX_HELD:
             return
         envelope = news.envelope
         if envelope is not None and len(envelope.body) > SMALL_MESSAGE:

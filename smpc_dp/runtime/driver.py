@@ -20,7 +20,7 @@ from smpc_dp.runtime.charging import Charge
 from smpc_dp.runtime.deadline import StepTimer
 from smpc_dp.runtime.events import Event, OnEvent, tell
 from smpc_dp.runtime.links import Links, News
-from smpc_dp.runtime.seen import KeptRun
+from smpc_dp.runtime.seen import StoredRun
 
 if TYPE_CHECKING:
     from smpc_dp.privacy.accountant.events import Event as ReleaseEvent
@@ -62,7 +62,7 @@ class Drive:
         peers: Sequence[str] = (),
         posts: bool = False,
         charge: Charge | None = None,
-        kept: KeptRun | None = None,
+        retained: StoredRun | None = None,
         logged: SumParameters | None = None,
     ) -> None:
         """`peers`: all whom the role talks to; empty: those that its first step waits for.
@@ -80,7 +80,7 @@ class Drive:
         self._peers = peers
         self._posts = posts
         self._farewell: Sequence[Envelope] = ()
-        self._charge, self._kept, self._logged = charge, kept, logged
+        self._charge, self._retained, self._logged = charge, retained, logged
         self._receipt: Receipt | None = None
         # For so many parties that sign something false the run is charged when its first data is sent.
         self._charged = 0 if logged is None else logged.plan.max_corrupt
@@ -162,8 +162,8 @@ class Drive:
             if self._driver.error is None and any(envelope.step in releases for envelope in messages):
                 # The first message that depends on the data: charged when it is there, before it is sent.
                 await self.charge()
-            if self._kept is not None:
-                await self._keep(self._kept)
+            if self._retained is not None:
+                await self._keep(self._retained)
         except SmpcError as error:
             messages = self._driver.cancel(error)
         if self._driver.error is not None:
@@ -183,14 +183,14 @@ class Drive:
         if self._charge is not None:
             self._receipt = await self._charge(self.run.run_id, raised)
 
-    async def _keep(self, kept: KeptRun) -> None:
+    async def _keep(self, retained: StoredRun) -> None:
         state = self.run.state
         if self._logged is not None and self._receipt is not None and state.false_count > self._charged:
             # Also if the run ends here: what was published stays so.
             self._charged = state.false_count
             await self.charge(self._logged.event_without(self._charged))
         if self._driver.error is None:
-            await kept.keep(state.seen)
+            await retained.keep(state.seen)
 
     def begin_work(self, work: Awaitable[object]) -> None:
         """Begin the work that a state leaves to the holder; the role is given its result."""

@@ -20,7 +20,7 @@ GRACE_SECONDS = 10.0
 FAILED_SECONDS = 1.5
 TERM_SECONDS = 2.0
 LINE_LIMIT = 1 << 24
-STDERR_KEPT = 4096
+STDERR_LIMIT = 4096
 
 _DECODER = msgspec.json.Decoder(Event)
 _ENCODER = msgspec.json.Encoder()
@@ -158,8 +158,8 @@ class Launcher:
         self._hub_over |= is_hub
 
     async def _collect(self, ending: Ending, stream: asyncio.StreamReader | None) -> None:
-        while stream is not None and (chunk := await stream.read(STDERR_KEPT)):
-            ending.errors = (ending.errors + chunk.decode("utf-8", "replace"))[-STDERR_KEPT:]
+        while stream is not None and (chunk := await stream.read(STDERR_LIMIT)):
+            ending.errors = (ending.errors + chunk.decode("utf-8", "replace"))[-STDERR_LIMIT:]
 
     async def _stop_all(self) -> None:
         self._stopping = True

@@ -26,7 +26,7 @@ from smpc_dp.runtime.driver import Drive
 from smpc_dp.runtime.events import OnEvent
 from smpc_dp.runtime.links import Links, News
 from smpc_dp.runtime.requests import AggregatorLostError
-from smpc_dp.runtime.seen import KeptRun
+from smpc_dp.runtime.seen import StoredRun
 from smpc_dp.seen import NOTHING_SEEN, Seen
 from smpc_dp.transport.channel import ChannelClosed
 from smpc_dp.transport.endpoint import Endpoint, dial
@@ -191,12 +191,14 @@ class HubLine(Line):
     ) -> tuple[Outcome, Receipt | None]:
         """See `Line.run`."""
         member = membership or self.membership
-        kept = KeptRun(member.runs_seen, member.context(request).scope)
-        run = self._party(member, request, question, lanes, kept.seen)
+        retained = StoredRun(member.runs_seen, member.context(request).scope)
+        run = self._party(member, request, question, lanes, retained.seen)
         logged = member.parameters if member.parameters.is_logged else None
         self.followed = None
         waits = AggregatorWaits.for_aggregator(self._timeouts, before)
-        receipt = await self.drive(request, run, waits, charge=charge, kept=kept, logged=logged).to_end()
+        receipt = await self.drive(
+            request, run, waits, charge=charge, retained=retained, logged=logged
+        ).to_end()
         self.ended = run
         if logged is not None:
             self.followed = run.state.followed

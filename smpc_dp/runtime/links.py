@@ -226,15 +226,17 @@ class Links:
 
     def keep(self, news: News, most: int = EARLY_LIMIT, size: int = SMALL_MESSAGE) -> None:
         """Keep a message of a later request, of at most `size` bytes; of each peer `most` messages."""
-        kept = self._early.setdefault(news.peer, [])
-        if news.envelope is not None and len(news.envelope.body) <= size and len(kept) < most:
-            kept.append(news)
+        retained = self._early.setdefault(news.peer, [])
+        if news.envelope is not None and len(news.envelope.body) <= size and len(retained) < most:
+            retained.append(news)
 
     def take_early(self, request: int) -> list[News]:
         """Return what has come for a request before it began, and drop what was for earlier ones."""
-        kept = {peer: [item for item in news if item.request > request] for peer, news in self._early.items()}
+        retained = {
+            peer: [item for item in news if item.request > request] for peer, news in self._early.items()
+        }
         expected = [item for news in self._early.values() for item in news if item.request == request]
-        self._early = {peer: news for peer, news in kept.items() if news}
+        self._early = {peer: news for peer, news in retained.items() if news}
         return expected
 
     def is_live(self, name: str) -> bool:

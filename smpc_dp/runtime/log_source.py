@@ -15,7 +15,7 @@ from smpc_dp.files import Spool
 from smpc_dp.runtime.log_http import open_url
 
 # Of a log that cannot be sought, what is put aside at most: its beginning, and what is read twice is there.
-KEPT_BYTES = 1 << 32
+STORED_BYTES = 1 << 32
 
 # Opens a log at its beginning.
 Reopen = Callable[[], contextlib.AbstractContextManager[BinaryIO]]
@@ -26,8 +26,8 @@ def twice(stream: BinaryIO) -> tuple[BinaryIO, Reopen]:
     if stream.seekable():
         first = stream.tell()
         return stream, lambda: _sought(stream, first)
-    kept = _Kept(stream)
-    return cast("BinaryIO", kept), kept.again
+    retained = _Retained(stream)
+    return cast("BinaryIO", retained), retained.again
 
 
 @contextlib.contextmanager
@@ -40,7 +40,7 @@ def _sought(stream: BinaryIO, first: int) -> Iterator[BinaryIO]:
         stream.seek(index)
 
 
-class _Kept:
+class _Retained:
     """Reads a stream that cannot be sought, and puts aside what it has read, as far as there is room."""
 
     def __init__(self, stream: BinaryIO) -> None:
@@ -59,8 +59,8 @@ class _Kept:
 
     def _keep(self, piece: bytes) -> bytes:
         if not self.lost:
-            if self.spool.length + len(piece) > KEPT_BYTES:
-                self.lost = f"is longer than {KEPT_BYTES} bytes"
+            if self.spool.length + len(piece) > STORED_BYTES:
+                self.lost = f"is longer than {STORED_BYTES} bytes"
             else:
                 try:
                     self.spool.add(piece)
@@ -78,18 +78,18 @@ class _Kept:
 class _Again(io.RawIOBase):
     """What was put aside; LocalError where that ends and the log did not."""
 
-    def __init__(self, kept: _Kept) -> None:
+    def __init__(self, retained: _Retained) -> None:
         super().__init__()
-        self._kept, self._index = kept, 0
+        self._retained, self._index = retained, 0
 
     def readable(self) -> bool:
         return True
 
     def readinto(self, buffer: Any) -> int:
-        piece = self._kept.spool.read(self._index, len(buffer))
-        if not piece and self._kept.lost:
+        piece = self._retained.spool.read(self._index, len(buffer))
+        if not piece and self._retained.lost:
             raise LocalError(
-                f"the log must be read twice, is no file that can be, and {self._kept.lost}; give a file"
+                f"the log must be read twice, is no file that can be, and {self._retained.lost}; give a file"
             )
         buffer[: len(piece)] = piece
         self._index += len(piece)

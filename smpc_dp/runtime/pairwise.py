@@ -35,7 +35,7 @@ from smpc_dp.transport.endpoint import Endpoint
 from smpc_dp.transport.tls import Contexts, contexts
 
 AGGREGATOR = "aggregator"
-KEPT_BYTES = 1 << 24
+STORED_BYTES = 1 << 24
 
 
 class Conduit(Protocol):
@@ -258,7 +258,7 @@ def _keep_freed_memory() -> None:
     every array of this size; and there it stays. Elsewhere this does nothing. The blocks are never touched.
     """
     for _ in range(2):
-        np.empty(KEPT_BYTES, np.uint8)
+        np.empty(STORED_BYTES, np.uint8)
 
 
 def create_pairwise_session(

@@ -15,10 +15,10 @@ from collections.abc import Awaitable, Callable, Coroutine, Sequence
 from smpc_dp.errors import Check, PeerFault, SmpcError, TimeoutFault
 from smpc_dp.protocols.pairwise.relay import SealedLine
 from smpc_dp.protocols.pairwise.statistic_messages import WINDOW, Relay, RelayEnd
-from smpc_dp.protocols.pairwise.turns import KEPT, Buffer
+from smpc_dp.protocols.pairwise.turns import RETAINED, Buffer
 
 # Messages of a role that wait for the partner, at most: more than it takes so that no two roles wait.
-DEPTH = KEPT + 2
+DEPTH = RETAINED + 2
 # Frames that were taken before the partner is told, if nothing is sent anyway.
 TOLD_AFTER = WINDOW // 2
 # Seconds that last words may take.

@@ -61,7 +61,7 @@ def _get(connection: sqlite3.Connection, scope: bytes) -> Seen:
     return Seen(*rows[0]) if rows else NOTHING_SEEN
 
 
-class KeptRun:
+class StoredRun:
     """What is kept of one scope while a party takes part in a run of it."""
 
     def __init__(self, file: SeenRuns, scope: bytes) -> None:

@@ -43,7 +43,7 @@ from smpc_dp.runtime.line import AggregatorWaits, HubLine
 from smpc_dp.runtime.links import News
 from smpc_dp.runtime.pairwise import drive
 from smpc_dp.runtime.relay import HAS_LEFT, RelayedChannel, Tunnel
-from smpc_dp.runtime.seen import KeptRun
+from smpc_dp.runtime.seen import StoredRun
 from smpc_dp.runtime.session_file import Timeouts
 from smpc_dp.runtime.threads import in_thread
 from smpc_dp.seen import Seen
@@ -271,9 +271,9 @@ async def estimate(
     """Take part in a request as one party; raise what `Session.pairwise` does, after the others were told."""
     membership = line.membership
     context, identity = membership.context(request), membership.identity
-    kept = await asyncio.to_thread(KeptRun, membership.runs_seen, context.scope)
-    run = asked.machine(context, identity, membership.parameters.plan.max_corrupt, kept.seen)
+    retained = await asyncio.to_thread(StoredRun, membership.runs_seen, context.scope)
+    run = asked.machine(context, identity, membership.parameters.plan.max_corrupt, retained.seen)
     rounds = PairRounds(run, identity, asked, evaluations, membership.session.timeouts)
     charge = partial(charge_run, ledger, partial(event_of, asked.plan), request)
-    receipt = await line.drive(request, run, rounds, charge=charge, kept=kept).to_end()
+    receipt = await line.drive(request, run, rounds, charge=charge, retained=retained).to_end()
     return replace(run.result.charged(receipt), faults=tuple(rounds.faults))

@@ -100,8 +100,10 @@ def record(parameters: SecAggParameters, dropouts: int, seed: int) -> Recording:
     cast, _ = cast_sum(parameters, list(vectors(parameters, seed)), seed_for_simulation=seed, remember=False)
     names = cast.context.names
     killed = names[len(names) - dropouts :]
-    kept = {AGGREGATOR, names[0]}
-    machines = {machine.name: TimedDriver(machine, keep=machine.name in kept) for machine in cast.machines}
+    retained = {AGGREGATOR, names[0]}
+    machines = {
+        machine.name: TimedDriver(machine, keep=machine.name in retained) for machine in cast.machines
+    }
     network = CountingNetwork(Faults(kill=dict.fromkeys(killed, KILLED_BEFORE)))
     errors = drive(cast.machines, network, AGGREGATOR, make=lambda machine: machines[machine.name])
     for error in errors.values():

@@ -95,7 +95,7 @@ class Tree:
         """Return a bound on what each user adds to the variance of a node's estimate in a level."""
         law = self.response(level).law
         repeat = self.levels if self.split == "users" else 1
-        return repeat / float(law.kept) ** 2 if self.oracle == "hadamard" else law.count_variance(repeat)
+        return repeat / float(law.retained) ** 2 if self.oracle == "hadamard" else law.count_variance(repeat)
 
     def indices(self, users: Codes) -> tuple[Codes, Codes]:
         """Return (levels, coefficients) of the answers of users, (n, width) each.
@@ -197,7 +197,7 @@ class Histogram:
         law = tree.response(level).law
         repeat = tree.levels if tree.split == "users" else 1
         if tree.oracle == "hadamard":
-            sums: Floats = repeat / float(law.kept) * self._sums(level, nodes)
+            sums: Floats = repeat / float(law.retained) * self._sums(level, nodes)
             return sums
         hits, there = np.zeros(len(nodes)), 0
         if not len(nodes):

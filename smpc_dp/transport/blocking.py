@@ -29,7 +29,7 @@ _LOG = logging.getLogger("smpc_dp.transport")
 # Messages that wait on their way out, or in.
 DEPTH = 4
 # Messages that stay as they were received while later ones come.
-KEPT = DEPTH + 2
+RETAINED = DEPTH + 2
 # What is encrypted before it is sent, and received before it is decrypted: it stays in the cache.
 SEND_BYTES = 1 << 16
 # Smaller parts of a message go with what follows.
@@ -90,8 +90,8 @@ class Link:
         self.peer = peer
         self.max_message = handshake.MAX_GREETING
         # Between messages that stay there are holes, each smaller than the next message.
-        self._memory = working_memory((2 * KEPT + 1) * framing.MAX_FRAME).data
-        self._kept: deque[tuple[int, int]] = deque(maxlen=KEPT)
+        self._memory = working_memory((2 * RETAINED + 1) * framing.MAX_FRAME).data
+        self._retained: deque[tuple[int, int]] = deque(maxlen=RETAINED)
         self._received = memoryview(bytearray(RECEIVE_BYTES))
         self._socket = sock
         self._tls = secured
@@ -189,11 +189,11 @@ class Link:
     def _short(self, total: int) -> memoryview:
         """Read a message of one frame to the first place where none stays: fresh memory is dear."""
         start = 0
-        for first, end in sorted(self._kept):
+        for first, end in sorted(self._retained):
             if start + total <= first:
                 break
             start = max(start, end)
-        self._kept.append((start, start + total))
+        self._retained.append((start, start + total))
         message = self._memory[start : start + total]
         self._fill(message)
         return message

@@ -81,9 +81,11 @@ class SplitViewAggregator:
         for name, view in views.items():
             message = decode(self._delivers[name].body, m.Deliver, HUB)
             dealers = unpack_list(message.dealers, len(self.stage.names), HUB)
-            kept = [(d, sealed) for d, sealed in zip(dealers, message.sealed, strict=True) if d in view]
+            retained = [(d, sealed) for d, sealed in zip(dealers, message.sealed, strict=True) if d in view]
             deliver = m.Deliver(
-                pack_set(view, len(self.stage.names)), pack_list(d for d, _ in kept), [s for _, s in kept]
+                pack_set(view, len(self.stage.names)),
+                pack_list(d for d, _ in retained),
+                [s for _, s in retained],
             )
             self._note(name, self._say(m.DELIVER, name, deliver))
         for name, view in views.items():

@@ -77,17 +77,17 @@ def test_relay_keeps_a_value_and_declares_its_user_gone(monkeypatch: pytest.Monk
 
     As printed [Bellet 2021, 4.1.2] there is none: the very same messages would leave the relay with x + eta.
     """
-    stage, terms, kept = stage_of("roll-back"), PairTerms(monkeypatch), []
+    stage, terms, retained = stage_of("roll-back"), PairTerms(monkeypatch), []
 
     def keep(envelope: Envelope) -> Iterable[Envelope]:
-        kept.append(decode(envelope.body, m.Masked, VICTIM).vector)
+        retained.append(decode(envelope.body, m.Masked, VICTIM).vector)
         return ()
 
     stage.play(by(m.MASKED, VICTIM, keep))
     assert VICTIM in stage.aggregator.result.absent
     seeds, signs = terms.calls[-1]
     assert len(seeds) == 7, "the aggregator took all terms of the victim's pairs out of the sum"
-    left = without_terms(stage, kept[0], seeds, [-sign for sign in signs])
+    left = without_terms(stage, retained[0], seeds, [-sign for sign in signs])
     assert (distance(stage, left) > 1e6).all()
     # Without the self-mask the relay would be where the printed protocol leaves it.
     bare = stage_of("keep")

@@ -58,13 +58,13 @@ def test_isolation_a_coordinator_keeps_a_value_and_declares_its_user_gone() -> N
         members = PartySet.unpack(proposed.published, 8, COORDINATOR)
         index = members.index(stage.number(VICTIM))
         hashes, signatures = proposed.hashes, proposed.signatures
-        kept = stage.change(
+        retained = stage.change(
             envelope,
             published=pack_set([party for party in members if party != stage.number(VICTIM)], 8),
             hashes=hashes[: 32 * index] + hashes[32 * index + 32 :],
             signatures=signatures[: 64 * index] + signatures[64 * index + 64 :],
         )
-        return (kept,)
+        return (retained,)
 
     stage.play(by(d.PUBLISHED, COORDINATOR, hide))
     stage.assert_blames(VICTIM, COORDINATOR, f"left {VICTIM} out of the total")
@@ -104,16 +104,16 @@ def test_isolation_a_victim_is_shown_a_smaller_set(step: str) -> None:
         if envelope.receiver != VICTIM:
             return (envelope,)
         message = stage.read(envelope)
-        kept = [1, 2, 5, 6, 7, 8]
+        retained = [1, 2, 5, 6, 7, 8]
         own = {
             d.PARTICIPANTS: ("participants", "reveals"),
             d.ROLL: ("advertised", "advertisements"),
         }[step]
         bodies = getattr(message, own[1])
         fields: dict[str, object] = {
-            own[0]: pack_set(kept, 8),
-            own[1]: [bodies[party - 1] for party in kept],
-            "signatures": b"".join(message.signatures[64 * (p - 1) : 64 * p] for p in kept),
+            own[0]: pack_set(retained, 8),
+            own[1]: [bodies[party - 1] for party in retained],
+            "signatures": b"".join(message.signatures[64 * (p - 1) : 64 * p] for p in retained),
         }
         return (stage.change(envelope, **fields),)
 
@@ -136,13 +136,13 @@ def test_split_sets_never_both_have_a_quorum() -> None:
     def split(envelope: Envelope) -> Iterable[Envelope]:
         message = stage.read(envelope)
         gone = 4 if stage.number(envelope.receiver) % 2 else 3
-        kept = [party for party in range(1, 9) if party != gone]
+        retained = [party for party in range(1, 9) if party != gone]
         return (
             stage.change(
                 envelope,
-                participants=pack_set(kept, 8),
-                reveals=[message.reveals[party - 1] for party in kept],
-                signatures=b"".join(message.signatures[64 * (p - 1) : 64 * p] for p in kept),
+                participants=pack_set(retained, 8),
+                reveals=[message.reveals[party - 1] for party in retained],
+                signatures=b"".join(message.signatures[64 * (p - 1) : 64 * p] for p in retained),
             ),
         )
 
@@ -187,12 +187,12 @@ def test_two_lists_of_the_published_do_not_both_end_in_a_result() -> None:
         proposed = stage.read(envelope)
         if stage.number(envelope.receiver) <= 4:
             return (envelope,)
-        kept = [party for party in range(1, 9) if party != stage.number(VICTIM)]
+        retained = [party for party in range(1, 9) if party != stage.number(VICTIM)]
         changed = stage.change(
             envelope,
-            published=pack_set(kept, 8),
-            hashes=b"".join(proposed.hashes[32 * (party - 1) : 32 * party] for party in kept),
-            signatures=b"".join(proposed.signatures[64 * (party - 1) : 64 * party] for party in kept),
+            published=pack_set(retained, 8),
+            hashes=b"".join(proposed.hashes[32 * (party - 1) : 32 * party] for party in retained),
+            signatures=b"".join(proposed.signatures[64 * (party - 1) : 64 * party] for party in retained),
         )
         return (changed,)
 
@@ -423,7 +423,7 @@ def test_forged_signatures_are_ignored_and_named(step: str) -> None:
     assert any(f"{CHEAT}: " in fault for fault in outcome.faults) or step == d.ATTEST_TOTAL
 
 
-def kept_bytes(stage: DirectStage, name: str) -> int:
+def retained_bytes(stage: DirectStage, name: str) -> int:
     """Return how many bytes of letters a user keeps."""
     letters = stage.users[name].state.inbox.letters
     return sum(len(letter.body) for of_step in letters.values() for letter in of_step.values())
@@ -434,11 +434,11 @@ def test_nobody_keeps_a_message_that_is_larger_than_its_step_needs(step: str) ->
     stage = DirectStage()
     for name in without(CHEAT):
         for expected, size in ((step, 1 << 16), (d.HELD, 10), (d.WITNESS, 1 << 16)):
-            kept = kept_bytes(stage, name)
+            retained = retained_bytes(stage, name)
             large = Envelope(b"", expected, CHEAT, name, bytes(size), b"")
             if expected != d.HELD or name != COORDINATOR:
                 stage.users[name].handle(Message(stage.sign(large)))
-            assert kept_bytes(stage, name) == kept
+            assert retained_bytes(stage, name) == retained
     stage.play()
     stage.assert_published(*EVERYBODY)
     assert all(

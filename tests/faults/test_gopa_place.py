@@ -140,9 +140,9 @@ def test_relay_hides_from_the_victim_who_drew_it(monkeypatch: pytest.MonkeyPatch
     def hide(envelope: Envelope) -> Iterable[Envelope]:
         message = decode(envelope.body, m.Neighbours, HUB)
         own = {stage.number(name) for name in drawn_by(stage, VICTIM)}
-        kept = [item for item in message.advertisements if item.party in own]
-        assert len(kept) < len(message.advertisements)
-        return (stage.enroll(stage.change(envelope, openings=[], advertisements=kept), stage.roll()),)
+        retained = [item for item in message.advertisements if item.party in own]
+        assert len(retained) < len(message.advertisements)
+        return (stage.enroll(stage.change(envelope, openings=[], advertisements=retained), stage.roll()),)
 
     stage.play(only(m.NEIGHBOURS, VICTIM, hide))
     assert g.PUBLISH in stage.steps_of(VICTIM)

@@ -26,7 +26,7 @@ from smpc_dp.runtime.links import Links
 from smpc_dp.runtime.local import AGGREGATOR, create_local_session
 from smpc_dp.runtime.member import Membership
 from smpc_dp.runtime.relay import Tunnel
-from smpc_dp.runtime.seen import KeptRun, SeenRuns
+from smpc_dp.runtime.seen import StoredRun, SeenRuns
 from smpc_dp.runtime.statistic import Asked, PairRounds
 from smpc_dp.transport.blocking import Halt
 from tests.faults.crooks import CrookedPipe
@@ -121,12 +121,12 @@ async def play(members: dict[str, Membership], folder: Path, seed: int, told: di
             zetas=None,
             mark=None,
         )
-        kept = KeptRun(SeenRuns(folder / f"seen {seed} {name}"), member.context(1).scope)
-        machine = asked.machine(member.context(1), member.identity, 0, kept.seen)
+        retained = StoredRun(SeenRuns(folder / f"seen {seed} {name}"), member.context(1).scope)
+        machine = asked.machine(member.context(1), member.identity, 0, retained.seen)
 
         rounds = PairRounds(machine, member.identity, asked, Evaluations(mail, name), TIMEOUTS)  # type: ignore[arg-type]
         try:
-            await line.drive(1, machine, rounds, kept=kept).to_end()
+            await line.drive(1, machine, rounds, retained=retained).to_end()
             told[name] = machine.result
         except SmpcError as error:
             told[name] = error

@@ -109,8 +109,8 @@ class Hall:
         faults = faults or Faults()
         if self._handled == self.lose and not self._lost:
             self._lost = True
-            kept = [e for e in self.mail if not (isinstance(e, Message) and e.envelope.sender == DAVE)]
-            self.mail = deque([PeersLost((DAVE,)), *kept])
+            retained = [e for e in self.mail if not (isinstance(e, Message) and e.envelope.sender == DAVE)]
+            self.mail = deque([PeersLost((DAVE,)), *retained])
         if run.finished or not self.mail:
             return False
         self.send(faults, handled(run, self.mail[0]))

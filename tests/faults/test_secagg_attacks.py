@@ -226,9 +226,11 @@ def hide_opening(stage: Stage, dealer: str, holder: str, *, hide_shares: bool) -
         if envelope.step == m.DELIVER and hide_shares:
             deliver = decode(envelope.body, m.Deliver, HUB)
             dealers = unpack_list(deliver.dealers, 6, HUB)
-            kept = [(d, s) for d, s in zip(dealers, deliver.sealed, strict=True) if d != hidden]
+            retained = [(d, s) for d, s in zip(dealers, deliver.sealed, strict=True) if d != hidden]
             return (
-                stage.change(envelope, dealers=pack_list(d for d, _ in kept), sealed=[s for _, s in kept]),
+                stage.change(
+                    envelope, dealers=pack_list(d for d, _ in retained), sealed=[s for _, s in retained]
+                ),
             )
         return (envelope,)
 

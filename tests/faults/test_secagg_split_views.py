@@ -187,8 +187,8 @@ def test_a_party_with_too_few_holders_leaves(step: str) -> None:
             return (stage.enroll(shown, stage.roll()),)
         deliver = decode(envelope.body, m.Deliver, HUB)
         dealers = unpack_list(deliver.dealers, 6, HUB)
-        kept = [(d, s) for d, s in zip(dealers, deliver.sealed, strict=True) if d not in gone]
-        fields = {"dealers": pack_list(d for d, _ in kept), "sealed": [s for _, s in kept]}
+        retained = [(d, s) for d, s in zip(dealers, deliver.sealed, strict=True) if d not in gone]
+        fields = {"dealers": pack_list(d for d, _ in retained), "sealed": [s for _, s in retained]}
         return (stage.change(envelope, participants=left, **fields),)
 
     stage.play(only(m.NEIGHBOURS if step == m.REVEAL else m.DELIVER, VICTIM, fewer))

@@ -458,9 +458,9 @@ def test_a_server_with_another_circuit_is_named_and_nothing_is_shared() -> None:
 
 def test_a_question_is_kept_once_however_many_ask_it() -> None:
     stage = Stage(questions=dict.fromkeys(USERS, "sum " + "x" * 5000)).run()
-    kept = {id(hello.question) for _, hello in stage.servers["server1"]._hellos.values()}
+    retained = {id(hello.question) for _, hello in stage.servers["server1"]._hellos.values()}
     assert len(stage.servers["server1"]._hellos) == len(USERS)
-    assert len(kept) == 1
+    assert len(retained) == 1
 
 
 def test_a_server_that_claims_shares_that_others_lack_cannot_split_the_set() -> None:

@@ -238,8 +238,8 @@ def test_another_set_for_one_user_gets_no_quorum_there() -> None:
     """A split view: the victim signs another head than the others."""
 
     def lie(message: v.Committed) -> v.Committed:
-        kept = [item for item in message.commits if item.party != 5]
-        return replace(message, participants=pack_set([1, 2, 3, 4], len(USERS)), commits=kept)
+        retained = [item for item in message.commits if item.party != 5]
+        return replace(message, participants=pack_set([1, 2, 3, 4], len(USERS)), commits=retained)
 
     played = told(v.COMMITTED, lie)
     # its attestation is of another set, which an honest relay takes for its fault; a lying one cannot use it
@@ -304,9 +304,9 @@ def test_a_forged_false_publication_is_refused() -> None:
 
 def without(message: v.Publications, party: int) -> v.Publications:
     authors = unpack_list(message.authors, len(USERS), "")
-    kept = [index for index, number in enumerate(authors) if number != party]
-    digests = b"".join(message.digests[32 * index : 32 * index + 32] for index in kept)
-    return replace(message, authors=pack_list([authors[index] for index in kept]), digests=digests)
+    retained = [index for index, number in enumerate(authors) if number != party]
+    digests = b"".join(message.digests[32 * index : 32 * index + 32] for index in retained)
+    return replace(message, authors=pack_list([authors[index] for index in retained]), digests=digests)
 
 
 @pytest.mark.parametrize(

@@ -86,7 +86,7 @@ def test_servers_average_for_groups_and_members_are_charged(
         opened.append(engine._own)
         return await start(engine)
 
-    monkeypatch.setattr(hub, "KEPT_REQUESTS", 4)
+    monkeypatch.setattr(hub, "RETAINED_REQUESTS", 4)
     monkeypatch.setattr(Engine, "_open", counted)
     results, failures = asyncio.run(serve_and_learn(path, NAMES))
     assert sorted(opened) == sorted(2 * SERVERS)

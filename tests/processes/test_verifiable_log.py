@@ -170,24 +170,24 @@ def average_in_processes(folder: Path, path: Path) -> dict[str, tuple[int, str, 
 
 @pytest.mark.slow
 @pytest.mark.parametrize(
-    "kept", [pytest.param(0, marks=pytest.mark.long), 1], ids=["begun-anew", "rolled-back"]
+    "retained", [pytest.param(0, marks=pytest.mark.long), 1], ids=["begun-anew", "rolled-back"]
 )
-def test_users_refuse_a_relay_that_is_back_at_an_older_list(tmp_path: Path, kept: int) -> None:
+def test_users_refuse_a_relay_that_is_back_at_an_older_list(tmp_path: Path, retained: int) -> None:
     """Each request has new processes: what was signed is in a file beside each user's key."""
     path = create_local_session(tmp_path, list(USERS), SMALL, protocol="gopa")
     board, older = tmp_path / "board", tmp_path / "older"
-    for _ in range(kept + 1):
+    for _ in range(retained + 1):
         if board.exists():
             shutil.copytree(board, older)
         done = average_in_processes(tmp_path, path)
         assert all(code == 0 for code, _, _ in done.values()), done
     runs = {name: (tmp_path / "keys" / f"{name}.runs").read_bytes() for name in USERS}
     shutil.rmtree(board)
-    if kept:
+    if retained:
         older.rename(board)
     before = {*board.glob("request-*.jsonl")}
     done = average_in_processes(tmp_path, path)
-    signed = kept + 1
+    signed = retained + 1
     for name in USERS:
         code, out, error = done[name]
         assert (code, out) == (1, "")

@@ -49,7 +49,7 @@ def test_the_bound_is_that_of_all_pairs(parties: int, corrupt: int, degree: int,
     """Summed over the sizes of both sides; or, where that is less, of the smaller side alone."""
     honest = parties - corrupt
 
-    def kept(size: int) -> float:
+    def retained(size: int) -> float:
         p, share = (honest - size) / (parties - 1), lost / degree
         if p <= share:
             return 1.0
@@ -58,8 +58,8 @@ def test_the_bound_is_that_of_all_pairs(parties: int, corrupt: int, degree: int,
 
     total = 0.0
     for s in range(1, honest // 2 + 1):
-        others = [math.comb(honest - s, t) * kept(t) for t in range(s, honest - s + 1)]
-        total += math.comb(honest, s) * kept(s) * min(1.0, math.fsum(others))
+        others = [math.comb(honest - s, t) * retained(t) for t in range(s, honest - s + 1)]
+        total += math.comb(honest, s) * retained(s) * min(1.0, math.fsum(others))
     assert disconnected(parties, degree, corrupt=corrupt, lost=lost) == pytest.approx(
         min(1.0, total), rel=1e-6
     )

@@ -119,11 +119,11 @@ def test_what_hidden_edges_change() -> None:
     hidden = np.zeros_like(draws)
     hidden[:, 0] = True
     for s, gains in ((0.01, False), (2.0, True)):
-        shown, kept_back = (
+        shown, retained_back = (
             float(np.linalg.inv(covariance(draws, relay, s))[0, 0]) for relay in (hidden & False, hidden)
         )
-        assert (kept_back > 1.3 * shown) is gains
-        assert (shown > 1.3 * kept_back) is not gains
+        assert (retained_back > 1.3 * shown) is gains
+        assert (shown > 1.3 * retained_back) is not gains
 
 
 def draw_graph(parties: int, honest: int, degree: int, generator: np.random.Generator) -> Draws:

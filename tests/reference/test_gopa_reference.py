@@ -263,8 +263,8 @@ def test_view_is_within_its_ratio_of_the_lattice_gaussian(
     gaussian = np.exp(-0.5 * np.einsum("ik,ij,jk->k", z, inverse, z)).reshape(mass.shape)
     gaussian /= gaussian.sum()
     seen = np.abs(np.log(mass / gaussian)[np.abs(z).max(axis=0).reshape(mass.shape) <= 4]).max()
-    kept = 1 / (1 / sigma_delta**2 + np.linalg.eigvalsh(laplacian)[-1] / sigma_eta**2)
-    first = (1 + theta_excess(math.sqrt(kept))) ** len(edges) - 1
+    retained = 1 / (1 / sigma_delta**2 + np.linalg.eigvalsh(laplacian)[-1] / sigma_eta**2)
+    first = (1 + theta_excess(math.sqrt(retained))) ** len(edges) - 1
     assert first < 1 or sigma_eta < 1
     if first < 1:
         allowed = math.log1p(first) - math.log1p(-first)

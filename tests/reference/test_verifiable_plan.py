@@ -323,10 +323,10 @@ def test_too_few_bits_for_a_norm() -> None:
 def test_the_best_that_cheats_can_keep_is_below_the_bias(bits: int, corrupt: int, tries: int) -> None:
     """Exactly: the greatest of so many sums of max(0, eta), which is the best strategy there is."""
     eta = np.maximum(np.arange(bits + 1) - bits // 2, 0)
-    kept = np.bincount(eta, weights=_binomial(bits))
+    retained = np.bincount(eta, weights=_binomial(bits))
     law = np.ones(1)
     for _ in range(corrupt):
-        law = np.convolve(law, kept)
+        law = np.convolve(law, retained)
     best = np.diff(np.cumsum(law) ** tries, prepend=0.0) @ np.arange(len(law))
     bound = greatest_bias(bits, corrupt, tries)
     assert best <= bound

@@ -122,8 +122,8 @@ def parse(arguments: list[str]) -> None:
 
 def anchor(heading: str) -> str:
     """Return the anchor of a heading, as it is made where the documents are shown."""
-    kept = re.sub(r"[^\w\- ]", "", heading.lower())
-    return kept.replace(" ", "-")
+    retained = re.sub(r"[^\w\- ]", "", heading.lower())
+    return retained.replace(" ", "-")
 
 
 def text_outside_blocks(path: Path) -> str:

@@ -106,9 +106,9 @@ def test_a_session_log_of_0_1(written: Path) -> None:
 
 
 def test_a_board_of_0_1(written: Path) -> None:
-    with Store.open(written / "request-1.board") as kept:
-        chain = kept.resume()
-        lines = list(kept.lines())
+    with Store.open(written / "request-1.board") as retained:
+        chain = retained.resume()
+        lines = list(retained.lines())
     assert (chain.length, chain.head.hex()) == (17, LOG_HEAD)
     assert b"".join(line + b"\n" for line in lines) == (written / "request-1.jsonl").read_bytes()
 
@@ -180,8 +180,8 @@ def session_log_of_relay(path: Path) -> None:
 
 
 def resumed(path: Path) -> None:
-    with Store.open(path) as kept:
-        kept.resume()
+    with Store.open(path) as retained:
+        retained.resume()
 
 
 def header_in_store(path: Path) -> None:

@@ -49,12 +49,12 @@ def audited(folder: Path, number: int, log: list[str], **asked: Any) -> Report:
 def attested(number: int, begin: str, seen: dict[str, Any]) -> Seen:
     """Return what ann keeps after it was shown a list at the beginning of a run."""
     context = listed().runs[number - 1].context
-    kept = Seen(
+    retained = Seen(
         seen["number"], bytes.fromhex(seen["head"]), seen["closed"], bytes.fromhex(seen["closed_head"])
     )
     run_id = bytes.fromhex(json.loads(run_of(number)["log"][0])["run_id"])
     present = PartySet.unpack(packed(USERS), len(USERS), RELAY)
-    after, _ = attest_begin(context, kept, run_id, present, bytes.fromhex(begin))
+    after, _ = attest_begin(context, retained, run_id, present, bytes.fromhex(begin))
     return after
 
 

@@ -280,7 +280,8 @@ def _look(
     users = np.random.default_rng(seed).choice(len(records), SHOWN_USERS, replace=False)
     shape = (len(models.ticks), copies, len(records), -1)
     average, current, dual, auxiliary = (
-        kept.reshape(shape) for kept in (models.average, models.current, models.dual, models.auxiliary)
+        recorded.reshape(shape)
+        for recorded in (models.average, models.current, models.dual, models.auxiliary)
     )
     objective = np.array([[[aim.value(run[user]) for user in users] for run in moment] for moment in average])
     bias, full = np.zeros(shape[:2]), []

@@ -20,7 +20,7 @@ import numpy as np
 from smpc_dp.crypto import garble
 
 # What is slower than this part of all measurements is an interrupt or another process.
-KEPT = 0.9
+RETAINED = 0.9
 
 # Prepares a measurement with secret 0 or 1; returns what is timed.
 Prepare = Callable[[int], Callable[[], object]]
@@ -49,7 +49,7 @@ def t_statistic(prepare: Prepare, measurements: int) -> float:
         start = time.perf_counter_ns()
         work()
         times.append((float(time.perf_counter_ns() - start), secret))
-    limit = sorted(times)[int(KEPT * (measurements - 1))][0]
+    limit = sorted(times)[int(RETAINED * (measurements - 1))][0]
     samples = [[t for t, of in times if of == secret and t <= limit] for secret in (0, 1)]
     return welch(samples[0], samples[1])
 

@@ -38,7 +38,7 @@ def all_faults() -> Iterator[Fault]:
     """Yield every negative vector."""
     both, third = Base("both"), Base("aggregator")
     yield from _hellos(both, third)
-    yield from _kept(Base("second"))
+    yield from _retained(Base("second"))
     yield from _envelopes(both, third)
     yield from _starts(both)
     yield from _pieces(both)
@@ -65,7 +65,7 @@ def _hellos(both: Base, third: Base) -> Iterator[Fault]:
     yield both.said("hello-nonce-too-short", about, m.HELLO, {"nonce": bytes(31)}, DECODING)
 
 
-def _kept(base: Base) -> Iterator[Fault]:
+def _retained(base: Base) -> Iterator[Fault]:
     """Yield the faults of a hello between two who hold transfers, when the garbler then goes on with them."""
     fields: Fields
     for name, about, fields in (

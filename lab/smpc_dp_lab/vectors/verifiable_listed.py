@@ -117,14 +117,14 @@ class Listed:
 @functools.cache
 def listed() -> Listed:
     """Return the runs, one after the other on one board."""
-    board, kept = MemoryBoard(honest().header.session), dict[str, Seen]()
+    board, retained = MemoryBoard(honest().header.session), dict[str, Seen]()
     played: list[Played] = []
     seen: list[Seen] = []
     for request, randomness, kill in RUNS:
-        seen.append(kept.get(PARTY, NOTHING_SEEN))
-        run = play(run=randomness, request=request, kill=kill, board=board, seen=kept)
+        seen.append(retained.get(PARTY, NOTHING_SEEN))
+        run = play(run=randomness, request=request, kill=kill, board=board, seen=retained)
         played.append(run)
-        kept = {name: user.state.seen for name, user in run.users.items()}
+        retained = {name: user.state.seen for name, user in run.users.items()}
     context = played[-1].context
     log = board.runs(context.session_digest, context.scope)
     return Listed(tuple(played), tuple(seen), log, tuple(log.export().splitlines()))

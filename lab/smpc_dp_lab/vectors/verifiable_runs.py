@@ -415,14 +415,14 @@ def play(
     for name in names:
         lanes, _ = checked.encoding.encode(np.array(setting.inputs[name]), party=name)
         randomness = SeededRandomnessForSimulation(run, name)
-        kept = (seen or {}).get(name, NOTHING_SEEN)
+        retained = (seen or {}).get(name, NOTHING_SEEN)
         user = party(
             context,
             checked,
             identities[name],
             lanes,
             randomness,
-            seen=kept,
+            seen=retained,
             check_total=name not in unchecked,
         )
         users.append(Cheater(user, (tampers or {}).get(name)))

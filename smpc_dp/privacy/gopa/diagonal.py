@@ -102,8 +102,8 @@ class _Deletion:
         rows = [ends[start[user] : start[user + 1]] for user, _ in gone]
         self.rows = np.concatenate(rows).astype(np.int64)
         self.columns = np.repeat([column for _, column in gone], [len(row) for row in rows])
-        self.kept = np.ones((graph.size, len(deleted)))
-        self.kept[self.gone] = 0.0
+        self.retained = np.ones((graph.size, len(deleted)))
+        self.retained[self.gone] = 0.0
 
     def correct(self, x: Floats, image: Floats) -> None:
         """Make L x that of the smaller graphs, for x that is 0 at deleted users."""
@@ -125,9 +125,9 @@ def entries(
     They are refined until each upper bound is below `aim`, or the largest is close to the best lower bound.
     """
     n, count = laplacian.n, len(users)
-    kept = np.ones((n, 1)) if deletion is None else deletion.kept
-    left = np.broadcast_to(kept.sum(axis=0), (count,))
-    b = -kept / left * np.ones((1, count))
+    retained = np.ones((n, 1)) if deletion is None else deletion.retained
+    left = np.broadcast_to(retained.sum(axis=0), (count,))
+    b = -retained / left * np.ones((1, count))
     b[users, np.arange(count)] += 1.0
 
     def apply(x: Floats) -> Floats:
@@ -142,10 +142,10 @@ def entries(
     if ill and deletion is None and laplacian.degrees.mean() <= _SPARSE_DEGREE:
         x = np.asarray(laplacian.factors(s).solve(b))
     else:
-        x = _conjugate_gradients(apply, b, kept, left, gap, aim)
+        x = _conjugate_gradients(apply, b, retained, left, gap, aim)
     # Whatever x is: both bounds from its residual, evaluated anew, and what rounding may have done to them.
     r = b - apply(x)
-    mean = (r * kept).sum(axis=0) / left
+    mean = (r * retained).sum(axis=0) / left
     most = float(laplacian.degrees.max())
     size, right = np.sqrt((x * x).sum(axis=0)), np.sqrt((b * b).sum(axis=0))
     norm = s + 2 * most
@@ -158,7 +158,7 @@ def entries(
 
 
 def _conjugate_gradients(
-    apply: Callable[[Floats], Floats], b: Floats, kept: Floats, left: Floats, gap: float, aim: float
+    apply: Callable[[Floats], Floats], b: Floats, retained: Floats, left: Floats, gap: float, aim: float
 ) -> Floats:
     """x with A x near b, column by column, until the bounds that it gives are near enough."""
     x, r = np.zeros_like(b), b.copy()
@@ -168,7 +168,7 @@ def _conjugate_gradients(
         step = square / np.maximum((p * image).sum(axis=0), 1e-300)
         x += step * p
         r -= step * image
-        r -= kept * ((r * kept).sum(axis=0) / left)
+        r -= retained * ((r * retained).sum(axis=0) / left)
         following = (r * r).sum(axis=0)
         low = (b * x).sum(axis=0)
         high = low + following / gap

@@ -57,9 +57,9 @@ class HonestGraph:
 
     def without(self, removed: Ints | list[int]) -> HonestGraph:
         """The graph after some of its users (by their numbers here) were deleted with their edges."""
-        kept = np.ones(self.size, dtype=bool)
-        kept[np.asarray(removed, dtype=np.int64)] = False
-        smaller = honest_graph(self.size, self.edges, kept)
+        retained = np.ones(self.size, dtype=bool)
+        retained[np.asarray(removed, dtype=np.int64)] = False
+        smaller = honest_graph(self.size, self.edges, retained)
         return HonestGraph(smaller.size, smaller.edges, self.users[smaller.users])
 
     def check_connected(self) -> None:

@@ -92,8 +92,8 @@ def smoothing_for(
     if s is None:
         s = step * math.sqrt((math.log(2 * users * length) - math.log(_TINY)) / (2 * math.pi**2))
     # Least eigenvalue of the covariance of the edges' noise given the view, in steps squared.
-    kept = 1 / (1 / sigma_delta**2 + greatest / sigma_eta**2) / step**2
-    first = _power_excess(theta_excess(math.sqrt(kept)), edges * length)
+    retained = 1 / (1 / sigma_delta**2 + greatest / sigma_eta**2) / step**2
+    first = _power_excess(theta_excess(math.sqrt(retained)), edges * length)
     second = _power_excess(theta_excess(s / step), users * length)
     if not (s < sigma_eta and first < 0.2 and second < 0.2):
         reason = (

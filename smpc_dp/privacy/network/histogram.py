@@ -124,7 +124,7 @@ def count_std(beta: float, parties: int, rounds: int, random: int, categories: i
     (token - random/d - n K beta/d) / (1 - beta) with `random` uniform elements [T, Algorithm 4.3, corrected].
     """
     law = ResponseLaw.of_beta(categories, beta)
-    uniform = random * (1 / categories) * (1 - 1 / categories) / law.kept**2
+    uniform = random * (1 / categories) * (1 - 1 / categories) / law.retained**2
     return math.sqrt(parties * rounds * law.count_variance() + uniform)
 
 

@@ -96,7 +96,7 @@ def with_direct(rest: Law, chances: int, rate: float, cap: int, tail: float) -> 
         chance = float(binom.cdf(following - 1, chances, rate) - binom.cdf(first - 1, chances, rate))
         several = summed(rest, chances - first, tail)
         shift = math.ceil(min(following - 1, cap) / step)
-        kept = max(0, size - shift)
-        total[shift:] += chance * several.mass[:kept]
-        beyond += chance * (several.beyond + float(several.mass[kept:].sum()))
+        retained = max(0, size - shift)
+        total[shift:] += chance * several.mass[:retained]
+        beyond += chance * (several.beyond + float(several.mass[retained:].sum()))
     return Law(total, step, min(1.0, beyond))

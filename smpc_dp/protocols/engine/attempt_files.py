@@ -85,12 +85,12 @@ class AttemptFiles(Generic[T]):
             raise LocalError(f"{self._folder}: no such folder, for the {self._name}")
         return self._folder / f"{attempt.hex()}{self._suffix}"
 
-    def _remove(self, path: Path, kept: Path | None = None) -> None:
+    def _remove(self, path: Path, retained: Path | None = None) -> None:
         """Overwrite a file and remove it, durably; one that is also named `kept` loses only this name."""
         try:
             if not path.exists():
                 return
-            if kept is None or not kept.exists() or not path.samefile(kept):
+            if retained is None or not retained.exists() or not path.samefile(retained):
                 with path.open("r+b") as file:
                     _overwrite(file.fileno())
             path.unlink()

@@ -81,21 +81,21 @@ class Codec:
         """Return the codec of a table of a party's states; raise LocalError if they are never saved."""
         _check_saved(role)
         table = (kind for row in role.rows for kind in (row.state, *row.next))
-        return cls(_kept((role.first, *table, party.Stopped)))
+        return cls(_retained((role.first, *table, party.Stopped)))
 
     @classmethod
     def of_collector(cls, role: CollectorRole) -> Codec:
         """Return the codec of a table of a collecting role's states; raises as `of_party`."""
         _check_saved(role)
         table = (kind for stage in role.stages for kind in (stage.state, *stage.next))
-        return cls(_kept((*table, collector.Stopped)))
+        return cls(_retained((*table, collector.Stopped)))
 
     @classmethod
     def of_peer(cls, role: PeerRole) -> Codec:
         """Return the codec of a table of a peer's states; raises as `of_party`."""
         _check_saved(role)
         table = (kind for phase in role.phases for kind in (phase.state, *phase.next))
-        return cls(_kept((role.first, *table, peers.Stopped)))
+        return cls(_retained((role.first, *table, peers.Stopped)))
 
     def encode(
         self,
@@ -129,7 +129,7 @@ class Codec:
         return state
 
 
-def _kept(table: Iterable[type[State]]) -> Iterable[type[State]]:
+def _retained(table: Iterable[type[State]]) -> Iterable[type[State]]:
     """Return the types that are saved: where a state has an error, the tombstone is saved in its place."""
     return [kind for kind in dict.fromkeys(table) if "error" not in kind.__struct_fields__]
 

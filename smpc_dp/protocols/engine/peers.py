@@ -59,13 +59,13 @@ class Inbox:
     gone: dict[int, None] = field(default_factory=dict)
     faults: dict[str, None] = field(default_factory=dict)
     unsent: list[Envelope] = field(default_factory=list)
-    kept: int = 0
+    retained: int = 0
     events: int = 0
 
     @property
     def sizes(self) -> tuple[int, ...]:
         """How much there is of everything: an event that changes none of these changes nothing."""
-        return (self.kept, len(self.gone), len(self.faults), len(self.unsent))
+        return (self.retained, len(self.gone), len(self.faults), len(self.unsent))
 
     def letter(self, step: str, party: int) -> Letter | None:
         """Return a party's letter of a step, of any run."""
@@ -78,7 +78,7 @@ class Inbox:
     def keep(self, step: str, party: int, letter: Letter) -> None:
         """Keep a party's letter of a step, in the place of another one."""
         of_step = self.letters.setdefault(step, {})
-        self.kept += of_step.get(party) != letter
+        self.retained += of_step.get(party) != letter
         of_step[party] = letter
 
     def note(self, fault: SmpcError | str) -> None:

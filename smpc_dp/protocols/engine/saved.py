@@ -152,7 +152,7 @@ class SavedRun(Run[R_co]):
         """
         row, secret, reason = _newest(member, saving)
         position = row.position
-        if not _is_kept(position.flags):
+        if not _is_retained(position.flags):
             raise LocalError(
                 f"{reason} is lost: without a counter no state is restored from '{cls.final}*' on, or after "
                 "a release"
@@ -244,7 +244,7 @@ class SavedRun(Run[R_co]):
             flags=flags,
         )
         key, sealed = _new_key(), b""
-        if _is_kept(flags):
+        if _is_retained(flags):
             record = saving.codec.encode(state.restorable, messages, (committed, released))
             sealed = seal_state(key.secret, position, record, _RANDOM)
         else:
@@ -355,7 +355,7 @@ def _check_counter(row: Row, saving: Saving, reason: str) -> None:
         )
 
 
-def _is_kept(flags: int) -> bool:
+def _is_retained(flags: int) -> bool:
     """Tell whether a state can be restored."""
     return bool(flags & COUNTED) or not flags & ATTESTED
 

@@ -24,12 +24,12 @@ def mpyc_arguments(*arguments: str) -> Iterator[None]:
     """
     with _IMPORTING:
         root = logging.getLogger()
-        kept, level, handlers = sys.argv, root.level, list(root.handlers)
+        retained, level, handlers = sys.argv, root.level, list(root.handlers)
         sys.argv = ["mpyc", "--no-log", "--mix32-64bit", *arguments]
         try:
             yield
         finally:
-            sys.argv = kept
+            sys.argv = retained
             root.setLevel(level)
             for handler in set(root.handlers) - set(handlers):
                 root.removeHandler(handler)

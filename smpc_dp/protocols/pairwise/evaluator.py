@@ -43,7 +43,7 @@ from smpc_dp.protocols.pairwise.plan import (
     unpack_bits,
 )
 from smpc_dp.protocols.pairwise.transfers import Transfers
-from smpc_dp.protocols.pairwise.turns import KEPT, Send, Turns
+from smpc_dp.protocols.pairwise.turns import RETAINED, Send, Turns
 
 
 class EvaluatorRole(Participant):
@@ -142,7 +142,7 @@ class EvaluatorRole(Participant):
         chunks = [bits[index : index + TRANSFERS] for index in range(0, bits.size, TRANSFERS)]
         pads_bytes = IN_FLIGHT * LABEL_BYTES * chunks[0].size
         longest = receiver.corrections_bytes(chunks[0].size)
-        memory = working_memory(pads_bytes + (KEPT + 1) * longest)
+        memory = working_memory(pads_bytes + (RETAINED + 1) * longest)
         room = memory[:pads_bytes].reshape(IN_FLIGHT, -1, LABEL_BYTES)
         messages = cycle(memory[pads_bytes:].reshape(-1, longest))
 

@@ -45,7 +45,7 @@ from smpc_dp.protocols.pairwise.plan import (
     unpack_bits,
 )
 from smpc_dp.protocols.pairwise.transfers import Transfers
-from smpc_dp.protocols.pairwise.turns import KEPT, Turns
+from smpc_dp.protocols.pairwise.turns import RETAINED, Turns
 
 
 @dataclass(frozen=True, slots=True)
@@ -89,7 +89,7 @@ class GarblerRole(Participant):
         yield from self._greet()
         self.step = "setup"
         sender = (yield from self._set_up()) if plan.evaluator_values else None
-        buffers = cycle(working_memory((KEPT + 1) * TABLE_PIECE).reshape(-1, TABLE_PIECE))
+        buffers = cycle(working_memory((RETAINED + 1) * TABLE_PIECE).reshape(-1, TABLE_PIECE))
         outputs: list[Bits] = []
         held: list[Decode] = []
         value = b""

@@ -161,10 +161,10 @@ def aggregator(
         make_plan: as of `statistic_serving.Serving`.
         board: where the run is logged; None: nowhere but in its evidence.
     """
-    context, kept = statistic_context(context), board or MemoryBoard("")
+    context, retained = statistic_context(context), board or MemoryBoard("")
     needed = quorum(len(context.names), corrupt)
-    runs = kept.runs(context.session_digest, context.scope)
-    serving = Serving(make_plan, needed, randomness or SystemRandomness(), kept, runs)
+    runs = retained.runs(context.session_digest, context.scope)
+    serving = Serving(make_plan, needed, randomness or SystemRandomness(), retained, runs)
     everyone = set(range(1, len(context.names) + 1))
     member = Collector(context, serving, identity)
     return Run(AGGREGATOR, member, a.CollectHello(inbox=Inbox(everyone), plans={}))

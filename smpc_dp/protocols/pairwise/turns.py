@@ -12,7 +12,7 @@ from collections.abc import Generator
 from dataclasses import dataclass
 from typing import TypeVar
 
-KEPT = 6
+RETAINED = 6
 Buffer = bytes | memoryview
 
 

@@ -261,8 +261,8 @@ def party(
         LocalError: `lanes` has another shape or type.
     """
     parameters.check_lanes(identity.name, lanes)
-    kept = fixed if parameters.keeps_survivors else None
-    member = SumMember(context, parameters, identity, randomness or SystemRandomness(), kept)
+    retained = fixed if parameters.keeps_survivors else None
+    member = SumMember(context, parameters, identity, randomness or SystemRandomness(), retained)
     return Run(PARTY, member, Ready(vector=lanes))
 
 
@@ -538,8 +538,8 @@ def aggregator(
         identity: the aggregator's; it signs what it relays, so that two differing answers are evidence.
         threads, watch: as of `SumAggregator`.
     """
-    kept = fixed if parameters.keeps_survivors else None
-    member = SumAggregator(context, parameters, identity, threads, watch, kept)
+    retained = fixed if parameters.keeps_survivors else None
+    member = SumAggregator(context, parameters, identity, threads, watch, retained)
     return Run(AGGREGATOR, member, first_state(member.parties))
 
 

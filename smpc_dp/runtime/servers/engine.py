@@ -30,7 +30,7 @@ _BOOT = (
 ENVIRONMENT = {"OMP_NUM_THREADS": "1", "OPENBLAS_NUM_THREADS": "1", "MKL_NUM_THREADS": "1"}
 # Beside the integers of an answer: its keys, figures of what it cost, or an error.
 ANSWER_REST = 1 << 16
-STDERR_KEPT = 2000
+STDERR_LIMIT = 2000
 STOP_SECONDS = 2.0
 START_SECONDS = 60.0
 # Between two looks at the time of the last word.
@@ -100,7 +100,7 @@ class Engine:
         Raises:
             LocalError: the child ended without an answer, or took too long, and was killed.
         """
-        kept = False
+        retained = False
         try:
             child = self._child or await self._open()
             assignment = Assignment(
@@ -117,10 +117,10 @@ class Engine:
                 # The others may still need what is on its way to them.
                 await self._flush(child, silence)
             answer = read_reply(encoded, job.terms, self._own)
-            kept = self._keep
+            retained = self._keep
             return answer
         finally:
-            if not kept:
+            if not retained:
                 await self.close()
 
     async def close(self) -> None:
@@ -338,5 +338,5 @@ async def _exactly(control: socket.socket, size: int) -> bytes | None:
 async def _tail(process: asyncio.subprocess.Process) -> None:
     """Read what the child says on standard error: it must not block, and is told to nobody."""
     if process.stderr is not None:
-        while await process.stderr.read(STDERR_KEPT):
+        while await process.stderr.read(STDERR_LIMIT):
             pass

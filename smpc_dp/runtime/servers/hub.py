@@ -44,7 +44,7 @@ BRIDGE_BIT = 1 << 31
 EARLY_LIMIT = 4
 # Requests that one process of mpyc serves. Its random numbers come from keys of its own and counters that
 # start at hashes of 64 bits: about 2 for each value that is shared, which must not meet.
-KEPT_REQUESTS = 1000
+RETAINED_REQUESTS = 1000
 
 
 class ServerHub:
@@ -258,7 +258,7 @@ class ServerHub:
 
     async def _begin(self, number: int) -> Engine:
         engine = self._engine
-        if engine is None or not self._keep or number - self._epoch >= KEPT_REQUESTS:
+        if engine is None or not self._keep or number - self._epoch >= RETAINED_REQUESTS:
             if engine is not None and self._keep:
                 # All servers have opened, or given up, the request before: nobody needs more of its bytes.
                 await engine.close()

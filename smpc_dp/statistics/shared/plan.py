@@ -329,10 +329,10 @@ def _alike(
 
 def _with_noise(bare: ProgramTerms, noise: list[CentralNoise], epsilon: float, delta: float) -> Program:
     one = len(set(noise)) == 1
-    kept = noise[:1] if one else noise
-    laws: tuple[NoiseTerms, ...] = tuple(noise_terms(design) for design in kept)
+    retained = noise[:1] if one else noise
+    laws: tuple[NoiseTerms, ...] = tuple(noise_terms(design) for design in retained)
     terms = _sized(msgspec.structs.replace(bare, noise=laws))
-    return Program(terms=terms, noise=tuple(kept), epsilon=float(epsilon), delta=float(delta))
+    return Program(terms=terms, noise=tuple(retained), epsilon=float(epsilon), delta=float(delta))
 
 
 def _security(values: int) -> int:

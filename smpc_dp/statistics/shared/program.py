@@ -207,8 +207,8 @@ async def _within_bounds(
                 good &= (public(inside) == 1).all(axis=1)
     keep = public(good.astype(int))[:, None]
     columns = [column * keep for column in columns]
-    kept = np.stack([number(column) for column in columns], axis=1)
-    return kept, columns, [int(user) for user in np.flatnonzero(~good)]
+    retained = np.stack([number(column) for column in columns], axis=1)
+    return retained, columns, [int(user) for user in np.flatnonzero(~good)]
 
 
 def _check(mpc: Any, terms: ProgramTerms, shares: Sequence[Sequence[int]]) -> None:

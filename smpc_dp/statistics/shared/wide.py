@@ -62,8 +62,8 @@ def _draws(mpc: Any, secint: Any, count: int, terms: NoiseTerms) -> Shared:
     digits = np.array([[cut >> index & 1 for index in range(NUMBER_BITS)] for cut in thresholds])
     own, moves = (indices - SLOTS // 2)[:, None], (np.array(aliases) - indices)[:, None]
     chosen = _choose(mpc, units, np.concatenate([own, moves, digits], axis=1))
-    kept = is_less(fair[:, SLOT_BITS:], chosen[:, 2:])
-    drawn = chosen[:, 0] + (1 - kept) * chosen[:, 1]
+    retained = is_less(fair[:, SLOT_BITS:], chosen[:, 2:])
+    drawn = chosen[:, 0] + (1 - retained) * chosen[:, 1]
     return np.sum(drawn.reshape(count, levels) * public(powers(factor, levels)), axis=-1)
 
 

@@ -199,11 +199,11 @@ def test_gopa_is_measured_beside_both_graphs() -> None:
     assert len(shown["figures"]) == 2 * 7 * 4
     median = {item["name"]: item["median"] for item in shown["figures"]}
     for n in (10, 50):
-        kept, summed = (
+        retained, summed = (
             median[f"{name}, {n} users, {n // 10} may be lost: bytes up of a user"]
             for name in ("GOPA, keep", "secure sum, sparse graph")
         )
-        assert kept < summed
+        assert retained < summed
     for item in shown["figures"]:
         assert item["runs"] == 1
         assert item["min"] > 0

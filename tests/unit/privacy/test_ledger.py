@@ -103,20 +103,20 @@ def test_relations(tmp_path: Path) -> None:
 
 
 def test_what_has_happened_is_recorded_beyond_the_budget(tmp_path: Path) -> None:
-    kept = ledger(tmp_path)
-    whole = kept.terms.epsilon or 0.0
-    kept.charge(run(1), Event("planned", "substitution", (Pure(whole),)))
+    retained = ledger(tmp_path)
+    whole = retained.terms.epsilon or 0.0
+    retained.charge(run(1), Event("planned", "substitution", (Pure(whole),)))
     raised = Event("raised", "substitution", (Pure(2 * whole),))
     with pytest.raises(PrivacyError, match="epsilon is short"):
-        kept.charge(run(2), raised)
-    spent = kept.charge(run(2), raised, forced=True).spent.epsilon
+        retained.charge(run(2), raised)
+    spent = retained.charge(run(2), raised, forced=True).spent.epsilon
     assert spent == pytest.approx(3 * whole)
     with pytest.raises(PrivacyError, match="is refused"):
-        kept.charge(run(3), Event("small", "substitution", (Pure(1e-9),)))
+        retained.charge(run(3), Event("small", "substitution", (Pure(1e-9),)))
     lost = exact_release("too little noise", "substitution")
-    assert kept.charge(run(4), lost, forced=True).spent.epsilon is None
+    assert retained.charge(run(4), lost, forced=True).spent.epsilon is None
     with pytest.raises(PrivacyError, match="is refused"):
-        kept.charge(run(5), Event("small", "substitution", (Pure(1e-9),)))
+        retained.charge(run(5), Event("small", "substitution", (Pure(1e-9),)))
 
 
 def test_exact_releases(tmp_path: Path) -> None:

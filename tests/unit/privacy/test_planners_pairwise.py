@@ -117,7 +117,7 @@ def test_randomised_response_has_its_epsilon_exactly() -> None:
     for k, epsilon in ((2, 0.1), (5, 1.0), (1000, 6.0)):
         beta = ResponseLaw.of_epsilon(k, epsilon).beta
         assert (1 - beta + beta / k) / (beta / k) == pytest.approx(math.exp(epsilon))
-        assert ResponseLaw.of_epsilon(k, epsilon).kept == pytest.approx(1 - beta)
+        assert ResponseLaw.of_epsilon(k, epsilon).retained == pytest.approx(1 - beta)
 
 
 @given(seed=st.integers(0, 10**6), k=st.integers(1, 6), n=st.integers(2, 50), epsilon=st.floats(0.05, 8))
@@ -181,7 +181,7 @@ def test_auc_variance_by_simulation() -> None:
     """Every user answers in every level by one Hadamard coefficient of its node, with epsilon / alpha."""
     epsilon, levels, runs = 6.0, 2, 40_000
     scores = {1: np.array([3, 3, 2, 1]), -1: np.array([0, 1, 1, 2, 3])}
-    scale = 1 / ResponseLaw.of_epsilon(2, epsilon / levels).kept
+    scale = 1 / ResponseLaw.of_epsilon(2, epsilon / levels).retained
     rng = np.random.default_rng(5)
     total = np.zeros(runs)
     for level in range(1, levels + 1):
@@ -191,8 +191,8 @@ def test_auc_variance_by_simulation() -> None:
         for label, values in scores.items():
             nodes = values >> (levels - level)
             drawn = rng.integers(0, size, (runs, len(values)))
-            kept = rng.random((runs, len(values))) < (1 + 1 / scale) / 2
-            answer = table[nodes, drawn] * np.where(kept, 1, -1)
+            retained = rng.random((runs, len(values))) < (1 + 1 / scale) / 2
+            answer = table[nodes, drawn] * np.where(retained, 1, -1)
             estimates[label] = np.einsum("ruj,ru->rj", table[drawn], answer) * scale
         total += (estimates[1][:, 1::2] * estimates[-1][:, 0::2]).sum(axis=1)
     auc = total / 20
@@ -206,7 +206,7 @@ def test_auc_bound_has_its_condition() -> None:
     bound = local_auc.published_error_bound(300, 700, 6, 2.0)
     assert bound > local_auc.published_error_bound(300, 700, 6, 4.0)
     # Any a will do for a bound, so the one taken is the least over a coarse list.
-    n, square = 1000, 1 / ResponseLaw.of_epsilon(2, 2.0 / 6).kept ** 2
+    n, square = 1000, 1 / ResponseLaw.of_epsilon(2, 2.0 / 6).retained ** 2
     values = [
         square / 6 * 36 * (2 * n + (4 * a + 1) * 300 + 21 * math.sqrt(2 * n * square) / (math.sqrt(a) - 1))
         for a in (1.1, 2, 5, 10, 50)

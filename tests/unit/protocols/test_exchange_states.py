@@ -67,12 +67,12 @@ def test_what_must_be_forgotten_is_in_no_later_state(monkeypatch: pytest.MonkeyP
 
 def test_a_party_keeps_the_keys_of_its_senders_alone(monkeypatch: pytest.MonkeyPatch) -> None:
     [edges] = [scenario for scenario in SCENARIOS if scenario.name == "edges"]
-    kept = {
+    retained = {
         step.run.name: set(step.after.sealing.peer_keys)
         for step in played(edges, monkeypatch)
         if isinstance(step.after, states.AwaitDelivery)
     }
-    assert kept == {"alice": {3}, "bob": {1}, "carol": {1}}
+    assert retained == {"alice": {3}, "bob": {1}, "carol": {1}}
 
 
 def test_the_step_of_noise_is_the_one_that_releases() -> None:

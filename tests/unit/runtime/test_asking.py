@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from smpc_dp.protocols.contract import Envelope
-from smpc_dp.runtime.asking import HELLOS, KEPT, Asking, is_hello
+from smpc_dp.runtime.asking import HELLOS, MAX_HELD, Asking, is_hello
 from smpc_dp.runtime.links import SMALL_MESSAGE, News
 
 SUM, STATISTIC, _ = HELLOS
@@ -47,7 +47,7 @@ def test_nobody_fills_the_memory_with_hellos() -> None:
     asking = Asking(3, ())
     for _ in range(100):
         asking.hold(hello("a", SUM))
-    assert len(asking.settle()[1]) == KEPT
+    assert len(asking.settle()[1]) == MAX_HELD
 
 
 def test_what_is_too_large_for_a_hello_is_not_held() -> None:

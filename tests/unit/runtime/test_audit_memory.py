@@ -22,7 +22,7 @@ from smpc_dp.encoding import Lanes
 from smpc_dp.identity import Identity
 from smpc_dp.protocols.envelope import Context
 from smpc_dp.protocols.gopa.verifiable import audit as verifiable
-from smpc_dp.protocols.gopa.verifiable import deferred
+from smpc_dp.protocols.gopa.verifiable import batch_verifier
 from smpc_dp.protocols.gopa.verifiable.edges import EdgeAudit
 from smpc_dp.protocols.gopa.verifiable.openings import OpeningAudit
 from smpc_dp.protocols.gopa.verifiable.params import VerifiableParameters, check_parameters
@@ -139,7 +139,7 @@ def test_memory_does_not_grow_with_the_entries(tmp_path: Path, monkeypatch: pyte
         (long_header, "WHOLE_BYTES", 1 << 12),
         (log_session, "VALUE_CHARACTERS", 1 << 12),
         (verifiable, "BATCH", 16),
-        (deferred, "ENTRIES", 4),
+        (batch_verifier, "ENTRIES", 4),
     ):
         monkeypatch.setattr(module, name, small)
     logs = {users: log_of(users, tmp_path / f"{users}.jsonl") for users in (80, 240)}
@@ -168,7 +168,7 @@ class Rightly(Rules):
 def test_memory_does_not_grow_with_what_is_opened(monkeypatch: pytest.MonkeyPatch) -> None:
     """100 users open 8 MiB each: of each user the sum is kept, in a file."""
     monkeypatch.setattr(files, "SPOOL_MEMORY", 1 << 12)
-    edges = EdgeAudit([f"user-{number}" for number in range(200)], deferred.at_once, lambda: iter(()))
+    edges = EdgeAudit([f"user-{number}" for number in range(200)], batch_verifier.at_once, lambda: iter(()))
     openings = OpeningAudit(Rightly(), edges, 200, 1 << 14)
     tracemalloc.start()
     for party in range(1, 101):

@@ -61,9 +61,9 @@ def test_a_pipe_is_read_twice(read_twice: bytes, monkeypatch: pytest.MonkeyPatch
 def test_what_is_put_aside_is_bounded(read_twice: bytes, monkeypatch: pytest.MonkeyPatch) -> None:
     first_coin = read_twice.index(b'"kind":"coin"')
     # What follows the commitments is not read again, and need not be there.
-    monkeypatch.setattr(log_source, "KEPT_BYTES", first_coin)
+    monkeypatch.setattr(log_source, "STORED_BYTES", first_coin)
     check(piped(read_twice))
-    monkeypatch.setattr(log_source, "KEPT_BYTES", first_coin // 2)
+    monkeypatch.setattr(log_source, "STORED_BYTES", first_coin // 2)
     with pytest.raises(LocalError, match=f"read twice.* longer than {first_coin // 2} bytes; give a file"):
         piped(read_twice)
     # A log of which nothing is read twice needs no room.

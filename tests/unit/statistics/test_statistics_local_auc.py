@@ -107,13 +107,13 @@ def test_fast_transform_gives_what_the_sum_gives(seed: int, level: int, users: i
     numbers = rng.permutation(10**6)[:users]
     nodes = np.sort(rng.choice(1 << level, min(wanted, 1 << level), replace=False))
     _, coefficients = tree.indices(numbers)
-    kept = float(tree.response(level).law.kept)
+    retained = float(tree.response(level).law.retained)
     expected = [
         sum(
             (-1) ** (int(answer) + bin(int(node) & int(coefficient)).count("1"))
             for answer, coefficient in zip(answers[:, -1], coefficients[:, -1], strict=True)
         )
-        / kept
+        / retained
         for node in nodes
     ]
     result = tree.histogram(numbers, answers).counts(level, nodes)
@@ -300,8 +300,8 @@ def test_one_bit_is_sent_and_it_is_private(tmp_path: Path) -> None:
     for oracle, split in itertools.product(("hadamard", "krr"), ("users", "budget")):
         tree = Tree(8, 1.0, oracle, split, coins(1))  # type: ignore[arg-type]
         law = tree.response(4).law
-        kept, lie = float(law.kept), float(law.lie)
-        ratio = (kept + lie) / lie
+        retained, lie = float(law.retained), float(law.lie)
+        ratio = (retained + lie) / lie
         assert ratio**tree.width == pytest.approx(math.e, rel=1e-7)
         ledger = Ledger.create(
             tmp_path / f"{oracle}{split}",

@@ -153,7 +153,7 @@ def test_one_that_answers_nothing_is_named(pair: Pair, monkeypatch: pytest.Monke
 
 
 def test_connections_of_one_member_are_limited(pair: Pair) -> None:
-    kept = [pair.calls() for _ in range(MAX_EACH)]
+    retained = [pair.calls() for _ in range(MAX_EACH)]
     extra = pair._pool.submit(call, pair.ends["bob"], "alice", PATIENCE, Halt())
     assert extra.exception() is not None
-    talk(pair.claim(), kept[0].result())
+    talk(pair.claim(), retained[0].result())

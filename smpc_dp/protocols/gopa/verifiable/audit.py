@@ -24,7 +24,7 @@ from smpc_dp.protocols.envelope import Context, decode, group_question
 from smpc_dp.protocols.gopa.verifiable import messages as v
 from smpc_dp.protocols.gopa.verifiable.deferred import Position, Workers, at_once, raise_first
 from smpc_dp.protocols.gopa.verifiable.edges import EdgeAudit
-from smpc_dp.protocols.gopa.verifiable.kept import COIN_BYTES, KeptBytes, KeptCommits, Sequences, flags_of
+from smpc_dp.protocols.gopa.verifiable.kept import COIN_BYTES, StoredBytes, StoredCommits, Sequences, flags_of
 from smpc_dp.protocols.gopa.verifiable.openings import OpeningAudit
 from smpc_dp.protocols.gopa.verifiable.params import VerifiableParameters
 from smpc_dp.protocols.gopa.verifiable.signatures import SignatureAudit
@@ -105,8 +105,8 @@ class Auditor:
         self._faults: list[str] = []
         self._excluded: dict[int, Excluded] = {}
         self._sequences = Sequences(self._parties)
-        self._commits = KeptCommits(self._parties)
-        self._coins = KeptBytes(self._parties, COIN_BYTES)
+        self._commits = StoredCommits(self._parties)
+        self._coins = StoredBytes(self._parties, COIN_BYTES)
         self._published = array.array("H")
         lanes = parameters.encoding.lanes
         self._openings = OpeningAudit(self._rules, self._edges, self._parties, lanes)
@@ -114,7 +114,7 @@ class Auditor:
         # Excluded users of whom everybody knows: a round of openings is about the others.
         self._known_false: set[int] = set()
         self._total = np.zeros(lanes, dtype=np.uint64)
-        self._x_hat = KeptBytes(self._parties, self._total.nbytes)
+        self._x_hat = StoredBytes(self._parties, self._total.nbytes)
         self._closed = False
         self._tally: v.Tally | None = None
 

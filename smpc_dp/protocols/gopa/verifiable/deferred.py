@@ -37,7 +37,7 @@ class EarlierFault(VerificationError):
         super().__init__(str(error), error.check)
 
 
-class Deferred(Generic[T]):
+class BatchVerifier(Generic[T]):
     """Checks that wait.
 
     Args:
@@ -86,7 +86,7 @@ class Deferred(Generic[T]):
                 self.first = EarlierFault(position, error)
 
 
-def raise_first(*queues: Deferred[Any]) -> None:
+def raise_first(*queues: BatchVerifier[Any]) -> None:
     """Wait for all and raise the EarlierFault of the first entry that failed; of one entry, the first."""
     for queue in queues:
         queue.settle()

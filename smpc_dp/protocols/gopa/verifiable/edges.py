@@ -15,8 +15,8 @@ from smpc_dp.crypto import commit
 from smpc_dp.crypto.edges import Claim, EdgeFold
 from smpc_dp.errors import VerificationError
 from smpc_dp.protocols.gopa.verifiable import messages as v
-from smpc_dp.protocols.gopa.verifiable.deferred import Deferred, Position, Workers
-from smpc_dp.protocols.gopa.verifiable.kept import KeptBytes
+from smpc_dp.protocols.gopa.verifiable.deferred import BatchVerifier, Position, Workers
+from smpc_dp.protocols.gopa.verifiable.kept import StoredBytes
 from smpc_dp.protocols.gopa.verifiable.statements import agreements
 from smpc_dp.protocols.sets import PartySet
 
@@ -42,11 +42,11 @@ class EdgeAudit:
         self._names, self._workers, self._again = names, workers, again
         self._fold = EdgeFold(np.ones(len(names), dtype=np.bool_))
         self._claimed = np.zeros(len(names), dtype=np.bool_)
-        self._sums = KeptBytes(len(names), POINT)
+        self._sums = StoredBytes(len(names), POINT)
         self._void: set[tuple[int, int]] = set()
         # Users of whose commitments one is no point; complete once `checks` are settled.
         self.malformed: set[int] = set()
-        self.checks: Deferred[Claim] = Deferred(workers, self._take)
+        self.checks: BatchVerifier[Claim] = BatchVerifier(workers, self._take)
 
     def add(self, position: Position, party: int, message: v.Commit) -> None:
         """Fold what a user has committed to; lengths are checked."""
@@ -81,7 +81,7 @@ class EdgeAudit:
         """Fold the commitments once more, only those who take part."""
         self._sums.clear()
         self._fold = fold
-        checks: Deferred[Claim] = Deferred(self._workers, self._take)
+        checks: BatchVerifier[Claim] = BatchVerifier(self._workers, self._take)
         for party, message in self._again():
             if party in participants:
                 claim = Claim(party, message.neighbours, message.edges)
@@ -139,11 +139,11 @@ class EdgeAudit:
                     for peer in _parties(message.neighbours).tolist()
                     if quiet[peer]
                 )
-        kept = {
+        retained = {
             party: {peer: edge for peer, edge in claims[party].items() if self._counts(party, peer, claims)}
             for party in inside & claims.keys()
         }
-        return {party: edges for party, edges in kept.items() if edges}, left
+        return {party: edges for party, edges in retained.items() if edges}, left
 
     def _counts(self, party: int, peer: int, claims: Edges) -> bool:
         return party in claims.get(peer, {}) and self._pair(party, peer) not in self._void

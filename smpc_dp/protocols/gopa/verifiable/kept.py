@@ -26,7 +26,7 @@ def flags_of(members: Iterable[int], parties: int) -> NDArray[np.bool_]:
     return flags
 
 
-class KeptBytes(MutableMapping[int, bytes]):
+class StoredBytes(MutableMapping[int, bytes]):
     """So many bytes of some of the parties 1 to `parties`. Threads may share one."""
 
     def __init__(self, parties: int, size: int) -> None:
@@ -41,8 +41,8 @@ class KeptBytes(MutableMapping[int, bytes]):
             raise KeyError(party)
         return self._records[party]
 
-    def __setitem__(self, party: int, kept: bytes) -> None:
-        self._records[party] = kept
+    def __setitem__(self, party: int, retained: bytes) -> None:
+        self._records[party] = retained
         self._there[party] = True
 
     def __delitem__(self, party: int) -> None:
@@ -61,31 +61,31 @@ class KeptBytes(MutableMapping[int, bytes]):
         self._there[:] = False
 
 
-class KeptCommits(MutableMapping[int, v.Commit]):
+class StoredCommits(MutableMapping[int, v.Commit]):
     """Of the commits of some parties the points and the coin: neither proof nor edges."""
 
     def __init__(self, parties: int) -> None:
-        self._kept = KeptBytes(parties, 2 * POINT_BYTES + COIN_BYTES)
+        self._retained = StoredBytes(parties, 2 * POINT_BYTES + COIN_BYTES)
 
     def __contains__(self, party: object) -> bool:
-        return party in self._kept
+        return party in self._retained
 
     def __getitem__(self, party: int) -> v.Commit:
-        kept = self._kept[party]
-        value, secret = kept[:POINT_BYTES], kept[POINT_BYTES : 2 * POINT_BYTES]
-        return v.Commit(value, b"", secret, kept[2 * POINT_BYTES :], b"", b"")
+        retained = self._retained[party]
+        value, secret = retained[:POINT_BYTES], retained[POINT_BYTES : 2 * POINT_BYTES]
+        return v.Commit(value, b"", secret, retained[2 * POINT_BYTES :], b"", b"")
 
     def __setitem__(self, party: int, message: v.Commit) -> None:
-        self._kept[party] = message.value + message.noise_secret + message.coin
+        self._retained[party] = message.value + message.noise_secret + message.coin
 
     def __delitem__(self, party: int) -> None:
-        del self._kept[party]
+        del self._retained[party]
 
     def __iter__(self) -> Iterator[int]:
-        return iter(self._kept)
+        return iter(self._retained)
 
     def __len__(self) -> int:
-        return len(self._kept)
+        return len(self._retained)
 
 
 class Sequences:
@@ -93,14 +93,14 @@ class Sequences:
 
     def __init__(self, parties: int) -> None:
         self._parties = parties
-        self._kept: dict[str, KeptBytes] = {}
+        self._retained: dict[str, StoredBytes] = {}
 
     def __setitem__(self, entry: tuple[int, str], sequence: int) -> None:
         party, kind = entry
-        if kind not in self._kept:
-            self._kept[kind] = KeptBytes(self._parties, 8)
-        self._kept[kind][party] = sequence.to_bytes(8, "big")
+        if kind not in self._retained:
+            self._retained[kind] = StoredBytes(self._parties, 8)
+        self._retained[kind][party] = sequence.to_bytes(8, "big")
 
     def __getitem__(self, entry: tuple[int, str]) -> int:
         party, kind = entry
-        return int.from_bytes(self._kept[kind][party], "big")
+        return int.from_bytes(self._retained[kind][party], "big")

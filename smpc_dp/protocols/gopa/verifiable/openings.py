@@ -14,7 +14,7 @@ import numpy as np
 from smpc_dp.encoding import Lanes
 from smpc_dp.protocols.gopa.verifiable import messages as v
 from smpc_dp.protocols.gopa.verifiable.edges import EdgeAudit, Edges
-from smpc_dp.protocols.gopa.verifiable.kept import KeptBytes
+from smpc_dp.protocols.gopa.verifiable.kept import StoredBytes
 from smpc_dp.protocols.gopa.verifiable.statements import Rules
 
 
@@ -37,7 +37,7 @@ class OpeningAudit:
         self._owed: Edges = {}
         self._expected: set[tuple[int, int]] = set()
         # By user the sum of what it has opened, and to whom that was.
-        self._sums = KeptBytes(parties, 8 * lanes)
+        self._sums = StoredBytes(parties, 8 * lanes)
         self._opened: set[tuple[int, int]] = set()
 
     @property
@@ -75,5 +75,7 @@ class OpeningAudit:
         return Left(total, [pair for pair in expected if pair not in self._opened])
 
     def _sum_of(self, party: int) -> Lanes:
-        kept = self._sums.get(party)
-        return np.zeros(self._lanes, dtype=np.uint64) if kept is None else np.frombuffer(kept, np.uint64)
+        retained = self._sums.get(party)
+        return (
+            np.zeros(self._lanes, dtype=np.uint64) if retained is None else np.frombuffer(retained, np.uint64)
+        )

@@ -9,7 +9,7 @@ from typing import NamedTuple
 from smpc_dp.board.log import Entry
 from smpc_dp.errors import Check, VerificationError
 from smpc_dp.protocols.envelope import Context
-from smpc_dp.protocols.gopa.verifiable.deferred import Deferred, Position, Workers
+from smpc_dp.protocols.gopa.verifiable.deferred import BatchVerifier, Position, Workers
 
 # What is held of a signature until it is checked.
 _HELD_BYTES = 256
@@ -28,7 +28,7 @@ class SignatureAudit:
 
     def __init__(self, context: Context, run_id: bytes, workers: Workers) -> None:
         self._context, self._run_id = context, run_id
-        self.checks: Deferred[_Signed] = Deferred(workers, self._verify)
+        self.checks: BatchVerifier[_Signed] = BatchVerifier(workers, self._verify)
 
     def add(self, position: Position, entry: Entry) -> None:
         """Check an entry; raise VerificationError if its party is not in the roster."""
