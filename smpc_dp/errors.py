@@ -235,14 +235,14 @@ class PeerFault(SmpcError):
         check: Check,
         evidence: Mapping[str, bytes] | None = None,
         *,
-        said_by: str = "",
+        accuser: str = "",
         code: Code = Code.FAULT,
     ) -> None:
         self.code = code
         self.culprit = culprit
         self.reason = reason
         self.check = check
-        self.said_by = said_by
+        self.accuser = accuser
         self.evidence: dict[str, bytes] = dict(evidence or {})
         super().__init__(f"{culprit}: {reason}")
 

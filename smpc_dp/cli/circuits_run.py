@@ -184,8 +184,8 @@ def _raise_failure(endings: dict[str, Ending]) -> None:
     """Raise what the first member that failed has said."""
     for ending in _by_cause(list(endings.values())):
         last = ending.last
-        said = last.detail if last is not None and last.kind == "failed" else ending.errors.strip()
-        reason = said.splitlines()[-1] if said else f"exit code {ending.exit_code}"
+        detail = last.detail if last is not None and last.kind == "failed" else ending.errors.strip()
+        reason = detail.splitlines()[-1] if detail else f"exit code {ending.exit_code}"
         raise LocalError(f"{ending.name}: {reason}")
 
 

@@ -25,7 +25,7 @@ class Bar:
             disable=not console.is_terminal,
         )
         self._task = self._progress.add_task("", total=None)
-        self._said = ""
+        self._activity = ""
 
     def __enter__(self) -> Self:
         return self
@@ -36,14 +36,14 @@ class Bar:
         value: BaseException | None,
         trace: TracebackType | None,
     ) -> None:
-        if self._said:
+        if self._activity:
             self._progress.stop()
 
     def show(self, activity: str, done: int, of: int) -> None:
         """Say what is done now, and how far it is."""
-        if not self._said:
+        if not self._activity:
             self._progress.start()
-        if self._lines is not None and activity != self._said:
+        if self._lines is not None and activity != self._activity:
             self._lines.print(activity)
-        self._said = activity
+        self._activity = activity
         self._progress.update(self._task, description=activity, completed=done, total=of)

@@ -33,14 +33,14 @@ from smpc_dp.seen import NOTHING_SEEN, Seen
 
 def commit_to_negative_loans(member: VerifiableMember, state: AwaitNeighbours, body: bytes) -> Transition:
     """Commit to a negative number of loans, with a proof for the true number."""
-    after, [said] = on_neighbours(member, state, body)
+    after, [sent] = on_neighbours(member, state, body)
     secrets: Secrets = after.secrets
     loans, *others = (int(value) for value in secrets.vector)
     values = (-max(loans, 1), *others)
     vector = (np.array(values, dtype=np.int64) + member.parameters.centre).view(np.uint64)
-    message = decode(said.body, v.Commit, member.name)
+    message = decode(sent.body, v.Commit, member.name)
     false = replace(message, value=commit.commit(values, secrets.value_blinding))
-    entry = member.write(said.run_id, said.step, false)
+    entry = member.write(sent.run_id, sent.step, false)
     return Transition(replace(after, secrets=replace(secrets, vector=vector), entry=entry), (entry,))
 
 

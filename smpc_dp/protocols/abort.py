@@ -146,7 +146,7 @@ def error_of(abort: Abort, context: Context) -> SmpcError:
         return PeerFault(teller, "sent a malformed abort", Check.MALFORMED)
     if abort.culprit:
         reason = f"{TEXTS[abort.code]} (said by {teller})"
-        return PeerFault(abort.culprit, reason, Check.TOLD, said_by=teller, code=abort.code)
+        return PeerFault(abort.culprit, reason, Check.TOLD, accuser=teller, code=abort.code)
     if abort.code in LACKS:
         why = dict(abort.missing)
         return TimeoutFault(

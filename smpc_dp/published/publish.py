@@ -146,14 +146,14 @@ def _read(path: Path) -> bytes:
 def _manifest_faults(
     entry: Published, entries: Mapping[str, object], result: Mapping[str, object]
 ) -> list[str]:
-    said = entries.get(entry.name)
-    if not isinstance(said, dict):
+    claimed = entries.get(entry.name)
+    if not isinstance(claimed, dict):
         return [f"{MANIFEST}: no entry {entry.name}"]
     return [
-        f"{MANIFEST}: {entry.name}: {key} is {json.dumps(said.get(key))}, not {json.dumps(value)}"
+        f"{MANIFEST}: {entry.name}: {key} is {json.dumps(claimed.get(key))}, not {json.dumps(value)}"
         for key, value in result.items()
-        if said.get(key) != value
-    ] + [f"{MANIFEST}: {entry.name}: unknown key {key}" for key in said if key not in result]
+        if claimed.get(key) != value
+    ] + [f"{MANIFEST}: {entry.name}: unknown key {key}" for key in claimed if key not in result]
 
 
 def _describe_value(value: Value) -> dict[str, object]:

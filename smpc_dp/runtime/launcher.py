@@ -56,8 +56,8 @@ class Ending:
     @property
     def reason(self) -> str:
         """Why it failed, in one line: what it said itself, else the end of its stderr, else how it ended."""
-        said = self.last.detail if self.last is not None and self.last.kind == "failed" else ""
-        return " ".join((said or self.errors.removeprefix("smpc-dp: ")).split())[-500:] or self.how
+        detail = self.last.detail if self.last is not None and self.last.kind == "failed" else ""
+        return " ".join((detail or self.errors.removeprefix("smpc-dp: ")).split())[-500:] or self.how
 
 
 class Launcher:

@@ -241,8 +241,8 @@ class HubLine(Line):
         """See `Line.quit`."""
         member, to = self.membership, (self.membership.aggregator,)
         context = member.context(request)
-        said = context.write(member.identity, context.session_digest, QUIT, to, abort_of(error))
-        self.links.send(request, said)
+        claimed = context.write(member.identity, context.session_digest, QUIT, to, abort_of(error))
+        self.links.send(request, claimed)
 
     def _party(
         self, membership: Membership, request: int, question: str, lanes: Lanes, seen: Seen = NOTHING_SEEN

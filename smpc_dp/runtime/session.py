@@ -122,11 +122,11 @@ class Session:
     def _check_expected(self, expect: Mapping[str, object]) -> None:
         """Raise ConfigError for every key of which the session file says something else."""
         session = self._membership.session
-        said = {"protocol": session.protocol, "version": session.version, **session.parameters}
+        declared = {"protocol": session.protocol, "version": session.version, **session.parameters}
         faults = [
-            Fault(key, f"is {value!r}, the session file says {said.get(key)!r}", ConfigCheck.DIFFERS)
+            Fault(key, f"is {value!r}, the session file says {declared.get(key)!r}", ConfigCheck.DIFFERS)
             for key, value in expect.items()
-            if said.get(key) != value
+            if declared.get(key) != value
         ]
         if faults:
             raise ConfigError(faults)

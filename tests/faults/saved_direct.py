@@ -38,10 +38,10 @@ class Others:
     """All parties but one; copied before each answer, which can so be given again."""
 
     def __init__(
-        self, runs: Sequence[Run[Any]], said: Sequence[Envelope], held: Sequence[Envelope] = ()
+        self, runs: Sequence[Run[Any]], claimed: Sequence[Envelope], held: Sequence[Envelope] = ()
     ) -> None:
         self.runs = {run.name: run for run in runs}
-        self._said = said
+        self._claimed = claimed
         # What the party is told later: so that no answer leads over two steps.
         self._held = held
 
@@ -51,25 +51,25 @@ class Others:
         for run in self.runs.values():
             codec = Codec.of_peer(run.role)
             runs.append(Run[Any](run.role, run.member, codec.decode(codec.encode(run.state))[0]))
-        return Others(runs, self._said, self._held)
+        return Others(runs, self._claimed, self._held)
 
     def answer(self, sent: Sequence[Envelope], step: str, *, loses: bool) -> list[Envelope | PeersLost]:
         """Return what the party gets after it has sent this step; `loses`: a party is lost before."""
-        queue, mine = deque([*self._said, *sent]), [*self._held]
-        self._said = ()
+        queue, mine = deque([*self._claimed, *sent]), [*self._held]
+        self._claimed = ()
         if loses:
             for name in self.runs.keys() - {LOST}:
                 queue.extend(self.runs[name].handle(PeersLost((LOST,))))
         while queue:
-            said = queue.popleft()
-            if loses and LOST in (said.sender, said.receiver):
+            claimed = queue.popleft()
+            if loses and LOST in (claimed.sender, claimed.receiver):
                 continue
-            if said.receiver in self.runs:
-                queue.extend(self.runs[said.receiver].handle(Message(said)))
+            if claimed.receiver in self.runs:
+                queue.extend(self.runs[claimed.receiver].handle(Message(claimed)))
             else:
-                mine.append(said)
-        self._held = [said for said in mine if said.step not in TOLD[step]]
-        told = [said for said in mine if said.step in TOLD[step]]
+                mine.append(claimed)
+        self._held = [claimed for claimed in mine if claimed.step not in TOLD[step]]
+        told = [claimed for claimed in mine if claimed.step in TOLD[step]]
         return [PeersLost((LOST,)), *told] if loses else [*told]
 
 
@@ -88,7 +88,7 @@ class DirectScene:
         lanes, _ = self._stage.encoding.encode(self._stage.vectors[self._number], party=self.name)
         self._lanes, self.input = lanes, lanes.tobytes()
         others = [run for run in self._stage.users.values() if run.name != self.name]
-        self._first = Others(others, [said for run in others for said in run.handle(Start())])
+        self._first = Others(others, [claimed for run in others for claimed in run.handle(Start())])
         # By what the party has sent and the variant, the answers and the others after them.
         self._told: dict[tuple[bytes, int], tuple[str, list[Envelope | PeersLost], Others]] = {}
 
@@ -98,14 +98,14 @@ class DirectScene:
         return run.role, run.member, run.state
 
     def answer(self, sent: Sequence[Envelope], variant: int = 0) -> Sequence[Envelope | PeersLost]:
-        said = [envelope for envelope in sent if envelope.step != LEAVE]
-        if not said:
+        claimed = [envelope for envelope in sent if envelope.step != LEAVE]
+        if not claimed:
             return ()
-        step = max((envelope.step for envelope in said if envelope.step in TOLD), key=self.steps.index)
-        key = (b"".join(map(encode_envelope, said)), variant)
+        step = max((envelope.step for envelope in claimed if envelope.step in TOLD), key=self.steps.index)
+        key = (b"".join(map(encode_envelope, claimed)), variant)
         if key not in self._told:
-            others = self._before(step, said[0].run_id).copy()
-            self._told[key] = (step, others.answer(said, step, loses=bool(variant)), others)
+            others = self._before(step, claimed[0].run_id).copy()
+            self._told[key] = (step, others.answer(claimed, step, loses=bool(variant)), others)
         return self._told[key][1]
 
     def _before(self, step: str, run_id: bytes) -> Others:
@@ -115,8 +115,8 @@ class DirectScene:
         before = self.steps[self.steps.index(step) - 1]
         result = {
             variant: others
-            for (_, variant), (said, _, others) in self._told.items()
-            if said == before and {run_id, b""} & {run.run_id for run in others.runs.values()}
+            for (_, variant), (claimed, _, others) in self._told.items()
+            if claimed == before and {run_id, b""} & {run.run_id for run in others.runs.values()}
         }
         return result[min(result)]
 

@@ -186,10 +186,10 @@ class Wire:
         self._attempts.extend([attempt] * len(messages))
 
     def assert_one_for_each_step(self) -> None:
-        said: dict[tuple[bytes, str, str], bytes] = {}
+        claimed: dict[tuple[bytes, str, str], bytes] = {}
         for attempt, envelope in zip(self._attempts, self.sent, strict=True):
             key = (attempt, envelope.step, envelope.receiver)
-            assert said.setdefault(key, encode_envelope(envelope)) == encode_envelope(envelope), key
+            assert claimed.setdefault(key, encode_envelope(envelope)) == encode_envelope(envelope), key
 
     def answered(self, run: SavedRun[Any]) -> Sequence[Envelope]:
         """Return the message to which a run has the next answer: a state may say nothing itself."""
@@ -252,9 +252,11 @@ def step(
     if isinstance(run.state, PartyState):
         # Of messages that come together the next one.
         received = run.state.progress.received
-        answers = [said for said in answers if isinstance(said, PeersLost) or said.step not in received][:1]
-    for said in answers:
-        event = said if isinstance(said, PeersLost) else Message(said)
+        answers = [
+            claimed for claimed in answers if isinstance(claimed, PeersLost) or claimed.step not in received
+        ][:1]
+    for claimed in answers:
+        event = claimed if isinstance(claimed, PeersLost) else Message(claimed)
         try:
             wire.send(run, run.handle(event), faults)
         except SmpcError as error:
@@ -292,7 +294,7 @@ class Hello(msgspec.Struct, frozen=True, array_like=True, forbid_unknown_fields=
     nonce: bytes
 
 
-class Said(msgspec.Struct, frozen=True, array_like=True, forbid_unknown_fields=True):
+class Claimed(msgspec.Struct, frozen=True, array_like=True, forbid_unknown_fields=True):
     text: bytes
 
 
@@ -329,7 +331,7 @@ class AwaitGo(PartyState, frozen=True, kw_only=True, eq=False):
 class AwaitCount(PartyState, frozen=True, kw_only=True, eq=False):
     expects: ClassVar[str] = "count"
     members: PartySet
-    certificate: Said | None = None
+    certificate: Claimed | None = None
 
 
 class AwaitTotal(PartyState, frozen=True, kw_only=True, eq=False):
@@ -344,8 +346,8 @@ class Finished(PartyState, frozen=True, kw_only=True, eq=False):
 SESSION = b"s" * 32
 
 
-def run_id_of(said: bytes) -> bytes:
-    return said.ljust(32, b"r")
+def run_id_of(claimed: bytes) -> bytes:
+    return claimed.ljust(32, b"r")
 
 
 def on_begin(member: Member[None], state: Waits) -> Transition:
@@ -355,36 +357,36 @@ def on_begin(member: Member[None], state: Waits) -> Transition:
 
 
 def on_start(member: Member[None], state: AwaitStart, body: bytes) -> Transition:
-    run_id = run_id_of(decode(body, Said, "hub").text)
+    run_id = run_id_of(decode(body, Claimed, "hub").text)
     secret = member.random.bytes(32)
     after = AwaitSet(
         run_id=run_id, vector=state.vector, secret=secret, notes={2: (secret, b""), 1: (b"", b"")}
     )
-    return Transition(after, (member.write(run_id, "advertise", Said(secret)),))
+    return Transition(after, (member.write(run_id, "advertise", Claimed(secret)),))
 
 
 def on_set(member: Member[None], state: AwaitSet, body: bytes) -> Transition:
-    members = PartySet.unpack(decode(body, Said, "hub").text, 2, "hub")
+    members = PartySet.unpack(decode(body, Claimed, "hub").text, 2, "hub")
     if 1 not in members:
         raise member.refuse("left this party out", Check.NOT_INCLUDED)
     after = AwaitGo(run_id=state.run_id, vector=state.vector, secret=state.secret, members=members)
-    return Transition(after, (member.write(state.run_id, "attest-set", Said(members.packed)),))
+    return Transition(after, (member.write(state.run_id, "attest-set", Claimed(members.packed)),))
 
 
 def on_go(member: Member[None], state: AwaitGo, body: bytes) -> Transition:
     noise = np.frombuffer(member.random.bytes(4), np.uint32)
-    after = AwaitCount(run_id=state.run_id, members=state.members, certificate=decode(body, Said, "hub"))
+    after = AwaitCount(run_id=state.run_id, members=state.members, certificate=decode(body, Claimed, "hub"))
     message = Vector((state.vector + noise).tobytes())
     return Transition(after, (member.write(state.run_id, "masked", message),))
 
 
 def on_count(member: Member[None], state: AwaitCount, _body: bytes) -> Transition:
-    opened = Said(member.random.bytes(8))
+    opened = Claimed(member.random.bytes(8))
     return Transition(AwaitTotal(run_id=state.run_id), (member.write(state.run_id, "open", opened),))
 
 
 def on_total(_member: Member[None], state: AwaitTotal, body: bytes) -> Transition:
-    return Transition(Finished(run_id=state.run_id, outcome=decode(body, Said, "hub").text))
+    return Transition(Finished(run_id=state.run_id, outcome=decode(body, Claimed, "hub").text))
 
 
 ROLE = PartyRole(
@@ -431,7 +433,7 @@ class SmallScene:
         run_id = run_id_of(text) if expected == "start" else envelope.run_id
         if expected == "set":
             text = pack_set((1, 2)[: 2 - variant], 2)
-        [answer] = self.context.write(self.signers["hub"], run_id, expected, ("alice",), Said(text))
+        [answer] = self.context.write(self.signers["hub"], run_id, expected, ("alice",), Claimed(text))
         return answer
 
     def check(self, run: SavedRun[Any]) -> None:

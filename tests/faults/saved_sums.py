@@ -48,7 +48,7 @@ class World:
         """Return the others after their hello."""
         others = {name: run for name, run in played.parties.items() if name != PARTY}
         return cls(
-            played.aggregator, others, [said for run in others.values() for said in run.handle(Start())]
+            played.aggregator, others, [claimed for run in others.values() for claimed in run.handle(Start())]
         )
 
     def copy(self) -> World:
@@ -69,14 +69,14 @@ class World:
         """Return what the party gets after it has sent an envelope; `loses`: the run loses a party before."""
         queue = [*self._held, envelope]
         sent = [*self._aggregator.handle(PeersLost((LOST,)))] if loses else []
-        for said in queue:
-            sent += self._aggregator.handle(Message(said))
+        for claimed in queue:
+            sent += self._aggregator.handle(Message(claimed))
         mine = [answer for answer in sent if answer.receiver == PARTY]
         self._held = [
-            said
+            claimed
             for answer in sent
             if answer.receiver in self._others and not (loses and answer.receiver == LOST)
-            for said in self._others[answer.receiver].handle(Message(answer))
+            for claimed in self._others[answer.receiver].handle(Message(answer))
         ]
         return mine
 
@@ -132,30 +132,32 @@ class SumScene:
         return run.role, run.member, run.state
 
     def answer(self, sent: Sequence[Envelope], variant: int = 0) -> Sequence[Envelope]:
-        return [answer for said in sent if said.step != LEAVE for answer in self._answer(said, variant)]
+        return [
+            answer for claimed in sent if claimed.step != LEAVE for answer in self._answer(claimed, variant)
+        ]
 
-    def _answer(self, said: Envelope, variant: int) -> list[Envelope]:
-        key = (encode_envelope(said), variant)
+    def _answer(self, claimed: Envelope, variant: int) -> list[Envelope]:
+        key = (encode_envelope(claimed), variant)
         if key not in self._told:
-            world = self._before(said).copy()
+            world = self._before(claimed).copy()
             # Without a coin nothing goes on.
-            answers = world.answer(said, loses=bool(variant) and said.step != v.COIN)
+            answers = world.answer(claimed, loses=bool(variant) and claimed.step != v.COIN)
             if variant:
                 answers = [self._other(answer) for answer in answers]
             self._told[key] = (answers, world)
         return self._told[key][0]
 
-    def _before(self, said: Envelope) -> World:
+    def _before(self, claimed: Envelope) -> World:
         """Return a world whose answer leads to a message; one without a loss, if there is one."""
         steps = self.scenario.parameters.party_steps
-        if said.step == steps[0]:
+        if claimed.step == steps[0]:
             return self._first
-        before = steps[steps.index(said.step) - 1]
+        before = steps[steps.index(claimed.step) - 1]
         worlds = {
             variant: world
             for (content, variant), (answers, world) in self._told.items()
             if decode(content, Envelope, PARTY).step == before
-            and said.run_id in {answer.run_id for answer in answers}
+            and claimed.run_id in {answer.run_id for answer in answers}
         }
         return worlds[min(worlds)]
 
@@ -168,8 +170,8 @@ class SumScene:
                 total = decode(answer.body, m.Result, answer.sender).total
                 other = m.Result(bytes([total[0] ^ 1]) + total[1:])
             case v.COINS:
-                said = decode(answer.body, v.Coins, answer.sender)
-                other = v.Coins(bytes([said.coins[0] ^ 1]) + said.coins[1:], said.signatures)
+                claimed = decode(answer.body, v.Coins, answer.sender)
+                other = v.Coins(bytes([claimed.coins[0] ^ 1]) + claimed.coins[1:], claimed.signatures)
             case _:
                 return answer
         [changed] = context.write(signers[answer.sender], answer.run_id, answer.step, (PARTY,), other)

@@ -143,8 +143,8 @@ def test_a_user_that_was_shown_another_log_goes_no_further(
     assert error.culprit == RELAY
     assert reason in error.reason
     # What comes after that head, the victim has not said.
-    said = {entry.kind for entry in played.entries if entry.party == VICTIM}
-    assert not said & never
+    claimed = {entry.kind for entry in played.entries if entry.party == VICTIM}
+    assert not claimed & never
 
 
 @pytest.mark.parametrize(

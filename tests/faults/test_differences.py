@@ -113,6 +113,9 @@ def test_who_is_lost_after_its_vector_was_added_stops_nothing(step: str) -> None
 
 def test_a_result_says_whether_the_rule_holds() -> None:
     retained = everybody(hub=False)
-    for same, said in ((True, "sums of other sessions, or of this one"), (False, "same_survivors = false")):
+    for same, claimed in (
+        (True, "sums of other sessions, or of this one"),
+        (False, "same_survivors = false"),
+    ):
         privacy = stage(1, retained, same=same).play().aggregator.result.privacy
-        assert sum(reason.startswith(said) for reason in privacy.not_protected) == 1
+        assert sum(reason.startswith(claimed) for reason in privacy.not_protected) == 1

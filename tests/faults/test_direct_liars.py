@@ -88,7 +88,7 @@ def test_honest_users_agree_and_accuse_liars_only(first: int) -> None:
         for name in honest:
             error = stage.errors.get(name)
             assert error is None or isinstance(error, PeerFault | TimeoutFault), (seed, name, error)
-            if isinstance(error, PeerFault) and not error.said_by:
+            if isinstance(error, PeerFault) and not error.accuser:
                 proven += 1
                 assert error.culprit in LIARS, (seed, name, error)
                 if error.evidence and "second signature" in error.evidence and "hello" not in error.reason:

@@ -103,20 +103,20 @@ def test_everybody_gets_the_same_sum() -> None:
 
 def test_no_byte_of_a_vector_leaves_its_party_in_clear(monkeypatch: pytest.MonkeyPatch) -> None:
     """Neither as floats nor as steps of the grid, in integers of four or eight bytes; nor in a refusal."""
-    said: list[bytes] = []
+    claimed: list[bytes] = []
     write = Context.write
 
     def record(context: Context, *given: Any) -> list[Envelope]:
         envelopes = write(context, *given)
-        said.extend(encode(envelope) for envelope in envelopes)
+        claimed.extend(encode(envelope) for envelope in envelopes)
         return envelopes
 
     monkeypatch.setattr(Context, "write", record)
     Run(parameters()).go(lambda envelope: envelope)
-    assert len(said) >= 12
+    assert len(claimed) >= 12
     broken = Run(parameters())
     refused(broken, on(broken, m.DELIVER, 0, lambda _: m.Deliver(b"", [])))
-    every = b"".join(said)
+    every = b"".join(claimed)
     for number in map(float, VECTORS.ravel()[VECTORS.ravel() != 0]):
         steps = int(number * 2**20)
         forms = [struct.pack(kind, number) for kind in ("<d", ">d")]

@@ -114,9 +114,9 @@ def check_blame(told: Told, members: Sequence[str], servers: Collection[str] = (
             assert isinstance(error, TimeoutFault), (name, error)
             # A party that was cut off by a guilty one leaves, and is missing to others.
             # What a guilty coordinator says is told as its word.
-            said = any(f"said by {crook}" in str(error) for crook in told.crooks)
+            claimed = any(f"said by {crook}" in str(error) for crook in told.crooks)
             stopped = bool(told.crooks) and not servers and error.missing <= told.errors.keys() | told.crooks
-            assert held_up or said or stopped or error.missing & told.crooks.keys(), (name, error)
+            assert held_up or claimed or stopped or error.missing & told.crooks.keys(), (name, error)
     return honest
 
 

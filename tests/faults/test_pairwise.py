@@ -248,7 +248,7 @@ def test_a_label_that_matches_neither_hash_names_the_evaluator_and_gives_no_valu
 def test_whom_a_peer_blames_is_not_believed_and_not_passed_on(blamed: str) -> None:
     taking = roles("aggregator")
     bob = taking["bob"]
-    said: list[Abort] = []
+    claimed: list[Abort] = []
 
     def stop() -> Turns[Evaluated]:
         yield from bob._greet()
@@ -261,7 +261,7 @@ def test_whom_a_peer_blames_is_not_believed_and_not_passed_on(blamed: str) -> No
         if sender != "bob" and data[0] == CONTROL:
             envelope = decode_envelope(data[1:], sender)
             if envelope.step == ABORT:
-                said.append(decode(envelope.body, Abort, sender))
+                claimed.append(decode(envelope.body, Abort, sender))
         return [data]
 
     bob.run, bob.farewell = stop, farewell  # type: ignore[method-assign]
@@ -270,7 +270,7 @@ def test_whom_a_peer_blames_is_not_believed_and_not_passed_on(blamed: str) -> No
     assert fault_of(ends, "alice").culprit == "bob"
     reason = f"stopped the run and blames {blamed}: broke the protocol"
     assert fault_of(ends, "alice").reason == (reason if known else "sent a malformed abort")
-    assert said[0] == (Abort(Code.STOPPED) if known else Abort(Code.FAULT, "bob"))
+    assert claimed[0] == (Abort(Code.STOPPED) if known else Abort(Code.FAULT, "bob"))
     assert fault_of(ends, "hub").culprit in ("alice", "bob")
     assert str(ends["hub"]).isprintable()
 

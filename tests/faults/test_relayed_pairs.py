@@ -164,7 +164,7 @@ def test_a_desk_passes_on_what_is_due() -> None:
 
 
 @pytest.mark.parametrize(
-    ("frames", "said"),
+    ("frames", "claimed"),
     [
         ([m.Relay(0, 1, 0, b"x")], "frame 1 of a relayed pair where 0 is due"),
         ([m.Relay(0, 0, 0, b"x"), m.Relay(0, 0, 0, b"x")], "frame 0 of a relayed pair where 1 is due"),
@@ -174,11 +174,11 @@ def test_a_desk_passes_on_what_is_due() -> None:
         ([m.Relay(2, 0, 0, b"x")], "matching 2, where it has none"),
     ],
 )
-def test_a_desk_refuses_what_is_not_due(frames: list[m.Relay], said: str) -> None:
+def test_a_desk_refuses_what_is_not_due(frames: list[m.Relay], claimed: str) -> None:
     opened = desk()
     for frame in frames[:-1]:
         opened.forward("ada", frame)
-    with pytest.raises(PeerFault, match=said) as caught:
+    with pytest.raises(PeerFault, match=claimed) as caught:
         opened.forward("ada", frames[-1])
     assert caught.value.culprit == "ada"
 

@@ -136,8 +136,8 @@ class Hall:
                 with suppress(SmpcError):
                     self._say(party.handle(Message(envelope)))
 
-    def _say(self, said: Sequence[Envelope]) -> None:
-        self.mail.extend(Message(envelope) for envelope in said)
+    def _say(self, claimed: Sequence[Envelope]) -> None:
+        self.mail.extend(Message(envelope) for envelope in claimed)
 
     @property
     def steps(self) -> set[str]:
@@ -360,7 +360,7 @@ def test_a_deadline_within_a_step_stays_passed(tmp_path: Path) -> None:
     """Who was late stays late, who was convicted stays convicted, with the same words."""
     for event in (
         Deadline(),
-        Conviction(DAVE, PeerFault(DAVE, "lied", Check.OTHER_STATEMENT, {"first": b"x"}, said_by="bob")),
+        Conviction(DAVE, PeerFault(DAVE, "lied", Check.OTHER_STATEMENT, {"first": b"x"}, accuser="bob")),
     ):
         hall, media = Hall(), Media(tmp_path / type(event).__name__, counted=True)
         run = at_step(hall, media, 5)
@@ -427,7 +427,7 @@ def test_a_damaged_inbox_is_refused(tmp_path: Path) -> None:
             "lied",
             Check.OTHER_STATEMENT,
             {"first": b"1", "second": b"2"},
-            said_by="carol",
+            accuser="carol",
             code=Code.QUESTION,
         ),
         TimeoutFault({"bob", "carol"}, "masked", "gone", code=Code.LATE, why={"bob": Code.LEFT}, number=3),

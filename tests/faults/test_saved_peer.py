@@ -51,7 +51,7 @@ def at_publications(scene: DirectScene, media: Media, wire: Wire) -> SavedRun[An
 
 
 def letters(scene: DirectScene, run: SavedRun[Any]) -> list[Envelope]:
-    return [said for said in scene.answer(run.resend()) if isinstance(said, Envelope)]
+    return [claimed for claimed in scene.answer(run.resend()) if isinstance(claimed, Envelope)]
 
 
 def test_a_repeated_letter_is_no_row(scene: DirectScene, media: Media) -> None:
@@ -112,7 +112,7 @@ def test_a_crash_around_a_witness(tmp_path: Path) -> None:
         run = begin(scene, media, wire)
         step(scene, run, wire)
         assert type(run.state) is AwaitRoll
-        *_, other = [said for said in letters(scene, run) if said.step == m.ADVERTISE]
+        *_, other = [claimed for claimed in letters(scene, run) if claimed.step == m.ADVERTISE]
         stage = scene._stage
         strange = stage.sign(
             Envelope(b"r" * 32, m.ADVERTISE, other.sender, other.receiver, other.body, other.signature)

@@ -80,7 +80,7 @@ def test_who_asks_another_question_is_excluded_and_the_most_frequent_one_is_answ
     assert set(errors) == {"party-00003", "party-00008"}
     for name, error in errors.items():
         assert isinstance(error, PeerFault)
-        assert (error.culprit, error.said_by) == (name, AGGREGATOR)
+        assert (error.culprit, error.accuser) == (name, AGGREGATOR)
         assert error.code == Code.QUESTION
         assert f"{name}: asks 'weight', the others ask ''" in cast.aggregator.result.faults
     assert cast.aggregator.result.total.tolist() == [45 - 2 - 7, PARTIES - 2]

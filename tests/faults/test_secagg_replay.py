@@ -36,8 +36,8 @@ def assert_one_message_a_step(sent: list[Envelope], honest: list[Envelope]) -> N
     assert all(count == 1 for count in counts.values()), counts
     assert max(Counter(e.step for e in sent if e.step == LEAVE).values(), default=0) <= 1
     # And none says anything that the honest run did not say: replays bring no new message into being.
-    said = {e.step: e.body for e in honest if e.sender == ME}
-    assert all(said.get(e.step) == e.body for e in sent if e.step not in ENDINGS)
+    claimed = {e.step: e.body for e in honest if e.sender == ME}
+    assert all(claimed.get(e.step) == e.body for e in sent if e.step not in ENDINGS)
 
 
 @pytest.mark.parametrize("position", range(9))

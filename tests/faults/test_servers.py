@@ -634,7 +634,7 @@ async def test_a_child_that_crashes_is_told_at_once(monkeypatch: pytest.MonkeyPa
 
 
 @pytest.mark.parametrize(
-    "said",
+    "claimed",
     [
         b"garbage",
         b'{"values": ["one"]}',
@@ -648,14 +648,14 @@ async def test_a_child_that_crashes_is_told_at_once(monkeypatch: pytest.MonkeyPa
     ],
 )
 async def test_an_answer_that_no_program_gives_is_told_as_such(
-    monkeypatch: pytest.MonkeyPatch, said: bytes
+    monkeypatch: pytest.MonkeyPatch, claimed: bytes
 ) -> None:
     """What peers send may take a child over: its answer must not end its server, or fill its memory."""
-    size = 1 << 29 if said == b"size" else len(said)
+    size = 1 << 29 if claimed == b"size" else len(claimed)
     code = (
         "import socket, sys, threading; s = socket.socket(fileno=0); n = int.from_bytes(s.recv(8), 'big')\n"
         "while n: n -= len(s.recv(n))\n"
-        f"s.sendall(b'\\1' + ({size}).to_bytes(8, 'big') + {said!r}); s.recv(1)"
+        f"s.sendall(b'\\1' + ({size}).to_bytes(8, 'big') + {claimed!r}); s.recv(1)"
     )
     monkeypatch.setattr(engines, "_BOOT", code)
     assert "server1: mpyc's process" in str(await drive(Engine(SERVERS, "server1", silent)))

@@ -164,7 +164,7 @@ def test_an_aggregator_cannot_exchange_a_commitment_for_one_party() -> None:
 
 
 @pytest.mark.parametrize(
-    ("change", "said"),
+    ("change", "claimed"),
     [
         (lambda s: m.Start(s.present, s.commitments[96:], s.marks), "does not have commitments"),
         (lambda s: m.Start(s.present, s.commitments[96:] + b"x" * 96, s.marks), "commitments of ben"),
@@ -176,11 +176,11 @@ def test_an_aggregator_cannot_exchange_a_commitment_for_one_party() -> None:
         ),
     ],
 )
-def test_a_party_checks_the_start(change: Callable[[object], object], said: str) -> None:
+def test_a_party_checks_the_start(change: Callable[[object], object], claimed: str) -> None:
     table = Table()
     table.tamper = altered(table, m.START, "ben", change, m.Start)
     table.play()
-    assert said in str(table.errors["ben"])
+    assert claimed in str(table.errors["ben"])
 
 
 def test_fewer_than_a_quorum_have_no_run() -> None:
@@ -278,10 +278,10 @@ def test_fewer_than_a_quorum_draw_nothing() -> None:
 
 
 @pytest.mark.parametrize(
-    ("present", "said"),
+    ("present", "claimed"),
     [((1, 2, 3, 4, 5), "nobody is missing"), ((1, 3, 4), "left ben out"), ((1, 2), "3 are needed")],
 )
-def test_a_party_checks_a_further_draw(present: tuple[int, ...], said: str) -> None:
+def test_a_party_checks_a_further_draw(present: tuple[int, ...], claimed: str) -> None:
     table = Table()
     wrong = wrong_coins(table, "eve coin")
     change = altered(table, "again-2", "ben", lambda _: m.Again(pack_set(present, 5)), m.Again)
@@ -292,7 +292,7 @@ def test_a_party_checks_a_further_draw(present: tuple[int, ...], said: str) -> N
 
     table.tamper = tamper
     table.play()
-    assert said in str(table.errors["ben"])
+    assert claimed in str(table.errors["ben"])
 
 
 def test_a_draw_is_not_given_up_while_nobody_is_missing() -> None:
@@ -539,14 +539,14 @@ def test_nobody_pays_for_a_further_draw_that_has_no_pair() -> None:
 
 
 @pytest.mark.parametrize(
-    ("changes", "said"),
+    ("changes", "claimed"),
     [
         ({"value": float("nan")}, "no number"),
         ({"pairs": 2}, "2 were drawn"),
         ({"failed": -1}, "2 were drawn"),
     ],
 )
-def test_a_party_checks_the_estimate(changes: dict[str, object], said: str) -> None:
+def test_a_party_checks_the_estimate(changes: dict[str, object], claimed: str) -> None:
     table = Table(partners=1)
     table.play()
     right = m.Result(0.0, None, None, None, 0.95, 1.0, 1, 1, b"h" * 32)
@@ -554,4 +554,4 @@ def test_a_party_checks_the_estimate(changes: dict[str, object], said: str) -> N
         table.signers[HUB], table.hub.run_id, m.RESULT, ["ada"], replace(right, **changes)
     )
     table.deliver([envelope])
-    assert said in str(table.errors["ada"])
+    assert claimed in str(table.errors["ada"])

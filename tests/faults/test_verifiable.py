@@ -107,7 +107,7 @@ def test_an_excluded_user_leaves_the_exact_total_of_the_rest() -> None:
     error = played.errors[CHEAT]
     assert isinstance(error, PeerFault)
     assert error.culprit == CHEAT
-    assert error.said_by == RELAY
+    assert error.accuser == RELAY
 
 
 def test_a_withheld_coin_stops_the_run_and_names_its_owner() -> None:

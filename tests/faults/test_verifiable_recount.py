@@ -84,10 +84,10 @@ def test_what_was_opened_must_come_out_of_the_total() -> None:
 
 def changed(message: Tallied, index: int, body: Callable[[bytes], bytes]) -> Tallied:
     """Return the message with another publication of one user."""
-    [said] = message.said
-    bodies = list(said.bodies)
+    [claimed] = message.claimed
+    bodies = list(claimed.bodies)
     bodies[index] = body(bodies[index])
-    return replace(message, said=[replace(said, bodies=bodies)])
+    return replace(message, claimed=[replace(claimed, bodies=bodies)])
 
 
 def other_value(body: bytes) -> bytes:
@@ -102,19 +102,25 @@ def test_a_publication_that_is_not_on_the_board_is_refused(index: int) -> None:
 
 
 LIES: dict[str, tuple[Callable[[Tallied], Tallied], str]] = {
-    "nothing": (lambda message: replace(message, said=[]), "does not show what is in its total"),
-    "a round more": (lambda message: replace(message, said=message.said * 2), "does not show what is in its"),
+    "nothing": (lambda message: replace(message, claimed=[]), "does not show what is in its total"),
+    "a round more": (
+        lambda message: replace(message, claimed=message.claimed * 2),
+        "does not show what is in its",
+    ),
     "one less": (
-        lambda message: replace(message, said=[replace(message.said[0], bodies=message.said[0].bodies[1:])]),
+        lambda message: replace(
+            message, claimed=[replace(message.claimed[0], bodies=message.claimed[0].bodies[1:])]
+        ),
         "does not show what is in its total",
     ),
     "no signatures": (
-        lambda message: replace(message, said=[replace(message.said[0], signatures=b"")]),
+        lambda message: replace(message, claimed=[replace(message.claimed[0], signatures=b"")]),
         "signatures of 'publish' are due",
     ),
     "another signature": (
         lambda message: replace(
-            message, said=[replace(message.said[0], signatures=bytes(len(message.said[0].signatures)))]
+            message,
+            claimed=[replace(message.claimed[0], signatures=bytes(len(message.claimed[0].signatures)))],
         ),
         "is another",
     ),

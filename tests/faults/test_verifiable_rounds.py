@@ -182,7 +182,7 @@ def test_no_edge_is_opened_for_what_was_signed_in_another_round() -> None:
 
     def finish(relay: VerifiableAggregator, state: CollectOpen) -> Transition:
         if state.round.number == 2:
-            state.openings[1] = dataclasses.replace(state.round.said[1][1], message=OPENING)
+            state.openings[1] = dataclasses.replace(state.round.claimed[1][1], message=OPENING)
         return counting.finish_open(relay, state)
 
     relay = Host(role=AGGREGATOR.with_stage(CollectOpen, finish=finish))
@@ -200,13 +200,13 @@ def test_nobody_opens_an_edge_before_a_quorum_has_signed_the_same_log(step: str,
     opening = v.in_round(v.OPEN, number)
     for lied_to in (("ann",), ("ann", "cyd", "eve", "fay")):
         played = play(FALSE_OPENER, setting=NINE, relay=equivocating(step, another_publication, lied_to))
-        said = {entry.party for entry in played.entries if entry.kind == opening}
+        claimed = {entry.party for entry in played.entries if entry.kind == opening}
         if len(lied_to) > 1:
-            assert not said
+            assert not claimed
             assert isinstance(played.errors[RELAY], TimeoutFault)
             continue
-        assert said
-        assert "ann" not in said
+        assert claimed
+        assert "ann" not in claimed
         error = played.errors["ann"]
         assert isinstance(error, PeerFault)
         assert v.in_round(v.ATTEST_EXCLUSIONS, number) in error.reason

@@ -160,7 +160,7 @@ async def test_who_asks_another_question_is_not_added_up(tmp_path: Path, other: 
             with pytest.raises(smpc_dp.PeerFault, match="asks for something else than most") as caught:
                 await ask([9.0, 9.0], label=label)
             assert caught.value.culprit == "carol"
-            assert caught.value.said_by == "aggregator"
+            assert caught.value.accuser == "aggregator"
         else:
             result = await session.sum([1.0, 0.0], label="height")
             assert result.value.tolist() == [4.0, 0.0]

@@ -52,7 +52,7 @@ def test_the_evaluator_may_hold_any_of_the_inputs() -> None:
 
 
 @pytest.mark.parametrize(
-    ("arguments", "said"),
+    ("arguments", "claimed"),
     [
         (("add64", "--inputs", ""), "0 values, the circuit has 2 inputs"),
         (("add64", "--inputs", "1,"), "--inputs[1]: not a number in hex\n"),
@@ -71,12 +71,12 @@ def test_the_evaluator_may_hold_any_of_the_inputs() -> None:
         (("no-such-file", "--inputs", "1"), "'no-such-file' is neither a file nor a published circuit"),
     ],
 )
-def test_errors_are_one_line(arguments: tuple[str, ...], said: str) -> None:
+def test_errors_are_one_line(arguments: tuple[str, ...], claimed: str) -> None:
     done = run(*arguments)
     assert (done.returncode, done.stdout) == (1, "")
     assert done.stderr.startswith("smpc-dp: ")
     assert done.stderr.count("\n") == 1
-    assert said in done.stderr
+    assert claimed in done.stderr
 
 
 @pytest.mark.parametrize(

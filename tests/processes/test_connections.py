@@ -128,8 +128,8 @@ async def test_a_party_whose_process_was_frozen_returns(
         assert [result.value.tolist() for result in results] == [[EVERYONE]] * 5
         await served
         frozen.send_signal(signal.SIGCONT)
-        said, _ = await asyncio.wait_for(frozen.communicate(b"\n"), 30)
-    assert said.startswith(b"TimeoutFault")
+        claimed, _ = await asyncio.wait_for(frozen.communicate(b"\n"), 30)
+    assert claimed.startswith(b"TimeoutFault")
 
 
 async def test_a_stolen_key_does_not_evict_its_owner(tmp_path: Path) -> None:

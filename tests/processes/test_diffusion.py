@@ -209,10 +209,10 @@ def test_a_ledger_that_does_not_reach_is_refused_before_anything_is_sent(tmp_pat
 def test_a_rate_that_diverges_stops_everybody_with_step_and_bound(tmp_path: Path) -> None:
     path, _ = start(tmp_path, 1.0, PLAIN | {"model": "linear", "rate": 30.0, "steps": 50})
     results, _ = asyncio.run(everybody(path, PARTIES))
-    said = [result for result in results.values() if isinstance(result, ConfigError)]
+    claimed = [result for result in results.values() if isinstance(result, ConfigError)]
     named = r"rate: the descent diverges: at step \d \w{3} has a coordinate of \S+, the bound is 1e\+03; take"
     with pytest.raises(ConfigError, match=named):
-        raise said[0]
+        raise claimed[0]
     assert not any(isinstance(result, Learned) for result in results.values())
 
 

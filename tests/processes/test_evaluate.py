@@ -169,17 +169,17 @@ async def test_differing_questions_are_refused_and_what_differs_is_said(tmp_path
             assert "differs from that of 'alice'" in str(refused[1])
             return [str(error) for error in refused]
 
-        for said in await ask(circuit="add32"):
-            assert all(digest in said for digest in digests)
-        for said in await ask(label="another"):
-            assert "label" in said
-        for said in await ask(inputs=[[1, 2, 3]]):
-            assert "instances" in said
-        for said in await ask(mode="unique", output="garbler"):
-            assert "mode" in said
-            assert "output" in said
-        for said in await ask(role="garbler"):
-            assert "garbler" in said
+        for claimed in await ask(circuit="add32"):
+            assert all(digest in claimed for digest in digests)
+        for claimed in await ask(label="another"):
+            assert "label" in claimed
+        for claimed in await ask(inputs=[[1, 2, 3]]):
+            assert "instances" in claimed
+        for claimed in await ask(mode="unique", output="garbler"):
+            assert "mode" in claimed
+            assert "output" in claimed
+        for claimed in await ask(role="garbler"):
+            assert "garbler" in claimed
         # And the session goes on.
         good = await asyncio.gather(
             at["alice"].evaluate("add64", [1], peer="bob", role="garbler"),
@@ -214,8 +214,8 @@ async def test_wrong_arguments_are_named_before_anybody_is_called(tmp_path: Path
         ({"label": "x" * 201}, "label: at most 200"),
     ]
     async with session(tmp_path) as at:
-        for change, said in wrong:
-            with pytest.raises(smpc_dp.ConfigError, match=said):
+        for change, claimed in wrong:
+            with pytest.raises(smpc_dp.ConfigError, match=claimed):
                 await at["alice"].evaluate(**(good | change))
         with pytest.raises(smpc_dp.LocalError, match="No such file"):
             await at["alice"].evaluate(**(good | {"circuit": tmp_path / "none.txt"}))
@@ -259,9 +259,9 @@ async def test_a_pair_sets_its_transfers_up_once_and_anew_when_one_has_lost_them
                 at[evaluator].evaluate("less_u16", [2], peer=garbler, role="evaluator"),
             )
             assert [result.value for result in results] == [(1,), (1,)]
-            said = [re.search(r"up to 2\^(\d+) oblivious", str(result.privacy)) for result in results]
-            assert all(said)
-            [bits] = {int(outcome[1]) for outcome in said if outcome}
+            claimed = [re.search(r"up to 2\^(\d+) oblivious", str(result.privacy)) for result in results]
+            assert all(claimed)
+            [bits] = {int(outcome[1]) for outcome in claimed if outcome}
             return bits
 
         # 256 indices each.

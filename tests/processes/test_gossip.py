@@ -141,10 +141,10 @@ def test_a_descent_that_diverges_stops_its_user_who_says_where(tmp_path: Path) -
     far = CLEAR | {"regulariser": "none", "rate": 1e6, "record_bound": 1e6, "ticks": 60}
     path = session(tmp_path, far, [table * np.array([1e5, 1e5, 1.0]) for table in DATA])
     results, _ = asyncio.run(everybody(path, PARTIES))
-    said = [result for result in results.values() if isinstance(result, ConfigError)]
+    claimed = [result for result in results.values() if isinstance(result, ConfigError)]
     named = r"rate: the run diverges: theta of [a-d]\w+ exceeds 1e\+08 at tick \d+; take smaller steps"
     with pytest.raises(ConfigError, match=named):
-        raise said[0]
+        raise claimed[0]
     assert all(isinstance(result, (ConfigError, TimeoutFault)) for result in results.values()), results
     others = [result for result in results.values() if isinstance(result, TimeoutFault)]
     assert others

@@ -41,15 +41,15 @@ def test_all_members_of_a_run_log(session: Path) -> None:
     assert json.loads(done.stdout)["value"] == [0.5]
     lines = [LINE.fullmatch(line) for line in done.stderr.splitlines()]
     assert all(lines), done.stderr
-    said = [match.groups() for match in lines if match is not None]
-    assert {level for level, *_ in said} >= {"DEBUG", "INFO"}
+    claimed = [match.groups() for match in lines if match is not None]
+    assert {level for level, *_ in claimed} >= {"DEBUG", "INFO"}
     for name in (*PARTIES, "aggregator"):
-        assert ("INFO", "smpc_dp.runtime", f"{name}: request 1: begins") in said
-        assert ("INFO", "smpc_dp.runtime", f"{name}: request 1: done, 3 took part") in said
-        assert ("DEBUG", "smpc_dp", f"opens the identity, {name}.key") in said
+        assert ("INFO", "smpc_dp.runtime", f"{name}: request 1: begins") in claimed
+        assert ("INFO", "smpc_dp.runtime", f"{name}: request 1: done, 3 took part") in claimed
+        assert ("DEBUG", "smpc_dp", f"opens the identity, {name}.key") in claimed
     for name in PARTIES:
-        assert ("INFO", "smpc_dp.runtime", f"{name}: connected to aggregator") in said
-        assert ("INFO", "smpc_dp.runtime", f"aggregator: connected to {name}") in said
+        assert ("INFO", "smpc_dp.runtime", f"{name}: connected to aggregator") in claimed
+        assert ("INFO", "smpc_dp.runtime", f"aggregator: connected to {name}") in claimed
 
 
 def test_a_run_that_fails_says_why_beside_its_log(session: Path) -> None:

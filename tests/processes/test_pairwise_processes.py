@@ -47,8 +47,8 @@ class Members:
 
     def end(self, name: str) -> dict[str, Any]:
         """Return the last line of a member."""
-        said, _ = self.started[name].communicate(timeout=60)
-        line: dict[str, Any] = json.loads(said.splitlines()[-1])
+        claimed, _ = self.started[name].communicate(timeout=60)
+        line: dict[str, Any] = json.loads(claimed.splitlines()[-1])
         return line
 
     def close(self) -> None:

@@ -101,21 +101,21 @@ def told(
     seeds = [re.findall('seed = "(.+)"', path.read_text())[0] for path in tmp_path.rglob("*.key")]
     assert seeds
     assert errors
-    for said in (b"\n".join(sent), logged.encode(), "\n".join(errors).encode()):
-        assert_silent(said)
-        assert not [seed for seed in seeds if seed.encode() in said or bytes.fromhex(seed) in said]
+    for claimed in (b"\n".join(sent), logged.encode(), "\n".join(errors).encode()):
+        assert_silent(claimed)
+        assert not [seed for seed in seeds if seed.encode() in claimed or bytes.fromhex(seed) in claimed]
     assert NEIGHBOURHOOD.encode() not in b"\n".join(sent)
     assert NEIGHBOURHOOD not in logged
 
 
-def assert_silent(said: bytes) -> None:
+def assert_silent(claimed: bytes) -> None:
     """No canary is in these bytes."""
     canaries = [TEXT.encode()]
     for number in NUMBERS:
         canaries += [str(number).encode(), struct.pack("<d", number), struct.pack(">d", number)]
         if isinstance(number, int):
             canaries += [struct.pack(order + "q", number) for order in "<>"]
-    assert not [canary for canary in canaries if canary in said]
+    assert not [canary for canary in canaries if canary in claimed]
 
 
 def leaves(sent: list[bytes], name: str) -> list[bytes]:
@@ -334,10 +334,10 @@ def test_processes_say_nothing_of_anothers_ledger(tmp_path: Path) -> None:
     own, _ = bob.communicate(timeout=120)
     assert bob.returncode != 0
     assert TEXT.encode() in own, "its own process says what is wrong"
-    said = b"".join(process.communicate(timeout=120)[0] for process in others)
-    assert [process.returncode for process in others] == [0] * 5, said.decode()
-    assert_silent(said)
-    assert TEXTS[Code.OWN].encode() in said
+    claimed = b"".join(process.communicate(timeout=120)[0] for process in others)
+    assert [process.returncode for process in others] == [0] * 5, claimed.decode()
+    assert_silent(claimed)
+    assert TEXTS[Code.OWN].encode() in claimed
 
 
 async def test_a_verifiable_average_shows_no_vector_whether_the_total_is_checked_or_not(
@@ -369,9 +369,9 @@ async def test_a_verifiable_average_shows_no_vector_whether_the_total_is_checked
     assert len({result.value.tobytes() for result in results.values()}) == 1
     checked = {name: getattr(result.evidence, "checked", None) for name, result in results.items()}
     assert checked == {"alice": True, "bob": False, "carol": True, "dave": True}
-    said = b"".join(told)
+    claimed = b"".join(told)
     steps = int(4711.25 / 0.25)
-    assert not [order for order in "<>" if struct.pack(order + "q", steps) in said]
+    assert not [order for order in "<>" if struct.pack(order + "q", steps) in claimed]
 
 
 async def test_a_garbled_pair_statistic_shows_no_record(tmp_path: Path, told: list[bytes]) -> None:

@@ -137,11 +137,11 @@ def test_a_party_audits_from_the_command_line(tmp_path: Path) -> None:
         given = [*command, name, "--input", str(tmp_path / f"{name}.json"), "--json"]
         given += ["--audit", str(tmp_path / "kept.jsonl")] if name == "ben" else []
         parties[name] = subprocess.Popen(given, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
-    said = {name: process.communicate(timeout=60) for name, process in parties.items()}
+    claimed = {name: process.communicate(timeout=60) for name, process in parties.items()}
     assert relay.wait(60) == 0
-    assert all(process.returncode == 0 for process in parties.values()), said
-    assert "Everything holds for session" in said["ben"][1].replace("\n", " ")
-    assert json.loads(said["ben"][0])["bias"] > 0
+    assert all(process.returncode == 0 for process in parties.values()), claimed
+    assert "Everything holds for session" in claimed["ben"][1].replace("\n", " ")
+    assert json.loads(claimed["ben"][0])["bias"] > 0
     [log] = (tmp_path / "board").glob("request-*.jsonl")
     assert (tmp_path / "kept.jsonl").read_bytes() == log.read_bytes()
 
@@ -162,9 +162,9 @@ def average_in_processes(folder: Path, path: Path) -> dict[str, tuple[int, str, 
         for name, given in commands.items()
     }
     return {
-        name: (process.returncode, *said)
+        name: (process.returncode, *claimed)
         for name, process in processes.items()
-        for said in [process.communicate(timeout=120)]
+        for claimed in [process.communicate(timeout=120)]
     }
 
 
@@ -244,14 +244,14 @@ def test_users_refuse_a_relay_that_forgets_its_list_between_two_requests(tmp_pat
         name: subprocess.Popen([sys.executable, "-c", *given], stdout=subprocess.PIPE, text=True)
         for name, given in commands.items()
     }
-    said = {name: process.communicate(timeout=120)[0].splitlines() for name, process in processes.items()}
+    claimed = {name: process.communicate(timeout=120)[0].splitlines() for name, process in processes.items()}
     assert [process.returncode for process in processes.values()] == [0, 0, 0, 0]
     refused = "shows a session log of 1 runs, one with 1 was signed: it was rolled back"
     for name in USERS:
-        assert said[name] == ["line 1", f"aggregator | aggregator: {refused}"]
-    assert said["aggregator"][0] == "ended"
-    assert "missing in step 'attest-begin'" in said["aggregator"][1]
-    assert "left: aggregator: broke the protocol" in said["aggregator"][1]
+        assert claimed[name] == ["line 1", f"aggregator | aggregator: {refused}"]
+    assert claimed["aggregator"][0] == "ended"
+    assert "missing in step 'attest-begin'" in claimed["aggregator"][1]
+    assert "left: aggregator: broke the protocol" in claimed["aggregator"][1]
 
 
 def test_a_relay_does_not_linger_for_ever(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

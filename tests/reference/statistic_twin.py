@@ -342,9 +342,9 @@ class Statistic:
         mean = sum(j * (high - low) for j, (low, high) in enumerate(pairwise(edges))) / 2**bits
         read = [(value - exchange * mean) / (1 - exchange) for value in self.outputs.values()]
         self.value = float(self.terms["low"]) + float(self.terms["unit"]) * sum(read) / len(read)
-        said = msgspec.msgpack.decode(b64decode(json.loads(self.vector["log"][-1])["payload"]))
-        assert abs(said[0] - self.value) < 1e-12
-        *figures, pairs, failed, _ = said
+        claimed = msgspec.msgpack.decode(b64decode(json.loads(self.vector["log"][-1])["payload"]))
+        assert abs(claimed[0] - self.value) < 1e-12
+        *figures, pairs, failed, _ = claimed
         assert [pairs, failed] == [len(read), []]
         self._lines()
         self.write("outcome", self.hub, self.run, *figures, pairs, failed, self.head)

@@ -274,7 +274,7 @@ def test_an_estimate_needs_pairs() -> None:
 
 
 @pytest.mark.parametrize(
-    ("arguments", "said"),
+    ("arguments", "claimed"),
     [
         ({"epsilon": 0}, "epsilon"),
         ({"epsilon": math.nan}, "epsilon"),
@@ -290,8 +290,8 @@ def test_an_estimate_needs_pairs() -> None:
         ({"zetas": (0.1, math.nan)}, "zetas"),
     ],
 )
-def test_bad_requests_are_refused(arguments: dict[str, object], said: str) -> None:
-    with pytest.raises(ConfigError, match=said):
+def test_bad_requests_are_refused(arguments: dict[str, object], claimed: str) -> None:
+    with pytest.raises(ConfigError, match=claimed):
         plan_statistic(KERNELS["tau"], 10, **{"epsilon": 1.0, **arguments})  # type: ignore[arg-type]
 
 

@@ -21,7 +21,7 @@ def message(fields: dict[str, str]) -> tuple[twin.Key, twin.Message]:
     return key, twin.Message(fields["run_id"], fields["body"], fields["signature"])
 
 
-def said(vector: dict[str, Any]) -> dict[twin.Key, twin.Message]:
+def claimed(vector: dict[str, Any]) -> dict[twin.Key, twin.Message]:
     """Return the messages of a run, without those of who leaves or is left out."""
     told = dict(map(message, vector["messages"]))
     return {key: content for key, content in told.items() if key[0] not in ("abort", "leave")}
@@ -37,7 +37,7 @@ def test_twin_imports_nothing_of_the_library() -> None:
 def test_every_message_follows_from_the_inputs(path: Path) -> None:
     vector = json.loads(path.read_bytes())
     run = twin.Run(vector)
-    assert twin.play(run) == said(vector)
+    assert twin.play(run) == claimed(vector)
     assert run.run_id.hex() == vector["run_id"]
     assert run.set_statement.hex() == vector["set_statement"]
     result = vector["result"]
@@ -64,7 +64,7 @@ def test_what_is_opened_is_the_plain_sum_and_fits(path: Path) -> None:
 def test_nothing_that_was_said_is_a_fault(path: Path) -> None:
     vector = json.loads(path.read_bytes())
     run = twin.Run(vector)
-    assert {twin.at_fault(run, *each) for each in said(vector).items()} == {""}
+    assert {twin.at_fault(run, *each) for each in claimed(vector).items()} == {""}
 
 
 @pytest.mark.parametrize("path", NEGATIVE, ids=lambda path: path.stem.removeprefix("negative-"))

@@ -89,7 +89,7 @@ def test_codes_are_spelt_alike_and_say_what_they_mean(codes: type[Check | Config
 texts = st.text(max_size=20)
 
 
-@given(st.builds(PeerFault, texts, texts, st.sampled_from(Check), said_by=texts, code=st.sampled_from(Code)))
+@given(st.builds(PeerFault, texts, texts, st.sampled_from(Check), accuser=texts, code=st.sampled_from(Code)))
 def test_the_check_of_a_fault_survives_saving(fault: PeerFault) -> None:
     saved = msgspec.msgpack.encode(SavedError.of(fault))
     again = msgspec.msgpack.decode(saved, type=SavedError).error()

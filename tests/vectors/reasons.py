@@ -14,10 +14,10 @@ CHECKS: dict[str, dict[str, str]] = json.loads(Path(__file__).with_name("checks.
 _DIGEST = re.compile(r"[0-9a-f]{64}")
 
 
-def check_reason(vector: Path, said: str) -> None:
+def check_reason(vector: Path, claimed: str) -> None:
     """Assert that the fault in a file was refused for the reason that is meant; digests are left out."""
     protocol = vector.parents[1].name
-    assert _DIGEST.sub("", said) == REASONS[protocol][vector.stem]
+    assert _DIGEST.sub("", claimed) == REASONS[protocol][vector.stem]
 
 
 def check_code(vector: Path, error: BaseException | None) -> None:

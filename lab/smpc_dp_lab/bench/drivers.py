@@ -139,8 +139,8 @@ def _output(name: str, command: Sequence[str]) -> bytes:
             raise LocalError(f"{name}: no answer within {DRIVER_SECONDS} s") from None
         raise
     if process.returncode:
-        said = errors.decode(errors="replace").strip().splitlines() or ["no message"]
-        raise LocalError(f"{name}: failed: {printable(said[-1])}")
+        printed = errors.decode(errors="replace").strip().splitlines() or ["no message"]
+        raise LocalError(f"{name}: failed: {printable(printed[-1])}")
     return output
 
 

@@ -47,7 +47,7 @@ def _figures(path: Path, users: int, runs: int, progress: Progress | None) -> li
     given = (STEPS, EPSILON, DELTA, CORRUPT)
     made = _apart("make", str(path), str(users), *map(str, given))
     step()
-    said, neighbours = _sizes(path)
+    payload_bytes, neighbours = _sizes(path)
     taken = []
     for _ in range(runs):
         taken.append(_apart("audit", str(path), str(THREADS)))
@@ -70,26 +70,26 @@ def _figures(path: Path, users: int, runs: int, progress: Progress | None) -> li
     return [
         *figures("make", [made], making),
         cost(f"{name}: bytes", "B", [path.stat().st_size], note),
-        cost(f"{name}: a user's messages", "B", [said], f"{note}; payloads, without signatures"),
+        cost(f"{name}: a user's messages", "B", [payload_bytes], f"{note}; payloads, without signatures"),
         *figures("audit", taken, auditing),
     ]
 
 
 def _sizes(path: Path) -> tuple[float, float]:
     """Return the bytes that a user says, and its neighbours, on average."""
-    said = neighbours = users = 0
+    payload_bytes = neighbours = users = 0
     with path.open("rb") as stream:
         reader = LogReader(stream)
         parties = msgspec.json.decode(reader.session.whole())["roster"]
         for entry in reader.entries():
             if any(entry.kind == kind for kind in ("commit", "coin", "publish")):
-                said += len(entry.payload)
+                payload_bytes += len(entry.payload)
             if entry.kind == "commit":
                 users += 1
                 neighbours += _neighbours(entry)
     if users != len(parties) - 1:
         raise LocalError(f"{path}: {users} of {len(parties) - 1} users have committed")
-    return said / users, neighbours / users
+    return payload_bytes / users, neighbours / users
 
 
 def _neighbours(entry: Entry) -> int:

@@ -174,7 +174,7 @@ class Base:
         told = (name, about, self.name, receiver, index, sender, message, layer, error, culprit, later)
         return Fault(*told)
 
-    def said(
+    def claimed(
         self,
         name: str,
         about: str,

@@ -52,17 +52,17 @@ def _hellos(both: Base, third: Base) -> Iterator[Fault]:
     error = "ConfigError"
     about = "The circuits differ; the error names both digests, and nothing has been garbled."
     other = {"circuit": find("add32").build().digest}
-    yield both.said("hello-with-another-circuit", about, m.HELLO, other, AGREEMENT, error=error)
+    yield both.claimed("hello-with-another-circuit", about, m.HELLO, other, AGREEMENT, error=error)
     about = "The batch would be cut otherwise, or another party learn the output."
-    yield both.said("hello-with-another-plan", about, m.HELLO, {"plan": bytes(32)}, AGREEMENT, error=error)
+    yield both.claimed("hello-with-another-plan", about, m.HELLO, {"plan": bytes(32)}, AGREEMENT, error=error)
     about = "A hello has a key to seal with, and nothing is to be sealed."
     key = {"seal_key": bytes(range(32))}
-    yield both.said("hello-with-a-needless-key", about, m.HELLO, key, AGREEMENT)
+    yield both.claimed("hello-with-a-needless-key", about, m.HELLO, key, AGREEMENT)
     about = "A hello lacks the key to seal with."
     # Hellos are compared when all are there.
-    yield third.said("hello-without-a-key", about, m.HELLO, {"seal_key": b""}, AGREEMENT, later=1)
+    yield third.claimed("hello-without-a-key", about, m.HELLO, {"seal_key": b""}, AGREEMENT, later=1)
     about = "The nonce has 31 bytes."
-    yield both.said("hello-nonce-too-short", about, m.HELLO, {"nonce": bytes(31)}, DECODING)
+    yield both.claimed("hello-nonce-too-short", about, m.HELLO, {"nonce": bytes(31)}, DECODING)
 
 
 def _retained(base: Base) -> Iterator[Fault]:
@@ -86,7 +86,7 @@ def _retained(base: Base) -> Iterator[Fault]:
         ),
     ):
         # Start and first piece follow.
-        yield base.said(name, about, m.HELLO, fields, TRANSFER, later=2)
+        yield base.claimed(name, about, m.HELLO, fields, TRANSFER, later=2)
 
 
 def _envelopes(both: Base, third: Base) -> Iterator[Fault]:
@@ -143,9 +143,9 @@ def _starts(base: Base) -> Iterator[Fault]:
     index, start = base.step(m.START)
     until_check = base.step(m.CHECK)[0] - index
     shorter: Fields = {"start": lambda drawn: drawn[:-1]}
-    yield base.said("start-too-short", "The start has 31 bytes.", m.START, shorter, DECODING)
+    yield base.claimed("start-too-short", "The start has 31 bytes.", m.START, shorter, DECODING)
     about = "The evaluator gets another start than the one that the garbler goes by."
-    yield base.said("start-flipped", about, m.START, {"start": flip}, TRANSCRIPT, later=until_check)
+    yield base.claimed("start-flipped", about, m.START, {"start": flip}, TRANSCRIPT, later=until_check)
     about = "A start that is signed for another run."
     message = framed(base.sign(start, run_id=flip(start.run_id)))
     yield base.made("start-of-another-run", about, index, message, ORDER)
@@ -190,14 +190,14 @@ def _pieces(base: Base) -> Iterator[Fault]:
 
 def _ends(base: Base) -> Iterator[Fault]:
     def check(name: str, about: str, layer: str, **fields: object) -> Fault:
-        return base.said(f"check-{name}", about, m.CHECK, fields, layer)
+        return base.claimed(f"check-{name}", about, m.CHECK, fields, layer)
 
     def confirm(name: str, about: str, layer: str, **fields: object) -> Fault:
         ends = {"sender": EVALUATOR, "receiver": GARBLER}
-        return base.said(f"confirm-{name}", about, m.CONFIRM, fields, layer, **ends)
+        return base.claimed(f"confirm-{name}", about, m.CONFIRM, fields, layer, **ends)
 
     def decoding(name: str, about: str, layer: str, **fields: object) -> Fault:
-        return base.said(f"decode-{name}", about, m.DECODE, fields, layer)
+        return base.claimed(f"decode-{name}", about, m.DECODE, fields, layer)
 
     def following(number: int) -> int:
         return number + 1

@@ -37,7 +37,7 @@ def at_the_third_party(base: Base) -> Iterator[Fault]:
 
     def made(name: str, about: str, step: str, fields: Fields, layer: str = CONTENT, **expect: Any) -> Fault:
         sender = EVALUATOR if step in (m.LABELS, m.HELLO) else GARBLER
-        return base.said(name, about, step, fields, layer, sender=sender, receiver=AGGREGATOR, **expect)
+        return base.claimed(name, about, step, fields, layer, sender=sender, receiver=AGGREGATOR, **expect)
 
     # The hashes come first, and are looked at when the labels are there too.
     for step, later in ((m.HASHES, 1), (m.LABELS, 0)):
@@ -91,7 +91,7 @@ def at_the_third_party(base: Base) -> Iterator[Fault]:
         "open any more."
     )
     yield made("start-differs-between-receivers", about, m.START, {"start": flip}, later=2)
-    yield base.said(
+    yield base.claimed(
         "receipt-with-another-hash",
         "The third party's receipt has another hash of the pieces.",
         m.RECEIPT,

@@ -193,11 +193,11 @@ class Cheater(Run[Outcome]):
     def _say(
         self, apply: Apply, kind: type[msgspec.Struct], member: VerifiableMember, state: Any, body: bytes
     ) -> Transition:
-        self.next, [said] = apply(member, state, body)
+        self.next, [sent] = apply(member, state, body)
         if self._tamper is None or self.next.entry is None:
-            return Transition(self.next, (said,))
-        message = self._tamper(self, said.step, decode(said.body, kind, ""))
-        entry = member.write(said.run_id, said.step, message)
+            return Transition(self.next, (sent,))
+        message = self._tamper(self, sent.step, decode(sent.body, kind, ""))
+        entry = member.write(sent.run_id, sent.step, message)
         return Transition(replace(self.next, entry=entry), (entry,))
 
     def _change_secrets(self, **changes: Any) -> None:

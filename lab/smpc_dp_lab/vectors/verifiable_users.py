@@ -72,8 +72,8 @@ def copied(step: str, *fields: str, party: str = OTHER, run: int = RUN, setting:
     """Say in one step what another user said, or what was said in another run."""
 
     def change(_user: Cheater, message: msgspec.Struct) -> msgspec.Struct:
-        said = message_of(honest(run, setting=setting), step, type(message), party)
-        return replace(message, **{field: getattr(said, field) for field in fields})
+        claimed = message_of(honest(run, setting=setting), step, type(message), party)
+        return replace(message, **{field: getattr(claimed, field) for field in fields})
 
     return at(step, change)
 

@@ -28,7 +28,7 @@ class SavedError(msgspec.Struct, frozen=True, array_like=True, forbid_unknown_fi
     names: tuple[tuple[str, Code], ...] = ()
     step: str = ""
     number: int = 0
-    said_by: str = ""
+    accuser: str = ""
     evidence: tuple[tuple[str, bytes], ...] = ()
 
     @classmethod
@@ -38,9 +38,9 @@ class SavedError(msgspec.Struct, frozen=True, array_like=True, forbid_unknown_fi
             case PeerFault():
                 names = ((error.culprit, error.code),)
                 evidence = tuple(error.evidence.items())
-                said_by = error.said_by
+                accuser = error.accuser
                 return cls(
-                    "peer", error.reason, error.code, error.check, names, said_by=said_by, evidence=evidence
+                    "peer", error.reason, error.code, error.check, names, accuser=accuser, evidence=evidence
                 )
             case TimeoutFault():
                 why = tuple(sorted(error.why.items()))
@@ -56,7 +56,7 @@ class SavedError(msgspec.Struct, frozen=True, array_like=True, forbid_unknown_fi
         match self.kind, self.check, self.names:
             case "peer", Check() as check, ((culprit, _),):
                 evidence = dict(self.evidence)
-                return PeerFault(culprit, self.text, check, evidence, said_by=self.said_by, code=self.code)
+                return PeerFault(culprit, self.text, check, evidence, accuser=self.accuser, code=self.code)
             case "verification", Check() as check, ():
                 return VerificationError(self.text, check)
             case "timeout", None, names:

@@ -219,12 +219,12 @@ def propose_start(peer: DirectPeer, state: CollectHello) -> Transition:
 def _check_hello(peer: DirectPeer, party: int, letter: Letter) -> None:
     """Raise PeerFault naming the party if it asks for something else than this one."""
     name = peer.name_of(party)
-    said = decode(letter.body, m.Hello, name)
-    own = hello(peer, said.nonce)
-    if said.question != own.question:
-        asks = f"asks {said.question!r}, {peer.name} asks {own.question!r}"
+    claimed = decode(letter.body, m.Hello, name)
+    own = hello(peer, claimed.nonce)
+    if claimed.question != own.question:
+        asks = f"asks {claimed.question!r}, {peer.name} asks {own.question!r}"
         raise PeerFault(name, asks, Check.OTHER_QUESTION, code=Code.QUESTION)
-    if said != own:
+    if claimed != own:
         raise PeerFault(name, "has another plan or request", Check.OTHER_REQUEST)
 
 

@@ -289,17 +289,17 @@ def check_signatures(context: Context, statement: bytes, signatures: Mapping[str
             ) from None
 
 
-def common(said: Mapping[str, T], field: str) -> T:
+def common(claimed: Mapping[str, T], field: str) -> T:
     """Return what all have said; else raise PeerFault naming the first who differs from most of them."""
-    counted = Counter(said.values())
+    counted = Counter(claimed.values())
     if len(counted) == 1:
         return next(iter(counted))
     most, times = counted.most_common(1)[0]
-    if 2 * times <= len(said):
-        first = next(iter(said))
-        other = next(name for name, value in said.items() if value != said[first])
+    if 2 * times <= len(claimed):
+        first = next(iter(claimed))
+        other = next(name for name, value in claimed.items() if value != claimed[first])
         raise PeerFault(other, f"{field}; or another server does: no two in three agree", Check.DISAGREES)
-    raise PeerFault(next(name for name, value in said.items() if value != most), field, Check.DISAGREES)
+    raise PeerFault(next(name for name, value in claimed.items() if value != most), field, Check.DISAGREES)
 
 
 def hellos_digest(hellos: Sequence[bytes]) -> bytes:

@@ -295,14 +295,14 @@ class ServerMachine(Member):
 
     def _agree(self) -> list[Envelope]:
         """Find who said the same hello to every server, and begin with those who ask for the same."""
-        said = {name: self._digests(name, self._present[name]) for name in self._servers}
+        claimed = {name: self._digests(name, self._present[name]) for name in self._servers}
         present = set(self._hellos)
         for user in sorted(present):
-            missed = [name for name in self._servers if said[name].get(user) != said[self.name][user]]
+            missed = [name for name in self._servers if claimed[name].get(user) != claimed[self.name][user]]
             if missed:
                 reason = f"said no hello, or another one, to {', '.join(missed)}"
                 self._drop_early(user, reason, Check.PARTIAL, Code.PARTIAL)
-        for name, digests in said.items():
+        for name, digests in claimed.items():
             for user in sorted(set(digests) - present):
                 reason = f"said hello to {name}, not to every server"
                 self._failures.setdefault(

@@ -136,7 +136,7 @@ class Participant:
     def farewell(self, error: SmpcError) -> list[Send]:
         """Return what tells the others that `error` has ended the run for us."""
         abort = abort_of(error)
-        if isinstance(error, PeerFault) and error.said_by:
+        if isinstance(error, PeerFault) and error.accuser:
             # Hearsay: the others must not take it for what we saw.
             abort = Abort(Code.STOPPED)
         return [self._control(peer, ABORT, abort) for peer in self._others]
@@ -182,7 +182,7 @@ class Participant:
         blamed = f" and blames {abort.culprit}" if abort.culprit else ""
         missing = "".join(f", {name}" for name, _ in abort.missing)
         return PeerFault(
-            sender, f"stopped the run{blamed}: {TEXTS[abort.code]}{missing}", Check.TOLD, said_by=sender
+            sender, f"stopped the run{blamed}: {TEXTS[abort.code]}{missing}", Check.TOLD, accuser=sender
         )
 
     def _greet(self) -> Turns[None]:
@@ -315,16 +315,18 @@ class Participant:
         """Return the hash of all pieces of both sides so far."""
         return self._bound(Label.PAIRWISE_TRANSCRIPT, *(pieces.digest() for pieces in self._pieces))
 
-    def _check_value(self, sender: str, said: bytes) -> None:
-        if not hmac.compare_digest(said, self._value()):
+    def _check_value(self, sender: str, claimed: bytes) -> None:
+        if not hmac.compare_digest(claimed, self._value()):
             raise PeerFault(
                 sender, "signed another hash of tables and labels than ours", Check.TRANSCRIPT_DIFFERS
             )
 
-    def _check_block(self, sender: str, expected: int, said: int) -> None:
-        if said != expected:
+    def _check_block(self, sender: str, expected: int, claimed: int) -> None:
+        if claimed != expected:
             raise PeerFault(
-                sender, f"sent a message of block {said} where block {expected} is due", Check.OUT_OF_SEQUENCE
+                sender,
+                f"sent a message of block {claimed} where block {expected} is due",
+                Check.OUT_OF_SEQUENCE,
             )
 
     def _for_aggregator(self, step: str, block: int, sealed: bytes) -> Send:

@@ -251,15 +251,15 @@ class StatisticAuditor:
         return (m.COINS[self._attempt - 1], *further)
 
     def _take_terms(self, entry: Entry) -> None:
-        said = decode(entry.payload, m.Terms, entry.party)
-        if digest(Label.STATISTIC_TERMS, said.terms, said.circuit) != self._plan:
+        claimed = decode(entry.payload, m.Terms, entry.party)
+        if digest(Label.STATISTIC_TERMS, claimed.terms, claimed.circuit) != self._plan:
             raise VerificationError(
                 "the terms are not those of the statistic that was asked for", Check.OTHER_QUESTION
             )
         try:
-            terms = json.loads(said.terms)
+            terms = json.loads(claimed.terms)
             # Neither another spelling nor an infinite number, which no report can hold.
-            if session_json(terms) != said.terms:
+            if session_json(terms) != claimed.terms:
                 terms = None
         except (ValueError, RecursionError):
             terms = None

@@ -238,20 +238,27 @@ def say_done(member: Party, state: Evaluating, failed: Iterable[int]) -> Transit
 def on_result(member: Party, state: Evaluating | AwaitResult, body: bytes) -> Transition:
     """Take the estimate, which must be of as many pairs as were drawn."""
     context, plan = member.context, member.parameters.plan
-    said = decode(body, m.Result, context.aggregator)
-    figures = (said.value, said.error, said.low, said.high, said.level, said.noise_error)
+    claimed = decode(body, m.Result, context.aggregator)
+    figures = (claimed.value, claimed.error, claimed.low, claimed.high, claimed.level, claimed.noise_error)
     if not all(figure is None or math.isfinite(figure) for figure in figures):
         raise member.refuse("sent an estimate that is no number", Check.OUT_OF_RANGE)
     drawn = sum(map(len, state.drawn.pairs))
-    if said.failed < 0 or said.pairs < 1 or said.pairs + said.failed != drawn:
+    if claimed.failed < 0 or claimed.pairs < 1 or claimed.pairs + claimed.failed != drawn:
         raise member.refuse(
-            f"counts {said.pairs} pairs and {said.failed} that failed, {drawn} were drawn", Check.WRONG_COUNT
+            f"counts {claimed.pairs} pairs and {claimed.failed} that failed, {drawn} were drawn",
+            Check.WRONG_COUNT,
         )
-    interval = None if said.low is None or said.high is None else (said.low, said.high)
+    interval = None if claimed.low is None or claimed.high is None else (claimed.low, claimed.high)
     estimate = Estimate(
-        said.value, said.error, interval, said.level, said.noise_error, said.pairs, said.failed
+        claimed.value,
+        claimed.error,
+        interval,
+        claimed.level,
+        claimed.noise_error,
+        claimed.pairs,
+        claimed.failed,
     )
-    seen = closed(state.seen, said.log)
+    seen = closed(state.seen, claimed.log)
     evidence = StatisticEvidence(
         context.session_digest, state.run_id, plan.digest, state.drawn.beacon, logged_run(seen)
     )

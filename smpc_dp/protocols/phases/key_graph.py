@@ -462,16 +462,16 @@ def accept_hello(
 def check_hello(collector: Collector[SumParameters], envelope: Envelope, kind: type[m.Hello]) -> Item:
     """Check that a hello is for this session, request and plan; `kind` is the message's."""
     context, plan = collector.context, collector.parameters.plan
-    said = decode(envelope.body, kind, envelope.sender)
-    if said.session_digest != context.session_digest:
+    claimed = decode(envelope.body, kind, envelope.sender)
+    if claimed.session_digest != context.session_digest:
         raise PeerFault(envelope.sender, "has a differing session file", Check.OTHER_SESSION)
-    if said.request != context.request:
+    if claimed.request != context.request:
         raise PeerFault(
             envelope.sender,
-            f"asks for request {said.request}, this is {context.request}",
+            f"asks for request {claimed.request}, this is {context.request}",
             Check.OTHER_REQUEST,
         )
-    theirs = (said.degree, said.threshold, said.quorum)
+    theirs = (claimed.degree, claimed.threshold, claimed.quorum)
     ours = (plan.degree, plan.threshold, plan.quorum)
     if theirs != ours:
         raise PeerFault(
@@ -479,7 +479,7 @@ def check_hello(collector: Collector[SumParameters], envelope: Envelope, kind: t
             f"plans (degree, threshold, quorum) = {theirs}, the aggregator {ours}",
             Check.OTHER_PLAN,
         )
-    return Item(said, b"", envelope.signature)
+    return Item(claimed, b"", envelope.signature)
 
 
 def begin(
@@ -488,7 +488,7 @@ def begin(
     """Take the question of most parties, exclude the others, and return the run that begins."""
     context, inbox = collector.context, state.inbox
     hellos: dict[int, m.Hello] = {party: inbox.items[party].message for party in sorted(inbox.alive)}
-    asked = {party: said.question for party, said in hellos.items()}
+    asked = {party: claimed.question for party, claimed in hellos.items()}
     question = agree_on_question(collector, state, asked)
     for party in [] if fixed is None else fixed.outside(inbox.alive):
         reason = "earlier sums of the session are without its vector (same_survivors)"

@@ -140,7 +140,7 @@ def test_a_record_has_the_kernels_fields() -> None:
 
 
 @pytest.mark.parametrize(
-    ("arguments", "said"),
+    ("arguments", "claimed"),
     [
         ((1, 1, 1), "above low"),
         ((0, 1, 0), "above 0"),
@@ -148,8 +148,8 @@ def test_a_record_has_the_kernels_fields() -> None:
         ((0, math.nan, 1), "finite"),
     ],
 )
-def test_a_field_must_be_a_grid(arguments: tuple[float, float, float], said: str) -> None:
-    with pytest.raises(ConfigError, match=said):
+def test_a_field_must_be_a_grid(arguments: tuple[float, float, float], claimed: str) -> None:
+    with pytest.raises(ConfigError, match=claimed):
         Field(*arguments)
 
 
@@ -193,13 +193,13 @@ def test_kernels_have_names() -> None:
 
 
 @pytest.mark.parametrize(
-    ("value", "said"), [(1.01, "not in its range"), (math.nan, "not in its range"), ("x", "not a number")]
+    ("value", "claimed"), [(1.01, "not in its range"), (math.nan, "not in its range"), ("x", "not a number")]
 )
-def test_a_users_range_is_verified_on_every_pair(value: object, said: str) -> None:
+def test_a_users_range_is_verified_on_every_pair(value: object, claimed: str) -> None:
     def wrong_once(x: tuple[float, ...], y: tuple[float, ...]) -> object:
         return value if (x, y) == ((1.5,), (-1.0,)) else 0.5
 
-    with pytest.raises(ConfigError, match=rf"kernel mine: .*\(1.5\) and \(-1\) is {said}"):
+    with pytest.raises(ConfigError, match=rf"kernel mine: .*\(1.5\) and \(-1\) is {claimed}"):
         table_kernel("mine", wrong_once, SMALL, low=0.0, high=1.0, unit=0.5)  # type: ignore[arg-type]
 
 

@@ -33,8 +33,8 @@ def play(folder: Path, driver: str, script: str) -> None:
     program.chmod(0o700)
 
 
-def says(folder: Path, driver: str, said: object) -> None:
-    text = said if isinstance(said, str) else json.dumps(said)
+def says(folder: Path, driver: str, claimed: object) -> None:
+    text = claimed if isinstance(claimed, str) else json.dumps(claimed)
     play(folder, driver, f'echo "{driver} $*" >> {folder}/log\ncat <<"END"\n{text}\nEND')
 
 
@@ -73,7 +73,7 @@ GOOD = answer(setup=("s", 0.5))
 
 
 @pytest.mark.parametrize(
-    ("said", "why"),
+    ("claimed", "why"),
     [
         ("", "printed no measurement"),
         ("0.5", "printed no measurement"),
@@ -89,8 +89,8 @@ GOOD = answer(setup=("s", 0.5))
         (answer(setup=("ms", 0.5)), "gave no figure 'setup' in s"),
     ],
 )
-def test_what_is_no_measurement_is_refused(tmp_path: Path, said: object, why: str) -> None:
-    says(tmp_path, "emp_ot", said)
+def test_what_is_no_measurement_is_refused(tmp_path: Path, claimed: object, why: str) -> None:
+    says(tmp_path, "emp_ot", claimed)
     with pytest.raises(LocalError, match=why) as caught:
         measured(tmp_path)
     assert str(caught.value).startswith("emp_ot 2: ")

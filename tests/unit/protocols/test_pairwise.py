@@ -106,8 +106,8 @@ def test_only_who_is_to_learn_the_output_learns_it_and_it_is_right(
     assert len({(end.run_id, end.transcript, end.circuit) for end in ends.values()}) == 1
     assert all("semi-honest 'alice'" in end.privacy.claim for end in ends.values())
     bits = {1: 8, 70: 12}[instances]
-    said = f"the proved level of up to 2^{bits} oblivious transfers is {128 - bits} bits"
-    assert all(any(said in line for line in end.privacy.assumptions) for end in ends.values())
+    claimed = f"the proved level of up to 2^{bits} oblivious transfers is {128 - bits} bits"
+    assert all(any(claimed in line for line in end.privacy.assumptions) for end in ends.values())
 
 
 @st.composite

@@ -166,7 +166,7 @@ def test_what_a_verifiable_session_does_not_protect_is_said_once_with_a_warning_
     given = PRIVATE | {"verifiable": True, "delta": 0.25}
     checked, faults = PARAMETER_CHECKERS["gopa", 2](given, 8)
     assert isinstance(checked, VerifiableParameters), faults
-    said = checked.privacy(8).not_protected
-    assert len(set(said)) == len(said)
-    assert sum("delta" in line for line in said) == 1
-    assert not any("the relay may report another sum" in line for line in said)
+    claimed = checked.privacy(8).not_protected
+    assert len(set(claimed)) == len(claimed)
+    assert sum("delta" in line for line in claimed) == 1
+    assert not any("the relay may report another sum" in line for line in claimed)

@@ -463,7 +463,7 @@ def exchanged(kind: str) -> Cheat:
     return cheat
 
 
-def said(kind: str, party: str, change: Callable[[bytes, Played], bytes], *, early: bool = False) -> Cheat:
+def claimed(kind: str, party: str, change: Callable[[bytes, Played], bytes], *, early: bool = False) -> Cheat:
     def cheat(played: Played) -> bytes:
         entries, index = played.entries, at(played, kind, party)
         run = played.context.session_digest if early else None
@@ -553,26 +553,26 @@ CHEATS: dict[str, tuple[Cheat, str]] = {
     "coins-exchanged": (exchanged("coin"), "not in the order of the roster"),
     "dones-exchanged": (exchanged(m.DONE), "not in the order of the roster"),
     "done-dropped": (without(m.DONE, "cem"), "signed the outcome of another log"),
-    "error-no-number": (said(m.OUTCOME, HUB, outcome(noise_error=float("inf"))), "is no number"),
+    "error-no-number": (claimed(m.OUTCOME, HUB, outcome(noise_error=float("inf"))), "is no number"),
     "coin-of-another-value": (
-        said("coin", "ada", lambda _, __: encode(m.Coin(b"c" * 32))),
+        claimed("coin", "ada", lambda _, __: encode(m.Coin(b"c" * 32))),
         "'pairs-done' where 'coin or again-2' is due",
     ),
     "commitments-chosen-later": (
-        said(m.HELLO, "ada", other_commitments, early=True),
+        claimed(m.HELLO, "ada", other_commitments, early=True),
         "not that of these commitments",
     ),
     "another-draw-without-a-reason": (drawn_again, "'again-2' where 'pairs-done or outcome' is due"),
     "signed-by-another": (stolen_signature, "in the name of ben"),
     "other-terms": (
-        said(m.TERMS, HUB, lambda _, __: encode(m.Terms(b'{"partners":2}', b"c" * 32))),
+        claimed(m.TERMS, HUB, lambda _, __: encode(m.Terms(b'{"partners":2}', b"c" * 32))),
         "not those of the statistic",
     ),
-    "pair-that-was-not-drawn": (said(m.OUTCOME, HUB, outcome(failed=[(0, 2)])), "were not drawn"),
-    "pairs-miscounted": (said(m.OUTCOME, HUB, outcome(pairs=3)), "counts 3 pairs of 4 wrongly"),
-    "no-number": (said(m.OUTCOME, HUB, outcome(value=float("nan"))), "is no number"),
+    "pair-that-was-not-drawn": (claimed(m.OUTCOME, HUB, outcome(failed=[(0, 2)])), "were not drawn"),
+    "pairs-miscounted": (claimed(m.OUTCOME, HUB, outcome(pairs=3)), "counts 3 pairs of 4 wrongly"),
+    "no-number": (claimed(m.OUTCOME, HUB, outcome(value=float("nan"))), "is no number"),
     "done-of-no-matching": (
-        said(m.DONE, "ada", lambda _, __: encode(m.Done([7]))),
+        claimed(m.DONE, "ada", lambda _, __: encode(m.Done([7]))),
         "says of matchings that it has not",
     ),
     "another-request": (lambda played: played.relinked(played.entries, request=4), "the run id is not that"),
@@ -597,10 +597,10 @@ CHEATS: dict[str, tuple[Cheat, str]] = {
 
 @pytest.mark.parametrize("cheat", CHEATS)
 def test_cheats_are_found(cheat: str, honest: Played) -> None:
-    forge, said = CHEATS[cheat]
+    forge, claimed = CHEATS[cheat]
     report = judge(honest, forge(honest))
     assert report.code == 1
-    assert said in report.conclusion
+    assert claimed in report.conclusion
 
 
 def test_a_further_draw_keeps_nobody_whose_coin_is_missing(second_draw: Played) -> None:
@@ -647,7 +647,7 @@ def test_a_log_of_strangers_has_another_session(honest: Played) -> None:
 
 def test_an_evaluated_pair_that_the_aggregator_leaves_out_is_disputed(honest: Played) -> None:
     """It can leave out what it does not like; both parties' signatures show that."""
-    log = said(m.OUTCOME, HUB, outcome(pairs=3, failed=[(1, 0)]))(honest)
+    log = claimed(m.OUTCOME, HUB, outcome(pairs=3, failed=[(1, 0)]))(honest)
     report = judge(honest, log)
     assert report.statistic is not None
     assert [matching for matching, *_ in report.statistic.disputed] == [1]

@@ -34,7 +34,7 @@ def test_whoever_holds_and_learns_what(output: str, theirs: list[int]) -> None:
 
 
 @pytest.mark.parametrize(
-    ("instances", "mode", "said"),
+    ("instances", "mode", "claimed"),
     [
         (1, "tile", "keys are unique to each gate and instance;"),
         (15, "tile", "keys are unique to each gate and instance;"),
@@ -42,10 +42,10 @@ def test_whoever_holds_and_learns_what(output: str, theirs: list[int]) -> None:
         (64, "tile", "tiles of 64 instances share the keys of each gate, which costs about 6 bits;"),
     ],
 )
-def test_the_price_of_tiles_is_claimed_where_they_are_used(instances: int, mode: Mode, said: str) -> None:
+def test_the_price_of_tiles_is_claimed_where_they_are_used(instances: int, mode: Mode, claimed: str) -> None:
     values = list(range(instances))
     done = smpc_dp.simulate.evaluate("less_u32", [values, values], mode=mode)
-    assert sum(said in line for line in done.privacy.assumptions) == 1
+    assert sum(claimed in line for line in done.privacy.assumptions) == 1
     assert not any("12 bits" in line for line in done.privacy.assumptions)
 
 
@@ -66,7 +66,7 @@ def test_the_result_is_plain_json() -> None:
 
 
 @pytest.mark.parametrize(
-    ("circuit", "inputs", "said"),
+    ("circuit", "inputs", "claimed"),
     [
         ("add32", [1], "inputs: 1 values, the circuit takes 2"),
         ("add32", [1, [2]], "inputs: not all single numbers, or all of one length"),
@@ -80,8 +80,8 @@ def test_the_result_is_plain_json() -> None:
         ("nothing", [1, 2], "'nothing' is neither a file nor"),
     ],
 )
-def test_what_is_refused(circuit: Any, inputs: Any, said: str) -> None:
-    with pytest.raises(smpc_dp.ConfigError, match=said):
+def test_what_is_refused(circuit: Any, inputs: Any, claimed: str) -> None:
+    with pytest.raises(smpc_dp.ConfigError, match=claimed):
         smpc_dp.simulate.evaluate(circuit, inputs)
 
 

@@ -96,9 +96,9 @@ def test_a_later_call_does_not_take_the_place_of_one_that_answers(
     talk(channel, first.result())
     with pytest.raises(PeerFault, match="this key is used twice"):
         second.result()
-    said = [record.getMessage() for record in caplog.records]
-    assert "alice: two connections of bob are live: its key is used twice" in said
-    assert "alice says that our key is used twice: another process has called in our name" in said
+    claimed = [record.getMessage() for record in caplog.records]
+    assert "alice: two connections of bob are live: its key is used twice" in claimed
+    assert "alice says that our key is used twice: another process has called in our name" in claimed
 
 
 def test_a_call_that_has_gone_makes_room_for_the_next(pair: Pair) -> None:

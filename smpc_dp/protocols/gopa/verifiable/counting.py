@@ -30,7 +30,7 @@ from smpc_dp.protocols.result import Outcome
 from smpc_dp.protocols.run_log import RunLog
 from smpc_dp.protocols.sets import PartySet, pack_list, pack_set
 
-Said = dict[int, Item]
+Claimed = dict[int, Item]
 
 
 class Committed(msgspec.Struct, frozen=True, kw_only=True):
@@ -86,7 +86,7 @@ class Round(msgspec.Struct, frozen=True, kw_only=True):
     """
 
     number: int = 0
-    said: tuple[Said, ...] = ()
+    claimed: tuple[Claimed, ...] = ()
     false: tuple[int, ...] = ()
     published: frozenset[int]
     opened: dict[int, dict[int, Lanes]]
@@ -103,7 +103,7 @@ class CollectPublish(CollectorState, frozen=True, kw_only=True, eq=False):
     agreed: Agreed
     shown_false: int
     combined: bytes
-    publications: Said
+    publications: Claimed
     log: RunLog
 
 
@@ -130,7 +130,7 @@ class CollectOpen(CollectorState, frozen=True, kw_only=True, eq=False):
     agreed: Agreed
     shown_false: int
     round: Round
-    openings: Said
+    openings: Claimed
     log: RunLog
 
     @property
@@ -224,7 +224,7 @@ def _go_on(
     aggregator: VerifiableAggregator,
     state: CollectPublish | CollectOpen,
     before: Round,
-    said: Said,
+    claimed: Claimed,
     counted: Collection[int],
     batch: proofs.Batch,
 ) -> Transition:
@@ -237,23 +237,23 @@ def _go_on(
     run_id, inbox, committed, number = state.run_id, state.inbox, state.agreed.committed, before.number + 1
     kinds = (v.OPENINGS, v.Openings) if before.number else (v.PUBLICATIONS, v.Publications)
     answer, kind = (v.in_round(kinds[0], max(before.number, 1)), kinds[1])
-    log, digests = aggregator.log(state.log, state.step, said)
-    false = exclude_false(aggregator, state, said, batch)
+    log, digests = aggregator.log(state.log, state.step, claimed)
+    false = exclude_false(aggregator, state, claimed, batch)
     shown_false = state.shown_false + len(false)
     least = aggregator.parameters.least_left(shown_false)
     if len(inbox.alive) < least:
         raise aggregator.too_few(state, least)
-    authors, packed = pack_list(sorted(said)), pack_list(false)
+    authors, packed = pack_list(sorted(claimed)), pack_list(false)
 
     def told(party: int) -> v.Publications:
-        shown = [as_signed(peer, said[peer]) for peer in false if peer in committed.canceling[party]]
+        shown = [as_signed(peer, claimed[peer]) for peer in false if peer in committed.canceling[party]]
         commits = committed.about(party, false, counted)
         return kind(authors, digests, packed, shown, committed.digests if commits else b"", commits)
 
     sent = aggregator.to_each(run_id, inbox, answer, told)
     after = Round(
         number=number,
-        said=(*before.said, said),
+        claimed=(*before.claimed, claimed),
         false=false,
         published=before.published - {*false},
         opened=before.opened,
@@ -283,7 +283,7 @@ def _tally(
     encoding, edges = aggregator.parameters.encoding, state.agreed.committed.canceling
     total, residual = encoding.zeros(), 0
     for party in sorted(published):
-        total += rules.lanes(decode(last.said[0][party].body, v.Publish, "").x_hat, "")
+        total += rules.lanes(decode(last.claimed[0][party].body, v.Publish, "").x_hat, "")
         own = last.opened.get(party, {})
         for delta in own.values():
             total -= delta
@@ -292,7 +292,8 @@ def _tally(
     tally = v.Tally(pack_set(published, aggregator.parties), encoding.pack(total), residual)
     log, entry = aggregator.log_own(run_id, log, v.TALLY, tally)
     shown = [
-        _shown_of(aggregator, step, published, first=not position) for position, step in enumerate(last.said)
+        _shown_of(aggregator, step, published, first=not position)
+        for position, step in enumerate(last.claimed)
     ]
     after = CollectTally(
         participation=state.agreed.participation,
@@ -309,12 +310,12 @@ def _tally(
 
 
 def _shown_of(
-    aggregator: VerifiableAggregator, said: Said, published: Collection[int], *, first: bool
-) -> v.Said:
+    aggregator: VerifiableAggregator, claimed: Claimed, published: Collection[int], *, first: bool
+) -> v.Claimed:
     """Return the counted parties' statements of one step, as all are shown them; `first`: publications."""
-    counted = [item for party, item in sorted(said.items()) if party in published]
+    counted = [item for party, item in sorted(claimed.items()) if party in published]
     bodies = [narrowed(aggregator.parameters, item.body) if first else item.body for item in counted]
-    return v.Said(bodies, b"".join(item.signature for item in counted))
+    return v.Claimed(bodies, b"".join(item.signature for item in counted))
 
 
 def accept_tally(

@@ -48,9 +48,9 @@ class VerifiableAggregator(Collector[VerifiableParameters]):
         """Return the public checks of a run; `combined` follows from its coins."""
         return Rules(self.context, self.parameters, run_id, combined)
 
-    def log(self, log: RunLog, kind: str, said: Mapping[int, Item]) -> tuple[RunLog, bytes]:
+    def log(self, log: RunLog, kind: str, claimed: Mapping[int, Item]) -> tuple[RunLog, bytes]:
         """Put messages of parties on the board, ascending; return where it ends, and the digests."""
-        signed = [(self.name_of(party), item.body, item.signature) for party, item in sorted(said.items())]
+        signed = [(self.name_of(party), item.body, item.signature) for party, item in sorted(claimed.items())]
         return append(self.board, log, kind, signed)
 
     def log_own(
@@ -107,10 +107,10 @@ def certify(
 
 
 def exclude_false(
-    aggregator: VerifiableAggregator, state: CollectorState, said: Mapping[int, Item], batch: proofs.Batch
+    aggregator: VerifiableAggregator, state: CollectorState, claimed: Mapping[int, Item], batch: proofs.Batch
 ) -> tuple[int, ...]:
     """Exclude the authors of refused statements and of false proofs in the batch; return them, ascending."""
-    false = {party: item.message for party, item in said.items() if item.message}
+    false = {party: item.message for party, item in claimed.items() if item.message}
     for tag in failures(batch, aggregator.threads):
         false.setdefault(tag[0], tag[1])
     for party, kind in sorted(false.items()):

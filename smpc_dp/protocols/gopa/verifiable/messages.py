@@ -199,7 +199,7 @@ class Tally(Body, frozen=True):
     residual_pairs: int
 
 
-class Said(Body, frozen=True):
+class Claimed(Body, frozen=True):
     """What those who are counted said in one step, ascending: payloads, and 64 bytes of signature for each.
 
     Of a publication's x_hat each coordinate has only the bytes that its bound needs, two's complement.
@@ -217,7 +217,7 @@ class Tallied(Body, frozen=True):
 
     tally: bytes
     signature: Annotated[bytes, Meta(min_length=m.SIGNATURE_BYTES, max_length=m.SIGNATURE_BYTES)]
-    said: list[Said]
+    claimed: list[Claimed]
 
 
 class NotChecked(Body, frozen=True):

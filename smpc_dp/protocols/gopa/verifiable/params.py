@@ -177,11 +177,11 @@ class VerifiableParameters(GopaParameters, frozen=True):
         """Of the relay's messages: hashes of all entries, all coins, all that is false, commitments."""
         length, neighbours = self.encoding.length, self.most_neighbours
         proven = self.value_proof_bytes + proofs.noise_proof_bytes(length, self.bits)
-        said = self.plan.parties * (512 + proven + 8 * length)
+        claimed = self.plan.parties * (512 + proven + 8 * length)
         # With publications come commitments, with the tally openings: of each false user all its edges.
         commits = 34 * neighbours * self.plan.parties
         opened = self.most_false * neighbours * (256 + 8 * length)
-        return said + max(commits, opened) + self.most_false * (128 + self.most_heard_bytes)
+        return claimed + max(commits, opened) + self.most_false * (128 + self.most_heard_bytes)
 
     def check_edges(self, party: str, own: int) -> None:
         """Raise PrivacyError unless so many of the users that it drew share an edge with a user that counts.

@@ -141,8 +141,8 @@ def on_publications(member: VerifiableMember, state: AwaitPublications, body: by
         raise member.refuse(f"left the publication of {member.name} out", Check.NOT_INCLUDED)
     rules, commits = member.rules(state.run_id, state.combined), state.around.commits
 
-    def is_right(party: int, name: str, said: bytes, counted: Mapping[int, bytes]) -> bool:
-        return rules.is_right(party, name, said, commits[party], counted.values())
+    def is_right(party: int, name: str, claimed: bytes, counted: Mapping[int, bytes]) -> bool:
+        return rules.is_right(party, name, claimed, commits[party], counted.values())
 
     return _go_on(member, state, message, Round(good=good), participants, is_right)
 
@@ -176,8 +176,8 @@ def on_openings(member: VerifiableMember, state: AwaitOpenings, body: bytes) -> 
         raise member.refuse("has openings of parties that are out", Check.NOT_PRESENT)
     rules = member.rules(state.run_id)
 
-    def is_right(party: int, name: str, said: bytes, counted: Mapping[int, bytes]) -> bool:
-        return not isinstance(rules.check_open(party, said, name, counted), str)
+    def is_right(party: int, name: str, claimed: bytes, counted: Mapping[int, bytes]) -> bool:
+        return not isinstance(rules.check_open(party, claimed, name, counted), str)
 
     return _go_on(member, state, message, state.round, state.round.false, is_right)
 

@@ -42,7 +42,7 @@ class Recount:
     log: Followed
     batches: Sequence[Batch]
 
-    def total(self, counted: Collection[int], said: Sequence[v.Said]) -> Lanes:
+    def total(self, counted: Collection[int], claimed: Sequence[v.Claimed]) -> Lanes:
         """Return the sum of the counted parties' publications, less the edges that they opened.
 
         Raises PeerFault, of the aggregator, if an entry that it shows is not on the board, or its author has
@@ -50,14 +50,14 @@ class Recount:
         """
         relay = self.rules.context.aggregator
         try:
-            return self._total(counted, said)
+            return self._total(counted, claimed)
         except (ValueError, PeerFault, VerificationError) as error:
             # Whatever an author did, the aggregator has counted it.
             raise PeerFault(relay, f"does not show what is in its total: {error}", Check.NOT_SHOWN) from None
 
-    def _total(self, counted: Collection[int], said: Sequence[v.Said]) -> Lanes:
+    def _total(self, counted: Collection[int], claimed: Sequence[v.Claimed]) -> Lanes:
         total = np.zeros(self.rules.parameters.encoding.lanes, dtype=np.uint64)
-        for batch, shown in zip(self.batches, said, strict=True):
+        for batch, shown in zip(self.batches, claimed, strict=True):
             authors = [(at, party) for at, party in enumerate(batch.authors) if party in counted]
             if len(shown.signatures) != SIGNATURE * len(authors):
                 raise ValueError(f"{len(authors)} signatures of '{batch.kind}' are due")

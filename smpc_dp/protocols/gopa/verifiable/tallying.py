@@ -88,7 +88,7 @@ def on_tallied(member: VerifiableMember, state: AwaitTallied, body: bytes) -> Tr
         # Under one head all parties that follow the board add up the same.
         question = ("recount", run_id, state.log.head, counted.packed, body)
         recount = Recount(rules, state.log, state.batches)
-        sum_ = context.remember(question, lambda: recount.total(counted, message.said))
+        sum_ = context.remember(question, lambda: recount.total(counted, message.claimed))
         if not np.array_equal(sum_, total):
             raise member.refuse("the total is not the sum of what was published", Check.WRONG_TOTAL)
     log = follow_own(member, run_id, state.log, v.TALLY, message.tally, message.signature)
