@@ -233,7 +233,7 @@ class Hall:
             case str(refusal):
                 party.lost = refusal
                 self._end(party)
-                self._tell(PeersLost((name,)))
+                self._notify(PeersLost((name,)))
             case sent:
                 self._send(party, sent)
 
@@ -250,9 +250,9 @@ class Hall:
             envelope = decode_envelope(content, party.desk.signer.name)
             party.begun = True
             party.attested = party.attested or envelope.step.startswith(ATTEST)
-            self._tell(Message(envelope))
+            self._notify(Message(envelope))
 
-    def _tell(self, event: Event) -> None:
+    def _notify(self, event: Event) -> None:
         """Let the aggregator take a step, and put what it sends into the mail."""
         try:
             sent = self._aggregator.handle(event)

@@ -80,9 +80,9 @@ async def main(count: int = len(BORROWERS), servers: int = SERVERS) -> dict[str,
             )
             for name in names
         ]
-        told = [await user.communicate() for user in users]
+        reported = [await user.communicate() for user in users]
         codes = [await server.wait() for server in serving]
-    outputs, errors = zip(*told, strict=True)
+    outputs, errors = zip(*reported, strict=True)
     if any(codes) or not all(outputs):
         first = next((error.decode().strip() for error in errors if error), "a server has failed")
         raise SystemExit(first)

@@ -103,7 +103,7 @@ class Check(StrEnum):
     DISAGREES = "disagrees", "a server says something else than most servers, or no two in three agree"
     NOT_SIGNED = "not-signed", "what is forwarded was not signed by its author"
     FALSE_ACCUSATION = "false-accusation", "a party is accused without proof, or of what is right"
-    TOLD = "told", "no check of this process: another member said so"
+    REPORTED = "told", "no check of this process: another member said so"
     LEFT = "left", "the member left or ended the connection before it had done its part"
     # Keys, commitments, shares and proofs.
     WEAK_KEY = "weak-key", "a public key is a point of small order"

@@ -41,7 +41,7 @@ def read(
     *,
     unknown: str = "unknown key",
     refused: Mapping[str, str] | None = None,
-    told: Collection[str] = (),
+    explained: Collection[str] = (),
 ) -> tuple[dict[str, Any], list[Fault]]:
     """Return the settings that are right, with the defaults of those that are not given, and every fault.
 
@@ -60,7 +60,7 @@ def read(
         if key in refused:
             faults.append(Fault(f"{where}{key}", refused[key], ConfigCheck.UNSUPPORTED))
         elif key not in fields:
-            known = ", ".join(sorted({*fields, *told} - {*refused}))
+            known = ", ".join(sorted({*fields, *explained} - {*refused}))
             faults.append(Fault(f"{where}{key}", f"{unknown} (known: {known})", ConfigCheck.UNKNOWN_KEY))
     good: dict[str, Any] = {}
     for key, field in fields.items():

@@ -94,7 +94,7 @@ def join(
 ) -> None:
     """Be one member of an evaluation of a single instance."""
 
-    def tell(step: str) -> None:
+    def on_step(step: str) -> None:
         if events:
             print_event(Event(name, "step", 1, step))
 
@@ -103,7 +103,7 @@ def join(
         values = [int(value, 16) for value in json.loads(input_.read_text("utf-8"))]
         widths = [member.plan.circuit.inputs[index] for index in member.input_values]
         rows = [pack([value], width) for value, width in zip(values, widths, strict=True)]
-        report = evaluate(member, rows, tell)
+        report = evaluate(member, rows, on_step)
         _write(out, json.dumps(_to_json(member, report)).encode())
         return report
 

@@ -57,13 +57,13 @@ def run_learning(host: HostMember, out: Path | None, *, serves: bool, as_json: b
     for request, reason in failures.items():
         report_line(f"request {request}: {reason}")
     for result in learned:
-        told = result.to_json()
+        printed = result.to_json()
         if out is not None:
-            write_json(told, out, own=result.confidential)
+            write_json(printed, out, own=result.confidential)
         if as_json:
-            print_json(told)
+            print_json(printed)
         elif not events:
-            console().print(learned_text({host.name: told}))
+            console().print(learned_text({host.name: printed}))
     return code
 
 

@@ -199,13 +199,13 @@ async def _serve(host: HostMember, role: Role, requests: int | None, results: li
 
 def _hand_over(result: Ended, name: str, out: Path | None, *, as_json: bool, events: bool) -> bool:
     """Write a result to its file and print it; return False if it could not be written."""
-    told = result.to_json()
-    retained = out is None or _write(told, out)
+    printed = result.to_json()
+    retained = out is None or _write(printed, out)
     # A result that could not be written must not be lost: the run is over.
     if as_json or not retained:
-        print_json(told)
+        print_json(printed)
     elif not events:
-        _print(result, told, name)
+        _print(result, printed, name)
     return retained
 
 
@@ -227,23 +227,23 @@ async def _contribute(
         return None if host.audit is None else await opened.log().audit(keep=host.audit)
 
 
-def _print(result: Ended, told: Mapping[str, Any], name: str) -> None:
+def _print(result: Ended, printed: Mapping[str, Any], name: str) -> None:
     from smpc_dp.protocols.mpyc.agreement import Opened
     from smpc_dp.protocols.pairwise.statistic_result import StatisticResult
 
     if isinstance(result, StatisticResult):
-        console().print(statistics.statistic_text(told))
+        console().print(statistics.statistic_text(printed))
     elif isinstance(result, Opened):
         console().print(str(result))
     else:
-        console().print(result_text(told))
+        console().print(result_text(printed))
         if result.clipped:
             console().print(f"clipped: {result.clipped} values of {name}")
 
 
-def _write(told: object, out: Path) -> bool:
+def _write(printed: object, out: Path) -> bool:
     try:
-        write_json(told, out)
+        write_json(printed, out)
     except LocalError as error:
         report_error(error)
         return False

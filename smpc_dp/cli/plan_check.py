@@ -91,9 +91,9 @@ def check(
         else:
             made = FAMILIES[name].calibrate(epsilon, delta, grid)
     result = empirical.audit_mechanism(made, empirical.Claim(epsilon, delta), samples, NoiseSource.system())
-    told = result.to_json()
+    printed = result.to_json()
     if as_json:
-        print_json(told)
+        print_json(printed)
     else:
         worst = result.findings[0]
         strongest = f"epsilon >= {worst.lower:.6g} at delta = {worst.claim.delta:.6g}"

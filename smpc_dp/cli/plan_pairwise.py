@@ -116,8 +116,8 @@ def pairwise(
         note = "" if rival.proven else "; published, not proven here"
         bins = "" if rival.bins is None else f", {rival.bins} values"
         rows.append((f"local: {rival.protocol}", f"{rival.bound:.4g}", f"bound{bins}{exact}{note}"))
-    told = f"neighbours: {plan.relation}\nassumes: {plan.assumption}"
-    print_plan(plan, False, f"pairwise statistic of {parties} users", rows, told)
+    printed = f"neighbours: {plan.relation}\nassumes: {plan.assumption}"
+    print_plan(plan, False, f"pairwise statistic of {parties} users", rows, printed)
 
 
 def _print_central(plan: CentralPlan, as_json: bool) -> None:
@@ -132,8 +132,8 @@ def _print_central(plan: CentralPlan, as_json: bool) -> None:
         ("error", f"{plan.mean_squared_error:.4g}", f"mean squared; its root: {plan.standard_error:.4g}"),
         ("two-party", rival, gain),
     ]
-    told = f"neighbours: {plan.relation}\nassumes: {plan.assumption}"
-    print_plan(plan, as_json, f"pairwise statistic of {plan.parties} users by servers", rows, told)
+    printed = f"neighbours: {plan.relation}\nassumes: {plan.assumption}"
+    print_plan(plan, as_json, f"pairwise statistic of {plan.parties} users by servers", rows, printed)
 
 
 def _load(path: Path) -> object:

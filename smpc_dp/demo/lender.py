@@ -36,7 +36,7 @@ def main() -> int:
     parsed.add_argument("--hold-at", default="", help=argparse.SUPPRESS)
     arguments = parsed.parse_args()
 
-    def tell(event: Event) -> None:
+    def notify(event: Event) -> None:
         print_event(event)
         if event.kind == "step" and event.step == arguments.hold_at:
             # Stand still, so that whoever kills this process meets it in this step. Standard input is
@@ -44,7 +44,7 @@ def main() -> int:
             select.select([sys.stdin], [], [], HOLD_SECONDS)
 
     async def act() -> object:
-        result = await contribute(arguments.session, arguments.name, arguments.shard, tell)
+        result = await contribute(arguments.session, arguments.name, arguments.shard, notify)
         return result.to_json()
 
     return run_member(arguments, act)

@@ -88,10 +88,10 @@ class Files:
         arguments = [str(self.session), name, str(self.shard(name)), "--out", str(self.result(name))]
         return [sys.executable, "-m", f"smpc_dp.demo.{module}", *arguments]
 
-    def told(self, name: str) -> dict[str, Any]:
+    def reported(self, name: str) -> dict[str, Any]:
         """Return what a lender was told."""
-        told: dict[str, Any] = json.loads(self.result(name).read_text("utf-8"))
-        return told
+        reported: dict[str, Any] = json.loads(self.result(name).read_text("utf-8"))
+        return reported
 
 
 @dataclass(frozen=True, slots=True)
@@ -239,18 +239,19 @@ def _collect(
     for ending in sorted(failed, key=_said_why):
         raise LocalError(f"the process of {ending.name} failed: {ending.reason}")
     seen: dict[str, Any] = json.loads(files.seen.read_text("utf-8"))
-    told = [files.told(name) for name in LENDERS if name != killed]
+    reported = [files.reported(name) for name in LENDERS if name != killed]
     if any(
-        other["fixed_point"] != seen["sum"] or other["survivors"] != told[0]["survivors"] for other in told
+        other["fixed_point"] != seen["sum"] or other["survivors"] != reported[0]["survivors"]
+        for other in reported
     ):
         raise VerificationError(
             "the lenders and the aggregator do not have the same result", Check.WRONG_RESULT
         )
-    if killed is not None and killed not in told[0]["absent"]:
+    if killed is not None and killed not in reported[0]["absent"]:
         raise VerificationError(
             f"{killed} was to be killed before it sent its vector, and is in the result", Check.WRONG_RESULT
         )
-    return told[0], seen
+    return reported[0], seen
 
 
 def _said_why(ending: Ending) -> bool:

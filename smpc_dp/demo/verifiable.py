@@ -133,14 +133,14 @@ async def _run(folder: Path, cheat: str, on_event: OnEvent) -> VerifiableRun:
     for ending in endings.values():
         if not ending.ok and ending.name != culprit:
             raise LocalError(f"the process of {ending.name} failed: {ending.reason}")
-    told = [files.told(name) for name in LENDERS if name != culprit]
+    reported = [files.reported(name) for name in LENDERS if name != culprit]
     [log] = sorted((folder / "board").glob("request-*.jsonl"))
     shutil.copyfile(log, folder / LOG)
-    head = told[0]["evidence"]["log"]["head"]
+    head = reported[0]["evidence"]["log"]["head"]
     report = audit(folder / LOG, session=session, head=head)
     if not report.ok or [item.party for item in report.excluded] != [culprit] or report.verdict is None:
         raise VerificationError(f"{culprit} was to be excluded: {report.conclusion}", Check.WRONG_RESULT)
-    if any(tuple(other["value"]) != report.verdict.average for other in told):
+    if any(tuple(other["value"]) != report.verdict.average for other in reported):
         raise VerificationError("the lenders do not have the average that the log shows", Check.WRONG_RESULT)
     byte, changed = _change(folder, session, head)
     if changed.ok:

@@ -146,15 +146,15 @@ def error_of(abort: Abort, context: Context) -> SmpcError:
         return PeerFault(teller, "sent a malformed abort", Check.MALFORMED)
     if abort.culprit:
         reason = f"{TEXTS[abort.code]} (said by {teller})"
-        return PeerFault(abort.culprit, reason, Check.TOLD, accuser=teller, code=abort.code)
+        return PeerFault(abort.culprit, reason, Check.REPORTED, accuser=teller, code=abort.code)
     if abort.code in LACKS:
         why = dict(abort.missing)
         return TimeoutFault(
             why, abort.step, f"{abort}; said by {teller}", code=abort.code, why=why, number=abort.number
         )
     if abort.code == Code.EVIDENCE:
-        return VerificationError(f"{abort} (said by {teller})", Check.TOLD)
-    return PeerFault(teller, f"stopped the run: {abort}", Check.TOLD)
+        return VerificationError(f"{abort} (said by {teller})", Check.REPORTED)
+    return PeerFault(teller, f"stopped the run: {abort}", Check.REPORTED)
 
 
 def leave_of(abort: Abort, sender: str, step: str, context: Context) -> TimeoutFault:

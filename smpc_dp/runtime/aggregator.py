@@ -165,7 +165,7 @@ class Server:
 
         self._hub.awaited.begin(number, drive.run.step, missing)
         early = self._hub.take_early(number)
-        drive.tell("step")
+        drive.notify("step")
         while not asking.began or timer.at > now():
             if not (asking.began or early or timer.connecting or any(map(self._hub.is_live, names))):
                 left = asked.group is None or not any(map(self._hub.is_live, self._hub.links))
@@ -202,7 +202,7 @@ class Server:
             asking.hold(news)
         elif news.envelope is None:
             # Who leaves before a request begins is absent from it, and no reason for it to fail.
-            drive.tell_lost(news.peer)
+            drive.notify_lost(news.peer)
         else:
             await drive.take(news)
 
@@ -234,7 +234,7 @@ class Server:
             asks = run.step in HELLOS and news.peer in run.waiting_for
             if asks and self._hub.is_live(news.peer):
                 return None
-            drive.tell_lost(news.peer)
+            drive.notify_lost(news.peer)
             return events.PeersLost((news.peer,))
         if left := quits(news, self._membership):
             return events.Conviction(news.peer, self._culprits.setdefault(news.peer, left))

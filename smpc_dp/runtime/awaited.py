@@ -38,7 +38,7 @@ class Awaited:
             with contextlib.suppress(TimeoutError):
                 async with asyncio.timeout_at(min(until, self.next_report)):
                     await news.wait()
-            self.tell()
+            self.notify()
             if now() >= until:
                 return enough()
         return True
@@ -50,11 +50,11 @@ class Awaited:
                 async with asyncio.timeout_at(min(until, self.next_report)):
                     return await get()
             except TimeoutError:
-                self.tell()
+                self.notify()
                 if now() >= until:
                     return None
 
-    def tell(self) -> None:
+    def notify(self) -> None:
         """Tell it, if it is time."""
         if now() < self.next_report:
             return

@@ -18,7 +18,7 @@ from smpc_dp.protocols.engine.driver import Driver
 from smpc_dp.protocols.phases.parameters import SumParameters
 from smpc_dp.runtime.charging import Charge
 from smpc_dp.runtime.deadline import StepTimer
-from smpc_dp.runtime.events import Event, OnEvent, tell
+from smpc_dp.runtime.events import Event, OnEvent, notify
 from smpc_dp.runtime.links import Links, News
 from smpc_dp.runtime.seen import StoredRun
 
@@ -105,7 +105,7 @@ class Drive:
             # A link that is gone needs none.
             with contextlib.suppress(SmpcError):
                 await self._send(farewell)
-            self.tell("failed", error)
+            self.notify("failed", error)
             raise
         finally:
             if self._work is not None:
@@ -200,12 +200,12 @@ class Drive:
     def report(self) -> None:
         """Tell who watches if the step, or how many it waits for, has changed."""
         if self._driver.progressed():
-            self.tell("step")
+            self.notify("step")
 
-    def tell(self, kind: Any, detail: str | SmpcError = "") -> None:
+    def notify(self, kind: Any, detail: str | SmpcError = "") -> None:
         """Tell who watches what the role waits for, or with which error it failed."""
-        tell(self._on_event, kind, self.request, self.run, detail)
+        notify(self._on_event, kind, self.request, self.run, detail)
 
-    def tell_lost(self, peer: str) -> None:
+    def notify_lost(self, peer: str) -> None:
         """Tell who watches that a peer has no link any more."""
         self._on_event(Event(self.run.name, "lost", self.request, self.run.step, detail=peer))

@@ -88,11 +88,11 @@ class Evaluations:
                 await self._listen()
             loop, halt = asyncio.get_running_loop(), Halt()
 
-            def tell(step: str) -> None:
+            def report_step(step: str) -> None:
                 loop.call_soon_threadsafe(on_step, step)
 
             try:
-                answer = await in_thread(lambda: self._work(meeting, question, transfers, tell, halt))
+                answer = await in_thread(lambda: self._work(meeting, question, transfers, report_step, halt))
             finally:
                 halt.now()
             self._transfers[pair] = transfers
@@ -179,10 +179,10 @@ class Evaluations:
                 halt.now()
 
     def _work(
-        self, meeting: _Meeting, question: Question, transfers: Transfers, tell: OnStep, halt: Halt
+        self, meeting: _Meeting, question: Question, transfers: Transfers, report_step: OnStep, halt: Halt
     ) -> Evaluation:
         role = meeting.member.role(question.rows, transfers=transfers)
-        report = self._drive(meeting, role, {}, tell, halt)
+        report = self._drive(meeting, role, {}, report_step, halt)
         return question.answer(report.evaluated, meeting.member.session.digest)
 
     def _drive(
@@ -190,12 +190,12 @@ class Evaluations:
         meeting: _Meeting,
         role: Participant,
         others: Mapping[str, Conduit],
-        tell: OnStep,
+        report_step: OnStep,
         halt: Halt,
     ) -> Report:
         channel = self._connect(meeting, halt)
         try:
-            return drive(role, {meeting.peer: channel, **others}, tell)
+            return drive(role, {meeting.peer: channel, **others}, report_step)
         except ChannelClosed as closed:
             how = "hung up" if closed.clean else "was cut off"
             raise TimeoutFault({meeting.peer}, role.step, f"it {how}") from None

@@ -103,7 +103,9 @@ def _log(event: Event) -> None:
     _LOG.log(_LEVELS[event.kind], "%s: %s%s%s", event.party, request, event.text, more)
 
 
-def tell(on_event: OnEvent, kind: Kind, request: int, machine: Machine, detail: str | SmpcError = "") -> None:
+def notify(
+    on_event: OnEvent, kind: Kind, request: int, machine: Machine, detail: str | SmpcError = ""
+) -> None:
     """Tell what a machine waits for, or with which error it failed."""
     code = detail.code if isinstance(detail, SmpcError) else ""
     on_event(Event(machine.name, kind, request, machine.step, len(machine.waiting_for), str(detail), code))

@@ -206,11 +206,11 @@ def run_child(main: Callable[[], Awaitable[int]], supervised: bool) -> int:
 async def _guarded(main: Callable[[], Awaitable[int]], supervised: bool) -> int:
     loop = asyncio.get_running_loop()
     task = asyncio.ensure_future(main())
-    told_by: signal.Signals | None = None
+    reported_by: signal.Signals | None = None
 
     def stop(number: signal.Signals) -> None:
-        nonlocal told_by
-        told_by = told_by or number
+        nonlocal reported_by
+        reported_by = reported_by or number
         task.cancel()
 
     caught = [number for number in STOP_SIGNALS if signal.getsignal(number) != signal.SIG_IGN]
@@ -222,10 +222,10 @@ async def _guarded(main: Callable[[], Awaitable[int]], supervised: bool) -> int:
     try:
         return await task
     except asyncio.CancelledError:
-        if told_by is None:
+        if reported_by is None:
             # Ctrl-C: `asyncio.run` makes a KeyboardInterrupt of it.
             raise
-        return 128 + told_by
+        return 128 + reported_by
     finally:
         if supervised:
             loop.remove_reader(sys.stdin.fileno())

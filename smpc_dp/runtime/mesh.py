@@ -214,7 +214,7 @@ class Mesh(Line):
             # It has called again.
             return None
         if envelope is None:
-            drive.tell_lost(news.peer)
+            drive.notify_lost(news.peer)
             return events.PeersLost((news.peer,))
         if news.request > request:
             self.links.keep(news)

@@ -238,10 +238,10 @@ def drive(
         evaluated: Evaluated = stop.value
     except SmpcError as error:
         turns.close()
-        told: SmpcError = error
+        reported: SmpcError = error
         if isinstance(error, ChannelClosed):
-            told = TimeoutFault({error.peer}, role.step, str(error), code=Code.LOST)
-        for message in role.farewell(told):
+            reported = TimeoutFault({error.peer}, role.step, str(error), code=Code.LOST)
+        for message in role.farewell(reported):
             channels[message.to].close(message.parts)
         raise
     steps["done"] = time.perf_counter() - began

@@ -20,7 +20,7 @@ from smpc_dp.protocols.pairwise.turns import RETAINED, Buffer
 # Messages of a role that wait for the partner, at most: more than it takes so that no two roles wait.
 DEPTH = RETAINED + 2
 # Frames that were taken before the partner is told, if nothing is sent anyway.
-TOLD_AFTER = WINDOW // 2
+REPORT_AFTER = WINDOW // 2
 # Seconds that last words may take.
 CLOSE_SECONDS = 2.0
 # Why a pair ends before its evaluation does.
@@ -105,7 +105,7 @@ class RelayedChannel:
         self._patience = self._later = 0.0
         self._bytes_sent = self._bytes_received = 0
         # Counted in frames, as in `Relay`: passed on by us, those of ours taken, theirs come, theirs taken.
-        self._sent = self._used = self._come = self._taken = self._told = 0
+        self._sent = self._used = self._come = self._taken = self._reported = 0
         self._met = False
         self._outbox: deque[bytes] = deque()
         self._room = threading.Semaphore(DEPTH)
@@ -200,21 +200,21 @@ class RelayedChannel:
                 while self._sent - self._used >= WINDOW:
                     await self._news.wait()
                     self._news.clear()
-                    await self._tell_taken()
+                    await self._notify_taken()
                 await self._frame(frame)
             self._outbox.popleft()
             self._room.release()
-        await self._tell_taken()
+        await self._notify_taken()
 
-    async def _tell_taken(self) -> None:
-        if self._taken - self._told >= TOLD_AFTER:
+    async def _notify_taken(self) -> None:
+        if self._taken - self._reported >= REPORT_AFTER:
             await self._frame(b"")
 
     async def _frame(self, content: bytes) -> None:
-        number, self._told = self._sent, self._taken
+        number, self._reported = self._sent, self._taken
         self._sent += bool(content)
         # Not cut off when this channel ends: half a message would end the session.
-        await asyncio.shield(self._give(Relay(self._matching, number, self._told, content)))
+        await asyncio.shield(self._give(Relay(self._matching, number, self._reported, content)))
 
     def _fail(self, error: SmpcError) -> None:
         """End for an error: whoever sends or receives gets it, once what came before is used."""

@@ -123,19 +123,19 @@ class ServedLog:
         )
         seconds = membership.session.timeouts.step
         body = await self._line.ask(self._request, question, v.LINES, seconds)
-        told = decode(body, v.Lines, relay)
-        if told.first != first or not told.lines or first + len(told.lines) > len(self) + 1:
+        reported = decode(body, v.Lines, relay)
+        if reported.first != first or not reported.lines or first + len(reported.lines) > len(self) + 1:
             raise PeerFault(
                 relay, f"does not show line {first} of the log that it had signed", Check.NOT_SHOWN
             )
-        for number, line in enumerate(told.lines, first):
+        for number, line in enumerate(reported.lines, first):
             try:
                 self._followed.check(number, line)
             except VerificationError as error:
                 raise PeerFault(
                     relay, f"shows another log than it had signed: {error}", Check.LOG_DIFFERS
                 ) from None
-        return told.lines
+        return reported.lines
 
 
 def _put_aside(spool: tempfile.SpooledTemporaryFile[bytes], lines: Sequence[bytes]) -> None:

@@ -268,7 +268,7 @@ class Session:
             result = await cast("ServersLine", self._line).statistic(
                 self._request, outcome, data, mark, question, zetas, self._ledger
             )
-            self._tell_done(result.survivors, result.absent)
+            self._notify_done(result.survivors, result.absent)
             return result
         evaluations = self._evaluating()
         if evaluations is None:
@@ -292,7 +292,7 @@ class Session:
         self._request += 1
         hub = cast("HubLine", self._line)
         result = await estimate(asked, hub, self._request, evaluations, self._ledger)
-        self._tell_done(result.survivors, result.absent)
+        self._notify_done(result.survivors, result.absent)
         return result
 
     async def _run(
@@ -328,7 +328,7 @@ class Session:
 
         charge = partial(charge_run, self._ledger, self._membership.event, self._request)
         outcome, receipt = await self._line.run(self._request, question, lanes, charge)
-        self._tell_done(outcome.survivors, outcome.absent)
+        self._notify_done(outcome.survivors, outcome.absent)
         return Result.of(outcome, kind, clipped, receipt)
 
     def _evaluating(self) -> Evaluations | None:
@@ -345,9 +345,9 @@ class Session:
             await asyncio.to_thread(self._evaluations.close)
         await self._line.close()
 
-    def _tell_done(self, survivors: tuple[str, ...], absent: tuple[str, ...]) -> None:
-        told = Event(self.party, "done", self._request, "done", survivors=survivors, absent=absent)
-        self._on_event(told)
+    def _notify_done(self, survivors: tuple[str, ...], absent: tuple[str, ...]) -> None:
+        reported = Event(self.party, "done", self._request, "done", survivors=survivors, absent=absent)
+        self._on_event(reported)
 
 
 def _check_label(label: str) -> None:

@@ -319,9 +319,9 @@ def plan_parameters(
         from smpc_dp.learn.meetings import numbered
         from smpc_dp.learn.registry import check_learn_as
 
-        told, result = numbered(parameters, names)
+        reported, result = numbered(parameters, names)
         if not result:
-            checked, result = check_learn_as(version, told, len(names))
+            checked, result = check_learn_as(version, reported, len(names))
     elif (checker := versions_of(protocol).get(version)) is not None:
         checked, result = checker(parameters, len(names))
     else:

@@ -174,7 +174,7 @@ class PairRounds(AggregatorWaits):
         await drive.charge()
         failed = []
         for matching, garbler, evaluator in evaluations:
-            drive.tell("step", f"matching {matching + 1}: {garbler} with {evaluator}")
+            drive.notify("step", f"matching {matching + 1}: {garbler} with {evaluator}")
             try:
                 await self._evaluate(matching, garbler, evaluator)
             except asyncio.CancelledError:

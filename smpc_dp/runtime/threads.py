@@ -28,7 +28,7 @@ async def in_thread(work: Callable[[], T]) -> T:
         else:
             done.set_result(value)  # type: ignore[arg-type]
 
-    def tell(value: T | None, error: BaseException | None) -> None:
+    def notify(value: T | None, error: BaseException | None) -> None:
         # The loop may be over before the work is.
         if not loop.is_closed():
             loop.call_soon_threadsafe(settle, value, error)
@@ -37,12 +37,12 @@ async def in_thread(work: Callable[[], T]) -> T:
         try:
             value = work()
         except SmpcError as error:
-            tell(None, error)
+            notify(None, error)
         except BaseException as error:
-            tell(None, error)
+            notify(None, error)
             raise
         else:
-            tell(value, None)
+            notify(value, None)
 
     threading.Thread(target=target, daemon=True).start()
     return await done

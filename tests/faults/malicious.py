@@ -60,7 +60,7 @@ class SplitViewAggregator:
         drew = {self.stage.number(other) for other, drawn in self.drawn.items() if number in drawn}
         return frozenset(drew | set(self.drawn[name]))
 
-    def _tell(self, name: str, envelope: Envelope) -> Envelope | None:
+    def _notify(self, name: str, envelope: Envelope) -> Envelope | None:
         """Give one party a message; return its answer, or None if it has refused."""
         if name in self.errors:
             return None
@@ -74,7 +74,7 @@ class SplitViewAggregator:
 
     def _say(self, step: str, name: str, message: msgspec.Struct) -> Envelope | None:
         [envelope] = self.stage.context.write(self.stage.signers[HUB], self.run_id, step, (name,), message)
-        return self._tell(name, envelope)
+        return self._notify(name, envelope)
 
     def show_participants(self, views: Sets) -> None:
         """Tell each party who takes part, certify it as well as possible, and collect masked vectors."""

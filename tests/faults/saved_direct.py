@@ -23,7 +23,7 @@ from tests.faults.direct_stage import DirectStage
 
 LOST = "p4"
 # What a party says, in order, to all or to the coordinator, and what it is told then.
-TOLD: dict[str, tuple[str, ...]] = {
+REPORTED: dict[str, tuple[str, ...]] = {
     m.HELLO: (m.HELLO, d.START),
     m.ADVERTISE: (m.ADVERTISE, d.ROLL),
     m.REVEAL: (m.REVEAL, d.PARTICIPANTS),
@@ -68,9 +68,9 @@ class Others:
                 queue.extend(self.runs[claimed.receiver].handle(Message(claimed)))
             else:
                 mine.append(claimed)
-        self._held = [claimed for claimed in mine if claimed.step not in TOLD[step]]
-        told = [claimed for claimed in mine if claimed.step in TOLD[step]]
-        return [PeersLost((LOST,)), *told] if loses else [*told]
+        self._held = [claimed for claimed in mine if claimed.step not in REPORTED[step]]
+        reported = [claimed for claimed in mine if claimed.step in REPORTED[step]]
+        return [PeersLost((LOST,)), *reported] if loses else [*reported]
 
 
 class DirectScene:
@@ -80,7 +80,7 @@ class DirectScene:
     role: ClassVar[PeerRole] = PARTY
     codec = Codec.of_peer(PARTY)
     states = 9
-    steps: ClassVar[list[str]] = [*TOLD]
+    steps: ClassVar[list[str]] = [*REPORTED]
 
     def __init__(self) -> None:
         self._stage = DirectStage(users=5)
@@ -90,7 +90,7 @@ class DirectScene:
         others = [run for run in self._stage.users.values() if run.name != self.name]
         self._first = Others(others, [claimed for run in others for claimed in run.handle(Start())])
         # By what the party has sent and the variant, the answers and the others after them.
-        self._told: dict[tuple[bytes, int], tuple[str, list[Envelope | PeersLost], Others]] = {}
+        self._reported: dict[tuple[bytes, int], tuple[str, list[Envelope | PeersLost], Others]] = {}
 
     def process(self) -> tuple[PeerRole, Any, State]:
         stage = self._stage
@@ -101,12 +101,12 @@ class DirectScene:
         claimed = [envelope for envelope in sent if envelope.step != LEAVE]
         if not claimed:
             return ()
-        step = max((envelope.step for envelope in claimed if envelope.step in TOLD), key=self.steps.index)
+        step = max((envelope.step for envelope in claimed if envelope.step in REPORTED), key=self.steps.index)
         key = (b"".join(map(encode_envelope, claimed)), variant)
-        if key not in self._told:
+        if key not in self._reported:
             others = self._before(step, claimed[0].run_id).copy()
-            self._told[key] = (step, others.answer(claimed, step, loses=bool(variant)), others)
-        return self._told[key][1]
+            self._reported[key] = (step, others.answer(claimed, step, loses=bool(variant)), others)
+        return self._reported[key][1]
 
     def _before(self, step: str, run_id: bytes) -> Others:
         """Return the others whose answer leads to a step; without a loss, if there are such."""
@@ -115,14 +115,14 @@ class DirectScene:
         before = self.steps[self.steps.index(step) - 1]
         result = {
             variant: others
-            for (_, variant), (claimed, _, others) in self._told.items()
+            for (_, variant), (claimed, _, others) in self._reported.items()
             if claimed == before and {run_id, b""} & {run.run_id for run in others.runs.values()}
         }
         return result[min(result)]
 
     def check(self, run: SavedRun[Any]) -> None:
         assert run.result.survivors == self._stage.names
-        [*_, others] = [others for (_, variant), (_, _, others) in self._told.items() if not variant]
+        [*_, others] = [others for (_, variant), (_, _, others) in self._reported.items() if not variant]
         for other in others.runs.values():
             assert run.result.total.tolist() == other.result.total.tolist()
 
@@ -134,4 +134,4 @@ class CoordinatorScene(DirectScene):
     role = COORDINATOR
     codec = Codec.of_peer(COORDINATOR)
     states = 8
-    steps: ClassVar[list[str]] = [step for step in TOLD if step != d.HELD]
+    steps: ClassVar[list[str]] = [step for step in REPORTED if step != d.HELD]

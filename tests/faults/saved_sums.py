@@ -122,7 +122,7 @@ class SumScene:
         self.input = self._lanes.tobytes()
         self._first = World.of(self._cast)
         # By what the party has sent and the variant, the answers and the world after them.
-        self._told: dict[tuple[bytes, int], tuple[list[Envelope], World]] = {}
+        self._reported: dict[tuple[bytes, int], tuple[list[Envelope], World]] = {}
 
     def process(self) -> tuple[PartyRole, Any, State]:
         signer: Signer = self._cast.signers[PARTY]
@@ -138,14 +138,14 @@ class SumScene:
 
     def _answer(self, claimed: Envelope, variant: int) -> list[Envelope]:
         key = (encode_envelope(claimed), variant)
-        if key not in self._told:
+        if key not in self._reported:
             world = self._before(claimed).copy()
             # Without a coin nothing goes on.
             answers = world.answer(claimed, loses=bool(variant) and claimed.step != v.COIN)
             if variant:
                 answers = [self._other(answer) for answer in answers]
-            self._told[key] = (answers, world)
-        return self._told[key][0]
+            self._reported[key] = (answers, world)
+        return self._reported[key][0]
 
     def _before(self, claimed: Envelope) -> World:
         """Return a world whose answer leads to a message; one without a loss, if there is one."""
@@ -155,7 +155,7 @@ class SumScene:
         before = steps[steps.index(claimed.step) - 1]
         worlds = {
             variant: world
-            for (content, variant), (answers, world) in self._told.items()
+            for (content, variant), (answers, world) in self._reported.items()
             if decode(content, Envelope, PARTY).step == before
             and claimed.run_id in {answer.run_id for answer in answers}
         }
@@ -180,7 +180,7 @@ class SumScene:
     def check(self, run: SavedRun[Any]) -> None:
         outcome = run.result
         assert outcome.survivors == self.scenario.names
-        [*_, world] = [world for (_, variant), (_, world) in self._told.items() if not variant]
+        [*_, world] = [world for (_, variant), (_, world) in self._reported.items() if not variant]
         assert outcome.total.tolist() == world.total
         self.check_total(world.total)
 
@@ -255,6 +255,6 @@ class ExchangeScene(SumScene):
 
     def check(self, run: SavedRun[Any]) -> None:
         assert run.result.survivors == self.scenario.names
-        [*_, world] = [world for (_, variant), (_, world) in self._told.items() if not variant]
+        [*_, world] = [world for (_, variant), (_, world) in self._reported.items() if not variant]
         for other in world.others:
             assert run.result.total.tolist() == other.result.total.tolist()

@@ -200,7 +200,7 @@ class Stage:
         message = decode(envelope.body, m.Neighbours, envelope.sender)
         return self.change(envelope, proof=roll.prove(item.party for item in message.advertisements))
 
-    def told(self, name: str) -> Abort:
+    def reported(self, name: str) -> Abort:
         """Return what the aggregator told a party that it excluded."""
         abort = next(e for e in self.sent if e.step == ABORT and e.receiver == name)
         return decode(abort.body, Abort, HUB)
@@ -226,8 +226,8 @@ class Stage:
 
     def assert_out(self, name: str, reason: str) -> None:
         """The aggregator excluded the party for its own fault, told it so, and lists the fault."""
-        told = self.told(name)
-        assert (told.code in BLAMES, told.culprit) == (True, name), told
+        reported = self.reported(name)
+        assert (reported.code in BLAMES, reported.culprit) == (True, name), reported
         assert any(
             fault.startswith(f"{name}: ") and reason in fault for fault in self.aggregator.result.faults
         ), self.aggregator.result.faults

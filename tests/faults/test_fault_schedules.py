@@ -54,7 +54,7 @@ SESSIONS: dict[str, tuple[str, dict[str, object]]] = {
 
 
 @dataclass
-class Told:
+class Reported:
     """What a schedule ended in, for all members."""
 
     crooks: dict[str, tuple[str, int]] = field(default_factory=dict)
@@ -96,12 +96,12 @@ def draw_crooks(chooser: random.Random, names: tuple[str, ...], indices: int) ->
     return {name: (chooser.choice(ACTS), chooser.randint(1, indices)) for name in chooser.sample(names, many)}
 
 
-async def play(scene: Scene, seed: int, vectors: NDArray[np.float64], told: Told) -> None:
+async def play(scene: Scene, seed: int, vectors: NDArray[np.float64], reported: Reported) -> None:
     """Play one schedule to the end of all honest members."""
     chooser = random.Random(seed)
     loop = asyncio.get_running_loop()
     crooks = draw_crooks(chooser, scene.names, scene.messages)
-    told.crooks = crooks
+    reported.crooks = crooks
     links = Links(scene.hub, ignore)
     server = Server(scene.hub, links, ignore, None, (), open_logs(scene.hub, scene.path, scene.board))
     tasks: dict[str, asyncio.Task[None]] = {}
@@ -119,10 +119,10 @@ async def play(scene: Scene, seed: int, vectors: NDArray[np.float64], told: Told
         began = loop.time()
         try:
             outcome, _ = await line.run(1, "sum", lanes, charge, membership)
-            told.outcomes[name] = outcome
+            reported.outcomes[name] = outcome
         except SmpcError as error:
-            told.errors[name] = error
-        told.times[name] = loop.time() - began
+            reported.errors[name] = error
+        reported.times[name] = loop.time() - began
 
     def enter(name: str, kind: type[Pipe]) -> None:
         latency = chooser.uniform(0.001, 0.02)
@@ -140,46 +140,48 @@ async def play(scene: Scene, seed: int, vectors: NDArray[np.float64], told: Told
 
     for name in scene.names:
         enter(name, CrookedPipe if name in crooks else Pipe)
-    told.hub = await server.request(1, None if scene.group is None else scene.of_group(scene.hub))
-    told.seconds = loop.time()
+    reported.hub = await server.request(1, None if scene.group is None else scene.of_group(scene.hub))
+    reported.seconds = loop.time()
     steps = server._drive.run.role.most_steps(server._drive.run.member)
     stated = hub_run_seconds(steps, 0, TIMEOUTS, first=True)
     # What the hub computes: a message of each link after a deadline, and the end of each step.
     computing = (steps + 1) * (2 * len(scene.names) + 4) * WORK
-    assert told.seconds <= stated + computing + 0.1, (told.seconds, stated)
+    assert reported.seconds <= stated + computing + 0.1, (reported.seconds, stated)
     honest = [tasks[name] for name in scene.names if name not in crooks]
     if honest:
         await asyncio.wait(honest)
     stated = party_run_seconds(steps, TIMEOUTS)
-    for name in told.times.keys() - crooks.keys():
-        assert told.times[name] <= stated + computing, (name, told.times[name], stated)
+    for name in reported.times.keys() - crooks.keys():
+        assert reported.times[name] <= stated + computing, (name, reported.times[name], stated)
     links.abort()
 
 
-def check(scene: Scene, vectors: NDArray[np.float64], told: Told) -> str:
+def check(scene: Scene, vectors: NDArray[np.float64], reported: Reported) -> str:
     """Check how a schedule ended, and return it in a word."""
-    guilty, honest = set(told.crooks), set(scene.names) - told.crooks.keys()
-    blamed = {error.culprit for error in [told.hub, *told.errors.values()] if isinstance(error, PeerFault)}
+    guilty, honest = set(reported.crooks), set(scene.names) - reported.crooks.keys()
+    blamed = {
+        error.culprit for error in [reported.hub, *reported.errors.values()] if isinstance(error, PeerFault)
+    }
     assert blamed <= guilty, (blamed, guilty)  # No party, and not the aggregator, which is honest here.
     for name in honest:
-        error = told.errors.get(name)
+        error = reported.errors.get(name)
         if isinstance(error, TimeoutFault):
             assert error.missing <= guilty, (name, error, guilty)
             assert error.missing
-    if isinstance(told.hub, SmpcError):
-        if isinstance(told.hub, TimeoutFault):
-            assert told.hub.missing, told.hub
-            assert told.hub.missing <= guilty, (told.hub, guilty)
+    if isinstance(reported.hub, SmpcError):
+        if isinstance(reported.hub, TimeoutFault):
+            assert reported.hub.missing, reported.hub
+            assert reported.hub.missing <= guilty, (reported.hub, guilty)
         else:
-            assert isinstance(told.hub, PeerFault), told.hub
-        assert not honest & told.outcomes.keys()
+            assert isinstance(reported.hub, PeerFault), reported.hub
+        assert not honest & reported.outcomes.keys()
         return "stopped"
-    assert isinstance(told.hub, Outcome | Relayed)
-    assert set(told.hub.absent) <= guilty, (told.hub, guilty)
+    assert isinstance(reported.hub, Outcome | Relayed)
+    assert set(reported.hub.absent) <= guilty, (reported.hub, guilty)
     for name in honest:
-        assert name in told.outcomes, (name, told.errors.get(name))
-    outcomes = [told.outcomes[name] for name in honest]
-    for outcome in [*outcomes, *([told.hub] if isinstance(told.hub, Outcome) else [])]:
+        assert name in reported.outcomes, (name, reported.errors.get(name))
+    outcomes = [reported.outcomes[name] for name in honest]
+    for outcome in [*outcomes, *([reported.hub] if isinstance(reported.hub, Outcome) else [])]:
         rows = [vectors[scene.names.index(name)] for name in outcome.survivors]
         off = outcome.total - fixed_point_sum(outcome.encoding, rows)
         if outcome.noise is None or (not outcome.noise.residual_pairs and not scene.noisy):
@@ -217,15 +219,17 @@ def test_every_schedule_is_exact_or_names_a_guilty_party_in_time(
         scene = scenes[4 + seed % 3]
         monkeypatch.setattr(SystemRandomness, "bytes", partial(Stream.bytes, Stream(seed)))
         vectors = np.random.default_rng(seed).uniform(-5, 5, (len(scene.names), LENGTH))
-        told = Told()
+        reported = Reported()
         try:
             with restored_if_drawn(seed, tmp_path / f"saved {seed}") as processes:
-                run_virtually(partial(play, scene, seed, vectors, told))
+                run_virtually(partial(play, scene, seed, vectors, reported))
             how = " restored" if processes else ""
             restored += sum(each.restored for each in processes)
-            ends[check(scene, vectors, told) + how] += 1
+            ends[check(scene, vectors, reported) + how] += 1
         except BaseException as error:
-            error.add_note(f"{protocol}, schedule {seed}: {told.crooks}; {told.hub!r:.600}; {told.errors}")
+            error.add_note(
+                f"{protocol}, schedule {seed}: {reported.crooks}; {reported.hub!r:.600}; {reported.errors}"
+            )
             raise
     print(f"{protocol}: {len(schedules)} schedules, {dict(ends)}, {restored} restored")
     # Neither "everything fails" nor "nothing ever fails" would be a test.

@@ -125,7 +125,7 @@ def test_relay_shows_the_victim_another_set() -> None:
     stage.play(only(m.NEIGHBOURS, VICTIM, shrink))
     assert g.PUBLISH not in stage.steps_of(VICTIM)
     assert stage.fault_of(VICTIM) == f"{VICTIM}: attests another set than the one that was sent"
-    assert stage.told(VICTIM) == Abort(Code.FAULT, VICTIM)
+    assert stage.reported(VICTIM) == Abort(Code.FAULT, VICTIM)
     assert stage.aggregator.result.absent == (VICTIM,)
 
 
@@ -203,7 +203,7 @@ def test_differing_plans_are_told_before_anything_is_sent() -> None:
     stage.play(by(m.HELLO, OTHER, differ))
     assert stage.aggregator.result.absent == (OTHER,)
     assert "asks '1f/2e'" in stage.fault_of(OTHER)
-    assert stage.told(OTHER) == Abort(Code.QUESTION, OTHER)
+    assert stage.reported(OTHER) == Abort(Code.QUESTION, OTHER)
 
 
 def test_user_publishes_the_same_value_twice() -> None:
@@ -253,8 +253,8 @@ def test_user_whose_shares_are_not_of_the_key_that_it_advertised_is_named() -> N
 
     stage.play(tamper)
     stage.assert_blames(HUB, OTHER, "signed shares that do not give the secret it committed to")
-    told = {name: stage.told(name) for name in stage.names if name != OTHER}
-    assert {(abort.code, abort.culprit) for abort in told.values()} == {(Code.FAULT, OTHER)}
+    reported = {name: stage.reported(name) for name in stage.names if name != OTHER}
+    assert {(abort.code, abort.culprit) for abort in reported.values()} == {(Code.FAULT, OTHER)}
 
 
 def test_nobody_is_asked_for_a_seed_when_noise_stays_in() -> None:

@@ -31,7 +31,7 @@ from smpc_dp.runtime.servers.hub import ServerHub
 from smpc_dp.runtime.servers.line import ServersLine
 from tests.faults.crooks import ACTS, CrookedPipe
 from tests.faults.restoring import restored_if_drawn
-from tests.faults.test_fault_schedules import BOUNDS, NOISY, TIMEOUTS, Told, draw_crooks
+from tests.faults.test_fault_schedules import BOUNDS, NOISY, TIMEOUTS, Reported, draw_crooks
 from tests.faults.virtual import WORK, Pipe, Stream, connect, run_virtually
 
 SECONDS = 5.0
@@ -60,11 +60,11 @@ def arm(
 
 
 async def play_direct(
-    members: dict[str, Membership], seed: int, vectors: NDArray[np.float64], told: Told
+    members: dict[str, Membership], seed: int, vectors: NDArray[np.float64], reported: Reported
 ) -> None:
     chooser, loop = random.Random(seed), asyncio.get_running_loop()
     names = tuple(members)
-    crooks = told.crooks = draw_crooks(chooser, names, 6)
+    crooks = reported.crooks = draw_crooks(chooser, names, 6)
     parameters = members[names[0]].parameters
     meshes = {name: Mesh(members[name], ignore) for name in names}
 
@@ -82,41 +82,45 @@ async def play_direct(
     async def take_part(name: str) -> None:
         lanes, _ = parameters.encoding.encode(vectors[names.index(name)], party=name)
         try:
-            told.outcomes[name], _ = await meshes[name].run(1, "sum", lanes, no_charge)
+            reported.outcomes[name], _ = await meshes[name].run(1, "sum", lanes, no_charge)
         except SmpcError as error:
-            told.errors[name] = error
-        told.times[name] = loop.time()
+            reported.errors[name] = error
+        reported.times[name] = loop.time()
 
     tasks = {name: loop.create_task(take_part(name)) for name in names}
     await asyncio.wait([tasks[name] for name in names if name not in crooks])
     # Seven phases; a message of each of the others after a deadline.
     assert PARTY.patience == (True, True, True, False, False, True, False)
     stated = direct_run_seconds(PARTY.patience, TIMEOUTS)
-    for name in told.times.keys() - crooks.keys():
-        assert told.times[name] <= stated + 7 * 4 * len(names) ** 2 * WORK, (name, told.times[name])
+    for name in reported.times.keys() - crooks.keys():
+        assert reported.times[name] <= stated + 7 * 4 * len(names) ** 2 * WORK, (name, reported.times[name])
     for mesh in meshes.values():
         mesh.links.abort()
 
 
-def check_blame(told: Told, members: Sequence[str], servers: Collection[str] = ()) -> set[str]:
+def check_blame(reported: Reported, members: Sequence[str], servers: Collection[str] = ()) -> set[str]:
     """Check that nobody is blamed but guilty members; return the honest ones.
 
     Users wait for what all servers say: a guilty server makes them late at the others, who name them as late.
     Without a relay, what a guilty party sends late can reach some in time and others not. Those who disagree
     stop, and are missing to the others.
     """
-    honest = set(members) - told.crooks.keys()
-    held_up = bool(told.crooks.keys() & servers)
-    for name, error in told.errors.items():
+    honest = set(members) - reported.crooks.keys()
+    held_up = bool(reported.crooks.keys() & servers)
+    for name, error in reported.errors.items():
         if isinstance(error, PeerFault):
-            assert error.culprit in told.crooks, (name, error)
+            assert error.culprit in reported.crooks, (name, error)
         elif name in honest:
             assert isinstance(error, TimeoutFault), (name, error)
             # A party that was cut off by a guilty one leaves, and is missing to others.
             # What a guilty coordinator says is told as its word.
-            claimed = any(f"said by {crook}" in str(error) for crook in told.crooks)
-            stopped = bool(told.crooks) and not servers and error.missing <= told.errors.keys() | told.crooks
-            assert held_up or claimed or stopped or error.missing & told.crooks.keys(), (name, error)
+            claimed = any(f"said by {crook}" in str(error) for crook in reported.crooks)
+            stopped = (
+                bool(reported.crooks)
+                and not servers
+                and error.missing <= reported.errors.keys() | reported.crooks
+            )
+            assert held_up or claimed or stopped or error.missing & reported.crooks.keys(), (name, error)
     return honest
 
 
@@ -140,14 +144,14 @@ def test_every_schedule_without_a_relay(
         members = scenes[seed % 2]
         monkeypatch.setattr(SystemRandomness, "bytes", partial(Stream.bytes, Stream(seed)))
         vectors = np.random.default_rng(seed).uniform(-5, 5, (len(members), 2))
-        told = Told()
+        reported = Reported()
         try:
             with restored_if_drawn(seed, tmp_path / f"saved {seed}") as processes:
-                run_virtually(partial(play_direct, members, seed, vectors, told))
+                run_virtually(partial(play_direct, members, seed, vectors, reported))
             how = " restored" if processes else ""
             restored += sum(each.restored for each in processes)
-            honest = check_blame(told, list(members))
-            outcomes = [told.outcomes[name] for name in sorted(honest & told.outcomes.keys())]
+            honest = check_blame(reported, list(members))
+            outcomes = [reported.outcomes[name] for name in sorted(honest & reported.outcomes.keys())]
             for outcome in outcomes:
                 assert outcome.survivors == outcomes[0].survivors
                 np.testing.assert_array_equal(outcome.total, outcomes[0].total)
@@ -159,7 +163,7 @@ def test_every_schedule_without_a_relay(
                 assert (np.abs(off) * outcome.encoding.step < 10 * outcome.noise.total).all()
             ends[("exact" if outcomes else "stopped") + how] += 1
         except BaseException as error:
-            error.add_note(f"direct, schedule {seed}: {told.crooks}; {told.errors}")
+            error.add_note(f"direct, schedule {seed}: {reported.crooks}; {reported.errors}")
             raise
     print(f"direct: {len(schedules)} schedules, {dict(ends)}, {restored} restored")
     assert len(schedules) // 10 < ends["exact"] + ends["exact restored"] < len(schedules)
@@ -201,11 +205,11 @@ async def play_servers(
     servers: dict[str, Membership],
     seed: int,
     vectors: NDArray[np.float64],
-    told: Told,
+    reported: Reported,
 ) -> None:
     chooser, loop = random.Random(seed), asyncio.get_running_loop()
     names = tuple(users)
-    crooks = told.crooks = draw_crooks(chooser, names, 3)
+    crooks = reported.crooks = draw_crooks(chooser, names, 3)
     if chooser.random() < 0.2:
         crooks |= {chooser.choice(tuple(servers)): (chooser.choice(ACTS), chooser.randint(1, 9))}
     everyone = users | servers
@@ -227,23 +231,26 @@ async def play_servers(
     async def serve(name: str) -> None:
         opened = await hubs[name].request(1)
         if isinstance(opened, SmpcError):
-            told.errors[name] = opened
-        told.times[name] = loop.time()
+            reported.errors[name] = opened
+        reported.times[name] = loop.time()
 
     async def take_part(name: str) -> None:
         encoding = users[name].parameters.sums
         lanes, _ = encoding.encode(vectors[names.index(name)], party=name)
         try:
-            told.outcomes[name], _ = await lines[name].run(1, "sum", lanes, no_charge)
+            reported.outcomes[name], _ = await lines[name].run(1, "sum", lanes, no_charge)
         except SmpcError as error:
-            told.errors[name] = error
+            reported.errors[name] = error
 
     tasks = {name: loop.create_task(serve(name)) for name in servers}
     tasks |= {name: loop.create_task(take_part(name)) for name in users}
     await asyncio.wait([task for name, task in tasks.items() if name not in crooks])
     stated = servers_run_seconds(SECONDS, TIMEOUTS)
-    for name in told.times.keys() - crooks.keys():
-        assert told.times[name] <= stated + 7 * 4 * len(everyone) ** 2 * WORK, (name, told.times[name])
+    for name in reported.times.keys() - crooks.keys():
+        assert reported.times[name] <= stated + 7 * 4 * len(everyone) ** 2 * WORK, (
+            name,
+            reported.times[name],
+        )
     for link in links.values():
         link.abort()
 
@@ -259,17 +266,17 @@ def test_every_schedule_of_servers(schedules: range, tmp_path: Path, monkeypatch
         monkeypatch.setattr(servers_hub, "Engine", Room().engine)
         monkeypatch.setattr(SystemRandomness, "bytes", partial(Stream.bytes, Stream(seed)))
         vectors = np.random.default_rng(seed).uniform(-5, 5, (len(users), 2))
-        told = Told()
+        reported = Reported()
         try:
-            run_virtually(partial(play_servers, users, servers, seed, vectors, told))
-            honest = check_blame(told, [*users, *servers], servers)
-            outcomes = [told.outcomes[name] for name in sorted(honest & told.outcomes.keys())]
+            run_virtually(partial(play_servers, users, servers, seed, vectors, reported))
+            honest = check_blame(reported, [*users, *servers], servers)
+            outcomes = [reported.outcomes[name] for name in sorted(honest & reported.outcomes.keys())]
             for outcome in outcomes:
                 rows = [vectors[names.index(name)] for name in outcome.survivors]
                 np.testing.assert_array_equal(outcome.total, fixed_point_sum(outcome.encoding, rows))
             ends["exact" if outcomes else "stopped"] += 1
         except BaseException as error:
-            error.add_note(f"servers, schedule {seed}: {told.crooks}; {told.errors}")
+            error.add_note(f"servers, schedule {seed}: {reported.crooks}; {reported.errors}")
             raise
     print(f"servers: {len(schedules)} schedules, {dict(ends)}")
     assert len(schedules) // 10 < ends["exact"] < len(schedules)

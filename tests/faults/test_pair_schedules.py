@@ -97,9 +97,9 @@ class Evaluations:
             raise
 
 
-async def play(members: dict[str, Membership], folder: Path, seed: int, told: dict[str, Any]) -> None:
+async def play(members: dict[str, Membership], folder: Path, seed: int, reported: dict[str, Any]) -> None:
     chooser, loop = random.Random(seed), asyncio.get_running_loop()
-    crooks = told["crooks"] = draw_crooks(chooser, NAMES, 12)
+    crooks = reported["crooks"] = draw_crooks(chooser, NAMES, 12)
     hub, mail = members[AGGREGATOR], defaultdict[tuple[str, str, str], list[bytes]](list)
     links = Links(hub, ignore)
     server = Server(
@@ -127,9 +127,9 @@ async def play(members: dict[str, Membership], folder: Path, seed: int, told: di
         rounds = PairRounds(machine, member.identity, asked, Evaluations(mail, name), TIMEOUTS)  # type: ignore[arg-type]
         try:
             await line.drive(1, machine, rounds, retained=retained).to_end()
-            told[name] = machine.result
+            reported[name] = machine.result
         except SmpcError as error:
-            told[name] = error
+            reported[name] = error
 
     def enter(name: str, kind: type[Pipe]) -> None:
         near, far = connect(name, hub.name, chooser.uniform(0.001, 0.02), kind)
@@ -144,7 +144,7 @@ async def play(members: dict[str, Membership], folder: Path, seed: int, told: di
 
     for name in NAMES:
         enter(name, CrookedPipe if name in crooks else Pipe)
-    told["hub"] = await server.request(1)
+    reported["hub"] = await server.request(1)
     machine = server._drive.run
     stated = hub_run_seconds(machine.role.most_steps(machine.member), 1, TIMEOUTS, first=True)
     # What the hub computes: a message of each link after a deadline, and the end of each step.
@@ -154,7 +154,7 @@ async def play(members: dict[str, Membership], folder: Path, seed: int, told: di
     )
     if honest := [tasks[name] for name in NAMES if name not in crooks]:
         await asyncio.wait(honest)
-    told["excluded"] = {
+    reported["excluded"] = {
         members[AGGREGATOR].names[party - 1]: e for party, e in machine.state.inbox.excluded.items()
     }
     links.abort()
@@ -173,24 +173,24 @@ def test_every_schedule_of_a_pairwise_statistic(
     schedules = schedules[: 1 + len(schedules) // 6] if len(schedules) < 1000 else schedules
     for seed in schedules:
         monkeypatch.setattr(SystemRandomness, "bytes", partial(Stream.bytes, Stream(seed)))
-        told: dict[str, Any] = {}
+        reported: dict[str, Any] = {}
         try:
             with restored_if_drawn(seed, tmp_path / f"saved {seed}") as processes:
-                run_virtually(partial(play, members, tmp_path, seed, told))
+                run_virtually(partial(play, members, tmp_path, seed, reported))
             how = " restored" if processes else ""
             restored += sum(each.restored for each in processes)
-            crooks, ended = told["crooks"], told["hub"]
+            crooks, ended = reported["crooks"], reported["hub"]
             for name in [*(name for name in NAMES if name not in crooks), "hub"]:
-                error = told[name]
+                error = reported[name]
                 if isinstance(error, PeerFault):
                     assert error.culprit in crooks, (name, error)
                 if isinstance(error, TimeoutFault):
                     # A restored party evaluates no pair: where each pair has one, there is no estimate.
-                    alone = bool(processes) and "no pair was evaluated" in f"{error} {told['hub']}"
+                    alone = bool(processes) and "no pair was evaluated" in f"{error} {reported['hub']}"
                     assert alone or error.missing & crooks.keys(), (name, error)
-            assert told["excluded"].keys() <= crooks.keys()
+            assert reported["excluded"].keys() <= crooks.keys()
             if isinstance(ended, StatisticResult):
-                honest = [told[name] for name in NAMES if name not in crooks]
+                honest = [reported[name] for name in NAMES if name not in crooks]
                 assert {result.value for result in honest} <= {ended.value}
                 assert set(ended.absent) <= crooks.keys()
                 ends["estimated" + how] += 1
@@ -198,7 +198,7 @@ def test_every_schedule_of_a_pairwise_statistic(
                 assert isinstance(ended, SmpcError)
                 ends["stopped" + how] += 1
         except BaseException as error:
-            error.add_note(f"pairs, schedule {seed}: {told}"[:1500])
+            error.add_note(f"pairs, schedule {seed}: {reported}"[:1500])
             raise
     print(f"pairs: {len(schedules)} schedules, {dict(ends)}, {restored} restored")
     estimated = ends["estimated"] + ends["estimated restored"]

@@ -373,10 +373,10 @@ def test_a_deadline_within_a_step_stays_passed(tmp_path: Path) -> None:
             hall.mail.insert(2, event)
         while hall.step(run) and type(run.state) is hall.collections[5]:
             run = hall.restore(media)
-        told = {party: str(error) for party, error in run.state.inbox.excluded.items()}
+        reported = {party: str(error) for party, error in run.state.inbox.excluded.items()}
         run = hall.restore(media)
-        assert {party: str(error) for party, error in run.state.inbox.excluded.items()} == told
-        assert list(told) == [4]
+        assert {party: str(error) for party, error in run.state.inbox.excluded.items()} == reported
+        assert list(reported) == [4]
         # He comes too late, and is told nothing new.
         hall.mail.append(dave)
         hall.play(run)

@@ -342,15 +342,15 @@ def test_the_answer_cannot_be_made_again(kind: Callable[[], Scene], tmp_path: Pa
     scene = kind()
     folder = tmp_path / "copies"
     media, wire = Media(tmp_path / "media", counted=True), Wire()
-    told: list[Any] = []
+    reported: list[Any] = []
     for run in states_on_the_way(scene, media, wire, tmp_path):
-        number = len(told)
-        told.append(wire.answered(run))
+        number = len(reported)
+        reported.append(wire.answered(run))
         if number:
             copy = media.copy(folder / str(number), *ALL)
             again = restore(scene, copy, wire)
             sent = len(wire.sent)
-            [other, *_] = scene.answer(told[number - 1], 1)
+            [other, *_] = scene.answer(reported[number - 1], 1)
             assert isinstance(other, Envelope)
             if again.finished:
                 assert again.handle(Message(other)) == ()

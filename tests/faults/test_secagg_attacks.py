@@ -124,7 +124,7 @@ def test_split_roll_gets_no_certificate() -> None:
     # The victim cannot know, and signs. The honest part of this aggregator leaves it out.
     assert m.ATTEST_PARTICIPANTS in stage.steps_of(VICTIM)
     assert m.MASKED not in stage.steps_of(VICTIM)
-    assert stage.told(VICTIM) == Abort(Code.FAULT, VICTIM)
+    assert stage.reported(VICTIM) == Abort(Code.FAULT, VICTIM)
     assert stage.fault_of(VICTIM) == f"{VICTIM}: attests another set than the one that was sent"
 
 

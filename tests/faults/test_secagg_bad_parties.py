@@ -318,9 +318,9 @@ def test_false_complaints_convict_nobody_where_no_corrupt_holder_is_planned_for(
     assert error.missing == {"p1", *liars, *silent}
     assert f"({', '.join(liars)}) each says that its share of p1 did not open" in str(error)
     for name in set(stage.names) - set(silent):
-        told = stage.errors[name]
-        assert isinstance(told, TimeoutFault)
-        assert told.missing == error.missing
+        reported = stage.errors[name]
+        assert isinstance(reported, TimeoutFault)
+        assert reported.missing == error.missing
 
 
 def test_more_complaints_than_corrupt_holders_convict_a_dealer_and_fewer_do_not() -> None:
@@ -358,7 +358,7 @@ def test_a_party_that_leaves_is_named_with_its_code() -> None:
     stage = misbehaving(m.MASKED, lambda stage, envelope, _: (stage.write(envelope, abort, step=LEAVE),))
     stage.assert_sum(BAD)
     assert f"left: {TEXTS[Code.OWN]}" in stage.aggregator.result.faults[0]
-    assert stage.told(BAD) == Abort(Code.LEFT, "", [(BAD, Code.OWN)], m.MASKED)
+    assert stage.reported(BAD) == Abort(Code.LEFT, "", [(BAD, Code.OWN)], m.MASKED)
 
 
 def test_vector_that_is_no_encoding_is_a_lie_not_an_overflow() -> None:

@@ -103,9 +103,9 @@ def test_everybody_is_told_when_an_exclusion_ends_the_run() -> None:
         hub.handle(Message(party.handle(Start())[0]))
     with pytest.raises(TimeoutFault) as caught:
         hub.handle(Deadline())
-    told = hub.handle(Cancellation(caught.value))
-    assert {envelope.receiver for envelope in told} == set(cast.context.names)
-    assert {envelope.step for envelope in told} == {ABORT}
+    reported = hub.handle(Cancellation(caught.value))
+    assert {envelope.receiver for envelope in reported} == set(cast.context.names)
+    assert {envelope.step for envelope in reported} == {ABORT}
 
 
 def test_a_late_hello_is_answered_once_and_only_if_it_is_signed() -> None:

@@ -162,8 +162,8 @@ class Stage:
             )
         ]
         for name in SERVERS:
-            told = [values[0] + self.lie.get(name, 0), *values[1:]]
-            self.act(name, partial(self.servers[name].handle, Report(told)))
+            reported = [values[0] + self.lie.get(name, 0), *values[1:]]
+            self.act(name, partial(self.servers[name].handle, Report(reported)))
 
 
 def resign(envelope: Envelope, body: bytes) -> Envelope:
@@ -290,13 +290,13 @@ def test_what_users_say_when_they_leave_fits_into_a_message(tmp_path: Path) -> N
     assert len(faults) == len(SERVERS)
     assert all(fault.startswith("bob: left out by ") and TEXTS[Code.OWN] in fault for fault in faults)
     longest = max(Code, key=len)
-    told = [
+    reported = [
         m.LeftOut(number, index, longest)
         for number in range(1, len(users) // 2 + 1)
         for index in range(1, len(names) + 1)
     ]
     # The rest of the bound is for questions and values.
-    assert len(msgspec.msgpack.encode(told)) < len(users) // 2 * len(names) * FAULT_BYTES < largest
+    assert len(msgspec.msgpack.encode(reported)) < len(users) // 2 * len(names) * FAULT_BYTES < largest
     assert (
         len(msgspec.msgpack.encode([m.Refused(len(users), longest)] * len(users))) < len(users) * FAULT_BYTES
     )
@@ -490,20 +490,20 @@ def test_a_message_in_a_users_name_by_another_key_leaves_it_out() -> None:
 
 def test_nothing_is_due_of_who_has_shared_or_opened() -> None:
     """So a user may leave once it has shared, and a server once it has opened: neither is lost."""
-    told: dict[str, tuple[bool, bool]] = {}
+    reported: dict[str, tuple[bool, bool]] = {}
 
     def change(envelope: Envelope) -> Envelope:
         server1 = stage.servers["server1"]
         if envelope.receiver == "server1":
-            told.setdefault(envelope.step, (server1.needs("alice"), server1.needs("server2")))
+            reported.setdefault(envelope.step, (server1.needs("alice"), server1.needs("server2")))
         return envelope
 
     stage = Stage(change)
     stage.run()
-    assert told[m.HELLO] == (True, True)
-    assert told[m.SHARES] == (True, True)
-    assert told[m.HELD] == (False, True)
-    assert told[m.OUTPUT] == (False, True)
+    assert reported[m.HELLO] == (True, True)
+    assert reported[m.SHARES] == (True, True)
+    assert reported[m.HELD] == (False, True)
+    assert reported[m.OUTPUT] == (False, True)
     assert not any(stage.servers["server1"].needs(name) for name in (*USERS, *SERVERS))
 
 
@@ -663,7 +663,7 @@ async def test_an_answer_that_no_program_gives_is_told_as_such(
 
 async def test_a_child_inherits_nothing(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     """No environment, no open file, no listening socket, and its limits are on; it says so by a file."""
-    told = tmp_path / "told"
+    reported = tmp_path / "told"
     secret, other = (
         os.open(tmp_path / "secret", os.O_CREAT | os.O_RDWR),
         socket.create_server(("127.0.0.1", 0)),
@@ -672,14 +672,14 @@ async def test_a_child_inherits_nothing(monkeypatch: pytest.MonkeyPatch, tmp_pat
     code = (
         "import os, sys; kinds = sorted(os.readlink(f'/proc/self/fd/{n}').split(':')[0]"
         " for n in os.listdir('/proc/self/fd') if os.path.exists(f'/proc/self/fd/{n}'));"
-        f"open({str(told)!r}, 'w').write(repr((dict(os.environ), kinds, os.getcwd())))"
+        f"open({str(reported)!r}, 'w').write(repr((dict(os.environ), kinds, os.getcwd())))"
     )
     monkeypatch.setattr(engines, "_BOOT", code)
     monkeypatch.setenv("SMPC_SECRET", "x")
     await drive(Engine(SERVERS, "server1", silent))
     other.close()
     os.close(secret)
-    environment, kinds, folder = ast.literal_eval(told.read_text())
+    environment, kinds, folder = ast.literal_eval(reported.read_text())
     assert "SMPC_SECRET" not in environment
     assert set(environment) <= {*engines.ENVIRONMENT, "LC_CTYPE"}
     assert folder == "/"
@@ -741,12 +741,12 @@ async def test_no_child_outlives_a_killed_server(stopped: bool) -> None:
 
 async def test_what_a_child_has_started_ends_with_it(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     """A peer may take a child over, and make it start processes: they hold its sockets."""
-    told = tmp_path / "told"
+    reported = tmp_path / "told"
     code = (
         "import os, socket, time; s = socket.socket(fileno=0); n = int.from_bytes(s.recv(8), 'big')\n"
         "while n: n -= len(s.recv(n))\n"
         "other = os.fork()\n"
-        f"if other: open({str(told)!r}, 'w').write(str(other))\n"
+        f"if other: open({str(reported)!r}, 'w').write(str(other))\n"
         'said = b\'{"values": ["3"]}\'\n'
         "if other: s.sendall(b'\\1' + len(said).to_bytes(8, 'big') + said)\n"
         "time.sleep(60)"
@@ -755,7 +755,7 @@ async def test_what_a_child_has_started_ends_with_it(monkeypatch: pytest.MonkeyP
     async with asyncio.timeout(10):
         answer = await Engine(SERVERS, "server1", silent).run(job(), 1, seconds=20, silence=20)
     assert answer.values == ["3"]
-    await eventually(lambda: not is_running(int(told.read_text())), 5.0)
+    await eventually(lambda: not is_running(int(reported.read_text())), 5.0)
 
 
 async def test_a_kept_child_computes_again_and_its_death_is_told() -> None:

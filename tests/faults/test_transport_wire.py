@@ -35,8 +35,8 @@ async def test_second_connection_while_the_first_is_live(net: Net) -> None:
     server = await net.listen()
     first = await net.dial("alice", server.address)
     channel = await server.channel()
-    told = asyncio.Event()
-    first.on_twice = told.set
+    reported = asyncio.Event()
+    first.on_twice = reported.set
     with pytest.raises(PeerFault, match=r"this key is used twice.* a live connection in our name") as caught:
         await net.dial("alice", server.address)
     assert caught.value.culprit == "agg"
@@ -44,7 +44,7 @@ async def test_second_connection_while_the_first_is_live(net: Net) -> None:
     assert isinstance(error, PeerFault)
     assert (who, error.culprit) == ("alice", "alice")
     assert "this key is used twice" in str(error)
-    await asyncio.wait_for(told.wait(), 3)
+    await asyncio.wait_for(reported.wait(), 3)
     await first.send(b"still here")
     assert await channel.receive() == b"still here"
 

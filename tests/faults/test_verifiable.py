@@ -186,7 +186,7 @@ def test_a_total_that_cannot_be_is_refused() -> None:
 # A relay that lies to users.
 
 
-def told(step: str, lie: Callable[[Any], msgspec.Struct], *, only: str = VICTIM) -> Played:
+def reported(step: str, lie: Callable[[Any], msgspec.Struct], *, only: str = VICTIM) -> Played:
     """Change what the relay tells one user in one step."""
     return play(relay=Host(member=liar(step, lambda _relay, _run_id, message: lie(message), (only,))))
 
@@ -210,28 +210,28 @@ def test_a_changed_commitment_is_refused() -> None:
             message, commits=[replace(first, body=msgspec.msgpack.encode(changed)), *message.commits[1:]]
         )
 
-    refused(told(v.COMMITTED, lie), "did not sign")
+    refused(reported(v.COMMITTED, lie), "did not sign")
 
 
 def test_a_withheld_commitment_is_refused() -> None:
     def lie(message: v.Committed) -> v.Committed:
         return replace(message, commits=message.commits[1:])
 
-    refused(told(v.COMMITTED, lie), "not those of the neighbours")
+    refused(reported(v.COMMITTED, lie), "not those of the neighbours")
 
 
 def test_a_board_without_ones_own_entry_is_refused() -> None:
     def lie(message: v.Committed) -> v.Committed:
         return replace(message, digests=bytes(32) + message.digests[32:])
 
-    refused(told(v.COMMITTED, lie), f"does not have the entry '{v.COMMIT}' of {VICTIM}")
+    refused(reported(v.COMMITTED, lie), f"does not have the entry '{v.COMMIT}' of {VICTIM}")
 
 
 def test_a_board_without_a_neighbours_entry_is_refused() -> None:
     def lie(message: v.Committed) -> v.Committed:
         return replace(message, digests=message.digests[:32] + bytes(32) + message.digests[64:])
 
-    refused(told(v.COMMITTED, lie), "does not have the entry 'commit' of ben")
+    refused(reported(v.COMMITTED, lie), "does not have the entry 'commit' of ben")
 
 
 def test_another_set_for_one_user_gets_no_quorum_there() -> None:
@@ -241,7 +241,7 @@ def test_another_set_for_one_user_gets_no_quorum_there() -> None:
         retained = [item for item in message.commits if item.party != 5]
         return replace(message, participants=pack_set([1, 2, 3, 4], len(USERS)), commits=retained)
 
-    played = told(v.COMMITTED, lie)
+    played = reported(v.COMMITTED, lie)
     # its attestation is of another set, which an honest relay takes for its fault; a lying one cannot use it
     assert isinstance(played.errors[VICTIM], PeerFault)
     assert v.PUBLISH not in shown(played)
@@ -251,7 +251,7 @@ def test_another_coin_is_refused() -> None:
     def lie(message: v.Coins) -> v.Coins:
         return replace(message, coins=message.coins[:32] + bytes(32) + message.coins[64:])
 
-    played = told(v.COINS, lie)
+    played = reported(v.COINS, lie)
     refused(played, "the coin of ben is not what it has committed to")
 
 
@@ -262,7 +262,7 @@ def test_a_certificate_that_was_not_signed_is_refused() -> None:
         return replace(message, payload=msgspec.msgpack.encode(few))
 
     for step in (v.COMMITMENTS_CERTIFICATE, v.COINS_CERTIFICATE):
-        refused(told(step, lie), "signatures, 4 are due")
+        refused(reported(step, lie), "signatures, 4 are due")
 
 
 def published_first(relay: VerifiableAggregator) -> m.Advertisement:
@@ -320,7 +320,7 @@ def without(message: v.Publications, party: int) -> v.Publications:
 )
 def test_a_false_publication_of_nobody_is_refused(false: list[int], reason: str) -> None:
     refused(
-        told(v.PUBLICATIONS, lambda message: replace(without(message, 4), false=pack_list(false))), reason
+        reported(v.PUBLICATIONS, lambda message: replace(without(message, 4), false=pack_list(false))), reason
     )
 
 
@@ -330,11 +330,11 @@ def test_what_nobody_said_is_not_shown(party: int) -> None:
         shown = [m.Advertisement(party, b"", bytes(64))]
         return replace(without(message, 4), false=pack_list([2]), shown=shown)
 
-    refused(told(v.PUBLICATIONS, lie), "does not show what neighbours said")
+    refused(reported(v.PUBLICATIONS, lie), "does not show what neighbours said")
 
 
 def test_a_user_sees_that_its_publication_is_left_out() -> None:
-    refused(told(v.PUBLICATIONS, lambda message: without(message, 1)), "left the publication of ann out")
+    refused(reported(v.PUBLICATIONS, lambda message: without(message, 1)), "left the publication of ann out")
 
 
 def test_a_user_sees_that_it_is_not_counted() -> None:
@@ -342,7 +342,7 @@ def test_a_user_sees_that_it_is_not_counted() -> None:
         tally = replace(decode(message.tally, v.Tally, ""), counted=pack_set([2, 3, 4, 5], len(USERS)))
         return replace(message, tally=msgspec.msgpack.encode(tally))
 
-    refused(told(v.TALLIED, lie), "left ann out of the average")
+    refused(reported(v.TALLIED, lie), "left ann out of the average")
 
 
 def test_a_tally_that_the_relay_did_not_sign_is_refused() -> None:
@@ -350,7 +350,7 @@ def test_a_tally_that_the_relay_did_not_sign_is_refused() -> None:
         tally = replace(decode(message.tally, v.Tally, ""), residual_pairs=7)
         return replace(message, tally=msgspec.msgpack.encode(tally))
 
-    refused(told(v.TALLIED, lie), "invalid signature")
+    refused(reported(v.TALLIED, lie), "invalid signature")
 
 
 # Parameters.

@@ -50,7 +50,7 @@ def keep(relay: VerifiableAggregator, state: CollectOpen) -> Transition:
     return counting.finish_open(relay, replace(state, round=replace(state.round, opened={})))
 
 
-def told(lie: Callable[[Tallied], Tallied]) -> Played:
+def reported(lie: Callable[[Tallied], Tallied]) -> Played:
     """Play a run whose relay changes what it shows with its tally, for everybody."""
     return play(relay=Host(member=liar(v.TALLIED, lambda _relay, _run_id, message: lie(message))))
 
@@ -98,7 +98,7 @@ def other_value(body: bytes) -> bytes:
 
 @pytest.mark.parametrize("index", range(len(USERS)))
 def test_a_publication_that_is_not_on_the_board_is_refused(index: int) -> None:
-    refused(told(lambda message: changed(message, index, other_value)), f"of {USERS[index]}, is another")
+    refused(reported(lambda message: changed(message, index, other_value)), f"of {USERS[index]}, is another")
 
 
 LIES: dict[str, tuple[Callable[[Tallied], Tallied], str]] = {
@@ -137,7 +137,7 @@ LIES: dict[str, tuple[Callable[[Tallied], Tallied], str]] = {
 @pytest.mark.parametrize("name", LIES)
 def test_what_is_shown_must_be_the_entries(name: str) -> None:
     lie, reason = LIES[name]
-    refused(told(lie), reason)
+    refused(reported(lie), reason)
 
 
 def test_a_value_that_its_user_did_not_sign_is_not_counted() -> None:

@@ -212,7 +212,7 @@ def test_nobody_opens_an_edge_before_a_quorum_has_signed_the_same_log(step: str,
         assert v.in_round(v.ATTEST_EXCLUSIONS, number) in error.reason
 
 
-def told(step: str, lie: Any) -> dict[str, Any]:
+def reported(step: str, lie: Any) -> dict[str, Any]:
     """Return what users say to a relay that changes its messages of one step."""
 
     relay = Host(member=liar(step, lambda _relay, _run_id, message: lie(message)))
@@ -236,7 +236,7 @@ def told(step: str, lie: Any) -> dict[str, Any]:
     ],
 )
 def test_a_relay_that_lies_about_openings_is_refused(lie: Any, reason: str) -> None:
-    for error in told(v.OPENINGS, lie).values():
+    for error in reported(v.OPENINGS, lie).values():
         assert isinstance(error, PeerFault), error
         assert (error.culprit, reason in str(error)) == (RELAY, True), str(error)
 
@@ -383,8 +383,8 @@ def test_a_user_that_was_told_of_another_false_one_signs_no_wrong_opening() -> N
 
     def lie(_relay: VerifiableAggregator, _run_id: bytes, message: v.Publications) -> v.Publications:
         authors = {*unpack_list(message.authors, len(names), "")} - {numbers[cheat]}
-        told = pack_list(sorted({*authors, numbers[silent]}))
-        return replace(message, authors=told, false=pack_list([numbers[silent]]), shown=[], commits=[])
+        reported = pack_list(sorted({*authors, numbers[silent]}))
+        return replace(message, authors=reported, false=pack_list([numbers[silent]]), shown=[], commits=[])
 
     relay = equivocating(v.PUBLICATIONS, lie, (victim,))
     played = play({cheat: off_by_one}, setting=SPARSE, relay=relay, memo=True, kill={silent: 9})

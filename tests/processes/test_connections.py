@@ -135,12 +135,12 @@ async def test_a_party_whose_process_was_frozen_returns(
 async def test_a_stolen_key_does_not_evict_its_owner(tmp_path: Path) -> None:
     path = create_local_session(tmp_path, PARTIES, PARAMETERS, timeouts=TIMEOUTS)
     events: list[Event] = []
-    told: list[Event] = []
+    reported: list[Event] = []
     async with serving(path, events) as served:
-        async with smpc_dp.connect(path, party="erin", on_event=told.append) as owner:
+        async with smpc_dp.connect(path, party="erin", on_event=reported.append) as owner:
             with pytest.raises(smpc_dp.PeerFault, match="this key is used twice"):
                 await take_part(path, "erin")
-            warned = await until(told, lambda event: event.kind == "warned")
+            warned = await until(reported, lambda event: event.kind == "warned")
             results = await asyncio.gather(
                 owner.sum([5]), *(take_part(path, name) for name in PARTIES if name != "erin")
             )
@@ -187,7 +187,7 @@ def test_whom_the_aggregator_waits_for_is_printed(capsys: pytest.CaptureFixture[
         board.show(waits)
     board.show(Event("alice", "warned", detail="the key is used twice"))
     show_event([], waits)
-    told = capsys.readouterr().err.splitlines()
-    assert told[:2] == ["hub: waits for alice (not connected), bob", "alice: the key is used twice"]
-    assert told[2].endswith(" hub: waits for alice (not connected), bob")
-    assert len(told) == 3
+    reported = capsys.readouterr().err.splitlines()
+    assert reported[:2] == ["hub: waits for alice (not connected), bob", "alice: the key is used twice"]
+    assert reported[2].endswith(" hub: waits for alice (not connected), bob")
+    assert len(reported) == 3

@@ -101,27 +101,27 @@ def run(folder: Path, path: Path, *options: str) -> dict[str, Any]:
         check=False,
     )
     assert done.returncode == 0, done.stderr
-    told: dict[str, Any] = json.loads(done.stdout)
-    return told
+    reported: dict[str, Any] = json.loads(done.stdout)
+    return reported
 
 
 def test_run_runs_a_protocol(installed: Path, tmp_path: Path) -> None:
     path = session(tmp_path, "unanimous", SUM)
-    told = run(installed, path, "--operation", "sum")
-    assert told["value"] == [10.0]
-    assert told["evidence"]["protocol"] == "unanimous"
-    assert told["privacy"]["claim"].startswith("unanimous, over all 4 parties: ")
+    reported = run(installed, path, "--operation", "sum")
+    assert reported["value"] == [10.0]
+    assert reported["evidence"]["protocol"] == "unanimous"
+    assert reported["privacy"]["claim"].startswith("unanimous, over all 4 parties: ")
 
 
 def test_run_runs_a_learner(installed: Path, tmp_path: Path) -> None:
-    told = run(installed, session(tmp_path, "learn", MEAN))
-    assert set(told) == set(PARTIES)
-    values = {name: result["values"][0][0] for name, result in told.items()}
+    reported = run(installed, session(tmp_path, "learn", MEAN))
+    assert set(reported) == set(PARTIES)
+    values = {name: result["values"][0][0] for name, result in reported.items()}
     # The mean is 2.5; the noise has a standard deviation of 0.9, and is above 5.4 with a chance below 1e-8.
     assert len(set(values.values())) == 1
     assert 0 < abs(values["ann"] - 2.5) < 5.4
-    assert told["ann"]["done"] == [1]
-    assert told["ann"]["guarantee"]["epsilon"] == 20.0
+    assert reported["ann"]["done"] == [1]
+    assert reported["ann"]["guarantee"]["epsilon"] == 20.0
 
 
 class ExactAverager:
@@ -146,16 +146,16 @@ def test_the_learner_averages_means() -> None:
 
 
 def test_run_runs_a_kernel(installed: Path, tmp_path: Path) -> None:
-    told = run(installed, session(tmp_path, "secagg", SUM), "--statistic", "near", "--epsilon", "12")
-    assert (told["kernel"], told["pairs"], told["failed"]) == ("near", 2, 0)
+    reported = run(installed, session(tmp_path, "secagg", SUM), "--statistic", "near", "--epsilon", "12")
+    assert (reported["kernel"], reported["pairs"], reported["failed"]) == ("near", 2, 0)
 
 
 def test_a_gossip_of_reports_takes_a_kernel(installed: Path, tmp_path: Path) -> None:
     given = {"learner": "gossip-reports", "statistic": "near", "bins": 10}
-    told = run(installed, session(tmp_path, "learn", {**given, "epsilon": 50.0, "ticks": 40}))
+    reported = run(installed, session(tmp_path, "learn", {**given, "epsilon": 50.0, "ticks": 40}))
     # Of the pairs of 1 to 4 five in six are near. At epsilon 50 all reports are true but with a chance below
     # 1e-20; what is left is how far 40 meetings of a public schedule take the parties.
-    mean = sum(result["values"][0][0] for result in told.values()) / 4
+    mean = sum(result["values"][0][0] for result in reported.values()) / 4
     assert abs(mean - 5 / 6) < 0.3
 
 
@@ -231,11 +231,11 @@ def test_parties_with_another_version_are_not_added_up(installed: Path, tmp_path
         subprocess.Popen([*command, name], env=environment(index), stderr=subprocess.DEVNULL)
         for name, index in indices.items()
     ]
-    _, told = aggregator.communicate(timeout=300)
+    _, reported = aggregator.communicate(timeout=300)
     assert [party.wait(timeout=300) for party in parties] == [1, 1, 1, 1]
     assert aggregator.returncode == 1
-    assert "dan" in told
-    assert "asks 'sum smpc-dp-example 1.1', the others ask 'sum smpc-dp-example 1.0'" in told
+    assert "dan" in reported
+    assert "asks 'sum smpc-dp-example 1.1', the others ask 'sum smpc-dp-example 1.0'" in reported
 
 
 def unknown(folder: Path, protocol: str, parameters: Mapping[str, object]) -> str:
@@ -254,12 +254,12 @@ def unknown(folder: Path, protocol: str, parameters: Mapping[str, object]) -> st
 @pytest.mark.usefixtures("installed")
 def test_unknown_names_list_the_known_ones(tmp_path: Path) -> None:
     of_others = "; of other packages: {}; other packages register theirs in the entry-point group '{}'"
-    told = unknown(tmp_path / "a", "unanimus", SUM)
-    assert "protocol: 'unanimus' is unknown, the known ones are gopa 1" in told
-    assert of_others.format("unanimous", Group.PROTOCOLS) in told
-    told = unknown(tmp_path / "b", "learn", {**MEAN, "learner": "mean"})
-    assert "parameters.learner: unknown: 'mean' (known: sgd, " in told
-    assert of_others.format("private-mean", Group.LEARNERS) in told
+    reported = unknown(tmp_path / "a", "unanimus", SUM)
+    assert "protocol: 'unanimus' is unknown, the known ones are gopa 1" in reported
+    assert of_others.format("unanimous", Group.PROTOCOLS) in reported
+    reported = unknown(tmp_path / "b", "learn", {**MEAN, "learner": "mean"})
+    assert "parameters.learner: unknown: 'mean' (known: sgd, " in reported
+    assert of_others.format("private-mean", Group.LEARNERS) in reported
     with pytest.raises(ConfigError, match=r"'nearer' is none of kendall_tau") as caught:
         find_kernel("nearer")
     assert of_others.format("near", Group.KERNELS) in str(caught.value)

@@ -161,9 +161,9 @@ def test_who_comes_too_late_is_told_and_may_ask_with_the_next_request(tmp_path: 
         return await asyncio.gather(*(one(name) for name in USERS))
 
     ended = dict(zip(USERS, asyncio.run(act()), strict=True))
-    told, second = ended.pop(late)
-    assert isinstance(told, smpc_dp.TimeoutFault)
-    assert told.missing == {late}
+    reported, second = ended.pop(late)
+    assert isinstance(reported, smpc_dp.TimeoutFault)
+    assert reported.missing == {late}
     assert isinstance(second, smpc_dp.Result), second
     for first, after in ended.values():
         assert isinstance(first, smpc_dp.Result)

@@ -385,8 +385,8 @@ def test_who_completed_no_step_has_learned_nothing(
     with pytest.raises(typer.Exit) as ended:
         report_learned({}, None, {"ann": learned}, as_json=True)
     assert ended.value.exit_code == code
-    told = capsys.readouterr()
-    assert "ann: all 3 steps failed: the others have left" in told.err + told.out
+    reported = capsys.readouterr()
+    assert "ann: all 3 steps failed: the others have left" in reported.err + reported.out
 
 
 def changed_header(log: Path, **change: object) -> Path:
@@ -495,6 +495,6 @@ def test_example_of_twelve_processes(capsys: pytest.CaptureFixture[str]) -> None
     # Of a hundred simulations the mean has 0.89, with a standard deviation of 0.05.
     assert outcome["processes"].mean() > 0.6
     assert abs(outcome["processes"].mean() - outcome["simulation"].mean()) < 0.3
-    told = capsys.readouterr().out
-    assert "16 with missing values left out" in told
-    assert f"{killed} is killed" in told
+    reported = capsys.readouterr().out
+    assert "16 with missing values left out" in reported
+    assert f"{killed} is killed" in reported

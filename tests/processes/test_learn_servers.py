@@ -116,9 +116,9 @@ def test_a_group_fails_without_a_member_and_the_others_go_on(tmp_path: Path) -> 
     hit = [step for step in range(4) if 3 in groups[step]]
     assert hit
     assert len(hit) < 4
-    for told in failures:
-        assert sorted(told) == sorted(number for step in hit for number in (2 * step + 1, 2 * step + 2))
-        assert all("dan" in reason for reason in told.values())
+    for reported in failures:
+        assert sorted(reported) == sorted(number for step in hit for number in (2 * step + 1, 2 * step + 2))
+        assert all("dan" in reason for reason in reported.values())
     for user, name in enumerate(NAMES[:3]):
         result = results[name]
         assert isinstance(result, Learned), result
@@ -170,7 +170,7 @@ def test_who_comes_late_joins_the_groups_that_are_left(tmp_path: Path) -> None:
     assert 1 <= dan.done[0] < len(mine)
     assert any("others are at" in reason for reason in dan.failures)
     # Nobody else fails but for dan's absence.
-    assert all("dan" in reason for told in failures for reason in told.values())
+    assert all("dan" in reason for reported in failures for reason in reported.values())
 
 
 def test_a_killed_server_stops_the_run_and_budgets_are_right(tmp_path: Path) -> None:

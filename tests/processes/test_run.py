@@ -212,8 +212,8 @@ def test_a_process_that_dies_before_it_says_hello_is_told_at_once(session: Path)
     commands[PARTIES[0]] = [sys.executable, "-c", "import os; os.kill(os.getpid(), 9)"]
     commands[PARTIES[1]] = [sys.executable, "-c", "raise SystemExit('no module')"]
     endings = asyncio.run(launcher.run(commands, "aggregator"))
-    told = {event.party: event.detail for event in events if event.kind == "ended"}
-    assert told == {PARTIES[0]: "killed (SIGKILL)", PARTIES[1]: "no module"}
+    reported = {event.party: event.detail for event in events if event.kind == "ended"}
+    assert reported == {PARTIES[0]: "killed (SIGKILL)", PARTIES[1]: "no module"}
     kinds = [(event.party, event.kind) for event in events]
     assert kinds.index((PARTIES[0], "ended")) < kinds.index(("aggregator", "done"))
     assert endings["aggregator"].ok, endings["aggregator"].errors

@@ -120,10 +120,10 @@ async def test_a_session_goes_on_from_sum_to_average_to_statistic(tmp_path: Path
         tau = await opened.pairwise(kernel, (index, index + 3), 12.0, engine="mpyc")
         return total, mean, tau
 
-    told: list[Event] = []
-    got, served = await play(session(tmp_path), act, ledgers=ledgers, requests=3, on_event=told.append)
+    reported: list[Event] = []
+    got, served = await play(session(tmp_path), act, ledgers=ledgers, requests=3, on_event=reported.append)
     # Users, and servers, leave when they have what they came for: nobody is lost.
-    assert not [event for event in told if event.kind == "lost"]
+    assert not [event for event in reported if event.kind == "lost"]
     for answer in got:
         assert isinstance(answer, tuple), answer
         total, mean, tau = answer

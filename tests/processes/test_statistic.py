@@ -245,15 +245,15 @@ async def test_processes_without_addresses_and_one_is_killed_amid_its_pair(tmp_p
     (served,) = await serving
     assert isinstance(served, StatisticResult)
     assert (served.pairs, served.failed) == (1, 1)
-    told = {name: json.loads(output) for name, output in zip(names, outputs, strict=True) if output}
-    assert set(told) == set(names) - {"dave"}
-    (partner,) = (name for name, result in told.items() if result["faults"])
-    assert "dave" in told[partner]["faults"][0]
+    reported = {name: json.loads(output) for name, output in zip(names, outputs, strict=True) if output}
+    assert set(reported) == set(names) - {"dave"}
+    (partner,) = (name for name, result in reported.items() if result["faults"])
+    assert "dave" in reported[partner]["faults"][0]
     for name in names:
         # Also of the one that died: before its first message that depends on its record.
         assert len(Ledger.open(tmp_path / f"{name}.ledger").entries()) == 1
     (log,) = (tmp_path / "board").glob("request-*.jsonl")
-    heads = told["alice"]["evidence"]["log"]
+    heads = reported["alice"]["evidence"]["log"]
     # It says which run, and not what the aggregator has signed in the end.
     assert audit(log, session=path, head=heads["session_head"]).code == 4
     report = audit(log, session=path, head=heads["head"])
@@ -263,7 +263,7 @@ async def test_processes_without_addresses_and_one_is_killed_amid_its_pair(tmp_p
     assert report.statistic.unheard == ("dave",)
     assert report.statistic.disputed == ()
     assert served.evidence is not None
-    assert report.statistic.beacon == told["alice"]["evidence"]["beacon"] == served.evidence.beacon.hex()
+    assert report.statistic.beacon == reported["alice"]["evidence"]["beacon"] == served.evidence.beacon.hex()
 
 
 def test_the_example_with_six_borrowers() -> None:

@@ -63,7 +63,7 @@ Fail = Callable[[smpc_dp.Session], Awaitable[object]]
 
 
 @pytest.fixture
-def told(
+def reported(
     monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture, tmp_path: Path
 ) -> Iterator[list[bytes]]:
     """All messages that channels of this process send, in order.
@@ -206,7 +206,7 @@ async def play(
 )
 async def test_refusals_of_own_data_are_told_by_one_code(
     tmp_path: Path,
-    told: list[bytes],
+    reported: list[bytes],
     protocol: str,
     parameters: dict[str, object],
     fails: tuple[Fail, ...],
@@ -227,12 +227,12 @@ async def test_refusals_of_own_data_are_told_by_one_code(
     good = weighted(1) if "max_weight" in parameters else unweighted([1.0, 2.0])
     await play(path, fails, good, direct="topology" in parameters)
     await asyncio.gather(*serving)
-    bodies = leaves(told, "bob")
+    bodies = leaves(reported, "bob")
     assert len(bodies) == len(fails) * (servers or (4 if "topology" in parameters else 1))
     assert set(bodies) == {encode(Abort(Code.OWN))}
 
 
-async def test_a_ledger_is_told_by_the_same_code_as_a_vector(tmp_path: Path, told: list[bytes]) -> None:
+async def test_a_ledger_is_told_by_the_same_code_as_a_vector(tmp_path: Path, reported: list[bytes]) -> None:
     """Neither its path, nor the name of its data set, nor what is spent, nor that it is damaged."""
     exact = {key: value for key, value in INTEGERS.items() if key != "max_weight"}
     path = create_local_session(tmp_path, PARTIES, exact, timeouts=TIMEOUTS)
@@ -254,13 +254,13 @@ async def test_a_ledger_is_told_by_the_same_code_as_a_vector(tmp_path: Path, tol
     serving = asyncio.create_task(smpc_dp.serve(path, requests=3))
     await play(path, (outside, spent, damaged), lambda session: session.average([1, 2]), ledger)
     await serving
-    bodies = leaves(told, "bob")
+    bodies = leaves(reported, "bob")
     assert len(bodies) == 3
     assert set(bodies) == {encode(Abort(Code.OWN))}
 
 
 async def test_a_record_that_is_refused_on_shares_is_told_by_one_code(
-    tmp_path: Path, told: list[bytes]
+    tmp_path: Path, reported: list[bytes]
 ) -> None:
     users = PARTIES[:4]
     sums = {
@@ -283,10 +283,10 @@ async def test_a_record_that_is_refused_on_shares_is_told_by_one_code(
 
     await asyncio.gather(*(user(name) for name in users))
     await asyncio.gather(*serving)
-    assert set(leaves(told, "bob")) == {encode(Abort(Code.OWN))}
+    assert set(leaves(reported, "bob")) == {encode(Abort(Code.OWN))}
 
 
-async def test_an_input_that_an_evaluation_refuses_is_not_told(tmp_path: Path, told: list[bytes]) -> None:
+async def test_an_input_that_an_evaluation_refuses_is_not_told(tmp_path: Path, reported: list[bytes]) -> None:
     exact = {key: value for key, value in INTEGERS.items() if key != "max_weight"}
     path = create_local_session(tmp_path, PARTIES[:3], exact, addresses=True, timeouts=TIMEOUTS)
     serving = asyncio.create_task(smpc_dp.serve(path))
@@ -341,7 +341,7 @@ def test_processes_say_nothing_of_anothers_ledger(tmp_path: Path) -> None:
 
 
 async def test_a_verifiable_average_shows_no_vector_whether_the_total_is_checked_or_not(
-    tmp_path: Path, told: list[bytes]
+    tmp_path: Path, reported: list[bytes]
 ) -> None:
     """All bytes, the log's included; who does not ask for the check gets the same value, marked so."""
     parameters: dict[str, object] = {
@@ -369,12 +369,12 @@ async def test_a_verifiable_average_shows_no_vector_whether_the_total_is_checked
     assert len({result.value.tobytes() for result in results.values()}) == 1
     checked = {name: getattr(result.evidence, "checked", None) for name, result in results.items()}
     assert checked == {"alice": True, "bob": False, "carol": True, "dave": True}
-    claimed = b"".join(told)
+    claimed = b"".join(reported)
     steps = int(4711.25 / 0.25)
     assert not [order for order in "<>" if struct.pack(order + "q", steps) in claimed]
 
 
-async def test_a_garbled_pair_statistic_shows_no_record(tmp_path: Path, told: list[bytes]) -> None:
+async def test_a_garbled_pair_statistic_shows_no_record(tmp_path: Path, reported: list[bytes]) -> None:
     """Neither a record, nor a pair's values, as text or as an integer of eight bytes."""
     parameters: dict[str, object] = {
         "length": 1,
@@ -411,7 +411,7 @@ LEARN: dict[str, object] = {
 
 @pytest.mark.parametrize("bad", [TEXT, "nan"])
 async def test_cells_of_a_table_are_in_nothing_that_a_learner_says(
-    tmp_path: Path, told: list[bytes], bad: str
+    tmp_path: Path, reported: list[bytes], bad: str
 ) -> None:
     """Each party's table holds the canaries, bob's a cell that is refused too: the others learn."""
     path = create_local_session(tmp_path, PARTIES, LEARN, protocol="learn", timeouts=TIMEOUTS)

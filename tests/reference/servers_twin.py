@@ -132,14 +132,14 @@ class Run:
 
 def play(run: Run) -> dict[Key, Message]:
     """Every message of a run but those of who leaves or is left out."""
-    told: dict[Key, Message] = {}
+    reported: dict[Key, Message] = {}
 
     def say(step: str, sender: str, receivers: list[str], body: bytes) -> None:
         bound = run.session_digest if step in EARLY else run.run_id
         for receiver in receivers:
             key = (step, sender, receiver)
             signature = sign(run.seeds[sender], run.statement(bound, key, body))
-            told[key] = Message(bound.hex(), body.hex(), signature.hex())
+            reported[key] = Message(bound.hex(), body.hex(), signature.hex())
 
     for who in run.users:
         say("shared-hello", who, run.servers, run.hellos[who])
@@ -159,7 +159,7 @@ def play(run: Run) -> dict[Key, Message]:
         say("seal", server, others, pack((run.set, seal)))
         output = (values, run.set, faults, run.seals, sign(run.seeds[server], result))
         say("output", server, [*(run.users[n - 1] for n in run.included), *others], pack(output))
-    return told
+    return reported
 
 
 def holds(key: bytes, statement: bytes, signature: bytes) -> bool:

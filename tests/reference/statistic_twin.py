@@ -23,7 +23,7 @@ from tests.reference import pairwise_twin
 from tests.reference.merkle_twin import tuple_hash, uint
 from tests.reference.secagg_twin import agree, pack, party_set, public_key, seal, sign
 
-FRAME, ATTEMPTS, WINDOW, TOLD = 32_768, 3, 8, 4
+FRAME, ATTEMPTS, WINDOW, REPORTED = 32_768, 3, 8, 4
 # Nonce and tag of a sealed frame, and the byte that says whether its message ends.
 CHUNK = FRAME - 24 - 16 - 1
 
@@ -328,7 +328,7 @@ class Statistic:
             assert content == self.frames[sender, peer][number]
             own[0] += 1
         else:
-            assert taken - own[1] >= TOLD
+            assert taken - own[1] >= REPORTED
         own[1] = taken
 
     # The end.

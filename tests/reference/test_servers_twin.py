@@ -23,8 +23,8 @@ def message(fields: dict[str, str]) -> tuple[twin.Key, twin.Message]:
 
 def claimed(vector: dict[str, Any]) -> dict[twin.Key, twin.Message]:
     """Return the messages of a run, without those of who leaves or is left out."""
-    told = dict(map(message, vector["messages"]))
-    return {key: content for key, content in told.items() if key[0] not in ("abort", "leave")}
+    reported = dict(map(message, vector["messages"]))
+    return {key: content for key, content in reported.items() if key[0] not in ("abort", "leave")}
 
 
 def test_twin_imports_nothing_of_the_library() -> None:

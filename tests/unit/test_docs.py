@@ -374,11 +374,11 @@ def test_every_field_of_a_command_is_documented(
     create_local_session(tmp_path, ["ann", "ben", "cat"], parameters)
     # The shape of what is printed is the same for those of one protocol.
     monkeypatch.setattr(vectors, "PROTOCOLS", {"sampling": vectors.PROTOCOLS["sampling"]})
-    told = json.loads(CliRunner().invoke(app, [*arguments, "--json"]).stdout)
+    reported = json.loads(CliRunner().invoke(app, [*arguments, "--json"]).stdout)
     page = (
         "lab/COMMANDS.md" if heading.split()[0] in ("reproduce", "vectors") else "docs/reference/commands.md"
     )
-    assert_documented(page, heading, told)
+    assert_documented(page, heading, reported)
 
 
 def test_every_command_is_documented() -> None:

@@ -107,7 +107,7 @@ def test_the_check_of_evidence_survives_saving(error: VerificationError) -> None
 
 @pytest.mark.parametrize("check", [None, "no-such-check"])
 def test_a_saved_fault_without_one_of_the_checks_is_none(check: str | None) -> None:
-    saved = msgspec.to_builtins(SavedError.of(PeerFault("bob", "lied", Check.TOLD)))
+    saved = msgspec.to_builtins(SavedError.of(PeerFault("bob", "lied", Check.REPORTED)))
     saved[3] = check
     with pytest.raises(ValueError, match=r"error|check"):
         msgspec.convert(saved, SavedError).error()
@@ -115,7 +115,7 @@ def test_a_saved_fault_without_one_of_the_checks_is_none(check: str | None) -> N
 
 def test_an_error_without_a_check_has_the_one_that_is_given() -> None:
     assert check_of(SmpcError("full disk"), Check.MALFORMED) == Check.MALFORMED
-    assert check_of(PeerFault("bob", "lied", Check.TOLD), Check.MALFORMED) == Check.TOLD
+    assert check_of(PeerFault("bob", "lied", Check.REPORTED), Check.MALFORMED) == Check.REPORTED
 
 
 def test_a_configuration_that_is_wrong_in_one_way_has_one_fault() -> None:

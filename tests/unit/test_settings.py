@@ -48,7 +48,7 @@ def test_defaults_and_values() -> None:
 )
 def test_what_is_wrong_is_said(key: str, value: Any, reason: str) -> None:
     given = {"size": 3} | {key: value}
-    good, faults = read(Table, given, "page.", refused={"gone": "is of another table"}, told=("more",))
+    good, faults = read(Table, given, "page.", refused={"gone": "is of another table"}, explained=("more",))
     assert [(fault.where, fault.reason) for fault in faults] == [(f"page.{key}", reason)]
     assert key not in good
 

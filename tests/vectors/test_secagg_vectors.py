@@ -108,12 +108,12 @@ def assert_refuses(run: Any, envelope: Envelope, expect: dict[str, str]) -> erro
     if envelope.receiver == runs.AGGREGATOR:
         [abort] = [e for e in run.aggregator.handle(Message(envelope)) if e.step == ABORT]
         assert abort.receiver == expect["culprit"]
-        told = decode(abort.body, Abort, runs.AGGREGATOR)
+        reported = decode(abort.body, Abort, runs.AGGREGATOR)
         [*_, why] = run.aggregator.state.inbox.faults
         [*_, error] = run.aggregator.state.inbox.excluded.values()
         assert str(error) == why
         assert layer_of(why) == expect["layer"]
-        assert told == Abort(Code.FAULT, expect["culprit"])
+        assert reported == Abort(Code.FAULT, expect["culprit"])
         return cast("errors.SmpcError", error)
     party = run.parties[envelope.receiver]
     with pytest.raises(errors.SmpcError) as raised:

@@ -211,21 +211,21 @@ def dual_averaging_errors(
     for graph in graphs:
         parts: list[_Part] = []
         for start in range(0, repetitions, _COPIES):
-            _tell(progress, f"{graph.name}, asynchronous", done, total)
+            _notify(progress, f"{graph.name}, asynchronous", done, total)
             copies = range(start, min(repetitions, start + _COPIES))
             clocks: list[Clock] = [PoissonClock(graph, seed, copy) for copy in copies]
             models = _learn(records, ManyClocks(clocks), len(copies), iterations, synchronous=False)
             parts.append(_look(models, aim, records, len(copies), seed + start))
             done += len(copies)
         curves.append(_curve(graph, models.ticks, parts))
-        _tell(progress, f"{graph.name}, synchronous", done, total)
+        _notify(progress, f"{graph.name}, synchronous", done, total)
         clocks = [EdgeClock(graph, seed, copy) for copy in range(synchronous)]
         models = _learn(records, ManyClocks(clocks), synchronous, iterations, synchronous=True)
         part = _look(models, aim, records, synchronous, seed, optimum)
         excess = float(part.objective[-1].mean()) - aim.value(optimum)
         terms.append(_terms(graph, optimum, aim.lipschitz, iterations, float(part.full_bias), excess))
         done += synchronous
-    _tell(progress, "done", total, total)
+    _notify(progress, "done", total, total)
     return DualAveragingErrors(
         parties=users,
         iterations=iterations,
@@ -342,7 +342,7 @@ def _check(users: int, iterations: int, repetitions: int, synchronous: int) -> N
     )
 
 
-def _tell(progress: Progress | None, name: str, done: int, total: int) -> None:
+def _notify(progress: Progress | None, name: str, done: int, total: int) -> None:
     if progress is not None:
         progress(name, done, total)
 

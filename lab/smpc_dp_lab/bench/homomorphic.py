@@ -213,9 +213,9 @@ def _draw(axes: Axes, result: Homomorphic) -> None:
         curve = result.of(kind)
         axes.plot(steps, curve.deviation, color=colour, linestyle=line, linewidth=1.6, label=label)
         if curve.epsilon:
-            told = ", ".join(f"\u03b5({step}) = {value:,.0f}" for step, value in curve.epsilon.items())
+            reported = ", ".join(f"\u03b5({step}) = {value:,.0f}" for step, value in curve.epsilon.items())
             axes.annotate(
-                told,
+                reported,
                 (result.steps, curve.final),
                 xytext=(-4, 16),
                 textcoords="offset points",

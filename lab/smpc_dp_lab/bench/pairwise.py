@@ -211,8 +211,8 @@ def _pair(circuit: str, instances: int, title: str) -> dict[str, Any]:
             folder, {"circuit": circuit, "instances": instances, "output": "both"}
         )
         calls = [[str(session), name, title] for name in ("garbler", "evaluator")]
-        _, told = together("pairwise_worker", calls, f"{circuit}: a measuring process", WORKER_SECONDS)
-    measured: dict[str, Any] = json.loads(told)
+        _, reported = together("pairwise_worker", calls, f"{circuit}: a measuring process", WORKER_SECONDS)
+    measured: dict[str, Any] = json.loads(reported)
     return measured
 
 

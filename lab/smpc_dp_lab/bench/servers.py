@@ -20,7 +20,7 @@ from smpc_dp.runtime.local import create_local_session
 from smpc_dp.runtime.servers.engine import ENVIRONMENT
 from smpc_dp.runtime.session_file import Timeouts
 from smpc_dp.statistics.shared.kernels import Way
-from smpc_dp_lab.bench.servers_worker import Told, Work
+from smpc_dp_lab.bench.servers_worker import Reported, Work
 from smpc_dp_lab.bench.workers import together
 
 WORKER_SECONDS = 900
@@ -81,18 +81,18 @@ def run_servers(
         )
         for index in range(servers)
     ]
-    told = _over_channels(works) if channels else _over_own_sockets(works)
-    if any(each.opened != told[0].opened for each in told):
+    reported = _over_channels(works) if channels else _over_own_sockets(works)
+    if any(each.opened != reported[0].opened for each in reported):
         raise LocalError("servers opened different values")
-    busy = [[answer.cpu + more for answer, more in zip(t.answers, t.carrying, strict=True)] for t in told]
-    answers = [each.answers for each in told]
+    busy = [[answer.cpu + more for answer, more in zip(t.answers, t.carrying, strict=True)] for t in reported]
+    answers = [each.answers for each in reported]
     return Measured(
-        opened=[int(value) for value in told[0].opened],
+        opened=[int(value) for value in reported[0].opened],
         wall=[max(answer.wall for answer in run) for run in zip(*answers, strict=True)],
         cpu=[sum(run) for run in zip(*busy, strict=True)],
         sent=[sum(answer.sent for answer in run) for run in zip(*answers, strict=True)],
         # A pause in the middle of a round, on a busy machine, makes some server count one more.
-        rounds=min((count for each in told for count in each.rounds), default=0),
+        rounds=min((count for each in reported for count in each.rounds), default=0),
     )
 
 
@@ -108,7 +108,7 @@ def split_records(
     return held
 
 
-def _over_own_sockets(works: Sequence[Work]) -> list[Told]:
+def _over_own_sockets(works: Sequence[Work]) -> list[Reported]:
     with _listening(len(works)) as sockets:
         ports = [each.getsockname()[1] for each in sockets]
         ready = [
@@ -118,7 +118,7 @@ def _over_own_sockets(works: Sequence[Work]) -> list[Told]:
         return _together(ready)
 
 
-def _over_channels(works: Sequence[Work]) -> list[Told]:
+def _over_channels(works: Sequence[Work]) -> list[Reported]:
     with tempfile.TemporaryDirectory(prefix="smpc-dp-") as folder:
         session = create_local_session(
             Path(folder),
@@ -149,7 +149,7 @@ def _listening(servers: int) -> Iterator[list[socket.socket]]:
             each.close()
 
 
-def _together(works: Sequence[Work]) -> list[Told]:
+def _together(works: Sequence[Work]) -> list[Reported]:
     """Run one worker for each server; return what they say."""
     count = len(works)
     printed = together(
@@ -163,4 +163,4 @@ def _together(works: Sequence[Work]) -> list[Told]:
         # As mpyc behind channels: the scheduler shares a busy machine out among sessions.
         start_new_session=[True] * count,
     )
-    return [msgspec.json.decode(told, type=Told) for told in printed]
+    return [msgspec.json.decode(reported, type=Reported) for reported in printed]

@@ -51,7 +51,7 @@ class Work(msgspec.Struct, frozen=True, kw_only=True):
         return Job(self.terms, [[int(share, 16) for share in row] for row in self.shares])
 
 
-class Told(msgspec.Struct, frozen=True):
+class Reported(msgspec.Struct, frozen=True):
     """What was opened last, in decimal; for each run an answer, and how many rounds it took, 0: not counted.
 
     `carrying` is the processor time, in seconds, that this process spent on the channels in each run.
@@ -66,11 +66,11 @@ class Told(msgspec.Struct, frozen=True):
 def main() -> None:
     """Compute what standard input says."""
     work = msgspec.json.decode(sys.stdin.buffer.read(), type=Work)
-    told = asyncio.run(_over_channels(work)) if work.session else _over_own_sockets(work)
-    sys.stdout.buffer.write(msgspec.json.encode(told))
+    reported = asyncio.run(_over_channels(work)) if work.session else _over_own_sockets(work)
+    sys.stdout.buffer.write(msgspec.json.encode(reported))
 
 
-async def _over_channels(work: Work) -> Told:
+async def _over_channels(work: Work) -> Reported:
     membership = Membership.load(work.session, work.name, role="server")
     hub = await ServerHub.open(membership, ignore)
     answers, carrying = [], []
@@ -82,19 +82,19 @@ async def _over_channels(work: Work) -> Told:
         await hub.close()
     finally:
         await hub.stop()
-    return Told(answers[-1].values, answers, [0] * len(answers), carrying)
+    return Reported(answers[-1].values, answers, [0] * len(answers), carrying)
 
 
-def _over_own_sockets(work: Work) -> Told:
+def _over_own_sockets(work: Work) -> Reported:
     addresses = [f"-P127.0.0.1:{port}" for port in work.ports]
     threshold = threshold_of(len(work.ports))
     with mpyc_arguments(*addresses, f"-I{work.index}", f"-K{work.terms.security}", f"-T{threshold}"):
         from mpyc.runtime import mpc
-    told: Told = mpc.run(_compute(mpc, work))
-    return told
+    reported: Reported = mpc.run(_compute(mpc, work))
+    return reported
 
 
-async def _compute(mpc: Any, work: Work) -> Told:
+async def _compute(mpc: Any, work: Work) -> Reported:
     loop: Any = asyncio.get_running_loop()
     # By itself mpyc listens on every interface.
     loop.create_server = partial(_listen, loop.create_server, work.listening)
@@ -112,7 +112,7 @@ async def _compute(mpc: Any, work: Work) -> Told:
             answers.append(answer)
             rounds.append(bursts.count - first if bursts else 0)
     await mpc.shutdown()
-    return Told(opened, answers, rounds, [0.0] * len(answers))
+    return Reported(opened, answers, rounds, [0.0] * len(answers))
 
 
 async def _listen(create_server: Any, listening: int, factory: Any, **_: Any) -> Any:

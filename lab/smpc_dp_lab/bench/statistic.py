@@ -229,14 +229,14 @@ def _mpyc(python: str) -> Measured:
             check=False,
         )
         # mpyc logs to the same output.
-        told: Measured = json.loads((ended.stdout.splitlines() or [""])[-1])
+        reported: Measured = json.loads((ended.stdout.splitlines() or [""])[-1])
     except OSError as error:
         raise LocalError(f"{python}: cannot be run ({error.strerror})") from None
     except subprocess.TimeoutExpired:
         raise LocalError(f"mpyc took more than {WORKER_SECONDS} s") from None
     except ValueError:
         raise LocalError(f"{python}: the worker of mpyc ended without an answer") from None
-    return told
+    return reported
 
 
 def garbled_session(instances: int) -> dict[str, Measured]:
@@ -260,4 +260,4 @@ def _worker_of(arguments: list[str]) -> Measured:
 
 def _ended(calls: list[list[str]]) -> list[Measured]:
     printed = together("statistic_worker", calls, "a measuring process", WORKER_SECONDS)
-    return [json.loads(told) for told in printed]
+    return [json.loads(reported) for reported in printed]

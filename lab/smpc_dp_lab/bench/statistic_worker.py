@@ -62,7 +62,7 @@ def member(session: str, name: str, times: int) -> Mapping[str, object]:
     """Be a member of `session`: `times` fresh evaluations over new channels, and CACHED after the last."""
     loaded = PairwiseMember.load(session, name)
     inputs = random_inputs(loaded)
-    told: dict[str, object] = {}
+    reported: dict[str, object] = {}
     for turn in range(times):
         transfers = Transfers()
         began, clock = time.process_time(), time.perf_counter()
@@ -74,8 +74,8 @@ def member(session: str, name: str, times: int) -> Mapping[str, object]:
             first = drive(loaded.role(inputs, 1, transfers), channels)
             fresh, wall, flights = time.process_time(), time.perf_counter(), rounds[0]
             if not turn:
-                told["first"] = fresh - began
-            told |= {
+                reported["first"] = fresh - began
+            reported |= {
                 "fresh": fresh - began,
                 "connect": connected - began,
                 "wall": wall - clock,
@@ -86,7 +86,7 @@ def member(session: str, name: str, times: int) -> Mapping[str, object]:
                 continue
             for request in range(2, CACHED + 2):
                 last = drive(loaded.role(inputs, request, transfers), channels)
-            told |= {
+            reported |= {
                 "cached": (time.process_time() - fresh) / CACHED,
                 "cached_bytes": (last.bytes_sent - first.bytes_sent) / CACHED,
                 "cached_rounds": (rounds[0] - flights) / CACHED,
@@ -94,7 +94,7 @@ def member(session: str, name: str, times: int) -> Mapping[str, object]:
         finally:
             for channel in opened.values():
                 channel.close()
-    return told
+    return reported
 
 
 def whole(parties: int) -> Mapping[str, object]:
@@ -113,9 +113,9 @@ def whole(parties: int) -> Mapping[str, object]:
 
 
 if __name__ == "__main__":
-    told = (
+    reported = (
         whole(int(sys.argv[2]))
         if sys.argv[1] == "whole"
         else member(sys.argv[1], sys.argv[2], int(sys.argv[3]))
     )
-    sys.stdout.write(json.dumps(told) + "\n")
+    sys.stdout.write(json.dumps(reported) + "\n")

@@ -40,8 +40,8 @@ def homomorphic(
         "noise", "deviation", "epsilon(i)", title="mean square deviation of the centroid, last half"
     )
     for curve in result.curves:
-        told = ", ".join(f"{step}: {value:,.4g}" for step, value in curve.epsilon.items())
-        table.add_row(curve.noise, f"{curve.final:.4f}", told)
+        reported = ", ".join(f"{step}: {value:,.4g}" for step, value in curve.epsilon.items())
+        table.add_row(curve.noise, f"{curve.final:.4f}", reported)
     show = console()
     show.print(table)
     show.print(

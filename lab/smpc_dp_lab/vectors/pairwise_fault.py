@@ -171,8 +171,8 @@ class Base:
         """Return the fault of a message at a place; by default the sender's, where it is somebody's fault."""
         if culprit is None:
             culprit = sender if error == "PeerFault" else ""
-        told = (name, about, self.name, receiver, index, sender, message, layer, error, culprit, later)
-        return Fault(*told)
+        reported = (name, about, self.name, receiver, index, sender, message, layer, error, culprit, later)
+        return Fault(*reported)
 
     def claimed(
         self,

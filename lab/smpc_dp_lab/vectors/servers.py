@@ -220,8 +220,8 @@ def run_json(name: str) -> dict[str, object]:
     opened = stage.servers[SERVERS[0]].result
     included = pack_set((USERS.index(user) + 1 for user in opened.included), len(USERS))
     values = [str(value) for value in opened.values]
-    told = next(e for e in stage.sent if (e.step, e.sender) == (m.OUTPUT, SERVERS[0]))
-    output = decode(told.body, m.Output, SERVERS[0])
+    reported = next(e for e in stage.sent if (e.step, e.sender) == (m.OUTPUT, SERVERS[0]))
+    output = decode(reported.body, m.Output, SERVERS[0])
     return {
         "schema": SCHEMA,
         "kind": "run",

@@ -292,7 +292,7 @@ class RelayedLink(Link):
     def __init__(self, run: Run, name: str, peer: str, matching: int, line: SealedLine) -> None:
         super().__init__(peer)
         self._run, self._name, self._matching, self.line = run, name, matching, line
-        self._sent = self._taken = self._told = 0
+        self._sent = self._taken = self._reported = 0
         self._message = b""
 
     def connect(self, other: Link) -> None:
@@ -302,9 +302,9 @@ class RelayedLink(Link):
 
     def frame(self, content: bytes) -> None:
         """Send one frame, or with no content what was taken."""
-        number, self._told = self._sent, self._taken
+        number, self._reported = self._sent, self._taken
         self._sent += bool(content)
-        message = m.Relay(self._matching, number, self._told, content)
+        message = m.Relay(self._matching, number, self._reported, content)
         wire, run_id = self._run.wires[self._name], self._run.hub.run_id
         self._run.deliver([wire.write_relay(run_id, message)])
 
@@ -331,7 +331,7 @@ class RelayedLink(Link):
             if last:
                 self._inbox.append(self._message)
                 self._message = b""
-        if self._taken - self._told >= m.WINDOW // 2:
+        if self._taken - self._reported >= m.WINDOW // 2:
             self.frame(b"")
 
 

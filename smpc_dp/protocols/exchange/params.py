@@ -143,8 +143,8 @@ class ExchangeParameters(SumParameters, frozen=True):
     def planned(self) -> str:
         """Return the variance in hexadecimal, a hash of who sends to whom, and whether vectors differ."""
         edges = b"" if self.edges is None else repr(self.edges).encode()
-        told = f"{self.variance.numerator:x}/{self.variance.denominator:x}"
-        return f"{told} {hashlib.sha256(edges).hexdigest()[:32]}" + (" apart" if self.apart else "")
+        described = f"{self.variance.numerator:x}/{self.variance.denominator:x}"
+        return f"{described} {hashlib.sha256(edges).hexdigest()[:32]}" + (" apart" if self.apart else "")
 
     def noise(self, survivors: int, residual_pairs: int) -> Noise | None:  # noqa: ARG002
         """Return the noise in the sum of so many vectors."""

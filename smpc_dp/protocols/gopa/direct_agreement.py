@@ -200,9 +200,9 @@ def attest_participants(
     reason = "list of participants"
     bodies = _check_bodies(peer, state, m.REVEAL, proposed.reveals, proposed.signatures, members, reason)
     drawn: dict[int, tuple[int, ...]] = {}
-    told = decode(state.inbox.letters[m.REVEAL][peer.index].body, d.Reveal, peer.name).proofs
+    reported = decode(state.inbox.letters[m.REVEAL][peer.index].body, d.Reveal, peer.name).proofs
     # A proof that was found after this party's own reveal excludes nobody.
-    convicted = {proof.party for proof in proofs_of(state, m.ADVERTISE) if proof in told}
+    convicted = {proof.party for proof in proofs_of(state, m.ADVERTISE) if proof in reported}
     try:
         for party, reveal in bodies.items():
             drawn[party], shown = read_reveal(peer, state, advertised, party, reveal)

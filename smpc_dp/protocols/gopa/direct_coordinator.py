@@ -134,11 +134,11 @@ def _exclude(state: DirectState, party: int, error: SmpcError) -> None:
     state.inbox.note(error)
 
 
-def _tell_out(peer: DirectPeer, party: int, error: SmpcError) -> Envelope:
+def _notify_out(peer: DirectPeer, party: int, error: SmpcError) -> Envelope:
     return peer.write_to(peer.context.session_digest, ABORT, abort_of(error), party)
 
 
-def _tell_left_out(
+def _notify_left_out(
     peer: DirectPeer, state: DirectState, before: Iterable[int], left: Collection[int], step: str
 ) -> list[Envelope]:
     """Tell everyone who was in the set before and is not in the one that comes now."""
@@ -146,7 +146,7 @@ def _tell_left_out(
     for party in before:
         if party not in left:
             late = TimeoutFault({peer.name_of(party)}, step, "deadline passed, or its link is gone")
-            sent.append(_tell_out(peer, party, state.inbox.excluded.get(party, late)))
+            sent.append(_notify_out(peer, party, state.inbox.excluded.get(party, late)))
     return sent
 
 
@@ -178,7 +178,7 @@ def _keep_hello(
         return sent
     inbox.answered[party] = None
     late = TimeoutFault({envelope.sender}, m.HELLO, "the run has begun", code=Code.BEGUN)
-    inbox.unsent.append(_tell_out(peer, party, inbox.excluded.get(party, late)))
+    inbox.unsent.append(_notify_out(peer, party, inbox.excluded.get(party, late)))
     return sent
 
 
@@ -210,10 +210,10 @@ def propose_start(peer: DirectPeer, state: CollectHello) -> Transition:
     signatures = b"".join(letter.signature for letter in letters.values())
     sent = peer.broadcast(begun, d.START, d.Start(packed, nonces, signatures), letters)
     asked = sorted(inbox.excluded.keys() & peer.letters(state, m.HELLO, peer.everyone).keys())
-    told = _tell_left_out(peer, state, asked, letters, m.HELLO)
+    reported = _notify_left_out(peer, state, asked, letters, m.HELLO)
     run_id, drawn, own = draw(peer, state)
     after = CollectAdvertise(run_id=run_id, inbox=inbox, vector=state.vector, drawn=drawn)
-    return Transition(after, [*told, *sent, *own])
+    return Transition(after, [*reported, *sent, *own])
 
 
 def _check_hello(peer: DirectPeer, party: int, letter: Letter) -> None:
@@ -240,11 +240,11 @@ def propose_roll(peer: DirectPeer, state: CollectAdvertise) -> Transition:
             del letters[party]
     _check_enough(peer, state, letters, before, m.ADVERTISE)
     roll = d.Roll(pack_set(letters, peer.parties), *_shown(letters))
-    told = _tell_left_out(peer, state, before, letters, m.ADVERTISE)
+    reported = _notify_left_out(peer, state, before, letters, m.ADVERTISE)
     sent = peer.broadcast(state, d.ROLL, roll, letters)
     opened, own = open_draw(peer, state, state.drawn)
     after = CollectReveal(run_id=state.run_id, inbox=state.inbox, vector=state.vector, advertised=opened)
-    return Transition(after, [*told, *sent, *own])
+    return Transition(after, [*reported, *sent, *own])
 
 
 def propose_participants(peer: DirectPeer, state: CollectReveal) -> Transition:
@@ -264,10 +264,10 @@ def propose_participants(peer: DirectPeer, state: CollectReveal) -> Transition:
         del letters[party]
     _check_enough(peer, state, letters, before, m.REVEAL)
     proposed = d.Participants(pack_set(letters, peer.parties), *_shown(letters))
-    told = _tell_left_out(peer, state, before, letters, m.REVEAL)
+    reported = _notify_left_out(peer, state, before, letters, m.REVEAL)
     sent = peer.broadcast(state, d.PARTICIPANTS, proposed, letters)
     after, own = attest_participants(peer, state, state.vector, state.advertised)
-    return Transition(after, [*told, *sent, *own])
+    return Transition(after, [*reported, *sent, *own])
 
 
 def await_held(_peer: DirectPeer, state: CollectPublications) -> Transition:
@@ -304,11 +304,11 @@ def propose_published(peer: DirectPeer, state: CollectHeld) -> Transition:
         proofs_of(state, PUBLISH),
     )
     own = {party: letter.body_hash for party, letter in seen.items() if party in letters}
-    told = _tell_left_out(peer, state, before, letters, PUBLISH)
+    reported = _notify_left_out(peer, state, before, letters, PUBLISH)
     sent = peer.broadcast(state, d.PUBLISHED, proposed, letters)
     published = read_published(peer, state, state.agreed, own)
     after, attested = attest_total(peer, state, state.agreed, state.certificate, published)
-    return Transition(after, [*told, *forwards, *sent, *attested])
+    return Transition(after, [*reported, *forwards, *sent, *attested])
 
 
 def _check_unconvicted(peer: DirectPeer, state: DirectState, step: str, party: int) -> None:

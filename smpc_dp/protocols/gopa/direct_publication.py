@@ -120,7 +120,7 @@ def _certificate(peer: DirectPeer, state: DirectState, agreed: Agreed, digest: b
     return Certificate(digest, {peer.name_of(party): signature for party, signature in signed.items()})
 
 
-def tell_held(peer: DirectPeer, state: CollectPublications) -> Transition:
+def notify_held(peer: DirectPeer, state: CollectPublications) -> Transition:
     """Tell the coordinator whose publications are here."""
     letters = peer.letters(state, PUBLISH, state.agreed.participants)
     message = d.Held(

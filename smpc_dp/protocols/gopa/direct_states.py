@@ -97,7 +97,7 @@ PARTY = PeerRole(
         Phase(
             CollectPublications,
             gathering(participants_of),
-            publication.tell_held,
+            publication.notify_held,
             (AwaitPublished,),
             (d.HELD,),
             "another list of what this party has",

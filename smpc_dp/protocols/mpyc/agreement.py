@@ -185,7 +185,7 @@ class Member(ABC):
         context = dataclasses.replace(self._everybody, aggregator=envelope.sender)
         return error_of(decode(envelope.body, Abort, envelope.sender), context)
 
-    def _told(self, fault: LeftOut) -> str:
+    def _reported(self, fault: LeftOut) -> str:
         server = self._servers[fault.server - 1]
         return f"{self._name_of(fault.user)}: left out by {server}: {TEXTS[fault.code]}"
 
@@ -230,7 +230,7 @@ class Member(ABC):
             values=integers,
             present=tuple(map(self._name_of, present)),
             included=tuple(map(self._name_of, members)),
-            faults=tuple(map(self._told, faults)),
+            faults=tuple(map(self._reported, faults)),
             included_by=Certificate(set_digest, sealed),
             opened_by=Certificate(out_digest, signed),
         )

@@ -78,9 +78,9 @@ class ServerMachine(Member):
         self._seals: dict[str, m.Seal] = {}
         self._outputs: dict[str, m.Output] = {}
         self._finish: dict[str, Callable[[], list[Envelope]]] = {
-            m.HELLO: self._tell_present,
+            m.HELLO: self._notify_present,
             m.PRESENT: self._agree,
-            m.SHARES: self._tell_held,
+            m.SHARES: self._notify_held,
             m.HELD: self._seal,
             m.SEAL: self._unlock,
             m.OUTPUT: self._compare,
@@ -287,7 +287,7 @@ class ServerMachine(Member):
 
     # Steps
 
-    def _tell_present(self) -> list[Envelope]:
+    def _notify_present(self) -> list[Envelope]:
         users = sorted(self._hellos)
         hellos = b"".join(self._hellos[user][0] for user in users)
         self._present[self.name] = m.Present(pack_set(users, self._users), hellos)
@@ -355,7 +355,7 @@ class ServerMachine(Member):
             )
         return {user: present.hellos[32 * index : 32 * index + 32] for index, user in enumerate(users)}
 
-    def _tell_held(self) -> list[Envelope]:
+    def _notify_held(self) -> list[Envelope]:
         missing = [user for user in self._members if user not in self._shares]
         refused = [m.Refused(user, self._why(user)) for user in missing]
         held = m.Held(pack_set(self._shares, self._users), refused)

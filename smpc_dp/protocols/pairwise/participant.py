@@ -182,7 +182,7 @@ class Participant:
         blamed = f" and blames {abort.culprit}" if abort.culprit else ""
         missing = "".join(f", {name}" for name, _ in abort.missing)
         return PeerFault(
-            sender, f"stopped the run{blamed}: {TEXTS[abort.code]}{missing}", Check.TOLD, accuser=sender
+            sender, f"stopped the run{blamed}: {TEXTS[abort.code]}{missing}", Check.REPORTED, accuser=sender
         )
 
     def _greet(self) -> Turns[None]:

@@ -75,8 +75,8 @@ class RelayDesk:
         """Return whom to tell that a pair is over, None if it was; raise PeerFault for no pair."""
         pair, peer = self._pair(sender, message.matching)
         desk = self._desk(message.matching, pair)
-        told, desk.over = desk.over, True
-        return None if told else peer
+        reported, desk.over = desk.over, True
+        return None if reported else peer
 
     def lost(self, name: str) -> Iterator[tuple[str, int]]:
         """Yield partners and matchings of the pairs that end because a party is gone."""

@@ -129,7 +129,7 @@ def check_parameters(
     # Without the rule a lost party may cost it its vector: only who asks for that tolerates it.
     loss = 0.0 if parameters.get(SAME, True) is False else None
     checked, good, faults = check_sum(
-        ExactSettings, parameters, parties, told=PRIVACY_KEYS, refused=OF_GOPA, loss=loss
+        ExactSettings, parameters, parties, explained=PRIVACY_KEYS, refused=OF_GOPA, loss=loss
     )
     if checked is None:
         return None, faults
@@ -143,7 +143,7 @@ def check_sum(
     parties: int,
     *,
     protocol: str = names.SECAGG,
-    told: Collection[str] = (),
+    explained: Collection[str] = (),
     refused: Mapping[str, str] | None = None,
     complete: bool = False,
     loss: float | None = None,
@@ -156,7 +156,7 @@ def check_sum(
     everyone's neighbour, however many there are. `loss`: the default of `dropout`, `default_dropout` if None.
     """
     unknown = f"unknown parameter of {protocol}"
-    good, faults = read(settings, parameters, unknown=unknown, refused=refused, told=told)
+    good, faults = read(settings, parameters, unknown=unknown, refused=refused, explained=explained)
     if good.get("l2_bound", None) is None and "l2_bound" not in {fault.where for fault in faults}:
         faults += [
             Fault(key, "is missing", ConfigCheck.MISSING)

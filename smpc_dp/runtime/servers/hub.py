@@ -302,7 +302,7 @@ class ServerHub:
             next_report = run.needs(news.peer) and (is_server or not self._idle)
             if self._links.is_live(news.peer) or not next_report:
                 return None
-            drive.tell_lost(news.peer)
+            drive.notify_lost(news.peer)
             return events.PeersLost((news.peer,))
         if news.request > number:
             # Users may be ahead by several requests, which are for others; servers never are.

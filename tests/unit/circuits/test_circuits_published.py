@@ -143,11 +143,11 @@ def test_other_widths_are_seen() -> None:
 
 
 def test_progress_is_told() -> None:
-    told: list[int] = []
+    reported: list[int] = []
     entry = PUBLISHED["less_u16_than_1000"]
-    assert check_meaning(entry, entry.build(), 1, told.append) == 1 << 16
-    assert told == sorted(set(told))
-    assert told[-1] == 1 << 16
+    assert check_meaning(entry, entry.build(), 1, reported.append) == 1 << 16
+    assert reported == sorted(set(reported))
+    assert reported[-1] == 1 << 16
 
 
 @pytest.fixture

@@ -20,21 +20,21 @@ from tests.signals import DEFAULT_SIGNALS
 
 
 def test_the_plan_on_the_screen_is_that_of_the_json() -> None:
-    told = json.loads(smpc_dp("plan", "secagg", "--parties", "100", "--json").stdout)
+    reported = json.loads(smpc_dp("plan", "secagg", "--parties", "100", "--json").stdout)
     screen = smpc_dp("plan", "secagg", "--parties", "100").stdout
     for direction, word in (("up", "sent"), ("down", "received")):
-        parts = told["communication"][direction]
+        parts = reported["communication"][direction]
         assert parts["total"] == sum(parts.values()) - parts["total"]
         (line,) = [line for line in screen.splitlines() if f"{word} a party" in line]
         assert f" {parts['total'] / 1000:,.1f} kB " in line
 
 
 def test_plans_of_integers_and_weights() -> None:
-    told = smpc_dp(
+    reported = smpc_dp(
         *("plan", "secagg", "--parties", "10", "--kind", "integer", "--upper", "255", "--lower", "0"),
         *("--max-weight", "1000", "--json"),
     )
-    assert json.loads(told.stdout)["modulus_bits"] == 24
+    assert json.loads(reported.stdout)["modulus_bits"] == 24
 
 
 USAGE = {

@@ -32,18 +32,18 @@ def test_plans_are_shown_with_what_they_assume(arguments: list[str], shown: str)
     assert result.exit_code == 0, result.output
     assert shown in result.stdout
     assert "neighbours: substitution of" in result.stdout
-    told = json.loads(CliRunner().invoke(app, [*arguments, "--json"]).stdout)
-    assert told["relation"].startswith("substitution of")
+    reported = json.loads(CliRunner().invoke(app, [*arguments, "--json"]).stdout)
+    assert reported["relation"].startswith("substitution of")
 
 
 def test_a_model_gives_zetas_and_exact_rival(tmp_path: Path) -> None:
     file = tmp_path / "model.json"
     file.write_text('{"kernel": [[0, 1], [1, 0]], "distribution": [0.3, 0.7]}', "utf-8")
     arguments = ["plan", "pairwise", "--parties", "100", "--epsilon", "1", "--model", str(file), "--json"]
-    told = json.loads(CliRunner().invoke(app, arguments).stdout)
-    assert told["zeta_2"] == pytest.approx(0.42 * 0.58)
-    assert told["zeta_1"] == pytest.approx(0.21 * 0.16)
-    assert told["rivals"][0]["exact"] < told["rivals"][0]["bound"]
+    reported = json.loads(CliRunner().invoke(app, arguments).stdout)
+    assert reported["zeta_2"] == pytest.approx(0.42 * 0.58)
+    assert reported["zeta_1"] == pytest.approx(0.21 * 0.16)
+    assert reported["rivals"][0]["exact"] < reported["rivals"][0]["bound"]
 
 
 @pytest.mark.parametrize(
@@ -98,13 +98,13 @@ def test_the_documented_fields_of_a_verifiable_plan_are_printed() -> None:
         "--delta",
         "1e-5",
     ]
-    told = json.loads(CliRunner().invoke(app, [*arguments, "--json"]).stdout)
+    reported = json.loads(CliRunner().invoke(app, [*arguments, "--json"]).stdout)
     document = (Path(__file__).parents[3] / "docs" / "reference" / "commands.md").read_text("utf-8")
     section = document.partition("### plan verifiable")[2].partition("###")[0]
     documented = {
         name for row in re.findall(r"^\| (`.*?) \|", section, re.MULTILINE) for name in row.split("`")[1::2]
     }
-    assert documented == set(told)
+    assert documented == set(reported)
 
 
 def test_what_depends_on_a_faulty_number_is_no_second_fault() -> None:

@@ -72,8 +72,8 @@ def test_every_limit_gives_the_same_bytes() -> None:
 def test_an_unknown_name_is_refused(name: str) -> None:
     done = limited(name, "-c", "import smpc_dp._core")
     assert done.returncode == 1
-    told = f'ImportError: SMPC_DP_KERNELS: "{name}" is none of portable, aes-ni, vaes-256, vaes-512'
-    assert done.stderr.splitlines()[-1] == told
+    reported = f'ImportError: SMPC_DP_KERNELS: "{name}" is none of portable, aes-ni, vaes-256, vaes-512'
+    assert done.stderr.splitlines()[-1] == reported
 
 
 def test_what_the_processor_lacks_is_refused() -> None:
@@ -86,8 +86,8 @@ def test_what_the_processor_lacks_is_refused() -> None:
             "this processor lacks nothing: the unit test in core/src/instructions.rs tells of one that does"
         )
     done = limited(lacking[0], "-c", "import smpc_dp._core")
-    told = f"SMPC_DP_KERNELS: this processor lacks {lacking[0]}, it has {', '.join(machine)}"
-    assert done.stderr.splitlines()[-1] == f"ImportError: {told}"
+    reported = f"SMPC_DP_KERNELS: this processor lacks {lacking[0]}, it has {', '.join(machine)}"
+    assert done.stderr.splitlines()[-1] == f"ImportError: {reported}"
 
 
 @pytest.mark.slow

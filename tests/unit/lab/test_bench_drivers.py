@@ -263,9 +263,9 @@ def test_pairs_of_a_statistic_stand_beside_the_peer_that_evaluates_the_same_file
     costs = {"garbler": ("s", 2.0), "evaluator": ("s", 4.0), "wall": ("s", 8.0), "sent": ("B", 50.0)}
     figures = {f"{when} {name}": cost for when in ("first", "last") for name, cost in costs.items()}
     figures["first garbler"] = ("s", 16.0)
-    told = json.dumps(answer("emp-sh2pc", **figures))
+    reported = json.dumps(answer("emp-sh2pc", **figures))
     save = f'cp "$1" {tmp_path}/given; echo "emp $2 $3" >> {log}'
-    play(tmp_path, "emp_circuit", f'{save}; cat <<"END"\n{told}\nEND')
+    play(tmp_path, "emp_circuit", f'{save}; cat <<"END"\n{reported}\nEND')
     shown = statistic.run_statistic_bench(2, parties=10, emp=str(tmp_path)).to_json()
     result = {figure["name"]: figure for figure in shown["figures"]}  # type: ignore[attr-defined]
     assert result["first pair of a process, garbler"]["ratio_to_peer"] == 16

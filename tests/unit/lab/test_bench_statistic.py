@@ -37,9 +37,9 @@ def test_numbers_out_of_range_are_refused() -> None:
 
 def test_a_peer_is_asked_in_its_own_interpreter(tmp_path: Path) -> None:
     """A script that plays an interpreter with mpyc, one that says nothing, and none."""
-    told = {"version": "9.9", "one cpu": 0.5, "many cpu": 0.25}
+    reported = {"version": "9.9", "one cpu": 0.5, "many cpu": 0.25}
     script = tmp_path / "python"
-    script.write_text(f"#!/bin/sh\necho '{json.dumps(told)}'\n")
+    script.write_text(f"#!/bin/sh\necho '{json.dumps(reported)}'\n")
     script.chmod(0o755)
     result = statistic._mpyc(str(script))
     peer = statistic._peer([result, result], "many cpu", "mpyc", 3)

@@ -39,9 +39,9 @@ def test_command_prints_numbers_and_draws(tmp_path: Path) -> None:
     pytest.importorskip("matplotlib")
     path = tmp_path / "plot.png"
     arguments = ["reproduce", "gopa-tradeoff", "--parties", "10", "--parties", "20", "--repetitions", "100"]
-    told = CliRunner().invoke(app, [*arguments, "--json", "--plot", str(path)])
-    assert told.exit_code == 0, told.output
-    shown = json.loads(told.stdout)
+    reported = CliRunner().invoke(app, [*arguments, "--json", "--plot", str(path)])
+    assert reported.exit_code == 0, reported.output
+    shown = json.loads(reported.stdout)
     assert [point["method"] for point in shown["points"]] == ["local", "gopa", "curator"] * 2
     assert shown["plot"] == str(path)
     assert path.read_bytes().startswith(b"\x89PNG")
@@ -57,10 +57,10 @@ def test_without_matplotlib_numbers_are_still_there(
     monkeypatch.chdir(tmp_path)
     monkeypatch.setattr(sys, "argv", ["smpc-dp", "reproduce", "gopa-tradeoff"])
     assert main() == 1
-    told = capsys.readouterr()
-    assert told.out == ""
-    assert told.err.startswith("smpc-dp: plots need matplotlib: pip install")
-    assert told.err.count("\n") == 1
+    reported = capsys.readouterr()
+    assert reported.out == ""
+    assert reported.err.startswith("smpc-dp: plots need matplotlib: pip install")
+    assert reported.err.count("\n") == 1
     arguments = ["reproduce", "gopa-tradeoff", "--parties", "10", "--repetitions", "100", "--json"]
     assert json.loads(CliRunner().invoke(app, arguments).stdout)["plot"] is None
     with pytest.raises(LocalError):

@@ -107,9 +107,9 @@ def test_commands_print_numbers_and_draw(arguments: list[str], shown: str, tmp_p
     pytest.importorskip("matplotlib")
     path = tmp_path / "plot.png"
     common = ["reproduce", *arguments, "--epsilon", "1", "--epsilon", "4", "--plot"]
-    told = CliRunner().invoke(app, [*common, str(path), "--json"])
-    assert told.exit_code == 0, told.output
-    read = json.loads(told.stdout)
+    reported = CliRunner().invoke(app, [*common, str(path), "--json"])
+    assert reported.exit_code == 0, reported.output
+    read = json.loads(reported.stdout)
     assert read["plot"] == str(path)
     assert {point["epsilon"] for point in read["points"]} == {1.0, 4.0}
     assert path.read_bytes().startswith(b"\x89PNG")

@@ -78,16 +78,16 @@ def test_houses_are_read_and_checked(tmp_path: Path) -> None:
 def test_commands_print_numbers_and_draw(tmp_path: Path) -> None:
     pytest.importorskip("matplotlib")
     path, few = tmp_path / "plot.png", ["--steps", "20", "--repetitions", "3"]
-    told = CliRunner().invoke(app, ["reproduce", "homomorphic", *few, "--json", "--plot", str(path)])
-    assert told.exit_code == 0, told.output
-    assert json.loads(told.stdout)["plot"] == str(path)
+    reported = CliRunner().invoke(app, ["reproduce", "homomorphic", *few, "--json", "--plot", str(path)])
+    assert reported.exit_code == 0, reported.output
+    assert json.loads(reported.stdout)["plot"] == str(path)
     assert path.read_bytes().startswith(b"\x89PNG")
     drawn = ["--plot", str(tmp_path / "plot.svg")]
     assert "seed 1" in CliRunner().invoke(app, ["reproduce", "homomorphic", *few, *drawn]).output
     few = ["--parties", "200", "--steps", "1000", "--runs", "2", "--epsilon", "10"]
-    told = CliRunner().invoke(app, ["reproduce", "network-sgd", *few, *drawn])
-    assert told.exit_code == 0, told.output
-    assert "reference 0.845" in told.output
+    reported = CliRunner().invoke(app, ["reproduce", "network-sgd", *few, *drawn])
+    assert reported.exit_code == 0, reported.output
+    assert "reference 0.845" in reported.output
     assert "<svg" in (tmp_path / "plot.svg").read_text("utf-8")
 
 

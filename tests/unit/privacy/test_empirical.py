@@ -309,10 +309,12 @@ NAMES = [
 @pytest.mark.parametrize("name", NAMES)
 def test_the_command_knows_every_mechanism(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(NoiseSource, "system", lambda: source(name))
-    told = json.loads(CliRunner().invoke(app, ["plan", "check", name, "--samples", "10000", "--json"]).stdout)
-    assert told["samples"] == 10_000
-    assert told["false_alarm"] == 1e-3
-    assert told["violation"] is False
+    reported = json.loads(
+        CliRunner().invoke(app, ["plan", "check", name, "--samples", "10000", "--json"]).stdout
+    )
+    assert reported["samples"] == 10_000
+    assert reported["false_alarm"] == 1e-3
+    assert reported["violation"] is False
 
 
 def test_the_command_ends_with_1_when_it_finds_a_violation(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -358,17 +358,17 @@ def run(*arguments: str) -> Any:
 def test_command_prints_json(tmp_path: Path) -> None:
     result = run("--parties", "80", "--epsilon", "1", "--graph-seed", "3", "--json")
     assert result.exit_code == 0
-    told = json.loads(result.stdout)
-    assert tuple(told) == GopaPlan.__struct_fields__
-    assert msgspec.convert(told, GopaPlan).sufficient
+    reported = json.loads(result.stdout)
+    assert tuple(reported) == GopaPlan.__struct_fields__
+    assert msgspec.convert(reported, GopaPlan).sufficient
     wanted = ("epsilon", "delta", "delta_process", "k", "sigma_delta", "sigma_eta")
-    assert set(wanted) | {"error_std", "curator_error_std", "assumption"} <= set(told)
+    assert set(wanted) | {"error_std", "curator_error_std", "assumption"} <= set(reported)
 
     (tmp_path / "edges").write_text("\n".join(f"{u} {v}" for u in range(9) for v in range(u)))
     result = run("--parties", "9", "--epsilon", "2", "--graph", str(tmp_path / "edges"), "--json")
-    told = json.loads(result.stdout)
-    assert told["k"] is None
-    assert told["edges"] == 36
+    reported = json.loads(result.stdout)
+    assert reported["k"] is None
+    assert reported["edges"] == 36
 
 
 def test_command_prints_a_table_for_people() -> None:

@@ -367,12 +367,12 @@ def test_the_command_shows_what_the_ledger_holds(tmp_path: Path) -> None:
     Ledger.open(path).charge(run(7), pure(0.25), "average")
     shown = CliRunner().invoke(app, ["ledger", "show", str(path)])
     assert "spent epsilon = 0.25" in shown.stdout
-    told = json.loads(CliRunner().invoke(app, ["ledger", "show", str(path), "--json"]).stdout)
-    assert told["spent_epsilon"] == pytest.approx(0.25, rel=1e-6)
+    reported = json.loads(CliRunner().invoke(app, ["ledger", "show", str(path), "--json"]).stdout)
+    assert reported["spent_epsilon"] == pytest.approx(0.25, rel=1e-6)
     record = ["--party", "alice", "--dataset", "d"]
     made = CliRunner().invoke(app, ["ledger", "create", str(tmp_path / "record.ledger"), *record])
     assert "no budget: a record only; spent epsilon = 0" in made.stdout
-    (charge,) = told["charges"]
+    (charge,) = reported["charges"]
     assert (charge["label"], charge["run"]) == ("average", run(7).hex())
 
 
@@ -380,13 +380,13 @@ def test_a_result_carries_guarantee_and_receipt(tmp_path: Path) -> None:
     noise = DiscreteGaussian.calibrate(0.5, 1e-6, Sensitivity.on_integers("substitution", l1=1))
     receipt = ledger(tmp_path).charge(run(1), noise.event())
     privacy = Privacy.private(noise.guarantee(1e-6, units=100), claim="a noisy count", receipt=receipt)
-    told = privacy.to_json()
-    json.dumps(told, allow_nan=False)
-    assert told["epsilon"] == privacy.guarantee.epsilon  # type: ignore[union-attr]
-    assert told["receipt"]["digest"] == receipt.digest  # type: ignore[index]
-    assert told["assumptions"] == [noise.assumption]
+    reported = privacy.to_json()
+    json.dumps(reported, allow_nan=False)
+    assert reported["epsilon"] == privacy.guarantee.epsilon  # type: ignore[union-attr]
+    assert reported["receipt"]["digest"] == receipt.digest  # type: ignore[index]
+    assert reported["assumptions"] == [noise.assumption]
     result: dict[str, Any] = {"kind": "sum", "value": [1], "step": 1.0, "weight": 3, "survivors": ["a"]}
     result |= {"absent": [], "faults": []}
-    shown = result_text({**result, "privacy": told})
+    shown = result_text({**result, "privacy": reported})
     assert "ledger of alice: epsilon = 0.49999" in shown
     assert "of 1 spent at delta = 1e-06" in shown

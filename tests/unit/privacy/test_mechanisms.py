@@ -453,16 +453,16 @@ def test_values_near_the_end_of_int64_are_refused() -> None:
 
 def test_a_guarantee_says_all_that_it_depends_on() -> None:
     made = DistributedSum.calibrate(DiscreteGaussian, 1.0, 1e-3, ONE, parties=4, corrupt=1)
-    told = made.guarantee(1e-3, units=100_000)
-    assert isinstance(told, PrivacyGuarantee)
-    assert told.epsilon <= 1.0
-    assert "3 honest shares" in told.mechanism
-    assert "1 collude" in told.assumption
-    assert "Kairouz" in told.proof
-    assert told.relation == "substitution"
-    (warning,) = told.warnings
+    reported = made.guarantee(1e-3, units=100_000)
+    assert isinstance(reported, PrivacyGuarantee)
+    assert reported.epsilon <= 1.0
+    assert "3 honest shares" in reported.mechanism
+    assert "1 collude" in reported.assumption
+    assert "Kairouz" in reported.proof
+    assert reported.relation == "substitution"
+    (warning,) = reported.warnings
     assert "above 1/n" in warning
     assert made.guarantee(1e-3, units=10).warnings == ()
-    assert set(told.to_json()) == set(PrivacyGuarantee.__struct_fields__)
+    assert set(reported.to_json()) == set(PrivacyGuarantee.__struct_fields__)
     with pytest.raises(PrivacyError, match="no epsilon"):
         DiscreteGaussian(ONE, Fraction(4)).guarantee(0.0)

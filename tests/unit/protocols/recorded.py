@@ -46,14 +46,14 @@ def assert_in_table(steps: Iterable[Step], beside: frozenset[str] = frozenset())
     """
     ended = 0
     for run, before, event, after, sent in steps:
-        told = {envelope.step for envelope in sent} - {ABORT, LEAVE} - beside
+        reported = {envelope.step for envelope in sent} - {ABORT, LEAVE} - beside
         if isinstance(event, Start):
             first = run.role.first if isinstance(run.role, PartyRole) else run.role.stages[0].state
             assert type(before) is first
-            assert told == ({run.role.hello} if isinstance(run.role, PartyRole) else set())
+            assert reported == ({run.role.hello} if isinstance(run.role, PartyRole) else set())
             continue
         if after.run_id == before.run_id and type(after) is type(before):
-            assert not told
+            assert not reported
             continue
         if isinstance(run.role, PartyRole):
             table = run.role.reports if isinstance(event, Report) else run.role.rows
@@ -61,6 +61,6 @@ def assert_in_table(steps: Iterable[Step], beside: frozenset[str] = frozenset())
             table = run.role.stages
         rows = [row for row in table if row.state is type(before) and type(after) in row.next]
         assert rows, (type(before), event, type(after))
-        assert any(told <= set(row.sends) and bool(told) == bool(row.sends) for row in rows)
+        assert any(reported <= set(row.sends) and bool(reported) == bool(row.sends) for row in rows)
         ended += after.over
     return ended

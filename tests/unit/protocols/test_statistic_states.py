@@ -121,5 +121,5 @@ def test_a_fault_that_ends_a_step_is_not_that_of_whose_message_came_last() -> No
         run.hub.handle(Message(last))
     assert run.hub.finished
     assert not run.hub.state.inbox.excluded
-    told = run.hub.handle(Cancellation(caught.value))
-    assert {envelope.receiver for envelope in told} == set(NAMES)
+    reported = run.hub.handle(Cancellation(caught.value))
+    assert {envelope.receiver for envelope in reported} == set(NAMES)

@@ -73,9 +73,11 @@ def test_every_step_is_in_the_table(monkeypatch: pytest.MonkeyPatch, playing: Ca
         party = isinstance(step.run.role, PartyRole)
         row = (step.run.role.row if party else step.run.role.stage)(step.before)
         rounds = [number_of(state) for state in (step.before, step.after)]
-        told = {envelope.step for envelope in step.sent} - {ABORT}
+        reported = {envelope.step for envelope in step.sent} - {ABORT}
         assert type(step.after) in row.next
-        assert told <= {v.in_round(name, number) for name in row.sends for number in (1, *rounds) if number}
+        assert reported <= {
+            v.in_round(name, number) for name in row.sends for number in (1, *rounds) if number
+        }
         seen.add(type(step.after))
     assert (AwaitOpenings in seen) == (CollectOpen in seen) == (playing is in_two_rounds)
 

@@ -206,37 +206,39 @@ def invoke(*arguments: str) -> tuple[int, Any]:
 
 
 def test_the_command_and_its_json(log: Path) -> None:
-    code, told = invoke(str(log))
-    assert code == told["code"] == 3
-    assert not told["ok"]
-    assert not told["session_checked"]
-    assert "no session was given" in told["conclusion"]
-    assert (told["parameters"]["upper"], told["parameters"]["corrupt"]) == (1, 0.0)
-    assert told["verdict"]["counted"] == ["party-00001", "party-00002", "party-00003"]
-    session, run = told["session"], told["run_id"]
-    code, told = invoke(str(log), "--session", session)
-    assert code == told["code"] == 4
-    assert (told["ok"], told["session_checked"]) == (False, True)
-    assert told["conclusion"].startswith("This is a run of request 1")
-    for selected in (("--run", run), ("--head", told["head"]), ("--head", told["session_head"])):
-        code, told = invoke(str(log), "--session", session, *selected)
-        assert code == told["code"] == 0
-        assert told["ok"]
-        assert told["conclusion"].startswith(f"Everything holds for session {session}, request 1, run {run}")
-        assert "at most c = 0" in told["limits"]
-        assert "false inputs within the bounds" in told["limits"]
-    code, told = invoke(str(log), "--session", "ab" * 32)
+    code, reported = invoke(str(log))
+    assert code == reported["code"] == 3
+    assert not reported["ok"]
+    assert not reported["session_checked"]
+    assert "no session was given" in reported["conclusion"]
+    assert (reported["parameters"]["upper"], reported["parameters"]["corrupt"]) == (1, 0.0)
+    assert reported["verdict"]["counted"] == ["party-00001", "party-00002", "party-00003"]
+    session, run = reported["session"], reported["run_id"]
+    code, reported = invoke(str(log), "--session", session)
+    assert code == reported["code"] == 4
+    assert (reported["ok"], reported["session_checked"]) == (False, True)
+    assert reported["conclusion"].startswith("This is a run of request 1")
+    for selected in (("--run", run), ("--head", reported["head"]), ("--head", reported["session_head"])):
+        code, reported = invoke(str(log), "--session", session, *selected)
+        assert code == reported["code"] == 0
+        assert reported["ok"]
+        assert reported["conclusion"].startswith(
+            f"Everything holds for session {session}, request 1, run {run}"
+        )
+        assert "at most c = 0" in reported["limits"]
+        assert "false inputs within the bounds" in reported["limits"]
+    code, reported = invoke(str(log), "--session", "ab" * 32)
     assert code == 1
-    assert not told["ok"]
-    assert told["faults"][0].startswith("line 1, byte 0: the session is")
+    assert not reported["ok"]
+    assert reported["faults"][0].startswith("line 1, byte 0: the session is")
     for given, fault in (
         (("--request", "2"), "the log is of request 1, not of request 2"),
         (("--run", "ab" * 32), "the run is"),
         (("--head", "ab" * 32), "the head that was given is not of this run"),
     ):
-        code, told = invoke(str(log), "--session", session, *given)
+        code, reported = invoke(str(log), "--session", session, *given)
         assert code == 1
-        assert fault in told["faults"][0]
+        assert fault in reported["faults"][0]
 
 
 def test_a_simulated_run_is_audited_with_its_session_log(tmp_path: Path) -> None:
@@ -247,18 +249,18 @@ def test_a_simulated_run_is_audited_with_its_session_log(tmp_path: Path) -> None
     given = [str(path), "--session", evidence.session_digest.hex()]
     given += ["--session-log", str(tmp_path / "x.session.jsonl")]
     for head in (evidence.log.head, evidence.log.session_head):
-        code, told = invoke(*given, "--head", head.hex())
-        assert (code, told["ok"], told["place"], told["tries"]) == (0, True, 1, 1)
-        assert (told["verdict"]["tries"], told["verdict"]["tries_listed"]) == (1, True)
-    code, told = invoke(*given)
-    assert (code, told["tries"]) == (4, 1)
-    assert "a session log can be cut short" in told["conclusion"]
+        code, reported = invoke(*given, "--head", head.hex())
+        assert (code, reported["ok"], reported["place"], reported["tries"]) == (0, True, 1, 1)
+        assert (reported["verdict"]["tries"], reported["verdict"]["tries_listed"]) == (1, True)
+    code, reported = invoke(*given)
+    assert (code, reported["tries"]) == (4, 1)
+    assert "a session log can be cut short" in reported["conclusion"]
     # The list of another session does not have this run.
     write_log(tmp_path / "y.jsonl", values, 6)
     given[-1] = str(tmp_path / "y.session.jsonl")
-    code, told = invoke(*given, "--head", evidence.log.head.hex())
+    code, reported = invoke(*given, "--head", evidence.log.head.hex())
     assert code == 1
-    assert "the session log is of another session" in told["conclusion"]
+    assert "the session log is of another session" in reported["conclusion"]
 
 
 def test_a_simulated_run_that_stops_is_in_its_session_log(
@@ -284,9 +286,9 @@ def test_the_command_says_where_it_fails(log: Path, small: bytes) -> None:
     done = CliRunner().invoke(app, ["audit", str(log)])
     assert done.exit_code == 1
     assert f"line {line}, byte" in done.output or f"line {line + 1}, byte" in done.output
-    code, told = invoke(str(log))
+    code, reported = invoke(str(log))
     assert code == 1
-    assert told["line"] in (line, line + 1)
+    assert reported["line"] in (line, line + 1)
 
 
 def test_bad_arguments(log: Path) -> None:
@@ -346,6 +348,6 @@ def test_a_url_that_is_none() -> None:
 def test_every_field_is_documented(log: Path) -> None:
     text = (Path(__file__).parents[3] / "docs" / "reference" / "commands.md").read_text("utf-8")
     section = text.partition("\n### audit\n")[2].partition("\n##")[0]
-    told = invoke(str(log))[1]
-    assert_documented("docs/reference/commands.md", "audit", told)
-    assert set(told["verdict"]) <= set(re.findall(r"`(\w+)`", section))
+    reported = invoke(str(log))[1]
+    assert_documented("docs/reference/commands.md", "audit", reported)
+    assert set(reported["verdict"]) <= set(re.findall(r"`(\w+)`", section))

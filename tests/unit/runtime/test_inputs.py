@@ -58,9 +58,9 @@ def test_refused_in_short_words(tmp_path: Path, name: str) -> None:
     (tmp_path / name).write_bytes(content.encode("latin-1"))
     with pytest.raises(ConfigError) as raised:
         read_vector(tmp_path / name)
-    told = str(raised.value).replace(str(tmp_path), "")
-    assert words in told
-    assert not [number for number in re.findall(r"\d{5,}", content) if number in told]
+    reported = str(raised.value).replace(str(tmp_path), "")
+    assert words in reported
+    assert not [number for number in re.findall(r"\d{5,}", content) if number in reported]
     assert len(str(raised.value)) < 300
 
 

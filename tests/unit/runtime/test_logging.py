@@ -76,9 +76,9 @@ def test_an_event_is_logged_and_told(
     event: Event, level: str, text: str, caplog: pytest.LogCaptureFixture
 ) -> None:
     caplog.set_level(logging.DEBUG, "smpc_dp")
-    told: list[Event] = []
-    logged(told.append)(event)
-    assert told == [event]
+    reported: list[Event] = []
+    logged(reported.append)(event)
+    assert reported == [event]
     assert caplog.record_tuples == [("smpc_dp.runtime", logging.getLevelNamesMapping()[level], text)]
 
 

@@ -27,11 +27,11 @@ FOREIGN = ("dp_accounting", "mpyc", "networkx", "scipy")
 
 def modules_after(code: str) -> set[str]:
     """Return the modules that a process has loaded after the code: packages outside, two names of ours."""
-    tell = "\nimport json, sys; print(json.dumps(sorted(sys.modules)))"
-    told = subprocess.run(
-        [sys.executable, "-c", code + tell], capture_output=True, text=True, check=True, timeout=300
+    notify = "\nimport json, sys; print(json.dumps(sorted(sys.modules)))"
+    reported = subprocess.run(
+        [sys.executable, "-c", code + notify], capture_output=True, text=True, check=True, timeout=300
     )
-    return {".".join(name.split(".")[:2]) for name in json.loads(told.stdout.splitlines()[-1])}
+    return {".".join(name.split(".")[:2]) for name in json.loads(reported.stdout.splitlines()[-1])}
 
 
 def heavy_of(modules: set[str]) -> set[str]:

@@ -343,11 +343,11 @@ def test_the_command_prints_it(second_draw: Played, tmp_path: Path) -> None:
     assert done.exit_code == 0
     assert "draw 1: 5 present; no coin: cem; a wrong one: nobody" in done.stdout
     assert "draw 2: 4 present; no coin: nobody" in done.stdout
-    told = json.loads(CliRunner().invoke(app, ["audit", str(log), "--json"]).stdout)
-    assert told["verdict"] is None
+    reported = json.loads(CliRunner().invoke(app, ["audit", str(log), "--json"]).stdout)
+    assert reported["verdict"] is None
     section = (ROOT / "docs" / "reference" / "commands.md").read_text("utf-8").partition("\n### audit\n")[2]
     row = next(line for line in section.splitlines() if line.startswith("| `statistic` |"))
-    assert set(told["statistic"]) <= set(re.findall(r"`(\w+)`", row))
+    assert set(reported["statistic"]) <= set(re.findall(r"`(\w+)`", row))
 
 
 def test_what_was_opened_of_a_request_that_failed_is_logged() -> None:

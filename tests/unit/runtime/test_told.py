@@ -139,8 +139,8 @@ def test_an_errors_text_stays_and_its_kind_arrives(error: SmpcError) -> None:
         assert arrived.culprit == "hub"
     left = leave_of(abort, "ann", "masked", CONTEXT)
     assert left.code == Code.LEFT
-    told = {Code.OWN: Code.OWN, Code.NEIGHBOURHOOD: Code.NEIGHBOURHOOD}.get(error.code, Code.LEFT)
-    assert left.why == {"ann": told}
+    reported = {Code.OWN: Code.OWN, Code.NEIGHBOURHOOD: Code.NEIGHBOURHOOD}.get(error.code, Code.LEFT)
+    assert left.why == {"ann": reported}
 
 
 def test_what_is_told_of_several_is_said_of_each() -> None:

@@ -45,8 +45,8 @@ def test_roster_says_what_a_request_tolerates(
     path = create_local_session(tmp_path, NAMES[:parties], parameters, protocol=protocol)
     shown = CliRunner().invoke(app, ["roster", str(path)]).stdout.splitlines()
     assert [line for line in shown if line.startswith("tolerates")] == lines
-    told = json.loads(CliRunner().invoke(app, ["roster", str(path), "--json"]).stdout)["tolerates"]
-    assert [[one["lost"], one["parties"]] for one in told] == [
+    reported = json.loads(CliRunner().invoke(app, ["roster", str(path), "--json"]).stdout)["tolerates"]
+    assert [[one["lost"], one["parties"]] for one in reported] == [
         [int(line.split()[1]), parties] for line in lines
     ]
 

@@ -56,10 +56,10 @@ def test_a_seed_makes_it_the_same_run() -> None:
 
 
 def test_the_result_is_plain_json() -> None:
-    told = smpc_dp.simulate.evaluate("add32", [[1], [2]]).to_json()
-    assert told["value"] == [[3]]
-    assert set(told) == {"value", "privacy", "evidence"}
-    evidence = told["evidence"]
+    reported = smpc_dp.simulate.evaluate("add32", [[1], [2]]).to_json()
+    assert reported["value"] == [[3]]
+    assert set(reported) == {"value", "privacy", "evidence"}
+    evidence = reported["evidence"]
     assert isinstance(evidence, dict)
     assert evidence["garbler"] == "garbler"
     assert evidence["circuit"] == find("add32").build().digest.hex()

@@ -245,12 +245,12 @@ def _go_on(
         raise aggregator.too_few(state, least)
     authors, packed = pack_list(sorted(claimed)), pack_list(false)
 
-    def told(party: int) -> v.Publications:
+    def reported(party: int) -> v.Publications:
         shown = [as_signed(peer, claimed[peer]) for peer in false if peer in committed.canceling[party]]
         commits = committed.about(party, false, counted)
         return kind(authors, digests, packed, shown, committed.digests if commits else b"", commits)
 
-    sent = aggregator.to_each(run_id, inbox, answer, told)
+    sent = aggregator.to_each(run_id, inbox, answer, reported)
     after = Round(
         number=number,
         claimed=(*before.claimed, claimed),

@@ -224,11 +224,11 @@ def _go_on(
             batches=batches,
         )
         return Transition(after)
-    told, good = state.false_count + len(false), without(member, before.good, message.false)
+    reported, good = state.false_count + len(false), without(member, before.good, message.false)
     error = None
     if member.index not in good:
         error = member.refuse(f"says that {name} has signed something false", Check.FALSE_ACCUSATION)
-    elif len(good) < member.parameters.least_left(told):
+    elif len(good) < member.parameters.least_left(reported):
         error = member.refuse("goes on with too few users whose statements are true", Check.SET_TOO_SMALL)
     if error is not None:
         # Of parties that are no neighbours only the aggregator says so: until the rest is found right, a
@@ -245,7 +245,7 @@ def _go_on(
         participation=state.participation,
         log=log,
         attested=attested,
-        false_count=told,
+        false_count=reported,
     )
     return Transition(after_false, (member.write(run_id, attest, m.Attestation(attested)),))
 

@@ -41,7 +41,7 @@ def steps(scenario: runs.Scenario) -> Iterator[tuple[Run[Any], Any, Event, Any, 
 def test_every_step_is_in_the_table(scenario: runs.Scenario) -> None:
     ended = 0
     for run, before, event, after, sent in steps(scenario):
-        told = {envelope.step for envelope in sent}
+        reported = {envelope.step for envelope in sent}
         if isinstance(event, Start):
             first = run.role.first if isinstance(run.role, PartyRole) else run.role.stages[0].state
             assert type(before) is first
@@ -51,7 +51,7 @@ def test_every_step_is_in_the_table(scenario: runs.Scenario) -> None:
             row = (run.role.row if isinstance(run.role, PartyRole) else run.role.stage)(before)
             assert row is not None
             assert type(after) in row.next
-            assert told == set(row.sends)
+            assert reported == set(row.sends)
             ended += after.over
     assert ended == len(scenario.names) + 1
 
