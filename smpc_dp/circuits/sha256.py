@@ -116,9 +116,9 @@ def _split(value: Sequence[Bit]) -> list[Bits]:
     return [tuple(value[low : low + WORD_BITS]) for low in range(len(value) - WORD_BITS, -1, -WORD_BITS)]
 
 
-def _sigma(builder: Builder, word: Bits, turns: tuple[int, ...], shift: int | None = None) -> Bits:
+def _sigma(builder: Builder, word: Bits, rotations: tuple[int, ...], shift: int | None = None) -> Bits:
     """XOR the rotations, and the shift if there is one, to the right."""
-    parts = [(*word[turn:], *word[:turn]) for turn in turns]
+    parts = [(*word[amount:], *word[:amount]) for amount in rotations]
     if shift is not None:
         parts.append((*word[shift:], *builder.constant(0, shift)))
     total = parts[0]

@@ -120,7 +120,7 @@ class RingSum:
             total = int(added.sum())
         else:
             reach = self.grid.reach(max(abs(self.lower), abs(self.upper)))
-            values = await _turn(
+            values = await _tour(
                 tokens,
                 rounds,
                 np.zeros(1, np.int64),
@@ -200,11 +200,11 @@ class RingHistogram(PlannedHistogram):
                 answers = hops + self.random * (1 + (hops == n * rounds))
                 return bool(token.min() >= 0 and token.max() <= answers and token.sum() == answers)
 
-            total = await _turn(tokens, rounds, np.zeros(d, np.int64), add, possible)
+            total = await _tour(tokens, rounds, np.zeros(d, np.int64), add, possible)
         return self.ended(total - 2 * self.random / d, n * rounds, "on a ring")
 
 
-async def _turn(
+async def _tour(
     tokens: TokenPassing,
     rounds: int,
     start: Integers,

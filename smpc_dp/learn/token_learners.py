@@ -67,7 +67,7 @@ class TokenLearner(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fie
         raise NotImplementedError
 
     @property
-    def turns(self) -> int:
+    def tour_length(self) -> int:
         """In how many steps every user is counted to take part."""
         raise NotImplementedError
 
@@ -140,7 +140,7 @@ class TokenLearner(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fie
             learned = np.tile(np.asarray(values, dtype=np.float64), (len(here), 1))
         if len(here) < exchange.users and not isinstance(tokens, PlainTokens):
             await tokens.drain()
-        steps = np.full(len(here), self.turns)
+        steps = np.full(len(here), self.tour_length)
         return Learned(self.kind, learned, self.names, steps, steps, (), guarantee, claim)
 
 
@@ -157,7 +157,7 @@ class RingLearner(TokenLearner, frozen=True, kw_only=True):
     rounds: Rounds
 
     @property
-    def turns(self) -> int:
+    def tour_length(self) -> int:
         """K."""
         return self.rounds
 
@@ -190,7 +190,7 @@ class WalkLearner(TokenLearner, frozen=True, kw_only=True):
     ] = 1
 
     @property
-    def turns(self) -> int:
+    def tour_length(self) -> int:
         """T: everyone sends to everyone at each step."""
         return self.steps
 

@@ -248,11 +248,11 @@ class Server:
         if news.request < drive.request:
             if is_hello(news):
                 # It can ask for the next one.
-                self._hub.turn_away(context, news, Code.PAST, drive.request)
+                self._hub.effect_away(context, news, Code.PAST, drive.request)
             return None
         if is_hello(news) and self._is_statistic != asks_statistic:
             # Others ask for a statistic where it asks for a sum, or the other way round.
-            self._hub.turn_away(context, news, Code.KIND)
+            self._hub.effect_away(context, news, Code.KIND)
             return events.PeersLost((news.peer,))
         return events.Message(envelope)
 

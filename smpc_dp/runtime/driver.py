@@ -120,9 +120,9 @@ class Drive:
                 self._first = self._first or self._step
                 self._holder.begin_step(self)
             self.report()
-            await self._turn()
+            await self._effect()
 
-    async def _turn(self) -> None:
+    async def _effect(self) -> None:
         """Take one event: the end of the work, those who are absent, the next news, or that time is over."""
         if self._work is not None and self._work.done():
             work, self._work = self._work, None

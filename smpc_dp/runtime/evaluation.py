@@ -49,7 +49,7 @@ class Evaluations:
         self._contexts = contexts
         self._lobby: Lobby | None = None
         self._opening = asyncio.Lock()
-        self._turns: dict[str, asyncio.Lock] = {}
+        self._locks: dict[str, asyncio.Lock] = {}
         self._transfers: dict[tuple[str, str], Transfers] = {}
 
     def check_peer(self, peer: str) -> None:
@@ -79,7 +79,7 @@ class Evaluations:
 
         Raises ConfigError that says in what the peer's question differs, PeerFault, TimeoutFault.
         """
-        async with self._turns.setdefault(peer, asyncio.Lock()):
+        async with self._locks.setdefault(peer, asyncio.Lock()):
             meeting = self._meeting(question.plan, peer, label)
             pair = (question.plan.parameters.garbler, question.plan.parameters.evaluator)
             # What fails, or is cancelled while its thread still works, has them no more.
@@ -169,7 +169,7 @@ class Evaluations:
         `plan` and `label` must be the same for both. `halt` ends the evaluation from elsewhere. Errors as for
         `evaluate`.
         """
-        async with self._turns.setdefault(peer, asyncio.Lock()):
+        async with self._locks.setdefault(peer, asyncio.Lock()):
             meeting = self._meeting(plan, peer, label)
             if meeting.we_listen:
                 await self._listen()

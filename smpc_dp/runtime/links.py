@@ -205,7 +205,7 @@ class Links:
             except asyncio.QueueFull:
                 link.channel.abort()
 
-    def turn_away(self, context: Context, news: News, code: Code, number: int = 0) -> None:
+    def effect_away(self, context: Context, news: News, code: Code, number: int = 0) -> None:
         """Tell a peer that its request is over, or asks for something else; `number`: as of `Abort`."""
         to, abort = (news.peer,), Abort(code, "", [(news.peer, code)], number=number)
         identity = self._membership.identity

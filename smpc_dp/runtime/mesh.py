@@ -224,6 +224,6 @@ class Mesh(Line):
             if envelope.step == HELLO and coordinates:
                 # It waits for us to coordinate a past request; it can ask for the next one.
                 context = self.membership.context(news.request)
-                self.links.turn_away(context, news, Code.PAST, request)
+                self.links.effect_away(context, news, Code.PAST, request)
             return None
         return events.Message(envelope)

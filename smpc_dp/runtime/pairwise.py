@@ -219,25 +219,25 @@ def drive(
     _keep_freed_memory()
     began = time.perf_counter()
     steps: dict[str, float] = {}
-    turns = role.run()
+    effects = role.run()
     answer: Buffer | None = None
     try:
         while True:
             resumed = time.perf_counter() - began
-            turn = next(turns) if answer is None else turns.send(answer)
+            effect = next(effects) if answer is None else effects.send(answer)
             answer = None
             if role.step not in steps:
                 # Not now: what it worked for its first message is part of the step.
                 steps[role.step] = resumed
                 on_step(role.step)
-            if isinstance(turn, Send):
-                channels[turn.to].send(turn.parts)
+            if isinstance(effect, Send):
+                channels[effect.to].send(effect.parts)
             else:
-                answer = channels[turn.sender].receive(turn.limit, turn.ahead)
+                answer = channels[effect.sender].receive(effect.limit, effect.ahead)
     except StopIteration as stop:
         evaluated: Evaluated = stop.value
     except SmpcError as error:
-        turns.close()
+        effects.close()
         reported: SmpcError = error
         if isinstance(error, ChannelClosed):
             reported = TimeoutFault({error.peer}, role.step, str(error), code=Code.LOST)

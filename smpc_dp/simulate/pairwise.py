@@ -23,7 +23,7 @@ from smpc_dp.protocols.pairwise.evaluator import EvaluatorRole
 from smpc_dp.protocols.pairwise.garbler import GarblerRole
 from smpc_dp.protocols.pairwise.params import Mode, Output
 from smpc_dp.protocols.pairwise.participant import Evaluated, Participant
-from smpc_dp.protocols.pairwise.turns import Receive, Send, Turns
+from smpc_dp.protocols.pairwise.turns import Receive, Send, Effects
 from smpc_dp.simulate.randomness import SeededRandomnessForSimulation
 from smpc_dp.simulate.stage import Signer
 
@@ -35,7 +35,7 @@ Tamper = Callable[[str, str, bytes], list[bytes]]
 class _Actor:
     def __init__(self, role: Participant) -> None:
         self.role = role
-        self.turns: Turns[Evaluated] = role.run()
+        self.effects: Effects[Evaluated] = role.run()
         self.waits: Receive | None = None
         self.answer: bytes | None = None
         self.end: Evaluated | SmpcError | None = None
@@ -45,17 +45,17 @@ class _Actor:
         try:
             if self.waits is not None and self.answer is not None:
                 _check_size(self.waits, self.answer)
-            turn = next(self.turns) if self.answer is None else self.turns.send(self.answer)
+            effect = next(self.effects) if self.answer is None else self.effects.send(self.answer)
         except StopIteration as stop:
             self.end = stop.value
             return ()
         except SmpcError as error:
-            self.turns.close()
+            self.effects.close()
             self.end = error
             return self.role.farewell(error)
         self.answer = None
-        self.waits = turn if isinstance(turn, Receive) else None
-        return (turn,) if isinstance(turn, Send) else ()
+        self.waits = effect if isinstance(effect, Receive) else None
+        return (effect,) if isinstance(effect, Send) else ()
 
 
 def _check_size(expected: Receive, data: bytes) -> None:

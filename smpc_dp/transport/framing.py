@@ -49,14 +49,14 @@ class InflightBudget:
         """Take `wanted` bytes, or all when there are fewer, and return how many are to be given back."""
         amount = min(wanted, self.size)
         if self._waiting or amount > self._free:
-            turn = asyncio.get_running_loop().create_future()
-            self._waiting.append((amount, turn))
+            waiter = asyncio.get_running_loop().create_future()
+            self._waiting.append((amount, waiter))
             try:
-                await turn
+                await waiter
             except asyncio.CancelledError:
-                if turn.cancelled():
+                if waiter.cancelled():
                     with contextlib.suppress(ValueError):  # it may have been passed over already
-                        self._waiting.remove((amount, turn))
+                        self._waiting.remove((amount, waiter))
                     self._admit()
                 else:
                     self.give_back(amount)
@@ -72,11 +72,11 @@ class InflightBudget:
 
     def _admit(self) -> None:
         while self._waiting and self._waiting[0][0] <= self._free:
-            amount, turn = self._waiting.popleft()
-            if turn.cancelled():
+            amount, waiter = self._waiting.popleft()
+            if waiter.cancelled():
                 continue
             self._free -= amount
-            turn.set_result(None)
+            waiter.set_result(None)
 
 
 def nothing() -> bytes:

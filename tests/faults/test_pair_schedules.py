@@ -69,31 +69,31 @@ class Evaluations:
         others: Mapping[str, Tunnel],
         halt: Halt,
     ) -> None:
-        turns, answer = role.run(), None
+        effects, answer = role.run(), None
         until = asyncio.get_running_loop().time() + TIMEOUTS.gather + TIMEOUTS.step
         try:
             while True:
-                turn = next(turns) if answer is None else turns.send(answer)
+                effect = next(effects) if answer is None else effects.send(answer)
                 answer = None
-                if isinstance(turn, Send):
-                    content = b"".join(turn.parts)
-                    if turn.to == peer:
+                if isinstance(effect, Send):
+                    content = b"".join(effect.parts)
+                    if effect.to == peer:
                         self._mail[label, self._own, peer].append(content)
                     else:
-                        await others[turn.to]._send(content)
+                        await others[effect.to]._send(content)
                     continue
                 while answer is None:
                     if halt.halted:
                         raise TimeoutFault({peer}, "pair", "the channel was cut")
                     if asyncio.get_running_loop().time() > until:
-                        raise TimeoutFault({turn.sender}, "pair", "nothing came")
-                    answer = self._arrived(turn.sender, peer, label, others)
+                        raise TimeoutFault({effect.sender}, "pair", "nothing came")
+                    answer = self._arrived(effect.sender, peer, label, others)
                     if answer is None:
                         await asyncio.sleep(0.02)
         except StopIteration:
             return
         except SmpcError:
-            turns.close()
+            effects.close()
             raise
 
 

@@ -21,7 +21,7 @@ from smpc_dp.protocols.pairwise.messages import BULK, CHECK, CONTROL, PIECE_HEAD
 from smpc_dp.protocols.pairwise.params import PairwiseParameters
 from smpc_dp.protocols.pairwise.participant import Evaluated, Participant
 from smpc_dp.protocols.pairwise.plan import Plan
-from smpc_dp.protocols.pairwise.turns import Send, Turns
+from smpc_dp.protocols.pairwise.turns import Send, Effects
 from smpc_dp.published.library import find
 from smpc_dp.simulate.pairwise import Tamper, evaluate_in_memory
 
@@ -250,7 +250,7 @@ def test_whom_a_peer_blames_is_not_believed_and_not_passed_on(blamed: str) -> No
     bob = taking["bob"]
     claimed: list[Abort] = []
 
-    def stop() -> Turns[Evaluated]:
+    def stop() -> Effects[Evaluated]:
         yield from bob._greet()
         raise PeerFault("bob", "is enough", Check.TOO_MANY)
 
@@ -279,7 +279,7 @@ def test_the_name_of_a_wrong_step_is_shown_without_what_a_terminal_obeys() -> No
     taking = roles()
     bob = taking["bob"]
 
-    def wrong() -> Turns[Evaluated]:
+    def wrong() -> Effects[Evaluated]:
         yield from bob._greet()
         yield bob._control("alice", "\x1b]0;step\x07\n", Receipt(bytes(32)))
         raise PeerFault("bob", "is enough", Check.TOO_MANY)

@@ -14,7 +14,7 @@ from pathlib import Path
 from tests.fuzz.targets import TARGETS
 
 # Inputs of one turn of a target whose inputs cost as little as a message's.
-TURN = 50_000
+EFFECT = 50_000
 
 
 def main() -> None:
@@ -29,12 +29,12 @@ def main() -> None:
     done = {name: int(file.read_text()) if file.exists() else 0 for name, file in counts.items()}
     while left := [name for name in names if done[name] < given.inputs]:
         for name in left:
-            turn = min(max(500, TURN // TARGETS[name].cost), given.inputs - done[name])
+            effect = min(max(500, EFFECT // TARGETS[name].cost), given.inputs - done[name])
             try:
-                TARGETS[name].run(done[name], turn)
+                TARGETS[name].run(done[name], effect)
             except AssertionError as error:
                 sys.exit(f"{error}\n{error.__cause__!r}")
-            done[name] += turn
+            done[name] += effect
             counts[name].write_text(f"{done[name]}\n")
         print(f"{min(done.values())} to {max(done.values())} inputs a target", flush=True)
 

@@ -49,9 +49,9 @@ async def test_a_learner_averages_round_after_round(tmp_path: Path) -> None:
     runs: dict[str, set[str]] = {name: set() for name in PARTIES}
 
     async def act(session: smpc_dp.Session, index: int) -> None:
-        for turn in range(3):
-            result = await session.average(np.array([index, turn / 4]))
-            assert result.value.tolist() == [3.0, turn / 4]
+        for effect in range(3):
+            result = await session.average(np.array([index, effect / 4]))
+            assert result.value.tolist() == [3.0, effect / 4]
             assert result.survivors == PARTIES
             assert result.privacy.epsilon is None
             runs[session.party].add(result.evidence.run_id.hex())

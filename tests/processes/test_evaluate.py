@@ -117,9 +117,9 @@ async def test_all_pairs_evaluate_while_all_three_sum(tmp_path: Path) -> None:
 
         async def with_peer(name: str, peer: str) -> None:
             role: Role = "garbler" if name < peer else "evaluator"
-            for turn in range(3):
+            for effect in range(3):
                 result = await at[name].evaluate(
-                    "less_u16", [value[name] + turn], peer=peer, role=role, label=f"{turn}"
+                    "less_u16", [value[name] + effect], peer=peer, role=role, label=f"{effect}"
                 )
                 first, second = sorted((name, peer))
                 assert result.value == (int(value[first] < value[second]),)

@@ -30,11 +30,11 @@ def compress(chaining: Sequence[int], block: bytes, counter: int, flags: int) ->
     v = [*chaining, *IV[:4], counter & WORD, counter >> 32, len(block), flags]
     for _ in range(7):
         for number, (a, b, c, d) in enumerate(QUARTERS):
-            for word, turns in ((words[2 * number], (16, 12)), (words[2 * number + 1], (8, 7))):
+            for word, effects in ((words[2 * number], (16, 12)), (words[2 * number + 1], (8, 7))):
                 v[a] = v[a] + v[b] + word & WORD
-                v[d] = rotate(v[d] ^ v[a], turns[0])
+                v[d] = rotate(v[d] ^ v[a], effects[0])
                 v[c] = v[c] + v[d] & WORD
-                v[b] = rotate(v[b] ^ v[c], turns[1])
+                v[b] = rotate(v[b] ^ v[c], effects[1])
         words = [words[index] for index in PERMUTATION]
     return [v[number] ^ v[number + 8] for number in range(8)]
 

@@ -61,9 +61,9 @@ class DriverPeers:
             if not (program.is_file() and os.access(program, os.X_OK)):
                 raise LocalError(f"{folder}: no program '{driver}'; benchmarks/README.md says what it is")
 
-    def turn(self, driver: str, *arguments: str | int) -> Turn:
+    def trial(self, driver: str, *arguments: str | int) -> Trial:
         """Return what runs `driver` with these arguments."""
-        return Turn(self, driver, [str(argument) for argument in arguments])
+        return Trial(self, driver, [str(argument) for argument in arguments])
 
     def run(self, driver: str, arguments: Sequence[str]) -> _Answer | None:
         """Take one measurement; None without a folder.
@@ -81,7 +81,7 @@ class DriverPeers:
         return answer
 
 
-class Turn:
+class Trial:
     """A driver with its arguments: each call takes one measurement."""
 
     def __init__(self, peers: DriverPeers, driver: str, arguments: Sequence[str]) -> None:

@@ -19,7 +19,7 @@ from smpc_dp.protocols.pairwise.plan import Plan
 from smpc_dp.published.library import find
 from smpc_dp.runtime.pairwise import create_pairwise_session
 from smpc_dp_lab.bench import transfers
-from smpc_dp_lab.bench.drivers import DriverPeers, Turn
+from smpc_dp_lab.bench.drivers import DriverPeers, Trial
 from smpc_dp_lab.bench.figures import (
     Figure,
     Limit,
@@ -63,7 +63,7 @@ class _Bench:
         self.name, self.runs, self.progress = name, runs, progress
         self.emp = DriverPeers(emp, drivers)
 
-    def repeat(self, name: str, measure: Callable[[], T], peer: Turn) -> list[T]:
+    def repeat(self, name: str, measure: Callable[[], T], peer: Trial) -> list[T]:
         """Take `runs` measurements in turns with the peer's, after one that is thrown away."""
         taken: list[T] = []
 
@@ -111,7 +111,7 @@ def _in_memory(
     repeats = 1 if instances > 1 else SHORT_REPEATS
     keys, how = PEER_KEYS[mode]
     tile = plan.compiled.suggest_tile(instances)
-    peer = bench.emp.turn("emp_garbling", circuit, instances, keys, repeats)
+    peer = bench.emp.trial("emp_garbling", circuit, instances, keys, repeats)
     taken = bench.repeat(
         f"{circuit} x {instances}, {mode.value} keys",
         lambda: rates(plan.compiled, instances, mode=mode, tile=tile, runs=repeats).per_second(),
@@ -134,7 +134,7 @@ def _in_memory(
 def _end_to_end(bench: _Bench) -> list[Figure]:
     circuit, instances = "mul64", 8192
     gates = find(circuit).build().and_count * instances
-    emp = bench.emp.turn("emp_sh2pc", circuit, instances)
+    emp = bench.emp.trial("emp_sh2pc", circuit, instances)
     taken = bench.repeat("end to end", lambda: _pair(circuit, instances, "channel evaluate"), emp)
     values = [gates / run["steps"]["done"] for run in taken]
     limit = Limit.of("channel, 32 bytes an AND", [run["channel"] / AND_BYTES for run in taken])
@@ -154,19 +154,19 @@ def run_ot_bench(runs: int = 7, progress: Progress | None = None, emp: str | Non
     """Measure the setup and correlated transfers, in memory and over the channel. Errors as above."""
     bench = _Bench("ot", runs, progress, emp, ["emp_ot"])
     count = transfers.CHUNKS * transfers.CHUNK
-    turns = {k: bench.emp.turn("emp_ot", k, count) for k in FIELD_SIZES}
+    trials = {k: bench.emp.trial("emp_ot", k, count) for k in FIELD_SIZES}
     figures = transfers.transfer_figures(
         lambda measures: bench.alternate("transfers", measures),
         lambda: _pair("add32", 1, "channel transfers"),
-        turns,
+        trials,
     )
-    return bench.report([*transfers.setup_figures(runs, turns[2]), *figures])
+    return bench.report([*transfers.setup_figures(runs, trials[2]), *figures])
 
 
 def run_compare_bench(runs: int = 7, progress: Progress | None = None, emp: str | None = None) -> Report:
     """Measure comparisons of 16-bit integers by fresh parties: many, and a single one. Errors as above."""
     bench = _Bench("compare", runs, progress, emp, ["emp_sh2pc"])
-    peer, peer_of_one = (bench.emp.turn("emp_sh2pc", "less_u16", number) for number in (COMPARISONS, 1))
+    peer, peer_of_one = (bench.emp.trial("emp_sh2pc", "less_u16", number) for number in (COMPARISONS, 1))
     many = bench.repeat("many", lambda: _pair("less_u16", COMPARISONS, "evaluate"), peer)
     one = bench.repeat("one", lambda: _pair("less_u16", 1, "evaluate"), peer_of_one)
 
@@ -182,11 +182,11 @@ def run_compare_bench(runs: int = 7, progress: Progress | None = None, emp: str 
     alike = peer.peer("online", "s", f"{PLAIN}; its setup has as much", lambda value: value / COMPARISONS)
     base = f"{how}; random transfers included, hellos and base transfers not"
 
-    def done(name: str, runs: list[dict[str, Any]], beside: Turn, note: str, goal: Target | None) -> Figure:
+    def done(name: str, runs: list[dict[str, Any]], beside: Trial, note: str, goal: Target | None) -> Figure:
         seconds = [run["steps"]["done"] for run in runs]
         return cost(name, "s", seconds, note, peer=beside.peer("total", "s", PLAIN), target=goal)
 
-    def sent(name: str, runs: list[dict[str, Any]], beside: Turn) -> Figure:
+    def sent(name: str, runs: list[dict[str, Any]], beside: Trial) -> Figure:
         return cost(name, "B", [run["bytes"] for run in runs], how, peer=beside.peer("sent", "B", PLAIN))
 
     name, online = f"{COMPARISONS} comparisons", "a comparison after setup"

@@ -21,7 +21,7 @@ from smpc_dp.crypto.edges import Claim, EdgeFold
 from smpc_dp.crypto.randomness import SystemRandomness
 from smpc_dp.errors import ConfigCheck, Fault
 from smpc_dp.protocols.gopa.verifiable.params import MAX_PARTIES
-from smpc_dp_lab.bench.drivers import DriverPeers, Turn
+from smpc_dp_lab.bench.drivers import DriverPeers, Trial
 from smpc_dp_lab.bench.figures import (
     Figure,
     Measure,
@@ -180,12 +180,12 @@ def _ranges(runs: int, peers: DriverPeers, progress: Progress | None) -> list[Fi
         return _seconds(batch.verify) / PEER_BATCH
 
     ours: dict[str, Measure] = {"prove": prove, "verify": verify, "batch": together}
-    turns = [peers.turn(driver, PEER_BATCH, PEER_REPEATS) for driver in PEERS]
+    trials = [peers.trial(driver, PEER_BATCH, PEER_REPEATS) for driver in PEERS]
     for measure in ours.values():
         measure()
     taken = alternate(
         runs,
-        ours | {driver: turn for driver, turn in zip(PEERS, turns, strict=True)},
+        ours | {driver: trial for driver, trial in zip(PEERS, trials, strict=True)},
         Steps(progress, "64-bit range proof", runs),
     )
     names = {"prove": "prove", "verify": "verify alone", "batch": f"verify in a batch of {PEER_BATCH}, each"}
@@ -196,19 +196,19 @@ def _ranges(runs: int, peers: DriverPeers, progress: Progress | None) -> list[Fi
             "s",
             taken[name],
             note,
-            peer=_least(turns, name, "s"),
+            peer=_least(trials, name, "s"),
             target=Target("ratio_to_peer", PART_OF_PEER),
         )
         for name, shown in names.items()
     ]
-    smallest, size = _least(turns, "bytes", "B"), proofs.range_proof_bytes(1, 0, top)
+    smallest, size = _least(trials, "bytes", "B"), proofs.range_proof_bytes(1, 0, top)
     note = "one value; the peer is the crate with the smallest proof"
     return [*figures, cost("64-bit range proof: bytes", "B", [size], note, peer=smallest)]
 
 
-def _least(turns: Sequence[Turn], figure: str, unit: str) -> Peer | None:
+def _least(trials: Sequence[Trial], figure: str, unit: str) -> Peer | None:
     """Return the best of the peers in a figure, None if none was measured."""
-    result = [turn.peer(figure, unit, "64 bits, its own interface") for turn in turns]
+    result = [trial.peer(figure, unit, "64 bits, its own interface") for trial in trials]
     return min((peer for peer in result if peer is not None), key=lambda peer: peer.median, default=None)
 
 

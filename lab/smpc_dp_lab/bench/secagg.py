@@ -61,7 +61,7 @@ class _Bench:
     def bytes_a_mask(self) -> int:
         return self.length * self.lane_bytes
 
-    def turns(self, name: str, measures: dict[str, Measure]) -> dict[str, list[float]]:
+    def trials(self, name: str, measures: dict[str, Measure]) -> dict[str, list[float]]:
         """Take rounds of these and of the machine's keystream, and tell the progress of each."""
         given = measures | {"limit": kernels.keystream_rate}
         return alternate(self.runs, given, Steps(self.progress, name, self.runs))
@@ -137,7 +137,7 @@ def _complete(parties: int, dropout: float) -> SecAggPlan:
 def _masks(bench: _Bench) -> Figure:
     masks = round(bench.parameters.plan.mask_degree) + 1
     made = masks * bench.bytes_a_mask
-    taken = bench.turns(
+    taken = bench.trials(
         "masks",
         {
             "ours": lambda: kernels.mask_rate(bench.length, bench.parameters.encoding.dtype, masks),
@@ -173,7 +173,7 @@ def _runs(bench: _Bench) -> list[Figure]:
     aggregator: list[float] = []
     up: list[float] = []
     down: list[float] = []
-    taken = bench.turns(
+    taken = bench.trials(
         "run",
         {
             "ours": run,
@@ -226,7 +226,7 @@ def _recovery(bench: _Bench, plan: SecAggPlan) -> Figure:
     survivors = len(wreck.survivors)
     masks = survivors + wreck.pair_masks
     sample = plan.threshold >= SAMPLED_FROM_THRESHOLD
-    taken = bench.turns(
+    taken = bench.trials(
         f"recovery, {plan.degree} holders",
         {
             "ours": wreck.recover,

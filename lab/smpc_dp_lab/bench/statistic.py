@@ -21,7 +21,7 @@ from smpc_dp.errors import LocalError
 from smpc_dp.published.kernels import TAU_COINS
 from smpc_dp.published.library import find
 from smpc_dp.runtime.pairwise import AGGREGATOR, create_pairwise_session
-from smpc_dp_lab.bench.drivers import DriverPeers, Turn
+from smpc_dp_lab.bench.drivers import DriverPeers, Trial
 from smpc_dp_lab.bench.figures import (
     Figure,
     Peer,
@@ -77,8 +77,8 @@ def run_statistic_bench(
     with tempfile.TemporaryDirectory(prefix="smpc-dp-") as folder:
         path = Path(folder) / f"{CIRCUIT}.txt"
         path.write_bytes(format_bristol(find(CIRCUIT).build()))
-        one, many = drivers.turn(EMP, str(path), 1, FRESH), drivers.turn(EMP, str(path), BATCH, 1)
-        turns: dict[str, Callable[[], None]] = {
+        one, many = drivers.trial(EMP, str(path), 1, FRESH), drivers.trial(EMP, str(path), BATCH, 1)
+        trials: dict[str, Callable[[], None]] = {
             "one": lambda: ones.append(garbled_session(1)),
             "emp's one": one,
             "batch": lambda: batches.append(garbled_session(BATCH)),
@@ -86,13 +86,13 @@ def run_statistic_bench(
             "whole": lambda: wholes.append(_worker_of(["whole", str(parties)])),
             "mpyc": lambda: peers.append(_mpyc(peer_python or sys.executable)),
         }
-        alternate(runs, turns, Steps(progress, "pairs", runs))
+        alternate(runs, trials, Steps(progress, "pairs", runs))
     figures = [*_of_pairs(ones, peers, one), *_of_batches(batches, peers, many), *_of_wholes(wholes, ones)]
     known = versions("numpy", openssl=ssl.OPENSSL_VERSION, mpyc=peers[0].get("version"), **drivers.versions)
     return Report("pairwise", figures, known, {"runs": runs, "parties": parties, "batch": BATCH})
 
 
-def _of_pairs(ones: list[dict[str, Measured]], peers: list[Measured], emp: Turn) -> list[Figure]:
+def _of_pairs(ones: list[dict[str, Measured]], peers: list[Measured], emp: Trial) -> list[Figure]:
     gates = find(CIRCUIT).build().and_count
     how = (
         f"{CIRCUIT}, three processes, mutual TLS on loopback; processor time of all threads of a side, "
@@ -147,7 +147,7 @@ def both(pair: Mapping[str, Measured], key: str) -> float:
     return float(sum(pair[name][key] for name in SIDES))
 
 
-def _of_batches(batches: list[dict[str, Measured]], peers: list[Measured], emp: Turn) -> list[Figure]:
+def _of_batches(batches: list[dict[str, Measured]], peers: list[Measured], emp: Trial) -> list[Figure]:
     def of(title: str, unit: str, values: list[float], note: str, **beside: Any) -> Figure:
         name = f"a pair of {BATCH} between two hosts{title}"
         return cost(name, unit, [value / BATCH for value in values], note, **beside)

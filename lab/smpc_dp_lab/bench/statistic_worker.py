@@ -63,7 +63,7 @@ def member(session: str, name: str, times: int) -> Mapping[str, object]:
     loaded = PairwiseMember.load(session, name)
     inputs = random_inputs(loaded)
     reported: dict[str, object] = {}
-    for turn in range(times):
+    for trial in range(times):
         transfers = Transfers()
         began, clock = time.process_time(), time.perf_counter()
         opened = loaded.connect()
@@ -73,7 +73,7 @@ def member(session: str, name: str, times: int) -> Mapping[str, object]:
         try:
             first = drive(loaded.role(inputs, 1, transfers), channels)
             fresh, wall, flights = time.process_time(), time.perf_counter(), rounds[0]
-            if not turn:
+            if not trial:
                 reported["first"] = fresh - began
             reported |= {
                 "fresh": fresh - began,
@@ -82,7 +82,7 @@ def member(session: str, name: str, times: int) -> Mapping[str, object]:
                 "bytes": first.bytes_sent,
                 "rounds": flights,
             }
-            if turn < times - 1 or times == 1:
+            if trial < times - 1 or times == 1:
                 continue
             for request in range(2, CACHED + 2):
                 last = drive(loaded.role(inputs, request, transfers), channels)

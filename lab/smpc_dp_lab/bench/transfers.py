@@ -20,7 +20,7 @@ import numpy as np
 from smpc_dp.crypto import ot
 from smpc_dp.crypto.ot import CONTEXT_BYTES, FIELD_SIZES, ROW_BYTES, Octets, Receiver, Rows, Sender
 from smpc_dp.errors import LocalError
-from smpc_dp_lab.bench.drivers import Turn
+from smpc_dp_lab.bench.drivers import Trial
 from smpc_dp_lab.bench.figures import Figure, Limit, Measure, Target, alternate, cost, rate
 
 # With the block that hides, a chunk is 256 blocks of 128 rows: whole tiles of the core.
@@ -188,7 +188,7 @@ def over(k: int) -> str:
     return f"transfers, k = {k}"
 
 
-def setup_figures(runs: int, peer: Turn) -> list[Figure]:
+def setup_figures(runs: int, peer: Trial) -> list[Figure]:
     """Measure a setup, and its base transfers beside the multiplications that they need.
 
     In processor time, of all threads. `peer` has had its turns.
@@ -221,7 +221,7 @@ def setup_figures(runs: int, peer: Turn) -> list[Figure]:
 def transfer_figures(
     take: Callable[[dict[str, Measure]], dict[str, list[float]]],
     between: Callable[[], Mapping[str, Any]],
-    peers: Mapping[int, Turn],
+    peers: Mapping[int, Trial],
 ) -> list[Figure]:
     """Measure transfers in memory, between processes and by the peer of each k, in turns.
 
@@ -238,8 +238,8 @@ def transfer_figures(
     for pair in pairs.values():
         pair.by_processor.clear()
     between()
-    peer_turns: dict[str, Measure] = {f"peer {k}": turn for k, turn in peers.items()}
-    taken = take(measures | {"channel": channel_rates} | peer_turns)
+    peer_trials: dict[str, Measure] = {f"peer {k}": trial for k, trial in peers.items()}
+    taken = take(measures | {"channel": channel_rates} | peer_trials)
     how = f"SoftSpoken with its check, {CHUNKS} chunks of {CHUNK}, {DEPTH} on their way, sender and receiver"
     note = f"{how} on a thread each in one process, until both are done; bound by AES and the caches"
     memory = [

@@ -63,7 +63,7 @@ def _envelopes(base: Base) -> Iterator[Negative]:
     yield base.made("wrong-receiver", "A message for bob reaches alice.", index, other, ENVELOPE)
     about = "Vectors that are signed for another run."
     yield base.forged("other-run", about, m.DELIVER, {"run_id": flip}, ORDER)
-    yield base.out_of_turn("step-skipped", "Vectors come where the start is due.", m.START, m.DELIVER)
+    yield base.unexpected("step-skipped", "Vectors come where the start is due.", m.START, m.DELIVER)
     about = "A second, different start after the first."
     different: Fields = {"body": lambda body: flip(body, -1)}
     yield base.forged("two-messages-for-one-step", about, m.START, different, ORDER, later=1)

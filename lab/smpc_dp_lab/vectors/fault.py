@@ -209,7 +209,7 @@ class Played(Generic[R]):
         changed = altered(envelope, fields)
         return self.made(name, about, index + later, self.sign(changed) if signed else changed, layer)
 
-    def out_of_turn(self, name: str, about: str, expected: str, came: str) -> Negative:
+    def unexpected(self, name: str, about: str, expected: str, came: str) -> Negative:
         """Return a negative vector with the message of one step where that of another is due."""
         return self.made(name, about, self.find(expected)[0], self.find(came)[1], ORDER)
 

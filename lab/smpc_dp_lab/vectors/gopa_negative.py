@@ -45,7 +45,7 @@ def _averages(base: Base, early: Base) -> Iterator[Negative]:
     everybody = {"published": pack_set((1, 2, 3, 4), 4)}
     yield early.fault("average-of-one-who-takes-no-part", about, g.AVERAGE, everybody)
     about = "The average comes where the certificate of the participants is due."
-    yield base.out_of_turn("average-before-the-certificate", about, m.PARTICIPANTS, g.AVERAGE)
+    yield base.unexpected("average-before-the-certificate", about, m.PARTICIPANTS, g.AVERAGE)
     index, participants = base.find(m.PARTICIPANTS)
     other = dataclasses.replace(base.run.context, protocol="secagg")
     signer, certificate = base.run.signers[AGGREGATOR], base.read(m.PARTICIPANTS)

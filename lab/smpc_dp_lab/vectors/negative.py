@@ -53,7 +53,7 @@ def _envelopes(base: Base) -> Iterator[Negative]:
     other = msgspec.structs.replace(base.find(m.ROLL, AGGREGATOR, "bob")[1], receiver="alice")
     yield base.made("wrong-receiver", "A message for bob reaches alice.", index, other, ENVELOPE)
     yield roll("other-run", "A roll that is signed for another run.", ORDER, run_id=flip)
-    yield base.out_of_turn("step-skipped", "Neighbours come where the roll is due.", m.ROLL, m.NEIGHBOURS)
+    yield base.unexpected("step-skipped", "Neighbours come where the roll is due.", m.ROLL, m.NEIGHBOURS)
     about = "A second, different roll after the first."
     yield roll("two-messages-for-one-step", about, ORDER, later=1, body=lambda body: flip(body, -1))
     yield roll("trailing-byte", "One byte follows the body.", DECODING, body=lambda body: body + b"\xc0")

@@ -56,23 +56,23 @@ def replay(
     """
     links = {sender: deque(messages) for sender, messages in arriving.items()}
     taken: list[tuple[str, bytes]] = []
-    turns = role.run()
+    effects = role.run()
     try:
-        turn = next(turns)
+        effect = next(effects)
         while True:
-            if not isinstance(turn, Receive):
-                turn = next(turns)
+            if not isinstance(effect, Receive):
+                effect = next(effects)
                 continue
-            if not links[turn.sender]:
-                turns.close()
+            if not links[effect.sender]:
+                effects.close()
                 return Replayed(None, taken)
-            data = links[turn.sender].popleft()
+            data = links[effect.sender].popleft()
             if fault is not None and len(taken) == fault.after:
-                if turn.sender != fault.sender:
-                    raise LookupError(f"{fault.name}: message {fault.after} is due from {turn.sender}")
+                if effect.sender != fault.sender:
+                    raise LookupError(f"{fault.name}: message {fault.after} is due from {effect.sender}")
                 data = fault.message
-            taken.append((turn.sender, data))
-            turn = turns.send(data)
+            taken.append((effect.sender, data))
+            effect = effects.send(data)
     except StopIteration as stop:
         return Replayed(stop.value, taken)
     except SmpcError as error:

@@ -121,7 +121,7 @@ def _starts(base: Base, labels: Base) -> Iterator[Negative]:
     longer = {"body": lambda body: body + b"\0"}
     yield base.forged("start-with-trailing-bytes", "A byte after the message.", m.START, longer, DECODING)
     about = "The coins of all before ada knows whose commitments they are to."
-    yield base.out_of_turn("matched-before-the-start", about, m.START, m.MATCHED)
+    yield base.unexpected("matched-before-the-start", about, m.START, m.MATCHED)
 
 
 def _draws(base: Base, again: Base) -> Iterator[Negative]:
@@ -143,13 +143,13 @@ def _draws(base: Base, again: Base) -> Iterator[Negative]:
     yield called("with-too-few", "Two of five are left.", (1, 2))
     yield called("with-who-was-missing", "Cem, who was out, is back.", (1, 2, 3, 5), 1)
     about = "The third draw is called where the second is due."
-    yield again.out_of_turn("again-out-of-turn", about, m.AGAINS[0], m.AGAINS[1])
+    yield again.unexpected("again-out-of-turn", about, m.AGAINS[0], m.AGAINS[1])
     about = "The coins come under the run id of the first draw."
     old = {"run_id": again.find(m.START)[1].run_id}
     yield again.forged("matched-of-an-earlier-draw", about, m.MATCHED, old, ORDER)
     headless = {"log": lambda log: log[:-1]}
     yield base.fault("estimate-without-a-head", "No head of the log.", m.RESULT, headless, DECODING)
-    yield base.out_of_turn("estimate-before-the-matchings", "No pair was drawn.", m.MATCHED, m.RESULT)
+    yield base.unexpected("estimate-before-the-matchings", "No pair was drawn.", m.MATCHED, m.RESULT)
 
 
 def _tunnel_to_a_party(base: Base, relayed: Base) -> Iterator[Negative]:
@@ -202,7 +202,7 @@ def _to_the_hub(base: Base, labels: Base) -> Iterator[Negative]:
     flipped = {"signature": flip}
     about = "One bit of the signature."
     yield base.forged("coin-signature-flipped", about, m.COINS[0], flipped, ENVELOPE, signed=False)
-    yield base.out_of_turn("done-before-the-matchings", "Nobody is paired yet.", m.COINS[0], m.DONE)
+    yield base.unexpected("done-before-the-matchings", "Nobody is paired yet.", m.COINS[0], m.DONE)
 
 
 def _relays_to_the_hub(base: Base) -> Iterator[Negative]:

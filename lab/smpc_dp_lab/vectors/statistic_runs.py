@@ -26,7 +26,7 @@ from smpc_dp.protocols.pairwise.statistic import PROTOCOL, VERSION, StatisticPla
 from smpc_dp.protocols.pairwise.statistic_party import Evaluating
 from smpc_dp.protocols.pairwise.statistic_terms import draw
 from smpc_dp.protocols.pairwise.statistic_wire import PairWire
-from smpc_dp.protocols.pairwise.turns import Receive, Send, Turns
+from smpc_dp.protocols.pairwise.turns import Receive, Send, Effects
 from smpc_dp.simulate.randomness import SeededRandomnessForSimulation
 from smpc_dp.simulate.stage import Signer
 from smpc_dp.statistics.compiled import plan_statistic, question_of
@@ -217,37 +217,37 @@ class Run:
             name: self._link(name, peer, ended) for name, peer in (pair, (evaluator, garbler))
         }
         _connect(links, pair)
-        turns: dict[str, Turns[Evaluated]] = {name: role.run() for name, role in roles.items()}
+        effects: dict[str, Effects[Evaluated]] = {name: role.run() for name, role in roles.items()}
         waits: dict[str, Receive | None] = dict.fromkeys(pair)
-        while turns:
+        while effects:
             moved = False
-            for name in tuple(turns):
+            for name in tuple(effects):
                 expected = waits[name]
                 answer = None if expected is None else self._answer(name, expected, links[name], matching)
                 if expected is not None and answer is None:
                     continue
                 moved = True
                 try:
-                    turn = next(turns[name]) if answer is None else turns[name].send(answer)
+                    effect = next(effects[name]) if answer is None else effects[name].send(answer)
                 except StopIteration:
-                    del turns[name]
+                    del effects[name]
                     continue
-                waits[name] = turn if isinstance(turn, Receive) else None
-                if isinstance(turn, Send):
-                    self._give(name, turn, links[name], ended)
+                waits[name] = effect if isinstance(effect, Receive) else None
+                if isinstance(effect, Send):
+                    self._give(name, effect, links[name], ended)
             if not moved:
-                raise RuntimeError(f"everybody waits: {', '.join(turns)}")
+                raise RuntimeError(f"everybody waits: {', '.join(effects)}")
 
     def _answer(self, name: str, expected: Receive, link: Link, matching: int) -> bytes | None:
         inbox = self._inboxes.get((name, matching)) if expected.sender == HUB else link.inbox()
         return inbox.popleft() if inbox else None
 
-    def _give(self, name: str, turn: Send, link: Link, ended: Ended) -> None:
-        data = b"".join(turn.parts)
-        if turn.to == HUB:
+    def _give(self, name: str, effect: Send, link: Link, ended: Ended) -> None:
+        data = b"".join(effect.parts)
+        if effect.to == HUB:
             self.deliver([self.wires[name].write_pair(self.hub.run_id, ended.matching, data)])
         else:
-            ended.sent.append((name, turn.to, data))
+            ended.sent.append((name, effect.to, data))
             link.send(data)
 
     def _link(self, name: str, peer: str, ended: Ended) -> Link:

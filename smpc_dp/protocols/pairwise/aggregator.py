@@ -14,13 +14,13 @@ from smpc_dp.errors import Check, PeerFault, VerificationError
 from smpc_dp.protocols.pairwise.messages import HASHES, LABEL_BYTES, LABELS, RECEIPT, Receipt, Sealed
 from smpc_dp.protocols.pairwise.participant import Evaluated, Participant
 from smpc_dp.protocols.pairwise.plan import Bits, Block, rows_of, unpack_bits
-from smpc_dp.protocols.pairwise.turns import Receive, Turns
+from smpc_dp.protocols.pairwise.turns import Receive, Effects
 
 
 class AggregatorRole(Participant):
     """The party to which garbler and evaluator each seal their half of the output."""
 
-    def _run(self) -> Turns[Evaluated]:
+    def _run(self) -> Effects[Evaluated]:
         """Take both halves of each block, check each label, and send the receipts."""
         yield from self._greet()
         self.step = "outputs"
@@ -86,7 +86,7 @@ class HubEvaluation:
     """The aggregator's role in the evaluation of one pair."""
 
     role: AggregatorRole
-    turns: Turns[Evaluated]
+    effects: Effects[Evaluated]
     waits: Receive | None = None
     inboxes: dict[str, deque[bytes]] = field(default_factory=dict)
     over: bool = False

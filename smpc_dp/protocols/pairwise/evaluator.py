@@ -43,7 +43,7 @@ from smpc_dp.protocols.pairwise.plan import (
     unpack_bits,
 )
 from smpc_dp.protocols.pairwise.transfers import Transfers
-from smpc_dp.protocols.pairwise.turns import RETAINED, Send, Turns
+from smpc_dp.protocols.pairwise.turns import RETAINED, Send, Effects
 
 
 class EvaluatorRole(Participant):
@@ -66,7 +66,7 @@ class EvaluatorRole(Participant):
         super().__init__(context, identity, plan, randomness, transfers)
         self._inputs = plan.check_inputs(plan.evaluator_values, inputs, self.name)
 
-    def _run(self) -> Turns[Evaluated]:
+    def _run(self) -> Effects[Evaluated]:
         """Evaluate block after block."""
         plan, to = self._plan, self._plan.parameters.output
         yield from self._greet()
@@ -122,7 +122,7 @@ class EvaluatorRole(Participant):
         learned = rows_of(np.concatenate(outputs, axis=1), plan.circuit.outputs) if outputs else None
         return self._evaluated(learned, value)
 
-    def _set_up(self) -> Turns[Receiver]:
+    def _set_up(self) -> Effects[Receiver]:
         if (held := self._transfers.receiver()) is not None:
             return held
         context = self._transfer_context()
@@ -133,7 +133,7 @@ class EvaluatorRole(Participant):
         self._transfers.keep(context, receiver)
         return receiver
 
-    def _transfer(self, receiver: Receiver, evaluator: Evaluator, block: Block) -> Turns[Bits]:
+    def _transfer(self, receiver: Receiver, evaluator: Evaluator, block: Block) -> Effects[Bits]:
         """Get one label of each of our input wires; return which, drawn at random: (wires, instances)."""
         wires = self._plan.wires(self._plan.evaluator_values)
         shape = (len(wires), block.count)
@@ -177,11 +177,11 @@ class EvaluatorRole(Participant):
                     yield extend(following)
         return bits.reshape(shape)
 
-    def _choose(self, inputs: Bits, choices: Bits) -> Turns[None]:
+    def _choose(self, inputs: Bits, choices: Bits) -> Effects[None]:
         """Say where our inputs are not what we chose: there the garbler exchanges the labels."""
         yield self._piece(EVALUATOR, pack_bits(inputs ^ choices))
 
-    def _take_tables(self, evaluator: Evaluator) -> Turns[None]:
+    def _take_tables(self, evaluator: Evaluator) -> Effects[None]:
         if not evaluator.remaining:
             # A circuit without AND gates has no tables, and is evaluated all the same.
             evaluator.feed(b"")

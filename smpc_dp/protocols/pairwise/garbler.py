@@ -45,7 +45,7 @@ from smpc_dp.protocols.pairwise.plan import (
     unpack_bits,
 )
 from smpc_dp.protocols.pairwise.transfers import Transfers
-from smpc_dp.protocols.pairwise.turns import RETAINED, Turns
+from smpc_dp.protocols.pairwise.turns import RETAINED, Effects
 
 
 @dataclass(frozen=True, slots=True)
@@ -83,7 +83,7 @@ class GarblerRole(Participant):
         # One seed for all blocks: labels and offsets are drawn by the number of the instance.
         self._seed = randomness.bytes(32)
 
-    def _run(self) -> Turns[Evaluated]:
+    def _run(self) -> Effects[Evaluated]:
         """Garble block after block."""
         plan, to = self._plan, self._plan.parameters.output
         yield from self._greet()
@@ -135,7 +135,7 @@ class GarblerRole(Participant):
         learned = rows_of(np.concatenate(outputs, axis=1), plan.circuit.outputs) if outputs else None
         return self._evaluated(learned, value)
 
-    def _set_up(self) -> Turns[Sender]:
+    def _set_up(self) -> Effects[Sender]:
         if (held := self._transfers.sender()) is not None:
             return held
         context = self._transfer_context()
@@ -149,7 +149,7 @@ class GarblerRole(Participant):
 
     def _transfer(
         self, sender: Sender, garbler: Garbler, block: Block, buffers: Iterator[Bytes]
-    ) -> Turns[None]:
+    ) -> Effects[None]:
         """Give the evaluator one of both labels of each of its input wires, which one it draws.
 
         A random transfer gives two pads. The first is one label; their sum and the instance's offset go in
@@ -171,7 +171,7 @@ class GarblerRole(Participant):
                 extension = yield from self._take_piece(EVALUATOR, MAX_PIECE, left := left - 1)
                 yield self._piece(GARBLER, sender.challenge(sizes[number], extension))
 
-    def _exchange(self, garbler: Garbler, block: Block) -> Turns[None]:
+    def _exchange(self, garbler: Garbler, block: Block) -> Effects[None]:
         """Exchange the labels of the wires where the evaluator's input is not what it has drawn."""
         wires = self._plan.wires(self._plan.evaluator_values)
         shape = (len(wires), block.count)

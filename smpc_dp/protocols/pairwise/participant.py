@@ -49,7 +49,7 @@ from smpc_dp.protocols.pairwise.messages import (
 )
 from smpc_dp.protocols.pairwise.plan import Plan, Rows
 from smpc_dp.protocols.pairwise.transfers import Transfers
-from smpc_dp.protocols.pairwise.turns import Buffer, Receive, Send, Turns
+from smpc_dp.protocols.pairwise.turns import Buffer, Receive, Send, Effects
 from smpc_dp.protocols.result import Privacy
 
 M = TypeVar("M", bound=msgspec.Struct)
@@ -119,7 +119,7 @@ class Participant:
         """The run id, empty until everyone's nonce is there."""
         return self._run_id
 
-    def run(self) -> Turns[Evaluated]:
+    def run(self) -> Effects[Evaluated]:
         """Do the whole role; raise an SmpcError when it cannot go on.
 
         The setup of the transfers does not outlive an evaluation that fails.
@@ -130,7 +130,7 @@ class Participant:
             self._transfers.destroy()
             raise
 
-    def _run(self) -> Turns[Evaluated]:
+    def _run(self) -> Effects[Evaluated]:
         raise NotImplementedError
 
     def farewell(self, error: SmpcError) -> list[Send]:
@@ -150,7 +150,7 @@ class Participant:
         (envelope,) = self._context.write(self._identity, run_id, step, [to], message)
         return Send(to, (bytes([CONTROL]), encode_envelope(envelope)))
 
-    def _take(self, sender: str, step: str, kind: type[M]) -> Turns[M]:
+    def _take(self, sender: str, step: str, kind: type[M]) -> Effects[M]:
         """Wait for the one message that is due."""
         data = yield Receive(sender, MAX_CONTROL)
         return self._open(data, sender, step, kind)
@@ -185,7 +185,7 @@ class Participant:
             sender, f"stopped the run{blamed}: {TEXTS[abort.code]}{missing}", Check.REPORTED, accuser=sender
         )
 
-    def _greet(self) -> Turns[None]:
+    def _greet(self) -> Effects[None]:
         """Exchange hellos, compare circuits and plans, derive the run id and learn the garbler's start."""
         self._transfers.make_room(self._plan.transfer_rows())
         own = Hello(
@@ -289,7 +289,7 @@ class Participant:
         self._hash(side, header, content)
         return Send((self._evaluator, self._garbler)[side], (header, content))
 
-    def _take_piece(self, side: int, limit: int, ahead: int = 0) -> Turns[memoryview]:
+    def _take_piece(self, side: int, limit: int, ahead: int = 0) -> Effects[memoryview]:
         """Wait for the next piece of the one on `side`, of 1 to `limit` bytes."""
         sender = (self._garbler, self._evaluator)[side]
         # A signed farewell may come instead.

@@ -230,11 +230,11 @@ def _pump(
                     raise PeerFault(
                         evaluation.waits.sender, "sent a message that is too long", Check.TOO_LONG
                     )
-            turn = next(evaluation.turns) if answer is None else evaluation.turns.send(answer)
+            effect = next(evaluation.effects) if answer is None else evaluation.effects.send(answer)
             answer = None
-            evaluation.waits = turn if isinstance(turn, Receive) else None
-            if isinstance(turn, Send):
-                sent += _to_party(aggregator, state, turn, matching)
+            evaluation.waits = effect if isinstance(effect, Receive) else None
+            if isinstance(effect, Send):
+                sent += _to_party(aggregator, state, effect, matching)
     except StopIteration as stop:
         evaluation.over = True
         ended: Evaluated = stop.value
@@ -242,17 +242,17 @@ def _pump(
             state.pairs.outputs[matching, pair] = int(state.plan.raw(ended.outputs[0], 1)[0])
     except SmpcError as error:
         evaluation.over = True
-        evaluation.turns.close()
+        evaluation.effects.close()
         state.inbox.faults.append(f"pair {pair[0]}, {pair[1]}: {error}")
         for message in evaluation.role.farewell(error):
             sent += _to_party(aggregator, state, message, matching)
     return sent
 
 
-def _to_party(aggregator: Aggregator, state: CollectDone, turn: Send, matching: int) -> list[Envelope]:
-    number = state.pairs.sent[turn.to, matching]
-    state.pairs.sent[turn.to, matching] += 1
-    party, message = aggregator.context.number(turn.to), m.Pair(matching, number, b"".join(turn.parts))
+def _to_party(aggregator: Aggregator, state: CollectDone, effect: Send, matching: int) -> list[Envelope]:
+    number = state.pairs.sent[effect.to, matching]
+    state.pairs.sent[effect.to, matching] += 1
+    party, message = aggregator.context.number(effect.to), m.Pair(matching, number, b"".join(effect.parts))
     return aggregator.write(state.run_id, m.PAIR, (party,), message)
 
 

@@ -41,6 +41,6 @@ class Receive:
     ahead: int = 0
 
 
-Turn = Send | Receive
+Effect = Send | Receive
 T = TypeVar("T")
-Turns = Generator[Turn, Buffer, T]
+Effects = Generator[Effect, Buffer, T]

@@ -315,7 +315,7 @@ class ServerHub:
             if news.envelope.step == HELLO:
                 # It can ask for the next one.
                 context = self._asked.get(news.request, self._membership).context(news.request)
-                self._links.turn_away(context, news, Code.PAST, number)
+                self._links.effect_away(context, news, Code.PAST, number)
             return None
         return events.Message(news.envelope)
 

@@ -99,7 +99,7 @@ def multiply(a: int, b: int) -> int:
 
 
 def affine(byte: int) -> int:
-    turned = [(byte << turn | byte >> (8 - turn)) & 0xFF for turn in range(5)]
+    turned = [(byte << effect | byte >> (8 - effect)) & 0xFF for effect in range(5)]
     return 0x63 ^ turned[0] ^ turned[1] ^ turned[2] ^ turned[3] ^ turned[4]
 
 

@@ -39,9 +39,9 @@ def says(folder: Path, driver: str, claimed: object) -> None:
 
 
 def measured(folder: Path, figure: str = "setup", unit: str = "s") -> Peer | None:
-    turn = DriverPeers(str(folder), ["emp_ot"]).turn("emp_ot", 2)
-    turn()
-    return turn.peer(figure, unit, "alone")
+    trial = DriverPeers(str(folder), ["emp_ot"]).trial("emp_ot", 2)
+    trial()
+    return trial.peer(figure, unit, "alone")
 
 
 def test_a_peer_is_the_median_of_what_its_driver_printed(tmp_path: Path) -> None:
@@ -49,13 +49,13 @@ def test_a_peer_is_the_median_of_what_its_driver_printed(tmp_path: Path) -> None
         (tmp_path / f"answer{run}").write_text(json.dumps(answer(setup=("s", seconds))))
     play(tmp_path, "emp_ot", f"cd {tmp_path}; set -- answer*; cat $1; rm $1")
     peers = DriverPeers(str(tmp_path), ["emp_ot"])
-    turn = peers.turn("emp_ot", 2, 10)
-    assert turn.peer("setup", "s", "alone") is None
+    trial = peers.trial("emp_ot", 2, 10)
+    assert trial.peer("setup", "s", "alone") is None
     assert peers.versions == {"emp-ot": None}
     for _ in range(3):
-        turn()
-    assert turn.peer("setup", "s", "alone") == Peer("emp-ot, alone", "1.0.0 0123abcd", 0.2)
-    assert turn.peer("setup", "s", "alone", lambda value: 1 / value) == Peer(
+        trial()
+    assert trial.peer("setup", "s", "alone") == Peer("emp-ot, alone", "1.0.0 0123abcd", 0.2)
+    assert trial.peer("setup", "s", "alone", lambda value: 1 / value) == Peer(
         "emp-ot, alone", "1.0.0 0123abcd", 5.0
     )
     assert peers.versions == {"emp-ot": "1.0.0 0123abcd"}
@@ -63,9 +63,9 @@ def test_a_peer_is_the_median_of_what_its_driver_printed(tmp_path: Path) -> None
 
 def test_without_a_folder_no_peer_is_measured() -> None:
     peers = DriverPeers(None, list(DRIVERS))
-    turn = peers.turn("emp_ot", 2)
-    turn()
-    assert turn.peer("setup", "s", "alone") is None
+    trial = peers.trial("emp_ot", 2)
+    trial()
+    assert trial.peer("setup", "s", "alone") is None
     assert peers.versions == dict.fromkeys(DRIVERS.values())
 
 

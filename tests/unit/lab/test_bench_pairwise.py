@@ -10,7 +10,7 @@ import pytest
 
 from smpc_dp.errors import ConfigError, LocalError
 from smpc_dp.protocols.pairwise.participant import Evaluated, Participant
-from smpc_dp.protocols.pairwise.turns import Send, Turns
+from smpc_dp.protocols.pairwise.turns import Send, Effects
 from smpc_dp.protocols.result import Privacy
 from smpc_dp.runtime.pairwise import drive
 from smpc_dp.transport.blocking import BlockingChannel
@@ -77,7 +77,7 @@ class _Working(Participant):
     def __init__(self, clock: list[float]) -> None:
         self.step, self._clock = "hello", clock
 
-    def run(self) -> Turns[Evaluated]:
+    def run(self) -> Effects[Evaluated]:
         for step, seconds in (("setup", 1.0), ("transfers", 2.0), ("tables", 4.0)):
             self.step = step
             self._clock[0] += seconds

@@ -228,19 +228,19 @@ def evaluate(
     """Let two roles and the aggregator's play to the end, over queues."""
     engine = plan.evaluation(garbler, evaluator)
     inboxes: dict[tuple[str, str], list[bytes]] = {}
-    turns = {}
+    effects = {}
     wires = {name: PairWire(parties[name].member) for name in (garbler, evaluator)}
     for index, (name, kind) in enumerate(((garbler, GarblerRole), (evaluator, EvaluatorRole))):
         random = SeededRandomnessForSimulation(10 * matching + index, f"{name} pair")
         context = wires[name].context(hub.run_id, matching, garbler, evaluator)
         record = np.full((1, len(plan.fields)), 3 + index, np.int64)
         role = kind(context, identities[name], engine, plan.inputs(record, random), random)
-        turns[name] = role.run()
-    waits: dict[str, Receive | None] = dict.fromkeys(turns)
-    while turns:
+        effects[name] = role.run()
+    waits: dict[str, Receive | None] = dict.fromkeys(effects)
+    while effects:
         moved = False
-        for name in list(turns):
-            run, wanted = turns[name], waits[name]
+        for name in list(effects):
+            run, wanted = effects[name], waits[name]
             answer = None
             if wanted is not None:
                 inbox = inboxes.get((wanted.sender, name))
@@ -249,15 +249,15 @@ def evaluate(
                 answer = inbox.pop(0)
             moved = True
             try:
-                turn = next(run) if answer is None else run.send(answer)
+                effect = next(run) if answer is None else run.send(answer)
             except StopIteration:
-                del turns[name]
+                del effects[name]
                 continue
-            waits[name] = turn if isinstance(turn, Receive) else None
-            if isinstance(turn, Send) and turn.to != HUB:
-                inboxes.setdefault((name, turn.to), []).append(b"".join(turn.parts))
-            elif isinstance(turn, Send):
-                envelope = wires[name].write_pair(hub.run_id, matching, b"".join(turn.parts))
+            waits[name] = effect if isinstance(effect, Receive) else None
+            if isinstance(effect, Send) and effect.to != HUB:
+                inboxes.setdefault((name, effect.to), []).append(b"".join(effect.parts))
+            elif isinstance(effect, Send):
+                envelope = wires[name].write_pair(hub.run_id, matching, b"".join(effect.parts))
                 for sent in hub.handle(events.Message(envelope)):
                     _, content = wires[sent.receiver].open_pair(hub.run_id, sent)
                     inboxes.setdefault((HUB, sent.receiver), []).append(content)
