@@ -18,7 +18,7 @@ from smpc_dp.errors import ConfigCheck, ConfigError, Fault, LocalError, SmpcErro
 from smpc_dp.protocols.pairwise.evaluation import resolve
 from smpc_dp.protocols.pairwise.params import Mode, Output
 from smpc_dp.runtime.events import Event
-from smpc_dp.runtime.launcher import Ending, Launcher, member_command, print_event, run_child
+from smpc_dp.runtime.launcher import ProcessOutcome, Launcher, member_command, print_event, run_child
 from smpc_dp.runtime.pairwise import AGGREGATOR, PairwiseMember, Report, create_pairwise_session, evaluate
 from smpc_dp.runtime.threads import in_thread
 
@@ -71,8 +71,8 @@ def run(
             arguments = ["circuits", "join", str(session), "--as", name]
             arguments += ["--input", str(folder / f"{name}.json"), "--out", str(folder / f"{name}.out")]
             commands[name] = member_command(*arguments)
-        endings = asyncio.run(Launcher().run(commands, hub=GARBLER))
-        _raise_failure(endings)
+        outcomes = asyncio.run(Launcher().run(commands, hub=GARBLER))
+        _raise_failure(outcomes)
         reports = {name: json.loads((folder / f"{name}.out").read_text("utf-8")) for name in given}
     learned = {name: report["outputs"] for name, report in reports.items() if report["outputs"] is not None}
     outputs = next(iter(learned.values()))
@@ -180,16 +180,18 @@ def _write(path: Path, content: bytes) -> None:
         raise LocalError(f"{path}: cannot write ({error.strerror})") from None
 
 
-def _raise_failure(endings: dict[str, Ending]) -> None:
+def _raise_failure(outcomes: dict[str, ProcessOutcome]) -> None:
     """Raise what the first member that failed has said."""
-    for ending in _by_cause(list(endings.values())):
-        last = ending.last
-        detail = last.detail if last is not None and last.kind == "failed" else ending.errors.strip()
-        reason = detail.splitlines()[-1] if detail else f"exit code {ending.exit_code}"
-        raise LocalError(f"{ending.name}: {reason}")
+    for outcome in _by_cause(list(outcomes.values())):
+        last = outcome.last
+        detail = last.detail if last is not None and last.kind == "failed" else outcome.errors.strip()
+        reason = detail.splitlines()[-1] if detail else f"exit code {outcome.exit_code}"
+        raise LocalError(f"{outcome.name}: {reason}")
 
 
-def _by_cause(endings: Sequence[Ending]) -> list[Ending]:
+def _by_cause(outcomes: Sequence[ProcessOutcome]) -> list[ProcessOutcome]:
     """Return those that failed; last those that only say that another has stopped."""
-    failed = [ending for ending in endings if not ending.ok]
-    return sorted(failed, key=lambda ending: "stopped the run" in (ending.last.detail if ending.last else ""))
+    failed = [outcome for outcome in outcomes if not outcome.ok]
+    return sorted(
+        failed, key=lambda outcome: "stopped the run" in (outcome.last.detail if outcome.last else "")
+    )

@@ -16,7 +16,7 @@ from smpc_dp.errors import ConfigError, Fault, PrivacyError
 from smpc_dp.learn.data import read_table
 from smpc_dp.learn.needs import Learned
 from smpc_dp.learn.registry import LearnParameters
-from smpc_dp.runtime.launcher import Ending, run_child
+from smpc_dp.runtime.launcher import ProcessOutcome, run_child
 from smpc_dp.runtime.learning import check_budget, learn, serve_learning
 from smpc_dp.runtime.session import open_ledger
 
@@ -95,7 +95,7 @@ def check_budgets(checked: LearnParameters, ledgers: Mapping[str, Path]) -> None
 
 
 def report_learned(
-    endings: Mapping[str, Ending],
+    outcomes: Mapping[str, ProcessOutcome],
     aggregator: str | None,
     results: Mapping[str, dict[str, Any]],
     *,
@@ -105,10 +105,10 @@ def report_learned(
 
     Exits with 1 if the aggregator failed, or all did, or nobody completed a step: then nothing was learned.
     """
-    for name, ending in endings.items():
-        if not ending.ok:
-            report_line(f"{name}: {ending.reason}")
-    if not results or (aggregator is not None and not endings[aggregator].ok):
+    for name, outcome in outcomes.items():
+        if not outcome.ok:
+            report_line(f"{name}: {outcome.reason}")
+    if not results or (aggregator is not None and not outcomes[aggregator].ok):
         raise typer.Exit(1)
     if not any(result["done"][0] or not result["steps"][0] for result in results.values()):
         for name, result in results.items():

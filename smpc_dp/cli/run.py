@@ -22,7 +22,7 @@ from smpc_dp.protocols.gopa.verifiable.params import VerifiableParameters
 from smpc_dp.protocols.mpyc.params import SharedParameters
 from smpc_dp.protocols.phases.parameters import SumParameters
 from smpc_dp.runtime.inputs import find_input, read_vector, read_weights
-from smpc_dp.runtime.launcher import Ending, Launcher, member_command, run_child
+from smpc_dp.runtime.launcher import ProcessOutcome, Launcher, member_command, run_child
 from smpc_dp.runtime.member import Membership, default_key
 from smpc_dp.runtime.session_file import SessionFile, load_session
 from smpc_dp.runtime.tolerance import tolerances
@@ -108,7 +108,7 @@ def run(
         }
         shared = [*log_options(context.obj), "party", str(session)]
         commands = _commands(shared, keys, aggregator, _given({"--board": board}), servers, own)
-        endings = _launch(commands, hub, quiet=as_json, logs=context.obj is not None)
+        outcomes = _launch(commands, hub, quiet=as_json, logs=context.obj is not None)
         results = {
             name: json.loads(path.read_text("utf-8")) for name, path in outputs.items() if path.exists()
         }
@@ -116,9 +116,9 @@ def run(
         for one in tolerances(loaded):
             console().print(str(one))
     if learning:
-        report_learned(endings, hub, results, as_json=as_json)
+        report_learned(outcomes, hub, results, as_json=as_json)
         return
-    _report(endings, aggregator, results, as_json)
+    _report(outcomes, aggregator, results, as_json)
     logged = asked is not None and not isinstance(checked, SharedParameters)
     if (logged or isinstance(checked, VerifiableParameters)) and not as_json:
         _print_log_position(board if board is not None else session.parent / "board")
@@ -179,7 +179,9 @@ def _commands(
     }
 
 
-def _launch(commands: dict[str, list[str]], hub: str | None, *, quiet: bool, logs: bool) -> dict[str, Ending]:
+def _launch(
+    commands: dict[str, list[str]], hub: str | None, *, quiet: bool, logs: bool
+) -> dict[str, ProcessOutcome]:
     """Run all members to their ends and show their progress; return how each ended."""
     # What the members log goes past a table that is drawn anew.
     with LiveBoard(list(commands), quiet=quiet or logs) as live:
@@ -196,7 +198,7 @@ def _launch(commands: dict[str, list[str]], hub: str | None, *, quiet: bool, log
         code = run_child(act, supervised=False)
     if code:
         raise typer.Exit(code)
-    return launcher.endings
+    return launcher.outcomes
 
 
 def _print_log_position(board: Path) -> None:
@@ -251,14 +253,17 @@ def _key(keys: Path | None, name: str) -> list[str]:
 
 
 def _report(
-    endings: dict[str, Ending], aggregator: str | None, results: dict[str, dict[str, Any]], as_json: bool
+    outcomes: dict[str, ProcessOutcome],
+    aggregator: str | None,
+    results: dict[str, dict[str, Any]],
+    as_json: bool,
 ) -> None:
-    failed = {name: ending for name, ending in endings.items() if not ending.ok}
+    failed = {name: outcome for name, outcome in outcomes.items() if not outcome.ok}
     if aggregator in failed or not results:
         # The others say after the aggregator what it has said.
-        for name, ending in failed.items():
-            if name == aggregator or ending.first or aggregator not in failed:
-                report_line(f"{name}: {ending.reason}")
+        for name, outcome in failed.items():
+            if name == aggregator or outcome.first or aggregator not in failed:
+                report_line(f"{name}: {outcome.reason}")
         raise typer.Exit(1)
     result = next(iter(results.values()))
     estimated = "kernel" in result
@@ -275,5 +280,5 @@ def _report(
         for name, other in results.items():
             if other["clipped"]:
                 console().print(f"clipped: {other['clipped']} values of {name}")
-    for name, ending in failed.items():
-        report_line(f"{name}: {ending.reason}")
+    for name, outcome in failed.items():
+        report_line(f"{name}: {outcome.reason}")

@@ -29,7 +29,7 @@ from smpc_dp.demo.regression import Fit, Score, fit, pooled_fit, score
 from smpc_dp.errors import Check, ConfigCheck, ConfigError, Fault, LocalError, VerificationError
 from smpc_dp.protocols.phases.messages import PARTICIPANTS
 from smpc_dp.runtime.events import Event, OnEvent, ignore
-from smpc_dp.runtime.launcher import Ending, Launcher
+from smpc_dp.runtime.launcher import ProcessOutcome, Launcher
 from smpc_dp.runtime.local import AGGREGATOR, create_local_session
 from smpc_dp.runtime.member import Membership
 from smpc_dp.runtime.session_file import Timeouts
@@ -165,9 +165,9 @@ async def demonstrate(
     matrices = {name: rows(part) for name, part in _prepare(files).items()}
     killed = VICTIM if kill else None
     begun = time.perf_counter()
-    endings = await _launch(files, killed, on_event, on_kill)
+    outcomes = await _launch(files, killed, on_event, on_kill)
     seconds = time.perf_counter() - begun
-    result, seen = _collect(files, endings, killed)
+    result, seen = _collect(files, outcomes, killed)
     membership = Membership.load(files.session, AGGREGATOR, role="aggregator")
     survivors, absent = result["survivors"], result["absent"]
     pooled = np.concatenate([matrices[name] for name in survivors])
@@ -208,7 +208,7 @@ def _prepare(files: Files) -> dict[str, list[Loan]]:
 
 async def _launch(
     files: Files, killed: str | None, on_event: OnEvent, on_kill: Callable[[str], None]
-) -> dict[str, Ending]:
+) -> dict[str, ProcessOutcome]:
     """Run all processes to their end, and kill one on its way."""
 
     def follow(event: Event) -> None:
@@ -227,17 +227,17 @@ async def _launch(
 
 
 def _collect(
-    files: Files, endings: dict[str, Ending], killed: str | None
+    files: Files, outcomes: dict[str, ProcessOutcome], killed: str | None
 ) -> tuple[dict[str, Any], dict[str, Any]]:
     """Return the one result of all survivors and what the aggregator saw."""
     failed = [
-        ending
-        for ending in endings.values()
-        if not ending.ok and (ending.name != killed or ending.exit_code != -signal.SIGKILL)
+        outcome
+        for outcome in outcomes.values()
+        if not outcome.ok and (outcome.name != killed or outcome.exit_code != -signal.SIGKILL)
     ]
     # One that could not even say why it ended is the cause of what the others say.
-    for ending in sorted(failed, key=_said_why):
-        raise LocalError(f"the process of {ending.name} failed: {ending.reason}")
+    for outcome in sorted(failed, key=_said_why):
+        raise LocalError(f"the process of {outcome.name} failed: {outcome.reason}")
     seen: dict[str, Any] = json.loads(files.seen.read_text("utf-8"))
     reported = [files.reported(name) for name in LENDERS if name != killed]
     if any(
@@ -254,8 +254,8 @@ def _collect(
     return reported[0], seen
 
 
-def _said_why(ending: Ending) -> bool:
-    return ending.last is not None and ending.last.kind == "failed"
+def _said_why(outcome: ProcessOutcome) -> bool:
+    return outcome.last is not None and outcome.last.kind == "failed"
 
 
 def open_folder(path: Path) -> Path:

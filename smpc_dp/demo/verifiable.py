@@ -129,10 +129,10 @@ async def _run(folder: Path, cheat: str, on_event: OnEvent) -> VerifiableRun:
     for name in LENDERS:
         commands[name] = files.lender_command("verifiable_lender", name)
         commands[name] += ["--cheat", cheat] if name == culprit else []
-    endings = await Launcher(on_event).run(commands, AGGREGATOR)
-    for ending in endings.values():
-        if not ending.ok and ending.name != culprit:
-            raise LocalError(f"the process of {ending.name} failed: {ending.reason}")
+    outcomes = await Launcher(on_event).run(commands, AGGREGATOR)
+    for outcome in outcomes.values():
+        if not outcome.ok and outcome.name != culprit:
+            raise LocalError(f"the process of {outcome.name} failed: {outcome.reason}")
     reported = [files.reported(name) for name in LENDERS if name != culprit]
     [log] = sorted((folder / "board").glob("request-*.jsonl"))
     shutil.copyfile(log, folder / LOG)

@@ -121,7 +121,7 @@ class Server:
     async def _run(self) -> bool:
         """Serve the request that has begun to its end; return False when nobody is left to ask."""
         self._hub.admit_all()
-        async with self._drive.ending():
+        async with self._drive.outcome():
             await self._ban_culprits()
             held = await self._ask(self._drive)
             if held is None:
@@ -130,7 +130,7 @@ class Server:
             number, timer = self._drive.request, self._drive.timer
             self._drive = Drive(number, self._statistic(number), self._hub, timer, self, self._on_event)
         drive = self._drive
-        async with drive.ending():
+        async with drive.outcome():
             if self._is_statistic:
                 await self._ban_culprits()
             if longest := drive.run.role.longest(drive.run.member):

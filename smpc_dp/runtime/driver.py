@@ -90,13 +90,13 @@ class Drive:
 
     async def to_end(self) -> Receipt | None:
         """Drive the role to its end; return the ledger's receipt. Raises what ended the run."""
-        async with self.ending():
+        async with self.outcome():
             self.hello = await self.act(events.Start())
             await self.loop()
         return self._receipt
 
     @contextlib.asynccontextmanager
-    async def ending(self) -> AsyncIterator[None]:
+    async def outcome(self) -> AsyncIterator[None]:
         """Tell the others, and who watches, of an SmpcError with which the run ends; end the work."""
         try:
             yield

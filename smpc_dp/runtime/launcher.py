@@ -27,7 +27,7 @@ _ENCODER = msgspec.json.Encoder()
 
 
 @dataclass(slots=True)
-class Ending:
+class ProcessOutcome:
     """How one process ended: exit code (negative: the signal), last event and the end of its stderr.
 
     `first` tells that it failed before the hub did, so that this is no consequence of the hub's end.
@@ -74,7 +74,7 @@ class Launcher:
         self._processes: dict[str, asyncio.subprocess.Process] = {}
         self._stopping = False
         self._hub_over = False
-        self.endings: dict[str, Ending] = {}
+        self.outcomes: dict[str, ProcessOutcome] = {}
 
     def kill(self, name: str) -> None:
         """Kill one process at once, as a crash would."""
@@ -82,7 +82,7 @@ class Launcher:
         if process is not None and process.returncode is None:
             process.kill()
 
-    async def run(self, commands: Mapping[str, Sequence[str]], hub: str | None) -> dict[str, Ending]:
+    async def run(self, commands: Mapping[str, Sequence[str]], hub: str | None) -> dict[str, ProcessOutcome]:
         """Start a process for each name, wait until all have ended, and return how.
 
         When the `hub` (the aggregator) has ended, the others get GRACE_SECONDS, or FAILED_SECONDS to say what
@@ -104,20 +104,20 @@ class Launcher:
         finally:
             await asyncio.shield(self._stop_all())
         await asyncio.gather(*watchers.values())
-        return self.endings
+        return self.outcomes
 
     async def _first(self, watchers: Mapping[str, asyncio.Task[None]], hub: str | None) -> float:
         """Wait for the process that decides when the others must end; return their seconds."""
         if hub is not None:
             await watchers[hub]
-            return GRACE_SECONDS if self.endings[hub].ok else FAILED_SECONDS
+            return GRACE_SECONDS if self.outcomes[hub].ok else FAILED_SECONDS
         running = set(watchers.values())
-        while running and not any(ending.ok for ending in self.endings.values()):
+        while running and not any(outcome.ok for outcome in self.outcomes.values()):
             _, running = await asyncio.wait(running, return_when=asyncio.FIRST_COMPLETED)
         return GRACE_SECONDS
 
     async def _start(self, name: str, command: Sequence[str]) -> asyncio.subprocess.Process:
-        self.endings[name] = Ending(name)
+        self.outcomes[name] = ProcessOutcome(name)
         try:
             process = await asyncio.create_subprocess_exec(
                 *command,
@@ -133,33 +133,33 @@ class Launcher:
         return process
 
     async def _watch(self, name: str, process: asyncio.subprocess.Process, is_hub: bool) -> None:
-        ending = self.endings[name]
+        outcome = self.outcomes[name]
         if process.stdout is None:
             raise LocalError(f"{name}: the process has no output pipe")
-        collecting = asyncio.create_task(self._collect(ending, process.stderr))
+        collecting = asyncio.create_task(self._collect(outcome, process.stderr))
         async for raw in process.stdout:
             line = raw.decode("utf-8", "replace").rstrip("\n")
             try:
                 event = _DECODER.decode(line)
             except msgspec.DecodeError:
-                ending.output.append(line)
+                outcome.output.append(line)
                 continue
-            ending.last = event
+            outcome.last = event
             if event.kind == "failed":
-                ending.first = not self._hub_over
+                outcome.first = not self._hub_over
                 self._hub_over |= is_hub
             self._on_event(event)
         await collecting
-        ending.exit_code = await process.wait()
-        silent = ending.last is None or ending.last.kind not in ("done", "failed")
-        if silent and not ending.ok and not self._stopping:
-            ending.first = not self._hub_over
-            self._on_event(Event(name, "ended", detail=ending.reason if ending.errors else ending.how))
+        outcome.exit_code = await process.wait()
+        silent = outcome.last is None or outcome.last.kind not in ("done", "failed")
+        if silent and not outcome.ok and not self._stopping:
+            outcome.first = not self._hub_over
+            self._on_event(Event(name, "ended", detail=outcome.reason if outcome.errors else outcome.how))
         self._hub_over |= is_hub
 
-    async def _collect(self, ending: Ending, stream: asyncio.StreamReader | None) -> None:
+    async def _collect(self, outcome: ProcessOutcome, stream: asyncio.StreamReader | None) -> None:
         while stream is not None and (chunk := await stream.read(STDERR_LIMIT)):
-            ending.errors = (ending.errors + chunk.decode("utf-8", "replace"))[-STDERR_LIMIT:]
+            outcome.errors = (outcome.errors + chunk.decode("utf-8", "replace"))[-STDERR_LIMIT:]
 
     async def _stop_all(self) -> None:
         self._stopping = True

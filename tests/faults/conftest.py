@@ -222,11 +222,11 @@ async def net() -> AsyncIterator[Net]:
     await network.close()
 
 
-Ending = Callable[[Channel], Coroutine[None, None, SmpcError]]
+ProcessOutcome = Callable[[Channel], Coroutine[None, None, SmpcError]]
 
 
 @pytest.fixture
-def ending() -> Ending:
+def outcome() -> ProcessOutcome:
     """Return a function that receives until the channel ends and returns why."""
 
     async def wait(channel: Channel) -> SmpcError:

@@ -19,7 +19,7 @@ from tests.faults.stage import HUB, Stage
 
 ME = "p1"
 # What a machine may say besides the steps of the protocol, to someone who is out.
-ENDINGS = {ABORT, LEAVE}
+OUTCOMES = {ABORT, LEAVE}
 
 
 def feed(machine: Machine, envelopes: Iterable[Envelope], sent: list[Envelope]) -> None:
@@ -32,12 +32,12 @@ def feed(machine: Machine, envelopes: Iterable[Envelope], sent: list[Envelope]) 
 
 
 def assert_one_message_a_step(sent: list[Envelope], honest: list[Envelope]) -> None:
-    counts = Counter((e.step, e.receiver) for e in sent if e.step not in ENDINGS)
+    counts = Counter((e.step, e.receiver) for e in sent if e.step not in OUTCOMES)
     assert all(count == 1 for count in counts.values()), counts
     assert max(Counter(e.step for e in sent if e.step == LEAVE).values(), default=0) <= 1
     # And none says anything that the honest run did not say: replays bring no new message into being.
     claimed = {e.step: e.body for e in honest if e.sender == ME}
-    assert all(claimed.get(e.step) == e.body for e in sent if e.step not in ENDINGS)
+    assert all(claimed.get(e.step) == e.body for e in sent if e.step not in OUTCOMES)
 
 
 @pytest.mark.parametrize("position", range(9))
@@ -74,7 +74,7 @@ def test_aggregator_fed_everything_again(position: int) -> None:
     feed(aggregator, mine[:position], sent)
     assert len(sent) == before
     feed(aggregator, random.Random(position).sample(mine + theirs, len(mine + theirs)), sent)
-    counts = Counter((e.step, e.receiver) for e in sent if e.step not in ENDINGS)
+    counts = Counter((e.step, e.receiver) for e in sent if e.step not in OUTCOMES)
     assert all(count == 1 for count in counts.values()), counts
 
 

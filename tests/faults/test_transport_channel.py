@@ -18,7 +18,7 @@ from smpc_dp.transport import framing
 from smpc_dp.transport.channel import Channel, ChannelClosed
 
 if TYPE_CHECKING:
-    from tests.faults.conftest import Ending, Net
+    from tests.faults.conftest import ProcessOutcome, Net
 
 MIB = 1 << 20
 
@@ -62,7 +62,7 @@ async def test_large_message_within_bounded_memory(net: Net) -> None:
     assert peak < 20 * MIB * 1.3 + 6 * MIB
 
 
-async def test_nothing_is_allocated_for_an_announced_length(net: Net, ending: Ending) -> None:
+async def test_nothing_is_allocated_for_an_announced_length(net: Net, outcome: ProcessOutcome) -> None:
     server = await net.listen(net.endpoint("agg", frame_timeout=0.3))
     raw, channel = await net.welcomed(server)
     await raw.write(framing.HEADER.pack(60 * MIB, framing.DATA) + b"only this")
@@ -70,7 +70,7 @@ async def test_nothing_is_allocated_for_an_announced_length(net: Net, ending: En
     tracemalloc.reset_peak()
     before = tracemalloc.get_traced_memory()[0]
     try:
-        error = await ending(channel)
+        error = await outcome(channel)
         peak = tracemalloc.get_traced_memory()[1] - before
     finally:
         tracemalloc.stop()
@@ -109,11 +109,11 @@ async def test_what_is_received_may_have_a_lower_limit_than_what_is_sent(net: Ne
     ],
     ids=["oversized message", "largest length", "unknown kind", "bye with a length", "garbage"],
 )
-async def test_bad_header(net: Net, ending: Ending, content: bytes, reason: str) -> None:
+async def test_bad_header(net: Net, outcome: ProcessOutcome, content: bytes, reason: str) -> None:
     server = await net.listen(net.endpoint("agg", max_message=1000))
     raw, channel = await net.welcomed(server)
     await raw.write(content)
-    error = await ending(channel)
+    error = await outcome(channel)
     assert isinstance(error, PeerFault)
     assert error.culprit == "alice"
     assert reason in str(error)
@@ -131,10 +131,10 @@ async def test_bad_header(net: Net, ending: Ending, content: bytes, reason: str)
     ],
     ids=["oversized frame", "undersized frame", "bye in a message"],
 )
-async def test_bad_header_inside_a_message(net: Net, ending: Ending, header: bytes) -> None:
+async def test_bad_header_inside_a_message(net: Net, outcome: ProcessOutcome, header: bytes) -> None:
     server = await net.listen()
     raw, channel = await net.welcomed(server)
-    reading = asyncio.create_task(ending(channel))
+    reading = asyncio.create_task(outcome(channel))
     await raw.write(framing.HEADER.pack(2 * MIB, framing.DATA) + bytes(MIB) + header)
     error = await reading
     assert isinstance(error, PeerFault)
@@ -143,21 +143,21 @@ async def test_bad_header_inside_a_message(net: Net, ending: Ending, header: byt
 
 
 @pytest.mark.parametrize("content", [b"\x00", framing.HEADER.pack(10, framing.DATA) + b"12345"])
-async def test_truncated_frame(net: Net, ending: Ending, content: bytes) -> None:
+async def test_truncated_frame(net: Net, outcome: ProcessOutcome, content: bytes) -> None:
     server = await net.listen()
     raw, channel = await net.welcomed(server)
     await raw.write(content)
     raw.writer.close()
-    error = await ending(channel)
+    error = await outcome(channel)
     assert isinstance(error, PeerFault)
     assert error.culprit == "alice"
     assert "ended inside a frame" in str(error)
 
 
-async def test_clean_close(net: Net, ending: Ending) -> None:
+async def test_clean_close(net: Net, outcome: ProcessOutcome) -> None:
     mine, theirs = await net.pair()
     await mine.send(b"last words")
-    _, error = await asyncio.gather(mine.close(), ending(theirs))
+    _, error = await asyncio.gather(mine.close(), outcome(theirs))
     assert isinstance(error, ChannelClosed)
     assert (error.peer, error.clean) == ("alice", True)
     for channel in (mine, theirs):
@@ -173,7 +173,7 @@ async def test_both_sides_close_at_once(net: Net) -> None:
         await asyncio.gather(mine.close(), theirs.close())
 
 
-async def test_close_does_not_destroy_the_last_message(net: Net, ending: Ending) -> None:
+async def test_close_does_not_destroy_the_last_message(net: Net, outcome: ProcessOutcome) -> None:
     mine, theirs = await net.pair()
     # More than the buffers of both ends hold: it is under way, unread, while the other closes.
     sending = asyncio.create_task(theirs.send(bytes(32 * MIB)))
@@ -182,7 +182,7 @@ async def test_close_does_not_destroy_the_last_message(net: Net, ending: Ending)
     closing = asyncio.create_task(mine.close())
     await asyncio.sleep(0.2)
     assert await theirs.receive() == b"last words"
-    error = await ending(theirs)
+    error = await outcome(theirs)
     assert isinstance(error, ChannelClosed)
     assert error.clean
     await closing
@@ -196,22 +196,22 @@ async def test_close_towards_a_silent_peer_ends(net: Net, monkeypatch: pytest.Mo
         await mine.close()
 
 
-async def test_cut_is_told_from_a_close(net: Net, ending: Ending) -> None:
+async def test_cut_is_told_from_a_close(net: Net, outcome: ProcessOutcome) -> None:
     mine, theirs = await net.pair()
     mine.abort()
-    error = await ending(theirs)
+    error = await outcome(theirs)
     assert isinstance(error, ChannelClosed)
     assert (error.peer, error.clean) == ("alice", False)
     assert "alice: the channel was cut" in str(error)
 
 
-async def test_reset_is_a_cut(net: Net, ending: Ending) -> None:
+async def test_reset_is_a_cut(net: Net, outcome: ProcessOutcome) -> None:
     server = await net.listen()
     raw, channel = await net.welcomed(server)
     sock = raw.writer.get_extra_info("socket")
     sock.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, struct.pack("ii", 1, 0))
     raw.writer.transport.abort()
-    error = await ending(channel)
+    error = await outcome(channel)
     assert isinstance(error, ChannelClosed)
     assert not error.clean
 
@@ -323,7 +323,7 @@ async def test_cancelled_before_the_budget_is_given_back() -> None:
         pass
 
 
-async def test_large_messages_share_the_budget(net: Net, ending: Ending) -> None:
+async def test_large_messages_share_the_budget(net: Net, outcome: ProcessOutcome) -> None:
     endpoint = net.endpoint("agg")
     object.__setattr__(endpoint, "budget", framing.InflightBudget(3 * MIB))
     server = await net.listen(endpoint)
@@ -331,7 +331,7 @@ async def test_large_messages_share_the_budget(net: Net, ending: Ending) -> None
     await raw.write(framing.HEADER.pack(3 * MIB, framing.DATA) + bytes(MIB))
     mine = await net.dial("alice", server.address)
     theirs = await server.channel()
-    holding = asyncio.create_task(ending(stalled))
+    holding = asyncio.create_task(outcome(stalled))
     await asyncio.sleep(0.2)
     sending = asyncio.create_task(mine.send(bytes(2 * MIB)))
     receiving = asyncio.create_task(theirs.receive())

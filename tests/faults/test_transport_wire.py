@@ -15,15 +15,15 @@ from smpc_dp.transport.channel import ChannelClosed
 from smpc_dp.transport.strangers import Strangers, source_of
 
 if TYPE_CHECKING:
-    from tests.faults.conftest import Ending, Net
+    from tests.faults.conftest import ProcessOutcome, Net
 
 
-async def test_reconnect_after_a_cut(net: Net, ending: Ending) -> None:
+async def test_reconnect_after_a_cut(net: Net, outcome: ProcessOutcome) -> None:
     server = await net.listen()
     first = await net.dial("alice", server.address)
     old = await server.channel()
     first.abort()
-    assert isinstance(await ending(old), ChannelClosed)
+    assert isinstance(await outcome(old), ChannelClosed)
     second = await net.dial("alice", server.address)
     new = await server.channel()
     await second.send(b"back again")
@@ -75,7 +75,7 @@ async def test_pings_to_one_member_are_limited_in_rate(net: Net) -> None:
 
 
 async def test_a_half_open_connection_is_superseded(
-    net: Net, ending: Ending, monkeypatch: pytest.MonkeyPatch
+    net: Net, outcome: ProcessOutcome, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """The old end reads nothing and says nothing, its socket is open."""
     monkeypatch.setattr("smpc_dp.transport.channel.PING_SECONDS", 0.3)
@@ -84,7 +84,7 @@ async def test_a_half_open_connection_is_superseded(
     raw.writer.transport.pause_reading()  # type: ignore[attr-defined]
     new = await net.dial("alice", server.address)
     channel = await server.channel()
-    assert isinstance(await ending(old), ChannelClosed)
+    assert isinstance(await outcome(old), ChannelClosed)
     await new.send(b"back again")
     assert await channel.receive() == b"back again"
 
@@ -151,11 +151,11 @@ async def test_control_frames_come_between_the_frames_of_a_message(net: Net) -> 
     ],
     ids=["pong without a ping", "flood of pings", "flood of warnings", "ping with a length"],
 )
-async def test_bad_control_frames(net: Net, ending: Ending, frames: bytes, reason: str) -> None:
+async def test_bad_control_frames(net: Net, outcome: ProcessOutcome, frames: bytes, reason: str) -> None:
     server = await net.listen()
     raw, channel = await net.welcomed(server)
     await raw.write(frames)
-    error = await ending(channel)
+    error = await outcome(channel)
     assert isinstance(error, PeerFault)
     assert error.culprit == "alice"
     assert reason in str(error)
@@ -214,7 +214,7 @@ async def test_silence_instead_of_the_welcome(net: Net) -> None:
     assert caught.value.missing == {"agg"}
 
 
-async def test_dripping_frame(net: Net, ending: Ending) -> None:
+async def test_dripping_frame(net: Net, outcome: ProcessOutcome) -> None:
     server = await net.listen(net.endpoint("agg", frame_timeout=0.3))
     raw, channel = await net.welcomed(server)
 
@@ -225,7 +225,7 @@ async def test_dripping_frame(net: Net, ending: Ending) -> None:
 
     dripping = asyncio.create_task(drip())
     async with asyncio.timeout(2):
-        error = await ending(channel)
+        error = await outcome(channel)
     dripping.cancel()
     assert isinstance(error, TimeoutFault)
     assert error.missing == {"alice"}
@@ -295,7 +295,7 @@ def flip_last_bit(content: bytes) -> bytes:
     return content[:-1] + bytes([content[-1] ^ 1])
 
 
-async def test_byte_flipped_on_the_way(net: Net, ending: Ending) -> None:
+async def test_byte_flipped_on_the_way(net: Net, outcome: ProcessOutcome) -> None:
     server = await net.listen()
     proxy = await net.proxy(server.address)
     mine = await net.dial("alice", proxy.address)
@@ -304,20 +304,20 @@ async def test_byte_flipped_on_the_way(net: Net, ending: Ending) -> None:
     assert await theirs.receive() == b"as it was sent"
     proxy.upstream = flip_last_bit
     await mine.send(b"not as it was sent")
-    error = await ending(theirs)
+    error = await outcome(theirs)
     assert isinstance(error, PeerFault)
     assert error.culprit == "alice"
     assert "bad record mac" in str(error)
 
 
-async def test_byte_flipped_on_the_way_back(net: Net, ending: Ending) -> None:
+async def test_byte_flipped_on_the_way_back(net: Net, outcome: ProcessOutcome) -> None:
     server = await net.listen()
     proxy = await net.proxy(server.address)
     mine = await net.dial("alice", proxy.address)
     theirs = await server.channel()
     proxy.downstream = flip_last_bit
     await theirs.send(b"not as it was sent")
-    error = await ending(mine)
+    error = await outcome(mine)
     assert isinstance(error, PeerFault)
     assert error.culprit == "agg"
     assert "bad record mac" in str(error)
@@ -333,7 +333,7 @@ async def test_byte_flipped_in_the_handshake(net: Net) -> None:
     assert server.channels.empty()
 
 
-async def test_replayed_connection(net: Net, ending: Ending) -> None:
+async def test_replayed_connection(net: Net, outcome: ProcessOutcome) -> None:
     server = await net.listen()
     proxy = await net.proxy(server.address)
     mine = await net.dial("alice", proxy.address)
@@ -341,7 +341,7 @@ async def test_replayed_connection(net: Net, ending: Ending) -> None:
     await mine.send(b"once")
     assert await theirs.receive() == b"once"
     mine.abort()
-    assert isinstance(await ending(theirs), ChannelClosed)
+    assert isinstance(await outcome(theirs), ChannelClosed)
     replay = await net.raw(server.address)
     await replay.write(bytes(proxy.recorded))
     who, error = await server.refused()
@@ -351,14 +351,14 @@ async def test_replayed_connection(net: Net, ending: Ending) -> None:
     assert server.channels.empty()
 
 
-async def test_replayed_records_on_a_live_connection(net: Net, ending: Ending) -> None:
+async def test_replayed_records_on_a_live_connection(net: Net, outcome: ProcessOutcome) -> None:
     server = await net.listen()
     proxy = await net.proxy(server.address)
     mine = await net.dial("alice", proxy.address)
     theirs = await server.channel()
     proxy.upstream = lambda content: content + content
     await mine.send(b"once")
-    error = await ending(theirs)
+    error = await outcome(theirs)
     assert isinstance(error, PeerFault)
     assert error.culprit == "alice"
     assert "bad record mac" in str(error)

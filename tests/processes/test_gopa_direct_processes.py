@@ -90,7 +90,7 @@ def test_a_user_killed_while_it_waits_is_survived(session: Path, step: str) -> N
         # On a busy machine the kill may come after the certificate: once more.
         launcher, results = launch(session, kill)
     assert set(results) == set(USERS) - {victim}
-    assert not launcher.endings[victim].ok
+    assert not launcher.outcomes[victim].ok
     totals = {tuple(result["fixed_point"]) for result in results.values()}
     assert len(totals) == 1, "everyone has the same"
     for result in results.values():

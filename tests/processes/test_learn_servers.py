@@ -195,8 +195,8 @@ def test_a_killed_server_stops_the_run_and_budgets_are_right(tmp_path: Path) -> 
         assert isinstance(error, ServerLostError), error
         assert "server2" in str(error)
     for name in ("server1", "server3"):
-        assert launcher.endings[name].exit_code == 1
-        assert "server2" in launcher.endings[name].reason
+        assert launcher.outcomes[name].exit_code == 1
+        assert "server2" in launcher.outcomes[name].reason
     paid = [len(Ledger.open(tmp_path / f"{name}.ledger").entries()) for name in NAMES]
     assert paid == GroupDraws(4, 3, 2).participations(2).tolist()
 

@@ -128,10 +128,10 @@ def test_a_party_killed_while_it_waits_is_survived(session: Path, step: str) -> 
     for name in PARTIES:
         options = ["--operation", "sum", "--out", str(outputs[name])]
         commands[name] = member_command("party", str(session), "--as", name, *options)
-    endings = asyncio.run(launcher.run(commands, "aggregator"))
-    assert endings["aggregator"].ok, endings["aggregator"].errors
+    outcomes = asyncio.run(launcher.run(commands, "aggregator"))
+    assert outcomes["aggregator"].ok, outcomes["aggregator"].errors
     # The kill may land when the victim has its own result already: then it was there for the whole run.
-    assert endings[victim].exit_code == -signal.SIGKILL or outputs[victim].exists()
+    assert outcomes[victim].exit_code == -signal.SIGKILL or outputs[victim].exists()
     results = [json.loads(path.read_text()) for name, path in outputs.items() if name != victim]
     for result in results:
         survivors = result["survivors"]
@@ -155,14 +155,14 @@ def test_too_many_missing_parties_stop_the_run_by_name(session: Path) -> None:
     commands = {
         name: member_command("party", str(session), "--as", name) for name in ("aggregator", *PARTIES)
     }
-    endings = asyncio.run(launcher.run(commands, "aggregator"))
+    outcomes = asyncio.run(launcher.run(commands, "aggregator"))
     assert {
-        name: ending.exit_code for name, ending in endings.items() if name not in victims
+        name: outcome.exit_code for name, outcome in outcomes.items() if name not in victims
     } == dict.fromkeys(("aggregator", *PARTIES[3:]), 1)
     for name in ("aggregator", *PARTIES[3:]):
-        assert endings[name].errors.count("\n") == 1, endings[name].errors
-        assert all(victim in endings[name].errors for victim in victims), endings[name].errors
-        assert "Traceback" not in endings[name].errors
+        assert outcomes[name].errors.count("\n") == 1, outcomes[name].errors
+        assert all(victim in outcomes[name].errors for victim in victims), outcomes[name].errors
+        assert "Traceback" not in outcomes[name].errors
 
 
 def start_run_that_waits(session: Path) -> subprocess.Popen[bytes]:
@@ -197,8 +197,8 @@ def test_a_failed_aggregator_is_one_line_and_no_long_wait(
         commands = {
             name: member_command("party", str(session), "--as", name) for name in ("aggregator", *PARTIES)
         }
-        endings = asyncio.run(Launcher().run(commands, "aggregator"))
-    assert {name for name, ending in endings.items() if ending.first} == {"aggregator"}
+        outcomes = asyncio.run(Launcher().run(commands, "aggregator"))
+    assert {name for name, outcome in outcomes.items() if outcome.first} == {"aggregator"}
     assert (done.returncode, done.stdout) == (1, "")
     assert done.stderr == f"smpc-dp: aggregator: cannot listen on 127.0.0.1:{port}: the port is in use\n"
 
@@ -211,12 +211,12 @@ def test_a_process_that_dies_before_it_says_hello_is_told_at_once(session: Path)
     }
     commands[PARTIES[0]] = [sys.executable, "-c", "import os; os.kill(os.getpid(), 9)"]
     commands[PARTIES[1]] = [sys.executable, "-c", "raise SystemExit('no module')"]
-    endings = asyncio.run(launcher.run(commands, "aggregator"))
+    outcomes = asyncio.run(launcher.run(commands, "aggregator"))
     reported = {event.party: event.detail for event in events if event.kind == "ended"}
     assert reported == {PARTIES[0]: "killed (SIGKILL)", PARTIES[1]: "no module"}
     kinds = [(event.party, event.kind) for event in events]
     assert kinds.index((PARTIES[0], "ended")) < kinds.index(("aggregator", "done"))
-    assert endings["aggregator"].ok, endings["aggregator"].errors
+    assert outcomes["aggregator"].ok, outcomes["aggregator"].errors
 
 
 @pytest.mark.parametrize(
@@ -263,11 +263,11 @@ def test_a_session_file_changed_on_one_side_is_refused_and_said(session: Path) -
     for name in PARTIES:
         file = other if name == PARTIES[0] else session
         commands[name] = member_command("party", str(file), "--as", name)
-    endings = asyncio.run(launcher.run(commands, "aggregator"))
-    assert endings[PARTIES[0]].exit_code == 1
-    assert "parameters.upper: 90.0 here, 100.0 there" in endings[PARTIES[0]].errors
+    outcomes = asyncio.run(launcher.run(commands, "aggregator"))
+    assert outcomes[PARTIES[0]].exit_code == 1
+    assert "parameters.upper: 90.0 here, 100.0 there" in outcomes[PARTIES[0]].errors
     # The others need not fail: one missing party is within the plan.
-    assert endings["aggregator"].ok, endings["aggregator"].errors
+    assert outcomes["aggregator"].ok, outcomes["aggregator"].errors
 
 
 def test_a_port_in_use_is_one_line(session: Path) -> None:

@@ -301,8 +301,8 @@ def test_a_killed_server_ends_everybody_and_is_named(tmp_path: Path, step: str) 
         assert isinstance(answer, SmpcError)
         assert "server2" in str(answer)
     for name in ("server1", "server3"):
-        assert launcher.endings[name].exit_code == 1
-        assert "server2" in launcher.endings[name].reason
+        assert launcher.outcomes[name].exit_code == 1
+        assert "server2" in launcher.outcomes[name].reason
     assert not mpyc_processes()
 
 

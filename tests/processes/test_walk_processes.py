@@ -136,11 +136,11 @@ def test_processes_walk_and_one_that_is_killed_is_named(tmp_path: Path) -> None:
     failures = asyncio.run(act())
     assert any("cat" in text for text in failures.values())
     for name in PARTIES:
-        ending = launcher.endings[name]
-        assert not ending.ok
+        outcome = launcher.outcomes[name]
+        assert not outcome.ok
         assert not outputs[name].exists()
         if name != "cat":
-            assert "cat" in ending.reason, ending.reason
+            assert "cat" in outcome.reason, outcome.reason
             # Charged before the first message, so for who saw no result as well.
             assert len(Ledger.open(tmp_path / f"{name}.ledger").entries()) == 1
 

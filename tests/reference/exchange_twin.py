@@ -124,7 +124,7 @@ class Exchange(secagg_twin.Session):
             brought = [(other.number, boxes[other, user]) for other in sending if (other, user) in boxes]
             self.send(self.run, "exchange-deliver", self.hub, user.name, (senders, brought))
         # Who misses a message along an edge has no result.
-        ending = [
+        outcome = [
             user
             for user in sending
             if self.session["edges"] is None
@@ -132,7 +132,7 @@ class Exchange(secagg_twin.Session):
         ]
         received = {
             user: {other.name: other.brings(user) for other in sending if (other, user) in boxes}
-            for user in ending
+            for user in outcome
         }
         return self.messages, {
             "intermediate": {

@@ -38,7 +38,7 @@ from smpc_dp.protocols.gopa.direct_waits import signers
 from smpc_dp.protocols.gopa.direct_witness import suspect_all
 from smpc_dp.protocols.gopa.messages import PUBLISH
 from smpc_dp.protocols.gopa.messages import Published as Publication
-from smpc_dp.protocols.phases import endings, masked_sum
+from smpc_dp.protocols.phases import outcomes, masked_sum
 from smpc_dp.protocols.phases import messages as m
 from smpc_dp.protocols.phases.certified_set import Participation
 from smpc_dp.protocols.result import Certificate, Outcome
@@ -253,7 +253,7 @@ def finish(peer: DirectPeer, state: CertifyTotal) -> Transition:
     for party in lost:
         name = peer.name_of(party)
         state.inbox.note(f"{name}: is not in the total; the noise that it shared stays in it")
-    outcome = endings.outcome(
+    outcome = outcomes.outcome(
         peer.context,
         peer.parameters,
         state.run_id,

@@ -20,7 +20,7 @@ from smpc_dp.protocols.engine.state import Transition
 from smpc_dp.protocols.envelope import Context, Signer, decode
 from smpc_dp.protocols.gopa import messages as g
 from smpc_dp.protocols.gopa.params import GopaParameters
-from smpc_dp.protocols.phases import certified_set, endings, key_graph, keys, masked_sum
+from smpc_dp.protocols.phases import certified_set, outcomes, key_graph, keys, masked_sum
 from smpc_dp.protocols.phases import messages as m
 from smpc_dp.protocols.phases.certified_set import Attesting, Participation, check_certified
 from smpc_dp.protocols.phases.key_graph import (
@@ -105,11 +105,11 @@ def on_average(member: Party, state: AwaitAverage, body: bytes) -> Transition:
         raise member.refuse(
             f"counts {message.residual_pairs} residual pairs with {lost} users lost", Check.WRONG_COUNT
         )
-    outcome = endings.outcome(
+    outcome = outcomes.outcome(
         context,
         parameters,
         state.run_id,
-        endings.unpack_total(member, message, message.total),
+        outcomes.unpack_total(member, message, message.total),
         state.participation,
         survivors=published,
         residual_pairs=message.residual_pairs,
@@ -220,7 +220,7 @@ def finish_published(aggregator: Aggregator, state: CollectPublished) -> Transit
     residual = sum(peer in published for party in lost for peer in state.edges.neighbours[party])
     survivors = PartySet.of(published, aggregator.parties)
     message = g.Average(encoding.pack(state.total), survivors.packed, residual)
-    outcome = endings.outcome(
+    outcome = outcomes.outcome(
         aggregator.context,
         aggregator.parameters,
         state.run_id,

@@ -20,7 +20,7 @@ from smpc_dp.protocols.engine.party import PartyRole, PartyState, Row
 from smpc_dp.protocols.engine.run import Run
 from smpc_dp.protocols.engine.state import Transition
 from smpc_dp.protocols.envelope import Context, Signer, decode
-from smpc_dp.protocols.phases import certified_set, endings, key_graph, keys, masked_sum
+from smpc_dp.protocols.phases import certified_set, outcomes, key_graph, keys, masked_sum
 from smpc_dp.protocols.phases import messages as m
 from smpc_dp.protocols.phases.certified_set import Attesting, Participation, check_certified
 from smpc_dp.protocols.phases.key_graph import (
@@ -176,11 +176,11 @@ def on_survivors_certificate(member: Party, state: AwaitSurvivorsCertificate, bo
 def on_result(member: Party, state: AwaitResult, body: bytes) -> Transition:
     """Decode the sum."""
     message = decode(body, m.Result, member.context.aggregator)
-    outcome = endings.outcome(
+    outcome = outcomes.outcome(
         member.context,
         member.parameters,
         state.run_id,
-        endings.unpack_total(member, message, message.total),
+        outcomes.unpack_total(member, message, message.total),
         state.participation,
         survivors=state.survivors,
         survivors_certificate=state.survivors_certificate,
@@ -425,7 +425,7 @@ def finish_unmask(aggregator: Aggregator, state: CollectUnmask) -> Transition:
     recovery.remove_masks(total, aggregator.threads)
     state.inbox.faults += recovery.faults
     messages = aggregator.broadcast(state, m.RESULT, m.Result(parameters.encoding.pack(total)))
-    outcome = endings.outcome(
+    outcome = outcomes.outcome(
         context,
         parameters,
         state.run_id,

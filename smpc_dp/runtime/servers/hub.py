@@ -187,7 +187,7 @@ class ServerHub:
         drive = Drive(number, machine, self._links, timer, self, self._on_event, held=held)
         engine = await self._begin(number)
         try:
-            async with drive.ending():
+            async with drive.outcome():
                 if not await self._ask(drive):
                     return None
                 await drive.loop()

@@ -14,7 +14,7 @@ from typing import Any
 import pytest
 
 from smpc_dp.cli.output import result_text
-from smpc_dp.runtime.launcher import Ending
+from smpc_dp.runtime.launcher import ProcessOutcome
 from tests.command import smpc_dp
 from tests.signals import DEFAULT_SIGNALS
 
@@ -191,6 +191,6 @@ def test_results_are_shown_to_the_digits_that_they_have(changes: dict[str, Any],
 
 
 def test_how_a_process_ended() -> None:
-    assert Ending("a", exit_code=-signal.SIGKILL).reason == "killed (SIGKILL)"
-    assert Ending("a", exit_code=3).reason == "exit code 3"
-    assert Ending("a", exit_code=1, errors="smpc-dp: no key\n").reason == "no key"
+    assert ProcessOutcome("a", exit_code=-signal.SIGKILL).reason == "killed (SIGKILL)"
+    assert ProcessOutcome("a", exit_code=3).reason == "exit code 3"
+    assert ProcessOutcome("a", exit_code=1, errors="smpc-dp: no key\n").reason == "no key"

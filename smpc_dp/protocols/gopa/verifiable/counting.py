@@ -23,7 +23,7 @@ from smpc_dp.protocols.gopa.verifiable.hosting import (
     exclude_false,
 )
 from smpc_dp.protocols.gopa.verifiable.recount import narrowed
-from smpc_dp.protocols.phases import certified_set, endings
+from smpc_dp.protocols.phases import certified_set, outcomes
 from smpc_dp.protocols.phases import messages as m
 from smpc_dp.protocols.phases.certified_set import Attesting, Participation
 from smpc_dp.protocols.result import Outcome
@@ -332,7 +332,7 @@ def finish_tally(aggregator: VerifiableAggregator, state: CollectTally) -> Trans
     """End the log with the certificate of the tally."""
     parameters, published, false = aggregator.parameters, state.published, state.shown_false
     log, certificate, message = certify(aggregator, state, state.log, state.attesting, state.unchecked)
-    outcome = endings.outcome(
+    outcome = outcomes.outcome(
         aggregator.context,
         parameters,
         state.run_id,

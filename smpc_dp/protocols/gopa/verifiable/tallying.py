@@ -23,7 +23,7 @@ from smpc_dp.protocols.gopa.verifiable.follow import (
 )
 from smpc_dp.protocols.gopa.verifiable.recount import Batch, Recount
 from smpc_dp.protocols.gopa.verifiable.statements import signed
-from smpc_dp.protocols.phases import endings
+from smpc_dp.protocols.phases import outcomes
 from smpc_dp.protocols.phases import messages as m
 from smpc_dp.protocols.phases.certified_set import Participation
 from smpc_dp.protocols.result import Outcome
@@ -110,7 +110,7 @@ def on_closed(member: VerifiableMember, state: AwaitClosed, body: bytes) -> Tran
     run_id, parameters, participants = state.run_id, member.parameters, state.participation.participants
     log, certificate = check_head(member, state, v.ATTEST_TALLY, participants, body)
     count, residual, false = len(state.counted), state.residual, state.false_count
-    outcome = endings.outcome(
+    outcome = outcomes.outcome(
         member.context,
         parameters,
         run_id,
