@@ -30,7 +30,7 @@ class Label(StrEnum):
     STAR_RUN_ID = "smpc-dp/1/star-run-id"
     NONCES = "smpc-dp/1/nonces"
     COMMITMENTS = "smpc-dp/1/commitments"
-    ROLL = "smpc-dp/1/roll"
+    MERKLE_COMMITMENT = "smpc-dp/1/roll"
     ATTESTATIONS = "smpc-dp/1/attestations"
     CERTIFICATE_CHALLENGE = "smpc-dp/1/certificate-challenge"
     CERTIFICATE_SAMPLE = "smpc-dp/1/certificate-sample"

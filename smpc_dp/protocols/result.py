@@ -160,7 +160,7 @@ class Evidence:
     version: int
     session_digest: bytes
     run_id: bytes
-    roll: bytes
+    merkle_commitment: bytes
     participating: tuple[str, ...]
     participants: Certificate
     survivors: Certificate | None
@@ -174,7 +174,7 @@ class Evidence:
             "version": self.version,
             "session_digest": self.session_digest.hex(),
             "run_id": self.run_id.hex(),
-            "roll": self.roll.hex(),
+            "roll": self.merkle_commitment.hex(),
             "participating": list(self.participating),
             "participants": self.participants.to_json(),
             "survivors": None if self.survivors is None else self.survivors.to_json(),

@@ -34,7 +34,7 @@ KINDS: Mapping[str, type[msgspec.Struct]] = {
     m.HELLO: m.Hello,
     d.START: d.Start,
     m.ADVERTISE: d.Advertise,
-    d.ROLL: d.Roll,
+    d.MERKLE_COMMITMENT: d.MerkleCommitment,
     m.REVEAL: d.Reveal,
     d.PARTICIPANTS: d.Participants,
     m.ATTEST_PARTICIPANTS: m.Attestation,

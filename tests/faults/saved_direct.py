@@ -25,7 +25,7 @@ LOST = "p4"
 # What a party says, in order, to all or to the coordinator, and what it is told then.
 REPORTED: dict[str, tuple[str, ...]] = {
     m.HELLO: (m.HELLO, d.START),
-    m.ADVERTISE: (m.ADVERTISE, d.ROLL),
+    m.ADVERTISE: (m.ADVERTISE, d.MERKLE_COMMITMENT),
     m.REVEAL: (m.REVEAL, d.PARTICIPANTS),
     m.ATTEST_PARTICIPANTS: (m.ATTEST_PARTICIPANTS,),
     PUBLISH: (PUBLISH, d.HELD),

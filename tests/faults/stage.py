@@ -25,7 +25,7 @@ from smpc_dp.protocols.gopa import messages as g
 from smpc_dp.protocols.names import VERSION
 from smpc_dp.protocols.phases import messages as m
 from smpc_dp.protocols.phases.parameters import SumParameters
-from smpc_dp.protocols.phases.rolls import Roll
+from smpc_dp.protocols.phases.rolls import MerkleCommitment
 from smpc_dp.protocols.phases.survivors import FixedSurvivors
 from smpc_dp.protocols.registry import make_aggregator, make_party
 from smpc_dp.protocols.secagg.params import SecAggParameters
@@ -42,7 +42,7 @@ KINDS: Mapping[str, type[msgspec.Struct]] = {
     m.HELLO: m.Hello,
     m.START: m.Start,
     m.ADVERTISE: m.Advertise,
-    m.ROLL: m.Roll,
+    m.MERKLE_COMMITMENT: m.MerkleCommitment,
     m.REVEAL: m.Reveal,
     m.NEIGHBOURS: m.Neighbours,
     m.DEAL: m.Deal,
@@ -183,22 +183,24 @@ class Stage:
         [envelope] = [e for e in self.sent if (e.step, e.sender) == (step, name)]
         return decode(envelope.body, KINDS[step], name)
 
-    def roll(self, changed: Mapping[int, bytes] | None = None) -> Roll:
+    def merkle_commitment(self, changed: Mapping[int, bytes] | None = None) -> MerkleCommitment:
         """Return the roll of the commitments that machines advertised, some of them changed."""
         given = {
             self.number(e.sender): decode(e.body, m.Advertise, e.sender).commitment
             for e in self.sent
             if e.step == m.ADVERTISE
         }
-        return Roll(self.context, Label.COMMITMENTS, given | dict(changed or {}))
+        return MerkleCommitment(self.context, Label.COMMITMENTS, given | dict(changed or {}))
 
-    def enroll(self, envelope: Envelope, roll: Roll) -> Envelope:
+    def enroll(self, envelope: Envelope, merkle_commitment: MerkleCommitment) -> Envelope:
         """Return the roll for the receiver, or what it is shown of its neighbours, as under another root."""
-        if envelope.step == m.ROLL:
-            proof = roll.prove([self.number(envelope.receiver)])
-            return self.change(envelope, root=roll.root, proof=proof)
+        if envelope.step == m.MERKLE_COMMITMENT:
+            proof = merkle_commitment.prove([self.number(envelope.receiver)])
+            return self.change(envelope, root=merkle_commitment.root, proof=proof)
         message = decode(envelope.body, m.Neighbours, envelope.sender)
-        return self.change(envelope, proof=roll.prove(item.party for item in message.advertisements))
+        return self.change(
+            envelope, proof=merkle_commitment.prove(item.party for item in message.advertisements)
+        )
 
     def reported(self, name: str) -> Abort:
         """Return what the aggregator told a party that it excluded."""

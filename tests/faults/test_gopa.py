@@ -120,7 +120,7 @@ def test_relay_shows_the_victim_another_set() -> None:
         opened = [item for item in message.openings if item.party > 3]
         shown = pack_set({1, 4, 5, 6, 7, 8}, 8)
         shrunk = stage.change(envelope, revealed=shown, advertisements=left, openings=opened)
-        return (stage.enroll(shrunk, stage.roll()),)
+        return (stage.enroll(shrunk, stage.merkle_commitment()),)
 
     stage.play(only(m.NEIGHBOURS, VICTIM, shrink))
     assert g.PUBLISH not in stage.steps_of(VICTIM)
@@ -276,7 +276,7 @@ def test_aggregator_tells_different_users_different_sets() -> None:
         opened = [item for item in message.openings if item.party < 8]
         shown = pack_set(range(1, 8), 8)
         split_view = stage.change(envelope, revealed=shown, advertisements=left, openings=opened)
-        return (stage.enroll(split_view, stage.roll()),)
+        return (stage.enroll(split_view, stage.merkle_commitment()),)
 
     stage.play(split)
     stage.assert_too_few()

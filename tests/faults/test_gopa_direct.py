@@ -95,7 +95,7 @@ def test_isolation_the_late_variant_a_publication_is_withheld() -> None:
     assert later <= AFTER
 
 
-@pytest.mark.parametrize("step", [d.PARTICIPANTS, d.ROLL])
+@pytest.mark.parametrize("step", [d.PARTICIPANTS, d.MERKLE_COMMITMENT])
 def test_isolation_a_victim_is_shown_a_smaller_set(step: str) -> None:
     """It would leave the noise out that it shares with the others: it never sees a quorum for that set."""
     stage = DirectStage()
@@ -107,7 +107,7 @@ def test_isolation_a_victim_is_shown_a_smaller_set(step: str) -> None:
         retained = [1, 2, 5, 6, 7, 8]
         own = {
             d.PARTICIPANTS: ("participants", "reveals"),
-            d.ROLL: ("advertised", "advertisements"),
+            d.MERKLE_COMMITMENT: ("advertised", "advertisements"),
         }[step]
         bodies = getattr(message, own[1])
         fields: dict[str, object] = {
@@ -233,7 +233,7 @@ def test_a_witness_that_the_coordinator_did_not_sign_is_its_bearers_fault() -> N
     stage = DirectStage()
 
     def show(envelope: Envelope) -> Iterable[Envelope]:
-        witness = d.Witness(d.ROLL, envelope.run_id, bytes(32), bytes(64), b"")
+        witness = d.Witness(d.MERKLE_COMMITMENT, envelope.run_id, bytes(32), bytes(64), b"")
         body = encode(witness)
         return envelope, stage.sign(Envelope(envelope.run_id, d.WITNESS, CHEAT, envelope.receiver, body, b""))
 
@@ -247,7 +247,7 @@ def test_a_witness_that_the_coordinator_did_not_sign_is_its_bearers_fault() -> N
     [
         (d.START, "signatures", "did not sign"),
         (d.START, "nonces", "does not have the nonce"),
-        (d.ROLL, "signatures", "did not sign"),
+        (d.MERKLE_COMMITMENT, "signatures", "did not sign"),
         (d.PARTICIPANTS, "signatures", "did not sign"),
         (d.PUBLISHED, "signatures", "did not sign"),
         (d.PUBLISHED, "hashes", "did not sign"),
@@ -263,7 +263,12 @@ def test_forged_proposals_are_refused_and_named(step: str, field: str, reason: s
         return (stage.change(envelope, **{field: bytes(content)}),)
 
     hand = by(step, COORDINATOR, forge)
-    answered = {d.START: m.HELLO, d.ROLL: m.ADVERTISE, d.PARTICIPANTS: m.REVEAL, d.PUBLISHED: g.PUBLISH}[step]
+    answered = {
+        d.START: m.HELLO,
+        d.MERKLE_COMMITMENT: m.ADVERTISE,
+        d.PARTICIPANTS: m.REVEAL,
+        d.PUBLISHED: g.PUBLISH,
+    }[step]
 
     def tamper(envelope: Envelope) -> Iterable[Envelope]:
         # Who has a message itself needs no signature of it from the coordinator.
@@ -278,15 +283,17 @@ def test_a_coordinator_that_leaves_somebody_out_is_named_by_it() -> None:
     stage = DirectStage()
 
     def shrink(envelope: Envelope) -> Iterable[Envelope]:
-        roll = stage.read(envelope)
+        merkle_commitment = stage.read(envelope)
         fields = {
             "advertised": pack_set([1, 3, 4, 5, 6, 7, 8], 8),
-            "advertisements": [body for index, body in enumerate(roll.advertisements) if index != 1],
-            "signatures": roll.signatures[:64] + roll.signatures[128:],
+            "advertisements": [
+                body for index, body in enumerate(merkle_commitment.advertisements) if index != 1
+            ],
+            "signatures": merkle_commitment.signatures[:64] + merkle_commitment.signatures[128:],
         }
         return (stage.change(envelope, **fields),)
 
-    stage.play(by(d.ROLL, COORDINATOR, shrink))
+    stage.play(by(d.MERKLE_COMMITMENT, COORDINATOR, shrink))
     stage.assert_blames(VICTIM, COORDINATOR, f"left {VICTIM} out of the roll")
 
 
@@ -512,7 +519,7 @@ def test_a_user_gone_at_each_step(step: str) -> None:
     assert in_total or any(CHEAT in fault for fault in outcome.faults)
 
 
-@pytest.mark.parametrize("step", [d.START, d.ROLL, d.PARTICIPANTS, d.PUBLISHED])
+@pytest.mark.parametrize("step", [d.START, d.MERKLE_COMMITMENT, d.PARTICIPANTS, d.PUBLISHED])
 def test_a_coordinator_gone_at_each_step_is_named_and_the_next_request_works(step: str) -> None:
     stage = DirectStage().play(silent(COORDINATOR, step))
     for name in without(COORDINATOR):

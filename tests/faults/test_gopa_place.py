@@ -142,7 +142,11 @@ def test_relay_hides_from_the_victim_who_drew_it(monkeypatch: pytest.MonkeyPatch
         own = {stage.number(name) for name in drawn_by(stage, VICTIM)}
         retained = [item for item in message.advertisements if item.party in own]
         assert len(retained) < len(message.advertisements)
-        return (stage.enroll(stage.change(envelope, openings=[], advertisements=retained), stage.roll()),)
+        return (
+            stage.enroll(
+                stage.change(envelope, openings=[], advertisements=retained), stage.merkle_commitment()
+            ),
+        )
 
     stage.play(only(m.NEIGHBOURS, VICTIM, hide))
     assert g.PUBLISH in stage.steps_of(VICTIM)

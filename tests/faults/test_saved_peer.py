@@ -18,7 +18,7 @@ from smpc_dp.protocols.engine.events import Cancellation, Message, PeersLost
 from smpc_dp.protocols.engine.peers import Letter
 from smpc_dp.protocols.engine.saved import SavedRun
 from smpc_dp.protocols.gopa import direct_messages as d
-from smpc_dp.protocols.gopa.direct_agreement import AwaitRoll
+from smpc_dp.protocols.gopa.direct_agreement import AwaitMerkleCommitment
 from smpc_dp.protocols.gopa.direct_evidence import DirectInbox
 from smpc_dp.protocols.phases import messages as m
 from tests.faults.saved_direct import DirectScene
@@ -111,7 +111,7 @@ def test_a_crash_around_a_witness(tmp_path: Path) -> None:
         scene, media, wire = DirectScene(), Media(tmp_path / str(at), counted=True), Wire()
         run = begin(scene, media, wire)
         step(scene, run, wire)
-        assert type(run.state) is AwaitRoll
+        assert type(run.state) is AwaitMerkleCommitment
         *_, other = [claimed for claimed in letters(scene, run) if claimed.step == m.ADVERTISE]
         stage = scene._stage
         strange = stage.sign(

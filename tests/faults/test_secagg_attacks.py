@@ -79,11 +79,11 @@ def test_false_roll_is_the_aggregators_fault(proof: str) -> None:
     stage = Stage(4)
 
     def forge(envelope: Envelope) -> Iterable[Envelope]:
-        if envelope.receiver != VICTIM or envelope.step not in (m.ROLL, m.NEIGHBOURS):
+        if envelope.receiver != VICTIM or envelope.step not in (m.MERKLE_COMMITMENT, m.NEIGHBOURS):
             return (envelope,)
         if envelope.step == m.NEIGHBOURS and proof == "of the roll":
             return (envelope,)
-        return (stage.enroll(envelope, stage.roll({2: bytes(32)})),)
+        return (stage.enroll(envelope, stage.merkle_commitment({2: bytes(32)})),)
 
     assert_refused(stage.play(forge), "roll does not have the commitment of p2, p3, p4: what is shown")
     assert m.DEAL not in stage.steps_of(VICTIM)
@@ -92,15 +92,15 @@ def test_false_roll_is_the_aggregators_fault(proof: str) -> None:
 def test_a_root_of_nothing_known() -> None:
     """A victim that could be led to reveal under a root of the aggregator's choice would stop there."""
 
-    def forge(stage: Stage, envelope: Envelope, message: m.Roll) -> Iterable[Envelope]:
+    def forge(stage: Stage, envelope: Envelope, message: m.MerkleCommitment) -> Iterable[Envelope]:
         return (stage.change(envelope, root=bytes(32)),)
 
-    stage = attacked(m.ROLL, forge)
+    stage = attacked(m.MERKLE_COMMITMENT, forge)
     assert_refused(stage, f"roll does not have the commitment of {VICTIM}")
     assert m.REVEAL not in stage.steps_of(VICTIM)
 
 
-def split_roll(victim: str, tamper: Callable[[Stage, Envelope], Envelope]) -> Stage:
+def split_merkle_commitment(victim: str, tamper: Callable[[Stage, Envelope], Envelope]) -> Stage:
     """Play a sparse session in which the victim's roll has the commitment of somebody far from it changed."""
     plan = check_plan(6, 2, 2, dropout=0.34)
     stage = Stage(6, plan=plan).play()
@@ -111,8 +111,8 @@ def split_roll(victim: str, tamper: Callable[[Stage, Envelope], Envelope]) -> St
     stage = Stage(6, plan=plan)
 
     def forge(envelope: Envelope) -> Iterable[Envelope]:
-        if envelope.receiver == victim and envelope.step in (m.ROLL, m.NEIGHBOURS):
-            return (stage.enroll(envelope, stage.roll({stranger: bytes(32)})),)
+        if envelope.receiver == victim and envelope.step in (m.MERKLE_COMMITMENT, m.NEIGHBOURS):
+            return (stage.enroll(envelope, stage.merkle_commitment({stranger: bytes(32)})),)
         return (tamper(stage, envelope),)
 
     return stage.play(forge)
@@ -120,7 +120,7 @@ def split_roll(victim: str, tamper: Callable[[Stage, Envelope], Envelope]) -> St
 
 def test_split_roll_gets_no_certificate() -> None:
     """Parties that saw differing rolls cannot attest one set: the roll is in the digest that they sign."""
-    stage = split_roll(VICTIM, lambda _, envelope: envelope)
+    stage = split_merkle_commitment(VICTIM, lambda _, envelope: envelope)
     # The victim cannot know, and signs. The honest part of this aggregator leaves it out.
     assert m.ATTEST_PARTICIPANTS in stage.steps_of(VICTIM)
     assert m.MASKED not in stage.steps_of(VICTIM)
@@ -136,7 +136,7 @@ def test_the_certificate_of_another_roll_is_refused() -> None:
             return envelope
         return stage.write(envelope, stage.body_of(m.ATTEST_PARTICIPANTS, VICTIM))
 
-    stage = split_roll("p6", cover)
+    stage = split_merkle_commitment("p6", cover)
     stage.assert_blames("p6", HUB, "certificate of 'attest-participants' has a signature of p1")
     assert m.MASKED not in stage.steps_of("p6")
 
@@ -165,14 +165,16 @@ def test_aggregator_covers_for_a_neighbour(drawn: tuple[int, ...]) -> None:
     stage, blinder = Stage(4), bytes(32)
 
     def tamper(envelope: Envelope) -> Iterable[Envelope]:
-        if envelope.receiver != VICTIM or envelope.step not in (m.ROLL, m.NEIGHBOURS):
+        if envelope.receiver != VICTIM or envelope.step not in (m.MERKLE_COMMITMENT, m.NEIGHBOURS):
             return (envelope,)
         own = stage.context
         reveal = m.Reveal(pack_list(drawn), blinder)
         commitment = keys.neighbour_commitment(own, envelope.run_id, OTHER, reveal.neighbours, blinder)
         equivocates = len(drawn) == 3
-        if envelope.step == m.ROLL:
-            return (envelope if equivocates else stage.enroll(envelope, stage.roll({2: commitment})),)
+        if envelope.step == m.MERKLE_COMMITMENT:
+            return (
+                envelope if equivocates else stage.enroll(envelope, stage.merkle_commitment({2: commitment})),
+            )
         message = decode(envelope.body, m.Neighbours, HUB)
         advertise = decode(message.advertisements[0].body, m.Advertise, OTHER)
         if not equivocates:
@@ -186,7 +188,9 @@ def test_aggregator_covers_for_a_neighbour(drawn: tuple[int, ...]) -> None:
                 envelope,
                 advertisements=[m.Advertisement(2, key.body, key.signature), *message.advertisements[1:]],
                 openings=[m.Opening(2, opening.body, opening.signature), *message.openings[1:]],
-                proof=message.proof if equivocates else stage.roll({2: commitment}).prove((2, 3, 4)),
+                proof=message.proof
+                if equivocates
+                else stage.merkle_commitment({2: commitment}).prove((2, 3, 4)),
             ),
         )
 
@@ -222,7 +226,7 @@ def hide_opening(stage: Stage, dealer: str, holder: str, *, hide_shares: bool) -
             advertisements = [a for a in message.advertisements if a.party != hidden]
             openings = [o for o in message.openings if o.party != hidden]
             hidden_one = stage.change(envelope, advertisements=advertisements, openings=openings)
-            return (stage.enroll(hidden_one, stage.roll()),)
+            return (stage.enroll(hidden_one, stage.merkle_commitment()),)
         if envelope.step == m.DELIVER and hide_shares:
             deliver = decode(envelope.body, m.Deliver, HUB)
             dealers = unpack_list(deliver.dealers, 6, HUB)
@@ -259,7 +263,7 @@ def test_hidden_opening_hides_more() -> None:
     ("step", "field"),
     [
         (m.START, "present"),
-        (m.ROLL, "advertised"),
+        (m.MERKLE_COMMITMENT, "advertised"),
         (m.NEIGHBOURS, "revealed"),
         (m.DELIVER, "participants"),
         (m.SURVIVORS, "survivors"),
@@ -289,14 +293,14 @@ def test_two_different_messages_for_one_step() -> None:
         advertised = pack_set(FOUR - {4}, 4)
         return envelope, stage.change(envelope, advertised=advertised)
 
-    stage.play(only(m.ROLL, VICTIM, second))
+    stage.play(only(m.MERKLE_COMMITMENT, VICTIM, second))
     assert_refused(stage, "sent two different messages for step 'roll'")
     error = stage.errors[VICTIM]
     assert isinstance(error, PeerFault)
     assert error.evidence["first"] != error.evidence["second"]
     for which in ("first", "second"):
         statement = stage.context.statement(
-            error.evidence[f"{which} run id"], m.ROLL, HUB, VICTIM, error.evidence[which]
+            error.evidence[f"{which} run id"], m.MERKLE_COMMITMENT, HUB, VICTIM, error.evidence[which]
         )
         verify(stage.context.keys[HUB], statement, error.evidence[f"{which} signature"])
 
@@ -406,7 +410,9 @@ def test_false_result(total: bytes, error: type[Exception]) -> None:
 def test_abort_that_names_an_outsider(culprit: str, missing: list[str]) -> None:
     code = Code.FAULT if culprit else Code.LATE
     abort = Abort(code, culprit, [(name, code) for name in missing])
-    stage = attacked(m.ROLL, lambda stage, envelope, _: (stage.write(envelope, abort, step=ABORT),))
+    stage = attacked(
+        m.MERKLE_COMMITMENT, lambda stage, envelope, _: (stage.write(envelope, abort, step=ABORT),)
+    )
     assert_refused(stage, "malformed abort")
 
 
@@ -430,7 +436,7 @@ def test_abort_of_no_known_form_is_malformed(fields: tuple[object, ...]) -> None
     def write(stage: Stage, envelope: Envelope, _: Any) -> Iterable[Envelope]:
         return (stage.write(envelope, msgspec.Raw(body), step=ABORT),)  # type: ignore[arg-type]
 
-    assert_refused(attacked(m.ROLL, write), "malformed Abort")
+    assert_refused(attacked(m.MERKLE_COMMITMENT, write), "malformed Abort")
 
 
 @pytest.mark.parametrize(
@@ -445,7 +451,9 @@ def test_abort_of_no_known_form_is_malformed(fields: tuple[object, ...]) -> None
     ],
 )
 def test_abort_with_fields_that_its_code_has_not_is_malformed(abort: Abort) -> None:
-    stage = attacked(m.ROLL, lambda stage, envelope, _: (stage.write(envelope, abort, step=ABORT),))
+    stage = attacked(
+        m.MERKLE_COMMITMENT, lambda stage, envelope, _: (stage.write(envelope, abort, step=ABORT),)
+    )
     assert_refused(stage, "malformed abort")
 
 

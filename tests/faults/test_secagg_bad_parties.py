@@ -79,9 +79,9 @@ def test_wrong_degree(drawn: tuple[int, ...]) -> None:
     stage, blinder = Stage(4), bytes(32)
 
     def tamper(envelope: Envelope) -> Iterable[Envelope]:
-        if envelope.step == m.ROLL and envelope.receiver == BAD:
+        if envelope.step == m.MERKLE_COMMITMENT and envelope.receiver == BAD:
             # The machine that stands for the bad party is honest and would leave: show it what it sent.
-            return (stage.enroll(envelope, stage.roll()),)
+            return (stage.enroll(envelope, stage.merkle_commitment()),)
         if envelope.sender != BAD or envelope.step not in (m.ADVERTISE, m.REVEAL):
             return (envelope,)
         listed = pack_list(drawn)

@@ -184,7 +184,7 @@ def test_a_party_with_too_few_holders_leaves(step: str) -> None:
             advertisements = [a for a in message.advertisements if a.party not in gone]
             openings = [o for o in message.openings if o.party not in gone]
             shown = stage.change(envelope, revealed=left, advertisements=advertisements, openings=openings)
-            return (stage.enroll(shown, stage.roll()),)
+            return (stage.enroll(shown, stage.merkle_commitment()),)
         deliver = decode(envelope.body, m.Deliver, HUB)
         dealers = unpack_list(deliver.dealers, 6, HUB)
         retained = [(d, s) for d, s in zip(dealers, deliver.sealed, strict=True) if d not in gone]

@@ -28,7 +28,7 @@ from smpc_dp.protocols.gopa.verifiable.publishing import Refused
 from smpc_dp.protocols.gopa.verifiable.statements import SUM, Rules
 from smpc_dp.protocols.gopa.verifiable.states import AGGREGATOR
 from smpc_dp.protocols.phases import messages as m
-from smpc_dp.protocols.phases.key_graph import roll_of
+from smpc_dp.protocols.phases.key_graph import merkle_commitment_of
 from smpc_dp.protocols.sets import pack_list, unpack_list
 from smpc_dp.runtime.audit import Report, audit_stream
 from smpc_dp_lab.vectors.verifiable_runs import (
@@ -189,7 +189,7 @@ def test_nobody_goes_on_whose_own_draws_are_voided() -> None:
                 message,
                 openings=[opening for opening in message.openings if opening.party != victim],
                 advertisements=[item for item in message.advertisements if item.party != victim],
-                proof=roll_of(relay.context, state.commitments.keys).prove(around),
+                proof=merkle_commitment_of(relay.context, state.commitments.keys).prove(around),
             )
             [again] = relay.write(state.run_id, m.NEIGHBOURS, [party], message)
             return again

@@ -157,11 +157,11 @@ def _vector(content: bytes) -> bytes:
 
 
 _LEAVES = [(bytes([i]), bytes(32)) for i in range(7)]
-_TREE = merkle.MerkleTree(Label.ROLL, _LEAVES)
+_TREE = merkle.MerkleTree(Label.MERKLE_COMMITMENT, _LEAVES)
 
 
 def _merkle(content: bytes) -> bytes:
-    merkle.check_leaves(Label.ROLL, _TREE.root, 7, {1: _LEAVES[1], 4: _LEAVES[4]}, content)
+    merkle.check_leaves(Label.MERKLE_COMMITMENT, _TREE.root, 7, {1: _LEAVES[1], 4: _LEAVES[4]}, content)
     return _TREE.prove([1, 4])
 
 

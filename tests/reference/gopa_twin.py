@@ -17,7 +17,7 @@ Ends = tuple[dict[Message, tuple[str, str]], dict[str, Any]]
 
 def play(vector: dict[str, Any]) -> Ends:
     """Return (body digest, signature) by (step, sender, receiver) of all messages but aborts, and the end."""
-    kinds = {"keep": Keep, "roll-back": RollBack}
+    kinds = {"keep": Keep, "roll-back": MerkleCommitmentBack}
     return kinds[vector["session"]["on_dropout"]](vector).play()
 
 
@@ -34,7 +34,7 @@ def noise(seed: bytes, purpose: str, variance: int, count: int) -> list[int]:
     return sampling_twin.samples(key, count, lambda words: sampling_twin.draw(words, law))
 
 
-class RollBack(secagg_twin.Session):
+class MerkleCommitmentBack(secagg_twin.Session):
     """x_hat travels under a self-mask, in the place of the vector of secure aggregation."""
 
     def __init__(self, vector: dict[str, Any]) -> None:
@@ -62,7 +62,7 @@ class RollBack(secagg_twin.Session):
         return lane - 2**64 if lane >= 2**63 else lane
 
 
-class Keep(RollBack):
+class Keep(MerkleCommitmentBack):
     """Five steps: who reveals takes part, and what a lost user shared with others stays in the total."""
 
     def self_mask(self, p: Party, seed: bytes) -> list[int]:
@@ -73,7 +73,7 @@ class Keep(RollBack):
     def _go_on(self, revealed: list[Party]) -> Ends:
         n = len(self.names)
         members = secagg_twin.party_set([p.number for p in revealed], n)
-        digest = self.run.digest("participants", self.roll_digest, members)
+        digest = self.run.digest("participants", self.merkle_commitment_digest, members)
         attesting = self.speakers(4, revealed)
         publishing = self._certify("attest-participants", "participants", digest, attesting, 5)
         x_hat = {p: self.masked(p, revealed) for p in publishing}

@@ -238,12 +238,12 @@ class Session:
             p.advertise = self.send(self.run, "advertise", p.name, self.hub, fields)
             p.commitment = commitment
         members = party_set([p.number for p in advertised], len(self.names))
-        self.roll = Tree("commitments", [(p.name.encode(), p.commitment) for p in advertised])
+        self.merkle_commitment = Tree("commitments", [(p.name.encode(), p.commitment) for p in advertised])
         self.advertised = advertised
-        self.roll_digest = self.run.digest("roll", members, self.roll.root)
+        self.merkle_commitment_digest = self.run.digest("roll", members, self.merkle_commitment.root)
         for index, p in enumerate(advertised):
-            roll = (members, self.roll.root, self.roll.prove([index]))
-            self.send(self.run, "roll", self.hub, p.name, roll)
+            merkle_commitment = (members, self.merkle_commitment.root, self.merkle_commitment.prove([index]))
+            self.send(self.run, "roll", self.hub, p.name, merkle_commitment)
         return advertised
 
     def _reveal(self, revealed: list[Party]) -> list[Party]:
@@ -261,7 +261,7 @@ class Session:
                 ]
                 for step in ("advertise", "reveal")
             ]
-            proof = self.roll.prove([self.advertised.index(q) for q in p.neighbours])
+            proof = self.merkle_commitment.prove([self.advertised.index(q) for q in p.neighbours])
             self.send(self.run, "neighbours", self.hub, p.name, (members, *forwarded, proof))
         return revealed
 
@@ -352,7 +352,7 @@ class Session:
         return b"".join(lane.to_bytes(self.encoding["element_bytes"], "little") for lane in lanes)
 
     def _sum(self, participants: list[Party]) -> tuple[dict[Message, tuple[str, str]], dict[str, Any]]:
-        digest = self.run.digest("participants", self.roll_digest, self.members)
+        digest = self.run.digest("participants", self.merkle_commitment_digest, self.members)
         attesting = self.speakers(5, participants)
         survivors = self._certify("attest-participants", "participants", digest, attesting, 6)
         vectors = {p.name: self.packed(self.masked(p, participants)) for p in survivors}

@@ -58,8 +58,8 @@ def test_derivations() -> None:
     asked = (merkle_twin.uint(vector["request"]), vector["question"].encode())
     run_id = merkle_twin.tuple_hash("star-run-id", *head, *asked, raw["present"], raw["nonces_root"])
     run = twin.Bound(vector["protocol"], vector["version"], run_id)
-    roll = run.digest("roll", raw["present"], raw["roll_root"])
-    participants = run.digest("participants", roll, raw["participants"])
+    merkle_commitment = run.digest("roll", raw["present"], raw["roll_root"])
+    participants = run.digest("participants", merkle_commitment, raw["participants"])
     keys = {name: twin.public_key(raw[f"{name}_secret"]) for name in ("alice", "bob")}
     digests = {
         kind: run.digest("share-digest", "alice", "bob", kind, raw[share])
@@ -76,7 +76,7 @@ def test_derivations() -> None:
             "neighbour-commitment", "alice", raw["neighbours"], raw["blinder"]
         ),
         "self_commitment": run.digest("self-commitment", "alice", raw["self_seed"]),
-        "roll_digest": roll,
+        "roll_digest": merkle_commitment,
         "participants_digest": participants,
         "survivors_digest": run.digest("survivors", participants, raw["survivors"]),
         "alice_public_key": keys["alice"],

@@ -59,9 +59,13 @@ def _derivations() -> JsonObject:
     neighbours, blinder, self_seed = pack_list((2, 3)), source.bytes(32), source.bytes(32)
     alice_secret, bob_secret = source.bytes(32), source.bytes(32)
     alice_key, bob_key = agree.public_key(alice_secret), agree.public_key(bob_secret)
-    roll_root, participants, survivors = source.bytes(32), pack_set((1, 2, 3), 3), pack_set((1, 2), 3)
-    roll_digest = keys.roll_digest(context, run_id, present, roll_root)
-    participants_digest = keys.participants_digest(context, run_id, roll_digest, participants)
+    merkle_commitment_root, participants, survivors = (
+        source.bytes(32),
+        pack_set((1, 2, 3), 3),
+        pack_set((1, 2), 3),
+    )
+    merkle_commitment_digest = keys.merkle_commitment_digest(context, run_id, present, merkle_commitment_root)
+    participants_digest = keys.participants_digest(context, run_id, merkle_commitment_digest, participants)
     mask_share, self_share = source.bytes(32), source.bytes(32)
     mask_digest = keys.share_digest(context, run_id, "alice", "bob", keys.MASKING_KEY, mask_share)
     self_digest = keys.share_digest(context, run_id, "alice", "bob", keys.SELF_MASK, self_share)
@@ -81,7 +85,7 @@ def _derivations() -> JsonObject:
         "self_seed": self_seed,
         "alice_secret": alice_secret,
         "bob_secret": bob_secret,
-        "roll_root": roll_root,
+        "roll_root": merkle_commitment_root,
         "participants": participants,
         "survivors": survivors,
         "mask_share": mask_share,
@@ -94,7 +98,7 @@ def _derivations() -> JsonObject:
         "run_id": run_id,
         "neighbour_commitment": keys.neighbour_commitment(context, run_id, "alice", neighbours, blinder),
         "self_commitment": keys.self_commitment(context, run_id, "alice", self_seed),
-        "roll_digest": roll_digest,
+        "roll_digest": merkle_commitment_digest,
         "participants_digest": participants_digest,
         "survivors_digest": keys.survivors_digest(context, run_id, participants_digest, survivors),
         "alice_public_key": alice_key,

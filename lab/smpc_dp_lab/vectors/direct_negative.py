@@ -35,7 +35,7 @@ CULPRIT_NUMBER = 3
 _KINDS: Kinds = {
     d.START: d.Start,
     m.ADVERTISE: d.Advertise,
-    d.ROLL: d.Roll,
+    d.MERKLE_COMMITMENT: d.MerkleCommitment,
     m.REVEAL: d.Reveal,
     d.PARTICIPANTS: d.Participants,
     m.ATTEST_PARTICIPANTS: m.Attestation,
@@ -170,14 +170,16 @@ def _up_to_the_certificate(base: _Base) -> Iterator[DirectNegative]:
     about = "Bob's nonce in the start is not the one that he sent: an old start shown again."
     changed = base.change(d.START, nonces=lambda packed: flip(packed, 32))
     yield base.swapped("start-without-my-nonce", about, changed)
-    start, roll = base.find(d.START)[1], base.find(d.ROLL)[1]
+    start, merkle_commitment = base.find(d.START)[1], base.find(d.MERKLE_COMMITMENT)[1]
     elsewhere = flip(start.run_id)
     about = "The start is signed under a run id that its nonces do not give."
     yield base.swapped("start-of-another-run", about, base.sign(start, run_id=elsewhere))
     about = "Alice signs the roll for another run."
-    yield base.swapped("roll-of-another-run", about, base.sign(roll, run_id=elsewhere), layer=ORDER)
+    yield base.swapped(
+        "roll-of-another-run", about, base.sign(merkle_commitment, run_id=elsewhere), layer=ORDER
+    )
     about = "Alice puts another masking key of dave onto the roll, which dave did not sign."
-    changed = base.change(d.ROLL, advertisements=_at(4, lambda body: flip(body, 10)))
+    changed = base.change(d.MERKLE_COMMITMENT, advertisements=_at(4, lambda body: flip(body, 10)))
     yield base.swapped("roll-with-a-forged-advertisement", about, changed)
     without_me = base.change(
         d.PARTICIPANTS,

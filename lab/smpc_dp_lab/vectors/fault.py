@@ -27,7 +27,7 @@ KINDS: Kinds = {
     m.HELLO: m.Hello,
     m.START: m.Start,
     m.ADVERTISE: m.Advertise,
-    m.ROLL: m.Roll,
+    m.MERKLE_COMMITMENT: m.MerkleCommitment,
     m.REVEAL: m.Reveal,
     m.NEIGHBOURS: m.Neighbours,
     m.DEAL: m.Deal,

@@ -8,7 +8,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from smpc_dp.crypto.labels import Label
 from smpc_dp.protocols.gopa import messages as g
 from smpc_dp.protocols.phases import messages as m
-from smpc_dp.protocols.phases.rolls import Roll
+from smpc_dp.protocols.phases.rolls import MerkleCommitment
 from smpc_dp.protocols.sets import PartySet, pack_set
 from smpc_dp_lab.vectors.fault import ENVELOPE, ORDER, VICTIM, Base, Negative, flip
 from smpc_dp_lab.vectors.gopa_runs import SCENARIOS
@@ -84,14 +84,14 @@ def _indices(base: Base) -> Iterator[Negative]:
     commitments = {
         index: base.read(m.ADVERTISE, name).commitment for index, name in enumerate(base.run.context.names, 1)
     }
-    roll = Roll(base.run.context, Label.COMMITMENTS, commitments)
+    merkle_commitment = MerkleCommitment(base.run.context, Label.COMMITMENTS, commitments)
 
     def without_my_draws(message: m.Neighbours) -> Mapping[str, object]:
         """Leave out two of the three users that alice drew."""
         neighbours = base.read(m.REVEAL, VICTIM).neighbours
         drawn = [int.from_bytes(neighbours[i : i + 2], "little") for i in (0, 2)]
         left = [item.party for item in message.advertisements if item.party not in drawn]
-        return _left_out(message, 6, drawn) | {"proof": roll.prove(left)}
+        return _left_out(message, 6, drawn) | {"proof": merkle_commitment.prove(left)}
 
     yield base.fault(
         "too-few-of-my-draws",

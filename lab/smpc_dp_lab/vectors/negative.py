@@ -13,7 +13,7 @@ from smpc_dp.protocols.phases import messages as m
 from smpc_dp.protocols.sets import pack_set
 from smpc_dp_lab.vectors.fault import CONTENT, DECODING, ENVELOPE, ORDER, Base, Negative, altered, flip
 from smpc_dp_lab.vectors.negative_aggregator import to_the_aggregator
-from smpc_dp_lab.vectors.negative_rolls import of_rolls
+from smpc_dp_lab.vectors.negative_rolls import of_merkle_commitments
 from smpc_dp_lab.vectors.runs import AGGREGATOR
 
 Keys = list[m.Advertisement]
@@ -24,7 +24,7 @@ def all_faults() -> Iterator[Negative]:
     complete, sparse, dropout = Base("complete"), Base("sparse"), Base("dropout-before-masked")
     yield from _envelopes(complete)
     yield from _to_a_party(complete)
-    yield from of_rolls(complete)
+    yield from of_merkle_commitments(complete)
     yield from _sets(complete)
     yield from _certificates(complete, dropout)
     yield from _neighbours(complete, sparse)
@@ -32,10 +32,10 @@ def all_faults() -> Iterator[Negative]:
 
 
 def _envelopes(base: Base) -> Iterator[Negative]:
-    def roll(
+    def merkle_commitment(
         name: str, about: str, layer: str, *, later: int = 0, signed: bool = True, **fields: object
     ) -> Negative:
-        return base.forged(name, about, m.ROLL, fields, layer, later=later, signed=signed)
+        return base.forged(name, about, m.MERKLE_COMMITMENT, fields, layer, later=later, signed=signed)
 
     def longer(body: bytes) -> bytes:
         return msgspec.msgpack.encode([*msgspec.msgpack.decode(body), 0])
@@ -46,22 +46,32 @@ def _envelopes(base: Base) -> Iterator[Negative]:
         rest = b"".join(map(msgspec.msgpack.encode, others))
         return bytes([0x91 + len(others)]) + b"\xc5" + len(first).to_bytes(2, "big") + bytes(first) + rest
 
-    yield roll(
+    yield merkle_commitment(
         "signature-flipped", "One bit of the signature is flipped.", ENVELOPE, signed=False, signature=flip
     )
-    index, _ = base.find(m.ROLL)
-    other = msgspec.structs.replace(base.find(m.ROLL, AGGREGATOR, "bob")[1], receiver="alice")
+    index, _ = base.find(m.MERKLE_COMMITMENT)
+    other = msgspec.structs.replace(base.find(m.MERKLE_COMMITMENT, AGGREGATOR, "bob")[1], receiver="alice")
     yield base.made("wrong-receiver", "A message for bob reaches alice.", index, other, ENVELOPE)
-    yield roll("other-run", "A roll that is signed for another run.", ORDER, run_id=flip)
-    yield base.unexpected("step-skipped", "Neighbours come where the roll is due.", m.ROLL, m.NEIGHBOURS)
+    yield merkle_commitment("other-run", "A roll that is signed for another run.", ORDER, run_id=flip)
+    yield base.unexpected(
+        "step-skipped", "Neighbours come where the roll is due.", m.MERKLE_COMMITMENT, m.NEIGHBOURS
+    )
     about = "A second, different roll after the first."
-    yield roll("two-messages-for-one-step", about, ORDER, later=1, body=lambda body: flip(body, -1))
-    yield roll("trailing-byte", "One byte follows the body.", DECODING, body=lambda body: body + b"\xc0")
-    yield roll("unknown-field", "The body has one field more than its kind.", DECODING, body=longer)
-    yield roll("not-canonical", "A length takes more bytes than it needs.", DECODING, body=respelt)
+    yield merkle_commitment(
+        "two-messages-for-one-step", about, ORDER, later=1, body=lambda body: flip(body, -1)
+    )
+    yield merkle_commitment(
+        "trailing-byte", "One byte follows the body.", DECODING, body=lambda body: body + b"\xc0"
+    )
+    yield merkle_commitment(
+        "unknown-field", "The body has one field more than its kind.", DECODING, body=longer
+    )
+    yield merkle_commitment(
+        "not-canonical", "A length takes more bytes than it needs.", DECODING, body=respelt
+    )
     about = "The aggregator aborts and blames somebody who is not in the roster."
     abort = msgspec.msgpack.encode(Abort(Code.FAULT, "mallory"))
-    yield roll("abort-names-an-outsider", about, CONTENT, step=ABORT, body=abort)
+    yield merkle_commitment("abort-names-an-outsider", about, CONTENT, step=ABORT, body=abort)
 
 
 def _to_a_party(base: Base) -> Iterator[Negative]:

@@ -6,14 +6,14 @@ from collections.abc import Iterator
 
 from smpc_dp.crypto.labels import Label
 from smpc_dp.protocols.phases import messages as m
-from smpc_dp.protocols.phases.rolls import Roll
+from smpc_dp.protocols.phases.rolls import MerkleCommitment
 from smpc_dp_lab.vectors.fault import Base, Negative, flip
 
 ALICE, BOB, DAVE = 1, 2, 4
 OTHERS = (2, 3, 4)
 
 
-def of_rolls(base: Base) -> Iterator[Negative]:
+def of_merkle_commitments(base: Base) -> Iterator[Negative]:
     """Yield the faults of `start`, `roll` and of the proof in `neighbours`; of a complete run of four."""
     context = base.run.context
     names = dict(enumerate(context.names, 1))
@@ -21,11 +21,11 @@ def of_rolls(base: Base) -> Iterator[Negative]:
     commitments = {number: base.read(m.ADVERTISE, name).commitment for number, name in names.items()}
     for step, purpose, given, reason in (
         (m.START, Label.NONCES, nonces, "nonce"),
-        (m.ROLL, Label.COMMITMENTS, commitments, "commitment"),
+        (m.MERKLE_COMMITMENT, Label.COMMITMENTS, commitments, "commitment"),
     ):
-        true = Roll(context, purpose, given)
-        without = Roll(context, purpose, given | {ALICE: bytes(32)})
-        fewer = Roll(context, purpose, {party: given[party] for party in given if party != DAVE})
+        true = MerkleCommitment(context, purpose, given)
+        without = MerkleCommitment(context, purpose, given | {ALICE: bytes(32)})
+        fewer = MerkleCommitment(context, purpose, {party: given[party] for party in given if party != DAVE})
         proof = true.prove((ALICE,))
         of_another = f"Another {reason} stands in the place of alice's."
         of_fewer = "The root is of a set without dave, in which the sender has him."
@@ -39,14 +39,14 @@ def of_rolls(base: Base) -> Iterator[Negative]:
         ):
             yield base.fault(f"{step}-{name}", about, step, {"root": root, "proof": shown})
     about = "Under the root bob has another nonce: it does not give the run id that the start is signed for."
-    forged = Roll(context, Label.NONCES, nonces | {BOB: bytes(32)})
+    forged = MerkleCommitment(context, Label.NONCES, nonces | {BOB: bytes(32)})
     changed = {"root": forged.root, "proof": forged.prove((ALICE,))}
     yield base.fault("start-of-another-run", about, m.START, changed)
-    roll = Roll(context, Label.COMMITMENTS, commitments)
+    merkle_commitment = MerkleCommitment(context, Label.COMMITMENTS, commitments)
     for name, about, proof in (
-        ("of-another-place", "The proof is of alice's own place.", roll.prove((ALICE,))),
-        ("flipped", "One bit of the proof is flipped.", flip(roll.prove(OTHERS))),
-        ("too-long", "The proof has a node too many.", roll.prove(OTHERS) + bytes(32)),
+        ("of-another-place", "The proof is of alice's own place.", merkle_commitment.prove((ALICE,))),
+        ("flipped", "One bit of the proof is flipped.", flip(merkle_commitment.prove(OTHERS))),
+        ("too-long", "The proof has a node too many.", merkle_commitment.prove(OTHERS) + bytes(32)),
         ("missing", "There is no proof.", b""),
     ):
         yield base.fault(f"neighbours-proof-{name}", about, m.NEIGHBOURS, {"proof": proof})

@@ -275,7 +275,7 @@ def _outcome(
             version=context.version,
             session_digest=context.session_digest,
             run_id=run_id,
-            roll=b"",
+            merkle_commitment=b"",
             participating=tuple(member.name_of(party) for party in sent),
             participants=Certificate(b"", {}),
             survivors=None,

@@ -58,7 +58,7 @@ class Advertised(msgspec.Struct, frozen=True):
     mask_secret: bytes
     members: PartySet
     messages: dict[int, d.Advertise]
-    roll: bytes
+    merkle_commitment: bytes
 
     def __repr__(self) -> str:
         return "Advertised(secret)"
@@ -69,7 +69,7 @@ class Agreed(msgspec.Struct, frozen=True):
 
     participants: PartySet
     neighbours: dict[int, tuple[int, ...]]
-    roll: bytes
+    merkle_commitment: bytes
     digest: bytes
 
 
@@ -88,10 +88,10 @@ class AwaitStart(PeerState[DirectInbox], frozen=True, kw_only=True, eq=False):
     vector: Lanes
 
 
-class AwaitRoll(PeerState[DirectInbox], frozen=True, kw_only=True, eq=False):
+class AwaitMerkleCommitment(PeerState[DirectInbox], frozen=True, kw_only=True, eq=False):
     """The party has drawn its neighbours and committed to them."""
 
-    expects: ClassVar[str] = d.ROLL
+    expects: ClassVar[str] = d.MERKLE_COMMITMENT
     phase: ClassVar[int] = 1
     patient: ClassVar[bool] = True
     vector: Lanes
@@ -128,10 +128,12 @@ def say_hello(peer: DirectPeer, state: Ready) -> Transition:
 def on_start(peer: DirectPeer, state: AwaitStart) -> Transition:
     """Draw neighbours, and advertise a fresh key with a commitment to the draw."""
     run_id, drawn, sent = draw(peer, state)
-    return Transition(AwaitRoll(run_id=run_id, inbox=state.inbox, vector=state.vector, drawn=drawn), sent)
+    return Transition(
+        AwaitMerkleCommitment(run_id=run_id, inbox=state.inbox, vector=state.vector, drawn=drawn), sent
+    )
 
 
-def on_roll(peer: DirectPeer, state: AwaitRoll) -> Transition:
+def on_merkle_commitment(peer: DirectPeer, state: AwaitMerkleCommitment) -> Transition:
     """Open the draw, now that all have committed to theirs."""
     advertised, sent = open_draw(peer, state, state.drawn)
     after = AwaitParticipants(
@@ -175,10 +177,18 @@ def draw(peer: DirectPeer, state: DirectState) -> tuple[bytes, Drawn, list[Envel
 
 def open_draw(peer: DirectPeer, state: DirectState, drawn: Drawn) -> tuple[Advertised, list[Envelope]]:
     """Take `roll`: return what all have advertised, and the opening for them."""
-    body = body_of(peer, state, d.ROLL)
-    roll = decode(body, d.Roll, peer.name_of(peer.coordinator))
-    members = members_of(peer, roll.advertised, drawn.present, "roll")
-    bodies = _check_bodies(peer, state, m.ADVERTISE, roll.advertisements, roll.signatures, members, "roll")
+    body = body_of(peer, state, d.MERKLE_COMMITMENT)
+    merkle_commitment = decode(body, d.MerkleCommitment, peer.name_of(peer.coordinator))
+    members = members_of(peer, merkle_commitment.advertised, drawn.present, "roll")
+    bodies = _check_bodies(
+        peer,
+        state,
+        m.ADVERTISE,
+        merkle_commitment.advertisements,
+        merkle_commitment.signatures,
+        members,
+        "roll",
+    )
     try:
         messages = {party: read_advertise(peer, party, bodies[party]) for party in bodies}
     except PeerFault as fault:
@@ -218,8 +228,10 @@ def attest_participants(
     note_hidden(peer, state, m.REVEAL, members)
     graph = _neighbourhood(peer, members, drawn, advertised)
     peer.parameters.check_neighbourhood(peer.name, len(graph.holders), len(graph.drew_me))
-    digest = keys.participants_digest(peer.context, state.run_id, advertised.roll, proposed.participants)
-    agreed = Agreed(members, _edges(drawn), advertised.roll, digest)
+    digest = keys.participants_digest(
+        peer.context, state.run_id, advertised.merkle_commitment, proposed.participants
+    )
+    agreed = Agreed(members, _edges(drawn), advertised.merkle_commitment, digest)
     after = CertifyParticipants(
         run_id=state.run_id, inbox=state.inbox, vector=vector, graph=graph, agreed=agreed
     )
@@ -245,7 +257,7 @@ def _neighbourhood(
     own = tuple(party for party in advertised.neighbours if party in members)
     drew_me = tuple(party for party, others in drawn.items() if peer.index in others)
     mask_keys = {party: advertised.messages[party].mask_key for party in sorted({*own, *drew_me})}
-    return Graph(members, own, drew_me, advertised.mask_secret, mask_keys, advertised.roll)
+    return Graph(members, own, drew_me, advertised.mask_secret, mask_keys, advertised.merkle_commitment)
 
 
 # What the coordinator proposes

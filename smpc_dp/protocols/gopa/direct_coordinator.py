@@ -228,7 +228,7 @@ def _check_hello(peer: DirectPeer, party: int, letter: Letter) -> None:
         raise PeerFault(name, "has another plan or request", Check.OTHER_REQUEST)
 
 
-def propose_roll(peer: DirectPeer, state: CollectAdvertise) -> Transition:
+def propose_merkle_commitment(peer: DirectPeer, state: CollectAdvertise) -> Transition:
     """Show all advertisements, and open the own draw."""
     letters, before = _heard(peer, state, state.drawn.present), state.drawn.present
     for party, letter in list(letters.items()):
@@ -239,9 +239,9 @@ def propose_roll(peer: DirectPeer, state: CollectAdvertise) -> Transition:
             _exclude(state, party, fault)
             del letters[party]
     _check_enough(peer, state, letters, before, m.ADVERTISE)
-    roll = d.Roll(pack_set(letters, peer.parties), *_shown(letters))
+    merkle_commitment = d.MerkleCommitment(pack_set(letters, peer.parties), *_shown(letters))
     reported = _notify_left_out(peer, state, before, letters, m.ADVERTISE)
-    sent = peer.broadcast(state, d.ROLL, roll, letters)
+    sent = peer.broadcast(state, d.MERKLE_COMMITMENT, merkle_commitment, letters)
     opened, own = open_draw(peer, state, state.drawn)
     after = CollectReveal(run_id=state.run_id, inbox=state.inbox, vector=state.vector, advertised=opened)
     return Transition(after, [*reported, *sent, *own])

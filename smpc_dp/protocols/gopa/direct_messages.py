@@ -28,16 +28,24 @@ WITNESS = "witness"
 
 # Steps of the coordinator.
 START = m.START
-ROLL = m.ROLL
+MERKLE_COMMITMENT = m.MERKLE_COMMITMENT
 PARTICIPANTS = m.PARTICIPANTS
 PUBLISHED = "published"
 FORWARD = "forward"
 
 USER_STEPS = (m.HELLO, m.ADVERTISE, m.REVEAL, m.ATTEST_PARTICIPANTS, PUBLISH, HELD, ATTEST_TOTAL)
 # What a user waits in, and what the coordinator does.
-COORDINATED_STEPS = (START, ROLL, PARTICIPANTS, m.ATTEST_PARTICIPANTS, PUBLISH, PUBLISHED, ATTEST_TOTAL)
+COORDINATED_STEPS = (
+    START,
+    MERKLE_COMMITMENT,
+    PARTICIPANTS,
+    m.ATTEST_PARTICIPANTS,
+    PUBLISH,
+    PUBLISHED,
+    ATTEST_TOTAL,
+)
 COORDINATOR_STEPS = USER_STEPS
-PROPOSALS = (START, ROLL, PARTICIPANTS, PUBLISHED)
+PROPOSALS = (START, MERKLE_COMMITMENT, PARTICIPANTS, PUBLISHED)
 # What one user sends to one other, and signs for that one.
 TO_ONE = (HELD, FORWARD, ABORT)
 
@@ -70,7 +78,7 @@ class Advertise(Body, frozen=True):
     commitment: Bytes32
 
 
-class Roll(Body, frozen=True):
+class MerkleCommitment(Body, frozen=True):
     """Coordinator: who advertised (a set), and the bodies and signatures of that, in roster order."""
 
     advertised: bytes

@@ -258,7 +258,7 @@ def finish(peer: DirectPeer, state: CertifyTotal) -> Transition:
         peer.parameters,
         state.run_id,
         state.total,
-        Participation(agreed.roll, agreed.participants, state.certificate),
+        Participation(agreed.merkle_commitment, agreed.participants, state.certificate),
         survivors=state.survivors,
         survivors_certificate=_certificate(peer, state, agreed, state.digest),
         faults=tuple(state.inbox.faults),

@@ -19,7 +19,7 @@ from smpc_dp.protocols.gopa import direct_messages as d
 from smpc_dp.protocols.gopa import direct_publication as publication
 from smpc_dp.protocols.gopa.direct_agreement import (
     AwaitParticipants,
-    AwaitRoll,
+    AwaitMerkleCommitment,
     AwaitStart,
     CertifyParticipants,
     Ready,
@@ -73,14 +73,14 @@ PARTY = PeerRole(
             AwaitStart,
             PROPOSAL,
             agreement.on_start,
-            (AwaitRoll,),
+            (AwaitMerkleCommitment,),
             (m.ADVERTISE,),
             "another draw: the commitment binds it; another run: its id binds the nonces of all",
         ),
         Phase(
-            AwaitRoll,
+            AwaitMerkleCommitment,
             PROPOSAL,
-            agreement.on_roll,
+            agreement.on_merkle_commitment,
             (AwaitParticipants,),
             (m.REVEAL,),
             "a party that joins: the roll has all that is advertised",
@@ -146,9 +146,9 @@ COORDINATOR = PeerRole(
         Phase(
             CollectAdvertise,
             gathering(coordinator.present),
-            coordinator.propose_roll,
+            coordinator.propose_merkle_commitment,
             (CollectReveal,),
-            (d.ROLL, m.REVEAL),
+            (d.MERKLE_COMMITMENT, m.REVEAL),
             "another commitment to a draw",
         ),
         Phase(

@@ -19,7 +19,7 @@ from smpc_dp.protocols.phases import messages as m
 from smpc_dp.protocols.sets import PartySet
 
 # What an attestation answers.
-_ANSWERED = {m.ATTEST_PARTICIPANTS: (d.ROLL, d.PARTICIPANTS), d.ATTEST_TOTAL: (d.PUBLISHED,)}
+_ANSWERED = {m.ATTEST_PARTICIPANTS: (d.MERKLE_COMMITMENT, d.PARTICIPANTS), d.ATTEST_TOTAL: (d.PUBLISHED,)}
 
 
 def suspect(peer: DirectPeer, state: DirectState, step: str, letter: Letter) -> list[Envelope]:

@@ -25,7 +25,7 @@ from smpc_dp.protocols.sets import PartySet
 class Participation(msgspec.Struct, frozen=True):
     """The participants that a quorum has certified; `roll` is the digest of all parties' draws."""
 
-    roll: bytes
+    merkle_commitment: bytes
     participants: PartySet
     certificate: Certificate
 
@@ -86,9 +86,9 @@ def certify(
 
 
 def certify_participants(
-    collector: Collector[Any], state: CollectorState, attesting: Attesting, roll: bytes
+    collector: Collector[Any], state: CollectorState, attesting: Attesting, merkle_commitment: bytes
 ) -> tuple[Participation, list[Envelope]]:
     """Return the participants with their certificate, and the certificate for each party."""
     message, certificate = certify(collector, state, attesting)
-    participation = Participation(roll, attesting.members, certificate)
+    participation = Participation(merkle_commitment, attesting.members, certificate)
     return participation, collector.broadcast(state, m.PARTICIPANTS, message)

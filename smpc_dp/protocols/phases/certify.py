@@ -19,7 +19,7 @@ from smpc_dp.protocols import result
 from smpc_dp.protocols.envelope import Context, encode
 from smpc_dp.protocols.phases.draws import draw_indices
 from smpc_dp.protocols.phases.messages import SIGNATURE_BYTES, Attestation, Certificate
-from smpc_dp.protocols.phases.rolls import Roll, check_roll
+from smpc_dp.protocols.phases.rolls import MerkleCommitment, check_merkle_commitment
 from smpc_dp.protocols.sets import PartySet, pack_set
 
 
@@ -43,12 +43,19 @@ def sample_certificate(
         signatures: of envelopes of `step` that carry an attestation of `set_digest`, by party; a quorum or
             more, each of them checked: with a bad one the certificate may not hold.
     """
-    roll = Roll(context, Label.ATTESTATIONS, signatures)
+    merkle_commitment = MerkleCommitment(context, Label.ATTESTATIONS, signatures)
     packed = pack_set(signatures, len(context.names))
     signers = sorted(signatures)
-    indices = sampled_indices(context, run_id, step, set_digest, packed, roll.root, len(signers), quorum)
+    indices = sampled_indices(
+        context, run_id, step, set_digest, packed, merkle_commitment.root, len(signers), quorum
+    )
     shown = [signers[index] for index in indices]
-    return Certificate(packed, b"".join(signatures[party] for party in shown), roll.root, roll.prove(shown))
+    return Certificate(
+        packed,
+        b"".join(signatures[party] for party in shown),
+        merkle_commitment.root,
+        merkle_commitment.prove(shown),
+    )
 
 
 def shortest_certificate(
@@ -155,7 +162,7 @@ def _checked(
     if sampled:
         root, proof = certificate.root, certificate.proof
         try:
-            check_roll(context, Label.ATTESTATIONS, root, claimed, by_party, proof)
+            check_merkle_commitment(context, Label.ATTESTATIONS, root, claimed, by_party, proof)
         except VerificationError as error:
             raise refuse(f"does not hold: {error}", Check.BAD_CERTIFICATE) from None
     body = encode(Attestation(set_digest))

@@ -59,7 +59,7 @@ def outcome(
             version=context.version,
             session_digest=context.session_digest,
             run_id=run_id,
-            roll=participation.roll,
+            merkle_commitment=participation.merkle_commitment,
             participating=context.remember(
                 ("participants", participation.certificate.set_digest),
                 lambda: _split(context, participation.participants),

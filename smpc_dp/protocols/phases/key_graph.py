@@ -28,7 +28,7 @@ from smpc_dp.protocols.phases import messages as m
 from smpc_dp.protocols.phases.draws import draw_neighbours
 from smpc_dp.protocols.phases.parameters import SumParameters
 from smpc_dp.protocols.phases.question import agree_on_question
-from smpc_dp.protocols.phases.rolls import Roll, check_roll
+from smpc_dp.protocols.phases.rolls import MerkleCommitment, check_merkle_commitment
 from smpc_dp.protocols.phases.survivors import FixedSurvivors
 from smpc_dp.protocols.sets import PartySet, pack_list, pack_set, unpack_list
 
@@ -135,10 +135,10 @@ class AwaitStart(PartyState, frozen=True, kw_only=True, eq=False):
     nonce: bytes
 
 
-class AwaitRoll(PartyState, frozen=True, kw_only=True, eq=False):
+class AwaitMerkleCommitment(PartyState, frozen=True, kw_only=True, eq=False):
     """The party has drawn its neighbours and committed to them."""
 
-    expects: ClassVar[str] = m.ROLL
+    expects: ClassVar[str] = m.MERKLE_COMMITMENT
     vector: Lanes
     drawn: Drawn
 
@@ -162,10 +162,12 @@ def on_start(member: Member[SumParameters], state: AwaitStart, body: bytes) -> T
     """Draw neighbours, and advertise fresh keys with a commitment to the draw."""
     run_id, drawn, message = draw(member, state.nonce, body)
     answer = member.write(run_id, m.ADVERTISE, message)
-    return Transition(AwaitRoll(run_id=run_id, vector=state.vector, drawn=drawn), (answer,))
+    return Transition(AwaitMerkleCommitment(run_id=run_id, vector=state.vector, drawn=drawn), (answer,))
 
 
-def on_roll(member: Member[SumParameters], state: AwaitRoll, body: bytes) -> Transition:
+def on_merkle_commitment(
+    member: Member[SumParameters], state: AwaitMerkleCommitment, body: bytes
+) -> Transition:
     """Open the draw, now that the commitments of all are bound."""
     run_id = state.run_id
     advertised, message = open_draw(member, run_id, state.drawn, body)
@@ -177,13 +179,13 @@ PARTY_ROWS = (
     Row(
         AwaitStart,
         on_start,
-        (AwaitRoll,),
+        (AwaitMerkleCommitment,),
         (m.ADVERTISE,),
         "another draw: the commitment binds it; another run: its id binds the nonces of all",
     ),
     Row(
-        AwaitRoll,
-        on_roll,
+        AwaitMerkleCommitment,
+        on_merkle_commitment,
         (AwaitNeighbours,),
         (m.REVEAL,),
         "a party that joins: the root binds the commitments of all",
@@ -246,12 +248,16 @@ def open_draw(
     member: Member[SumParameters], run_id: bytes, drawn: Drawn, body: bytes
 ) -> tuple[Advertised, m.Reveal]:
     """Take `roll`: check that the root binds this party's commitment, and return its opening."""
-    roll = decode(body, m.Roll, member.context.aggregator)
-    members = members_of(member, roll.advertised, drawn.present, "roll")
-    _check_commitments(member, roll.root, members, {member.index: drawn.commitment}, roll.proof)
-    digest = keys.roll_digest(member.context, run_id, roll.advertised, roll.root)
+    merkle_commitment = decode(body, m.MerkleCommitment, member.context.aggregator)
+    members = members_of(member, merkle_commitment.advertised, drawn.present, "roll")
+    _check_commitments(
+        member, merkle_commitment.root, members, {member.index: drawn.commitment}, merkle_commitment.proof
+    )
+    digest = keys.merkle_commitment_digest(
+        member.context, run_id, merkle_commitment.advertised, merkle_commitment.root
+    )
     advertised = Advertised(
-        drawn.neighbours, drawn.seal_secret, drawn.mask_secret, members, roll.root, digest
+        drawn.neighbours, drawn.seal_secret, drawn.mask_secret, members, merkle_commitment.root, digest
     )
     return advertised, m.Reveal(pack_list(drawn.neighbours), drawn.blinder)
 
@@ -308,7 +314,7 @@ def _check_bound(
 ) -> None:
     """Raise PeerFault unless a root binds the values that these parties gave."""
     try:
-        check_roll(member.context, purpose, root, members, given, proof)
+        check_merkle_commitment(member.context, purpose, root, members, given, proof)
     except VerificationError as error:
         names = ", ".join(member.name_of(party) for party in sorted(given)[:5])
         raise member.refuse(
@@ -498,7 +504,7 @@ def begin(
     if len(inbox.alive) < least:
         raise collector.too_few(state, least)
     present = pack_set(inbox.alive, collector.parties)
-    nonces = Roll(context, Label.NONCES, {party: hellos[party].nonce for party in inbox.alive})
+    nonces = MerkleCommitment(context, Label.NONCES, {party: hellos[party].nonce for party in inbox.alive})
     run_id = keys.run_identifier(context, question, present, nonces.root)
     messages = collector.to_each(
         run_id, inbox, m.START, lambda party: m.Start(present, nonces.root, nonces.prove((party,)))
@@ -519,10 +525,10 @@ def accept_advertise(
     return Item(advertise, envelope.body, envelope.signature)
 
 
-def roll_of(context: Context, keys_of: Mapping[int, m.Advertise]) -> Roll:
+def merkle_commitment_of(context: Context, keys_of: Mapping[int, m.Advertise]) -> MerkleCommitment:
     """Return the tree over everyone's commitment."""
     given = {party: advertise.commitment for party, advertise in keys_of.items()}
-    return Roll(context, Label.COMMITMENTS, given)
+    return MerkleCommitment(context, Label.COMMITMENTS, given)
 
 
 def bind_commitments(collector: Collector[Any], state: CollectorState) -> tuple[Commitments, list[Envelope]]:
@@ -533,10 +539,13 @@ def bind_commitments(collector: Collector[Any], state: CollectorState) -> tuple[
         party: m.Advertisement(party, item.body, item.signature) for party, item in inbox.items.items()
     }
     keys_of = {party: item.message for party, item in inbox.items.items()}
-    roll = roll_of(context, keys_of)
-    digest = keys.roll_digest(context, state.run_id, packed, roll.root)
+    merkle_commitment = merkle_commitment_of(context, keys_of)
+    digest = keys.merkle_commitment_digest(context, state.run_id, packed, merkle_commitment.root)
     messages = collector.to_each(
-        state.run_id, inbox, m.ROLL, lambda party: m.Roll(packed, roll.root, roll.prove((party,)))
+        state.run_id,
+        inbox,
+        m.MERKLE_COMMITMENT,
+        lambda party: m.MerkleCommitment(packed, merkle_commitment.root, merkle_commitment.prove((party,))),
     )
     return Commitments(advertised, keys_of, digest), messages
 
@@ -568,7 +577,7 @@ def connect_graph(
     """Return the graph of the parties that have revealed, and `neighbours` for each."""
     run_id, inbox = state.run_id, state.inbox
     revealed, advertised = sorted(inbox.alive), commitments.advertised
-    roll = roll_of(collector.context, commitments.keys)
+    merkle_commitment = merkle_commitment_of(collector.context, commitments.keys)
     drawn: dict[int, tuple[int, ...]] = {}
     drew: dict[int, list[int]] = {party: [] for party in revealed}
     for party in revealed:
@@ -586,7 +595,7 @@ def connect_graph(
                 m.Opening(other, inbox.items[other].body, inbox.items[other].signature)
                 for other in drew[party]
             ],
-            roll.prove(neighbours[party]),
+            merkle_commitment.prove(neighbours[party]),
         )
 
     edges = Edges(commitments.keys, drawn, neighbours, commitments.digest)
@@ -627,7 +636,7 @@ STAGES = (
         finish_advertise,
         min_survivors,
         (CollectReveal,),
-        (m.ROLL,),
+        (m.MERKLE_COMMITMENT,),
         "another commitment: the root binds those of all",
     ),
 )

@@ -46,14 +46,16 @@ def self_commitment(context: Context, run_id: bytes, party: str, self_seed: byte
     return _bound(context, Label.SELF_COMMITMENT, run_id, party.encode(), self_seed)
 
 
-def roll_digest(context: Context, run_id: bytes, advertised: bytes, root: bytes) -> bytes:
+def merkle_commitment_digest(context: Context, run_id: bytes, advertised: bytes, root: bytes) -> bytes:
     """Return the digest of the roll: who advertised, and the root over their commitments."""
-    return _bound(context, Label.ROLL, run_id, advertised, root)
+    return _bound(context, Label.MERKLE_COMMITMENT, run_id, advertised, root)
 
 
-def participants_digest(context: Context, run_id: bytes, roll: bytes, participants: bytes) -> bytes:
+def participants_digest(
+    context: Context, run_id: bytes, merkle_commitment: bytes, participants: bytes
+) -> bytes:
     """Return what parties sign about who takes part; `roll` is the digest of the roll that they saw."""
-    return _bound(context, Label.PARTICIPANTS, run_id, roll, participants)
+    return _bound(context, Label.PARTICIPANTS, run_id, merkle_commitment, participants)
 
 
 def survivors_digest(context: Context, run_id: bytes, participants: bytes, survivors: bytes) -> bytes:

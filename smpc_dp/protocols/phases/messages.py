@@ -30,7 +30,7 @@ UNMASK = "unmask"
 
 # Steps of the aggregator, each the answer to the party's step of the same place.
 START = "start"
-ROLL = "roll"
+MERKLE_COMMITMENT = "roll"
 NEIGHBOURS = "neighbours"
 DELIVER = "deliver"
 PARTICIPANTS = "participants"
@@ -47,7 +47,7 @@ CERTIFY_BEGIN = "certify-begin"
 PARTY_STEPS = (HELLO, ADVERTISE, REVEAL, DEAL, ATTEST_PARTICIPANTS, MASKED, ATTEST_SURVIVORS, UNMASK)
 AGGREGATOR_STEPS = (
     START,
-    ROLL,
+    MERKLE_COMMITMENT,
     NEIGHBOURS,
     DELIVER,
     PARTICIPANTS,
@@ -96,7 +96,7 @@ class Advertise(Body, frozen=True):
     commitment: Bytes32
 
 
-class Roll(Body, frozen=True):
+class MerkleCommitment(Body, frozen=True):
     """Aggregator: who advertised (a set), the root over their commitments, the proof of the receiver's."""
 
     advertised: bytes

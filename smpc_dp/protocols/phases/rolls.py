@@ -13,7 +13,7 @@ from smpc_dp.protocols.envelope import Context
 from smpc_dp.protocols.sets import PartySet, pack_set
 
 
-class Roll:
+class MerkleCommitment:
     """The tree over what the parties in `given` gave, as the aggregator keeps it."""
 
     def __init__(self, context: Context, purpose: Label, given: Mapping[int, bytes]) -> None:
@@ -39,7 +39,7 @@ class Roll:
         return same and proof == self.prove(given)
 
 
-def check_roll(
+def check_merkle_commitment(
     context: Context,
     purpose: Label,
     root: bytes,

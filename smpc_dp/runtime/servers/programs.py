@@ -221,7 +221,7 @@ def _evidence(context: Context, opened: Opened) -> Evidence:
         version=context.version,
         session_digest=context.session_digest,
         run_id=opened.run_id,
-        roll=opened.terms.digest,
+        merkle_commitment=opened.terms.digest,
         participating=opened.present,
         participants=opened.included_by,
         survivors=opened.opened_by,

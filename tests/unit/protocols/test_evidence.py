@@ -43,7 +43,7 @@ def test_certificates_follow_from_the_evidence_alone() -> None:
         return pack_set([context.names.index(name) + 1 for name in names], PARTIES)
 
     participants = keys.participants_digest(
-        context, evidence.run_id, evidence.roll, packed(evidence.participating)
+        context, evidence.run_id, evidence.merkle_commitment, packed(evidence.participating)
     )
     survivors = keys.survivors_digest(context, evidence.run_id, participants, packed(outcome.survivors))
     assert evidence.participants.set_digest == participants
@@ -79,7 +79,7 @@ def test_evidence_without_a_relay_signs_the_total_too() -> None:
         return pack_set([context.names.index(name) + 1 for name in names], PARTIES)
 
     participants = keys.participants_digest(
-        context, evidence.run_id, evidence.roll, packed(evidence.participating)
+        context, evidence.run_id, evidence.merkle_commitment, packed(evidence.participating)
     )
     assert evidence.participants.set_digest == participants
     # Lanes hold each value's offset from the lower bound.

@@ -57,7 +57,7 @@ class CollectCommit(CollectorState, frozen=True, kw_only=True, eq=False):
 
     expects: ClassVar[str] = v.COMMIT
     neighbours: dict[int, tuple[int, ...]]
-    roll: bytes
+    merkle_commitment: bytes
     log: RunLog
 
 
@@ -65,7 +65,7 @@ class CollectCommitments(CollectorState, frozen=True, kw_only=True, eq=False):
     """All commitments are on the board, and each party attests that."""
 
     expects: ClassVar[str] = v.ATTEST_COMMITMENTS
-    roll: bytes
+    merkle_commitment: bytes
     committed: Committed
     shown_false: int
     attesting: Attesting
@@ -146,7 +146,7 @@ def accept_reveal(
 def finish_reveal(aggregator: VerifiableAggregator, state: CollectReveal) -> Transition:
     """Connect the graph."""
     edges, messages = key_graph.connect_graph(aggregator, state, state.commitments)
-    after = CollectCommit(neighbours=edges.neighbours, roll=edges.digest, log=state.log)
+    after = CollectCommit(neighbours=edges.neighbours, merkle_commitment=edges.digest, log=state.log)
     return Transition(after, messages)
 
 
@@ -195,7 +195,11 @@ def finish_commit(aggregator: VerifiableAggregator, state: CollectCommit) -> Tra
         return v.Committed(authors, digests, attesting.members.packed, around, false)
 
     after = CollectCommitments(
-        roll=state.roll, committed=committed, shown_false=len(excluded), attesting=attesting, log=log
+        merkle_commitment=state.merkle_commitment,
+        committed=committed,
+        shown_false=len(excluded),
+        attesting=attesting,
+        log=log,
     )
     return Transition(after, aggregator.to_each(run_id, inbox, v.COMMITTED, message))
 
@@ -204,7 +208,9 @@ def finish_commitments(aggregator: VerifiableAggregator, state: CollectCommitmen
     """Put the certificate of the commitments on the board, and show it."""
     log, certificate, message = certify(aggregator, state, state.log, state.attesting)
     after = CollectCoin(
-        agreed=Agreed(state.committed, Participation(state.roll, state.attesting.members, certificate)),
+        agreed=Agreed(
+            state.committed, Participation(state.merkle_commitment, state.attesting.members, certificate)
+        ),
         shown_false=state.shown_false,
         coins={},
         log=log,

@@ -69,7 +69,7 @@ class AwaitCommitted(PartyState, frozen=True, kw_only=True, eq=False):
     edges: dict[int, bytes]
     revealed: PartySet
     holders: tuple[int, ...]
-    roll: bytes
+    merkle_commitment: bytes
     log: Followed
     entry: Envelope
 
@@ -82,7 +82,7 @@ class AwaitCommitmentsCertificate(PartyState, frozen=True, kw_only=True, eq=Fals
     coin: bytes
     terms: dict[int, Term]
     around: Neighbourhood
-    roll: bytes
+    merkle_commitment: bytes
     participants: PartySet
     log: Followed
     attested: bytes
@@ -144,7 +144,7 @@ def on_committed(member: VerifiableMember, state: AwaitCommitted, body: bytes) -
         coin=state.coin,
         terms=terms,
         around=Neighbourhood(state.edges, commits, authors, log.head),
-        roll=state.roll,
+        merkle_commitment=state.merkle_commitment,
         participants=participants,
         log=log,
         attested=attested,
@@ -193,7 +193,7 @@ def on_commitments_certificate(
         secrets=state.secrets,
         terms=state.terms,
         around=state.around,
-        participation=Participation(state.roll, participants, certificate),
+        participation=Participation(state.merkle_commitment, participants, certificate),
         log=log,
         entry=entry,
     )

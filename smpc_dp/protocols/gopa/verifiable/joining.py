@@ -45,10 +45,10 @@ class AwaitBegun(PartyState, frozen=True, kw_only=True, eq=False):
     advertise: m.Advertise
 
 
-class AwaitRoll(PartyState, frozen=True, kw_only=True, eq=False):
+class AwaitMerkleCommitment(PartyState, frozen=True, kw_only=True, eq=False):
     """The party has committed to its draw, and follows the log of the run."""
 
-    expects: ClassVar[str] = m.ROLL
+    expects: ClassVar[str] = m.MERKLE_COMMITMENT
     vector: Lanes
     drawn: Drawn
     log: Followed
@@ -93,11 +93,11 @@ def on_begun(member: VerifiableMember, state: AwaitBegun, body: bytes) -> Transi
     log = follow_own(
         member, run_id, Followed(message.head), m.CERTIFY_BEGIN, message.payload, message.signature
     )
-    after = AwaitRoll(vector=state.vector, drawn=state.drawn, log=log)
+    after = AwaitMerkleCommitment(vector=state.vector, drawn=state.drawn, log=log)
     return Transition(after, (member.write(run_id, m.ADVERTISE, state.advertise),))
 
 
-def on_roll(member: VerifiableMember, state: AwaitRoll, body: bytes) -> Transition:
+def on_merkle_commitment(member: VerifiableMember, state: AwaitMerkleCommitment, body: bytes) -> Transition:
     """Open the draw, now that the commitments of all are bound."""
     run_id = state.run_id
     advertised, message = key_graph.open_draw(member, run_id, state.drawn, body)
@@ -137,7 +137,7 @@ def on_neighbours(member: VerifiableMember, state: AwaitNeighbours, body: bytes)
         edges=edges,
         revealed=graph.revealed,
         holders=graph.holders,
-        roll=graph.digest,
+        merkle_commitment=graph.digest,
         log=state.log,
         entry=entry,
     )

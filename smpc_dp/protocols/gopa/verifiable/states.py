@@ -45,7 +45,12 @@ from smpc_dp.protocols.gopa.verifiable.counting import (
 )
 from smpc_dp.protocols.gopa.verifiable.follow import VerifiableMember
 from smpc_dp.protocols.gopa.verifiable.hosting import VerifiableAggregator
-from smpc_dp.protocols.gopa.verifiable.joining import AwaitBegin, AwaitBegun, AwaitNeighbours, AwaitRoll
+from smpc_dp.protocols.gopa.verifiable.joining import (
+    AwaitBegin,
+    AwaitBegun,
+    AwaitNeighbours,
+    AwaitMerkleCommitment,
+)
 from smpc_dp.protocols.gopa.verifiable.params import VerifiableParameters
 from smpc_dp.protocols.gopa.verifiable.publishing import (
     AwaitExclusionsCertificate,
@@ -84,13 +89,13 @@ PARTY = PartyRole(
         Row(
             AwaitBegun,
             joining.on_begun,
-            (AwaitRoll,),
+            (AwaitMerkleCommitment,),
             (m.ADVERTISE,),
             "another draw: the commitment binds it",
         ),
         Row(
-            AwaitRoll,
-            joining.on_roll,
+            AwaitMerkleCommitment,
+            joining.on_merkle_commitment,
             (AwaitNeighbours,),
             (m.REVEAL,),
             "a party that joins: the root binds the commitments of all",
@@ -223,7 +228,7 @@ AGGREGATOR = CollectorRole(
             collecting.finish_advertise,
             least,
             (CollectReveal,),
-            (m.ROLL,),
+            (m.MERKLE_COMMITMENT,),
             "another draw: the root binds the commitments of all",
         ),
         Stage(
