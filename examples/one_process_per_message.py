@@ -47,7 +47,7 @@ from smpc_dp.protocols.secagg.params import check_parameters
 from smpc_dp.runtime.audit import audit
 from smpc_dp.simulate.average import with_board
 from smpc_dp.simulate.drive import drive
-from smpc_dp.simulate.stage import AGGREGATOR, set_stage
+from smpc_dp.simulate.stage import AGGREGATOR, simulated_run
 from smpc_dp.transport.memory import MemoryNetwork
 
 PARTIES = 5
@@ -285,16 +285,16 @@ class Session:
         if parameters is None:
             raise SystemExit(f"{faults}")
         question = parameters.planned() or "sum"
-        stage = set_stage(PARTIES, protocol=parameters.protocol, question=question, remember=False)
+        simulated = simulated_run(PARTIES, protocol=parameters.protocol, question=question, remember=False)
         board = None
         if isinstance(parameters, VerifiableParameters):
-            stage, board = with_board(stage, NOISY)
+            simulated, board = with_board(simulated, NOISY)
         values = random.Random(seed)  # noqa: S311 - the values are nobody's
         lanes = {
             name: parameters.encoding.encode([values.randint(0, MOST) for _ in range(LENGTH)], party=name)[0]
-            for name in stage.context.names
+            for name in simulated.context.names
         }
-        return cls(parameters, stage.context, stage.signers, lanes, board)
+        return cls(parameters, simulated.context, simulated.signers, lanes, board)
 
     def aggregator(self) -> Run[Outcome]:
         """Return the aggregator of the run."""

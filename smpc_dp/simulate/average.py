@@ -32,7 +32,7 @@ from smpc_dp.protocols.session import canonical_session, session_digest, session
 from smpc_dp.roster import Role
 from smpc_dp.simulate.direct import run_direct
 from smpc_dp.simulate.drive import drive
-from smpc_dp.simulate.stage import AGGREGATOR, Stage, draw_kills, set_stage
+from smpc_dp.simulate.stage import AGGREGATOR, SimulatedRun, draw_kills, simulated_run
 from smpc_dp.transport.memory import Faults, MemoryNetwork
 
 MAX_THREADS = 256
@@ -75,7 +75,7 @@ def cast_sum(
     The parties at the places `alone` check everything themselves, whatever the others remember. `declared`
     are the parameters as a session file would have them; a verifiable run needs them, for its board.
     """
-    stage = set_stage(
+    simulated = simulated_run(
         len(vectors),
         request=request,
         seed_for_simulation=seed_for_simulation,
@@ -85,8 +85,8 @@ def cast_sum(
     )
     board = None
     if parameters.is_logged:
-        stage, board = with_board(stage, declared or {})
-    context = stage.context
+        simulated, board = with_board(simulated, declared or {})
+    context = simulated.context
     parties: list[Run[Outcome]] = []
     clipped = 0
     unaided = replace(context, verify=verify, memo=None) if alone else context
@@ -95,23 +95,25 @@ def cast_sum(
         lanes, changed = parameters.encoding.encode(vectors[index], party=name, weight=weight, clip=clip)
         clipped += changed
         own = unaided if index in alone else context
-        parties.append(make_party(own, parameters, stage.signers[name], lanes, stage.sources[name]))
-    aggregator = make_aggregator(context, parameters, stage.signers[AGGREGATOR], threads=threads, board=board)
+        parties.append(make_party(own, parameters, simulated.signers[name], lanes, simulated.sources[name]))
+    aggregator = make_aggregator(
+        context, parameters, simulated.signers[AGGREGATOR], threads=threads, board=board
+    )
     return Cast(context, aggregator, parties, board), clipped
 
 
-def with_board(stage: Stage, declared: Mapping[str, object]) -> tuple[Stage, MemoryBoard]:
+def with_board(simulated: SimulatedRun, declared: Mapping[str, object]) -> tuple[SimulatedRun, MemoryBoard]:
     """Return the stage of a session that a log can tell of, with a roster of certificates, and its board."""
     roles: list[tuple[str, Role, str | None]] = [(AGGREGATOR, "aggregator", "127.0.0.1:1")]
-    roles += [(name, "party", None) for name in stage.context.names]
+    roles += [(name, "party", None) for name in simulated.context.names]
     members = [
-        Identity.from_seed(name, bytes(stage.signers[name].key)).entry(role, address)
+        Identity.from_seed(name, bytes(simulated.signers[name].key)).entry(role, address)
         for name, role, address in roles
     ]
-    context = replace(stage.context, version=VERIFIABLE_VERSION)
+    context = replace(simulated.context, version=VERIFIABLE_VERSION)
     session = session_json(canonical_session(context.protocol, context.version, declared, members))
     context = replace(context, session_digest=session_digest(session))
-    return replace(stage, context=context), MemoryBoard(session.decode("ascii"))
+    return replace(simulated, context=context), MemoryBoard(session.decode("ascii"))
 
 
 def average(  # noqa: PLR0913 - the keys of a session file, and what a simulation has beside them

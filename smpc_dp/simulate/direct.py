@@ -16,7 +16,7 @@ from smpc_dp.protocols.gopa.direct_messages import EVERYONE
 from smpc_dp.protocols.gopa.direct_params import DirectParameters
 from smpc_dp.protocols.result import Outcome, Result
 from smpc_dp.simulate.drive import drive
-from smpc_dp.simulate.stage import draw_kills, set_stage
+from smpc_dp.simulate.stage import draw_kills, simulated_run
 from smpc_dp.transport.memory import Faults, MemoryNetwork
 
 
@@ -43,7 +43,7 @@ def cast_direct(
     remember: bool = True,
 ) -> tuple[DirectCast, int]:
     """Return the parties of a run over `vectors`, and how many values were clipped; see `set_stage`."""
-    stage = set_stage(
+    simulated = simulated_run(
         len(vectors),
         request=request,
         seed_for_simulation=seed_for_simulation,
@@ -51,9 +51,9 @@ def cast_direct(
         protocol=parameters.protocol,
         question=parameters.planned(),
     )
-    names = stage.context.names
+    names = simulated.context.names
     context = replace(
-        stage.context, aggregator=EVERYONE, keys={name: stage.context.keys[name] for name in names}
+        simulated.context, aggregator=EVERYONE, keys={name: simulated.context.keys[name] for name in names}
     )
     users: list[Run[Outcome]] = []
     clipped = 0
@@ -61,7 +61,7 @@ def cast_direct(
         lanes, changed = parameters.encoding.encode(vector, party=name, clip=clip)
         clipped += changed
         users.append(
-            direct_states.party(context, parameters, stage.signers[name], lanes, stage.sources[name])
+            direct_states.party(context, parameters, simulated.signers[name], lanes, simulated.sources[name])
         )
     return DirectCast(context, users), clipped
 

@@ -17,7 +17,7 @@ from smpc_dp.protocols.exchange import states
 from smpc_dp.protocols.exchange.params import ExchangeParameters
 from smpc_dp.protocols.result import Outcome
 from smpc_dp.simulate.drive import drive
-from smpc_dp.simulate.stage import AGGREGATOR, set_stage
+from smpc_dp.simulate.stage import AGGREGATOR, simulated_run
 from smpc_dp.transport.memory import Faults, MemoryNetwork
 
 
@@ -33,19 +33,19 @@ def drive_exchange(
 
     `kill`: by the place of a user, the number of the message that it dies before.
     """
-    stage = set_stage(
+    simulated = simulated_run(
         len(lanes),
         request=request,
         seed_for_simulation=seed_for_simulation,
         protocol=parameters.protocol,
         question=parameters.planned(),
     )
-    names = stage.context.names
+    names = simulated.context.names
     parties = [
-        states.party(stage.context, parameters, stage.signers[name], brought, stage.sources[name])
+        states.party(simulated.context, parameters, simulated.signers[name], brought, simulated.sources[name])
         for name, brought in zip(names, lanes, strict=True)
     ]
-    aggregator = states.aggregator(stage.context, parameters, stage.signers[AGGREGATOR])
+    aggregator = states.aggregator(simulated.context, parameters, simulated.signers[AGGREGATOR])
     faults = Faults(kill={names[index]: message for index, message in (kill or {}).items()})
     errors = drive([aggregator, *parties], MemoryNetwork(faults, seed=seed_for_simulation or 0), AGGREGATOR)
     return parties, errors

@@ -25,7 +25,7 @@ from smpc_dp.protocols.names import MPYC
 from smpc_dp.simulate.drive import drive
 from smpc_dp.simulate.randomness import SeededRandomnessForSimulation
 from smpc_dp.simulate.shared import run_alone
-from smpc_dp.simulate.stage import Signer, set_stage
+from smpc_dp.simulate.stage import Signer, simulated_run
 from smpc_dp.statistics.shared.vectors import vector_program
 from smpc_dp.transport.memory import MemoryNetwork
 
@@ -84,7 +84,7 @@ def average_on_shares(
             return SystemRandomness()
         return SeededRandomnessForSimulation(seed_for_simulation, name)
 
-    stage = set_stage(
+    simulated = simulated_run(
         len(vectors),
         request=request,
         seed_for_simulation=seed_for_simulation,
@@ -93,7 +93,7 @@ def average_on_shares(
     )
     signers = {name: Signer(name, SigningKey(randomness(name).bytes(32))) for name in SERVERS}
     keys = {name: bytes(signer.key.verify_key) for name, signer in signers.items()}
-    context = replace(stage.context, aggregator=EVERYONE, keys={**stage.context.keys, **keys})
+    context = replace(simulated.context, aggregator=EVERYONE, keys={**simulated.context.keys, **keys})
     room = _Room(parameters)
     for name in SERVERS:
         server = _Server(context, SERVERS, signers[name], room.terms, fewest=parameters.fewest)
@@ -104,12 +104,12 @@ def average_on_shares(
         UserMachine(
             context,
             SERVERS,
-            stage.signers[name],
+            simulated.signers[name],
             room.terms,
             [int(lane) for lane in encoding.encode(vector, party=name)[0]],
             threshold=threshold_of(len(SERVERS)),
             fewest=parameters.fewest,
-            randomness=stage.sources[name],
+            randomness=simulated.sources[name],
         )
         for name, vector in zip(context.names, vectors, strict=True)
     ]

@@ -60,7 +60,7 @@ class Signer:
 
 
 @dataclass(frozen=True, slots=True)
-class Stage:
+class SimulatedRun:
     """What all machines of one simulated run share, and each one's own key and randomness by name."""
 
     context: Context
@@ -68,7 +68,7 @@ class Stage:
     sources: Mapping[str, Randomness]
 
 
-def set_stage(
+def simulated_run(
     parties: int,
     *,
     request: int = 1,
@@ -76,7 +76,7 @@ def set_stage(
     remember: bool = True,
     protocol: str = SECAGG,
     question: str = "",
-) -> Stage:
+) -> SimulatedRun:
     """Return the stage of a run of that many parties and the aggregator.
 
     Without `seed_for_simulation` every secret comes from the operating system, as in a real run. With
@@ -104,7 +104,7 @@ def set_stage(
         verify=verifier or verify,
         memo={} if remember else None,
     )
-    return Stage(context, signers, sources)
+    return SimulatedRun(context, signers, sources)
 
 
 def draw_kills(

@@ -57,7 +57,7 @@ def parameters_for(users: int, **more: object) -> DirectParameters:
     return parameters
 
 
-class DirectStage:
+class DirectRow:
     """Requests of one session; p1 coordinates the first one, p2 the second."""
 
     def __init__(self, users: int = 8, run: int = 1, **more: object) -> None:
@@ -91,7 +91,7 @@ class DirectStage:
             randomness = SeededRandomnessForSimulation(self.run, f"direct {request} {name}")
             self.users[name] = party(self.context, self.parameters, self.signers[name], lanes, randomness)
 
-    def play(self, tamper: Tamper = lambda envelope: (envelope,), out: Iterable[str] = ()) -> DirectStage:
+    def play(self, tamper: Tamper = lambda envelope: (envelope,), out: Iterable[str] = ()) -> DirectRow:
         """Run to the end, in order of sending; `out` are processes that are not there at all."""
         queue: deque[Envelope] = deque()
         absent = self.out = set(out)

@@ -17,7 +17,7 @@ from smpc_dp.protocols.envelope import decode
 from smpc_dp.protocols.phases import keys
 from smpc_dp.protocols.phases import messages as m
 from smpc_dp.protocols.sets import pack_list, pack_set, unpack_list
-from tests.faults.stage import HUB, Stage
+from tests.faults.stage import HUB, SimulatedRun
 
 Sets = Mapping[str, frozenset[int]]
 
@@ -28,9 +28,9 @@ class SplitViewAggregator:
     Every certificate is the best that it can make: all attestations of the very set that it shows.
     """
 
-    def __init__(self, stage: Stage) -> None:
-        self.stage = stage
-        self.errors = stage.errors
+    def __init__(self, simulated: SimulatedRun) -> None:
+        self.simulated = simulated
+        self.errors = simulated.errors
         self._attested: dict[str, tuple[bytes, bytes]] = {}
         self._unmasks: dict[str, m.Unmask] = {}
         self.masked: dict[str, m.Masked] = {}
@@ -38,26 +38,30 @@ class SplitViewAggregator:
         self._deal()
 
     def _deal(self) -> None:
-        stage = self.stage
-        to_hub = [envelope for party in stage.parties.values() for envelope in party.handle(Start())]
+        simulated = self.simulated
+        to_hub = [envelope for party in simulated.parties.values() for envelope in party.handle(Start())]
         while True:
-            stage.sent += to_hub
-            answers = [answer for envelope in to_hub for answer in stage.aggregator.handle(Message(envelope))]
+            simulated.sent += to_hub
+            answers = [
+                answer for envelope in to_hub for answer in simulated.aggregator.handle(Message(envelope))
+            ]
             if answers[0].step == m.DELIVER:
                 break
-            to_hub = [e for answer in answers for e in stage.parties[answer.receiver].handle(Message(answer))]
+            to_hub = [
+                e for answer in answers for e in simulated.parties[answer.receiver].handle(Message(answer))
+            ]
         self._delivers = {envelope.receiver: envelope for envelope in answers}
         self.run_id = answers[0].run_id
         self.drawn = {
-            name: unpack_list(stage.body_of(m.REVEAL, name).neighbours, len(stage.names), name)
-            for name in stage.names
+            name: unpack_list(simulated.body_of(m.REVEAL, name).neighbours, len(simulated.names), name)
+            for name in simulated.names
         }
-        self.advertised = {name: stage.body_of(m.ADVERTISE, name) for name in stage.names}
+        self.advertised = {name: simulated.body_of(m.ADVERTISE, name) for name in simulated.names}
 
     def neighbours(self, name: str) -> frozenset[int]:
         """Return who shares a mask with a party."""
-        number = self.stage.number(name)
-        drew = {self.stage.number(other) for other, drawn in self.drawn.items() if number in drawn}
+        number = self.simulated.number(name)
+        drew = {self.simulated.number(other) for other, drawn in self.drawn.items() if number in drawn}
         return frozenset(drew | set(self.drawn[name]))
 
     def _notify(self, name: str, envelope: Envelope) -> Envelope | None:
@@ -65,25 +69,27 @@ class SplitViewAggregator:
         if name in self.errors:
             return None
         try:
-            [answer] = self.stage.parties[name].handle(Message(envelope))
+            [answer] = self.simulated.parties[name].handle(Message(envelope))
         except SmpcError as error:
             self.errors[name] = error
             return None
-        self.stage.sent.append(answer)
+        self.simulated.sent.append(answer)
         return answer
 
     def _say(self, step: str, name: str, message: msgspec.Struct) -> Envelope | None:
-        [envelope] = self.stage.context.write(self.stage.signers[HUB], self.run_id, step, (name,), message)
+        [envelope] = self.simulated.context.write(
+            self.simulated.signers[HUB], self.run_id, step, (name,), message
+        )
         return self._notify(name, envelope)
 
     def show_participants(self, views: Sets) -> None:
         """Tell each party who takes part, certify it as well as possible, and collect masked vectors."""
         for name, view in views.items():
             message = decode(self._delivers[name].body, m.Deliver, HUB)
-            dealers = unpack_list(message.dealers, len(self.stage.names), HUB)
+            dealers = unpack_list(message.dealers, len(self.simulated.names), HUB)
             retained = [(d, sealed) for d, sealed in zip(dealers, message.sealed, strict=True) if d in view]
             deliver = m.Deliver(
-                pack_set(view, len(self.stage.names)),
+                pack_set(view, len(self.simulated.names)),
                 pack_list(d for d, _ in retained),
                 [s for _, s in retained],
             )
@@ -98,7 +104,7 @@ class SplitViewAggregator:
         self._attested.clear()
         self.views = views
         for name, view in views.items():
-            packed = pack_set(view, len(self.stage.names))
+            packed = pack_set(view, len(self.simulated.names))
             self._note(name, self._say(m.SURVIVORS, name, m.Survivors(packed)))
         for name, view in views.items():
             answer = self._say(m.SURVIVORS_CERTIFICATE, name, self._certificate(name, view))
@@ -115,12 +121,12 @@ class SplitViewAggregator:
             return m.Certificate(b"", b"")
         digest = self._attested[name][0]
         signatures = {
-            self.stage.number(other): signature
+            self.simulated.number(other): signature
             for other, (shown, signature) in sorted(self._attested.items())
-            if shown == digest and self.stage.number(other) in view
+            if shown == digest and self.simulated.number(other) in view
         }
         ordered = sorted(signatures)
-        packed = pack_set(ordered, len(self.stage.names))
+        packed = pack_set(ordered, len(self.simulated.names))
         return m.Certificate(packed, b"".join(signatures[number] for number in ordered))
 
     def secret(self, dealer: str, *, survived: bool) -> bytes:
@@ -129,27 +135,27 @@ class SplitViewAggregator:
         Raises:
             ValueError: fewer shares than the threshold.
         """
-        number, shares = self.stage.number(dealer), {}
+        number, shares = self.simulated.number(dealer), {}
         for holder, unmask in self._unmasks.items():
             if (number in self.views[holder]) is survived:
-                dealers = unpack_list(unmask.dealers, len(self.stage.names), holder)
+                dealers = unpack_list(unmask.dealers, len(self.simulated.names), holder)
                 if number in dealers:
                     index = 32 * dealers.index(number)
-                    shares[self.stage.number(holder)] = unmask.shares[index : index + 32]
-        return shamir.combine(shares, self.stage.plan.threshold)
+                    shares[self.simulated.number(holder)] = unmask.shares[index : index + 32]
+        return shamir.combine(shares, self.simulated.plan.threshold)
 
     def open_vector(self, victim: str, masked_with: frozenset[int]) -> NDArray[np.int64]:
         """Take every mask off one party's vector."""
-        stage = self.stage
-        lanes = stage.encoding.unpack(self.masked[victim].vector)
+        simulated = self.simulated
+        lanes = simulated.encoding.unpack(self.masked[victim].vector)
         own = self.secret(victim, survived=True)
-        seeds = [keys.self_mask_seed(stage.context, self.run_id, victim, own)]
+        seeds = [keys.self_mask_seed(simulated.context, self.run_id, victim, own)]
         signs = [-1]
         for number in sorted(masked_with):
-            peer = stage.names[number - 1]
+            peer = simulated.names[number - 1]
             seeds.append(
                 keys.pair_mask_seed(
-                    stage.context,
+                    simulated.context,
                     self.run_id,
                     self.secret(peer, survived=False),
                     peer,
@@ -157,6 +163,6 @@ class SplitViewAggregator:
                     self.advertised[victim].mask_key,
                 )
             )
-            signs.append(-1 if stage.number(victim) < number else 1)
+            signs.append(-1 if simulated.number(victim) < number else 1)
         add_masks(lanes, seeds, signs)
-        return stage.encoding.decode(lanes, 1)[0]
+        return simulated.encoding.decode(lanes, 1)[0]

@@ -19,7 +19,7 @@ from smpc_dp.protocols.gopa import direct_messages as d
 from smpc_dp.protocols.gopa.direct_states import COORDINATOR, PARTY, party
 from smpc_dp.protocols.gopa.messages import PUBLISH
 from smpc_dp.protocols.phases import messages as m
-from tests.faults.direct_stage import DirectStage
+from tests.faults.direct_stage import DirectRow
 
 LOST = "p4"
 # What a party says, in order, to all or to the coordinator, and what it is told then.
@@ -83,18 +83,18 @@ class DirectScene:
     steps: ClassVar[list[str]] = [*REPORTED]
 
     def __init__(self) -> None:
-        self._stage = DirectStage(users=5)
-        self._number = self._stage.number(self.name) - 1
-        lanes, _ = self._stage.encoding.encode(self._stage.vectors[self._number], party=self.name)
+        self._simulated = DirectRow(users=5)
+        self._number = self._simulated.number(self.name) - 1
+        lanes, _ = self._simulated.encoding.encode(self._simulated.vectors[self._number], party=self.name)
         self._lanes, self.input = lanes, lanes.tobytes()
-        others = [run for run in self._stage.users.values() if run.name != self.name]
+        others = [run for run in self._simulated.users.values() if run.name != self.name]
         self._first = Others(others, [claimed for run in others for claimed in run.handle(Start())])
         # By what the party has sent and the variant, the answers and the others after them.
         self._reported: dict[tuple[bytes, int], tuple[str, list[Envelope | PeersLost], Others]] = {}
 
     def process(self) -> tuple[PeerRole, Any, State]:
-        stage = self._stage
-        run = party(stage.context, stage.parameters, stage.signers[self.name], self._lanes.copy())
+        simulated = self._simulated
+        run = party(simulated.context, simulated.parameters, simulated.signers[self.name], self._lanes.copy())
         return run.role, run.member, run.state
 
     def answer(self, sent: Sequence[Envelope], variant: int = 0) -> Sequence[Envelope | PeersLost]:
@@ -121,7 +121,7 @@ class DirectScene:
         return result[min(result)]
 
     def check(self, run: SavedRun[Any]) -> None:
-        assert run.result.survivors == self._stage.names
+        assert run.result.survivors == self._simulated.names
         [*_, others] = [others for (_, variant), (_, _, others) in self._reported.items() if not variant]
         for other in others.runs.values():
             assert run.result.total.tolist() == other.result.total.tolist()

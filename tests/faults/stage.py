@@ -62,7 +62,7 @@ KINDS: Mapping[str, type[msgspec.Struct]] = {
 }
 
 
-class Stage:
+class SimulatedRun:
     """One run of one session, with `corrupt` parties and the aggregator in the attacker's hand if it likes.
 
     `session` decides keys and session digest, `run` the vectors and the parties' randomness
@@ -136,7 +136,7 @@ class Stage:
         """Return a party's number."""
         return self.names.index(name) + 1
 
-    def play(self, tamper: Tamper = lambda envelope: (envelope,)) -> Stage:
+    def play(self, tamper: Tamper = lambda envelope: (envelope,)) -> SimulatedRun:
         """Run to the end, in order of sending; silence becomes the aggregator's deadline, then everyone's."""
         queue: deque[Envelope] = deque()
         machines: dict[str, Machine] = {**self.parties, HUB: self.aggregator}

@@ -60,7 +60,7 @@ def _accepting() -> CollectorRole:
         (CollectExclusions, counting.finish_exclusions),
         (CollectTally, counting.finish_tally),
     ):
-        role = role.with_stage(state, accept=_take, finish=_certify(finish))
+        role = role.with_row(state, accept=_take, finish=_certify(finish))
     return role
 
 

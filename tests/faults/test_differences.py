@@ -18,7 +18,7 @@ from smpc_dp.protocols.contract import Envelope
 from smpc_dp.protocols.phases import messages as m
 from smpc_dp.protocols.phases.survivors import FixedSurvivors
 from smpc_dp.protocols.secagg.params import SecAggParameters
-from tests.faults.stage import HUB, LENGTH, Stage
+from tests.faults.stage import HUB, LENGTH, SimulatedRun
 
 FIVE = plan_secagg(5, dropout=0.2, corrupt=0.0)
 NAMES = tuple(f"p{number}" for number in range(1, 6))
@@ -26,11 +26,11 @@ VICTIM = "p2"
 Retained = dict[str, FixedSurvivors]
 
 
-def stage(request: int, retained: Retained, *, same: bool = True) -> Stage:
+def simulated(request: int, retained: Retained, *, same: bool = True) -> SimulatedRun:
     """Return a request of one session; in all of them everybody brings the same vector."""
     encoding = Encoding.plan(length=LENGTH, lower=-9.0, upper=9.0, precision=1e-3, parties=5)
     parameters = SecAggParameters(encoding, FIVE, same_survivors=same)
-    return Stage(5, parameters=parameters, request=request, fixed=retained)
+    return SimulatedRun(5, parameters=parameters, request=request, fixed=retained)
 
 
 def without(name: str, step: str) -> Callable[[Envelope], Iterable[Envelope]]:
@@ -51,8 +51,8 @@ def everybody(*, hub: bool) -> Retained:
 
 def test_without_the_rule_one_lost_party_is_read() -> None:
     retained = everybody(hub=False)
-    first = stage(1, retained, same=False).play()
-    second = stage(2, retained, same=False).play(without(VICTIM, m.MASKED))
+    first = simulated(1, retained, same=False).play()
+    second = simulated(2, retained, same=False).play(without(VICTIM, m.MASKED))
     difference = first.aggregator.result.total - second.aggregator.result.total
     np.testing.assert_array_equal(difference, first.grid(VICTIM))
 
@@ -60,8 +60,8 @@ def test_without_the_rule_one_lost_party_is_read() -> None:
 def test_parties_refuse_a_second_set_before_they_open_it() -> None:
     # The aggregator does not keep to the rule.
     retained = everybody(hub=False)
-    stage(1, retained).play()
-    second = stage(2, retained).play(without(VICTIM, m.MASKED))
+    simulated(1, retained).play()
+    second = simulated(2, retained).play(without(VICTIM, m.MASKED))
     for name in set(NAMES) - {VICTIM}:
         error = second.errors[name]
         assert isinstance(error, PrivacyError)
@@ -75,29 +75,31 @@ def test_parties_refuse_a_second_set_before_they_open_it() -> None:
 def test_the_rule_is_about_sets_that_were_signed_even_if_no_sum_was_opened() -> None:
     # Certified, but the aggregator shows the certificate to nobody: some others may have been shown it.
     retained = everybody(hub=False)
-    stage(1, retained).play(lambda envelope: () if envelope.step == m.SURVIVORS_CERTIFICATE else (envelope,))
-    second = stage(2, retained).play(without(VICTIM, m.MASKED))
+    simulated(1, retained).play(
+        lambda envelope: () if envelope.step == m.SURVIVORS_CERTIFICATE else (envelope,)
+    )
+    second = simulated(2, retained).play(without(VICTIM, m.MASKED))
     assert all(isinstance(second.errors[name], PrivacyError) for name in set(NAMES) - {VICTIM})
 
 
 def test_an_honest_aggregator_names_who_is_lost_and_goes_on_when_it_is_back() -> None:
     retained = everybody(hub=True)
-    first = stage(1, retained).play()
-    second = stage(2, retained).play(without(VICTIM, m.MASKED))
+    first = simulated(1, retained).play()
+    second = simulated(2, retained).play(without(VICTIM, m.MASKED))
     stopped = second.errors[HUB]
     assert isinstance(stopped, TimeoutFault)
     assert stopped.missing == {VICTIM}
     assert "same_survivors" in str(stopped)
     assert all(m.ATTEST_SURVIVORS not in second.steps_of(name) for name in NAMES)
-    third = stage(3, retained).play()
+    third = simulated(3, retained).play()
     np.testing.assert_array_equal(third.aggregator.result.total, first.aggregator.result.total)
 
 
 def test_a_party_that_missed_the_first_request_is_left_out_of_the_next() -> None:
     retained = everybody(hub=True)
-    first = stage(1, retained).play(without(VICTIM, m.MASKED))
+    first = simulated(1, retained).play(without(VICTIM, m.MASKED))
     assert VICTIM in first.aggregator.result.absent
-    second = stage(2, retained).play()
+    second = simulated(2, retained).play()
     assert second.aggregator.result.survivors == first.aggregator.result.survivors
     np.testing.assert_array_equal(second.aggregator.result.total, first.aggregator.result.total)
     assert set(second.errors) == {VICTIM}
@@ -106,8 +108,8 @@ def test_a_party_that_missed_the_first_request_is_left_out_of_the_next() -> None
 @pytest.mark.parametrize("step", [m.ATTEST_SURVIVORS, m.UNMASK])
 def test_who_is_lost_after_its_vector_was_added_stops_nothing(step: str) -> None:
     retained = everybody(hub=True)
-    stage(1, retained).play()
-    second = stage(2, retained).play(without(VICTIM, step))
+    simulated(1, retained).play()
+    second = simulated(2, retained).play(without(VICTIM, step))
     assert second.aggregator.result.survivors == NAMES
 
 
@@ -117,5 +119,5 @@ def test_a_result_says_whether_the_rule_holds() -> None:
         (True, "sums of other sessions, or of this one"),
         (False, "same_survivors = false"),
     ):
-        privacy = stage(1, retained, same=same).play().aggregator.result.privacy
+        privacy = simulated(1, retained, same=same).play().aggregator.result.privacy
         assert sum(reason.startswith(claimed) for reason in privacy.not_protected) == 1

@@ -13,7 +13,7 @@ from smpc_dp.protocols.contract import Envelope
 from smpc_dp.protocols.gopa import direct_messages as d
 from smpc_dp.protocols.gopa import messages as g
 from smpc_dp.protocols.phases import messages as m
-from tests.faults.direct_stage import KINDS, DirectStage
+from tests.faults.direct_stage import KINDS, DirectRow
 from tests.faults.test_schedules import batches
 
 RUNS, BATCH = 60, 30
@@ -25,8 +25,8 @@ CERTIFIED = (m.ATTEST_PARTICIPANTS, d.ATTEST_TOTAL)
 class Liars:
     """Changes what the liars send, each message to each receiver in its own way, under right signatures."""
 
-    def __init__(self, stage: DirectStage, seed: int) -> None:
-        self.stage = stage
+    def __init__(self, simulated: DirectRow, seed: int) -> None:
+        self.simulated = simulated
         self.chooser = random.Random(seed)
         self.chance = self.chooser.choice([0.01, 0.05, 0.2])
         self.steps = self.chooser.sample(sorted(KINDS), self.chooser.randint(1, 4))
@@ -48,11 +48,11 @@ class Liars:
         body = bytearray(envelope.body)
         bit = self.chooser.randrange(8 * len(body))
         body[bit // 8] ^= 1 << bit % 8
-        return (self.stage.sign(msgspec.structs.replace(envelope, body=bytes(body))),)
+        return (self.simulated.sign(msgspec.structs.replace(envelope, body=bytes(body))),)
 
     def shrink(self, envelope: Envelope) -> Sequence[Envelope]:
         """Leave one of the parts out, or empty a field."""
-        message = self.stage.read(envelope)
+        message = self.simulated.read(envelope)
         field = self.chooser.choice(message.__struct_fields__)
         value = getattr(message, field)
         if not isinstance(value, bytes | list):
@@ -60,7 +60,7 @@ class Liars:
         cut = value[:-64] if isinstance(value, bytes) else value[:-1]
         changed = msgspec.structs.replace(message, **{field: cut})
         body = msgspec.msgpack.encode(changed)
-        return (self.stage.sign(msgspec.structs.replace(envelope, body=body)),)
+        return (self.simulated.sign(msgspec.structs.replace(envelope, body=body)),)
 
     def twice(self, envelope: Envelope) -> Sequence[Envelope]:
         return envelope, *self.flip(envelope)
@@ -74,32 +74,34 @@ class Liars:
 def test_honest_users_agree_and_accuse_liars_only(first: int) -> None:
     ended = proven = 0
     for seed in range(first, first + BATCH):
-        stage = DirectStage(USERS, corrupt=0.2, dropout=0.2)
-        stage.play(Liars(stage, seed))
-        honest = [name for name in stage.names if name not in LIARS]
-        results = {name: stage.users[name].result for name in honest if name not in stage.errors}
+        simulated = DirectRow(USERS, corrupt=0.2, dropout=0.2)
+        simulated.play(Liars(simulated, seed))
+        honest = [name for name in simulated.names if name not in LIARS]
+        results = {name: simulated.users[name].result for name in honest if name not in simulated.errors}
         ended += len(results) > 0
         assert len({outcome.total.tobytes() for outcome in results.values()}) <= 1
         assert len({outcome.survivors for outcome in results.values()}) <= 1
         for outcome in results.values():
-            assert len(outcome.survivors) >= stage.parameters.plan.min_survivors
+            assert len(outcome.survivors) >= simulated.parameters.plan.min_survivors
             # Whoever is honest and was left out knows it: it has an error.
-            assert not set(outcome.survivors) & {n for n in honest if g.PUBLISH not in stage.steps_of(n)}
+            assert not set(outcome.survivors) & {n for n in honest if g.PUBLISH not in simulated.steps_of(n)}
         for name in honest:
-            error = stage.errors.get(name)
+            error = simulated.errors.get(name)
             assert error is None or isinstance(error, PeerFault | TimeoutFault), (seed, name, error)
             if isinstance(error, PeerFault) and not error.accuser:
                 proven += 1
                 assert error.culprit in LIARS, (seed, name, error)
                 if error.evidence and "second signature" in error.evidence and "hello" not in error.reason:
-                    stage.assert_proves(error)
+                    simulated.assert_proves(error)
         # One set of each kind at most has been signed by a quorum, whatever the liars did.
         for step in CERTIFIED:
             signed: dict[bytes, set[str]] = {}
-            for envelope in stage.sent:
+            for envelope in simulated.sent:
                 if envelope.step == step:
                     signed.setdefault(envelope.body, set()).add(envelope.sender)
-            quorums = [body for body, names in signed.items() if len(names) >= stage.parameters.plan.quorum]
+            quorums = [
+                body for body, names in signed.items() if len(names) >= simulated.parameters.plan.quorum
+            ]
             assert len(quorums) <= 1
     assert ended > BATCH // 10
     assert proven > 0

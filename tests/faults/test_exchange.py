@@ -21,7 +21,7 @@ from smpc_dp.protocols.exchange.params import ExchangeParameters, plan_exchange
 from smpc_dp.protocols.sets import pack_set
 from smpc_dp.simulate.drive import drive
 from smpc_dp.simulate.exchanging import drive_exchange
-from smpc_dp.simulate.stage import AGGREGATOR, Stage, set_stage
+from smpc_dp.simulate.stage import AGGREGATOR, SimulatedRun, simulated_run
 from smpc_dp.transport.memory import Faults, MemoryNetwork
 
 VECTORS = np.array([[0.5, 0.25], [-0.5, 0.125], [0.0, 0.75]])
@@ -36,19 +36,21 @@ class Run:
     """An exchange of three users whose hub is an attacker with the hub's own key."""
 
     def __init__(self, given: ExchangeParameters, request: int = 1) -> None:
-        self.stage: Stage = set_stage(3, protocol="exchange", seed_for_simulation=4, request=request)
-        context = self.stage.context
+        self.simulated: SimulatedRun = simulated_run(
+            3, protocol="exchange", seed_for_simulation=4, request=request
+        )
+        context = self.simulated.context
         self.parties = [
             states.party(
                 context,
                 given,
-                self.stage.signers[name],
+                self.simulated.signers[name],
                 given.encoding.encode(VECTORS[index], party=name)[0],
-                self.stage.sources[name],
+                self.simulated.sources[name],
             )
             for index, name in enumerate(context.names)
         ]
-        self.hub = states.aggregator(context, given, self.stage.signers[AGGREGATOR])
+        self.hub = states.aggregator(context, given, self.simulated.signers[AGGREGATOR])
 
     def go(self, change: Change) -> None:
         """Carry everything, the hub's messages changed and signed again; raises the first error of a user."""
@@ -57,19 +59,19 @@ class Run:
             answers = [answer for envelope in sent for answer in self.hub.handle(Message(envelope))]
             sent = []
             for answer in answers:
-                party = self.parties[self.stage.context.names.index(answer.receiver)]
+                party = self.parties[self.simulated.context.names.index(answer.receiver)]
                 sent += party.handle(Message(change(answer)))
 
     def rewrite(self, envelope: Envelope, body: msgspec.Struct) -> Envelope:
-        signer = self.stage.signers[AGGREGATOR]
-        context = self.stage.context
+        signer = self.simulated.signers[AGGREGATOR]
+        context = self.simulated.context
         (written,) = context.write(signer, envelope.run_id, envelope.step, (envelope.receiver,), body)
         return written
 
 
 def on(run: Run, step: str, receiver: int, change: Callable[[bytes], msgspec.Struct]) -> Change:
     def apply(envelope: Envelope) -> Envelope:
-        if (envelope.step, envelope.receiver) != (step, run.stage.context.names[receiver]):
+        if (envelope.step, envelope.receiver) != (step, run.simulated.context.names[receiver]):
             return envelope
         return run.rewrite(envelope, change(envelope.body))
 
@@ -97,8 +99,8 @@ def test_everybody_gets_the_same_sum() -> None:
     for party in run.parties:
         np.testing.assert_array_equal(party.result.total, run.parties[0].result.total)
         np.testing.assert_allclose(party.result.total * 2.0**-20, VECTORS.sum(axis=0), atol=3e-6)
-        assert party.result.survivors == run.stage.context.names
-    assert run.hub.result.survivors == run.stage.context.names
+        assert party.result.survivors == run.simulated.context.names
+    assert run.hub.result.survivors == run.simulated.context.names
 
 
 def test_no_byte_of_a_vector_leaves_its_party_in_clear(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -151,7 +153,7 @@ def test_a_swapped_key_is_not_taken() -> None:
 
     error = refused(run, on(run, m.START, 2, swap))
     assert isinstance(error, PeerFault)
-    assert error.culprit == run.stage.context.names[0]
+    assert error.culprit == run.simulated.context.names[0]
     assert "invalid signature" in str(error)
 
 
@@ -165,7 +167,7 @@ def test_a_hello_of_another_request_is_not_taken() -> None:
         number, _, _ = start.hellos[0]
         return msgspec.structs.replace(start, hellos=[(number, old.body, old.signature), *start.hellos[1:]])
 
-    assert earlier.stage.context.session_digest == run.stage.context.session_digest
+    assert earlier.simulated.context.session_digest == run.simulated.context.session_digest
     error = refused(run, on(run, m.START, 1, replay))
     assert isinstance(error, PeerFault)
     assert "another session, request or question" in str(error)
@@ -206,7 +208,7 @@ def test_a_changed_box_is_refused(index: int) -> None:
 
     error = refused(run, on(run, m.DELIVER, 1, flip))
     assert isinstance(error, PeerFault)
-    assert error.culprit == run.stage.context.names[0]
+    assert error.culprit == run.simulated.context.names[0]
     assert "cannot be read" in str(error)
 
 
@@ -249,19 +251,21 @@ def test_a_user_that_sends_along_no_edge_is_left_out() -> None:
     sent = {
         answer.receiver: run.parties[index].handle(Message(answer)) for index, answer in enumerate(starts)
     }
-    name = run.stage.context.names[2]
+    name = run.simulated.context.names[2]
     (honest,) = sent[name]
     body = m.Send([(1, b"x")])
-    (forged,) = run.stage.context.write(run.stage.signers[name], honest.run_id, m.SEND, (AGGREGATOR,), body)
+    (forged,) = run.simulated.context.write(
+        run.simulated.signers[name], honest.run_id, m.SEND, (AGGREGATOR,), body
+    )
     run.hub.handle(Message(forged))
     for index in (0, 1):
-        run.hub.handle(Message(sent[run.stage.context.names[index]][0]))
+        run.hub.handle(Message(sent[run.simulated.context.names[index]][0]))
     assert "does not send to exactly" in "; ".join(run.hub.result.faults)
 
 
 def test_a_user_that_keeps_a_box_back_is_left_out_and_not_the_hub_blamed() -> None:
     run = Run(parameters(missing=1))
-    names = run.stage.context.names
+    names = run.simulated.context.names
     hellos = [envelope for party in run.parties for envelope in party.handle(Start())]
     starts = [answer for envelope in hellos for answer in run.hub.handle(Message(envelope))]
     delivered: list[Envelope] = []
@@ -269,8 +273,10 @@ def test_a_user_that_keeps_a_box_back_is_left_out_and_not_the_hub_blamed() -> No
         (honest,) = run.parties[index].handle(Message(start))
         if index == 2:
             boxes = decode(honest.body, m.Send, names[2]).boxes[:1]
-            signer = run.stage.signers[names[2]]
-            (honest,) = run.stage.context.write(signer, honest.run_id, m.SEND, (AGGREGATOR,), m.Send(boxes))
+            signer = run.simulated.signers[names[2]]
+            (honest,) = run.simulated.context.write(
+                signer, honest.run_id, m.SEND, (AGGREGATOR,), m.Send(boxes)
+            )
         delivered += run.hub.handle(Message(honest))
     for envelope in delivered:
         if envelope.step == m.DELIVER:
@@ -283,9 +289,9 @@ def test_a_user_that_keeps_a_box_back_is_left_out_and_not_the_hub_blamed() -> No
 def test_a_partner_that_dies_is_named_to_its_receiver_alone() -> None:
     given = parameters().between(((2,), (1,), ()))
     run = Run(given)
-    first = run.stage.context.names[0]
+    first = run.simulated.context.names[0]
     errors = drive([run.hub, *run.parties], MemoryNetwork(Faults(kill={first: 2}), seed=1), AGGREGATOR)
-    second, third = run.stage.context.names[1:]
+    second, third = run.simulated.context.names[1:]
     error = errors[second]
     assert isinstance(error, TimeoutFault)
     assert error.missing == {first}
@@ -318,13 +324,13 @@ def test_each_vector_is_checked_by_itself(lies: tuple[int, int], culprit: int, n
     run = Run(given)
     for index, lie in zip((1, 2), lies, strict=True):
         grid = np.array([lie, lie]) - given.encoding.lowest
-        context = run.stage.context
+        context = run.simulated.context
         name = context.names[index]
         lanes = grid.astype(np.int64).view(np.uint64)
         run.parties[index] = states.party(
-            context, given, run.stage.signers[name], lanes, run.stage.sources[name]
+            context, given, run.simulated.signers[name], lanes, run.simulated.sources[name]
         )
     error = refused(run, lambda envelope: envelope)
     assert isinstance(error, PeerFault)
-    assert error.culprit == run.stage.context.names[culprit]
+    assert error.culprit == run.simulated.context.names[culprit]
     assert named in error.reason

@@ -19,22 +19,22 @@ from smpc_dp.protocols.gopa import messages as g
 from smpc_dp.protocols.gopa.params import GopaParameters, OnDropout, check_parameters
 from smpc_dp.protocols.phases import messages as m
 from smpc_dp.protocols.sets import pack_set
-from tests.faults.stage import HUB, KINDS, LENGTH, Stage, by, only
+from tests.faults.stage import HUB, KINDS, LENGTH, SimulatedRun, by, only
 
 VICTIM, OTHER = "p1", "p2"
 
 
-def stage_of(on_dropout: OnDropout, parties: int = 8) -> Stage:
+def row_of(on_dropout: OnDropout, parties: int = 8) -> SimulatedRun:
     given: dict[str, object] = {"length": LENGTH, "lower": -9.0, "upper": 9.0, "epsilon": 1.0, "delta": 1e-6}
     given |= {"dropout": 0.25, "corrupt": 0.0, "on_dropout": on_dropout}
     parameters, faults = check_parameters(given, parties)
     assert parameters is not None, faults
-    return Stage(parties, parameters=parameters)
+    return SimulatedRun(parties, parameters=parameters)
 
 
-def parameters_of(stage: Stage) -> GopaParameters:
-    assert isinstance(stage.parameters, GopaParameters)
-    return stage.parameters
+def parameters_of(simulated: SimulatedRun) -> GopaParameters:
+    assert isinstance(simulated.parameters, GopaParameters)
+    return simulated.parameters
 
 
 class PairTerms:
@@ -57,18 +57,20 @@ class PairTerms:
         monkeypatch.setattr(GopaParameters, "add_pair_terms", overhear)
 
 
-def without_terms(stage: Stage, vector: bytes, seeds: Sequence[bytes], signs: Sequence[int]) -> Lanes:
+def without_terms(
+    simulated: SimulatedRun, vector: bytes, seeds: Sequence[bytes], signs: Sequence[int]
+) -> Lanes:
     """Return what is left of a vector when these pairwise terms are taken out, as offsets from zero."""
-    lanes = stage.encoding.unpack(vector)
-    parameters_of(stage).add_pair_terms(lanes, seeds, [-sign for sign in signs])
-    left: Lanes = lanes + np.int64(stage.encoding.lowest).view(np.uint64)
+    lanes = simulated.encoding.unpack(vector)
+    parameters_of(simulated).add_pair_terms(lanes, seeds, [-sign for sign in signs])
+    left: Lanes = lanes + np.int64(simulated.encoding.lowest).view(np.uint64)
     return left
 
 
-def distance(stage: Stage, left: Lanes) -> NDArray[np.float64]:
+def distance(simulated: SimulatedRun, left: Lanes) -> NDArray[np.float64]:
     """Return how far the remains of the victim's vector are from its secret, in own standard deviations."""
-    off = (left - stage.grid(VICTIM).view(np.uint64)).view(np.int64)
-    deviation = parameters_of(stage).session.own_variance ** 0.5
+    off = (left - simulated.grid(VICTIM).view(np.uint64)).view(np.int64)
+    deviation = parameters_of(simulated).session.own_variance ** 0.5
     return np.asarray(np.abs(off.astype(np.float64)) / deviation)
 
 
@@ -77,20 +79,20 @@ def test_relay_keeps_a_value_and_declares_its_user_gone(monkeypatch: pytest.Monk
 
     As printed [Bellet 2021, 4.1.2] there is none: the very same messages would leave the relay with x + eta.
     """
-    stage, terms, retained = stage_of("roll-back"), PairTerms(monkeypatch), []
+    simulated, terms, retained = row_of("roll-back"), PairTerms(monkeypatch), []
 
     def keep(envelope: Envelope) -> Iterable[Envelope]:
         retained.append(decode(envelope.body, m.Masked, VICTIM).vector)
         return ()
 
-    stage.play(by(m.MASKED, VICTIM, keep))
-    assert VICTIM in stage.aggregator.result.absent
+    simulated.play(by(m.MASKED, VICTIM, keep))
+    assert VICTIM in simulated.aggregator.result.absent
     seeds, signs = terms.calls[-1]
     assert len(seeds) == 7, "the aggregator took all terms of the victim's pairs out of the sum"
-    left = without_terms(stage, retained[0], seeds, [-sign for sign in signs])
-    assert (distance(stage, left) > 1e6).all()
+    left = without_terms(simulated, retained[0], seeds, [-sign for sign in signs])
+    assert (distance(simulated, left) > 1e6).all()
     # Without the self-mask the relay would be where the printed protocol leaves it.
-    bare = stage_of("keep")
+    bare = row_of("keep")
     terms.calls.clear()
     bare.play()
     own = next(call for call in terms.calls if len(call[0]) == 7)
@@ -100,68 +102,68 @@ def test_relay_keeps_a_value_and_declares_its_user_gone(monkeypatch: pytest.Monk
 
 def test_relay_withholds_a_publication_after_the_certificate() -> None:
     """The late variant: nobody reveals anything for a user that vanishes, so nothing is to be gained."""
-    stage = stage_of("keep")
-    stage.play(by(g.PUBLISH, VICTIM, lambda _: ()))
-    outcome = stage.aggregator.result
+    simulated = row_of("keep")
+    simulated.play(by(g.PUBLISH, VICTIM, lambda _: ()))
+    outcome = simulated.aggregator.result
     assert outcome.absent == (VICTIM,)
     assert outcome.noise is not None
     assert outcome.noise.residual_pairs == 7
-    after = {step for name in stage.names for step in stage.steps_of(name)[len(g.PARTY_STEPS) :]}
+    after = {step for name in simulated.names for step in simulated.steps_of(name)[len(g.PARTY_STEPS) :]}
     assert after <= {LEAVE}
 
 
 def test_relay_shows_the_victim_another_set() -> None:
     """A victim that believes two neighbours gone leaves their terms out: it attests that, and is refused."""
-    stage = stage_of("keep")
+    simulated = row_of("keep")
 
     def shrink(envelope: Envelope) -> Iterable[Envelope]:
         message = decode(envelope.body, m.Neighbours, HUB)
         left = [item for item in message.advertisements if item.party > 3]
         opened = [item for item in message.openings if item.party > 3]
         shown = pack_set({1, 4, 5, 6, 7, 8}, 8)
-        shrunk = stage.change(envelope, revealed=shown, advertisements=left, openings=opened)
-        return (stage.enroll(shrunk, stage.merkle_commitment()),)
+        shrunk = simulated.change(envelope, revealed=shown, advertisements=left, openings=opened)
+        return (simulated.enroll(shrunk, simulated.merkle_commitment()),)
 
-    stage.play(only(m.NEIGHBOURS, VICTIM, shrink))
-    assert g.PUBLISH not in stage.steps_of(VICTIM)
-    assert stage.fault_of(VICTIM) == f"{VICTIM}: attests another set than the one that was sent"
-    assert stage.reported(VICTIM) == Abort(Code.FAULT, VICTIM)
-    assert stage.aggregator.result.absent == (VICTIM,)
+    simulated.play(only(m.NEIGHBOURS, VICTIM, shrink))
+    assert g.PUBLISH not in simulated.steps_of(VICTIM)
+    assert simulated.fault_of(VICTIM) == f"{VICTIM}: attests another set than the one that was sent"
+    assert simulated.reported(VICTIM) == Abort(Code.FAULT, VICTIM)
+    assert simulated.aggregator.result.absent == (VICTIM,)
 
 
 def test_forged_certificate_is_refused() -> None:
-    stage = stage_of("keep")
+    simulated = row_of("keep")
 
     def forge(envelope: Envelope) -> Iterable[Envelope]:
         signatures = bytearray(decode(envelope.body, m.Certificate, HUB).signatures)
         signatures[0] ^= 1
-        return (stage.change(envelope, signatures=bytes(signatures)),)
+        return (simulated.change(envelope, signatures=bytes(signatures)),)
 
-    stage.play(only(m.PARTICIPANTS, VICTIM, forge))
-    stage.assert_blames(VICTIM, HUB, "certificate")
-    assert g.PUBLISH not in stage.steps_of(VICTIM)
+    simulated.play(only(m.PARTICIPANTS, VICTIM, forge))
+    simulated.assert_blames(VICTIM, HUB, "certificate")
+    assert g.PUBLISH not in simulated.steps_of(VICTIM)
 
 
 def test_user_publishes_two_different_values() -> None:
-    stage = stage_of("keep")
+    simulated = row_of("keep")
 
     def twice(envelope: Envelope) -> Iterable[Envelope]:
         x_hat = bytearray(decode(envelope.body, g.Published, OTHER).x_hat)
         x_hat[0] ^= 1
-        return envelope, stage.change(envelope, x_hat=bytes(x_hat))
+        return envelope, simulated.change(envelope, x_hat=bytes(x_hat))
 
-    stage.play(by(g.PUBLISH, OTHER, twice))
+    simulated.play(by(g.PUBLISH, OTHER, twice))
     assert any(
         fault.startswith(f"{OTHER}: ") and "two different messages" in fault
-        for fault in stage.aggregator.result.faults
+        for fault in simulated.aggregator.result.faults
     )
 
 
 def test_malformed_value_excludes_its_user() -> None:
-    stage = stage_of("keep")
-    stage.play(by(g.PUBLISH, OTHER, lambda envelope: (stage.change(envelope, x_hat=b"short"),)))
-    assert stage.aggregator.result.absent == (OTHER,)
-    stage.assert_out(OTHER, "malformed Published")
+    simulated = row_of("keep")
+    simulated.play(by(g.PUBLISH, OTHER, lambda envelope: (simulated.change(envelope, x_hat=b"short"),)))
+    assert simulated.aggregator.result.absent == (OTHER,)
+    simulated.assert_out(OTHER, "malformed Published")
 
 
 @pytest.mark.parametrize(
@@ -178,42 +180,42 @@ def test_malformed_value_excludes_its_user() -> None:
     ],
 )
 def test_relay_reports_nonsense(fields: dict[str, object], reason: str) -> None:
-    stage = stage_of("keep")
-    stage.play(only(g.AVERAGE, VICTIM, lambda envelope: (stage.change(envelope, **fields),)))
-    assert reason in str(stage.errors[VICTIM])
+    simulated = row_of("keep")
+    simulated.play(only(g.AVERAGE, VICTIM, lambda envelope: (simulated.change(envelope, **fields),)))
+    assert reason in str(simulated.errors[VICTIM])
 
 
 @pytest.mark.parametrize("on_dropout", ["keep", "roll-back"])
 def test_too_few_users_stop_the_run(on_dropout: OnDropout) -> None:
-    stage = stage_of(on_dropout)
+    simulated = row_of(on_dropout)
     gone = {"p1", "p2", "p3"}
-    stage.play(lambda e: () if e.sender in gone and e.step == m.ATTEST_PARTICIPANTS else (e,))
-    stage.assert_too_few()
-    assert not {g.PUBLISH, m.MASKED} & {envelope.step for envelope in stage.sent}
+    simulated.play(lambda e: () if e.sender in gone and e.step == m.ATTEST_PARTICIPANTS else (e,))
+    simulated.assert_too_few()
+    assert not {g.PUBLISH, m.MASKED} & {envelope.step for envelope in simulated.sent}
 
 
 def test_differing_plans_are_told_before_anything_is_sent() -> None:
     """Variances are derived with floating point: who has others is not added up with the rest."""
-    stage = stage_of("keep")
+    simulated = row_of("keep")
 
     def differ(envelope: Envelope) -> Iterable[Envelope]:
         hello = decode(envelope.body, m.Hello, OTHER)
-        return (stage.write(envelope, msgspec.structs.replace(hello, question="1f/2e")),)
+        return (simulated.write(envelope, msgspec.structs.replace(hello, question="1f/2e")),)
 
-    stage.play(by(m.HELLO, OTHER, differ))
-    assert stage.aggregator.result.absent == (OTHER,)
-    assert "asks '1f/2e'" in stage.fault_of(OTHER)
-    assert stage.reported(OTHER) == Abort(Code.QUESTION, OTHER)
+    simulated.play(by(m.HELLO, OTHER, differ))
+    assert simulated.aggregator.result.absent == (OTHER,)
+    assert "asks '1f/2e'" in simulated.fault_of(OTHER)
+    assert simulated.reported(OTHER) == Abort(Code.QUESTION, OTHER)
 
 
 def test_user_publishes_the_same_value_twice() -> None:
     """A repetition is no second value: it counts once."""
-    stage = stage_of("keep")
-    stage.play(by(g.PUBLISH, OTHER, lambda envelope: (envelope, envelope)))
-    assert stage.aggregator.result.faults == ()
-    off = stage.aggregator.result.total - sum(stage.grid(name) for name in stage.names)
+    simulated = row_of("keep")
+    simulated.play(by(g.PUBLISH, OTHER, lambda envelope: (envelope, envelope)))
+    assert simulated.aggregator.result.faults == ()
+    off = simulated.aggregator.result.total - sum(simulated.grid(name) for name in simulated.names)
     # Ten standard deviations; a second copy of the value with its pairwise noise would be far outside.
-    assert np.abs(off).max() < 10 * (8 * parameters_of(stage).session.own_variance) ** 0.5
+    assert np.abs(off).max() < 10 * (8 * parameters_of(simulated).session.own_variance) ** 0.5
 
 
 @pytest.mark.parametrize("lost", [False, True])
@@ -222,7 +224,7 @@ def test_neighbour_that_reveals_a_wrong_seed_is_named(lost: bool) -> None:
 
     Each share is signed by its dealer: a wrong one shows its holder, and the average does without it.
     """
-    stage, liar = stage_of("roll-back"), "p5"
+    simulated, liar = row_of("roll-back"), "p5"
 
     def tamper(envelope: Envelope) -> Iterable[Envelope]:
         if lost and (envelope.sender, envelope.step) == (VICTIM, m.MASKED):
@@ -230,72 +232,76 @@ def test_neighbour_that_reveals_a_wrong_seed_is_named(lost: bool) -> None:
         if (envelope.sender, envelope.step) != (liar, m.UNMASK):
             return (envelope,)
         unmask = decode(envelope.body, m.Unmask, liar)
-        return (stage.change(envelope, shares=bytes([unmask.shares[0] ^ 1]) + unmask.shares[1:]),)
+        return (simulated.change(envelope, shares=bytes([unmask.shares[0] ^ 1]) + unmask.shares[1:]),)
 
-    stage.play(tamper)
-    outcome = stage.aggregator.result
+    simulated.play(tamper)
+    outcome = simulated.aggregator.result
     assert f"{liar}: revealed a share that {VICTIM} did not sign" in outcome.faults
     assert outcome.absent == ((VICTIM,) if lost else ())
-    there = [name for name in stage.names if name not in outcome.absent]
-    off = outcome.total - sum(stage.grid(name) for name in there)
-    assert np.abs(off).max() < 10 * (8 * parameters_of(stage).session.own_variance) ** 0.5
+    there = [name for name in simulated.names if name not in outcome.absent]
+    off = outcome.total - sum(simulated.grid(name) for name in there)
+    assert np.abs(off).max() < 10 * (8 * parameters_of(simulated).session.own_variance) ** 0.5
 
 
 def test_user_whose_shares_are_not_of_the_key_that_it_advertised_is_named() -> None:
     """What both ends of an edge signed is the masking key: shares of another one are their dealer's doing."""
-    stage = stage_of("roll-back")
+    simulated = row_of("roll-back")
 
     def tamper(envelope: Envelope) -> Iterable[Envelope]:
         if envelope.sender != OTHER or envelope.step not in (m.ADVERTISE, m.MASKED):
             return (envelope,)
         other = agree.public_key(bytes(range(32)))
-        return () if envelope.step == m.MASKED else (stage.change(envelope, mask_key=other),)
+        return () if envelope.step == m.MASKED else (simulated.change(envelope, mask_key=other),)
 
-    stage.play(tamper)
-    stage.assert_blames(HUB, OTHER, "signed shares that do not give the secret it committed to")
-    reported = {name: stage.reported(name) for name in stage.names if name != OTHER}
+    simulated.play(tamper)
+    simulated.assert_blames(HUB, OTHER, "signed shares that do not give the secret it committed to")
+    reported = {name: simulated.reported(name) for name in simulated.names if name != OTHER}
     assert {(abort.code, abort.culprit) for abort in reported.values()} == {(Code.FAULT, OTHER)}
 
 
 def test_nobody_is_asked_for_a_seed_when_noise_stays_in() -> None:
     """With "keep" no step reveals one: there is nothing that a neighbour could reveal wrongly."""
     assert not {m.DEAL, m.UNMASK} & set(g.PARTY_STEPS)
-    stage = stage_of("keep").play(by(g.PUBLISH, VICTIM, lambda _: ()))
-    assert {envelope.step for envelope in stage.sent} <= {*g.PARTY_STEPS, *g.RELAY_STEPS, ABORT, LEAVE}
+    simulated = row_of("keep").play(by(g.PUBLISH, VICTIM, lambda _: ()))
+    assert {envelope.step for envelope in simulated.sent} <= {*g.PARTY_STEPS, *g.RELAY_STEPS, ABORT, LEAVE}
 
 
 def test_aggregator_tells_different_users_different_sets() -> None:
     """Half of them are told that p8 is gone: no set has a quorum, and nobody publishes."""
-    stage = stage_of("keep")
+    simulated = row_of("keep")
 
     def split(envelope: Envelope) -> Iterable[Envelope]:
-        if envelope.step != m.NEIGHBOURS or stage.number(envelope.receiver) > 4:
+        if envelope.step != m.NEIGHBOURS or simulated.number(envelope.receiver) > 4:
             return (envelope,)
         message = decode(envelope.body, m.Neighbours, HUB)
         left = [item for item in message.advertisements if item.party < 8]
         opened = [item for item in message.openings if item.party < 8]
         shown = pack_set(range(1, 8), 8)
-        split_view = stage.change(envelope, revealed=shown, advertisements=left, openings=opened)
-        return (stage.enroll(split_view, stage.merkle_commitment()),)
+        split_view = simulated.change(envelope, revealed=shown, advertisements=left, openings=opened)
+        return (simulated.enroll(split_view, simulated.merkle_commitment()),)
 
-    stage.play(split)
-    stage.assert_too_few()
-    assert g.PUBLISH not in {envelope.step for envelope in stage.sent}
+    simulated.play(split)
+    simulated.assert_too_few()
+    assert g.PUBLISH not in {envelope.step for envelope in simulated.sent}
     # The third of them leaves too few, and ends the run for everybody.
-    for name in stage.names[:2]:
-        assert stage.fault_of(name) == f"{name}: attests another set than the one that was sent"
+    for name in simulated.names[:2]:
+        assert simulated.fault_of(name) == f"{name}: attests another set than the one that was sent"
 
 
 def test_total_beyond_own_noise_is_refused_where_the_rest_is_rolled_back() -> None:
     """With roll-back no pairwise noise is left in an honest total: it explains nothing there."""
-    far = 41 * int((8 * parameters_of(stage_of("roll-back")).session.own_variance) ** 0.5 + 1)
+    far = 41 * int((8 * parameters_of(row_of("roll-back")).session.own_variance) ** 0.5 + 1)
     for on_dropout, step in (("roll-back", m.RESULT), ("keep", g.AVERAGE)):
-        stage = stage_of(on_dropout)  # type: ignore[arg-type]
+        simulated = row_of(on_dropout)  # type: ignore[arg-type]
 
-        def shift(envelope: Envelope, stage: Stage = stage) -> Iterable[Envelope]:
-            total = stage.encoding.unpack(decode(envelope.body, KINDS[envelope.step], HUB).total)  # type: ignore[attr-defined]
-            highest = np.uint64(8 * (stage.encoding.highest - stage.encoding.lowest))
-            return (stage.change(envelope, total=stage.encoding.pack(0 * total + highest + np.uint64(far))),)
+        def shift(envelope: Envelope, simulated: SimulatedRun = simulated) -> Iterable[Envelope]:
+            total = simulated.encoding.unpack(decode(envelope.body, KINDS[envelope.step], HUB).total)  # type: ignore[attr-defined]
+            highest = np.uint64(8 * (simulated.encoding.highest - simulated.encoding.lowest))
+            return (
+                simulated.change(
+                    envelope, total=simulated.encoding.pack(0 * total + highest + np.uint64(far))
+                ),
+            )
 
-        stage.play(only(step, VICTIM, shift))
-        assert ("somebody lies" in str(stage.errors.get(VICTIM))) is (on_dropout == "roll-back")
+        simulated.play(only(step, VICTIM, shift))
+        assert ("somebody lies" in str(simulated.errors.get(VICTIM))) is (on_dropout == "roll-back")

@@ -20,7 +20,7 @@ from smpc_dp.protocols.gopa.direct_params import check_parameters
 from smpc_dp.protocols.gopa.params import GopaParameters
 from smpc_dp.protocols.phases import messages as m
 from smpc_dp.protocols.sets import PartySet, pack_set
-from tests.faults.direct_stage import LENGTH, DirectStage, by, parameters_for, silent
+from tests.faults.direct_stage import LENGTH, DirectRow, by, parameters_for, silent
 
 COORDINATOR, VICTIM, CHEAT = "p1", "p2", "p3"
 EVERYBODY = tuple(f"p{number}" for number in range(1, 9))
@@ -33,17 +33,19 @@ def without(*gone: str) -> tuple[str, ...]:
 
 
 def test_everyone_adds_up_the_same() -> None:
-    stage = DirectStage().play()
-    stage.assert_published(*EVERYBODY)
-    assert all(outcome.faults == () for outcome in stage.outcomes().values())
-    assert all(outcome.noise and outcome.noise.residual_pairs == 0 for outcome in stage.outcomes().values())
+    simulated = DirectRow().play()
+    simulated.assert_published(*EVERYBODY)
+    assert all(outcome.faults == () for outcome in simulated.outcomes().values())
+    assert all(
+        outcome.noise and outcome.noise.residual_pairs == 0 for outcome in simulated.outcomes().values()
+    )
 
 
 def test_pairwise_noise_cancels_to_the_last_bit(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(type(parameters_for(8)), "add_noise", lambda *_: None)
-    stage = DirectStage().play()
-    total = sum((stage.grid(name) for name in EVERYBODY), np.zeros(LENGTH, np.int64))
-    np.testing.assert_array_equal(stage.outcomes()[VICTIM].total, total)
+    simulated = DirectRow().play()
+    total = sum((simulated.grid(name) for name in EVERYBODY), np.zeros(LENGTH, np.int64))
+    np.testing.assert_array_equal(simulated.outcomes()[VICTIM].total, total)
 
 
 # The attack of 4.1.2 of the thesis, by a coordinator, and its late variant
@@ -51,59 +53,59 @@ def test_pairwise_noise_cancels_to_the_last_bit(monkeypatch: pytest.MonkeyPatch)
 
 def test_isolation_a_coordinator_keeps_a_value_and_declares_its_user_gone() -> None:
     """As printed, neighbours of a lost user reveal what they share with it, and x + eta is left: not here."""
-    stage = DirectStage()
+    simulated = DirectRow()
 
     def hide(envelope: Envelope) -> Iterable[Envelope]:
-        proposed = stage.read(envelope)
+        proposed = simulated.read(envelope)
         members = PartySet.unpack(proposed.published, 8, COORDINATOR)
-        index = members.index(stage.number(VICTIM))
+        index = members.index(simulated.number(VICTIM))
         hashes, signatures = proposed.hashes, proposed.signatures
-        retained = stage.change(
+        retained = simulated.change(
             envelope,
-            published=pack_set([party for party in members if party != stage.number(VICTIM)], 8),
+            published=pack_set([party for party in members if party != simulated.number(VICTIM)], 8),
             hashes=hashes[: 32 * index] + hashes[32 * index + 32 :],
             signatures=signatures[: 64 * index] + signatures[64 * index + 64 :],
         )
         return (retained,)
 
-    stage.play(by(d.PUBLISHED, COORDINATOR, hide))
-    stage.assert_blames(VICTIM, COORDINATOR, f"left {VICTIM} out of the total")
+    simulated.play(by(d.PUBLISHED, COORDINATOR, hide))
+    simulated.assert_blames(VICTIM, COORDINATOR, f"left {VICTIM} out of the total")
     # The coordinator signed another total than the one that its proposal gives.
-    results = stage.outcomes()
+    results = simulated.outcomes()
     assert set(results) == set(without(COORDINATOR, VICTIM))
     outcome = results[CHEAT]
     assert outcome.absent == (VICTIM,)
     assert outcome.noise is not None
     assert outcome.noise.residual_pairs == 7
     assert f"{VICTIM}: left out by {COORDINATOR}; its '{g.PUBLISH}' came here" in outcome.faults
-    published = next(index for index, e in enumerate(stage.sent) if e.step == d.PUBLISHED)
-    assert {envelope.step for envelope in stage.sent[published:]} <= AFTER
+    published = next(index for index, e in enumerate(simulated.sent) if e.step == d.PUBLISHED)
+    assert {envelope.step for envelope in simulated.sent[published:]} <= AFTER
 
 
 def test_isolation_the_late_variant_a_publication_is_withheld() -> None:
     """After the certificate: nobody has anything to reveal, and what the victim shared stays in."""
-    stage = DirectStage().play(silent(VICTIM, g.PUBLISH))
-    stage.assert_missing(VICTIM, VICTIM)
+    simulated = DirectRow().play(silent(VICTIM, g.PUBLISH))
+    simulated.assert_missing(VICTIM, VICTIM)
     survivors = without(VICTIM)
-    stage.assert_published(*survivors)
-    outcome = stage.outcomes()[COORDINATOR]
+    simulated.assert_published(*survivors)
+    outcome = simulated.outcomes()[COORDINATOR]
     assert outcome.noise is not None
     assert outcome.noise.residual_pairs == 7
     assert any(fault.startswith(f"{VICTIM}: is not in the total") for fault in outcome.faults)
-    certified = next(index for index, e in enumerate(stage.sent) if e.step == g.PUBLISH)
-    later = {e.step for e in stage.sent[certified:] if e.step != g.PUBLISH}
+    certified = next(index for index, e in enumerate(simulated.sent) if e.step == g.PUBLISH)
+    later = {e.step for e in simulated.sent[certified:] if e.step != g.PUBLISH}
     assert later <= AFTER
 
 
 @pytest.mark.parametrize("step", [d.PARTICIPANTS, d.MERKLE_COMMITMENT])
 def test_isolation_a_victim_is_shown_a_smaller_set(step: str) -> None:
     """It would leave the noise out that it shares with the others: it never sees a quorum for that set."""
-    stage = DirectStage()
+    simulated = DirectRow()
 
     def shrink(envelope: Envelope) -> Iterable[Envelope]:
         if envelope.receiver != VICTIM:
             return (envelope,)
-        message = stage.read(envelope)
+        message = simulated.read(envelope)
         retained = [1, 2, 5, 6, 7, 8]
         own = {
             d.PARTICIPANTS: ("participants", "reveals"),
@@ -115,30 +117,30 @@ def test_isolation_a_victim_is_shown_a_smaller_set(step: str) -> None:
             own[1]: [bodies[party - 1] for party in retained],
             "signatures": b"".join(message.signatures[64 * (p - 1) : 64 * p] for p in retained),
         }
-        return (stage.change(envelope, **fields),)
+        return (simulated.change(envelope, **fields),)
 
-    stage.play(by(step, COORDINATOR, shrink))
-    assert g.PUBLISH not in stage.steps_of(VICTIM)
+    simulated.play(by(step, COORDINATOR, shrink))
+    assert g.PUBLISH not in simulated.steps_of(VICTIM)
     if step == d.PARTICIPANTS:
-        fault = stage.assert_blames(VICTIM, COORDINATOR, "two different messages for step 'participants'")
-        stage.assert_proves(fault)
+        fault = simulated.assert_blames(VICTIM, COORDINATOR, "two different messages for step 'participants'")
+        simulated.assert_proves(fault)
     else:
-        stage.assert_blames(VICTIM, COORDINATOR, "participants has users that were out before")
-    assert VICTIM not in stage.outcomes()
+        simulated.assert_blames(VICTIM, COORDINATOR, "participants has users that were out before")
+    assert VICTIM not in simulated.outcomes()
 
 
 # A coordinator that tells different users different things
 
 
 def test_split_sets_never_both_have_a_quorum() -> None:
-    stage = DirectStage(corrupt=0.13)
+    simulated = DirectRow(corrupt=0.13)
 
     def split(envelope: Envelope) -> Iterable[Envelope]:
-        message = stage.read(envelope)
-        gone = 4 if stage.number(envelope.receiver) % 2 else 3
+        message = simulated.read(envelope)
+        gone = 4 if simulated.number(envelope.receiver) % 2 else 3
         retained = [party for party in range(1, 9) if party != gone]
         return (
-            stage.change(
+            simulated.change(
                 envelope,
                 participants=pack_set(retained, 8),
                 reveals=[message.reveals[party - 1] for party in retained],
@@ -146,49 +148,51 @@ def test_split_sets_never_both_have_a_quorum() -> None:
             ),
         )
 
-    stage.play(by(d.PARTICIPANTS, COORDINATOR, split))
-    assert not any(envelope.step == g.PUBLISH for envelope in stage.sent)
-    assert not stage.outcomes()
-    proven = [name for name in without(COORDINATOR) if name in stage.errors and name not in ("p3", "p4")]
+    simulated.play(by(d.PARTICIPANTS, COORDINATOR, split))
+    assert not any(envelope.step == g.PUBLISH for envelope in simulated.sent)
+    assert not simulated.outcomes()
+    proven = [name for name in without(COORDINATOR) if name in simulated.errors and name not in ("p3", "p4")]
     for name in proven:
-        fault = stage.assert_blames(name, COORDINATOR, "two different messages for step 'participants'")
-        stage.assert_proves(fault)
+        fault = simulated.assert_blames(name, COORDINATOR, "two different messages for step 'participants'")
+        simulated.assert_proves(fault)
 
 
 def test_two_starts_are_two_runs_and_convict_the_coordinator() -> None:
     """The second start leaves p8 out: who gets it is in another run, with a nonce of its own in both."""
-    stage = DirectStage()
+    simulated = DirectRow()
 
     def other(envelope: Envelope) -> Iterable[Envelope]:
-        if stage.number(envelope.receiver) % 2:
+        if simulated.number(envelope.receiver) % 2:
             return (envelope,)
-        start = stage.read(envelope)
+        start = simulated.read(envelope)
         fields = {
             "present": pack_set(range(1, 8), 8),
             "nonces": start.nonces[: 32 * 7],
             "signatures": start.signatures[: 64 * 7],
         }
-        changed = stage.change(envelope, **fields)
-        run_id = run_identifier(stage.context, stage.context.question, fields["present"], fields["nonces"])
+        changed = simulated.change(envelope, **fields)
+        run_id = run_identifier(
+            simulated.context, simulated.context.question, fields["present"], fields["nonces"]
+        )
         moved = Envelope(run_id, changed.step, changed.sender, changed.receiver, changed.body, b"")
-        return (stage.sign(moved),)
+        return (simulated.sign(moved),)
 
-    stage.play(by(d.START, COORDINATOR, other))
-    assert not any(envelope.step == g.PUBLISH for envelope in stage.sent)
+    simulated.play(by(d.START, COORDINATOR, other))
+    assert not any(envelope.step == g.PUBLISH for envelope in simulated.sent)
     for name in ("p2", "p3", "p4", "p5", "p6", "p7"):
-        fault = stage.assert_blames(name, COORDINATOR, "two different messages for step 'start'")
-        stage.assert_proves(fault)
+        fault = simulated.assert_blames(name, COORDINATOR, "two different messages for step 'start'")
+        simulated.assert_proves(fault)
 
 
 def test_two_lists_of_the_published_do_not_both_end_in_a_result() -> None:
-    stage = DirectStage()
+    simulated = DirectRow()
 
     def split(envelope: Envelope) -> Iterable[Envelope]:
-        proposed = stage.read(envelope)
-        if stage.number(envelope.receiver) <= 4:
+        proposed = simulated.read(envelope)
+        if simulated.number(envelope.receiver) <= 4:
             return (envelope,)
-        retained = [party for party in range(1, 9) if party != stage.number(VICTIM)]
-        changed = stage.change(
+        retained = [party for party in range(1, 9) if party != simulated.number(VICTIM)]
+        changed = simulated.change(
             envelope,
             published=pack_set(retained, 8),
             hashes=b"".join(proposed.hashes[32 * (party - 1) : 32 * party] for party in retained),
@@ -196,24 +200,24 @@ def test_two_lists_of_the_published_do_not_both_end_in_a_result() -> None:
         )
         return (changed,)
 
-    stage.play(by(d.PUBLISHED, COORDINATOR, split))
-    assert not stage.outcomes()
+    simulated.play(by(d.PUBLISHED, COORDINATOR, split))
+    assert not simulated.outcomes()
     for name in without(COORDINATOR):
-        fault = stage.assert_blames(name, COORDINATOR, "two different messages for step 'published'")
-        stage.assert_proves(fault)
+        fault = simulated.assert_blames(name, COORDINATOR, "two different messages for step 'published'")
+        simulated.assert_proves(fault)
 
 
 def test_an_old_start_convicts_nobody() -> None:
     """Whoever shows a start of an earlier process of the same request has proven nothing: nonces differ."""
-    before = DirectStage(run=7)
+    before = DirectRow(run=7)
     before.play()
     old = next(e for e in before.sent if e.step == d.START and e.receiver == VICTIM)
-    stage = DirectStage(run=1)
+    simulated = DirectRow(run=1)
 
     def show(envelope: Envelope) -> Iterable[Envelope]:
         body_hash = hashlib.sha256(old.body).digest()
         witness = d.Witness(d.START, old.run_id, body_hash, old.signature, old.body)
-        shown = stage.sign(
+        shown = simulated.sign(
             Envelope(
                 envelope.run_id,
                 d.WITNESS,
@@ -225,21 +229,23 @@ def test_an_old_start_convicts_nobody() -> None:
         )
         return envelope, shown
 
-    stage.play(by(m.REVEAL, CHEAT, show))
-    stage.assert_published(*EVERYBODY)
+    simulated.play(by(m.REVEAL, CHEAT, show))
+    simulated.assert_published(*EVERYBODY)
 
 
 def test_a_witness_that_the_coordinator_did_not_sign_is_its_bearers_fault() -> None:
-    stage = DirectStage()
+    simulated = DirectRow()
 
     def show(envelope: Envelope) -> Iterable[Envelope]:
         witness = d.Witness(d.MERKLE_COMMITMENT, envelope.run_id, bytes(32), bytes(64), b"")
         body = encode(witness)
-        return envelope, stage.sign(Envelope(envelope.run_id, d.WITNESS, CHEAT, envelope.receiver, body, b""))
+        return envelope, simulated.sign(
+            Envelope(envelope.run_id, d.WITNESS, CHEAT, envelope.receiver, body, b"")
+        )
 
-    stage.play(by(m.REVEAL, CHEAT, show))
-    stage.assert_published(*EVERYBODY)
-    assert any("did not sign" in fault for fault in stage.outcomes()[VICTIM].faults)
+    simulated.play(by(m.REVEAL, CHEAT, show))
+    simulated.assert_published(*EVERYBODY)
+    assert any("did not sign" in fault for fault in simulated.outcomes()[VICTIM].faults)
 
 
 @pytest.mark.parametrize(
@@ -254,13 +260,13 @@ def test_a_witness_that_the_coordinator_did_not_sign_is_its_bearers_fault() -> N
     ],
 )
 def test_forged_proposals_are_refused_and_named(step: str, field: str, reason: str) -> None:
-    stage = DirectStage()
+    simulated = DirectRow()
 
     def forge(envelope: Envelope) -> Iterable[Envelope]:
-        content = bytearray(getattr(stage.read(envelope), field))
+        content = bytearray(getattr(simulated.read(envelope), field))
         index = 32 * 1 if field == "nonces" else -1
         content[index] ^= 1
-        return (stage.change(envelope, **{field: bytes(content)}),)
+        return (simulated.change(envelope, **{field: bytes(content)}),)
 
     hand = by(step, COORDINATOR, forge)
     answered = {
@@ -275,15 +281,15 @@ def test_forged_proposals_are_refused_and_named(step: str, field: str, reason: s
         unseen = (envelope.step, envelope.sender, envelope.receiver) == (answered, "p8", VICTIM)
         return () if unseen else hand(envelope)
 
-    stage.play(tamper)
-    stage.assert_blames(VICTIM, COORDINATOR, reason)
+    simulated.play(tamper)
+    simulated.assert_blames(VICTIM, COORDINATOR, reason)
 
 
 def test_a_coordinator_that_leaves_somebody_out_is_named_by_it() -> None:
-    stage = DirectStage()
+    simulated = DirectRow()
 
     def shrink(envelope: Envelope) -> Iterable[Envelope]:
-        merkle_commitment = stage.read(envelope)
+        merkle_commitment = simulated.read(envelope)
         fields = {
             "advertised": pack_set([1, 3, 4, 5, 6, 7, 8], 8),
             "advertisements": [
@@ -291,191 +297,193 @@ def test_a_coordinator_that_leaves_somebody_out_is_named_by_it() -> None:
             ],
             "signatures": merkle_commitment.signatures[:64] + merkle_commitment.signatures[128:],
         }
-        return (stage.change(envelope, **fields),)
+        return (simulated.change(envelope, **fields),)
 
-    stage.play(by(d.MERKLE_COMMITMENT, COORDINATOR, shrink))
-    stage.assert_blames(VICTIM, COORDINATOR, f"left {VICTIM} out of the roll")
+    simulated.play(by(d.MERKLE_COMMITMENT, COORDINATOR, shrink))
+    simulated.assert_blames(VICTIM, COORDINATOR, f"left {VICTIM} out of the roll")
 
 
 # Users that cheat
 
 
 def test_a_user_that_publishes_two_values_is_left_out_and_named() -> None:
-    stage = DirectStage()
+    simulated = DirectRow()
 
     def twice(envelope: Envelope) -> Iterable[Envelope]:
-        x_hat = bytearray(stage.read(envelope).x_hat)
+        x_hat = bytearray(simulated.read(envelope).x_hat)
         x_hat[0] ^= 1
-        changed = stage.change(envelope, x_hat=bytes(x_hat))
-        return (changed if stage.number(envelope.receiver) > 5 else envelope,)
+        changed = simulated.change(envelope, x_hat=bytes(x_hat))
+        return (changed if simulated.number(envelope.receiver) > 5 else envelope,)
 
-    stage.play(by(g.PUBLISH, CHEAT, twice))
+    simulated.play(by(g.PUBLISH, CHEAT, twice))
     survivors = without(CHEAT)
-    stage.assert_published(*survivors)
-    for outcome in stage.outcomes().values():
+    simulated.assert_published(*survivors)
+    for outcome in simulated.outcomes().values():
         assert f"{CHEAT}: sent two different messages for step 'publish'" in outcome.faults
         assert outcome.noise is not None
         assert outcome.noise.residual_pairs == 7
 
 
 def test_a_second_value_to_the_same_user_convicts_too() -> None:
-    stage = DirectStage()
+    simulated = DirectRow()
 
     def twice(envelope: Envelope) -> Iterable[Envelope]:
         if envelope.receiver != VICTIM:
             return (envelope,)
-        return envelope, stage.change(envelope, x_hat=bytes(8 * LENGTH))
+        return envelope, simulated.change(envelope, x_hat=bytes(8 * LENGTH))
 
-    stage.play(by(g.PUBLISH, CHEAT, twice))
-    stage.assert_published(*without(CHEAT))
+    simulated.play(by(g.PUBLISH, CHEAT, twice))
+    simulated.assert_published(*without(CHEAT))
 
 
 def test_two_values_and_a_coordinator_that_looks_away_stop_the_run() -> None:
     """p8 holds what the coordinator denies: it has the proof, and leaves with it."""
-    stage = DirectStage()
+    simulated = DirectRow()
 
     def tamper(envelope: Envelope) -> Iterable[Envelope]:
         if (envelope.step, envelope.sender) == (d.HELD, "p8"):
             return ()
         if (envelope.step, envelope.sender, envelope.receiver) == (g.PUBLISH, CHEAT, "p8"):
-            return (stage.change(envelope, x_hat=bytes(8 * LENGTH)),)
+            return (simulated.change(envelope, x_hat=bytes(8 * LENGTH)),)
         return (envelope,)
 
-    stage.play(tamper)
-    fault = stage.assert_blames("p8", CHEAT, "sent two different messages for step 'publish'")
-    stage.assert_proves(fault)
+    simulated.play(tamper)
+    fault = simulated.assert_blames("p8", CHEAT, "sent two different messages for step 'publish'")
+    simulated.assert_proves(fault)
 
 
 def test_a_value_sent_to_some_reaches_the_others_through_the_coordinator() -> None:
-    stage = DirectStage()
+    simulated = DirectRow()
 
     def some(envelope: Envelope) -> Iterable[Envelope]:
-        return () if stage.number(envelope.receiver) > 5 else (envelope,)
+        return () if simulated.number(envelope.receiver) > 5 else (envelope,)
 
-    stage.play(by(g.PUBLISH, CHEAT, some))
-    stage.assert_published(*EVERYBODY)
-    assert {e.receiver for e in stage.sent if e.step == d.FORWARD} == {"p6", "p7", "p8"}
+    simulated.play(by(g.PUBLISH, CHEAT, some))
+    simulated.assert_published(*EVERYBODY)
+    assert {e.receiver for e in simulated.sent if e.step == d.FORWARD} == {"p6", "p7", "p8"}
 
 
 def test_a_value_withheld_from_the_coordinator_is_not_counted() -> None:
-    stage = DirectStage()
+    simulated = DirectRow()
 
     def hide(envelope: Envelope) -> Iterable[Envelope]:
         return () if envelope.receiver == COORDINATOR else (envelope,)
 
-    stage.play(by(g.PUBLISH, CHEAT, hide))
-    outcome = stage.outcomes()[VICTIM]
+    simulated.play(by(g.PUBLISH, CHEAT, hide))
+    outcome = simulated.outcomes()[VICTIM]
     assert outcome.absent == (CHEAT,)
 
 
 @pytest.mark.parametrize("x_hat", [b"short", b""])
 def test_a_malformed_value_is_left_out(x_hat: bytes) -> None:
-    stage = DirectStage()
+    simulated = DirectRow()
 
     def tamper(envelope: Envelope) -> Iterable[Envelope]:
         if (envelope.step, envelope.sender) == (d.HELD, CHEAT):
             return ()
         wrong = (envelope.step, envelope.sender) == (g.PUBLISH, CHEAT)
-        return (stage.change(envelope, x_hat=x_hat) if wrong else envelope,)
+        return (simulated.change(envelope, x_hat=x_hat) if wrong else envelope,)
 
-    stage.play(tamper)
-    stage.assert_published(*without(CHEAT))
-    assert any("malformed Published" in fault for fault in stage.outcomes()[COORDINATOR].faults)
+    simulated.play(tamper)
+    simulated.assert_published(*without(CHEAT))
+    assert any("malformed Published" in fault for fault in simulated.outcomes()[COORDINATOR].faults)
 
 
 def test_a_user_that_advertises_twice_is_left_out_with_the_proof() -> None:
-    stage = DirectStage()
+    simulated = DirectRow()
 
     def twice(envelope: Envelope) -> Iterable[Envelope]:
         if envelope.receiver != "p8":
             return (envelope,)
-        return (stage.change(envelope, commitment=bytes(32)),)
+        return (simulated.change(envelope, commitment=bytes(32)),)
 
-    stage.play(by(m.ADVERTISE, CHEAT, twice))
-    assert CHEAT in stage.errors
-    stage.assert_published(*without(CHEAT))
-    for outcome in stage.outcomes().values():
+    simulated.play(by(m.ADVERTISE, CHEAT, twice))
+    assert CHEAT in simulated.errors
+    simulated.assert_published(*without(CHEAT))
+    for outcome in simulated.outcomes().values():
         assert any(fault.startswith(f"{CHEAT}: sent two different") for fault in outcome.faults)
 
 
 def test_an_accusation_without_a_proof_excludes_the_accuser() -> None:
-    stage = DirectStage()
+    simulated = DirectRow()
 
     def accuse(envelope: Envelope) -> Iterable[Envelope]:
         proof = d.Proof(2, bytes(32), bytes(64), b"\1" * 32, bytes(64))
-        return (stage.change(envelope, proofs=[proof]),)
+        return (simulated.change(envelope, proofs=[proof]),)
 
-    stage.play(by(m.REVEAL, CHEAT, accuse))
-    stage.assert_published(*without(CHEAT))
-    assert any("without a proof" in fault for fault in stage.outcomes()[COORDINATOR].faults)
+    simulated.play(by(m.REVEAL, CHEAT, accuse))
+    simulated.assert_published(*without(CHEAT))
+    assert any("without a proof" in fault for fault in simulated.outcomes()[COORDINATOR].faults)
 
 
 def test_wrong_openings_and_wrong_draws_are_left_out() -> None:
-    stage = DirectStage()
-    stage.play(by(m.REVEAL, CHEAT, lambda e: (stage.change(e, blinder=bytes(32)),)))
-    stage.assert_published(*without(CHEAT))
-    assert any("had not committed to" in fault for fault in stage.outcomes()[COORDINATOR].faults)
+    simulated = DirectRow()
+    simulated.play(by(m.REVEAL, CHEAT, lambda e: (simulated.change(e, blinder=bytes(32)),)))
+    simulated.assert_published(*without(CHEAT))
+    assert any("had not committed to" in fault for fault in simulated.outcomes()[COORDINATOR].faults)
 
 
 @pytest.mark.parametrize("step", [m.ADVERTISE, m.REVEAL, m.ATTEST_PARTICIPANTS, g.PUBLISH, d.ATTEST_TOTAL])
 def test_forged_signatures_are_ignored_and_named(step: str) -> None:
-    stage = DirectStage()
+    simulated = DirectRow()
 
     def forge(envelope: Envelope) -> Iterable[Envelope]:
         bad = bytes([envelope.signature[0] ^ 1]) + envelope.signature[1:]
         return (Envelope(*[*(getattr(envelope, f) for f in envelope.__struct_fields__[:-1]), bad]),)
 
-    stage.play(by(step, CHEAT, forge))
-    outcome = stage.outcomes()[VICTIM]
+    simulated.play(by(step, CHEAT, forge))
+    outcome = simulated.outcomes()[VICTIM]
     assert any(f"{CHEAT}: " in fault for fault in outcome.faults) or step == d.ATTEST_TOTAL
 
 
-def retained_bytes(stage: DirectStage, name: str) -> int:
+def retained_bytes(simulated: DirectRow, name: str) -> int:
     """Return how many bytes of letters a user keeps."""
-    letters = stage.users[name].state.inbox.letters
+    letters = simulated.users[name].state.inbox.letters
     return sum(len(letter.body) for of_step in letters.values() for letter in of_step.values())
 
 
 @pytest.mark.parametrize("step", [m.HELLO, m.ADVERTISE, m.REVEAL, m.ATTEST_PARTICIPANTS, g.PUBLISH])
 def test_nobody_keeps_a_message_that_is_larger_than_its_step_needs(step: str) -> None:
-    stage = DirectStage()
+    simulated = DirectRow()
     for name in without(CHEAT):
         for expected, size in ((step, 1 << 16), (d.HELD, 10), (d.WITNESS, 1 << 16)):
-            retained = retained_bytes(stage, name)
+            retained = retained_bytes(simulated, name)
             large = Envelope(b"", expected, CHEAT, name, bytes(size), b"")
             if expected != d.HELD or name != COORDINATOR:
-                stage.users[name].handle(Message(stage.sign(large)))
-            assert retained_bytes(stage, name) == retained
-    stage.play()
-    stage.assert_published(*EVERYBODY)
+                simulated.users[name].handle(Message(simulated.sign(large)))
+            assert retained_bytes(simulated, name) == retained
+    simulated.play()
+    simulated.assert_published(*EVERYBODY)
     assert all(
         any(f"{CHEAT}: sent 65536 bytes in step '{step}'" in fault for fault in outcome.faults)
-        for name, outcome in stage.outcomes().items()
+        for name, outcome in simulated.outcomes().items()
         if name != CHEAT
     )
 
 
 def test_messages_of_another_run_count_for_nothing() -> None:
     """Yesterday's run of the same file, user and request: nothing of it is of use today."""
-    before = DirectStage(run=7).play()
+    before = DirectRow(run=7).play()
     replay = {(e.step, e.receiver): e for e in before.sent if e.sender == CHEAT}
-    stage = DirectStage(run=1)
+    simulated = DirectRow(run=1)
 
     def old(envelope: Envelope) -> Iterable[Envelope]:
         if envelope.sender != CHEAT or envelope.step in (m.HELLO, "leave"):
             return (envelope,)
         return (replay.get((envelope.step, envelope.receiver), envelope),)
 
-    stage.play(old)
-    stage.assert_published(*without(CHEAT))
+    simulated.play(old)
+    simulated.assert_published(*without(CHEAT))
 
 
 def test_another_plan_is_told_before_anything_is_sent() -> None:
-    stage = DirectStage()
-    stage.play(by(m.HELLO, CHEAT, lambda e: (stage.change(e, question="1f/2e"),)))
-    stage.assert_published(*without(CHEAT))
-    stage.assert_blames(CHEAT, CHEAT, TEXTS[Code.QUESTION])
-    assert any(fault.startswith(f"{CHEAT}: asks '1f/2e'") for fault in stage.outcomes()[COORDINATOR].faults)
+    simulated = DirectRow()
+    simulated.play(by(m.HELLO, CHEAT, lambda e: (simulated.change(e, question="1f/2e"),)))
+    simulated.assert_published(*without(CHEAT))
+    simulated.assert_blames(CHEAT, CHEAT, TEXTS[Code.QUESTION])
+    assert any(
+        fault.startswith(f"{CHEAT}: asks '1f/2e'") for fault in simulated.outcomes()[COORDINATOR].faults
+    )
 
 
 def test_a_user_whose_plan_does_not_hold_in_its_place_never_publishes(
@@ -490,12 +498,12 @@ def test_a_user_whose_plan_does_not_hold_in_its_place_never_publishes(
             raise PrivacyError("its plan does not hold")
 
     monkeypatch.setattr(GopaParameters, "check_neighbourhood", check)
-    stage = DirectStage().play(silent("p8", m.REVEAL))
-    assert g.PUBLISH not in stage.steps_of(CHEAT)
-    assert isinstance(stage.errors[CHEAT], PrivacyError)
+    simulated = DirectRow().play(silent("p8", m.REVEAL))
+    assert g.PUBLISH not in simulated.steps_of(CHEAT)
+    assert isinstance(simulated.errors[CHEAT], PrivacyError)
     assert set(indices.values()) == {(6, 6)}, "everyone drew everyone, and p8 does not take part"
     # It takes part, since others had signed that it does: what they share with it stays in.
-    outcome = stage.outcomes()[COORDINATOR]
+    outcome = simulated.outcomes()[COORDINATOR]
     assert outcome.absent == (CHEAT, "p8")
     assert outcome.noise is not None
     assert outcome.noise.residual_pairs == 6
@@ -508,45 +516,45 @@ USER_STEPS = [m.HELLO, m.ADVERTISE, m.REVEAL, m.ATTEST_PARTICIPANTS, g.PUBLISH, 
 
 @pytest.mark.parametrize("step", USER_STEPS)
 def test_a_user_gone_at_each_step(step: str) -> None:
-    stage = DirectStage().play(silent(CHEAT, step))
-    outcome = stage.outcomes()[COORDINATOR]
+    simulated = DirectRow().play(silent(CHEAT, step))
+    outcome = simulated.outcomes()[COORDINATOR]
     in_total = step in (d.HELD, d.ATTEST_TOTAL)
     assert outcome.absent == (() if in_total else (CHEAT,))
     assert outcome.noise is not None
     certified = step in (m.ATTEST_PARTICIPANTS, g.PUBLISH)
     assert outcome.noise.residual_pairs == (7 if certified else 0)
-    assert set(stage.outcomes()) >= set(without(CHEAT))
+    assert set(simulated.outcomes()) >= set(without(CHEAT))
     assert in_total or any(CHEAT in fault for fault in outcome.faults)
 
 
 @pytest.mark.parametrize("step", [d.START, d.MERKLE_COMMITMENT, d.PARTICIPANTS, d.PUBLISHED])
 def test_a_coordinator_gone_at_each_step_is_named_and_the_next_request_works(step: str) -> None:
-    stage = DirectStage().play(silent(COORDINATOR, step))
+    simulated = DirectRow().play(silent(COORDINATOR, step))
     for name in without(COORDINATOR):
-        stage.assert_missing(name, COORDINATOR)
-    stage.begin(2)
-    stage.play(out=[COORDINATOR])
-    stage.assert_published(*without(COORDINATOR))
+        simulated.assert_missing(name, COORDINATOR)
+    simulated.begin(2)
+    simulated.play(out=[COORDINATOR])
+    simulated.assert_published(*without(COORDINATOR))
 
 
 def test_a_coordinator_that_is_not_there_is_named_at_once() -> None:
-    stage = DirectStage().play(out=[COORDINATOR])
+    simulated = DirectRow().play(out=[COORDINATOR])
     for name in without(COORDINATOR):
-        stage.assert_missing(name, COORDINATOR)
-    assert {envelope.step for envelope in stage.sent} == {m.HELLO, "leave"}
+        simulated.assert_missing(name, COORDINATOR)
+    assert {envelope.step for envelope in simulated.sent} == {m.HELLO, "leave"}
 
 
 def test_too_few_users_stop_the_run_before_anything_is_published() -> None:
-    stage = DirectStage().play(out=["p6", "p7", "p8"])
-    error = stage.errors[COORDINATOR]
+    simulated = DirectRow().play(out=["p6", "p7", "p8"])
+    error = simulated.errors[COORDINATOR]
     assert isinstance(error, TimeoutFault)
     assert error.missing == {"p6", "p7", "p8"}
-    assert not any(envelope.step == g.PUBLISH for envelope in stage.sent)
+    assert not any(envelope.step == g.PUBLISH for envelope in simulated.sent)
 
 
 def test_an_input_that_is_refused_stops_nobody_but_its_owner() -> None:
-    stage = DirectStage()
-    machine = stage.users[CHEAT]
+    simulated = DirectRow()
+    machine = simulated.users[CHEAT]
     hellos = machine.handle(Cancellation(ConfigError("no input", ConfigCheck.MISSING)))
     queued = {e.receiver: e for e in hellos}
 
@@ -556,9 +564,9 @@ def test_an_input_that_is_refused_stops_nobody_but_its_owner() -> None:
         return (envelope,)
 
     queue = [queued.pop(COORDINATOR)]
-    stage.users[COORDINATOR].handle(Message(queue[0]))
-    stage.play(tamper, out=[CHEAT])
-    stage.assert_published(*without(CHEAT))
+    simulated.users[COORDINATOR].handle(Message(queue[0]))
+    simulated.play(tamper, out=[CHEAT])
+    simulated.assert_published(*without(CHEAT))
 
 
 # What is refused before a session begins

@@ -22,16 +22,16 @@ from smpc_dp.protocols.gopa.plan import Neighbourhood, plan_session
 from smpc_dp.protocols.phases import key_graph
 from smpc_dp.protocols.phases import messages as m
 from smpc_dp.protocols.sets import unpack_list
-from tests.faults.stage import HUB, LENGTH, Stage, by, only
+from tests.faults.stage import HUB, LENGTH, SimulatedRun, by, only
 
 VICTIM = "p1"
 PARTIES, DRAWN = 16, 5
 MODES: tuple[OnDropout, ...] = ("keep", "roll-back")
 
 
-def sparse_stage(
+def sparse_row(
     on_dropout: OnDropout = "keep", *, least_own: int = 3, most_drawn_by: int = PARTIES - 1
-) -> Stage:
+) -> SimulatedRun:
     """Sixteen users that draw five each, four may be lost: sparser than any plan, with the same checks."""
     given: dict[str, object] = {"length": LENGTH, "lower": -9.0, "upper": 9.0, "epsilon": 1.0, "delta": 1e-6}
     parameters, faults = check_parameters(given | {"corrupt": 0.0, "on_dropout": on_dropout}, PARTIES)
@@ -39,7 +39,7 @@ def sparse_stage(
     neighbourhood = Neighbourhood(least_own=least_own, most_drawn_by=most_drawn_by)
     plan = check_plan(PARTIES, DRAWN, 3, dropout=0.25, corrupt=0.0)
     assert plan.max_dropouts == 4
-    return Stage(
+    return SimulatedRun(
         PARTIES,
         parameters=replace(
             parameters, plan=plan, session=replace(parameters.session, neighbourhood=neighbourhood)
@@ -47,15 +47,15 @@ def sparse_stage(
     )
 
 
-def drawn_by(stage: Stage, name: str) -> list[str]:
+def drawn_by(simulated: SimulatedRun, name: str) -> list[str]:
     """Return whom a user drew."""
-    numbers = unpack_list(stage.body_of(m.REVEAL, name).neighbours, len(stage.names), name)
-    return [stage.names[number - 1] for number in numbers]
+    numbers = unpack_list(simulated.body_of(m.REVEAL, name).neighbours, len(simulated.names), name)
+    return [simulated.names[number - 1] for number in numbers]
 
 
 def lost(on_dropout: OnDropout, *, of_the_victims: int) -> set[str]:
     """Return three users of whom the victim drew so many, and nobody else that stays drew three."""
-    scout = sparse_stage(on_dropout).play()
+    scout = sparse_row(on_dropout).play()
     draws = {name: set(drawn_by(scout, name)) for name in scout.names}
     for chosen in itertools.combinations(scout.names[1:], 3):
         gone = set(chosen)
@@ -66,35 +66,39 @@ def lost(on_dropout: OnDropout, *, of_the_victims: int) -> set[str]:
     raise AssertionError("no such three")
 
 
-def assert_refused(stage: Stage, reason: str) -> None:
-    error = stage.errors[VICTIM]
+def assert_refused(simulated: SimulatedRun, reason: str) -> None:
+    error = simulated.errors[VICTIM]
     assert isinstance(error, PrivacyError), error
     assert reason in str(error)
-    assert not {g.PUBLISH, m.DEAL, m.MASKED, m.ATTEST_PARTICIPANTS} & set(stage.steps_of(VICTIM))
-    assert stage.body_of(LEAVE, VICTIM) == Abort(Code.NEIGHBOURHOOD)
-    assert VICTIM in stage.aggregator.result.absent
+    assert not {g.PUBLISH, m.DEAL, m.MASKED, m.ATTEST_PARTICIPANTS} & set(simulated.steps_of(VICTIM))
+    assert simulated.body_of(LEAVE, VICTIM) == Abort(Code.NEIGHBOURHOOD)
+    assert VICTIM in simulated.aggregator.result.absent
 
 
 @pytest.mark.parametrize("on_dropout", MODES)
 def test_relay_drops_just_the_neighbours_of_one_victim(on_dropout: OnDropout) -> None:
     """Three of sixteen are lost, which the plan allows, but they are three of the victim's five."""
     gone = lost(on_dropout, of_the_victims=3)
-    stage = sparse_stage(on_dropout)
-    stage.play(lambda envelope: () if envelope.sender in gone and envelope.step == m.REVEAL else (envelope,))
+    simulated = sparse_row(on_dropout)
+    simulated.play(
+        lambda envelope: () if envelope.sender in gone and envelope.step == m.REVEAL else (envelope,)
+    )
     assert_refused(
-        stage,
+        simulated,
         "p1: 2 of the 5 users that it drew take part, its epsilon counts on 3",
     )
-    assert stage.aggregator.result.absent == tuple(sorted({VICTIM, *gone}, key=stage.names.index))
+    assert simulated.aggregator.result.absent == tuple(sorted({VICTIM, *gone}, key=simulated.names.index))
 
 
 @pytest.mark.parametrize("on_dropout", MODES)
 def test_others_lost_do_not_make_a_user_refuse(on_dropout: OnDropout) -> None:
     """The control: as many are lost, and two of them are the victim's."""
     gone = lost(on_dropout, of_the_victims=2)
-    stage = sparse_stage(on_dropout)
-    stage.play(lambda envelope: () if envelope.sender in gone and envelope.step == m.REVEAL else (envelope,))
-    assert VICTIM in stage.aggregator.result.survivors
+    simulated = sparse_row(on_dropout)
+    simulated.play(
+        lambda envelope: () if envelope.sender in gone and envelope.step == m.REVEAL else (envelope,)
+    )
+    assert VICTIM in simulated.aggregator.result.survivors
 
 
 def collude(index: int, parties: int, degree: int, randomness: Randomness) -> tuple[int, ...]:
@@ -109,18 +113,18 @@ def test_more_colluders_than_planned_draw_one_victim(
     on_dropout: OnDropout, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(key_graph, "draw_neighbours", collude)
-    stage = sparse_stage(on_dropout, most_drawn_by=11).play()
+    simulated = sparse_row(on_dropout, most_drawn_by=11).play()
     assert_refused(
-        stage,
+        simulated,
         "p1: 12 users drew it, at most 11 would with 0 corrupt ones",
     )
-    assert stage.aggregator.result.absent == (VICTIM,)
+    assert simulated.aggregator.result.absent == (VICTIM,)
 
 
 def test_as_many_as_planned_may_draw_one_victim(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(key_graph, "draw_neighbours", collude)
-    stage = sparse_stage(most_drawn_by=12).play()
-    assert stage.aggregator.result.absent == ()
+    simulated = sparse_row(most_drawn_by=12).play()
+    assert simulated.aggregator.result.absent == ()
 
 
 def test_relay_hides_from_the_victim_who_drew_it(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -135,43 +139,44 @@ def test_relay_hides_from_the_victim_who_drew_it(monkeypatch: pytest.MonkeyPatch
         original(parameters, lanes, seeds, signs, threads)
 
     monkeypatch.setattr(GopaParameters, "add_pair_terms", overhear)
-    stage = sparse_stage()
+    simulated = sparse_row()
 
     def hide(envelope: Envelope) -> Iterable[Envelope]:
         message = decode(envelope.body, m.Neighbours, HUB)
-        own = {stage.number(name) for name in drawn_by(stage, VICTIM)}
+        own = {simulated.number(name) for name in drawn_by(simulated, VICTIM)}
         retained = [item for item in message.advertisements if item.party in own]
         assert len(retained) < len(message.advertisements)
         return (
-            stage.enroll(
-                stage.change(envelope, openings=[], advertisements=retained), stage.merkle_commitment()
+            simulated.enroll(
+                simulated.change(envelope, openings=[], advertisements=retained),
+                simulated.merkle_commitment(),
             ),
         )
 
-    stage.play(only(m.NEIGHBOURS, VICTIM, hide))
-    assert g.PUBLISH in stage.steps_of(VICTIM)
+    simulated.play(only(m.NEIGHBOURS, VICTIM, hide))
+    assert g.PUBLISH in simulated.steps_of(VICTIM)
     assert DRAWN in calls
     # What it left one-sided stays in the total: the relay has spoilt its own average.
-    off = stage.aggregator.result.total - sum(stage.grid(name) for name in stage.names)
-    deviation = PARTIES**0.5 * float(stage.parameters.session.own_variance) ** 0.5  # type: ignore[attr-defined]
+    off = simulated.aggregator.result.total - sum(simulated.grid(name) for name in simulated.names)
+    deviation = PARTIES**0.5 * float(simulated.parameters.session.own_variance) ** 0.5  # type: ignore[attr-defined]
     assert (np.abs(off) > 0).all()
     assert np.abs(off).max() > deviation
 
 
 def test_relay_withholds_a_key_of_the_victims_own_draw() -> None:
-    stage = sparse_stage()
-    stage.play(
+    simulated = sparse_row()
+    simulated.play(
         only(
             m.NEIGHBOURS,
             VICTIM,
             lambda envelope: (
-                stage.change(
+                simulated.change(
                     envelope, advertisements=decode(envelope.body, m.Neighbours, HUB).advertisements[1:]
                 ),
             ),
         )
     )
-    stage.assert_blames(VICTIM, HUB, "advertisements are not those of")
+    simulated.assert_blames(VICTIM, HUB, "advertisements are not those of")
 
 
 def test_too_few_honest_users_for_the_plan() -> None:
@@ -186,11 +191,11 @@ def test_too_few_honest_users_for_the_plan() -> None:
 
 def test_publication_of_a_user_that_is_out_does_not_count() -> None:
     """A user that the relay has excluded may still speak; the total is without it."""
-    stage = sparse_stage()
+    simulated = sparse_row()
 
     def late(envelope: Envelope) -> Iterable[Envelope]:
         bad = replace(envelope, signature=bytes(64))
         return bad, envelope
 
-    stage.play(by(g.PUBLISH, "p2", late))
-    assert stage.aggregator.result.absent == ("p2",)
+    simulated.play(by(g.PUBLISH, "p2", late))
+    assert simulated.aggregator.result.absent == ("p2",)

@@ -261,9 +261,9 @@ async def test_a_relay_that_touches_a_frame_costs_one_pair(
     attack: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     hostile = Hostile(attack)
-    [honest] = [stage for stage in states.AGGREGATOR.stages if stage.state is CollectDone]
+    [honest] = [simulated for simulated in states.AGGREGATOR.rows if simulated.state is CollectDone]
     beside = {**honest.beside, m.RELAY: hostile.relay}
-    monkeypatch.setattr(states, "AGGREGATOR", states.AGGREGATOR.with_stage(CollectDone, beside=beside))
+    monkeypatch.setattr(states, "AGGREGATOR", states.AGGREGATOR.with_row(CollectDone, beside=beside))
     path = create_local_session(tmp_path, PARTIES, PARAMETERS, timeouts=SHORT)
     for name in PARTIES:
         Ledger.create(

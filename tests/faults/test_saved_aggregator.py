@@ -84,7 +84,7 @@ class Hall:
     @property
     def collections(self) -> list[type[CollectorState]]:
         """The states in which messages are taken, in order."""
-        return [stage.state for stage in self.process()[0].stages]
+        return [simulated.state for simulated in self.process()[0].rows]
 
     def begin(self, media: Media, faults: Faults | None = None) -> SavedCollection[Any]:
         """Begin a run."""

@@ -113,8 +113,8 @@ def test_a_crash_around_a_witness(tmp_path: Path) -> None:
         step(scene, run, wire)
         assert type(run.state) is AwaitMerkleCommitment
         *_, other = [claimed for claimed in letters(scene, run) if claimed.step == m.ADVERTISE]
-        stage = scene._stage
-        strange = stage.sign(
+        simulated = scene._simulated
+        strange = simulated.sign(
             Envelope(b"r" * 32, m.ADVERTISE, other.sender, other.receiver, other.body, other.signature)
         )
         faults = Faults()

@@ -17,27 +17,27 @@ from smpc_dp.protocols.envelope import decode
 from smpc_dp.protocols.phases import keys
 from smpc_dp.protocols.phases import messages as m
 from smpc_dp.protocols.sets import pack_list, pack_set, unpack_list
-from tests.faults.stage import HUB, KINDS, Stage, Tamper, by, only
+from tests.faults.stage import HUB, KINDS, SimulatedRun, Tamper, by, only
 
 VICTIM, OTHER = "p1", "p2"
 FOUR = frozenset({1, 2, 3, 4})
 
 
-def attacked(step: str, change: Callable[[Stage, Envelope, Any], Iterable[Envelope]]) -> Stage:
+def attacked(step: str, change: Callable[[SimulatedRun, Envelope, Any], Iterable[Envelope]]) -> SimulatedRun:
     """Run a session of four in which the aggregator changes what it sends to the victim in one step."""
-    stage = Stage(4)
+    simulated = SimulatedRun(4)
 
     def hand(envelope: Envelope) -> Iterable[Envelope]:
-        return change(stage, envelope, decode(envelope.body, KINDS[envelope.step], HUB))
+        return change(simulated, envelope, decode(envelope.body, KINDS[envelope.step], HUB))
 
-    return stage.play(only(step, VICTIM, hand))
+    return simulated.play(only(step, VICTIM, hand))
 
 
-def assert_refused(stage: Stage, reason: str, culprit: str = HUB) -> None:
+def assert_refused(simulated: SimulatedRun, reason: str, culprit: str = HUB) -> None:
     """The victim named the culprit and showed no share; the others finish without it, exactly."""
-    stage.assert_blames(VICTIM, culprit, reason)
-    assert m.UNMASK not in stage.steps_of(VICTIM)
-    assert stage.steps_of(VICTIM)[-1] == LEAVE
+    simulated.assert_blames(VICTIM, culprit, reason)
+    assert m.UNMASK not in simulated.steps_of(VICTIM)
+    assert simulated.steps_of(VICTIM)[-1] == LEAVE
 
 
 @pytest.mark.parametrize("field", ["mask_key", "seal_key"])
@@ -45,30 +45,32 @@ def assert_refused(stage: Stage, reason: str, culprit: str = HUB) -> None:
 def test_swapped_keys(field: str, signer: str) -> None:
     """The aggregator puts its own key in a neighbour's place, under the old signature or one of its own."""
 
-    def swap(stage: Stage, envelope: Envelope, message: m.Neighbours) -> Iterable[Envelope]:
+    def swap(simulated: SimulatedRun, envelope: Envelope, message: m.Neighbours) -> Iterable[Envelope]:
         first = message.advertisements[0]
         forged = msgspec.structs.replace(
             decode(first.body, m.Advertise, OTHER), **{field: b"\x09" + bytes(31)}
         )
         body, signature = msgspec.msgpack.encode(forged), first.signature
         if signer == HUB:
-            [own] = stage.context.write(stage.signers[HUB], envelope.run_id, m.ADVERTISE, (HUB,), forged)
+            [own] = simulated.context.write(
+                simulated.signers[HUB], envelope.run_id, m.ADVERTISE, (HUB,), forged
+            )
             signature = own.signature
         swapped = m.Advertisement(first.party, body, signature)
-        return (stage.change(envelope, advertisements=[swapped, *message.advertisements[1:]]),)
+        return (simulated.change(envelope, advertisements=[swapped, *message.advertisements[1:]]),)
 
-    stage = attacked(m.NEIGHBOURS, swap)
-    assert_refused(stage, f"'advertise' that {OTHER} did not sign")
-    assert m.DEAL not in stage.steps_of(VICTIM), "nothing was sealed for the false key"
-    stage.assert_sum(VICTIM)
+    simulated = attacked(m.NEIGHBOURS, swap)
+    assert_refused(simulated, f"'advertise' that {OTHER} did not sign")
+    assert m.DEAL not in simulated.steps_of(VICTIM), "nothing was sealed for the false key"
+    simulated.assert_sum(VICTIM)
 
 
 def test_forged_opening_is_the_aggregators_fault() -> None:
     """A forwarded opening that its signer did not sign does not incriminate that signer."""
 
-    def forge(stage: Stage, envelope: Envelope, message: m.Neighbours) -> Iterable[Envelope]:
+    def forge(simulated: SimulatedRun, envelope: Envelope, message: m.Neighbours) -> Iterable[Envelope]:
         first = msgspec.structs.replace(message.openings[0], signature=bytes(64))
-        return (stage.change(envelope, openings=[first, *message.openings[1:]]),)
+        return (simulated.change(envelope, openings=[first, *message.openings[1:]]),)
 
     assert_refused(attacked(m.NEIGHBOURS, forge), f"'reveal' that {OTHER} did not sign")
 
@@ -76,85 +78,87 @@ def test_forged_opening_is_the_aggregators_fault() -> None:
 @pytest.mark.parametrize("proof", ["of the roll", "of the false roll"])
 def test_false_roll_is_the_aggregators_fault(proof: str) -> None:
     """A roll that has another commitment of a neighbour does not make that neighbour a liar."""
-    stage = Stage(4)
+    simulated = SimulatedRun(4)
 
     def forge(envelope: Envelope) -> Iterable[Envelope]:
         if envelope.receiver != VICTIM or envelope.step not in (m.MERKLE_COMMITMENT, m.NEIGHBOURS):
             return (envelope,)
         if envelope.step == m.NEIGHBOURS and proof == "of the roll":
             return (envelope,)
-        return (stage.enroll(envelope, stage.merkle_commitment({2: bytes(32)})),)
+        return (simulated.enroll(envelope, simulated.merkle_commitment({2: bytes(32)})),)
 
-    assert_refused(stage.play(forge), "roll does not have the commitment of p2, p3, p4: what is shown")
-    assert m.DEAL not in stage.steps_of(VICTIM)
+    assert_refused(simulated.play(forge), "roll does not have the commitment of p2, p3, p4: what is shown")
+    assert m.DEAL not in simulated.steps_of(VICTIM)
 
 
 def test_a_root_of_nothing_known() -> None:
     """A victim that could be led to reveal under a root of the aggregator's choice would stop there."""
 
-    def forge(stage: Stage, envelope: Envelope, message: m.MerkleCommitment) -> Iterable[Envelope]:
-        return (stage.change(envelope, root=bytes(32)),)
+    def forge(simulated: SimulatedRun, envelope: Envelope, message: m.MerkleCommitment) -> Iterable[Envelope]:
+        return (simulated.change(envelope, root=bytes(32)),)
 
-    stage = attacked(m.MERKLE_COMMITMENT, forge)
-    assert_refused(stage, f"roll does not have the commitment of {VICTIM}")
-    assert m.REVEAL not in stage.steps_of(VICTIM)
+    simulated = attacked(m.MERKLE_COMMITMENT, forge)
+    assert_refused(simulated, f"roll does not have the commitment of {VICTIM}")
+    assert m.REVEAL not in simulated.steps_of(VICTIM)
 
 
-def split_merkle_commitment(victim: str, tamper: Callable[[Stage, Envelope], Envelope]) -> Stage:
+def split_merkle_commitment(
+    victim: str, tamper: Callable[[SimulatedRun, Envelope], Envelope]
+) -> SimulatedRun:
     """Play a sparse session in which the victim's roll has the commitment of somebody far from it changed."""
     plan = check_plan(6, 2, 2, dropout=0.34)
-    stage = Stage(6, plan=plan).play()
-    number = stage.number(victim)
-    drawn = {n: unpack_list(stage.body_of(m.REVEAL, n).neighbours, 6, n) for n in stage.names}
-    near = {number, *drawn[victim], *(stage.number(n) for n in stage.names if number in drawn[n])}
+    simulated = SimulatedRun(6, plan=plan).play()
+    number = simulated.number(victim)
+    drawn = {n: unpack_list(simulated.body_of(m.REVEAL, n).neighbours, 6, n) for n in simulated.names}
+    near = {number, *drawn[victim], *(simulated.number(n) for n in simulated.names if number in drawn[n])}
     stranger = min(set(range(1, 7)) - near)
-    stage = Stage(6, plan=plan)
+    simulated = SimulatedRun(6, plan=plan)
 
     def forge(envelope: Envelope) -> Iterable[Envelope]:
         if envelope.receiver == victim and envelope.step in (m.MERKLE_COMMITMENT, m.NEIGHBOURS):
-            return (stage.enroll(envelope, stage.merkle_commitment({stranger: bytes(32)})),)
-        return (tamper(stage, envelope),)
+            return (simulated.enroll(envelope, simulated.merkle_commitment({stranger: bytes(32)})),)
+        return (tamper(simulated, envelope),)
 
-    return stage.play(forge)
+    return simulated.play(forge)
 
 
 def test_split_roll_gets_no_certificate() -> None:
     """Parties that saw differing rolls cannot attest one set: the roll is in the digest that they sign."""
-    stage = split_merkle_commitment(VICTIM, lambda _, envelope: envelope)
+    simulated = split_merkle_commitment(VICTIM, lambda _, envelope: envelope)
     # The victim cannot know, and signs. The honest part of this aggregator leaves it out.
-    assert m.ATTEST_PARTICIPANTS in stage.steps_of(VICTIM)
-    assert m.MASKED not in stage.steps_of(VICTIM)
-    assert stage.reported(VICTIM) == Abort(Code.FAULT, VICTIM)
-    assert stage.fault_of(VICTIM) == f"{VICTIM}: attests another set than the one that was sent"
+    assert m.ATTEST_PARTICIPANTS in simulated.steps_of(VICTIM)
+    assert m.MASKED not in simulated.steps_of(VICTIM)
+    assert simulated.reported(VICTIM) == Abort(Code.FAULT, VICTIM)
+    assert simulated.fault_of(VICTIM) == f"{VICTIM}: attests another set than the one that was sent"
 
 
 def test_the_certificate_of_another_roll_is_refused() -> None:
     """Nor does the certificate of those who saw the one roll serve whoever saw the other."""
 
-    def cover(stage: Stage, envelope: Envelope) -> Envelope:
+    def cover(simulated: SimulatedRun, envelope: Envelope) -> Envelope:
         if (envelope.step, envelope.sender) != (m.ATTEST_PARTICIPANTS, "p6"):
             return envelope
-        return stage.write(envelope, stage.body_of(m.ATTEST_PARTICIPANTS, VICTIM))
+        return simulated.write(envelope, simulated.body_of(m.ATTEST_PARTICIPANTS, VICTIM))
 
-    stage = split_merkle_commitment("p6", cover)
-    stage.assert_blames("p6", HUB, "certificate of 'attest-participants' has a signature of p1")
-    assert m.MASKED not in stage.steps_of("p6")
+    simulated = split_merkle_commitment("p6", cover)
+    simulated.assert_blames("p6", HUB, "certificate of 'attest-participants' has a signature of p1")
+    assert m.MASKED not in simulated.steps_of("p6")
 
 
 def test_withheld_shares() -> None:
-    def withhold(stage: Stage, envelope: Envelope, message: m.Deliver) -> Iterable[Envelope]:
-        return (stage.change(envelope, dealers=message.dealers[2:], sealed=message.sealed[1:]),)
+    def withhold(simulated: SimulatedRun, envelope: Envelope, message: m.Deliver) -> Iterable[Envelope]:
+        return (simulated.change(envelope, dealers=message.dealers[2:], sealed=message.sealed[1:]),)
 
-    stage = attacked(m.DELIVER, withhold)
-    assert_refused(stage, f"withheld the shares of {OTHER}")
-    assert m.MASKED not in stage.steps_of(VICTIM)
+    simulated = attacked(m.DELIVER, withhold)
+    assert_refused(simulated, f"withheld the shares of {OTHER}")
+    assert m.MASKED not in simulated.steps_of(VICTIM)
 
 
 def test_shares_under_another_dealers_number() -> None:
     """As many shares as are due, but p4's is passed off as the victim's own."""
 
-    def rename(stage: Stage, envelope: Envelope, message: m.Deliver) -> Iterable[Envelope]:
-        return (stage.change(envelope, dealers=pack_list((1, 2, 3))),)
+    def rename(simulated: SimulatedRun, envelope: Envelope, message: m.Deliver) -> Iterable[Envelope]:
+        return (simulated.change(envelope, dealers=pack_list((1, 2, 3))),)
 
     assert_refused(attacked(m.DELIVER, rename), "withheld the shares of p4")
 
@@ -162,61 +166,63 @@ def test_shares_under_another_dealers_number() -> None:
 @pytest.mark.parametrize("drawn", [(1, 3, 4), (1, 3)])
 def test_aggregator_covers_for_a_neighbour(drawn: tuple[int, ...]) -> None:
     """A party opens to the victim what it did not commit to, or commits to too few; the aggregator helps."""
-    stage, blinder = Stage(4), bytes(32)
+    simulated, blinder = SimulatedRun(4), bytes(32)
 
     def tamper(envelope: Envelope) -> Iterable[Envelope]:
         if envelope.receiver != VICTIM or envelope.step not in (m.MERKLE_COMMITMENT, m.NEIGHBOURS):
             return (envelope,)
-        own = stage.context
+        own = simulated.context
         reveal = m.Reveal(pack_list(drawn), blinder)
         commitment = keys.neighbour_commitment(own, envelope.run_id, OTHER, reveal.neighbours, blinder)
         equivocates = len(drawn) == 3
         if envelope.step == m.MERKLE_COMMITMENT:
             return (
-                envelope if equivocates else stage.enroll(envelope, stage.merkle_commitment({2: commitment})),
+                envelope
+                if equivocates
+                else simulated.enroll(envelope, simulated.merkle_commitment({2: commitment})),
             )
         message = decode(envelope.body, m.Neighbours, HUB)
         advertise = decode(message.advertisements[0].body, m.Advertise, OTHER)
         if not equivocates:
             advertise = msgspec.structs.replace(advertise, commitment=commitment)
         [key], [opening] = (
-            own.write(stage.signers[OTHER], envelope.run_id, step, (HUB,), signed)
+            own.write(simulated.signers[OTHER], envelope.run_id, step, (HUB,), signed)
             for step, signed in ((m.ADVERTISE, advertise), (m.REVEAL, reveal))
         )
         return (
-            stage.change(
+            simulated.change(
                 envelope,
                 advertisements=[m.Advertisement(2, key.body, key.signature), *message.advertisements[1:]],
                 openings=[m.Opening(2, opening.body, opening.signature), *message.openings[1:]],
                 proof=message.proof
                 if equivocates
-                else stage.merkle_commitment({2: commitment}).prove((2, 3, 4)),
+                else simulated.merkle_commitment({2: commitment}).prove((2, 3, 4)),
             ),
         )
 
-    stage.play(tamper)
+    simulated.play(tamper)
     reason = (
         "revealed neighbours that it had not committed to" if len(drawn) == 3 else "must draw 3 neighbours"
     )
-    assert_refused(stage, reason, culprit=OTHER)
-    assert m.DEAL not in stage.steps_of(VICTIM)
+    assert_refused(simulated, reason, culprit=OTHER)
+    assert m.DEAL not in simulated.steps_of(VICTIM)
 
 
-def sparse_edge() -> tuple[Stage, str, str]:
+def sparse_edge() -> tuple[SimulatedRun, str, str]:
     """Return a sparse session and (dealer, holder) of which the dealer alone drew the other."""
-    stage = Stage(6, plan=check_plan(6, 3, 2, dropout=0.34)).play()
-    drawn = {n: unpack_list(stage.body_of(m.REVEAL, n).neighbours, 6, n) for n in stage.names}
+    simulated = SimulatedRun(6, plan=check_plan(6, 3, 2, dropout=0.34)).play()
+    drawn = {n: unpack_list(simulated.body_of(m.REVEAL, n).neighbours, 6, n) for n in simulated.names}
     dealer, holder = next(
         (u, v)
-        for u in stage.names
-        for v in stage.names
-        if stage.number(v) in drawn[u] and stage.number(u) not in drawn[v]
+        for u in simulated.names
+        for v in simulated.names
+        if simulated.number(v) in drawn[u] and simulated.number(u) not in drawn[v]
     )
-    return Stage(6, plan=check_plan(6, 3, 2, dropout=0.34)), dealer, holder
+    return SimulatedRun(6, plan=check_plan(6, 3, 2, dropout=0.34)), dealer, holder
 
 
-def hide_opening(stage: Stage, dealer: str, holder: str, *, hide_shares: bool) -> Tamper:
-    hidden = stage.number(dealer)
+def hide_opening(simulated: SimulatedRun, dealer: str, holder: str, *, hide_shares: bool) -> Tamper:
+    hidden = simulated.number(dealer)
 
     def tamper(envelope: Envelope) -> Iterable[Envelope]:
         if envelope.receiver != holder:
@@ -225,14 +231,14 @@ def hide_opening(stage: Stage, dealer: str, holder: str, *, hide_shares: bool) -
             message = decode(envelope.body, m.Neighbours, HUB)
             advertisements = [a for a in message.advertisements if a.party != hidden]
             openings = [o for o in message.openings if o.party != hidden]
-            hidden_one = stage.change(envelope, advertisements=advertisements, openings=openings)
-            return (stage.enroll(hidden_one, stage.merkle_commitment()),)
+            hidden_one = simulated.change(envelope, advertisements=advertisements, openings=openings)
+            return (simulated.enroll(hidden_one, simulated.merkle_commitment()),)
         if envelope.step == m.DELIVER and hide_shares:
             deliver = decode(envelope.body, m.Deliver, HUB)
             dealers = unpack_list(deliver.dealers, 6, HUB)
             retained = [(d, s) for d, s in zip(dealers, deliver.sealed, strict=True) if d != hidden]
             return (
-                stage.change(
+                simulated.change(
                     envelope, dealers=pack_list(d for d, _ in retained), sealed=[s for _, s in retained]
                 ),
             )
@@ -243,20 +249,20 @@ def hide_opening(stage: Stage, dealer: str, holder: str, *, hide_shares: bool) -
 
 def test_hidden_opening_then_shares() -> None:
     """A holder that was not told who drew it takes no shares of that party."""
-    stage, dealer, holder = sparse_edge()
-    stage.play(hide_opening(stage, dealer, holder, hide_shares=False))
-    stage.assert_blames(holder, HUB, "delivered shares of parties that did not draw this one")
-    assert m.UNMASK not in stage.steps_of(holder)
+    simulated, dealer, holder = sparse_edge()
+    simulated.play(hide_opening(simulated, dealer, holder, hide_shares=False))
+    simulated.assert_blames(holder, HUB, "delivered shares of parties that did not draw this one")
+    assert m.UNMASK not in simulated.steps_of(holder)
 
 
 def test_hidden_opening_hides_more() -> None:
     """If the shares are hidden too, the dealer's mask stays on for ever and the holder has no share of it."""
-    stage, dealer, holder = sparse_edge()
-    stage.play(hide_opening(stage, dealer, holder, hide_shares=True))
-    revealed = unpack_list(stage.body_of(m.UNMASK, holder).dealers, 6, holder)
-    assert stage.number(dealer) not in revealed
-    assert isinstance(stage.errors[HUB], VerificationError), "what is left is no sum"
-    assert "lie" in str(stage.errors[HUB])
+    simulated, dealer, holder = sparse_edge()
+    simulated.play(hide_opening(simulated, dealer, holder, hide_shares=True))
+    revealed = unpack_list(simulated.body_of(m.UNMASK, holder).dealers, 6, holder)
+    assert simulated.number(dealer) not in revealed
+    assert isinstance(simulated.errors[HUB], VerificationError), "what is left is no sum"
+    assert "lie" in str(simulated.errors[HUB])
 
 
 @pytest.mark.parametrize(
@@ -279,46 +285,46 @@ def test_hidden_opening_hides_more() -> None:
 def test_sets_without_the_victim_or_too_small(
     step: str, field: str, members: frozenset[int], reason: str
 ) -> None:
-    stage = attacked(
-        step, lambda stage, envelope, _: (stage.change(envelope, **{field: pack_set(members, 4)}),)
+    simulated = attacked(
+        step, lambda simulated, envelope, _: (simulated.change(envelope, **{field: pack_set(members, 4)}),)
     )
-    assert_refused(stage, reason)
+    assert_refused(simulated, reason)
 
 
 def test_two_different_messages_for_one_step() -> None:
     """Both signatures are evidence that anyone can check."""
-    stage = Stage(4)
+    simulated = SimulatedRun(4)
 
     def second(envelope: Envelope) -> Iterable[Envelope]:
         advertised = pack_set(FOUR - {4}, 4)
-        return envelope, stage.change(envelope, advertised=advertised)
+        return envelope, simulated.change(envelope, advertised=advertised)
 
-    stage.play(only(m.MERKLE_COMMITMENT, VICTIM, second))
-    assert_refused(stage, "sent two different messages for step 'roll'")
-    error = stage.errors[VICTIM]
+    simulated.play(only(m.MERKLE_COMMITMENT, VICTIM, second))
+    assert_refused(simulated, "sent two different messages for step 'roll'")
+    error = simulated.errors[VICTIM]
     assert isinstance(error, PeerFault)
     assert error.evidence["first"] != error.evidence["second"]
     for which in ("first", "second"):
-        statement = stage.context.statement(
+        statement = simulated.context.statement(
             error.evidence[f"{which} run id"], m.MERKLE_COMMITMENT, HUB, VICTIM, error.evidence[which]
         )
-        verify(stage.context.keys[HUB], statement, error.evidence[f"{which} signature"])
+        verify(simulated.context.keys[HUB], statement, error.evidence[f"{which} signature"])
 
 
-def shown_of(stage: Stage, holder: str) -> dict[int, str]:
+def shown_of(simulated: SimulatedRun, holder: str) -> dict[int, str]:
     """Return which kind of share a holder revealed of each dealer, checked against the dealer's signature."""
-    unmask = stage.body_of(m.UNMASK, holder)
+    unmask = simulated.body_of(m.UNMASK, holder)
     kinds: dict[int, str] = {}
     for index, dealer in enumerate(unpack_list(unmask.dealers, 4, holder)):
-        name = stage.names[dealer - 1]
+        name = simulated.names[dealer - 1]
         share, other = (getattr(unmask, f)[32 * index : 32 * index + 32] for f in ("shares", "others"))
         for kind in (keys.SELF_MASK, keys.MASKING_KEY):
-            run_id = stage.parties[holder].run_id
-            shown = keys.share_digest(stage.context, run_id, name, holder, kind, share)
+            run_id = simulated.parties[holder].run_id
+            shown = keys.share_digest(simulated.context, run_id, name, holder, kind, share)
             mask, own = (other, shown) if kind == keys.SELF_MASK else (shown, other)
             signature = unmask.signatures[64 * index : 64 * index + 64]
             try:
-                keys.check_share(stage.context, run_id, name, holder, mask, own, signature)
+                keys.check_share(simulated.context, run_id, name, holder, mask, own, signature)
             except VerificationError:
                 continue
             kinds[dealer] = kind.decode()
@@ -326,55 +332,55 @@ def shown_of(stage: Stage, holder: str) -> dict[int, str]:
 
 
 def test_one_kind_of_share_of_each_dealer() -> None:
-    stage = Stage(4).play(by(m.MASKED, "p4", lambda _: ()))
-    stage.assert_sum("p4")
-    for number, holder in enumerate(stage.names[:3], 1):
+    simulated = SimulatedRun(4).play(by(m.MASKED, "p4", lambda _: ()))
+    simulated.assert_sum("p4")
+    for number, holder in enumerate(simulated.names[:3], 1):
         expected = {other: "self-mask" for other in (1, 2, 3) if other != number} | {4: "masking-key"}
-        assert shown_of(stage, holder) == expected
+        assert shown_of(simulated, holder) == expected
 
 
 @pytest.mark.parametrize("step", [m.SURVIVORS, m.SURVIVORS_CERTIFICATE])
 def test_second_survivor_set_after_the_first(step: str) -> None:
     """After everyone has revealed, the aggregator wants the other kind of share too: overlapping sets."""
-    stage = Stage(4)
+    simulated = SimulatedRun(4)
 
     def again(envelope: Envelope) -> Iterable[Envelope]:
         message: msgspec.Struct = m.Survivors(pack_set(FOUR - {4}, 4))
         if step == m.SURVIVORS_CERTIFICATE:
             message = m.Certificate(pack_set(FOUR - {4}, 4), bytes(192))
-        return (stage.write(envelope, message, step=step),)
+        return (simulated.write(envelope, message, step=step),)
 
-    stage.play(only(m.RESULT, None, again))
-    for name in stage.names:
-        stage.assert_blames(name, HUB, f"two different messages for step '{step}'")
-        assert stage.steps_of(name).count(m.UNMASK) == 1
-        assert set(shown_of(stage, name).values()) == {"self-mask"}
+    simulated.play(only(m.RESULT, None, again))
+    for name in simulated.names:
+        simulated.assert_blames(name, HUB, f"two different messages for step '{step}'")
+        assert simulated.steps_of(name).count(m.UNMASK) == 1
+        assert set(shown_of(simulated, name).values()) == {"self-mask"}
 
 
 @pytest.mark.parametrize("step", [m.PARTICIPANTS, m.SURVIVORS_CERTIFICATE])
 @pytest.mark.parametrize("fault", ["below quorum", "repeated", "outsider", "other run", "other step"])
 def test_bad_certificates(step: str, fault: str) -> None:
     attest = {m.PARTICIPANTS: m.ATTEST_PARTICIPANTS, m.SURVIVORS_CERTIFICATE: m.ATTEST_SURVIVORS}
-    other_run = Stage(4, run=2).play()
-    stage = Stage(4)
+    other_run = SimulatedRun(4, run=2).play()
+    simulated = SimulatedRun(4)
 
-    def signatures(of: Stage, at: str) -> list[bytes]:
-        return [e.signature for name in stage.names for e in of.sent if (e.step, e.sender) == (at, name)]
+    def signatures(of: SimulatedRun, at: str) -> list[bytes]:
+        return [e.signature for name in simulated.names for e in of.sent if (e.step, e.sender) == (at, name)]
 
     def forge(envelope: Envelope) -> Iterable[Envelope]:
-        own, signers = signatures(stage, attest[step]), {1, 2, 3}
+        own, signers = signatures(simulated, attest[step]), {1, 2, 3}
         shown = {
             "below quorum": own[:2],
             "repeated": [own[0], own[0], own[2]],
             "outsider": own[:3],
             "other run": signatures(other_run, attest[step])[:3],
             # Of participants, the parties have signed nothing else yet: their reveals have to serve.
-            "other step": signatures(stage, m.REVEAL if step == m.PARTICIPANTS else m.ATTEST_PARTICIPANTS)[
-                :3
-            ],
+            "other step": signatures(
+                simulated, m.REVEAL if step == m.PARTICIPANTS else m.ATTEST_PARTICIPANTS
+            )[:3],
         }[fault]
         signers = {1, 2} if fault == "below quorum" else {1, 2, 4} if fault == "outsider" else signers
-        return (stage.change(envelope, signers=pack_set(signers, 4), signatures=b"".join(shown)),)
+        return (simulated.change(envelope, signers=pack_set(signers, 4), signatures=b"".join(shown)),)
 
     # p4 is no survivor, and in the run without it no participant.
     silent = m.DEAL if step == m.PARTICIPANTS else m.MASKED
@@ -385,35 +391,35 @@ def test_bad_certificates(step: str, fault: str) -> None:
             return outsider(envelope)
         return only(step, VICTIM, forge)(envelope)
 
-    stage.play(tamper)
+    simulated.play(tamper)
     reasons = {
         "below quorum": "has 2 signatures, 3 are due",
         "outsider": "signed by parties outside of the set",
     }
-    assert_refused(stage, reasons.get(fault, "that is not over this set"))
+    assert_refused(simulated, reasons.get(fault, "that is not over this set"))
     if step == m.PARTICIPANTS:
-        assert m.MASKED not in stage.steps_of(VICTIM), "the vector left without a certificate"
+        assert m.MASKED not in simulated.steps_of(VICTIM), "the vector left without a certificate"
 
 
 @pytest.mark.parametrize(
     ("total", "error"), [(b"", PeerFault), (bytes(5), PeerFault), (b"\xff" * 9, VerificationError)]
 )
 def test_false_result(total: bytes, error: type[Exception]) -> None:
-    stage = attacked(m.RESULT, lambda stage, envelope, _: (stage.change(envelope, total=total),))
-    assert len(total) in (0, 5, stage.encoding.lanes * stage.encoding.element_bytes)
-    assert type(stage.errors[VICTIM]) is error
+    simulated = attacked(m.RESULT, lambda simulated, envelope, _: (simulated.change(envelope, total=total),))
+    assert len(total) in (0, 5, simulated.encoding.lanes * simulated.encoding.element_bytes)
+    assert type(simulated.errors[VICTIM]) is error
     with pytest.raises(Exception, match="has no result"):
-        _ = stage.parties[VICTIM].result
+        _ = simulated.parties[VICTIM].result
 
 
 @pytest.mark.parametrize(("culprit", "missing"), [("mallory", []), ("", ["mallory"])])
 def test_abort_that_names_an_outsider(culprit: str, missing: list[str]) -> None:
     code = Code.FAULT if culprit else Code.LATE
     abort = Abort(code, culprit, [(name, code) for name in missing])
-    stage = attacked(
-        m.MERKLE_COMMITMENT, lambda stage, envelope, _: (stage.write(envelope, abort, step=ABORT),)
+    simulated = attacked(
+        m.MERKLE_COMMITMENT, lambda simulated, envelope, _: (simulated.write(envelope, abort, step=ABORT),)
     )
-    assert_refused(stage, "malformed abort")
+    assert_refused(simulated, "malformed abort")
 
 
 @pytest.mark.parametrize(
@@ -433,8 +439,8 @@ def test_abort_of_no_known_form_is_malformed(fields: tuple[object, ...]) -> None
     """There is no code beside those of the list, and no room for a text."""
     body = msgspec.msgpack.encode(fields)
 
-    def write(stage: Stage, envelope: Envelope, _: Any) -> Iterable[Envelope]:
-        return (stage.write(envelope, msgspec.Raw(body), step=ABORT),)  # type: ignore[arg-type]
+    def write(simulated: SimulatedRun, envelope: Envelope, _: Any) -> Iterable[Envelope]:
+        return (simulated.write(envelope, msgspec.Raw(body), step=ABORT),)  # type: ignore[arg-type]
 
     assert_refused(attacked(m.MERKLE_COMMITMENT, write), "malformed Abort")
 
@@ -451,23 +457,23 @@ def test_abort_of_no_known_form_is_malformed(fields: tuple[object, ...]) -> None
     ],
 )
 def test_abort_with_fields_that_its_code_has_not_is_malformed(abort: Abort) -> None:
-    stage = attacked(
-        m.MERKLE_COMMITMENT, lambda stage, envelope, _: (stage.write(envelope, abort, step=ABORT),)
+    simulated = attacked(
+        m.MERKLE_COMMITMENT, lambda simulated, envelope, _: (simulated.write(envelope, abort, step=ABORT),)
     )
-    assert_refused(stage, "malformed abort")
+    assert_refused(simulated, "malformed abort")
 
 
 @pytest.mark.parametrize("step", m.AGGREGATOR_STEPS)
 def test_replayed_rounds(step: str) -> None:
     """Each message of an earlier run of the same session file is refused in the next one."""
-    earlier = Stage(4, run=2).play()
+    earlier = SimulatedRun(4, run=2).play()
     [old] = [e for e in earlier.sent if (e.step, e.receiver) == (step, VICTIM)]
-    stage = attacked(step, lambda *_: (old,))
-    assert_replay_refused(stage, step)
+    simulated = attacked(step, lambda *_: (old,))
+    assert_replay_refused(simulated, step)
 
 
-def assert_replay_refused(stage: Stage, step: str) -> None:
+def assert_replay_refused(simulated: SimulatedRun, step: str) -> None:
     reason = f"start does not have the nonce of {VICTIM}" if step == m.START else f"'{step}' of another run"
-    stage.assert_blames(VICTIM, HUB, reason)
+    simulated.assert_blames(VICTIM, HUB, reason)
     # All that a party sends before the last step is an answer to this run.
-    assert (m.UNMASK in stage.steps_of(VICTIM)) is (step == m.RESULT)
+    assert (m.UNMASK in simulated.steps_of(VICTIM)) is (step == m.RESULT)

@@ -17,30 +17,32 @@ from smpc_dp.protocols.envelope import Context, Signer, decode, decode_envelope,
 from smpc_dp.protocols.phases import keys
 from smpc_dp.protocols.phases import messages as m
 from smpc_dp.protocols.sets import pack_list
-from tests.faults.stage import HUB, KINDS, Stage, by
+from tests.faults.stage import HUB, KINDS, SimulatedRun, by
 
 BAD, HOLDER = "p3", "p2"
 
 
-def misbehaving(step: str, change: Callable[[Stage, Envelope, Any], Iterable[Envelope]]) -> Stage:
+def misbehaving(
+    step: str, change: Callable[[SimulatedRun, Envelope, Any], Iterable[Envelope]]
+) -> SimulatedRun:
     """Run a session of four in which one party changes what it sends in one step."""
-    stage = Stage(4)
+    simulated = SimulatedRun(4)
 
     def hand(envelope: Envelope) -> Iterable[Envelope]:
-        return change(stage, envelope, decode(envelope.body, KINDS[step], BAD))
+        return change(simulated, envelope, decode(envelope.body, KINDS[step], BAD))
 
-    return stage.play(by(step, BAD, hand))
-
-
-def assert_excluded(stage: Stage, reason: str) -> None:
-    stage.assert_out(BAD, reason)
-    stage.assert_sum(BAD)
+    return simulated.play(by(step, BAD, hand))
 
 
-def assert_stops_run(stage: Stage, culprit: str, reason: str) -> None:
-    stage.assert_blames(HUB, culprit, reason)
-    for name in stage.names:
-        error = stage.errors[name]
+def assert_excluded(simulated: SimulatedRun, reason: str) -> None:
+    simulated.assert_out(BAD, reason)
+    simulated.assert_sum(BAD)
+
+
+def assert_stops_run(simulated: SimulatedRun, culprit: str, reason: str) -> None:
+    simulated.assert_blames(HUB, culprit, reason)
+    for name in simulated.names:
+        error = simulated.errors[name]
         if name != BAD:
             assert isinstance(error, PeerFault)
             assert error.culprit == culprit
@@ -61,43 +63,47 @@ def test_small_order_points(field: str, point: str) -> None:
     key = bytes.fromhex(point)
     with pytest.raises(VerificationError, match="small order"):
         agree.agree(bytes(range(32)), key, salt=b"", info=b"")
-    stage = misbehaving(m.ADVERTISE, lambda stage, envelope, _: (stage.change(envelope, **{field: key}),))
-    assert_excluded(stage, "small order")
+    simulated = misbehaving(
+        m.ADVERTISE, lambda simulated, envelope, _: (simulated.change(envelope, **{field: key}),)
+    )
+    assert_excluded(simulated, "small order")
 
 
 def test_equivocating_reveal() -> None:
     """The party opens another list than the one that it committed to."""
-    stage = misbehaving(
-        m.REVEAL, lambda stage, envelope, _: (stage.change(envelope, neighbours=pack_list((1, 2))),)
+    simulated = misbehaving(
+        m.REVEAL, lambda simulated, envelope, _: (simulated.change(envelope, neighbours=pack_list((1, 2))),)
     )
-    assert_excluded(stage, "had not committed to")
+    assert_excluded(simulated, "had not committed to")
 
 
 @pytest.mark.parametrize("drawn", [(1, 2), (1, 2, 3), (), (1, 2, 4, 5), (2, 1, 4), (1, 1, 4)])
 def test_wrong_degree(drawn: tuple[int, ...]) -> None:
     """The party commits to a list that no honest party draws: too short, with itself, with a stranger, ..."""
-    stage, blinder = Stage(4), bytes(32)
+    simulated, blinder = SimulatedRun(4), bytes(32)
 
     def tamper(envelope: Envelope) -> Iterable[Envelope]:
         if envelope.step == m.MERKLE_COMMITMENT and envelope.receiver == BAD:
             # The machine that stands for the bad party is honest and would leave: show it what it sent.
-            return (stage.enroll(envelope, stage.merkle_commitment()),)
+            return (simulated.enroll(envelope, simulated.merkle_commitment()),)
         if envelope.sender != BAD or envelope.step not in (m.ADVERTISE, m.REVEAL):
             return (envelope,)
         listed = pack_list(drawn)
         if envelope.step == m.REVEAL:
-            return (stage.change(envelope, neighbours=listed, blinder=blinder),)
-        commitment = keys.neighbour_commitment(stage.context, envelope.run_id, BAD, listed, blinder)
-        return (stage.change(envelope, commitment=commitment),)
+            return (simulated.change(envelope, neighbours=listed, blinder=blinder),)
+        commitment = keys.neighbour_commitment(simulated.context, envelope.run_id, BAD, listed, blinder)
+        return (simulated.change(envelope, commitment=commitment),)
 
-    stage.play(tamper)
+    simulated.play(tamper)
     # It is out at its reveal, before any share of anybody reaches it.
-    assert not [e for e in stage.sent if e.receiver == BAD and e.step == m.DELIVER]
-    assert_excluded(stage, "ascending" if drawn in ((1, 2, 4, 5), (2, 1, 4), (1, 1, 4)) else "must draw 3")
+    assert not [e for e in simulated.sent if e.receiver == BAD and e.step == m.DELIVER]
+    assert_excluded(
+        simulated, "ascending" if drawn in ((1, 2, 4, 5), (2, 1, 4), (1, 1, 4)) else "must draw 3"
+    )
 
 
 def test_masked_vector_with_a_flipped_bit() -> None:
-    def flip(_: Stage, envelope: Envelope, __: m.Masked) -> Iterable[Envelope]:
+    def flip(_: SimulatedRun, envelope: Envelope, __: m.Masked) -> Iterable[Envelope]:
         body = bytearray(envelope.body)
         body[4] ^= 0x10
         return (msgspec.structs.replace(envelope, body=bytes(body)),)
@@ -108,21 +114,21 @@ def test_masked_vector_with_a_flipped_bit() -> None:
 def test_masked_vector_of_an_outsider() -> None:
     """A vector under a name that is not in the roster changes nothing, whoever signed it."""
 
-    def add(stage: Stage, envelope: Envelope, message: m.Masked) -> Iterable[Envelope]:
-        return stage.write(envelope, message, receiver=HUB), msgspec.structs.replace(
+    def add(simulated: SimulatedRun, envelope: Envelope, message: m.Masked) -> Iterable[Envelope]:
+        return simulated.write(envelope, message, receiver=HUB), msgspec.structs.replace(
             envelope, sender="mallory"
         )
 
-    stage = misbehaving(m.MASKED, add)
-    stage.assert_sum()
+    simulated = misbehaving(m.MASKED, add)
+    simulated.assert_sum()
     with pytest.raises(PeerFault, match="mallory: is not in the roster"):
-        stage.context.check(Envelope(b"", m.MASKED, "mallory", HUB, b"", bytes(64)))
+        simulated.context.check(Envelope(b"", m.MASKED, "mallory", HUB, b"", bytes(64)))
 
 
 @pytest.mark.parametrize("step", [m.HELLO, m.MASKED])
 def test_in_anothers_name(step: str) -> None:
     """What comes over the channel to one party in the name of another is the channel's party's fault."""
-    [envelope] = [e for e in Stage(4).play().sent if (e.step, e.sender) == (step, HOLDER)]
+    [envelope] = [e for e in SimulatedRun(4).play().sent if (e.step, e.sender) == (step, HOLDER)]
     with pytest.raises(PeerFault, match=f"{BAD}: sent a message in the name of '{HOLDER}'") as raised:
         decode_envelope(encode_envelope(envelope), BAD)
     assert raised.value.culprit == BAD
@@ -137,44 +143,47 @@ def test_in_anothers_name(step: str) -> None:
     ],
 )
 def test_hello_that_does_not_fit(change: dict[str, object], reason: str) -> None:
-    stage = misbehaving(m.HELLO, lambda stage, envelope, _: (stage.change(envelope, **change),))
-    assert_excluded(stage, reason)
+    simulated = misbehaving(m.HELLO, lambda simulated, envelope, _: (simulated.change(envelope, **change),))
+    assert_excluded(simulated, reason)
 
 
 def test_hello_twice() -> None:
     """Two hellos with two nonces: the party is out before there is a run."""
-    stage = misbehaving(
-        m.HELLO, lambda stage, envelope, _: (envelope, stage.change(envelope, nonce=bytes(32)))
+    simulated = misbehaving(
+        m.HELLO, lambda simulated, envelope, _: (envelope, simulated.change(envelope, nonce=bytes(32)))
     )
-    assert_excluded(stage, "two different messages for step 'hello'")
+    assert_excluded(simulated, "two different messages for step 'hello'")
 
 
 @pytest.mark.parametrize("step", [m.REVEAL, m.ATTEST_PARTICIPANTS])
 def test_restarted_process_is_out(step: str) -> None:
     """A process that starts again in the middle of a run has a new nonce; it is told and stays out."""
-    stage = Stage(4)
-    again = stage.machine(BAD)
+    simulated = SimulatedRun(4)
+    again = simulated.machine(BAD)
 
     def restart(envelope: Envelope) -> Iterable[Envelope]:
         return again.handle(Start())
 
-    stage.play(by(step, BAD, restart))
-    assert_excluded(stage, "two different messages for step 'hello'")
+    simulated.play(by(step, BAD, restart))
+    assert_excluded(simulated, "two different messages for step 'hello'")
 
 
 def test_two_different_masked_vectors() -> None:
     """The first is in the sum, the second brings evidence: both signatures, good for both bodies."""
-    stage = misbehaving(
+    simulated = misbehaving(
         m.MASKED,
-        lambda stage, envelope, masked: (envelope, stage.change(envelope, vector=bytes(len(masked.vector)))),
+        lambda simulated, envelope, masked: (
+            envelope,
+            simulated.change(envelope, vector=bytes(len(masked.vector))),
+        ),
     )
-    stage.assert_out(BAD, "two different messages for step 'masked'")
-    stage.assert_sum()
-    fault = stage.aggregator.state.inbox.excluded[3]
+    simulated.assert_out(BAD, "two different messages for step 'masked'")
+    simulated.assert_sum()
+    fault = simulated.aggregator.state.inbox.excluded[3]
     assert isinstance(fault, PeerFault)
     assert fault.evidence["first signature"] != fault.evidence["second signature"]
     for which in ("first", "second"):
-        context, evidence = stage.context, fault.evidence
+        context, evidence = simulated.context, fault.evidence
         statement = context.statement(evidence[f"{which} run id"], m.MASKED, BAD, HUB, evidence[which])
         context.verify(context.keys[BAD], statement, evidence[f"{which} signature"])
 
@@ -185,77 +194,79 @@ def spoil(sealed: bytes) -> bytes:
 
 def test_share_that_does_not_open_at_one_holder() -> None:
     """One complaint does not spoil the run, whoever lies: enough other shares are there."""
-    stage = misbehaving(
+    simulated = misbehaving(
         m.DEAL,
-        lambda stage, envelope, deal: (
-            stage.change(envelope, sealed=[spoil(deal.sealed[0]), *deal.sealed[1:]]),
+        lambda simulated, envelope, deal: (
+            simulated.change(envelope, sealed=[spoil(deal.sealed[0]), *deal.sealed[1:]]),
         ),
     )
-    assert stage.body_of(m.MASKED, "p1").bad_dealers == pack_list((3,))
-    stage.assert_sum()
+    assert simulated.body_of(m.MASKED, "p1").bad_dealers == pack_list((3,))
+    simulated.assert_sum()
 
 
 def test_shares_that_open_nowhere() -> None:
-    stage = misbehaving(
+    simulated = misbehaving(
         m.DEAL,
-        lambda stage, envelope, deal: (stage.change(envelope, sealed=[spoil(s) for s in deal.sealed]),),
+        lambda simulated, envelope, deal: (
+            simulated.change(envelope, sealed=[spoil(s) for s in deal.sealed]),
+        ),
     )
-    assert_stops_run(stage, BAD, "dealt shares that 3 of its holders could not open")
+    assert_stops_run(simulated, BAD, "dealt shares that 3 of its holders could not open")
 
 
 def test_shares_signed_by_another(monkeypatch: pytest.MonkeyPatch) -> None:
     """Shares that open but are not signed by their dealer do not count: nobody could be blamed for them."""
-    stage, sign_share = Stage(4), keys.sign_share
+    simulated, sign_share = SimulatedRun(4), keys.sign_share
 
     def forge(context: Context, run_id: bytes, dealer: Signer, *rest: Any) -> bytes:
         signature = sign_share(context, run_id, dealer, *rest)
-        return stage.signers[HOLDER].sign(signature) if dealer.name == BAD else signature
+        return simulated.signers[HOLDER].sign(signature) if dealer.name == BAD else signature
 
     monkeypatch.setattr(keys, "sign_share", forge)
-    assert_stops_run(stage.play(), BAD, "dealt shares that 3 of its holders could not open")
+    assert_stops_run(simulated.play(), BAD, "dealt shares that 3 of its holders could not open")
 
 
 def test_shares_inconsistent_with_the_commitment() -> None:
-    stage = misbehaving(
-        m.DEAL, lambda stage, envelope, _: (stage.change(envelope, self_commitment=bytes(32)),)
+    simulated = misbehaving(
+        m.DEAL, lambda simulated, envelope, _: (simulated.change(envelope, self_commitment=bytes(32)),)
     )
-    assert_stops_run(stage, BAD, "signed shares that do not give the secret it committed to")
+    assert_stops_run(simulated, BAD, "signed shares that do not give the secret it committed to")
 
 
 def test_shares_inconsistent_with_the_masking_key() -> None:
     """A dropout whose shares give another key than the one that it advertised."""
-    stage = Stage(4)
+    simulated = SimulatedRun(4)
 
     def tamper(envelope: Envelope) -> Iterable[Envelope]:
         if envelope.sender != BAD or envelope.step not in (m.ADVERTISE, m.MASKED):
             return (envelope,)
         other = agree.public_key(bytes(range(32)))
-        return () if envelope.step == m.MASKED else (stage.change(envelope, mask_key=other),)
+        return () if envelope.step == m.MASKED else (simulated.change(envelope, mask_key=other),)
 
-    assert_stops_run(stage.play(tamper), BAD, "signed shares that do not give the secret it committed to")
+    assert_stops_run(simulated.play(tamper), BAD, "signed shares that do not give the secret it committed to")
 
 
-def revealing(stage: Stage, *liars: str) -> Stage:
+def revealing(simulated: SimulatedRun, *liars: str) -> SimulatedRun:
     """Play with holders that flip a bit of the share of p1 (the first in each list)."""
 
     def tamper(envelope: Envelope) -> Iterable[Envelope]:
         if envelope.step != m.UNMASK or envelope.sender not in liars:
             return (envelope,)
         unmask = decode(envelope.body, m.Unmask, envelope.sender)
-        return (stage.change(envelope, shares=bytes([unmask.shares[0] ^ 1]) + unmask.shares[1:]),)
+        return (simulated.change(envelope, shares=bytes([unmask.shares[0] ^ 1]) + unmask.shares[1:]),)
 
-    return stage.play(tamper)
+    return simulated.play(tamper)
 
 
 def test_flipped_share_is_named_and_left_out() -> None:
-    stage = revealing(Stage(4), HOLDER)
-    stage.assert_sum()
-    assert stage.aggregator.result.faults == (f"{HOLDER}: revealed a share that p1 did not sign",)
+    simulated = revealing(SimulatedRun(4), HOLDER)
+    simulated.assert_sum()
+    assert simulated.aggregator.result.faults == (f"{HOLDER}: revealed a share that p1 did not sign",)
 
 
 def test_too_many_flipped_shares_stop_the_run() -> None:
-    stage = revealing(Stage(4), HOLDER, BAD)
-    error = stage.errors[HUB]
+    simulated = revealing(SimulatedRun(4), HOLDER, BAD)
+    error = simulated.errors[HUB]
     assert isinstance(error, TimeoutFault)
     assert error.missing == {HOLDER, BAD}
     assert "1 shares of p1 are there, 2 are needed" in str(error)
@@ -270,21 +281,21 @@ def test_share_of_another_dealer_is_no_share() -> None:
             field: getattr(unmask, field)[-size:] + getattr(unmask, field)[size:]
             for field, size in (("shares", 32), ("others", 32), ("signatures", 64))
         }
-        return (stage.change(envelope, **shuffled),)
+        return (simulated.change(envelope, **shuffled),)
 
-    stage = Stage(4)
-    stage.play(by(m.UNMASK, HOLDER, swap)).assert_sum()
-    assert stage.aggregator.result.faults == (f"{HOLDER}: revealed a share that p1 did not sign",)
+    simulated = SimulatedRun(4)
+    simulated.play(by(m.UNMASK, HOLDER, swap)).assert_sum()
+    assert simulated.aggregator.result.faults == (f"{HOLDER}: revealed a share that p1 did not sign",)
 
 
 def test_false_complaint_is_refused_or_harmless() -> None:
-    stage = misbehaving(
-        m.MASKED, lambda stage, envelope, _: (stage.change(envelope, bad_dealers=pack_list((3,))),)
+    simulated = misbehaving(
+        m.MASKED, lambda simulated, envelope, _: (simulated.change(envelope, bad_dealers=pack_list((3,))),)
     )
-    assert_excluded(stage, "complains about parties that dealt nothing to it")
+    assert_excluded(simulated, "complains about parties that dealt nothing to it")
 
 
-def complaining(stage: Stage, *liars: str, silent: tuple[str, ...] = ()) -> Stage:
+def complaining(simulated: SimulatedRun, *liars: str, silent: tuple[str, ...] = ()) -> SimulatedRun:
     """Play with holders that say of p1 what is not so; the silent ones send no shares."""
 
     def tamper(envelope: Envelope) -> Iterable[Envelope]:
@@ -293,14 +304,16 @@ def complaining(stage: Stage, *liars: str, silent: tuple[str, ...] = ()) -> Stag
         if envelope.sender not in liars or envelope.step not in (m.MASKED, m.UNMASK):
             return (envelope,)
         if envelope.step == m.MASKED:
-            return (stage.change(envelope, bad_dealers=pack_list((1,))),)
+            return (simulated.change(envelope, bad_dealers=pack_list((1,))),)
         unmask = decode(envelope.body, m.Unmask, envelope.sender)
         cut = {"dealers": 2, "shares": 32, "others": 32, "signatures": 64}
         return (
-            stage.change(envelope, **{field: getattr(unmask, field)[size:] for field, size in cut.items()}),
+            simulated.change(
+                envelope, **{field: getattr(unmask, field)[size:] for field, size in cut.items()}
+            ),
         )
 
-    return stage.play(tamper)
+    return simulated.play(tamper)
 
 
 @pytest.mark.parametrize(
@@ -310,24 +323,24 @@ def complaining(stage: Stage, *liars: str, silent: tuple[str, ...] = ()) -> Stag
 def test_false_complaints_convict_nobody_where_no_corrupt_holder_is_planned_for(
     parties: int, liars: tuple[str, ...], silent: tuple[str, ...]
 ) -> None:
-    stage = Stage(parties, dropout=0.25)
-    assert stage.plan.corrupt_holders == 0
-    complaining(stage, *liars, silent=silent)
-    error = stage.errors[HUB]
+    simulated = SimulatedRun(parties, dropout=0.25)
+    assert simulated.plan.corrupt_holders == 0
+    complaining(simulated, *liars, silent=silent)
+    error = simulated.errors[HUB]
     assert isinstance(error, TimeoutFault), error
     assert error.missing == {"p1", *liars, *silent}
     assert f"({', '.join(liars)}) each says that its share of p1 did not open" in str(error)
-    for name in set(stage.names) - set(silent):
-        reported = stage.errors[name]
+    for name in set(simulated.names) - set(silent):
+        reported = simulated.errors[name]
         assert isinstance(reported, TimeoutFault)
         assert reported.missing == error.missing
 
 
 def test_more_complaints_than_corrupt_holders_convict_a_dealer_and_fewer_do_not() -> None:
-    few = complaining(Stage(12, corrupt=0.2, dropout=0.3), "p2", "p3")
+    few = complaining(SimulatedRun(12, corrupt=0.2, dropout=0.3), "p2", "p3")
     assert few.plan.corrupt_holders == 2
     few.assert_sum()
-    bad = Stage(12, corrupt=0.2, dropout=0.3)
+    bad = SimulatedRun(12, corrupt=0.2, dropout=0.3)
 
     def spoilt(envelope: Envelope) -> Iterable[Envelope]:
         deal = decode(envelope.body, m.Deal, envelope.sender)
@@ -339,36 +352,40 @@ def test_more_complaints_than_corrupt_holders_convict_a_dealer_and_fewer_do_not(
 
 def test_leave_that_names_an_outsider() -> None:
     abort = Abort(Code.FAULT, "mallory")
-    stage = misbehaving(m.MASKED, lambda stage, envelope, _: (stage.write(envelope, abort, step=LEAVE),))
-    assert_excluded(stage, "somebody who is not in the roster")
+    simulated = misbehaving(
+        m.MASKED, lambda simulated, envelope, _: (simulated.write(envelope, abort, step=LEAVE),)
+    )
+    assert_excluded(simulated, "somebody who is not in the roster")
 
 
 def test_leave_with_a_text_is_malformed() -> None:
     """It cannot write to the terminal, as an earlier form of the message could."""
     body = msgspec.msgpack.encode(("local", "", [], "\x1b[2Jgone"))
-    stage = misbehaving(
+    simulated = misbehaving(
         m.MASKED,
-        lambda stage, envelope, _: (stage.write(envelope, msgspec.Raw(body), step=LEAVE),),  # type: ignore[arg-type]
+        lambda simulated, envelope, _: (simulated.write(envelope, msgspec.Raw(body), step=LEAVE),),  # type: ignore[arg-type]
     )
-    assert_excluded(stage, "malformed Abort")
+    assert_excluded(simulated, "malformed Abort")
 
 
 def test_a_party_that_leaves_is_named_with_its_code() -> None:
     abort = Abort(Code.OWN)
-    stage = misbehaving(m.MASKED, lambda stage, envelope, _: (stage.write(envelope, abort, step=LEAVE),))
-    stage.assert_sum(BAD)
-    assert f"left: {TEXTS[Code.OWN]}" in stage.aggregator.result.faults[0]
-    assert stage.reported(BAD) == Abort(Code.LEFT, "", [(BAD, Code.OWN)], m.MASKED)
+    simulated = misbehaving(
+        m.MASKED, lambda simulated, envelope, _: (simulated.write(envelope, abort, step=LEAVE),)
+    )
+    simulated.assert_sum(BAD)
+    assert f"left: {TEXTS[Code.OWN]}" in simulated.aggregator.result.faults[0]
+    assert simulated.reported(BAD) == Abort(Code.LEFT, "", [(BAD, Code.OWN)], m.MASKED)
 
 
 def test_vector_that_is_no_encoding_is_a_lie_not_an_overflow() -> None:
     """A party adds to its masked vector: within bounds nobody can tell, beyond them the sum is refused."""
 
-    def add(stage: Stage, envelope: Envelope, masked: m.Masked) -> Iterable[Envelope]:
-        lanes = stage.encoding.unpack(masked.vector)
-        lanes -= lanes.dtype.type(1 << stage.encoding.modulus_bits - 1)
-        return (stage.change(envelope, vector=stage.encoding.pack(lanes)),)
+    def add(simulated: SimulatedRun, envelope: Envelope, masked: m.Masked) -> Iterable[Envelope]:
+        lanes = simulated.encoding.unpack(masked.vector)
+        lanes -= lanes.dtype.type(1 << simulated.encoding.modulus_bits - 1)
+        return (simulated.change(envelope, vector=simulated.encoding.pack(lanes)),)
 
-    stage = misbehaving(m.MASKED, add)
-    assert isinstance(stage.errors[HUB], VerificationError)
-    assert abort_of(stage.errors[HUB]) == Abort(Code.EVIDENCE)
+    simulated = misbehaving(m.MASKED, add)
+    assert isinstance(simulated.errors[HUB], VerificationError)
+    assert abort_of(simulated.errors[HUB]) == Abort(Code.EVIDENCE)

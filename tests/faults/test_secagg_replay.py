@@ -15,7 +15,7 @@ from smpc_dp.protocols.contract import Envelope
 from smpc_dp.protocols.engine.events import Cancellation, Message, Start
 from smpc_dp.protocols.engine.run import Machine
 from smpc_dp.protocols.phases import messages as m
-from tests.faults.stage import HUB, Stage
+from tests.faults.stage import HUB, SimulatedRun
 
 ME = "p1"
 # What a machine may say besides the steps of the protocol, to someone who is out.
@@ -44,15 +44,15 @@ def assert_one_message_a_step(sent: list[Envelope], honest: list[Envelope]) -> N
 @pytest.mark.parametrize("order", ["in order", "out of order", "other run first"])
 def test_party_fed_everything_again(position: int, order: str) -> None:
     """At every point of the run: every message of this run and of another one, before and after it ends."""
-    this, other = Stage(4).play(), Stage(4, run=2).play()
-    mine, theirs = ([e for e in stage.sent if e.receiver == ME] for stage in (this, other))
+    this, other = SimulatedRun(4).play(), SimulatedRun(4, run=2).play()
+    mine, theirs = ([e for e in simulated.sent if e.receiver == ME] for simulated in (this, other))
     chooser = random.Random(position)
     again = {
         "in order": [*mine, *theirs, *mine],
         "out of order": chooser.sample(mine + theirs, len(mine + theirs)),
         "other run first": [*theirs, *mine],
     }[order]
-    machine = Stage(4).parties[ME]
+    machine = SimulatedRun(4).parties[ME]
     sent = list(machine.handle(Start()))
     feed(machine, mine[:position], sent)
     # Repetitions alone are not a fault: the machine stays where it is.
@@ -65,9 +65,9 @@ def test_party_fed_everything_again(position: int, order: str) -> None:
 
 @pytest.mark.parametrize("position", range(1, 33, 3))
 def test_aggregator_fed_everything_again(position: int) -> None:
-    this, other = Stage(4).play(), Stage(4, run=2).play()
-    mine, theirs = ([e for e in stage.sent if e.receiver == HUB] for stage in (this, other))
-    aggregator = Stage(4).aggregator
+    this, other = SimulatedRun(4).play(), SimulatedRun(4, run=2).play()
+    mine, theirs = ([e for e in simulated.sent if e.receiver == HUB] for simulated in (this, other))
+    aggregator = SimulatedRun(4).aggregator
     sent: list[Envelope] = []
     feed(aggregator, mine[:position], sent)
     before = len(sent)
@@ -79,7 +79,7 @@ def test_aggregator_fed_everything_again(position: int) -> None:
 
 
 def test_a_party_speaks_once_in_a_step() -> None:
-    machine = Stage(4).parties[ME]
+    machine = SimulatedRun(4).parties[ME]
     machine.handle(Start())
     with pytest.raises(LocalError, match="'hello' was sent before"):
         machine.handle(Start())
@@ -88,51 +88,51 @@ def test_a_party_speaks_once_in_a_step() -> None:
 @pytest.mark.parametrize("step", [m.ADVERTISE, m.DEAL, m.ATTEST_PARTICIPANTS, m.MASKED])
 def test_a_message_signed_for_another_run_is_refused(step: str) -> None:
     """The same content in the step that is due, signed anew by its sender for another run of the session."""
-    stage = Stage(5)
+    simulated = SimulatedRun(5)
 
     def tamper(envelope: Envelope) -> Iterable[Envelope]:
         if (envelope.sender, envelope.step) != (ME, step):
             return (envelope,)
-        return (stage.change(msgspec.structs.replace(envelope, run_id=bytes(32))),)
+        return (simulated.change(msgspec.structs.replace(envelope, run_id=bytes(32))),)
 
-    stage.play(tamper)
-    stage.assert_out(ME, f"sent '{step}' of another run")
+    simulated.play(tamper)
+    simulated.assert_out(ME, f"sent '{step}' of another run")
 
 
 def test_in_order_again_changes_nothing() -> None:
     """Every message twice, in both directions: the same sum."""
-    Stage(4).play(lambda envelope: (envelope, envelope)).assert_sum()
+    SimulatedRun(4).play(lambda envelope: (envelope, envelope)).assert_sum()
 
 
-def fresh_values(stage: Stage) -> set[bytes]:
+def fresh_values(simulated: SimulatedRun) -> set[bytes]:
     """Return everything that a run should not share with another: all that parties drew, sealed or masked."""
     result: set[bytes] = set()
-    for name in stage.names:
-        hello, advertise = stage.body_of(m.HELLO, name), stage.body_of(m.ADVERTISE, name)
-        reveal, deal = stage.body_of(m.REVEAL, name), stage.body_of(m.DEAL, name)
-        unmask = stage.body_of(m.UNMASK, name)
+    for name in simulated.names:
+        hello, advertise = simulated.body_of(m.HELLO, name), simulated.body_of(m.ADVERTISE, name)
+        reveal, deal = simulated.body_of(m.REVEAL, name), simulated.body_of(m.DEAL, name)
+        unmask = simulated.body_of(m.UNMASK, name)
         attested = {
-            stage.body_of(step, name).set_digest for step in (m.ATTEST_PARTICIPANTS, m.ATTEST_SURVIVORS)
+            simulated.body_of(step, name).set_digest for step in (m.ATTEST_PARTICIPANTS, m.ATTEST_SURVIVORS)
         }
         result |= {hello.nonce, advertise.seal_key, advertise.mask_key, advertise.commitment, reveal.blinder}
-        result |= {deal.self_commitment, *deal.sealed, stage.body_of(m.MASKED, name).vector, *attested}
+        result |= {deal.self_commitment, *deal.sealed, simulated.body_of(m.MASKED, name).vector, *attested}
         # Nonce and keystream of sealed boxes, in blocks.
         result |= {box[:24] for box in deal.sealed} | {box[24:56] for box in deal.sealed}
         result |= {unmask.shares[at : at + 32] for at in range(0, len(unmask.shares), 32)}
         result |= {unmask.others[at : at + 32] for at in range(0, len(unmask.others), 32)}
-    return result | {envelope.signature for envelope in stage.sent if envelope.step != m.HELLO}
+    return result | {envelope.signature for envelope in simulated.sent if envelope.step != m.HELLO}
 
 
 def test_a_rerun_shares_nothing() -> None:
     """The same session file and the same vectors, run twice with the operating system's randomness."""
-    first, second = Stage(4, run=None).play(), Stage(4, run=None).play()
+    first, second = SimulatedRun(4, run=None).play(), SimulatedRun(4, run=None).play()
     assert first.context.session_digest == second.context.session_digest
     assert (first.vectors == second.vectors).all()
     first.assert_sum()
     second.assert_sum()
-    ids = {stage.aggregator.result.evidence.run_id for stage in (first, second)}
+    ids = {simulated.aggregator.result.evidence.run_id for simulated in (first, second)}
     assert len(ids) == 2
-    values = [fresh_values(stage) for stage in (first, second)]
+    values = [fresh_values(simulated) for simulated in (first, second)]
     assert len(values[0]) == len(values[1]) > 100
     assert not values[0] & values[1]
     # Within one run nothing occurs twice either: 4 parties with 4 single values, 2 shared digests, and so on.

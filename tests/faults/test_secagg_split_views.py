@@ -21,7 +21,7 @@ from smpc_dp.protocols.phases import messages as m
 from smpc_dp.protocols.phases.certify import check_certificate
 from smpc_dp.protocols.sets import pack_list, pack_set, unpack_list
 from tests.faults.malicious import SplitViewAggregator
-from tests.faults.stage import HUB, Stage, only
+from tests.faults.stage import HUB, SimulatedRun, only
 
 VICTIM = "p1"
 
@@ -58,73 +58,75 @@ def assert_all_refuse(attack: SplitViewAggregator, reason: str, *names: str) -> 
         assert isinstance(error, PeerFault)
         assert error.culprit == HUB
         assert reason in error.reason
-    attack.stage.assert_nothing_revealed()
+    attack.simulated.assert_nothing_revealed()
 
 
 def neighbourhood_views(attack: SplitViewAggregator) -> dict[str, frozenset[int]]:
     """Tell the holders of each of the victim's neighbours that this neighbour dropped out."""
-    stage, everyone = attack.stage, frozenset(range(1, 31))
+    simulated, everyone = attack.simulated, frozenset(range(1, 31))
     views = {}
-    for name in stage.names:
-        number = stage.number(name)
+    for name in simulated.names:
+        number = simulated.number(name)
         gone = [
             a for a in sorted(attack.neighbours(VICTIM)) if a != number and number in attack.drawn[f"p{a}"]
         ]
-        views[name] = everyone - set(gone[: stage.plan.max_dropouts])
+        views[name] = everyone - set(gone[: simulated.plan.max_dropouts])
     return views
 
 
 def test_survivors_without_a_quorum_cost_the_victim_its_vector() -> None:
-    stage = Stage(30, plan=without_quorum(THIRTY))
-    attack = SplitViewAggregator(stage)
-    attack.show_participants(dict.fromkeys(stage.names, frozenset(range(1, 31))))
+    simulated = SimulatedRun(30, plan=without_quorum(THIRTY))
+    attack = SplitViewAggregator(simulated)
+    attack.show_participants(dict.fromkeys(simulated.names, frozenset(range(1, 31))))
     attack.show_survivors(neighbourhood_views(attack))
     assert attack.errors == {}, "each party saw a set that is large enough and holds it"
-    np.testing.assert_array_equal(attack.open_vector(VICTIM, attack.neighbours(VICTIM)), stage.grid(VICTIM))
+    np.testing.assert_array_equal(
+        attack.open_vector(VICTIM, attack.neighbours(VICTIM)), simulated.grid(VICTIM)
+    )
 
 
 def test_split_survivors_are_refused() -> None:
-    stage = Stage(30, plan=THIRTY)
-    attack = SplitViewAggregator(stage)
-    attack.show_participants(dict.fromkeys(stage.names, frozenset(range(1, 31))))
+    simulated = SimulatedRun(30, plan=THIRTY)
+    attack = SplitViewAggregator(simulated)
+    attack.show_participants(dict.fromkeys(simulated.names, frozenset(range(1, 31))))
     attack.show_survivors(neighbourhood_views(attack))
-    assert_all_refuse(attack, f"{THIRTY.quorum} are due", *stage.names)
+    assert_all_refuse(attack, f"{THIRTY.quorum} are due", *simulated.names)
     with pytest.raises(ValueError, match="0 of the 5 needed"):
         attack.open_vector(VICTIM, attack.neighbours(VICTIM))
 
 
 def test_two_neighbourhoods_with_one_majority_learn_one_kind_of_share() -> None:
     """If one of two survivor sets gets its quorum, only those who saw it reveal, and all the same kind."""
-    stage = Stage(8, plan=EIGHT)
-    attack = SplitViewAggregator(stage)
-    attack.show_participants(dict.fromkeys(stage.names, ALL_EIGHT))
+    simulated = SimulatedRun(8, plan=EIGHT)
+    attack = SplitViewAggregator(simulated)
+    attack.show_participants(dict.fromkeys(simulated.names, ALL_EIGHT))
     most, few = ALL_EIGHT - {8}, ALL_EIGHT - {2}
     views = {f"p{i}": few if i in (7, 8) else most for i in range(1, 9)}
     attack.show_survivors(views)
     assert set(attack.errors) == {"p7", "p8"}
     assert all("signatures, 5 are due" in str(error) for error in attack.errors.values())
-    assert {e.sender for e in stage.sent if e.step == m.UNMASK} == {f"p{i}" for i in range(1, 7)}
+    assert {e.sender for e in simulated.sent if e.step == m.UNMASK} == {f"p{i}" for i in range(1, 7)}
     assert len(attack.secret("p2", survived=True)) == 32
     with pytest.raises(ValueError, match="0 of the 4 needed"):
         attack.secret("p2", survived=False)
 
 
 def test_participants_without_a_quorum_cost_the_victim_its_vector() -> None:
-    stage = Stage(8, plan=without_quorum(EIGHT))
-    attack = SplitViewAggregator(stage)
+    simulated = SimulatedRun(8, plan=without_quorum(EIGHT))
+    attack = SplitViewAggregator(simulated)
     attack.show_participants(SPLIT_PARTICIPANTS)
     attack.show_survivors(SPLIT_SURVIVORS)
     assert attack.errors == {}
-    np.testing.assert_array_equal(attack.open_vector(VICTIM, NARROW - {1}), stage.grid(VICTIM))
+    np.testing.assert_array_equal(attack.open_vector(VICTIM, NARROW - {1}), simulated.grid(VICTIM))
 
 
 def test_in_that_session_split_survivors_alone_are_not_enough() -> None:
     """With all seven masks on, four believers in the loss of each are more than there are: 28 > 7 * 3 + 3."""
     beliefs = 4 * (len(ALL_EIGHT) - 1)
     assert beliefs > len(ALL_EIGHT) * EIGHT.max_dropouts
-    stage = Stage(8, plan=without_quorum(EIGHT))
-    attack = SplitViewAggregator(stage)
-    attack.show_participants(dict.fromkeys(stage.names, ALL_EIGHT))
+    simulated = SimulatedRun(8, plan=without_quorum(EIGHT))
+    attack = SplitViewAggregator(simulated)
+    attack.show_participants(dict.fromkeys(simulated.names, ALL_EIGHT))
     attack.show_survivors(SPLIT_SURVIVORS)
     with pytest.raises(ValueError, match="of the 4 needed"):
         attack.open_vector(VICTIM, ALL_EIGHT - {1})
@@ -132,12 +134,12 @@ def test_in_that_session_split_survivors_alone_are_not_enough() -> None:
 
 def test_split_participants_are_refused() -> None:
     """The victim refuses, and its masked vector never leaves."""
-    stage = Stage(8, plan=EIGHT)
-    attack = SplitViewAggregator(stage)
+    simulated = SimulatedRun(8, plan=EIGHT)
+    attack = SplitViewAggregator(simulated)
     attack.show_participants(SPLIT_PARTICIPANTS)
     assert_all_refuse(attack, "has 1 signatures, 5 are due", VICTIM)
     assert VICTIM not in attack.masked
-    assert m.MASKED not in stage.steps_of(VICTIM)
+    assert m.MASKED not in simulated.steps_of(VICTIM)
 
 
 def skipping(skipped: str) -> Callable[..., object]:
@@ -152,30 +154,30 @@ def skipping(skipped: str) -> Callable[..., object]:
 def test_the_survivors_certificate_binds_the_participants(monkeypatch: pytest.MonkeyPatch) -> None:
     """Even machines that take any set of participants reveal nothing: the two digests are chained."""
     monkeypatch.setattr(certified_set, "check_certificate", skipping(m.ATTEST_PARTICIPANTS))
-    stage = Stage(8, plan=EIGHT)
-    attack = SplitViewAggregator(stage)
+    simulated = SimulatedRun(8, plan=EIGHT)
+    attack = SplitViewAggregator(simulated)
     attack.show_participants(SPLIT_PARTICIPANTS)
     assert VICTIM in attack.masked
     attack.show_survivors(SPLIT_SURVIVORS)
-    assert_all_refuse(attack, "are due", *stage.names)
+    assert_all_refuse(attack, "are due", *simulated.names)
 
 
 def test_with_no_certificate_checked_the_attack_succeeds(monkeypatch: pytest.MonkeyPatch) -> None:
     """The same machines, plan and attack, but for the one check: what the certificates are for."""
     monkeypatch.setattr(certified_set, "check_certificate", lambda *_: None)
-    stage = Stage(8, plan=EIGHT)
-    attack = SplitViewAggregator(stage)
+    simulated = SimulatedRun(8, plan=EIGHT)
+    attack = SplitViewAggregator(simulated)
     attack.show_participants(SPLIT_PARTICIPANTS)
     attack.show_survivors(SPLIT_SURVIVORS)
-    np.testing.assert_array_equal(attack.open_vector(VICTIM, NARROW - {1}), stage.grid(VICTIM))
+    np.testing.assert_array_equal(attack.open_vector(VICTIM, NARROW - {1}), simulated.grid(VICTIM))
 
 
 @pytest.mark.parametrize("step", [m.REVEAL, m.DEAL])
 def test_a_party_with_too_few_holders_leaves(step: str) -> None:
     """Told that most of its holders are gone, a victim stops before it deals, or before it masks."""
     plan = check_plan(6, 3, 2, dropout=0.34)
-    drawn = unpack_list(Stage(6, plan=plan).play().body_of(m.REVEAL, VICTIM).neighbours, 6, VICTIM)
-    gone, stage = drawn[:2], Stage(6, plan=plan)
+    drawn = unpack_list(SimulatedRun(6, plan=plan).play().body_of(m.REVEAL, VICTIM).neighbours, 6, VICTIM)
+    gone, simulated = drawn[:2], SimulatedRun(6, plan=plan)
     left = pack_set(set(range(1, 7)) - set(gone), 6)
 
     def fewer(envelope: Envelope) -> Iterable[Envelope]:
@@ -183,17 +185,19 @@ def test_a_party_with_too_few_holders_leaves(step: str) -> None:
             message = decode(envelope.body, m.Neighbours, HUB)
             advertisements = [a for a in message.advertisements if a.party not in gone]
             openings = [o for o in message.openings if o.party not in gone]
-            shown = stage.change(envelope, revealed=left, advertisements=advertisements, openings=openings)
-            return (stage.enroll(shown, stage.merkle_commitment()),)
+            shown = simulated.change(
+                envelope, revealed=left, advertisements=advertisements, openings=openings
+            )
+            return (simulated.enroll(shown, simulated.merkle_commitment()),)
         deliver = decode(envelope.body, m.Deliver, HUB)
         dealers = unpack_list(deliver.dealers, 6, HUB)
         retained = [(d, s) for d, s in zip(dealers, deliver.sealed, strict=True) if d not in gone]
         fields = {"dealers": pack_list(d for d, _ in retained), "sealed": [s for _, s in retained]}
-        return (stage.change(envelope, participants=left, **fields),)
+        return (simulated.change(envelope, participants=left, **fields),)
 
-    stage.play(only(m.NEIGHBOURS if step == m.REVEAL else m.DELIVER, VICTIM, fewer))
-    error = stage.errors[VICTIM]
+    simulated.play(only(m.NEIGHBOURS if step == m.REVEAL else m.DELIVER, VICTIM, fewer))
+    error = simulated.errors[VICTIM]
     assert isinstance(error, TimeoutFault)
     assert (error.step, error.missing) == (step, frozenset(f"p{number}" for number in gone))
-    assert {m.MASKED, m.UNMASK}.isdisjoint(stage.steps_of(VICTIM))
-    assert (m.DEAL in stage.steps_of(VICTIM)) is (step == m.DEAL)
+    assert {m.MASKED, m.UNMASK}.isdisjoint(simulated.steps_of(VICTIM))
+    assert (m.DEAL in simulated.steps_of(VICTIM)) is (step == m.DEAL)

@@ -72,7 +72,7 @@ def context(question: str = "sum") -> Context:
     return Context("mpyc", 1, DIGEST, 1, USERS, "*", keys, question)
 
 
-class Stage:
+class SimulatedRun:
     """All machines in one process; `change` may alter or drop (None) what travels.
 
     What mpyc does is done here: shares are added up and recombined from the first two servers.
@@ -121,7 +121,7 @@ class Stage:
             self.errors[name] = error
             self.queue += self.machines[name].handle(Cancellation(error))
 
-    def run(self) -> Stage:
+    def run(self) -> SimulatedRun:
         for name, machine in self.machines.items():
             self.act(name, partial(machine.handle, Start()))
         for _ in range(50):
@@ -179,9 +179,9 @@ def resign(envelope: Envelope, body: bytes) -> Envelope:
 
 
 def test_everybody_gets_the_sum_with_all_servers_signatures() -> None:
-    stage = Stage().run()
-    assert not stage.errors
-    for machine in stage.machines.values():
+    simulated = SimulatedRun().run()
+    assert not simulated.errors
+    for machine in simulated.machines.values():
         opened = machine.result
         assert opened.values == (6, 4)
         assert opened.included == USERS
@@ -208,15 +208,15 @@ def test_shares_of_another_length_or_field_leave_their_user_out(
             return resign(envelope, encode(m.Shares(packed(width))))
         return envelope
 
-    stage = Stage(change).run()
-    assert set(stage.errors) == {"bob"}
+    simulated = SimulatedRun(change).run()
+    assert set(simulated.errors) == {"bob"}
     for name in ("alice", "carol", "dave", *SERVERS):
-        opened = stage.machines[name].result
+        opened = simulated.machines[name].result
         assert opened.values == (5, 3)
         assert opened.included == ("alice", "carol", "dave")
         (fault,) = opened.faults
         assert fault == f"bob: left out by server2: {TEXTS[Code.FAULT]}"
-    assert reason in str(stage.servers["server2"]._failures[2])
+    assert reason in str(simulated.servers["server2"]._failures[2])
 
 
 @pytest.mark.parametrize("step", [m.HELLO, m.SHARES])
@@ -225,10 +225,10 @@ def test_a_user_that_serves_only_some_servers_is_left_out_by_all(step: str) -> N
         short = (envelope.step, envelope.sender, envelope.receiver) == (step, "dave", "server3")
         return None if short else envelope
 
-    stage = Stage(change).run()
+    simulated = SimulatedRun(change).run()
     for name in ("alice", "bob", "carol", *SERVERS):
-        assert stage.machines[name].result.included == ("alice", "bob", "carol")
-    assert "dave" in str(stage.errors["dave"])
+        assert simulated.machines[name].result.included == ("alice", "bob", "carol")
+    assert "dave" in str(simulated.errors["dave"])
 
 
 def test_a_user_that_says_another_hello_to_one_server_is_left_out() -> None:
@@ -238,27 +238,29 @@ def test_a_user_that_says_another_hello_to_one_server_is_left_out() -> None:
             return resign(envelope, encode(msgspec.structs.replace(hello, nonce=b"x" * 16)))
         return envelope
 
-    stage = Stage(change).run()
-    assert stage.machines["alice"].result.included == ("alice", "bob", "carol")
-    assert "server3" in str(stage.errors["dave"])
+    simulated = SimulatedRun(change).run()
+    assert simulated.machines["alice"].result.included == ("alice", "bob", "carol")
+    assert "server3" in str(simulated.errors["dave"])
 
 
 def test_who_asks_for_something_else_is_left_out() -> None:
-    stage = Stage(questions={"carol": "average"}).run()
-    assert stage.machines["alice"].result.included == ("alice", "bob", "dave")
-    assert "something else" in str(stage.errors["carol"])
+    simulated = SimulatedRun(questions={"carol": "average"}).run()
+    assert simulated.machines["alice"].result.included == ("alice", "bob", "dave")
+    assert "something else" in str(simulated.errors["carol"])
 
 
 @pytest.mark.parametrize(("most", "odd"), [(-1, 1), (1, -1)])
 def test_one_label_too_many_or_too_few_costs_its_user_alone(most: int, odd: int) -> None:
     """A program takes labels from all users or from none: one user could stop every run of the others."""
     marks = {"alice": most, "bob": odd, "carol": most, "dave": min(most, 0)}
-    stage = Stage(marks=marks, makes=dict.fromkeys((*USERS, *SERVERS), make_labelled(labels=most >= 0))).run()
-    assert set(stage.errors) == {"bob"}
-    assert stage.errors["bob"].code == Code.QUESTION
-    for server in stage.servers.values():
+    simulated = SimulatedRun(
+        marks=marks, makes=dict.fromkeys((*USERS, *SERVERS), make_labelled(labels=most >= 0))
+    ).run()
+    assert set(simulated.errors) == {"bob"}
+    assert simulated.errors["bob"].code == Code.QUESTION
+    for server in simulated.servers.values():
         assert f"gives {'a' if odd >= 0 else 'no'} label, unlike most users" in str(server._failures[2])
-    assert stage.machines["alice"].result.included == ("alice", "carol", "dave")
+    assert simulated.machines["alice"].result.included == ("alice", "carol", "dave")
 
 
 def make_labelled(*, labels: bool) -> MakeTerms:
@@ -286,7 +288,7 @@ def test_what_users_say_when_they_leave_fits_into_a_message(tmp_path: Path) -> N
         (written,) = context().write(IDENTITIES["bob"], envelope.run_id, LEAVE, (envelope.receiver,), left)
         return written
 
-    faults = Stage(change).run().machines["alice"].result.faults
+    faults = SimulatedRun(change).run().machines["alice"].result.faults
     assert len(faults) == len(SERVERS)
     assert all(fault.startswith("bob: left out by ") and TEXTS[Code.OWN] in fault for fault in faults)
     longest = max(Code, key=len)
@@ -306,9 +308,9 @@ def test_too_few_users_end_the_run_and_are_named() -> None:
     def change(envelope: Envelope) -> Envelope | None:
         return None if envelope.step == m.SHARES and envelope.sender in ("carol", "dave") else envelope
 
-    stage = Stage(change).run()
+    simulated = SimulatedRun(change).run()
     for name in SERVERS:
-        error = stage.errors[name]
+        error = simulated.errors[name]
         assert isinstance(error, TimeoutFault)
         assert error.missing == {"carol", "dave"}
 
@@ -324,17 +326,17 @@ def test_a_record_out_of_range_is_never_shared(record: Sequence[int], kind: type
         sent.append(envelope)
         return envelope
 
-    stage = Stage(change, records={"bob": record}).run()
-    assert isinstance(stage.errors["bob"], kind)
+    simulated = SimulatedRun(change, records={"bob": record}).run()
+    assert isinstance(simulated.errors["bob"], kind)
     assert not any(envelope.sender == "bob" and envelope.step == m.SHARES for envelope in sent)
     assert not any("10" in repr(e.body) and e.step == "leave" for e in sent)
-    assert stage.machines["alice"].result.included == ("alice", "carol", "dave")
+    assert simulated.machines["alice"].result.included == ("alice", "carol", "dave")
 
 
 def test_a_server_that_opens_another_value_is_named_by_all() -> None:
-    stage = Stage(lie={"server2": 1}).run()
+    simulated = SimulatedRun(lie={"server2": 1}).run()
     for name in USERS:
-        error = stage.errors[name]
+        error = simulated.errors[name]
         assert isinstance(error, PeerFault)
         assert error.culprit == "server2"
 
@@ -352,14 +354,14 @@ class Reckless(ServerMachine):
         return [envelope for envelope in super()._take_untold() if envelope.receiver not in self.hidden]
 
 
-def reckless(change: Change, hidden: frozenset[str] = frozenset()) -> Stage:
+def reckless(change: Change, hidden: frozenset[str] = frozenset()) -> SimulatedRun:
     """Play with servers that go on with however few users."""
-    stage = Stage(change)
+    simulated = SimulatedRun(change)
     for name in SERVERS:
         server = Reckless(context(), SERVERS, IDENTITIES[name], make, fewest=1)
         server.hidden = hidden
-        stage.servers[name] = stage.machines[name] = server
-    return stage.run()
+        simulated.servers[name] = simulated.machines[name] = server
+    return simulated.run()
 
 
 def test_users_share_nothing_with_servers_that_begin_with_fewer_than_agreed() -> None:
@@ -369,9 +371,9 @@ def test_users_share_nothing_with_servers_that_begin_with_fewer_than_agreed() ->
         sent.append(envelope)
         return None if envelope.step == m.HELLO and envelope.sender in ("carol", "dave") else envelope
 
-    stage = reckless(change)
+    simulated = reckless(change)
     for name in ("alice", "bob"):
-        assert "begins with 2 users, 3 are needed" in str(stage.errors[name])
+        assert "begins with 2 users, 3 are needed" in str(simulated.errors[name])
     assert not any(envelope.step == m.SHARES for envelope in sent)
 
 
@@ -382,10 +384,10 @@ def test_users_take_no_result_over_fewer_than_agreed_whoever_signed_it() -> None
         late = envelope.step == m.SHARES and envelope.sender in ("carol", "dave")
         return None if late else envelope
 
-    stage = reckless(change)
-    assert all(stage.servers[name].result.included == ("alice", "bob") for name in SERVERS)
+    simulated = reckless(change)
+    assert all(simulated.servers[name].result.included == ("alice", "bob") for name in SERVERS)
     for name in ("alice", "bob"):
-        error = stage.errors[name]
+        error = simulated.errors[name]
         assert isinstance(error, PeerFault)
         assert "opened a value over 2 users, 3 are needed" in str(error)
 
@@ -395,10 +397,10 @@ def test_a_user_that_is_left_out_in_silence_takes_no_result() -> None:
         lost = (envelope.step, envelope.sender, envelope.receiver) == (m.SHARES, "dave", "server3")
         return None if lost else envelope
 
-    stage = reckless(change, hidden=frozenset({"dave"}))
-    assert stage.machines["alice"].result.included == ("alice", "bob", "carol")
-    assert isinstance(stage.errors["dave"], PeerFault)
-    assert "left this user out" in str(stage.errors["dave"])
+    simulated = reckless(change, hidden=frozenset({"dave"}))
+    assert simulated.machines["alice"].result.included == ("alice", "bob", "carol")
+    assert isinstance(simulated.errors["dave"], PeerFault)
+    assert "left this user out" in str(simulated.errors["dave"])
 
 
 def test_a_server_that_begins_with_other_users_is_named() -> None:
@@ -415,9 +417,9 @@ def test_a_server_that_begins_with_other_users_is_named() -> None:
             return written
         return envelope
 
-    stage = Stage(change).run()
+    simulated = SimulatedRun(change).run()
     for name in USERS:
-        error = stage.errors[name]
+        error = simulated.errors[name]
         assert isinstance(error, PeerFault)
         assert "server3" in str(error)
 
@@ -440,16 +442,16 @@ def test_a_server_with_another_circuit_is_named_and_nothing_is_shared() -> None:
 
     agreed = make_of(other=False)
     makes = dict.fromkeys((*USERS, *SERVERS), agreed)
-    assert Stage(makes=makes).run().errors == {}
+    assert SimulatedRun(makes=makes).run().errors == {}
     seen: list[str] = []
 
     def watch(envelope: Envelope) -> Envelope:
         seen.append(envelope.step)
         return envelope
 
-    stage = Stage(watch, makes=makes | {"server3": make_of(other=True)}).run()
+    simulated = SimulatedRun(watch, makes=makes | {"server3": make_of(other=True)}).run()
     for name in USERS:
-        error = stage.errors[name]
+        error = simulated.errors[name]
         assert isinstance(error, PeerFault)
         assert error.culprit == "server3"
     assert m.START in seen
@@ -457,9 +459,9 @@ def test_a_server_with_another_circuit_is_named_and_nothing_is_shared() -> None:
 
 
 def test_a_question_is_kept_once_however_many_ask_it() -> None:
-    stage = Stage(questions=dict.fromkeys(USERS, "sum " + "x" * 5000)).run()
-    retained = {id(hello.question) for _, hello in stage.servers["server1"]._hellos.values()}
-    assert len(stage.servers["server1"]._hellos) == len(USERS)
+    simulated = SimulatedRun(questions=dict.fromkeys(USERS, "sum " + "x" * 5000)).run()
+    retained = {id(hello.question) for _, hello in simulated.servers["server1"]._hellos.values()}
+    assert len(simulated.servers["server1"]._hellos) == len(USERS)
     assert len(retained) == 1
 
 
@@ -473,9 +475,11 @@ def test_a_server_that_claims_shares_that_others_lack_cannot_split_the_set() -> 
             return resign(envelope, encode(m.Held(pack_set([1, 2, 3], 4), [m.Refused(4, Code.LATE)])))
         return envelope
 
-    stage = Stage(change).run()
-    assert set(SERVERS) <= set(stage.errors)
-    assert not any(machine.finished and name not in stage.errors for name, machine in stage.machines.items())
+    simulated = SimulatedRun(change).run()
+    assert set(SERVERS) <= set(simulated.errors)
+    assert not any(
+        machine.finished and name not in simulated.errors for name, machine in simulated.machines.items()
+    )
 
 
 def test_a_message_in_a_users_name_by_another_key_leaves_it_out() -> None:
@@ -484,8 +488,8 @@ def test_a_message_in_a_users_name_by_another_key_leaves_it_out() -> None:
             return msgspec.structs.replace(envelope, signature=b"s" * 64)
         return envelope
 
-    stage = Stage(change).run()
-    assert "bob" not in stage.machines["alice"].result.included
+    simulated = SimulatedRun(change).run()
+    assert "bob" not in simulated.machines["alice"].result.included
 
 
 def test_nothing_is_due_of_who_has_shared_or_opened() -> None:
@@ -493,23 +497,23 @@ def test_nothing_is_due_of_who_has_shared_or_opened() -> None:
     reported: dict[str, tuple[bool, bool]] = {}
 
     def change(envelope: Envelope) -> Envelope:
-        server1 = stage.servers["server1"]
+        server1 = simulated.servers["server1"]
         if envelope.receiver == "server1":
             reported.setdefault(envelope.step, (server1.needs("alice"), server1.needs("server2")))
         return envelope
 
-    stage = Stage(change)
-    stage.run()
+    simulated = SimulatedRun(change)
+    simulated.run()
     assert reported[m.HELLO] == (True, True)
     assert reported[m.SHARES] == (True, True)
     assert reported[m.HELD] == (False, True)
     assert reported[m.OUTPUT] == (False, True)
-    assert not any(stage.servers["server1"].needs(name) for name in (*USERS, *SERVERS))
+    assert not any(simulated.servers["server1"].needs(name) for name in (*USERS, *SERVERS))
 
 
 def test_marks_reach_everybody() -> None:
-    stage = Stage(marks=dict(zip(USERS, (1, 0, 1, 0), strict=True))).run()
-    assert stage.machines["alice"].result.terms.marks == (1, 0, 1, 0)
+    simulated = SimulatedRun(marks=dict(zip(USERS, (1, 0, 1, 0), strict=True))).run()
+    assert simulated.machines["alice"].result.terms.marks == (1, 0, 1, 0)
 
 
 def test_shares_of_one_server_say_nothing_and_two_recombine() -> None:

@@ -166,7 +166,7 @@ def leave_out(relay: VerifiableAggregator, state: CollectCommit, party: int, env
     return dataclasses.replace(item, message=COMMIT_MALFORMED) if envelope.sender == CHEAT else item
 
 
-EXCLUDING = Host(role=AGGREGATOR.with_stage(CollectCommit, accept=leave_out))
+EXCLUDING = Host(role=AGGREGATOR.with_row(CollectCommit, accept=leave_out))
 # Says nothing of it.
 SILENT = dataclasses.replace(
     EXCLUDING, member=liar(v.COMMITTED, lambda _relay, _run_id, message: replace(message, false=[]))

@@ -73,7 +73,7 @@ def test_every_user_refuses_a_wrong_total(memo: bool) -> None:
 def test_what_was_opened_must_come_out_of_the_total() -> None:
     rest = [name for name in USERS if name != CHEAT]
     assert not set(play({CHEAT: off_by_one}).errors) & set(rest)
-    played = play({CHEAT: off_by_one}, relay=Host(role=AGGREGATOR.with_stage(CollectOpen, finish=keep)))
+    played = play({CHEAT: off_by_one}, relay=Host(role=AGGREGATOR.with_row(CollectOpen, finish=keep)))
     assert v.OPEN in [entry.kind for entry in played.entries]
     for name in rest:
         error = played.errors[name]
@@ -147,7 +147,7 @@ def test_a_value_that_its_user_did_not_sign_is_not_counted() -> None:
         state.publications[1] = dataclasses.replace(state.publications[1], signature=bytes(64))
         return counting.finish_publish(relay, state)
 
-    played = play(relay=Host(role=AGGREGATOR.with_stage(CollectPublish, finish=finish)))
+    played = play(relay=Host(role=AGGREGATOR.with_row(CollectPublish, finish=finish)))
     refused(played, f"{USERS[0]} did not sign", USERS[1:])
 
 

@@ -165,7 +165,7 @@ def accuse(relay: VerifiableAggregator, state: CollectOpen, party: int, envelope
 
 def test_no_edge_is_opened_to_a_user_whose_opening_is_right() -> None:
     played = play(
-        {CHEAT: off_by_one}, setting=NINE, relay=Host(role=AGGREGATOR.with_stage(CollectOpen, accept=accuse))
+        {CHEAT: off_by_one}, setting=NINE, relay=Host(role=AGGREGATOR.with_row(CollectOpen, accept=accuse))
     )
     assert v.in_round(v.OPEN, 2) not in kinds(played)
     for name in NAMES:
@@ -185,7 +185,7 @@ def test_no_edge_is_opened_for_what_was_signed_in_another_round() -> None:
             state.openings[1] = dataclasses.replace(state.round.claimed[1][1], message=OPENING)
         return counting.finish_open(relay, state)
 
-    relay = Host(role=AGGREGATOR.with_stage(CollectOpen, finish=finish))
+    relay = Host(role=AGGREGATOR.with_row(CollectOpen, finish=finish))
     played = play(FALSE_OPENER, setting=NINE, relay=relay)
     assert v.in_round(v.OPEN, 3) not in kinds(played)
     errors = {name: played.errors[name] for name in NAMES if name not in ("ann", CHEAT, OTHER)}
@@ -248,7 +248,7 @@ def test_a_tally_that_counts_who_opened_something_false_is_refused() -> None:
             state = replace(state, round=replace(state.round, published=counted))
         return counting.finish_open(relay, state)
 
-    relay = Host(role=AGGREGATOR.with_stage(CollectOpen, finish=finish))
+    relay = Host(role=AGGREGATOR.with_row(CollectOpen, finish=finish))
     played = play(FALSE_OPENER, setting=NINE, relay=relay)
     for name in NAMES:
         if name not in (CHEAT, OTHER):

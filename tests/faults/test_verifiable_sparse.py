@@ -197,7 +197,7 @@ def test_nobody_goes_on_whose_own_draws_are_voided() -> None:
         after, sent = collecting.finish_reveal(relay, state)
         return Transition(after, [hidden(envelope) for envelope in sent])
 
-    played = run(relay=Host(role=AGGREGATOR.with_stage(CollectReveal, finish=finish)))
+    played = run(relay=Host(role=AGGREGATOR.with_row(CollectReveal, finish=finish)))
     error = played.errors[CHEAT]
     assert isinstance(error, PrivacyError)
     assert "that it drew count" in str(error)
@@ -230,7 +230,7 @@ def call_false(relay: VerifiableAggregator, state: CollectPublish, party: int, e
 def accuse(lie: Callable[[v.Publications], v.Publications] = lambda message: message) -> dict[str, Any]:
     """Return what an accused user's neighbours say to that, and to what they are shown."""
     member = liar(v.PUBLICATIONS, lambda _relay, _run_id, message: lie(message))
-    played = run(relay=Host(member, AGGREGATOR.with_stage(CollectPublish, accept=call_false)))
+    played = run(relay=Host(member, AGGREGATOR.with_row(CollectPublish, accept=call_false)))
     assert not any(entry.kind == v.OPEN for entry in played.entries)
     return {name: played.errors[name] for name in neighbours_of(honest(), CHEAT)}
 

@@ -150,10 +150,10 @@ class Audit:
         self._known: set[str] = set()
         self._owed: dict[str, set[str]] = {}
         self._opened: dict[tuple[str, str], list[int]] = {}
-        self._stage = 0
+        self._simulated = 0
         for number, line in enumerate(lines[1:], start=1):
             self._take(number, json.loads(line))
-        need(self._stage == len(self._order), "no end")
+        need(self._simulated == len(self._order), "no end")
 
     def _signed(self, step: str, name: str, body: bytes, signature: bytes, run: bytes | None = None) -> None:
         statement = hashed(
@@ -176,19 +176,19 @@ class Audit:
         signature = bytes.fromhex(entry["signature"])
         self._signed(kind, name, body, signature)
         suffix = "" if self.rounds == 0 else f"-{self.rounds + 1}"
-        if kind == "certify-exclusions" + suffix and self._order[self._stage][0][:4] in ("publ", "open"):
+        if kind == "certify-exclusions" + suffix and self._order[self._simulated][0][:4] in ("publ", "open"):
             self.rounds += 1
-            self._order[self._stage + 1 : self._stage + 1] = [(kind, True), ("open" + suffix, False)]
-        while self._stage < len(self._order) and self._order[self._stage][0] != kind:
-            need(not self._order[self._stage][1], "order")
-            self._stage += 1
-        need(self._stage < len(self._order), "order")
-        need((name == self.relay) == self._order[self._stage][1], "who")
+            self._order[self._simulated + 1 : self._simulated + 1] = [(kind, True), ("open" + suffix, False)]
+        while self._simulated < len(self._order) and self._order[self._simulated][0] != kind:
+            need(not self._order[self._simulated][1], "order")
+            self._simulated += 1
+        need(self._simulated < len(self._order), "order")
+        need((name == self.relay) == self._order[self._simulated][1], "who")
         fields = unpacked(body)
         users = kind.startswith(("commit", "publish", "open"))
         need(fields is not None or users, "not canonical")
         getattr(self, "_" + kind.rstrip("-0123456789").replace("-", "_"))(name, fields)
-        self._stage += self._order[self._stage][1]
+        self._simulated += self._order[self._simulated][1]
         digest = hashed(
             "board-entry",
             uint(number),

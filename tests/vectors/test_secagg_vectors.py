@@ -159,7 +159,7 @@ CERTIFICATES = json.loads((PUBLISHED / "certificates.json").read_bytes())
 @pytest.mark.parametrize("case", CERTIFICATES["cases"], ids=lambda case: case["name"])
 def test_certificates(case: dict[str, Any]) -> None:
     """Both forms of the good certificate are taken, and every fault is the aggregator's."""
-    context, _ = succinct.stage()
+    context, _ = succinct.setup()
     missing, parties = CERTIFICATES["missing"], CERTIFICATES["parties"]
     certificate = decode(bytes.fromhex(case["body"]), Certificate, runs.AGGREGATOR)
     asked = (

@@ -21,7 +21,7 @@ from smpc_dp.protocols.phases.key_graph import Edges
 from smpc_dp.protocols.phases.parameters import add_uniform_terms
 from smpc_dp.protocols.phases.recovery import Recovery
 from smpc_dp.protocols.sets import pack_list
-from smpc_dp.simulate.stage import Stage, set_stage
+from smpc_dp.simulate.stage import SimulatedRun, simulated_run
 
 _BLOCKS = (16 << 10, 64 << 10, 256 << 10, 1 << 20)
 _BYTES_A_BLOCK_SIZE = 32 << 20
@@ -62,7 +62,7 @@ class Wreck:
     which is the dearest case: every mask that they share with a survivor has to come out of the sum.
     """
 
-    stage: Stage
+    simulated: SimulatedRun
     plan: SecAggPlan
     run_id: bytes
     survivors: tuple[int, ...]
@@ -83,7 +83,7 @@ class Wreck:
     def recover(self) -> float:
         """Return the CPU seconds of one recovery, from the revealed shares to the bare sum, one thread."""
         recovery = Recovery(
-            self.stage.context,
+            self.simulated.context,
             self.plan,
             self.run_id,
             participants=tuple(self.drawn),
@@ -107,8 +107,8 @@ def wreck(
     plan: SecAggPlan, length: int, dtype: type[np.uint32] | type[np.uint64], dropouts: int, seed: int
 ) -> Wreck:
     """Return what the aggregator of zero vectors holds when the first `dropouts` parties are gone."""
-    stage = set_stage(plan.parties, seed_for_simulation=seed)
-    names, sources = stage.context.names, stage.sources
+    simulated = simulated_run(plan.parties, seed_for_simulation=seed)
+    names, sources = simulated.context.names, simulated.sources
     run_id = bytes(32)
     everyone = range(1, plan.parties + 1)
     secrets = {party: sources[names[party - 1]].bytes(32) for party in everyone}
@@ -123,7 +123,7 @@ def wreck(
             joined[other].add(party)
     survivors = tuple(everyone)[dropouts:]
     built = Wreck(
-        stage=stage,
+        simulated=simulated,
         plan=plan,
         run_id=run_id,
         survivors=survivors,
@@ -131,12 +131,12 @@ def wreck(
             party: m.Advertise(bytes(32), agree.public_key(secrets[party]), bytes(32)) for party in everyone
         },
         self_commitments={
-            party: keys.self_commitment(stage.context, run_id, names[party - 1], self_seeds[party])
+            party: keys.self_commitment(simulated.context, run_id, names[party - 1], self_seeds[party])
             for party in everyone
         },
         drawn=drawn,
         neighbours={party: tuple(sorted(joined[party])) for party in everyone},
-        unmasks=_unmasks(plan, stage, drawn, survivors, secrets, self_seeds),
+        unmasks=_unmasks(plan, simulated, drawn, survivors, secrets, self_seeds),
         total=np.zeros(length, dtype=dtype),
     )
     _mask(built, secrets, self_seeds)
@@ -145,7 +145,7 @@ def wreck(
 
 def _unmasks(
     plan: SecAggPlan,
-    stage: Stage,
+    simulated: SimulatedRun,
     drawn: dict[int, tuple[int, ...]],
     survivors: tuple[int, ...],
     secrets: dict[int, bytes],
@@ -156,7 +156,7 @@ def _unmasks(
     held: dict[int, dict[int, bytes]] = {holder: {} for holder in survivors}
     for dealer, holders in drawn.items():
         secret = self_seeds[dealer] if dealer in inside else secrets[dealer]
-        source = stage.sources[stage.context.names[dealer - 1]]
+        source = simulated.sources[simulated.context.names[dealer - 1]]
         for holder, share in zip(holders, shamir.split(secret, plan.threshold, holders, source), strict=True):
             if holder in inside:
                 held[holder][dealer] = share
@@ -173,7 +173,11 @@ def _unmasks(
 
 def _mask(built: Wreck, secrets: dict[int, bytes], self_seeds: dict[int, bytes]) -> None:
     """Put in what recovery has to take out: the survivors' self-masks and their masks with the dropouts."""
-    context, names, inside = built.stage.context, built.stage.context.names, frozenset(built.survivors)
+    context, names, inside = (
+        built.simulated.context,
+        built.simulated.context.names,
+        frozenset(built.survivors),
+    )
     seeds: list[bytes] = []
     signs: list[int] = []
     for party in built.survivors:

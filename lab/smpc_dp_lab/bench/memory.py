@@ -24,7 +24,7 @@ from smpc_dp.protocols.envelope import decode_envelope, encode_envelope
 from smpc_dp.protocols.secagg import states as secagg
 from smpc_dp.protocols.secagg.params import SecAggParameters
 from smpc_dp.simulate.recording import record, vectors
-from smpc_dp.simulate.stage import AGGREGATOR, set_stage
+from smpc_dp.simulate.stage import AGGREGATOR, simulated_run
 from smpc_dp_lab.bench.workers import together
 
 _LENGTH = struct.Struct("<I")
@@ -69,13 +69,15 @@ def _frames(stream: IO[bytes]) -> Iterator[bytes]:
 
 
 def _machine(request: _Request) -> Machine:
-    stage = set_stage(request.parameters.plan.parties, seed_for_simulation=request.seed, remember=False)
-    signer = stage.signers[request.name]
+    simulated = simulated_run(
+        request.parameters.plan.parties, seed_for_simulation=request.seed, remember=False
+    )
+    signer = simulated.signers[request.name]
     if request.name == AGGREGATOR:
-        return secagg.aggregator(stage.context, request.parameters, signer)
-    row = vectors(request.parameters, request.seed)[stage.context.names.index(request.name)]
+        return secagg.aggregator(simulated.context, request.parameters, signer)
+    row = vectors(request.parameters, request.seed)[simulated.context.names.index(request.name)]
     lanes, _ = request.parameters.encoding.encode(row, party=request.name)
-    return secagg.party(stage.context, request.parameters, signer, lanes, stage.sources[request.name])
+    return secagg.party(simulated.context, request.parameters, signer, lanes, simulated.sources[request.name])
 
 
 def _replayed(request: _Request, frames: Iterator[bytes]) -> int:

@@ -23,7 +23,7 @@ from smpc_dp_lab.vectors.runs import (
     inputs_json,
     messages_json,
     result_json,
-    set_stage,
+    set_up,
 )
 
 # Of the first request.
@@ -89,15 +89,15 @@ SCENARIOS: tuple[GopaScenario, ...] = (
 
 def cast(scenario: GopaScenario) -> DirectRun:
     """Return fresh machines for a scenario, with the same randomness every time."""
-    stage = set_stage(scenario, EVERYONE, ())
+    setup = set_up(scenario, EVERYONE, ())
     parameters = direct_parameters(scenario)
     users = {
         name: direct_states.party(
-            stage.context, parameters, stage.signers[name], lanes.copy(), stage.randomness[name]
+            setup.context, parameters, setup.signers[name], lanes.copy(), setup.randomness[name]
         )
-        for name, lanes in stage.lanes.items()
+        for name, lanes in setup.lanes.items()
     }
-    return DirectRun(scenario, stage.context, stage.signers, stage.randomness, stage.lanes, users)
+    return DirectRun(scenario, setup.context, setup.signers, setup.randomness, setup.lanes, users)
 
 
 def to_json(scenario: GopaScenario) -> dict[str, object]:

@@ -18,7 +18,7 @@ from smpc_dp_lab.vectors.runs import (
     inputs_json,
     messages_json,
     result_json,
-    set_stage,
+    set_up,
 )
 
 VARIANCE = Fraction(1_000_003)
@@ -104,19 +104,19 @@ SCENARIOS = (
 
 def cast(scenario: ExchangeScenario) -> Played:
     """Return fresh machines for a scenario, with the same randomness every time."""
-    stage = set_stage(scenario, AGGREGATOR, (AGGREGATOR,))
+    setup = set_up(scenario, AGGREGATOR, (AGGREGATOR,))
     if scenario.given.apart:
         for index, name in enumerate(scenario.names):
             rows = [scenario.encoding.encode(row, party=name)[0] for row in scenario.rows(index)]
-            stage.lanes[name] = np.stack(rows)
+            setup.lanes[name] = np.stack(rows)
     parties = {
         name: states.party(
-            stage.context, scenario.given, stage.signers[name], lanes.copy(), stage.randomness[name]
+            setup.context, scenario.given, setup.signers[name], lanes.copy(), setup.randomness[name]
         )
-        for name, lanes in stage.lanes.items()
+        for name, lanes in setup.lanes.items()
     }
-    aggregator = states.aggregator(stage.context, scenario.given, stage.signers[AGGREGATOR])
-    return Played(scenario, stage.context, stage.signers, stage.randomness, stage.lanes, parties, aggregator)
+    aggregator = states.aggregator(setup.context, scenario.given, setup.signers[AGGREGATOR])
+    return Played(scenario, setup.context, setup.signers, setup.randomness, setup.lanes, parties, aggregator)
 
 
 def to_json(scenario: ExchangeScenario) -> dict[str, object]:

@@ -208,7 +208,7 @@ def cast(scenario: Scenario) -> Run:
         return SeededRandomnessForSimulation(1, f"pairwise vectors {of} {purpose} {name}")
 
     # Who has met before, is in the same session.
-    stage = scenario.before or scenario.name
+    setup = scenario.before or scenario.name
     transfers = {GARBLER: Transfers(), EVALUATOR: Transfers()}
     if scenario.before:
         transfers = cast(find(scenario.before)).play().transfers
@@ -216,11 +216,11 @@ def cast(scenario: Scenario) -> Run:
         transfers[scenario.forgot] = Transfers()
     third = scenario.output == "aggregator"
     everyone = (GARBLER, EVALUATOR, *([AGGREGATOR] if third else []))
-    signers = {name: Signer(name, SigningKey(source(name, "signing", stage).bytes(32))) for name in everyone}
+    signers = {name: Signer(name, SigningKey(source(name, "signing", setup).bytes(32))) for name in everyone}
     context = Context(
         protocol=PAIRWISE,
         version=VERSION,
-        session_digest=source("", "session", stage).bytes(32),
+        session_digest=source("", "session", setup).bytes(32),
         request=2 if scenario.before else 1,
         names=(GARBLER, EVALUATOR),
         aggregator=AGGREGATOR if third else "",

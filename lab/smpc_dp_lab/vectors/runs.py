@@ -194,7 +194,7 @@ class Played(Staged):
         return self.drive([self.aggregator, *self.parties.values()], AGGREGATOR)
 
 
-def set_stage(scenario: Scenario, aggregator: str, hubs: tuple[str, ...]) -> Staged:
+def set_up(scenario: Scenario, aggregator: str, hubs: tuple[str, ...]) -> Staged:
     """Return what machines are made with, with the same randomness every time.
 
     `aggregator` is that of the context; `hubs` are those who sign besides the parties.
@@ -227,14 +227,14 @@ def set_stage(scenario: Scenario, aggregator: str, hubs: tuple[str, ...]) -> Sta
 
 def cast(scenario: Scenario) -> Played:
     """Return fresh machines for a scenario, with the same randomness every time."""
-    stage = set_stage(scenario, AGGREGATOR, (AGGREGATOR,))
-    context, parameters = stage.context, scenario.parameters
+    setup = set_up(scenario, AGGREGATOR, (AGGREGATOR,))
+    context, parameters = setup.context, scenario.parameters
     parties = {
-        name: make_party(context, parameters, stage.signers[name], lanes.copy(), stage.randomness[name])
-        for name, lanes in stage.lanes.items()
+        name: make_party(context, parameters, setup.signers[name], lanes.copy(), setup.randomness[name])
+        for name, lanes in setup.lanes.items()
     }
-    aggregator = make_aggregator(context, parameters, stage.signers[AGGREGATOR], board=MemoryBoard(""))
-    return Played(scenario, context, stage.signers, stage.randomness, stage.lanes, parties, aggregator)
+    aggregator = make_aggregator(context, parameters, setup.signers[AGGREGATOR], board=MemoryBoard(""))
+    return Played(scenario, context, setup.signers, setup.randomness, setup.lanes, parties, aggregator)
 
 
 def to_json(scenario: Scenario) -> dict[str, object]:

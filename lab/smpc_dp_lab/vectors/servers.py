@@ -76,7 +76,7 @@ class SeededUser(UserMachine):
         ]
 
 
-class Stage:
+class Setup:
     """All machines of one run; `change` may alter or drop (None) what travels."""
 
     def __init__(self, change: Change = lambda envelope: envelope) -> None:
@@ -117,7 +117,7 @@ class Stage:
         self.sent: list[Envelope] = []
         self._queue: list[Envelope] = []
 
-    def play(self) -> Stage:
+    def play(self) -> Setup:
         """Deliver everything in order; deadlines pass where nothing moves."""
         for name, machine in self.machines.items():
             self._act(name, partial(machine.handle, Start()))
@@ -187,14 +187,14 @@ class Fault:
         }
 
 
-def replay(message: Envelope) -> Stage:
+def replay(message: Envelope) -> Setup:
     """Return the run in which `message` comes in the place of that of its sender, receiver and step."""
     expected = (message.sender, message.receiver, message.step)
 
     def change(envelope: Envelope) -> Envelope:
         return message if (envelope.sender, envelope.receiver, envelope.step) == expected else envelope
 
-    return Stage(change).play()
+    return Setup(change).play()
 
 
 # What is lost on its way, by step, sender and receiver.
@@ -211,38 +211,38 @@ def run_json(name: str) -> dict[str, object]:
     def change(envelope: Envelope) -> Envelope | None:
         return None if (envelope.step, envelope.sender, envelope.receiver) == lost else envelope
 
-    stage = Stage(change).play()
+    setup = Setup(change).play()
     nonces = {
         envelope.sender: decode(envelope.body, m.Hello, envelope.sender).nonce
-        for envelope in stage.sent
+        for envelope in setup.sent
         if envelope.step == m.HELLO
     }
-    opened = stage.servers[SERVERS[0]].result
+    opened = setup.servers[SERVERS[0]].result
     included = pack_set((USERS.index(user) + 1 for user in opened.included), len(USERS))
     values = [str(value) for value in opened.values]
-    reported = next(e for e in stage.sent if (e.step, e.sender) == (m.OUTPUT, SERVERS[0]))
+    reported = next(e for e in setup.sent if (e.step, e.sender) == (m.OUTPUT, SERVERS[0]))
     output = decode(reported.body, m.Output, SERVERS[0])
     return {
         "schema": SCHEMA,
         "kind": "run",
         "name": name,
         "session": {
-            "session_digest": stage.context.session_digest.hex(),
-            "request": stage.context.request,
-            "question": stage.context.question,
+            "session_digest": setup.context.session_digest.hex(),
+            "request": setup.context.request,
+            "question": setup.context.question,
             "users": list(USERS),
             "servers": list(SERVERS),
             "fewest": FEWEST,
         },
-        "members": identities_json(stage.context, stage.signers),
+        "members": identities_json(setup.context, setup.signers),
         "records": {who: list(record) for who, record in RECORDS.items()},
         "draws": {
             who: {"nonce": nonces[who].hex(), "slopes": [f"{slope:x}" for slope in user.slopes]}
-            for who, user in stage.users.items()
+            for who, user in setup.users.items()
         },
         "lost": [] if lost is None else [list(lost)],
         "terms": _terms("sum", len(opened.present), (), b"").canonical().decode("ascii"),
-        "messages": [envelope_json(envelope) for envelope in stage.sent],
+        "messages": [envelope_json(envelope) for envelope in setup.sent],
         "run_id": opened.run_id.hex(),
         "set_statement": set_statement(opened.run_id, included).hex(),
         "output_statement": output_statement(opened.run_id, included, values, output.faults).hex(),
@@ -256,8 +256,8 @@ def run_json(name: str) -> dict[str, object]:
 
 def all_faults() -> Iterator[Fault]:
     """Yield every negative vector: one message, changed in one place."""
-    stage = Stage().play()
-    played = Played("all", stage, KINDS)
+    setup = Setup().play()
+    played = Played("all", setup, KINDS)
 
     def expected(step: str, sender: str) -> Envelope:
         return played.find(step, sender, "alice" if step in (m.START, m.OUTPUT) else SERVERS[0])[1]
@@ -268,7 +268,7 @@ def all_faults() -> Iterator[Fault]:
     def named(name: str, about: str, step: str, fields: Fields, sender: str = "server2") -> Fault:
         return Fault(name, about, played.saying(expected(step, sender), fields), sender)
 
-    flipped, other = {"signature": flip}, stage.context.session_digest
+    flipped, other = {"signature": flip}, setup.context.session_digest
     fewer = pack_set((1, 2, 3), len(USERS))
     prime = _terms("sum", len(USERS), (), b"").prime
     width = field_bytes(prime)
@@ -313,13 +313,13 @@ def end_of(message: Envelope) -> tuple[str, tuple[str, ...], SmpcError | None]:
 
     That is the error of the receiver at its own place.
     """
-    stage = replay(message)
-    error = stage.errors.get(message.receiver)
-    if error is None and (server := stage.servers.get(message.receiver)) is not None:
+    setup = replay(message)
+    error = setup.errors.get(message.receiver)
+    if error is None and (server := setup.servers.get(message.receiver)) is not None:
         error = next(iter(server._failures.values()), None)
-    culprit = error.culprit if isinstance(error, PeerFault) and message.receiver in stage.errors else ""
-    failed = stage.errors.keys() & set(SERVERS)
-    included = USERS if failed else stage.servers[SERVERS[0]].result.included
+    culprit = error.culprit if isinstance(error, PeerFault) and message.receiver in setup.errors else ""
+    failed = setup.errors.keys() & set(SERVERS)
+    included = USERS if failed else setup.servers[SERVERS[0]].result.included
     return culprit, tuple(name for name in USERS if name not in included), error
 
 

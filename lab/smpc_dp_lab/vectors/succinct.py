@@ -64,7 +64,7 @@ def signing_seed(party: int) -> bytes:
     return hashlib.sha256(f"certificate signer {party}".encode()).digest()
 
 
-def stage() -> tuple[Context, dict[str, Signer]]:
+def setup() -> tuple[Context, dict[str, Signer]]:
     """Return the parties p1 to p510 of these vectors, and who signs for each."""
     names = tuple(f"p{party}" for party in range(1, PARTIES + 1))
     signers = {
@@ -75,7 +75,7 @@ def stage() -> tuple[Context, dict[str, Signer]]:
 
 
 def _certificates() -> JsonObject:
-    context, signers = stage()
+    context, signers = setup()
     run_id, digest, step = bytes(range(32)), bytes(range(32, 64)), m.ATTEST_PARTICIPANTS
     attesting = [party for party in range(1, PARTIES + 1) if party not in MISSING]
 

@@ -138,11 +138,11 @@ def _certificates() -> Iterator[Cheat]:
     forged: Fields = {"signatures": lambda packed: packed[64:128] + packed[64:]}
     about, check = "A user whose commitments are right is not let in.", "who takes part"
     yield certified("honest-user-left-out", about, check, v.CERTIFY_COMMITMENTS, fewer)
-    for stage, kind in (("commitments", v.CERTIFY_COMMITMENTS), ("tally", v.CERTIFY_TALLY)):
-        about = f"The head of the {stage} has one signature."
-        yield certified(f"{stage}-without-a-quorum", about, HEADS, kind, few)
-        about = f"A signature on the head of the {stage} is another user's."
-        yield certified(f"{stage}-with-a-forged-signature", about, HEADS, kind, forged)
+    for setup, kind in (("commitments", v.CERTIFY_COMMITMENTS), ("tally", v.CERTIFY_TALLY)):
+        about = f"The head of the {setup} has one signature."
+        yield certified(f"{setup}-without-a-quorum", about, HEADS, kind, few)
+        about = f"A signature on the head of the {setup} is another user's."
+        yield certified(f"{setup}-with-a-forged-signature", about, HEADS, kind, forged)
 
     def reused(played: Played) -> list[bytes]:
         other = entry_of(played, v.CERTIFY_COMMITMENTS).payload

@@ -265,7 +265,7 @@ def _take_coin(_relay: object, state: CollectCoin, party: int, envelope: Envelop
     return state.coins[party]
 
 
-_TAKES_COINS = Host(role=AGGREGATOR.with_stage(CollectCoin, accept=_take_coin))
+_TAKES_COINS = Host(role=AGGREGATOR.with_row(CollectCoin, accept=_take_coin))
 
 
 def _coins() -> Iterator[Cheat]:

@@ -87,7 +87,7 @@ class Codec:
     def of_collector(cls, role: CollectorRole) -> Codec:
         """Return the codec of a table of a collecting role's states; raises as `of_party`."""
         _check_saved(role)
-        table = (kind for stage in role.stages for kind in (stage.state, *stage.next))
+        table = (kind for row in role.rows for kind in (row.state, *row.next))
         return cls(_retained((*table, collector.Stopped)))
 
     @classmethod

@@ -189,7 +189,7 @@ def _accepted(_collector: Any, state: CollectorState) -> int:
 
 
 @dataclass(frozen=True, slots=True)
-class Stage:
+class CollectorRow:
     """One row of a protocol's table of a collecting role's states.
 
     Attributes:
@@ -243,7 +243,7 @@ class CollectorRole:
         saved: whether its states may be saved.
     """
 
-    stages: tuple[Stage, ...]
+    rows: tuple[CollectorRow, ...]
     check: Callable[[Any, Any], None] = _nothing
     gone: Callable[[Any, Any, int], Sequence[Envelope]] = _nobody
     longest: Callable[[Any], int] = _none
@@ -253,23 +253,22 @@ class CollectorRole:
     @property
     def hello(self) -> str:
         """The first step of a party."""
-        return self.stages[0].state.expects
+        return self.rows[0].state.expects
 
     def most_steps(self, collector: Collector[Any]) -> int:
         """Return how many steps follow the first one, at most."""
-        return sum(stage.times(collector) for stage in self.stages) - 1
+        return sum(row.times(collector) for row in self.rows) - 1
 
-    def stage(self, state: State) -> Stage:
+    def row(self, state: State) -> CollectorRow:
         """Return the row of a state."""
-        return next(stage for stage in self.stages if type(state) is stage.state)
+        return next(row for row in self.rows if type(state) is row.state)
 
-    def with_stage(self, state: type[CollectorState], **functions: Any) -> CollectorRole:
+    def with_row(self, state: type[CollectorState], **functions: Any) -> CollectorRole:
         """Return the role with other functions for one state: to deviate in tests and demonstrations."""
-        stages = tuple(
-            dataclasses.replace(stage, **functions) if stage.state is state else stage
-            for stage in self.stages
+        rows = tuple(
+            dataclasses.replace(row, **functions) if row.state is state else row for row in self.rows
         )
-        return dataclasses.replace(self, stages=stages)
+        return dataclasses.replace(self, rows=rows)
 
     def waiting_for(self, collector: Collector[Any], state: CollectorState) -> frozenset[str]:
         """Return the parties whose message of this step has not come."""
@@ -282,8 +281,8 @@ class CollectorRole:
         """Tell whether the step has as many messages as it needs."""
         if state.over:
             return False
-        stage = self.stage(state)
-        return stage.agreed(collector, state) >= stage.needs(collector, state)
+        row = self.row(state)
+        return row.agreed(collector, state) >= row.needs(collector, state)
 
     def step(self, collector: Collector[Any], state: CollectorState, event: events.Event) -> Transition:
         """Return the next state of a collecting role and what it sends.
@@ -327,7 +326,7 @@ class CollectorRole:
         if isinstance(state, Stopped):
             return Transition(state)
         if not state.over:
-            self.stage(state).stop(collector, state)
+            self.row(state).stop(collector, state)
         sent = [*inbox.unsent, *collector.broadcast(state, ABORT, abort_of(error))]
         inbox.unsent = []
         if state.outcome is not None:
@@ -337,7 +336,7 @@ class CollectorRole:
         )
 
     def _expire(self, collector: Collector[Any], state: CollectorState) -> Transition:
-        if (late := self.stage(state).late) is not None:
+        if (late := self.row(state).late) is not None:
             state.inbox.events += 1
             return _after(state, *late(collector, state))
         missing = sorted(self.waiting_for(collector, state), key=collector.context.number)
@@ -372,14 +371,14 @@ class CollectorRole:
             return Transition(state, self._answer_excluded(collector, state, party, envelope))
         error: SmpcError | None = None
         try:
-            if any(envelope.step in stage.beside for stage in self.stages):
+            if any(envelope.step in row.beside for row in self.rows):
                 return self._receive_beside(collector, state, party, envelope)
             if not self._is_new(collector, state, party, envelope):
                 return Transition(state)
             if envelope.step == LEAVE:
                 error = _left(collector, state, envelope)
             else:
-                inbox.items[party] = self.stage(state).accept(collector, state, party, envelope)
+                inbox.items[party] = self.row(state).accept(collector, state, party, envelope)
         except PeerFault as fault:
             error = fault
         if error is None:
@@ -391,7 +390,7 @@ class CollectorRole:
     def _receive_beside(
         self, collector: Collector[Any], state: CollectorState, party: int, envelope: Envelope
     ) -> Transition:
-        take = self.stage(state).beside.get(envelope.step)
+        take = self.row(state).beside.get(envelope.step)
         if take is None:
             return Transition(state)
         sent = take(collector, state, party, envelope)
@@ -437,12 +436,12 @@ class CollectorRole:
     def _advance(self, collector: Collector[Any], state: CollectorState) -> Transition:
         """Finish the step when all parties that are left have sent; raise TimeoutFault with too few."""
         self.check(collector, state)
-        inbox, stage = state.inbox, self.stage(state)
-        needed = stage.needs(collector, state)
+        inbox, row = state.inbox, self.row(state)
+        needed = row.needs(collector, state)
         if len(inbox.alive) < needed:
             raise collector.too_few(state, needed)
         if len(inbox.items) >= len(inbox.alive):
-            return _after(state, *stage.finish(collector, state))
+            return _after(state, *row.finish(collector, state))
         return _with_unsent(state, state, ())
 
 

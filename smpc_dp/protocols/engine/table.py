@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import NamedTuple
 
-from smpc_dp.protocols.engine.collector import CollectorRole, Stage
+from smpc_dp.protocols.engine.collector import CollectorRole, CollectorRow
 from smpc_dp.protocols.engine.party import PartyRole, Row
 from smpc_dp.protocols.engine.peers import PeerRole, Phase
 
@@ -39,7 +39,8 @@ def table(role: PartyRole | CollectorRole | PeerRole) -> tuple[Line, ...]:
         phases = [_line(phase, f"`{phase.state.expects}` of {phase.wait.of}") for phase in role.phases]
         return (_first(role, phases[0]), *phases)
     return tuple(
-        _line(stage, f"`{stage.state.expects}` of all parties that are left") for stage in role.stages
+        _line(collected, f"`{collected.state.expects}` of all parties that are left")
+        for collected in role.rows
     )
 
 
@@ -55,7 +56,7 @@ def _lines(role: PartyRole, row: Row) -> Iterator[Line]:
             yield _line(report, "the holder's report")
 
 
-def _line(row: Row | Stage | Phase, event: str) -> Line:
+def _line(row: Row | CollectorRow | Phase, event: str) -> Line:
     return Line(row.state.__name__, event, tuple(after.__name__ for after in row.next), row.sends, row.ends)
 
 

@@ -20,7 +20,14 @@ from smpc_dp.encoding import Lanes
 from smpc_dp.errors import Check, PeerFault, TimeoutFault, VerificationError, check_of
 from smpc_dp.protocols.abort import ABORT, abort_of, code_of
 from smpc_dp.protocols.contract import Envelope
-from smpc_dp.protocols.engine.collector import Collector, CollectorRole, CollectorState, Inbox, Item, Stage
+from smpc_dp.protocols.engine.collector import (
+    Collector,
+    CollectorRole,
+    CollectorState,
+    Inbox,
+    Item,
+    CollectorRow,
+)
 from smpc_dp.protocols.engine.party import Member, PartyRole, PartyState, Row
 from smpc_dp.protocols.engine.run import Run
 from smpc_dp.protocols.engine.state import Transition
@@ -406,8 +413,8 @@ def _go_without(
 
 
 AGGREGATOR = CollectorRole(
-    stages=(
-        Stage(
+    rows=(
+        CollectorRow(
             CollectHello,
             accept_hello,
             finish_hello,
@@ -416,7 +423,7 @@ AGGREGATOR = CollectorRole(
             (m.START,),
             "a party that joins, another key, another question",
         ),
-        Stage(
+        CollectorRow(
             CollectBoxes,
             accept_boxes,
             finish_boxes,

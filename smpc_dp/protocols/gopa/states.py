@@ -13,7 +13,7 @@ from smpc_dp.crypto.randomness import Randomness, SystemRandomness
 from smpc_dp.encoding import Lanes
 from smpc_dp.errors import Check
 from smpc_dp.protocols.contract import Envelope
-from smpc_dp.protocols.engine.collector import CollectorRole, CollectorState, Item, Stage
+from smpc_dp.protocols.engine.collector import CollectorRole, CollectorState, Item, CollectorRow
 from smpc_dp.protocols.engine.party import PartyRole, PartyState, Row
 from smpc_dp.protocols.engine.run import Run
 from smpc_dp.protocols.engine.state import Transition
@@ -236,9 +236,9 @@ def finish_published(aggregator: Aggregator, state: CollectPublished) -> Transit
 
 least = key_graph.min_survivors
 AGGREGATOR = CollectorRole(
-    stages=(
-        *key_graph.STAGES,
-        Stage(
+    rows=(
+        *key_graph.ROWS,
+        CollectorRow(
             CollectReveal,
             key_graph.accept_reveal,
             finish_reveal,
@@ -247,7 +247,7 @@ AGGREGATOR = CollectorRole(
             (m.NEIGHBOURS,),
             "another graph, another set of participants",
         ),
-        Stage(
+        CollectorRow(
             CollectParticipants,
             certified_set.accept_attestation,
             finish_participants,
@@ -256,7 +256,7 @@ AGGREGATOR = CollectorRole(
             (m.PARTICIPANTS,),
             "another set of participants: two quorums share an honest party",
         ),
-        Stage(
+        CollectorRow(
             CollectPublished,
             accept_published,
             finish_published,

@@ -8,7 +8,7 @@ from __future__ import annotations
 from smpc_dp.board.keeping import Board, MemoryBoard
 from smpc_dp.crypto.randomness import Randomness, SystemRandomness
 from smpc_dp.protocols.begin import accept_begin
-from smpc_dp.protocols.engine.collector import Collector, CollectorRole, Inbox, Stage
+from smpc_dp.protocols.engine.collector import Collector, CollectorRole, Inbox, CollectorRow
 from smpc_dp.protocols.engine.party import Member, PartyRole, Row
 from smpc_dp.protocols.engine.run import Run
 from smpc_dp.protocols.envelope import Context, Signer
@@ -74,8 +74,8 @@ PARTY = PartyRole(
 )
 
 AGGREGATOR = CollectorRole(
-    stages=(
-        Stage(
+    rows=(
+        CollectorRow(
             a.CollectHello,
             a.accept_hello,
             a.finish_hello,
@@ -85,7 +85,7 @@ AGGREGATOR = CollectorRole(
             "a party that joins, another statistic",
             agreed=a.agreed_hellos,
         ),
-        Stage(
+        CollectorRow(
             a.CollectBegin,
             accept_begin,
             a.finish_begin,
@@ -94,7 +94,7 @@ AGGREGATOR = CollectorRole(
             (common.BEGUN,),
             "another line for this run: two quorums share an honest party",
         ),
-        Stage(
+        CollectorRow(
             a.CollectCoins,
             a.accept_coin,
             a.finish_coins,
@@ -105,7 +105,7 @@ AGGREGATOR = CollectorRole(
             stop=a.keep_openings,
             times=a.attempts,
         ),
-        Stage(
+        CollectorRow(
             pairs.CollectDone,
             pairs.accept_done,
             pairs.finish_done,

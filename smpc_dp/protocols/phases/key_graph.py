@@ -19,7 +19,7 @@ from smpc_dp.crypto.labels import Label
 from smpc_dp.encoding import Lanes
 from smpc_dp.errors import Check, Code, PeerFault, TimeoutFault, VerificationError
 from smpc_dp.protocols.contract import Envelope
-from smpc_dp.protocols.engine.collector import Collector, CollectorState, Item, Stage
+from smpc_dp.protocols.engine.collector import Collector, CollectorState, Item, CollectorRow
 from smpc_dp.protocols.engine.party import Member, PartyState, Row
 from smpc_dp.protocols.engine.state import Secret, State, Transition
 from smpc_dp.protocols.envelope import Context, decode
@@ -620,8 +620,8 @@ def min_survivors(aggregator: Collector[SumParameters], _state: CollectorState) 
     return aggregator.parameters.plan.min_survivors
 
 
-STAGES = (
-    Stage(
+ROWS = (
+    CollectorRow(
         CollectHello,
         accept_hello,
         finish_hello,
@@ -630,7 +630,7 @@ STAGES = (
         (m.START,),
         "a party that joins, another operation",
     ),
-    Stage(
+    CollectorRow(
         CollectAdvertise,
         accept_advertise,
         finish_advertise,

@@ -15,7 +15,7 @@ from smpc_dp.crypto.randomness import Randomness, SystemRandomness
 from smpc_dp.encoding import Lanes
 from smpc_dp.errors import Code, TimeoutFault
 from smpc_dp.protocols.contract import Envelope
-from smpc_dp.protocols.engine.collector import CollectorRole, CollectorState, Inbox, Item, Stage
+from smpc_dp.protocols.engine.collector import CollectorRole, CollectorState, Inbox, Item, CollectorRow
 from smpc_dp.protocols.engine.party import PartyRole, PartyState, Row
 from smpc_dp.protocols.engine.run import Run
 from smpc_dp.protocols.engine.state import Transition
@@ -459,9 +459,9 @@ def check_fixed(aggregator: Aggregator, state: CollectorState) -> None:
 
 least = key_graph.min_survivors
 AGGREGATOR = CollectorRole(
-    stages=(
-        *key_graph.STAGES,
-        Stage(
+    rows=(
+        *key_graph.ROWS,
+        CollectorRow(
             CollectReveal,
             key_graph.accept_reveal,
             finish_reveal,
@@ -470,7 +470,7 @@ AGGREGATOR = CollectorRole(
             (m.NEIGHBOURS,),
             "another graph",
         ),
-        Stage(
+        CollectorRow(
             CollectDeal,
             accept_deal,
             finish_deal,
@@ -479,7 +479,7 @@ AGGREGATOR = CollectorRole(
             (m.DELIVER,),
             "a party that takes part without shares",
         ),
-        Stage(
+        CollectorRow(
             CollectParticipants,
             certified_set.accept_attestation,
             finish_participants,
@@ -488,7 +488,7 @@ AGGREGATOR = CollectorRole(
             (m.PARTICIPANTS,),
             "another set of participants: two quorums share an honest party",
         ),
-        Stage(
+        CollectorRow(
             CollectMasked,
             accept_masked,
             finish_masked,
@@ -497,7 +497,7 @@ AGGREGATOR = CollectorRole(
             (m.SURVIVORS,),
             "a vector that is added later",
         ),
-        Stage(
+        CollectorRow(
             CollectSurvivors,
             certified_set.accept_attestation,
             finish_survivors,
@@ -506,7 +506,7 @@ AGGREGATOR = CollectorRole(
             (m.SURVIVORS_CERTIFICATE,),
             "another set of survivors",
         ),
-        Stage(
+        CollectorRow(
             CollectUnmask,
             accept_unmask,
             finish_unmask,

@@ -172,10 +172,10 @@ def cheapest(kernel: Kernel, users: int, pairs: int, complete: bool) -> Way:
         if units <= MAX_UNITS:
             costs["counts"] = units + (1 << sum(widths))
     if complete and kernel.name in SORTED:
-        stages = [len(indices) for indices, _ in exchanges(users)]
+        rows = [len(indices) for indices, _ in exchanges(users)]
         passes = 1 if kernel.labels == "none" else 2
-        products = passes * sum(stages) * (compared + widths[0] + 2 * passes)
-        costs["sort"] = products + ROUND * len(stages) * (2 * widths[0].bit_length() + 3)
+        products = passes * sum(rows) * (compared + widths[0] + 2 * passes)
+        costs["sort"] = products + ROUND * len(rows) * (2 * widths[0].bit_length() + 3)
     return min(costs, key=lambda way: costs[way])
 
 

@@ -27,7 +27,7 @@ from smpc_dp.protocols.secagg.params import SecAggParameters
 from smpc_dp.protocols.sets import pack_set
 from smpc_dp.simulate.average import cast_sum
 from smpc_dp.simulate.drive import drive
-from smpc_dp.simulate.stage import AGGREGATOR, set_stage
+from smpc_dp.simulate.stage import AGGREGATOR, simulated_run
 from smpc_dp.transport.memory import Faults, MemoryNetwork
 
 PARTIES = 400
@@ -40,8 +40,8 @@ class Signed:
     """A session whose parties sign attestations when asked."""
 
     def __init__(self) -> None:
-        stage = set_stage(PARTIES, seed_for_simulation=5, remember=False)
-        self.context, self._signers = stage.context, stage.signers
+        simulated = simulated_run(PARTIES, seed_for_simulation=5, remember=False)
+        self.context, self._signers = simulated.context, simulated.signers
 
     def __call__(self, parties: frozenset[int] | list[int]) -> dict[int, bytes]:
         message = m.Attestation(DIGEST)

@@ -48,7 +48,7 @@ def assert_in_table(steps: Iterable[Step], beside: frozenset[str] = frozenset())
     for run, before, event, after, sent in steps:
         reported = {envelope.step for envelope in sent} - {ABORT, LEAVE} - beside
         if isinstance(event, Start):
-            first = run.role.first if isinstance(run.role, PartyRole) else run.role.stages[0].state
+            first = run.role.first if isinstance(run.role, PartyRole) else run.role.rows[0].state
             assert type(before) is first
             assert reported == ({run.role.hello} if isinstance(run.role, PartyRole) else set())
             continue
@@ -58,7 +58,7 @@ def assert_in_table(steps: Iterable[Step], beside: frozenset[str] = frozenset())
         if isinstance(run.role, PartyRole):
             table = run.role.reports if isinstance(event, Report) else run.role.rows
         else:
-            table = run.role.stages
+            table = run.role.rows
         rows = [row for row in table if row.state is type(before) and type(after) in row.next]
         assert rows, (type(before), event, type(after))
         assert any(reported <= set(row.sends) and bool(reported) == bool(row.sends) for row in rows)

@@ -102,7 +102,7 @@ def test_a_role_that_deviates_takes_other_messages_beside_its_steps() -> None:
         return ()
 
     run = Run(find("matchings"))
-    run.hub.role = states.AGGREGATOR.with_stage(CollectDone, beside={m.PAIR: take})
+    run.hub.role = states.AGGREGATOR.with_row(CollectDone, beside={m.PAIR: take})
     run.deliver([envelope for each in run.parties.values() for envelope in each.handle(Start())])
     run.deliver([run.wires["cem"].write_pair(run.hub.run_id, 7, b"nonsense")])
     assert taken == [3]
@@ -113,7 +113,7 @@ def test_a_fault_that_ends_a_step_is_not_that_of_whose_message_came_last() -> No
         raise PeerFault("ada", "found at the end of the step", Check.OTHER_RUN)
 
     run = Run(find("matchings"))
-    run.hub.role = states.AGGREGATOR.with_stage(aggregator.CollectHello, finish=fail)
+    run.hub.role = states.AGGREGATOR.with_row(aggregator.CollectHello, finish=fail)
     *most, last = [envelope for each in run.parties.values() for envelope in each.handle(Start())]
     for envelope in most:
         run.hub.handle(Message(envelope))

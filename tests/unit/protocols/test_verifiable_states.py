@@ -71,7 +71,7 @@ def test_every_step_is_in_the_table(monkeypatch: pytest.MonkeyPatch, playing: Ca
         if not isinstance(step.event, Message) or type(step.after) is type(step.before):
             continue
         party = isinstance(step.run.role, PartyRole)
-        row = (step.run.role.row if party else step.run.role.stage)(step.before)
+        row = (step.run.role.row if party else step.run.role.simulated)(step.before)
         rounds = [number_of(state) for state in (step.before, step.after)]
         reported = {envelope.step for envelope in step.sent} - {ABORT}
         assert type(step.after) in row.next

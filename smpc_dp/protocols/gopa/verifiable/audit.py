@@ -100,7 +100,7 @@ class Auditor:
         self._edges = EdgeAudit(context.names, workers, self._commits_again)
         self._batch, self._batched, self._batched_bytes = proofs.Batch(), 0, 0
         self._results: list[Callable[[], Sequence[tuple[Any, ...]]]] = []
-        self._stage = 0
+        self._phase = 0
         self._last = 0
         self._faults: list[str] = []
         self._excluded: dict[int, Excluded] = {}
@@ -156,26 +156,26 @@ class Auditor:
             raise VerificationError(
                 "an entry after the last one: the board was closed above", Check.LOG_CLOSED
             )
-        if entry.kind == self._openings.kinds[0] and self._order[self._stage + 1 :][:1] == [v.TALLY]:
-            self._order[self._stage + 1 : self._stage + 1] = self._openings.kinds
+        if entry.kind == self._openings.kinds[0] and self._order[self._phase + 1 :][:1] == [v.TALLY]:
+            self._order[self._phase + 1 : self._phase + 1] = self._openings.kinds
         if entry.kind not in self._order:
             raise VerificationError(
                 f"kind {entry.kind!r} is unknown, or not due in this run", Check.UNEXPECTED_STEP
             )
-        stage = self._order.index(entry.kind)
-        if stage < self._stage or any(map(v.is_of_the_relay, self._order[self._stage : stage])):
+        phase = self._order.index(entry.kind)
+        if phase < self._phase or any(map(v.is_of_the_relay, self._order[self._phase : phase])):
             raise VerificationError(
-                f"'{entry.kind}' where '{self._order[self._stage]}' is due", Check.UNEXPECTED_STEP
+                f"'{entry.kind}' where '{self._order[self._phase]}' is due", Check.UNEXPECTED_STEP
             )
-        if stage != self._stage:
-            self._stage, self._last = stage, 0
+        if phase != self._phase:
+            self._phase, self._last = phase, 0
         if v.is_of_the_relay(entry.kind):
             if entry.party != self._relay:
                 raise PeerFault(
                     entry.party, f"has an entry '{entry.kind}', which is the relay's", Check.WRONG_SENDER
                 )
             self._of_the_relay(entry, head)
-            self._stage += 1
+            self._phase += 1
         else:
             party = self._number(entry.party)
             if party is None:
@@ -408,7 +408,7 @@ class Auditor:
         `tries`: runs that a session log lists.
         """
         if not self._closed or self._tally is None:
-            expected = self._order[min(self._stage, len(self._order) - 1)]
+            expected = self._order[min(self._phase, len(self._order) - 1)]
             raise VerificationError(
                 f"the log ends where '{expected}' is due: it was cut, or the run was not finished",
                 Check.LOG_CUT,

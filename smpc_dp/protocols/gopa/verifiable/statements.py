@@ -263,13 +263,13 @@ class Rules:
         self.add_publish(batch, party, name, message, committed, edges)
         return not failures(batch)
 
-    def attestation(self, stage: str, head: bytes, members: bytes, *false: bytes) -> bytes:
+    def attestation(self, phase: str, head: bytes, members: bytes, *false: bytes) -> bytes:
         """Return what parties sign about a head: the run, the stage, the head and the parties that go on.
 
         Before a round of openings also a list of the parties whose edges are to be opened: nobody sees all
         entries, and the parties that go on do not tell whether another was false or silent.
         """
-        return self._digest(Label.BOARD_ATTESTATION, stage.encode(), head, members, *false)
+        return self._digest(Label.BOARD_ATTESTATION, phase.encode(), head, members, *false)
 
     def _digest(self, label: Label, *parts: bytes) -> bytes:
         return digest(label, *self.context.bound, self.run_id, *parts)

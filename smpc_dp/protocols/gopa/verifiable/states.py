@@ -15,7 +15,7 @@ from smpc_dp.crypto.randomness import Randomness, SystemRandomness
 from smpc_dp.encoding import Lanes
 from smpc_dp.errors import ConfigCheck, ConfigError, Fault
 from smpc_dp.protocols import begin
-from smpc_dp.protocols.engine.collector import CollectorRole, Stage
+from smpc_dp.protocols.engine.collector import CollectorRole, CollectorRow
 from smpc_dp.protocols.engine.party import PartyRole, Row
 from smpc_dp.protocols.engine.run import Run
 from smpc_dp.protocols.envelope import Context, Signer
@@ -203,8 +203,8 @@ def _rounds(aggregator: VerifiableAggregator) -> int:
 
 least = key_graph.min_survivors
 AGGREGATOR = CollectorRole(
-    stages=(
-        Stage(
+    rows=(
+        CollectorRow(
             CollectHello,
             collecting.accept_hello,
             collecting.finish_hello,
@@ -213,7 +213,7 @@ AGGREGATOR = CollectorRole(
             (m.START, m.BEGIN),
             "a party that joins, another operation; the run is in the session log",
         ),
-        Stage(
+        CollectorRow(
             CollectBegin,
             begin.accept_begin,
             collecting.finish_begin,
@@ -222,7 +222,7 @@ AGGREGATOR = CollectorRole(
             (m.BEGUN,),
             "another session log up to this run",
         ),
-        Stage(
+        CollectorRow(
             CollectAdvertise,
             key_graph.accept_advertise,
             collecting.finish_advertise,
@@ -231,7 +231,7 @@ AGGREGATOR = CollectorRole(
             (m.MERKLE_COMMITMENT,),
             "another draw: the root binds the commitments of all",
         ),
-        Stage(
+        CollectorRow(
             CollectReveal,
             collecting.accept_reveal,
             collecting.finish_reveal,
@@ -240,7 +240,7 @@ AGGREGATOR = CollectorRole(
             (m.NEIGHBOURS,),
             "another graph",
         ),
-        Stage(
+        CollectorRow(
             CollectCommit,
             collecting.accept_commit,
             collecting.finish_commit,
@@ -249,7 +249,7 @@ AGGREGATOR = CollectorRole(
             (v.COMMITTED,),
             "another commitment of anybody, another set of participants",
         ),
-        Stage(
+        CollectorRow(
             CollectCommitments,
             certified_set.accept_attestation,
             collecting.finish_commitments,
@@ -258,7 +258,7 @@ AGGREGATOR = CollectorRole(
             (v.COMMITMENTS_CERTIFICATE,),
             "another board up to the commitments: two quorums share an honest party",
         ),
-        Stage(
+        CollectorRow(
             CollectCoin,
             collecting.accept_coin,
             collecting.finish_coin,
@@ -267,7 +267,7 @@ AGGREGATOR = CollectorRole(
             (v.COINS,),
             "another coin of anybody",
         ),
-        Stage(
+        CollectorRow(
             CollectCoins,
             certified_set.accept_attestation,
             collecting.finish_coins,
@@ -276,7 +276,7 @@ AGGREGATOR = CollectorRole(
             (v.COINS_CERTIFICATE,),
             "other noise of anybody",
         ),
-        Stage(
+        CollectorRow(
             CollectPublish,
             counting.accept_publish,
             counting.finish_publish,
@@ -285,7 +285,7 @@ AGGREGATOR = CollectorRole(
             (v.PUBLICATIONS, v.TALLIED),
             "a publication that comes later",
         ),
-        Stage(
+        CollectorRow(
             CollectExclusions,
             certified_set.accept_attestation,
             counting.finish_exclusions,
@@ -295,7 +295,7 @@ AGGREGATOR = CollectorRole(
             "another set of those to whom edges are opened in this round",
             times=_rounds,
         ),
-        Stage(
+        CollectorRow(
             CollectOpen,
             counting.accept_open,
             counting.finish_open,
@@ -305,7 +305,7 @@ AGGREGATOR = CollectorRole(
             "an opening that comes later",
             times=_rounds,
         ),
-        Stage(
+        CollectorRow(
             CollectTally,
             counting.accept_tally,
             counting.finish_tally,

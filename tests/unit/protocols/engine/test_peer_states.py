@@ -17,7 +17,7 @@ from smpc_dp.protocols.gopa.direct_agreement import AwaitStart, CertifyParticipa
 from smpc_dp.protocols.gopa.direct_publication import Finished
 from smpc_dp.protocols.gopa.direct_states import COORDINATOR, PARTY
 from smpc_dp.protocols.gopa.messages import PUBLISH
-from tests.faults.direct_stage import DirectStage
+from tests.faults.direct_stage import DirectRow
 
 SECRETS = {"vector", "drawn", "advertised", "graph"}
 
@@ -51,13 +51,13 @@ def later(role: PeerRole, first: type[State]) -> Iterator[type[State]]:
 
 @pytest.mark.parametrize("name", ["p1", "p2"])
 def test_a_run_goes_as_the_table_says(name: str) -> None:
-    stage, seen = DirectStage(), list[tuple[type[State], Transition]]()
-    run = stage.users[name]
+    row, seen = DirectRow(), list[tuple[type[State], Transition]]()
+    run = row.users[name]
     role = COORDINATOR if name == "p1" else PARTY
     assert run.role is role
     run.role = acts(role, seen)
-    stage.play()
-    stage.assert_published(*stage.names)
+    row.play()
+    row.assert_published(*row.names)
     assert [state for state, _ in seen] == [phase.state for phase in role.phases]
     for phase, (_, answer) in zip(role.phases, seen, strict=True):
         assert type(answer.state) in phase.next
@@ -78,8 +78,8 @@ def test_secrets_are_forgotten_when_a_vector_is_published(role: PeerRole) -> Non
 
 
 def test_only_the_newest_state_takes_a_step() -> None:
-    stage = DirectStage()
-    run = stage.users["p2"]
+    row = DirectRow()
+    run = row.users["p2"]
     ready = run.state
     assert isinstance(ready, Ready)
     run.handle(Start())
@@ -91,19 +91,19 @@ def test_only_the_newest_state_takes_a_step() -> None:
 
 
 def test_who_has_left_says_nothing_more() -> None:
-    stage = DirectStage()
-    run = stage.users["p2"]
+    row = DirectRow()
+    run = row.users["p2"]
     sent = run.handle(Cancellation(ConfigError("no input", ConfigCheck.MISSING)))
     assert {(envelope.step, envelope.receiver) for envelope in sent} == {
-        (LEAVE, name) for name in stage.names if name != "p2"
+        (LEAVE, name) for name in row.names if name != "p2"
     }
     events: list[Event] = [Start(), Deadline(), Cancellation(ConfigError("no input", ConfigCheck.MISSING))]
     assert [[*run.handle(event)] for event in events] == [[], [], []]
 
 
 def test_a_result_stays_after_a_cancellation() -> None:
-    stage = DirectStage().play()
-    run = stage.users["p2"]
+    row = DirectRow().play()
+    run = row.users["p2"]
     assert not run.handle(Cancellation(ConfigError("later", ConfigCheck.MISSING)))
-    assert run.result is stage.users["p2"].result
-    assert any(envelope.step == PUBLISH for envelope in stage.sent)
+    assert run.result is row.users["p2"].result
+    assert any(envelope.step == PUBLISH for envelope in row.sent)

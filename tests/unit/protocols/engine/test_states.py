@@ -43,12 +43,12 @@ def test_every_step_is_in_the_table(scenario: runs.Scenario) -> None:
     for run, before, event, after, sent in steps(scenario):
         reported = {envelope.step for envelope in sent}
         if isinstance(event, Start):
-            first = run.role.first if isinstance(run.role, PartyRole) else run.role.stages[0].state
+            first = run.role.first if isinstance(run.role, PartyRole) else run.role.rows[0].state
             assert type(before) is first
         elif type(after) is type(before):
             assert not sent
         else:
-            row = (run.role.row if isinstance(run.role, PartyRole) else run.role.stage)(before)
+            row = (run.role.row if isinstance(run.role, PartyRole) else run.role.row)(before)
             assert row is not None
             assert type(after) in row.next
             assert reported == set(row.sends)
