@@ -187,7 +187,7 @@ class Hall:
         self.error = ""
         self.blamed: Sequence[str] = ()
 
-    def play(self) -> None:
+    def execute(self) -> None:
         """Run to the end."""
         for name in self.parties:
             self._work(name, None)
@@ -324,7 +324,7 @@ class Session:
         return report.code
 
 
-def play(protocol: str, seed: int, rate: float, *, counted: bool) -> bool:
+def execute(protocol: str, seed: int, rate: float, *, counted: bool) -> bool:
     """Play one run with deaths and one without, print both, and return whether all is as it must be."""
     session = Session.of(protocol, seed)
     context, parameters = session.context, session.parameters
@@ -335,7 +335,7 @@ def play(protocol: str, seed: int, rate: float, *, counted: bool) -> bool:
             for name, lanes in session.lanes.items()
         }
         hall = Hall(desks, aggregator, seed, rate)
-        hall.play()
+        hall.execute()
         lost = [name for name, party in hall.parties.items() if party.lost]
         print(
             f"seed {seed}: {hall.processes} processes, {hall.killed} killed; "
@@ -385,7 +385,7 @@ def main() -> None:
     multiprocessing.set_forkserver_preload(PRELOADED)
     seeds = range(arguments.seed, arguments.seed + arguments.runs)
     counted = not arguments.no_counter
-    good = [play(arguments.protocol, seed, arguments.kill_rate, counted=counted) for seed in seeds]
+    good = [execute(arguments.protocol, seed, arguments.kill_rate, counted=counted) for seed in seeds]
     if arguments.runs > 1:
         print(f"{sum(good)} of {len(good)} runs as they must be")
     sys.exit(not all(good))

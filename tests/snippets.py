@@ -38,7 +38,7 @@ async def run_as(party: str, program: str, names: Mapping[str, Any]) -> dict[str
     return variables
 
 
-async def play(programs: Mapping[str, Coroutine[Any, Any, dict[str, Any]]]) -> list[dict[str, Any]]:
+async def execute(programs: Mapping[str, Coroutine[Any, Any, dict[str, Any]]]) -> list[dict[str, Any]]:
     """Serve session.toml until every party has run its program; return the variables of each."""
     serving = asyncio.create_task(smpc_dp.serve("session.toml"))
     ended = await asyncio.gather(*programs.values())

@@ -43,7 +43,7 @@ MAX_VALUES = 1 << 30
 
 
 @dataclass(slots=True)
-class Cast:
+class Roles:
     """The machines of one simulated run."""
 
     context: Context
@@ -57,7 +57,7 @@ class Cast:
         return [self.aggregator, *self.parties]
 
 
-def cast_sum(
+def sum_roles(
     parameters: SumParameters,
     vectors: Sequence[ArrayLike],
     *,
@@ -69,7 +69,7 @@ def cast_sum(
     remember: bool = True,
     alone: Collection[int] = (),
     declared: Mapping[str, object] | None = None,
-) -> tuple[Cast, int]:
+) -> tuple[Roles, int]:
     """Return the machines of a run over `vectors`, and how many values were clipped; see `set_stage`.
 
     The parties at the places `alone` check everything themselves, whatever the others remember. `declared`
@@ -99,7 +99,7 @@ def cast_sum(
     aggregator = make_aggregator(
         context, parameters, simulated.signers[AGGREGATOR], threads=threads, board=board
     )
-    return Cast(context, aggregator, parties, board), clipped
+    return Roles(context, aggregator, parties, board), clipped
 
 
 def with_board(simulated: SimulatedRun, declared: Mapping[str, object]) -> tuple[SimulatedRun, MemoryBoard]:
@@ -235,7 +235,7 @@ def average(  # noqa: PLR0913 - the keys of a session file, and what a simulatio
             seed_for_simulation=seed_for_simulation,
             progress=progress,
         )
-    cast, clipped = cast_sum(
+    roles, clipped = sum_roles(
         parameters,
         vectors,
         weights=weights,
@@ -247,13 +247,13 @@ def average(  # noqa: PLR0913 - the keys of a session file, and what a simulatio
     chooser = (
         random.SystemRandom() if seed_for_simulation is None else random.Random(seed_for_simulation)  # noqa: S311
     )
-    kills = draw_kills(cast.context.names, dropout, chooser, len(parameters.party_steps))
+    kills = draw_kills(roles.context.names, dropout, chooser, len(parameters.party_steps))
     network = MemoryNetwork(Faults(kill=kills), seed=seed_for_simulation or 0)
-    errors = drive(cast.machines, network, AGGREGATOR, progress)
-    if board is not None and cast.board is not None:
-        _write_logs(Path(board), cast.board, cast.context)
+    errors = drive(roles.machines, network, AGGREGATOR, progress)
+    if board is not None and roles.board is not None:
+        _write_logs(Path(board), roles.board, roles.context)
     _raise_first(errors)
-    return Result.of(cast.aggregator.result, kind, clipped)
+    return Result.of(roles.aggregator.result, kind, clipped)
 
 
 def check_size(parties: int, length: int, threads: int, seed_for_simulation: int | None = None) -> None:

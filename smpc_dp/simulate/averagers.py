@@ -34,7 +34,7 @@ from smpc_dp.learn.methods import Averaging
 from smpc_dp.privacy.sampling import NoiseSource
 from smpc_dp.protocols.phases.parameters import SumParameters
 from smpc_dp.protocols.result import Result
-from smpc_dp.simulate.average import cast_sum
+from smpc_dp.simulate.average import sum_roles
 from smpc_dp.simulate.drive import drive
 from smpc_dp.simulate.servers import average_on_shares
 from smpc_dp.simulate.stage import AGGREGATOR
@@ -161,12 +161,12 @@ class MachineAverager(_Simulated):
         return np.asarray(result.value, dtype=np.float64), int(result.weight)
 
     def _result(self, parameters: SumParameters, vectors: Rows, seed: int | None) -> Result:
-        cast, _ = cast_sum(parameters, list(vectors), request=self._requests, seed_for_simulation=seed)
-        errors = drive(cast.machines, MemoryNetwork(seed=seed or 0), AGGREGATOR)
+        roles, _ = sum_roles(parameters, list(vectors), request=self._requests, seed_for_simulation=seed)
+        errors = drive(roles.machines, MemoryNetwork(seed=seed or 0), AGGREGATOR)
         for error in errors.values():
             raise error
         # Of an exchange, only the parties have it.
-        return Result.of(cast.parties[0].result, "average")
+        return Result.of(roles.parties[0].result, "average")
 
 
 class IdealExchange(AllHere):

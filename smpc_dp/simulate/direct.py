@@ -21,7 +21,7 @@ from smpc_dp.transport.memory import Faults, MemoryNetwork
 
 
 @dataclass(slots=True)
-class DirectCast:
+class DirectRoles:
     """The parties of one simulated run without a relay."""
 
     context: Context
@@ -33,7 +33,7 @@ class DirectCast:
         return self.users[coordinator_of(self.context.request, len(self.users)) - 1]
 
 
-def cast_direct(
+def direct_roles(
     parameters: DirectParameters,
     vectors: Sequence[ArrayLike],
     *,
@@ -41,7 +41,7 @@ def cast_direct(
     request: int = 1,
     seed_for_simulation: int | None = None,
     remember: bool = True,
-) -> tuple[DirectCast, int]:
+) -> tuple[DirectRoles, int]:
     """Return the parties of a run over `vectors`, and how many values were clipped; see `set_stage`."""
     simulated = simulated_run(
         len(vectors),
@@ -63,7 +63,7 @@ def cast_direct(
         users.append(
             direct_states.party(context, parameters, simulated.signers[name], lanes, simulated.sources[name])
         )
-    return DirectCast(context, users), clipped
+    return DirectRoles(context, users), clipped
 
 
 def run_direct(
@@ -77,19 +77,19 @@ def run_direct(
     progress: Callable[[str, int], None] | None,
 ) -> Result:
     """Run a session of `simulate.average`; arguments as there."""
-    cast, clipped = cast_direct(parameters, vectors, clip=clip, seed_for_simulation=seed_for_simulation)
+    roles, clipped = direct_roles(parameters, vectors, clip=clip, seed_for_simulation=seed_for_simulation)
     chooser = (
         random.SystemRandom() if seed_for_simulation is None else random.Random(seed_for_simulation)  # noqa: S311
     )
     # One message to each of the others is one step; whoever coordinates stays, or there would be no run.
-    coordinator = cast.coordinator
-    others = [name for name in cast.context.names if name != coordinator.name]
+    coordinator = roles.coordinator
+    others = [name for name in roles.context.names if name != coordinator.name]
     # What is for everybody is one message to each: a user is gone before its step, or in the middle of it.
     messages = (len(vectors) - 1) * (len(parameters.party_steps) - 2)
     kills = draw_kills(others, dropout * len(vectors) / len(others), chooser, messages)
     network = MemoryNetwork(Faults(kill=kills), seed=seed_for_simulation or 0)
-    errors = drive(cast.users, network, coordinator.name, progress, mesh=True)
-    for user in (coordinator, *cast.users):
+    errors = drive(roles.users, network, coordinator.name, progress, mesh=True)
+    for user in (coordinator, *roles.users):
         if user.name in errors and not network.is_dead(user.name):
             raise errors[user.name]
     return Result.of(coordinator.result, kind, clipped)

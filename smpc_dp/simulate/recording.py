@@ -16,7 +16,7 @@ from smpc_dp.protocols.envelope import encode_envelope
 from smpc_dp.protocols.phases.messages import MASKED, PARTY_STEPS
 from smpc_dp.protocols.phases.parameters import SumParameters
 from smpc_dp.protocols.secagg.params import SecAggParameters
-from smpc_dp.simulate.average import cast_sum
+from smpc_dp.simulate.average import sum_roles
 from smpc_dp.simulate.drive import drive
 from smpc_dp.simulate.stage import AGGREGATOR
 from smpc_dp.transport.memory import Faults, MemoryNetwork
@@ -97,18 +97,20 @@ def record(parameters: SecAggParameters, dropouts: int, seed: int) -> Recording:
     Raises:
         SmpcError: the run failed.
     """
-    cast, _ = cast_sum(parameters, list(vectors(parameters, seed)), seed_for_simulation=seed, remember=False)
-    names = cast.context.names
+    roles, _ = sum_roles(
+        parameters, list(vectors(parameters, seed)), seed_for_simulation=seed, remember=False
+    )
+    names = roles.context.names
     killed = names[len(names) - dropouts :]
     retained = {AGGREGATOR, names[0]}
     machines = {
-        machine.name: TimedDriver(machine, keep=machine.name in retained) for machine in cast.machines
+        machine.name: TimedDriver(machine, keep=machine.name in retained) for machine in roles.machines
     }
     network = CountingNetwork(Faults(kill=dict.fromkeys(killed, KILLED_BEFORE)))
-    errors = drive(cast.machines, network, AGGREGATOR, make=lambda machine: machines[machine.name])
+    errors = drive(roles.machines, network, AGGREGATOR, make=lambda machine: machines[machine.name])
     for error in errors.values():
         raise error
-    survivors = cast.aggregator.result.survivors
+    survivors = roles.aggregator.result.survivors
     return Recording(
         client_seconds={name: machines[name].seconds for name in survivors},
         aggregator_seconds=machines[AGGREGATOR].seconds,
@@ -144,14 +146,14 @@ def record_sample(parameters: SumParameters, users: int, seed: int) -> Sampled:
     indices = [number * parties // users for number in range(users)]
     begun = time.process_time()
     rows = list(vectors(parameters, seed))
-    cast, _ = cast_sum(parameters, rows, seed_for_simulation=seed, alone=indices)
-    sample = {cast.context.names[index]: TimedDriver(cast.parties[index], keep=False) for index in indices}
+    roles, _ = sum_roles(parameters, rows, seed_for_simulation=seed, alone=indices)
+    sample = {roles.context.names[index]: TimedDriver(roles.parties[index], keep=False) for index in indices}
     network = CountingNetwork(Faults(), only=sample)
 
     def make(machine: Machine) -> Driver:
         return sample.get(machine.name) or Driver(machine)
 
-    errors = drive(cast.machines, network, AGGREGATOR, make=make)
+    errors = drive(roles.machines, network, AGGREGATOR, make=make)
     for error in errors.values():
         raise error
     seconds = [machine.seconds for machine in sample.values()]

@@ -91,7 +91,7 @@ class DirectRow:
             randomness = SeededRandomnessForSimulation(self.run, f"direct {request} {name}")
             self.users[name] = party(self.context, self.parameters, self.signers[name], lanes, randomness)
 
-    def play(self, tamper: Tamper = lambda envelope: (envelope,), out: Iterable[str] = ()) -> DirectRow:
+    def execute(self, tamper: Tamper = lambda envelope: (envelope,), out: Iterable[str] = ()) -> DirectRow:
         """Run to the end, in order of sending; `out` are processes that are not there at all."""
         queue: deque[Envelope] = deque()
         absent = self.out = set(out)

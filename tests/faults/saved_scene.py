@@ -267,7 +267,7 @@ def step(
     return not run.finished
 
 
-def play(scene: Scene, run: SavedRun[Any], wire: Wire, faults: Faults | None = None) -> None:
+def execute(scene: Scene, run: SavedRun[Any], wire: Wire, faults: Faults | None = None) -> None:
     """Play a run to its end."""
     while step(scene, run, wire, faults):
         pass

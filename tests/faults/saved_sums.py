@@ -44,11 +44,11 @@ class World:
         self._aggregator, self._others, self._held = aggregator, others, held
 
     @classmethod
-    def of(cls, played: runs.Played) -> World:
+    def of(cls, ran: runs.RecordedRun) -> World:
         """Return the others after their hello."""
-        others = {name: run for name, run in played.parties.items() if name != PARTY}
+        others = {name: run for name, run in ran.parties.items() if name != PARTY}
         return cls(
-            played.aggregator, others, [claimed for run in others.values() for claimed in run.handle(Start())]
+            ran.aggregator, others, [claimed for run in others.values() for claimed in run.handle(Start())]
         )
 
     def copy(self) -> World:
@@ -92,19 +92,19 @@ class World:
         return total
 
 
-def cast_request(scenario: runs.Scenario, request: int) -> runs.Played:
+def roles_request(scenario: runs.Scenario, request: int) -> runs.RecordedRun:
     """Return the machines of a request of a scenario's session."""
-    cast = runs.cast(scenario)
-    context = dataclasses.replace(cast.context, request=request)
+    new_run = runs.new_run(scenario)
+    context = dataclasses.replace(new_run.context, request=request)
     parties = {
         name: make_party(
-            context, scenario.parameters, cast.signers[name], lanes.copy(), cast.randomness[name]
+            context, scenario.parameters, new_run.signers[name], lanes.copy(), new_run.randomness[name]
         )
-        for name, lanes in cast.lanes.items()
+        for name, lanes in new_run.lanes.items()
     }
-    signer = cast.signers[runs.AGGREGATOR]
+    signer = new_run.signers[runs.AGGREGATOR]
     aggregator = make_aggregator(context, scenario.parameters, signer, board=MemoryBoard(""))
-    return dataclasses.replace(cast, context=context, parties=parties, aggregator=aggregator)
+    return dataclasses.replace(new_run, context=context, parties=parties, aggregator=aggregator)
 
 
 class SumScene:
@@ -116,18 +116,18 @@ class SumScene:
     states = 10
 
     def __init__(self, request: int = 1, fixed: FixedSurvivors | None = None) -> None:
-        self._cast = cast_request(self.scenario, request)
+        self._roles = roles_request(self.scenario, request)
         self.fixed = fixed
-        self._lanes = self._cast.lanes[PARTY]
+        self._lanes = self._roles.lanes[PARTY]
         self.input = self._lanes.tobytes()
-        self._first = World.of(self._cast)
+        self._first = World.of(self._roles)
         # By what the party has sent and the variant, the answers and the world after them.
         self._reported: dict[tuple[bytes, int], tuple[list[Envelope], World]] = {}
 
     def process(self) -> tuple[PartyRole, Any, State]:
-        signer: Signer = self._cast.signers[PARTY]
+        signer: Signer = self._roles.signers[PARTY]
         run = make_party(
-            self._cast.context, self.scenario.parameters, signer, self._lanes.copy(), fixed=self.fixed
+            self._roles.context, self.scenario.parameters, signer, self._lanes.copy(), fixed=self.fixed
         )
         return run.role, run.member, run.state
 
@@ -163,7 +163,7 @@ class SumScene:
 
     def _other(self, answer: Envelope) -> Envelope:
         """Return another result, or other coins: a loss changes none."""
-        context, signers = self._cast.context, self._cast.signers
+        context, signers = self._roles.context, self._roles.signers
         other: msgspec.Struct
         match answer.step:
             case m.RESULT:
@@ -185,7 +185,7 @@ class SumScene:
         self.check_total(world.total)
 
     def check_total(self, total: list[int]) -> None:
-        parameters, lanes = self.scenario.parameters, self._cast.lanes
+        parameters, lanes = self.scenario.parameters, self._roles.lanes
         sum_of_all = sum(lanes.values(), start=0 * self._lanes)
         expected, _ = parameters.decode(sum_of_all, len(lanes))
         assert total == expected.tolist()

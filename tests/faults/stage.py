@@ -136,7 +136,7 @@ class SimulatedRun:
         """Return a party's number."""
         return self.names.index(name) + 1
 
-    def play(self, tamper: Tamper = lambda envelope: (envelope,)) -> SimulatedRun:
+    def execute(self, tamper: Tamper = lambda envelope: (envelope,)) -> SimulatedRun:
         """Run to the end, in order of sending; silence becomes the aggregator's deadline, then everyone's."""
         queue: deque[Envelope] = deque()
         machines: dict[str, Machine] = {**self.parties, HUB: self.aggregator}

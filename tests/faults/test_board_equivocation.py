@@ -26,7 +26,7 @@ from smpc_dp.protocols.gopa.verifiable.states import AGGREGATOR
 from smpc_dp.protocols.phases import messages as m
 from smpc_dp.protocols.phases.messages import Begun
 from smpc_dp.simulate.randomness import SeededRandomnessForSimulation
-from smpc_dp_lab.vectors.verifiable_runs import RELAY, USERS, Host, Played, honest, play
+from smpc_dp_lab.vectors.verifiable_runs import RELAY, USERS, Host, RecordedRun, honest, execute
 from tests.faults.hosts import Lie, censoring, liar
 from tests.faults.test_verifiable import audited
 
@@ -69,8 +69,8 @@ def equivocating(step: str, lie: Lie, lied_to: tuple[str, ...]) -> Host:
     return Host(liar(step, lie, lied_to), _accepting())
 
 
-def shown_otherwise(step: str, lie: Lie, lied_to: tuple[str, ...] = (VICTIM,)) -> Played:
-    return play(relay=equivocating(step, lie, lied_to))
+def shown_otherwise(step: str, lie: Lie, lied_to: tuple[str, ...] = (VICTIM,)) -> RecordedRun:
+    return execute(relay=equivocating(step, lie, lied_to))
 
 
 def last_digest_changed(digests: bytes) -> bytes:
@@ -137,13 +137,13 @@ def test_a_user_that_was_shown_another_log_goes_no_further(
 
     In the end the victim adds up the total, and does not come as far.
     """
-    played = shown_otherwise(step, lie)
-    error = played.errors[VICTIM]
+    ran = shown_otherwise(step, lie)
+    error = ran.errors[VICTIM]
     assert isinstance(error, PeerFault), error
     assert error.culprit == RELAY
     assert reason in error.reason
     # What comes after that head, the victim has not said.
-    claimed = {entry.kind for entry in played.entries if entry.party == VICTIM}
+    claimed = {entry.kind for entry in ran.entries if entry.party == VICTIM}
     assert not claimed & never
 
 
@@ -151,52 +151,52 @@ def test_a_user_that_was_shown_another_log_goes_no_further(
     ("step", "lie", "never"), [(p[1], p[2], p[4]) for p in POINTS], ids=[p[0] for p in POINTS]
 )
 def test_two_halves_with_two_logs_have_no_quorum(step: str, lie: Any, never: set[str]) -> None:
-    played = shown_otherwise(step, lie, lied_to=("ann", "ben"))
-    assert isinstance(played.errors[RELAY], TimeoutFault)
-    assert not {entry.kind for entry in played.entries} & {*never, v.CERTIFY_TALLY}
-    assert all(name in played.errors for name in USERS)
+    ran = shown_otherwise(step, lie, lied_to=("ann", "ben"))
+    assert isinstance(ran.errors[RELAY], TimeoutFault)
+    assert not {entry.kind for entry in ran.entries} & {*never, v.CERTIFY_TALLY}
+    assert all(name in ran.errors for name in USERS)
 
 
 def test_a_followed_log_holds_every_line() -> None:
-    played = honest()
-    log = played.users[VICTIM].state.followed
+    ran = honest()
+    log = ran.users[VICTIM].state.followed
     assert log is not None
-    assert len(log) == len(played.lines) - 1
-    for number, line in enumerate(played.lines):
+    assert len(log) == len(ran.lines) - 1
+    for number, line in enumerate(ran.lines):
         log.check(number, line)
     # A line in another place; a payload that its party has signed a second time; what is no line.
     with pytest.raises(VerificationError, match="entry 3 is not that"):
-        log.check(3, played.lines[4])
-    entries = played.entries
-    entries[2] = played.sign(entries[2], entries[3].payload)
+        log.check(3, ran.lines[4])
+    entries = ran.entries
+    entries[2] = ran.sign(entries[2], entries[3].payload)
     with pytest.raises(VerificationError, match="entry 3 is not that"):
-        log.check(3, played.log(entries)[3])
+        log.check(3, ran.log(entries)[3])
     # Heads that do not fit, of an entry that does.
-    other = Followed(bytes(32)).after(b"".join(entry.digest() for entry in played.entries))
+    other = Followed(bytes(32)).after(b"".join(entry.digest() for entry in ran.entries))
     with pytest.raises(VerificationError, match="entry 3 is not that"):
-        other.check(3, played.lines[3])
+        other.check(3, ran.lines[3])
     with pytest.raises(VerificationError, match="the header is not that"):
-        other.check(0, played.lines[0])
-    for number in (-1, len(played.lines)):
+        other.check(0, ran.lines[0])
+    for number in (-1, len(ran.lines)):
         with pytest.raises(VerificationError, match="no entry"):
-            log.check(number, played.lines[-1])
+            log.check(number, ran.lines[-1])
 
 
 # A host that censors.
 
 
-def silenced(step: str, name: str) -> Played:
+def silenced(step: str, name: str) -> RecordedRun:
     """Run with a host that loses what one user says from one step on."""
 
-    return play(relay=censoring(name, step))
+    return execute(relay=censoring(name, step))
 
 
 @pytest.mark.parametrize("step", [v.COMMIT, v.ATTEST_COMMITMENTS, v.COIN, v.ATTEST_COINS, v.PUBLISH, v.OPEN])
 def test_a_host_that_censors_excludes_nobody(step: str) -> None:
     """Nobody opens an edge of the user that the host has silenced, and no log says that it is excluded."""
-    played = silenced(step, VICTIM)
-    assert not any(entry.kind == v.OPEN for entry in played.entries)
-    report = audited(played)
+    ran = silenced(step, VICTIM)
+    assert not any(entry.kind == v.OPEN for entry in ran.entries)
+    report = audited(ran)
     assert report.excluded == ()
     if report.verdict is not None and step in (v.ATTEST_COINS, v.PUBLISH):
         # The large pairwise noise stays over what the silenced user had: nothing of it is stripped.

@@ -51,8 +51,8 @@ def everybody(*, hub: bool) -> Retained:
 
 def test_without_the_rule_one_lost_party_is_read() -> None:
     retained = everybody(hub=False)
-    first = simulated(1, retained, same=False).play()
-    second = simulated(2, retained, same=False).play(without(VICTIM, m.MASKED))
+    first = simulated(1, retained, same=False).execute()
+    second = simulated(2, retained, same=False).execute(without(VICTIM, m.MASKED))
     difference = first.aggregator.result.total - second.aggregator.result.total
     np.testing.assert_array_equal(difference, first.grid(VICTIM))
 
@@ -60,8 +60,8 @@ def test_without_the_rule_one_lost_party_is_read() -> None:
 def test_parties_refuse_a_second_set_before_they_open_it() -> None:
     # The aggregator does not keep to the rule.
     retained = everybody(hub=False)
-    simulated(1, retained).play()
-    second = simulated(2, retained).play(without(VICTIM, m.MASKED))
+    simulated(1, retained).execute()
+    second = simulated(2, retained).execute(without(VICTIM, m.MASKED))
     for name in set(NAMES) - {VICTIM}:
         error = second.errors[name]
         assert isinstance(error, PrivacyError)
@@ -75,31 +75,31 @@ def test_parties_refuse_a_second_set_before_they_open_it() -> None:
 def test_the_rule_is_about_sets_that_were_signed_even_if_no_sum_was_opened() -> None:
     # Certified, but the aggregator shows the certificate to nobody: some others may have been shown it.
     retained = everybody(hub=False)
-    simulated(1, retained).play(
+    simulated(1, retained).execute(
         lambda envelope: () if envelope.step == m.SURVIVORS_CERTIFICATE else (envelope,)
     )
-    second = simulated(2, retained).play(without(VICTIM, m.MASKED))
+    second = simulated(2, retained).execute(without(VICTIM, m.MASKED))
     assert all(isinstance(second.errors[name], PrivacyError) for name in set(NAMES) - {VICTIM})
 
 
 def test_an_honest_aggregator_names_who_is_lost_and_goes_on_when_it_is_back() -> None:
     retained = everybody(hub=True)
-    first = simulated(1, retained).play()
-    second = simulated(2, retained).play(without(VICTIM, m.MASKED))
+    first = simulated(1, retained).execute()
+    second = simulated(2, retained).execute(without(VICTIM, m.MASKED))
     stopped = second.errors[HUB]
     assert isinstance(stopped, TimeoutFault)
     assert stopped.missing == {VICTIM}
     assert "same_survivors" in str(stopped)
     assert all(m.ATTEST_SURVIVORS not in second.steps_of(name) for name in NAMES)
-    third = simulated(3, retained).play()
+    third = simulated(3, retained).execute()
     np.testing.assert_array_equal(third.aggregator.result.total, first.aggregator.result.total)
 
 
 def test_a_party_that_missed_the_first_request_is_left_out_of_the_next() -> None:
     retained = everybody(hub=True)
-    first = simulated(1, retained).play(without(VICTIM, m.MASKED))
+    first = simulated(1, retained).execute(without(VICTIM, m.MASKED))
     assert VICTIM in first.aggregator.result.absent
-    second = simulated(2, retained).play()
+    second = simulated(2, retained).execute()
     assert second.aggregator.result.survivors == first.aggregator.result.survivors
     np.testing.assert_array_equal(second.aggregator.result.total, first.aggregator.result.total)
     assert set(second.errors) == {VICTIM}
@@ -108,8 +108,8 @@ def test_a_party_that_missed_the_first_request_is_left_out_of_the_next() -> None
 @pytest.mark.parametrize("step", [m.ATTEST_SURVIVORS, m.UNMASK])
 def test_who_is_lost_after_its_vector_was_added_stops_nothing(step: str) -> None:
     retained = everybody(hub=True)
-    simulated(1, retained).play()
-    second = simulated(2, retained).play(without(VICTIM, step))
+    simulated(1, retained).execute()
+    second = simulated(2, retained).execute(without(VICTIM, step))
     assert second.aggregator.result.survivors == NAMES
 
 
@@ -119,5 +119,5 @@ def test_a_result_says_whether_the_rule_holds() -> None:
         (True, "sums of other sessions, or of this one"),
         (False, "same_survivors = false"),
     ):
-        privacy = simulated(1, retained, same=same).play().aggregator.result.privacy
+        privacy = simulated(1, retained, same=same).execute().aggregator.result.privacy
         assert sum(reason.startswith(claimed) for reason in privacy.not_protected) == 1

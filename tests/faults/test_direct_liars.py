@@ -70,12 +70,12 @@ class Liars:
         return (msgspec.structs.replace(self.chooser.choice(self.old), receiver=envelope.receiver),)
 
 
-@pytest.mark.parametrize("first", batches(RUNS, BATCH, played=1))
+@pytest.mark.parametrize("first", batches(RUNS, BATCH, ran=1))
 def test_honest_users_agree_and_accuse_liars_only(first: int) -> None:
     ended = proven = 0
     for seed in range(first, first + BATCH):
         simulated = DirectRow(USERS, corrupt=0.2, dropout=0.2)
-        simulated.play(Liars(simulated, seed))
+        simulated.execute(Liars(simulated, seed))
         honest = [name for name in simulated.names if name not in LIARS]
         results = {name: simulated.users[name].result for name in honest if name not in simulated.errors}
         ended += len(results) > 0

@@ -31,7 +31,7 @@ def test_who_starts_again_before_the_run_takes_part(name: str) -> None:
     simulated = DirectRow()
     for envelope in hello_of_another_process(simulated, name):
         simulated.users[envelope.receiver].handle(Message(envelope))
-    simulated.play()
+    simulated.execute()
     simulated.assert_published(*simulated.names)
     assert all(outcome.faults == () for outcome in simulated.outcomes().values())
 
@@ -64,7 +64,7 @@ def test_who_starts_again_in_the_run_is_lost_and_no_liar(name: str) -> None:
         again = hello.pop(envelope.receiver, None)
         return () if again is None else (again,)
 
-    simulated.play(restart)
+    simulated.execute(restart)
     if name == COORDINATOR:
         for other in simulated.names[1:]:
             simulated.assert_missing(other, COORDINATOR)

@@ -14,7 +14,7 @@ from smpc_dp.encoding import Lanes, fixed_point_sum
 from smpc_dp.errors import PeerFault, SmpcError
 from smpc_dp.protocols.gopa.direct_params import DirectParameters, check_parameters
 from smpc_dp.protocols.gopa.params import GopaParameters
-from smpc_dp.simulate.direct import DirectCast, cast_direct
+from smpc_dp.simulate.direct import DirectRoles, direct_roles
 from smpc_dp.simulate.drive import drive
 from smpc_dp.transport.memory import Faults, MemoryNetwork
 from tests.faults.test_schedules import batches, check_error
@@ -53,21 +53,21 @@ def draw_faults(chooser: random.Random, names: Sequence[str], coordinator: str) 
 
 
 def check_ends(
-    cast: DirectCast, vectors: NDArray[np.float64], errors: dict[str, SmpcError], killed: list[str]
+    new_run: DirectRoles, vectors: NDArray[np.float64], errors: dict[str, SmpcError], killed: list[str]
 ) -> int:
     """Check every machine's end; return how many have a total."""
-    names = set(cast.context.names)
+    names = set(new_run.context.names)
     for name, error in errors.items():
         check_error(name, error, names)
-    for user in cast.users:
+    for user in new_run.users:
         assert user.finished or user.name in errors or user.name in killed, f"{user} hangs"
-    outcomes = [u.result for u in cast.users if u.finished and u.name not in {*errors, *killed}]
+    outcomes = [u.result for u in new_run.users if u.finished and u.name not in {*errors, *killed}]
     for outcome in outcomes:
         assert outcome.noise is not None
         assert outcome.survivors == outcomes[0].survivors
         assert outcome.evidence.participants.set_digest == outcomes[0].evidence.participants.set_digest
         np.testing.assert_array_equal(outcome.total, outcomes[0].total)
-        rows = [vectors[cast.context.names.index(name)] for name in outcome.survivors]
+        rows = [vectors[new_run.context.names.index(name)] for name in outcome.survivors]
         off = outcome.total - fixed_point_sum(outcome.encoding, rows)
         if outcome.noise.residual_pairs == 0:
             assert not off.any(), "without own noise what users share cancels to the last bit"
@@ -76,7 +76,7 @@ def check_ends(
     return len(outcomes)
 
 
-@pytest.mark.parametrize("first", batches(SCHEDULES, BATCH, played=1))
+@pytest.mark.parametrize("first", batches(SCHEDULES, BATCH, ran=1))
 def test_every_schedule_ends_in_one_total_or_names_who(first: int, monkeypatch: pytest.MonkeyPatch) -> None:
     def silence(_parameters: GopaParameters, _lanes: Lanes, _randomness: Randomness) -> None:
         return
@@ -87,17 +87,17 @@ def test_every_schedule_ends_in_one_total_or_names_who(first: int, monkeypatch: 
         chooser = random.Random(seed)
         users = chooser.randint(5, 9)
         vectors = np.random.default_rng(seed).uniform(-5, 5, (users, LENGTH))
-        cast, _ = cast_direct(
+        new_run, _ = direct_roles(
             parameters(users), list(vectors), request=chooser.randint(1, 20), seed_for_simulation=seed
         )
-        coordinator = cast.coordinator.name
-        faults = draw_faults(chooser, cast.context.names, coordinator)
+        coordinator = new_run.coordinator.name
+        faults = draw_faults(chooser, new_run.context.names, coordinator)
         network = MemoryNetwork(faults, seed=seed)
-        errors = drive(cast.users, network, coordinator, mesh=True)
+        errors = drive(new_run.users, network, coordinator, mesh=True)
         if not faults.corrupt:
             liars = [error for error in errors.values() if isinstance(error, PeerFault)]
             assert not liars, "a network that only loses messages makes nobody a liar"
-        ended = check_ends(cast, vectors, errors, network.killed)
+        ended = check_ends(new_run, vectors, errors, network.killed)
         totals += ended > 0
         alone += 0 < ended < users
     # Neither "everything fails" nor "nothing ever fails" would be a test.

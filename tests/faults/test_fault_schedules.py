@@ -96,7 +96,7 @@ def draw_crooks(chooser: random.Random, names: tuple[str, ...], indices: int) ->
     return {name: (chooser.choice(ACTS), chooser.randint(1, indices)) for name in chooser.sample(names, many)}
 
 
-async def play(scene: Scene, seed: int, vectors: NDArray[np.float64], reported: Reported) -> None:
+async def execute(scene: Scene, seed: int, vectors: NDArray[np.float64], reported: Reported) -> None:
     """Play one schedule to the end of all honest members."""
     chooser = random.Random(seed)
     loop = asyncio.get_running_loop()
@@ -222,7 +222,7 @@ def test_every_schedule_is_exact_or_names_a_guilty_party_in_time(
         reported = Reported()
         try:
             with restored_if_drawn(seed, tmp_path / f"saved {seed}") as processes:
-                run_virtually(partial(play, scene, seed, vectors, reported))
+                run_virtually(partial(execute, scene, seed, vectors, reported))
             how = " restored" if processes else ""
             restored += sum(each.restored for each in processes)
             ends[check(scene, vectors, reported) + how] += 1

@@ -85,7 +85,7 @@ def test_relay_keeps_a_value_and_declares_its_user_gone(monkeypatch: pytest.Monk
         retained.append(decode(envelope.body, m.Masked, VICTIM).vector)
         return ()
 
-    simulated.play(by(m.MASKED, VICTIM, keep))
+    simulated.execute(by(m.MASKED, VICTIM, keep))
     assert VICTIM in simulated.aggregator.result.absent
     seeds, signs = terms.calls[-1]
     assert len(seeds) == 7, "the aggregator took all terms of the victim's pairs out of the sum"
@@ -94,7 +94,7 @@ def test_relay_keeps_a_value_and_declares_its_user_gone(monkeypatch: pytest.Monk
     # Without the self-mask the relay would be where the printed protocol leaves it.
     bare = row_of("keep")
     terms.calls.clear()
-    bare.play()
+    bare.execute()
     own = next(call for call in terms.calls if len(call[0]) == 7)
     exposed = without_terms(bare, bare.body_of(g.PUBLISH, VICTIM).x_hat, *own)
     assert (distance(bare, exposed) < 6).all(), "six standard deviations: 6e-9 for three coordinates"
@@ -103,7 +103,7 @@ def test_relay_keeps_a_value_and_declares_its_user_gone(monkeypatch: pytest.Monk
 def test_relay_withholds_a_publication_after_the_certificate() -> None:
     """The late variant: nobody reveals anything for a user that vanishes, so nothing is to be gained."""
     simulated = row_of("keep")
-    simulated.play(by(g.PUBLISH, VICTIM, lambda _: ()))
+    simulated.execute(by(g.PUBLISH, VICTIM, lambda _: ()))
     outcome = simulated.aggregator.result
     assert outcome.absent == (VICTIM,)
     assert outcome.noise is not None
@@ -124,7 +124,7 @@ def test_relay_shows_the_victim_another_set() -> None:
         shrunk = simulated.change(envelope, revealed=shown, advertisements=left, openings=opened)
         return (simulated.enroll(shrunk, simulated.merkle_commitment()),)
 
-    simulated.play(only(m.NEIGHBOURS, VICTIM, shrink))
+    simulated.execute(only(m.NEIGHBOURS, VICTIM, shrink))
     assert g.PUBLISH not in simulated.steps_of(VICTIM)
     assert simulated.fault_of(VICTIM) == f"{VICTIM}: attests another set than the one that was sent"
     assert simulated.reported(VICTIM) == Abort(Code.FAULT, VICTIM)
@@ -139,7 +139,7 @@ def test_forged_certificate_is_refused() -> None:
         signatures[0] ^= 1
         return (simulated.change(envelope, signatures=bytes(signatures)),)
 
-    simulated.play(only(m.PARTICIPANTS, VICTIM, forge))
+    simulated.execute(only(m.PARTICIPANTS, VICTIM, forge))
     simulated.assert_blames(VICTIM, HUB, "certificate")
     assert g.PUBLISH not in simulated.steps_of(VICTIM)
 
@@ -152,7 +152,7 @@ def test_user_publishes_two_different_values() -> None:
         x_hat[0] ^= 1
         return envelope, simulated.change(envelope, x_hat=bytes(x_hat))
 
-    simulated.play(by(g.PUBLISH, OTHER, twice))
+    simulated.execute(by(g.PUBLISH, OTHER, twice))
     assert any(
         fault.startswith(f"{OTHER}: ") and "two different messages" in fault
         for fault in simulated.aggregator.result.faults
@@ -161,7 +161,7 @@ def test_user_publishes_two_different_values() -> None:
 
 def test_malformed_value_excludes_its_user() -> None:
     simulated = row_of("keep")
-    simulated.play(by(g.PUBLISH, OTHER, lambda envelope: (simulated.change(envelope, x_hat=b"short"),)))
+    simulated.execute(by(g.PUBLISH, OTHER, lambda envelope: (simulated.change(envelope, x_hat=b"short"),)))
     assert simulated.aggregator.result.absent == (OTHER,)
     simulated.assert_out(OTHER, "malformed Published")
 
@@ -181,7 +181,7 @@ def test_malformed_value_excludes_its_user() -> None:
 )
 def test_relay_reports_nonsense(fields: dict[str, object], reason: str) -> None:
     simulated = row_of("keep")
-    simulated.play(only(g.AVERAGE, VICTIM, lambda envelope: (simulated.change(envelope, **fields),)))
+    simulated.execute(only(g.AVERAGE, VICTIM, lambda envelope: (simulated.change(envelope, **fields),)))
     assert reason in str(simulated.errors[VICTIM])
 
 
@@ -189,7 +189,7 @@ def test_relay_reports_nonsense(fields: dict[str, object], reason: str) -> None:
 def test_too_few_users_stop_the_run(on_dropout: OnDropout) -> None:
     simulated = row_of(on_dropout)
     gone = {"p1", "p2", "p3"}
-    simulated.play(lambda e: () if e.sender in gone and e.step == m.ATTEST_PARTICIPANTS else (e,))
+    simulated.execute(lambda e: () if e.sender in gone and e.step == m.ATTEST_PARTICIPANTS else (e,))
     simulated.assert_too_few()
     assert not {g.PUBLISH, m.MASKED} & {envelope.step for envelope in simulated.sent}
 
@@ -202,7 +202,7 @@ def test_differing_plans_are_told_before_anything_is_sent() -> None:
         hello = decode(envelope.body, m.Hello, OTHER)
         return (simulated.write(envelope, msgspec.structs.replace(hello, question="1f/2e")),)
 
-    simulated.play(by(m.HELLO, OTHER, differ))
+    simulated.execute(by(m.HELLO, OTHER, differ))
     assert simulated.aggregator.result.absent == (OTHER,)
     assert "asks '1f/2e'" in simulated.fault_of(OTHER)
     assert simulated.reported(OTHER) == Abort(Code.QUESTION, OTHER)
@@ -211,7 +211,7 @@ def test_differing_plans_are_told_before_anything_is_sent() -> None:
 def test_user_publishes_the_same_value_twice() -> None:
     """A repetition is no second value: it counts once."""
     simulated = row_of("keep")
-    simulated.play(by(g.PUBLISH, OTHER, lambda envelope: (envelope, envelope)))
+    simulated.execute(by(g.PUBLISH, OTHER, lambda envelope: (envelope, envelope)))
     assert simulated.aggregator.result.faults == ()
     off = simulated.aggregator.result.total - sum(simulated.grid(name) for name in simulated.names)
     # Ten standard deviations; a second copy of the value with its pairwise noise would be far outside.
@@ -234,7 +234,7 @@ def test_neighbour_that_reveals_a_wrong_seed_is_named(lost: bool) -> None:
         unmask = decode(envelope.body, m.Unmask, liar)
         return (simulated.change(envelope, shares=bytes([unmask.shares[0] ^ 1]) + unmask.shares[1:]),)
 
-    simulated.play(tamper)
+    simulated.execute(tamper)
     outcome = simulated.aggregator.result
     assert f"{liar}: revealed a share that {VICTIM} did not sign" in outcome.faults
     assert outcome.absent == ((VICTIM,) if lost else ())
@@ -253,7 +253,7 @@ def test_user_whose_shares_are_not_of_the_key_that_it_advertised_is_named() -> N
         other = agree.public_key(bytes(range(32)))
         return () if envelope.step == m.MASKED else (simulated.change(envelope, mask_key=other),)
 
-    simulated.play(tamper)
+    simulated.execute(tamper)
     simulated.assert_blames(HUB, OTHER, "signed shares that do not give the secret it committed to")
     reported = {name: simulated.reported(name) for name in simulated.names if name != OTHER}
     assert {(abort.code, abort.culprit) for abort in reported.values()} == {(Code.FAULT, OTHER)}
@@ -262,7 +262,7 @@ def test_user_whose_shares_are_not_of_the_key_that_it_advertised_is_named() -> N
 def test_nobody_is_asked_for_a_seed_when_noise_stays_in() -> None:
     """With "keep" no step reveals one: there is nothing that a neighbour could reveal wrongly."""
     assert not {m.DEAL, m.UNMASK} & set(g.PARTY_STEPS)
-    simulated = row_of("keep").play(by(g.PUBLISH, VICTIM, lambda _: ()))
+    simulated = row_of("keep").execute(by(g.PUBLISH, VICTIM, lambda _: ()))
     assert {envelope.step for envelope in simulated.sent} <= {*g.PARTY_STEPS, *g.RELAY_STEPS, ABORT, LEAVE}
 
 
@@ -280,7 +280,7 @@ def test_aggregator_tells_different_users_different_sets() -> None:
         split_view = simulated.change(envelope, revealed=shown, advertisements=left, openings=opened)
         return (simulated.enroll(split_view, simulated.merkle_commitment()),)
 
-    simulated.play(split)
+    simulated.execute(split)
     simulated.assert_too_few()
     assert g.PUBLISH not in {envelope.step for envelope in simulated.sent}
     # The third of them leaves too few, and ends the run for everybody.
@@ -303,5 +303,5 @@ def test_total_beyond_own_noise_is_refused_where_the_rest_is_rolled_back() -> No
                 ),
             )
 
-        simulated.play(only(step, VICTIM, shift))
+        simulated.execute(only(step, VICTIM, shift))
         assert ("somebody lies" in str(simulated.errors.get(VICTIM))) is (on_dropout == "roll-back")

@@ -33,7 +33,7 @@ def without(*gone: str) -> tuple[str, ...]:
 
 
 def test_everyone_adds_up_the_same() -> None:
-    simulated = DirectRow().play()
+    simulated = DirectRow().execute()
     simulated.assert_published(*EVERYBODY)
     assert all(outcome.faults == () for outcome in simulated.outcomes().values())
     assert all(
@@ -43,7 +43,7 @@ def test_everyone_adds_up_the_same() -> None:
 
 def test_pairwise_noise_cancels_to_the_last_bit(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(type(parameters_for(8)), "add_noise", lambda *_: None)
-    simulated = DirectRow().play()
+    simulated = DirectRow().execute()
     total = sum((simulated.grid(name) for name in EVERYBODY), np.zeros(LENGTH, np.int64))
     np.testing.assert_array_equal(simulated.outcomes()[VICTIM].total, total)
 
@@ -68,7 +68,7 @@ def test_isolation_a_coordinator_keeps_a_value_and_declares_its_user_gone() -> N
         )
         return (retained,)
 
-    simulated.play(by(d.PUBLISHED, COORDINATOR, hide))
+    simulated.execute(by(d.PUBLISHED, COORDINATOR, hide))
     simulated.assert_blames(VICTIM, COORDINATOR, f"left {VICTIM} out of the total")
     # The coordinator signed another total than the one that its proposal gives.
     results = simulated.outcomes()
@@ -84,7 +84,7 @@ def test_isolation_a_coordinator_keeps_a_value_and_declares_its_user_gone() -> N
 
 def test_isolation_the_late_variant_a_publication_is_withheld() -> None:
     """After the certificate: nobody has anything to reveal, and what the victim shared stays in."""
-    simulated = DirectRow().play(silent(VICTIM, g.PUBLISH))
+    simulated = DirectRow().execute(silent(VICTIM, g.PUBLISH))
     simulated.assert_missing(VICTIM, VICTIM)
     survivors = without(VICTIM)
     simulated.assert_published(*survivors)
@@ -119,7 +119,7 @@ def test_isolation_a_victim_is_shown_a_smaller_set(step: str) -> None:
         }
         return (simulated.change(envelope, **fields),)
 
-    simulated.play(by(step, COORDINATOR, shrink))
+    simulated.execute(by(step, COORDINATOR, shrink))
     assert g.PUBLISH not in simulated.steps_of(VICTIM)
     if step == d.PARTICIPANTS:
         fault = simulated.assert_blames(VICTIM, COORDINATOR, "two different messages for step 'participants'")
@@ -148,7 +148,7 @@ def test_split_sets_never_both_have_a_quorum() -> None:
             ),
         )
 
-    simulated.play(by(d.PARTICIPANTS, COORDINATOR, split))
+    simulated.execute(by(d.PARTICIPANTS, COORDINATOR, split))
     assert not any(envelope.step == g.PUBLISH for envelope in simulated.sent)
     assert not simulated.outcomes()
     proven = [name for name in without(COORDINATOR) if name in simulated.errors and name not in ("p3", "p4")]
@@ -177,7 +177,7 @@ def test_two_starts_are_two_runs_and_convict_the_coordinator() -> None:
         moved = Envelope(run_id, changed.step, changed.sender, changed.receiver, changed.body, b"")
         return (simulated.sign(moved),)
 
-    simulated.play(by(d.START, COORDINATOR, other))
+    simulated.execute(by(d.START, COORDINATOR, other))
     assert not any(envelope.step == g.PUBLISH for envelope in simulated.sent)
     for name in ("p2", "p3", "p4", "p5", "p6", "p7"):
         fault = simulated.assert_blames(name, COORDINATOR, "two different messages for step 'start'")
@@ -200,7 +200,7 @@ def test_two_lists_of_the_published_do_not_both_end_in_a_result() -> None:
         )
         return (changed,)
 
-    simulated.play(by(d.PUBLISHED, COORDINATOR, split))
+    simulated.execute(by(d.PUBLISHED, COORDINATOR, split))
     assert not simulated.outcomes()
     for name in without(COORDINATOR):
         fault = simulated.assert_blames(name, COORDINATOR, "two different messages for step 'published'")
@@ -210,7 +210,7 @@ def test_two_lists_of_the_published_do_not_both_end_in_a_result() -> None:
 def test_an_old_start_convicts_nobody() -> None:
     """Whoever shows a start of an earlier process of the same request has proven nothing: nonces differ."""
     before = DirectRow(run=7)
-    before.play()
+    before.execute()
     old = next(e for e in before.sent if e.step == d.START and e.receiver == VICTIM)
     simulated = DirectRow(run=1)
 
@@ -229,7 +229,7 @@ def test_an_old_start_convicts_nobody() -> None:
         )
         return envelope, shown
 
-    simulated.play(by(m.REVEAL, CHEAT, show))
+    simulated.execute(by(m.REVEAL, CHEAT, show))
     simulated.assert_published(*EVERYBODY)
 
 
@@ -243,7 +243,7 @@ def test_a_witness_that_the_coordinator_did_not_sign_is_its_bearers_fault() -> N
             Envelope(envelope.run_id, d.WITNESS, CHEAT, envelope.receiver, body, b"")
         )
 
-    simulated.play(by(m.REVEAL, CHEAT, show))
+    simulated.execute(by(m.REVEAL, CHEAT, show))
     simulated.assert_published(*EVERYBODY)
     assert any("did not sign" in fault for fault in simulated.outcomes()[VICTIM].faults)
 
@@ -281,7 +281,7 @@ def test_forged_proposals_are_refused_and_named(step: str, field: str, reason: s
         unseen = (envelope.step, envelope.sender, envelope.receiver) == (answered, "p8", VICTIM)
         return () if unseen else hand(envelope)
 
-    simulated.play(tamper)
+    simulated.execute(tamper)
     simulated.assert_blames(VICTIM, COORDINATOR, reason)
 
 
@@ -299,7 +299,7 @@ def test_a_coordinator_that_leaves_somebody_out_is_named_by_it() -> None:
         }
         return (simulated.change(envelope, **fields),)
 
-    simulated.play(by(d.MERKLE_COMMITMENT, COORDINATOR, shrink))
+    simulated.execute(by(d.MERKLE_COMMITMENT, COORDINATOR, shrink))
     simulated.assert_blames(VICTIM, COORDINATOR, f"left {VICTIM} out of the roll")
 
 
@@ -315,7 +315,7 @@ def test_a_user_that_publishes_two_values_is_left_out_and_named() -> None:
         changed = simulated.change(envelope, x_hat=bytes(x_hat))
         return (changed if simulated.number(envelope.receiver) > 5 else envelope,)
 
-    simulated.play(by(g.PUBLISH, CHEAT, twice))
+    simulated.execute(by(g.PUBLISH, CHEAT, twice))
     survivors = without(CHEAT)
     simulated.assert_published(*survivors)
     for outcome in simulated.outcomes().values():
@@ -332,7 +332,7 @@ def test_a_second_value_to_the_same_user_convicts_too() -> None:
             return (envelope,)
         return envelope, simulated.change(envelope, x_hat=bytes(8 * LENGTH))
 
-    simulated.play(by(g.PUBLISH, CHEAT, twice))
+    simulated.execute(by(g.PUBLISH, CHEAT, twice))
     simulated.assert_published(*without(CHEAT))
 
 
@@ -347,7 +347,7 @@ def test_two_values_and_a_coordinator_that_looks_away_stop_the_run() -> None:
             return (simulated.change(envelope, x_hat=bytes(8 * LENGTH)),)
         return (envelope,)
 
-    simulated.play(tamper)
+    simulated.execute(tamper)
     fault = simulated.assert_blames("p8", CHEAT, "sent two different messages for step 'publish'")
     simulated.assert_proves(fault)
 
@@ -358,7 +358,7 @@ def test_a_value_sent_to_some_reaches_the_others_through_the_coordinator() -> No
     def some(envelope: Envelope) -> Iterable[Envelope]:
         return () if simulated.number(envelope.receiver) > 5 else (envelope,)
 
-    simulated.play(by(g.PUBLISH, CHEAT, some))
+    simulated.execute(by(g.PUBLISH, CHEAT, some))
     simulated.assert_published(*EVERYBODY)
     assert {e.receiver for e in simulated.sent if e.step == d.FORWARD} == {"p6", "p7", "p8"}
 
@@ -369,7 +369,7 @@ def test_a_value_withheld_from_the_coordinator_is_not_counted() -> None:
     def hide(envelope: Envelope) -> Iterable[Envelope]:
         return () if envelope.receiver == COORDINATOR else (envelope,)
 
-    simulated.play(by(g.PUBLISH, CHEAT, hide))
+    simulated.execute(by(g.PUBLISH, CHEAT, hide))
     outcome = simulated.outcomes()[VICTIM]
     assert outcome.absent == (CHEAT,)
 
@@ -384,7 +384,7 @@ def test_a_malformed_value_is_left_out(x_hat: bytes) -> None:
         wrong = (envelope.step, envelope.sender) == (g.PUBLISH, CHEAT)
         return (simulated.change(envelope, x_hat=x_hat) if wrong else envelope,)
 
-    simulated.play(tamper)
+    simulated.execute(tamper)
     simulated.assert_published(*without(CHEAT))
     assert any("malformed Published" in fault for fault in simulated.outcomes()[COORDINATOR].faults)
 
@@ -397,7 +397,7 @@ def test_a_user_that_advertises_twice_is_left_out_with_the_proof() -> None:
             return (envelope,)
         return (simulated.change(envelope, commitment=bytes(32)),)
 
-    simulated.play(by(m.ADVERTISE, CHEAT, twice))
+    simulated.execute(by(m.ADVERTISE, CHEAT, twice))
     assert CHEAT in simulated.errors
     simulated.assert_published(*without(CHEAT))
     for outcome in simulated.outcomes().values():
@@ -411,14 +411,14 @@ def test_an_accusation_without_a_proof_excludes_the_accuser() -> None:
         proof = d.Proof(2, bytes(32), bytes(64), b"\1" * 32, bytes(64))
         return (simulated.change(envelope, proofs=[proof]),)
 
-    simulated.play(by(m.REVEAL, CHEAT, accuse))
+    simulated.execute(by(m.REVEAL, CHEAT, accuse))
     simulated.assert_published(*without(CHEAT))
     assert any("without a proof" in fault for fault in simulated.outcomes()[COORDINATOR].faults)
 
 
 def test_wrong_openings_and_wrong_draws_are_left_out() -> None:
     simulated = DirectRow()
-    simulated.play(by(m.REVEAL, CHEAT, lambda e: (simulated.change(e, blinder=bytes(32)),)))
+    simulated.execute(by(m.REVEAL, CHEAT, lambda e: (simulated.change(e, blinder=bytes(32)),)))
     simulated.assert_published(*without(CHEAT))
     assert any("had not committed to" in fault for fault in simulated.outcomes()[COORDINATOR].faults)
 
@@ -431,7 +431,7 @@ def test_forged_signatures_are_ignored_and_named(step: str) -> None:
         bad = bytes([envelope.signature[0] ^ 1]) + envelope.signature[1:]
         return (Envelope(*[*(getattr(envelope, f) for f in envelope.__struct_fields__[:-1]), bad]),)
 
-    simulated.play(by(step, CHEAT, forge))
+    simulated.execute(by(step, CHEAT, forge))
     outcome = simulated.outcomes()[VICTIM]
     assert any(f"{CHEAT}: " in fault for fault in outcome.faults) or step == d.ATTEST_TOTAL
 
@@ -452,7 +452,7 @@ def test_nobody_keeps_a_message_that_is_larger_than_its_step_needs(step: str) ->
             if expected != d.HELD or name != COORDINATOR:
                 simulated.users[name].handle(Message(simulated.sign(large)))
             assert retained_bytes(simulated, name) == retained
-    simulated.play()
+    simulated.execute()
     simulated.assert_published(*EVERYBODY)
     assert all(
         any(f"{CHEAT}: sent 65536 bytes in step '{step}'" in fault for fault in outcome.faults)
@@ -463,7 +463,7 @@ def test_nobody_keeps_a_message_that_is_larger_than_its_step_needs(step: str) ->
 
 def test_messages_of_another_run_count_for_nothing() -> None:
     """Yesterday's run of the same file, user and request: nothing of it is of use today."""
-    before = DirectRow(run=7).play()
+    before = DirectRow(run=7).execute()
     replay = {(e.step, e.receiver): e for e in before.sent if e.sender == CHEAT}
     simulated = DirectRow(run=1)
 
@@ -472,13 +472,13 @@ def test_messages_of_another_run_count_for_nothing() -> None:
             return (envelope,)
         return (replay.get((envelope.step, envelope.receiver), envelope),)
 
-    simulated.play(old)
+    simulated.execute(old)
     simulated.assert_published(*without(CHEAT))
 
 
 def test_another_plan_is_told_before_anything_is_sent() -> None:
     simulated = DirectRow()
-    simulated.play(by(m.HELLO, CHEAT, lambda e: (simulated.change(e, question="1f/2e"),)))
+    simulated.execute(by(m.HELLO, CHEAT, lambda e: (simulated.change(e, question="1f/2e"),)))
     simulated.assert_published(*without(CHEAT))
     simulated.assert_blames(CHEAT, CHEAT, TEXTS[Code.QUESTION])
     assert any(
@@ -498,7 +498,7 @@ def test_a_user_whose_plan_does_not_hold_in_its_place_never_publishes(
             raise PrivacyError("its plan does not hold")
 
     monkeypatch.setattr(GopaParameters, "check_neighbourhood", check)
-    simulated = DirectRow().play(silent("p8", m.REVEAL))
+    simulated = DirectRow().execute(silent("p8", m.REVEAL))
     assert g.PUBLISH not in simulated.steps_of(CHEAT)
     assert isinstance(simulated.errors[CHEAT], PrivacyError)
     assert set(indices.values()) == {(6, 6)}, "everyone drew everyone, and p8 does not take part"
@@ -516,7 +516,7 @@ USER_STEPS = [m.HELLO, m.ADVERTISE, m.REVEAL, m.ATTEST_PARTICIPANTS, g.PUBLISH, 
 
 @pytest.mark.parametrize("step", USER_STEPS)
 def test_a_user_gone_at_each_step(step: str) -> None:
-    simulated = DirectRow().play(silent(CHEAT, step))
+    simulated = DirectRow().execute(silent(CHEAT, step))
     outcome = simulated.outcomes()[COORDINATOR]
     in_total = step in (d.HELD, d.ATTEST_TOTAL)
     assert outcome.absent == (() if in_total else (CHEAT,))
@@ -529,23 +529,23 @@ def test_a_user_gone_at_each_step(step: str) -> None:
 
 @pytest.mark.parametrize("step", [d.START, d.MERKLE_COMMITMENT, d.PARTICIPANTS, d.PUBLISHED])
 def test_a_coordinator_gone_at_each_step_is_named_and_the_next_request_works(step: str) -> None:
-    simulated = DirectRow().play(silent(COORDINATOR, step))
+    simulated = DirectRow().execute(silent(COORDINATOR, step))
     for name in without(COORDINATOR):
         simulated.assert_missing(name, COORDINATOR)
     simulated.begin(2)
-    simulated.play(out=[COORDINATOR])
+    simulated.execute(out=[COORDINATOR])
     simulated.assert_published(*without(COORDINATOR))
 
 
 def test_a_coordinator_that_is_not_there_is_named_at_once() -> None:
-    simulated = DirectRow().play(out=[COORDINATOR])
+    simulated = DirectRow().execute(out=[COORDINATOR])
     for name in without(COORDINATOR):
         simulated.assert_missing(name, COORDINATOR)
     assert {envelope.step for envelope in simulated.sent} == {m.HELLO, "leave"}
 
 
 def test_too_few_users_stop_the_run_before_anything_is_published() -> None:
-    simulated = DirectRow().play(out=["p6", "p7", "p8"])
+    simulated = DirectRow().execute(out=["p6", "p7", "p8"])
     error = simulated.errors[COORDINATOR]
     assert isinstance(error, TimeoutFault)
     assert error.missing == {"p6", "p7", "p8"}
@@ -565,7 +565,7 @@ def test_an_input_that_is_refused_stops_nobody_but_its_owner() -> None:
 
     queue = [queued.pop(COORDINATOR)]
     simulated.users[COORDINATOR].handle(Message(queue[0]))
-    simulated.play(tamper, out=[CHEAT])
+    simulated.execute(tamper, out=[CHEAT])
     simulated.assert_published(*without(CHEAT))
 
 

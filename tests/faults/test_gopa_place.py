@@ -55,7 +55,7 @@ def drawn_by(simulated: SimulatedRun, name: str) -> list[str]:
 
 def lost(on_dropout: OnDropout, *, of_the_victims: int) -> set[str]:
     """Return three users of whom the victim drew so many, and nobody else that stays drew three."""
-    scout = sparse_row(on_dropout).play()
+    scout = sparse_row(on_dropout).execute()
     draws = {name: set(drawn_by(scout, name)) for name in scout.names}
     for chosen in itertools.combinations(scout.names[1:], 3):
         gone = set(chosen)
@@ -80,7 +80,7 @@ def test_relay_drops_just_the_neighbours_of_one_victim(on_dropout: OnDropout) ->
     """Three of sixteen are lost, which the plan allows, but they are three of the victim's five."""
     gone = lost(on_dropout, of_the_victims=3)
     simulated = sparse_row(on_dropout)
-    simulated.play(
+    simulated.execute(
         lambda envelope: () if envelope.sender in gone and envelope.step == m.REVEAL else (envelope,)
     )
     assert_refused(
@@ -95,7 +95,7 @@ def test_others_lost_do_not_make_a_user_refuse(on_dropout: OnDropout) -> None:
     """The control: as many are lost, and two of them are the victim's."""
     gone = lost(on_dropout, of_the_victims=2)
     simulated = sparse_row(on_dropout)
-    simulated.play(
+    simulated.execute(
         lambda envelope: () if envelope.sender in gone and envelope.step == m.REVEAL else (envelope,)
     )
     assert VICTIM in simulated.aggregator.result.survivors
@@ -113,7 +113,7 @@ def test_more_colluders_than_planned_draw_one_victim(
     on_dropout: OnDropout, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(key_graph, "draw_neighbours", collude)
-    simulated = sparse_row(on_dropout, most_drawn_by=11).play()
+    simulated = sparse_row(on_dropout, most_drawn_by=11).execute()
     assert_refused(
         simulated,
         "p1: 12 users drew it, at most 11 would with 0 corrupt ones",
@@ -123,7 +123,7 @@ def test_more_colluders_than_planned_draw_one_victim(
 
 def test_as_many_as_planned_may_draw_one_victim(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(key_graph, "draw_neighbours", collude)
-    simulated = sparse_row(most_drawn_by=12).play()
+    simulated = sparse_row(most_drawn_by=12).execute()
     assert simulated.aggregator.result.absent == ()
 
 
@@ -153,7 +153,7 @@ def test_relay_hides_from_the_victim_who_drew_it(monkeypatch: pytest.MonkeyPatch
             ),
         )
 
-    simulated.play(only(m.NEIGHBOURS, VICTIM, hide))
+    simulated.execute(only(m.NEIGHBOURS, VICTIM, hide))
     assert g.PUBLISH in simulated.steps_of(VICTIM)
     assert DRAWN in calls
     # What it left one-sided stays in the total: the relay has spoilt its own average.
@@ -165,7 +165,7 @@ def test_relay_hides_from_the_victim_who_drew_it(monkeypatch: pytest.MonkeyPatch
 
 def test_relay_withholds_a_key_of_the_victims_own_draw() -> None:
     simulated = sparse_row()
-    simulated.play(
+    simulated.execute(
         only(
             m.NEIGHBOURS,
             VICTIM,
@@ -197,5 +197,5 @@ def test_publication_of_a_user_that_is_out_does_not_count() -> None:
         bad = replace(envelope, signature=bytes(64))
         return bad, envelope
 
-    simulated.play(by(g.PUBLISH, "p2", late))
+    simulated.execute(by(g.PUBLISH, "p2", late))
     assert simulated.aggregator.result.absent == ("p2",)

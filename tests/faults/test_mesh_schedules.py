@@ -59,7 +59,7 @@ def arm(
         pipe.context, pipe.signer, pipe.reconnect = member.context(1, "sum"), member.identity, again
 
 
-async def play_direct(
+async def execute_direct(
     members: dict[str, Membership], seed: int, vectors: NDArray[np.float64], reported: Reported
 ) -> None:
     chooser, loop = random.Random(seed), asyncio.get_running_loop()
@@ -147,7 +147,7 @@ def test_every_schedule_without_a_relay(
         reported = Reported()
         try:
             with restored_if_drawn(seed, tmp_path / f"saved {seed}") as processes:
-                run_virtually(partial(play_direct, members, seed, vectors, reported))
+                run_virtually(partial(execute_direct, members, seed, vectors, reported))
             how = " restored" if processes else ""
             restored += sum(each.restored for each in processes)
             honest = check_blame(reported, list(members))
@@ -200,7 +200,7 @@ class Room:
             """End."""
 
 
-async def play_servers(
+async def execute_servers(
     users: dict[str, Membership],
     servers: dict[str, Membership],
     seed: int,
@@ -268,7 +268,7 @@ def test_every_schedule_of_servers(schedules: range, tmp_path: Path, monkeypatch
         vectors = np.random.default_rng(seed).uniform(-5, 5, (len(users), 2))
         reported = Reported()
         try:
-            run_virtually(partial(play_servers, users, servers, seed, vectors, reported))
+            run_virtually(partial(execute_servers, users, servers, seed, vectors, reported))
             honest = check_blame(reported, [*users, *servers], servers)
             outcomes = [reported.outcomes[name] for name in sorted(honest & reported.outcomes.keys())]
             for outcome in outcomes:

@@ -97,7 +97,7 @@ class Evaluations:
             raise
 
 
-async def play(members: dict[str, Membership], folder: Path, seed: int, reported: dict[str, Any]) -> None:
+async def execute(members: dict[str, Membership], folder: Path, seed: int, reported: dict[str, Any]) -> None:
     chooser, loop = random.Random(seed), asyncio.get_running_loop()
     crooks = reported["crooks"] = draw_crooks(chooser, NAMES, 12)
     hub, mail = members[AGGREGATOR], defaultdict[tuple[str, str, str], list[bytes]](list)
@@ -176,7 +176,7 @@ def test_every_schedule_of_a_pairwise_statistic(
         reported: dict[str, Any] = {}
         try:
             with restored_if_drawn(seed, tmp_path / f"saved {seed}") as processes:
-                run_virtually(partial(play, members, tmp_path, seed, reported))
+                run_virtually(partial(execute, members, tmp_path, seed, reported))
             how = " restored" if processes else ""
             restored += sum(each.restored for each in processes)
             crooks, ended = reported["crooks"], reported["hub"]

@@ -68,8 +68,8 @@ class Hall:
     final = "participants"
 
     def __init__(self, lose: int | None = None) -> None:
-        self._cast = runs.cast(self.scenario)
-        self.parties = self._cast.parties
+        self._roles = runs.new_run(self.scenario)
+        self.parties = self._roles.parties
         self.mail: deque[Event] = deque()
         self.sent: dict[tuple[bytes, str, str], bytes] = {}
         self.lose, self._handled, self._lost = lose, 0, False
@@ -77,8 +77,8 @@ class Hall:
             self._say(run.handle(Start()))
 
     def process(self) -> tuple[Any, Any, Any]:
-        signer = self._cast.signers[runs.AGGREGATOR]
-        run = make_aggregator(self._cast.context, self.scenario.parameters, signer)
+        signer = self._roles.signers[runs.AGGREGATOR]
+        run = make_aggregator(self._roles.context, self.scenario.parameters, signer)
         return run.role, run.member, run.state
 
     @property
@@ -118,7 +118,7 @@ class Hall:
         self._handled += 1
         return not run.finished
 
-    def play(self, run: Run[Any], faults: Faults | None = None) -> None:
+    def execute(self, run: Run[Any], faults: Faults | None = None) -> None:
         """Play a run to its end."""
         while self.step(run, faults):
             pass
@@ -147,7 +147,7 @@ class Hall:
         """Check that the sum is that of a run without faults, for all that have not been lost."""
         undisturbed = type(self)(self.lose)
         plain: Run[Any] = Run(*undisturbed.process())
-        undisturbed.play(plain)
+        undisturbed.execute(plain)
         assert undisturbed.sent == self.sent
         self.check_result(plain.result, run.result)
         assert plain.result.faults == run.result.faults
@@ -225,13 +225,13 @@ def test_an_aggregator_crashes_at_every_write(
     lose = 20 if kind is Hall else 6
     dry = Faults()
     hall = kind(lose)
-    hall.play(hall.begin(Media(tmp_path / "dry", counted=media.counted), dry), dry)
+    hall.execute(hall.begin(Media(tmp_path / "dry", counted=media.counted), dry), dry)
     indices = range(len(dry.done)) if stride == 1 else range(2 * fails + before, len(dry.done), 2 * stride)
     for at in indices:
         here = Media(tmp_path / f"crash {at}", counted=media.counted)
         hall, faults = kind(lose), Faults(at, before, fails)
         with suppress(Crash, LocalError):
-            hall.play(hall.begin(here, faults), faults)
+            hall.execute(hall.begin(here, faults), faults)
         assert len(faults.done) > at
         refused = ""
         try:
@@ -245,7 +245,7 @@ def test_an_aggregator_crashes_at_every_write(
             assert "no saved run" in refused
             assert not hall.sent or not media.counted
         else:
-            hall.play(run)
+            hall.execute(run)
             hall.check(run)
             run.finish()
         again = hall.begin(here)
@@ -289,13 +289,13 @@ def fork_once(
     left = list(hall.mail)
     hall.mail = deque([PeersLost((DAVE,)), *mail])
     with suppress(LocalError):
-        hall.play(second)
+        hall.execute(second)
     hall.mail = deque([*left, *mail, *hall.mail])
     with suppress(LocalError):
-        hall.play(first)
+        hall.execute(first)
     for where in (one, other):
         with suppress(LocalError):
-            hall.play(hall.restore(where))
+            hall.execute(hall.restore(where))
 
 
 def test_an_excluded_party_is_told_after_a_crash(tmp_path: Path) -> None:
@@ -313,7 +313,7 @@ def test_an_excluded_party_is_told_after_a_crash(tmp_path: Path) -> None:
             hall.step(run, faults)
         assert faults.done[-2:] == ["Store.append", "send"] or at < 2
         run = hall.restore(media)
-        hall.play(run)
+        hall.execute(run)
         assert ("abort", DAVE) in {(step, receiver) for _, step, receiver in hall.sent}
         hall.check(run)
 
@@ -329,7 +329,7 @@ def test_a_step_does_not_end_beside_events_of_another_process(media: Media) -> N
         first.handle(Cancellation(LocalError("stopped")))
     assert first.resend() == ()
     assert len(hall.sent) == sent
-    hall.play(second)
+    hall.execute(second)
     hall.check(second)
 
 
@@ -379,7 +379,7 @@ def test_a_deadline_within_a_step_stays_passed(tmp_path: Path) -> None:
         assert list(reported) == [4]
         # He comes too late, and is told nothing new.
         hall.mail.append(dave)
-        hall.play(run)
+        hall.execute(run)
         assert DAVE not in run.result.survivors
 
 
@@ -395,7 +395,7 @@ def test_too_few_parties_stop_a_saved_aggregator(tmp_path: Path) -> None:
         with suppress(Crash):
             hall.step(run, faults)
         again = hall.restore(media)
-        hall.play(again)
+        hall.execute(again)
         assert again.finished
         assert again.state.code == Code.FEW
         assert hall.restore(media).finished
@@ -415,7 +415,7 @@ def test_a_damaged_inbox_is_refused(tmp_path: Path) -> None:
         with pytest.raises((VerificationError, LocalError)):
             hall.restore(media)
     path.write_bytes(content)
-    hall.play(hall.restore(media))
+    hall.execute(hall.restore(media))
     hall.check(hall.restore(media))
 
 
@@ -471,4 +471,4 @@ def test_a_fork_before_the_last_message_of_a_step(
                     hall.step(fork)
             for fork in forks:
                 with suppress(LocalError):
-                    hall.play(fork)
+                    hall.execute(fork)

@@ -22,7 +22,7 @@ from smpc_dp.protocols.gopa.direct_agreement import AwaitMerkleCommitment
 from smpc_dp.protocols.gopa.direct_evidence import DirectInbox
 from smpc_dp.protocols.phases import messages as m
 from tests.faults.saved_direct import DirectScene
-from tests.faults.saved_scene import Crash, Faults, Media, Wire, begin, play, restore, step
+from tests.faults.saved_scene import Crash, Faults, Media, Wire, begin, execute, restore, step
 
 
 @pytest.fixture(autouse=True)
@@ -99,7 +99,7 @@ def test_a_letter_of_another_process_ends_no_phase(scene: DirectScene, media: Me
     with pytest.raises(LocalError, match="no longer the newest"):
         other.handle(Cancellation(LocalError("stopped")))
     assert other.resend() == ()
-    play(scene, one, wire)
+    execute(scene, one, wire)
     scene.check(one)
     wire.assert_one_for_each_step()
 

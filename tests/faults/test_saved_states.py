@@ -38,7 +38,7 @@ from tests.faults.saved_scene import (
     Wire,
     begin,
     kind_of,
-    play,
+    execute,
     restore,
     states_on_the_way,
     step,
@@ -100,7 +100,7 @@ def all_writes(scene: Scene, folder: Path, counted: bool = True) -> list[str]:
     """Return what a run without faults does to its media, in order."""
     faults = Faults()
     run = begin(scene, Media(folder / f"dry {counted}", counted=counted), wire := Wire(), faults)
-    play(scene, run, wire, faults)
+    execute(scene, run, wire, faults)
     scene.check(run)
     return faults.done
 
@@ -172,7 +172,7 @@ def crash_once(scene: Scene, media: Media, faults: Faults, reason: str) -> None:
     wire = Wire()
     try:
         run = begin(scene, media, wire, faults)
-        play(scene, run, wire, faults)
+        execute(scene, run, wire, faults)
     except (Crash, LocalError):
         pass
     assert len(faults.done) > (faults.at or 0), reason
@@ -183,7 +183,7 @@ def crash_once(scene: Scene, media: Media, faults: Faults, reason: str) -> None:
         refused = str(error)
     else:
         refused = ""
-        play(scene, run, wire)
+        execute(scene, run, wire)
         if not stopped and not isinstance(run.state, STOPPED):
             scene.check(run)
             assert len(media.charges) == 1, reason
@@ -208,7 +208,7 @@ def test_a_crash_while_the_result_is_taken(scene: Scene, tmp_path: Path) -> None
         for before in (True, False):
             media, wire = Media(tmp_path / f"{at} {before}", counted=True), Wire()
             run = begin(scene, media, wire)
-            play(scene, run, wire)
+            execute(scene, run, wire)
             role, member, _ = scene.process()
             run = kind_of(role).restore(role, member, media.saving(scene, Faults(2 + at, before)))
             with pytest.raises(Crash):
@@ -394,7 +394,7 @@ def test_a_tombstone_is_saved_before_leave_is_sent(scene: Scene, media: Media, t
                 wire.send(run, run.handle(Cancellation(raised.value)), faults)
             # A process that has seen no tombstone goes on, one that has seen it leaves; never both.
             again = restore(scene, here, wire)
-            play(scene, again, wire)
+            execute(scene, again, wire)
             assert isinstance(again.state, STOPPED) == (LEAVE in wire.steps)
             if LEAVE in wire.steps:
                 leave = [e for e in wire.sent if e.step == LEAVE]
@@ -522,7 +522,7 @@ def test_the_system_fails(scene: Scene, tmp_path: Path, monkeypatch: pytest.Monk
         with monkeypatch.context() as patch:
             patch.setattr(os, call, failing)
             with suppress(LocalError):
-                play(scene, begin(scene, media, wire), wire)
+                execute(scene, begin(scene, media, wire), wire)
         if calls[0] <= at:
             assert at, f"{call} is never called"
             break
@@ -530,7 +530,7 @@ def test_the_system_fails(scene: Scene, tmp_path: Path, monkeypatch: pytest.Monk
             assert not wire.sent
             begin(scene, media, wire)
         run = restore(scene, media, wire)
-        play(scene, run, wire)
+        execute(scene, run, wire)
         wire.assert_one_for_each_step()
         if LEAVE not in wire.steps:
             scene.check(run)
@@ -547,7 +547,7 @@ def test_nothing_is_readable(scene: Scene, tmp_path: Path) -> None:
         for path in (media.folder / part).iterdir():
             assert scene.input not in path.read_bytes()
             assert path.stat().st_mode & 0o077 == 0
-    play(scene, run, wire)
+    execute(scene, run, wire)
     faults = Faults()
     run = restore(scene, media, Wire(), faults)
     done = len(faults.done)
@@ -700,7 +700,7 @@ def test_a_crash_while_a_run_is_abandoned(scene: Scene, media: Media, tmp_path: 
 
 def test_a_result_is_not_abandoned(scene: Scene, tmp_path: Path) -> None:
     media, wire = Media(tmp_path / "media", counted=True), Wire()
-    play(scene, begin(scene, media, wire), wire)
+    execute(scene, begin(scene, media, wire), wire)
     with pytest.raises(LocalError, match="is over: restore it"):
         abandon(scene.process()[1], media.saving(scene))
     scene.check(restore(scene, media, wire))
@@ -757,7 +757,7 @@ def test_the_rule_against_differences_outlives_a_restart(tmp_path: Path, again: 
         run = restore(first, media, wire)
     assert first.fixed is not None
     assert first.fixed.inside({1, 2}) == [1, 2]
-    play(first, run, wire)
+    execute(first, run, wire)
     first.check(run)
     run.finish()
     second, later = SumScene(2, first.fixed), Wire()

@@ -99,7 +99,7 @@ class Hall:
             self.handed.append(run.state.evaluations)
         return not run.finished
 
-    def play(self, run: SavedRun[Any], faults: Faults | None = None) -> None:
+    def execute(self, run: SavedRun[Any], faults: Faults | None = None) -> None:
         while self.step(run, faults):
             pass
 
@@ -168,19 +168,19 @@ def test_a_party_is_restored_before_every_event(media: Media) -> None:
 @pytest.mark.parametrize("fails", [False, True], ids=["crash", "error"])
 def test_a_party_crashes_at_every_write(media: Media, tmp_path: Path, before: bool, fails: bool) -> None:
     dry, hall = Faults(), Hall()
-    hall.play(hall.begin(Media(tmp_path / "dry", counted=media.counted), dry), dry)
+    hall.execute(hall.begin(Media(tmp_path / "dry", counted=media.counted), dry), dry)
     for at in range(len(dry.done)):
         hall, here = Hall(), Media(tmp_path / str(at), counted=media.counted)
         faults = Faults(at, before, fails)
         with suppress(Crash, LocalError):
-            hall.play(hall.begin(here, faults), faults)
+            hall.execute(hall.begin(here, faults), faults)
         assert len(faults.done) > at
         if refused := refusal(partial(hall.restore, here)):
             hall.wire.assert_one_for_each_step()
             assert "without a counter" in refused or "no saved run" in refused
             continue
         run = hall.restore(here)
-        hall.play(run)
+        hall.execute(run)
         hall.check(run)
         assert len(here.charges) == 1
 
@@ -229,7 +229,7 @@ def test_a_party_that_is_set_back(media: Media, tmp_path: Path, parts: tuple[str
 def test_a_refused_charge_hands_out_no_evaluation(tmp_path: Path) -> None:
     hall, media = Hall(), Media(tmp_path / "media", counted=True)
     media.refuses = True
-    hall.play(hall.begin(media))
+    hall.execute(hall.begin(media))
     assert not hall.handed
     assert hall.wire.steps[-1] == "leave"
     media.refuses = False

@@ -14,7 +14,7 @@ from smpc_dp.encoding import Encoding, fixed_point_sum
 from smpc_dp.errors import PeerFault, SmpcError, TimeoutFault
 from smpc_dp.privacy.secagg_plan import plan_secagg
 from smpc_dp.protocols.secagg.params import SecAggParameters
-from smpc_dp.simulate.average import Cast, cast_sum
+from smpc_dp.simulate.average import Roles, sum_roles
 from smpc_dp.simulate.drive import drive
 from smpc_dp.simulate.stage import AGGREGATOR
 from smpc_dp.transport.memory import Faults, MemoryNetwork
@@ -24,10 +24,10 @@ BATCH = 250
 LENGTH = 3
 
 
-def batches(schedules: int, batch: int, played: int) -> list[Any]:
+def batches(schedules: int, batch: int, ran: int) -> list[Any]:
     """Return the first schedule of each batch; those after the first `played` batches are marked `long`."""
     return [
-        pytest.param(first, marks=[pytest.mark.long] if first >= played * batch else [])
+        pytest.param(first, marks=[pytest.mark.long] if first >= ran * batch else [])
         for first in range(0, schedules, batch)
     ]
 
@@ -70,37 +70,37 @@ def check_error(name: str, error: SmpcError, names: set[str]) -> None:
 
 
 def check_ends(
-    cast: Cast, vectors: NDArray[np.float64], errors: dict[str, SmpcError], killed: list[str]
+    new_run: Roles, vectors: NDArray[np.float64], errors: dict[str, SmpcError], killed: list[str]
 ) -> bool:
     """Check every machine's end; return whether the aggregator has a sum."""
-    names = {*cast.context.names, AGGREGATOR}
+    names = {*new_run.context.names, AGGREGATOR}
     for name, error in errors.items():
         check_error(name, error, names)
-    for machine in cast.machines:
+    for machine in new_run.machines:
         assert machine.finished or machine.name in errors or machine.name in killed, f"{machine} hangs"
     failed = {*errors, *killed}
-    machines = [cast.aggregator, *cast.parties]
+    machines = [new_run.aggregator, *new_run.parties]
     outcomes = {m.name: m.result for m in machines if m.finished and m.name not in failed}
     if AGGREGATOR in errors:
         assert not outcomes, "a party has a result of a run that failed"
     for outcome in outcomes.values():
-        rows = [vectors[cast.context.names.index(name)] for name in outcome.survivors]
+        rows = [vectors[new_run.context.names.index(name)] for name in outcome.survivors]
         np.testing.assert_array_equal(outcome.total, fixed_point_sum(outcome.encoding, rows))
-        assert set(outcome.survivors) | set(outcome.absent) == set(cast.context.names)
+        assert set(outcome.survivors) | set(outcome.absent) == set(new_run.context.names)
     assert len({outcome.survivors for outcome in outcomes.values()}) <= 1
     return AGGREGATOR in outcomes
 
 
-@pytest.mark.parametrize("first", batches(SCHEDULES, BATCH, played=2))
+@pytest.mark.parametrize("first", batches(SCHEDULES, BATCH, ran=2))
 def test_every_schedule_ends_exact_or_names_who(first: int) -> None:
     sums = 0
     for seed in range(first, first + BATCH):
         chooser = random.Random(seed)
         parties = chooser.randint(4, 9)
         vectors = np.random.default_rng(seed).uniform(-5, 5, (parties, LENGTH))
-        cast, _ = cast_sum(parameters(parties), list(vectors), seed_for_simulation=seed)
-        network = MemoryNetwork(draw_faults(chooser, cast.context.names), seed=seed)
-        errors = drive(cast.machines, network, AGGREGATOR)
-        sums += check_ends(cast, vectors, errors, network.killed)
+        new_run, _ = sum_roles(parameters(parties), list(vectors), seed_for_simulation=seed)
+        network = MemoryNetwork(draw_faults(chooser, new_run.context.names), seed=seed)
+        errors = drive(new_run.machines, network, AGGREGATOR)
+        sums += check_ends(new_run, vectors, errors, network.killed)
     # Neither "everything fails" nor "nothing ever fails" would be a test.
     assert BATCH // 10 < sums < BATCH

@@ -30,7 +30,7 @@ def attacked(step: str, change: Callable[[SimulatedRun, Envelope, Any], Iterable
     def hand(envelope: Envelope) -> Iterable[Envelope]:
         return change(simulated, envelope, decode(envelope.body, KINDS[envelope.step], HUB))
 
-    return simulated.play(only(step, VICTIM, hand))
+    return simulated.execute(only(step, VICTIM, hand))
 
 
 def assert_refused(simulated: SimulatedRun, reason: str, culprit: str = HUB) -> None:
@@ -87,7 +87,7 @@ def test_false_roll_is_the_aggregators_fault(proof: str) -> None:
             return (envelope,)
         return (simulated.enroll(envelope, simulated.merkle_commitment({2: bytes(32)})),)
 
-    assert_refused(simulated.play(forge), "roll does not have the commitment of p2, p3, p4: what is shown")
+    assert_refused(simulated.execute(forge), "roll does not have the commitment of p2, p3, p4: what is shown")
     assert m.DEAL not in simulated.steps_of(VICTIM)
 
 
@@ -107,7 +107,7 @@ def split_merkle_commitment(
 ) -> SimulatedRun:
     """Play a sparse session in which the victim's roll has the commitment of somebody far from it changed."""
     plan = check_plan(6, 2, 2, dropout=0.34)
-    simulated = SimulatedRun(6, plan=plan).play()
+    simulated = SimulatedRun(6, plan=plan).execute()
     number = simulated.number(victim)
     drawn = {n: unpack_list(simulated.body_of(m.REVEAL, n).neighbours, 6, n) for n in simulated.names}
     near = {number, *drawn[victim], *(simulated.number(n) for n in simulated.names if number in drawn[n])}
@@ -119,7 +119,7 @@ def split_merkle_commitment(
             return (simulated.enroll(envelope, simulated.merkle_commitment({stranger: bytes(32)})),)
         return (tamper(simulated, envelope),)
 
-    return simulated.play(forge)
+    return simulated.execute(forge)
 
 
 def test_split_roll_gets_no_certificate() -> None:
@@ -200,7 +200,7 @@ def test_aggregator_covers_for_a_neighbour(drawn: tuple[int, ...]) -> None:
             ),
         )
 
-    simulated.play(tamper)
+    simulated.execute(tamper)
     reason = (
         "revealed neighbours that it had not committed to" if len(drawn) == 3 else "must draw 3 neighbours"
     )
@@ -210,7 +210,7 @@ def test_aggregator_covers_for_a_neighbour(drawn: tuple[int, ...]) -> None:
 
 def sparse_edge() -> tuple[SimulatedRun, str, str]:
     """Return a sparse session and (dealer, holder) of which the dealer alone drew the other."""
-    simulated = SimulatedRun(6, plan=check_plan(6, 3, 2, dropout=0.34)).play()
+    simulated = SimulatedRun(6, plan=check_plan(6, 3, 2, dropout=0.34)).execute()
     drawn = {n: unpack_list(simulated.body_of(m.REVEAL, n).neighbours, 6, n) for n in simulated.names}
     dealer, holder = next(
         (u, v)
@@ -250,7 +250,7 @@ def hide_opening(simulated: SimulatedRun, dealer: str, holder: str, *, hide_shar
 def test_hidden_opening_then_shares() -> None:
     """A holder that was not told who drew it takes no shares of that party."""
     simulated, dealer, holder = sparse_edge()
-    simulated.play(hide_opening(simulated, dealer, holder, hide_shares=False))
+    simulated.execute(hide_opening(simulated, dealer, holder, hide_shares=False))
     simulated.assert_blames(holder, HUB, "delivered shares of parties that did not draw this one")
     assert m.UNMASK not in simulated.steps_of(holder)
 
@@ -258,7 +258,7 @@ def test_hidden_opening_then_shares() -> None:
 def test_hidden_opening_hides_more() -> None:
     """If the shares are hidden too, the dealer's mask stays on for ever and the holder has no share of it."""
     simulated, dealer, holder = sparse_edge()
-    simulated.play(hide_opening(simulated, dealer, holder, hide_shares=True))
+    simulated.execute(hide_opening(simulated, dealer, holder, hide_shares=True))
     revealed = unpack_list(simulated.body_of(m.UNMASK, holder).dealers, 6, holder)
     assert simulated.number(dealer) not in revealed
     assert isinstance(simulated.errors[HUB], VerificationError), "what is left is no sum"
@@ -299,7 +299,7 @@ def test_two_different_messages_for_one_step() -> None:
         advertised = pack_set(FOUR - {4}, 4)
         return envelope, simulated.change(envelope, advertised=advertised)
 
-    simulated.play(only(m.MERKLE_COMMITMENT, VICTIM, second))
+    simulated.execute(only(m.MERKLE_COMMITMENT, VICTIM, second))
     assert_refused(simulated, "sent two different messages for step 'roll'")
     error = simulated.errors[VICTIM]
     assert isinstance(error, PeerFault)
@@ -332,7 +332,7 @@ def shown_of(simulated: SimulatedRun, holder: str) -> dict[int, str]:
 
 
 def test_one_kind_of_share_of_each_dealer() -> None:
-    simulated = SimulatedRun(4).play(by(m.MASKED, "p4", lambda _: ()))
+    simulated = SimulatedRun(4).execute(by(m.MASKED, "p4", lambda _: ()))
     simulated.assert_sum("p4")
     for number, holder in enumerate(simulated.names[:3], 1):
         expected = {other: "self-mask" for other in (1, 2, 3) if other != number} | {4: "masking-key"}
@@ -350,7 +350,7 @@ def test_second_survivor_set_after_the_first(step: str) -> None:
             message = m.Certificate(pack_set(FOUR - {4}, 4), bytes(192))
         return (simulated.write(envelope, message, step=step),)
 
-    simulated.play(only(m.RESULT, None, again))
+    simulated.execute(only(m.RESULT, None, again))
     for name in simulated.names:
         simulated.assert_blames(name, HUB, f"two different messages for step '{step}'")
         assert simulated.steps_of(name).count(m.UNMASK) == 1
@@ -361,7 +361,7 @@ def test_second_survivor_set_after_the_first(step: str) -> None:
 @pytest.mark.parametrize("fault", ["below quorum", "repeated", "outsider", "other run", "other step"])
 def test_bad_certificates(step: str, fault: str) -> None:
     attest = {m.PARTICIPANTS: m.ATTEST_PARTICIPANTS, m.SURVIVORS_CERTIFICATE: m.ATTEST_SURVIVORS}
-    other_run = SimulatedRun(4, run=2).play()
+    other_run = SimulatedRun(4, run=2).execute()
     simulated = SimulatedRun(4)
 
     def signatures(of: SimulatedRun, at: str) -> list[bytes]:
@@ -391,7 +391,7 @@ def test_bad_certificates(step: str, fault: str) -> None:
             return outsider(envelope)
         return only(step, VICTIM, forge)(envelope)
 
-    simulated.play(tamper)
+    simulated.execute(tamper)
     reasons = {
         "below quorum": "has 2 signatures, 3 are due",
         "outsider": "signed by parties outside of the set",
@@ -466,7 +466,7 @@ def test_abort_with_fields_that_its_code_has_not_is_malformed(abort: Abort) -> N
 @pytest.mark.parametrize("step", m.AGGREGATOR_STEPS)
 def test_replayed_rounds(step: str) -> None:
     """Each message of an earlier run of the same session file is refused in the next one."""
-    earlier = SimulatedRun(4, run=2).play()
+    earlier = SimulatedRun(4, run=2).execute()
     [old] = [e for e in earlier.sent if (e.step, e.receiver) == (step, VICTIM)]
     simulated = attacked(step, lambda *_: (old,))
     assert_replay_refused(simulated, step)

@@ -31,7 +31,7 @@ def misbehaving(
     def hand(envelope: Envelope) -> Iterable[Envelope]:
         return change(simulated, envelope, decode(envelope.body, KINDS[step], BAD))
 
-    return simulated.play(by(step, BAD, hand))
+    return simulated.execute(by(step, BAD, hand))
 
 
 def assert_excluded(simulated: SimulatedRun, reason: str) -> None:
@@ -94,7 +94,7 @@ def test_wrong_degree(drawn: tuple[int, ...]) -> None:
         commitment = keys.neighbour_commitment(simulated.context, envelope.run_id, BAD, listed, blinder)
         return (simulated.change(envelope, commitment=commitment),)
 
-    simulated.play(tamper)
+    simulated.execute(tamper)
     # It is out at its reveal, before any share of anybody reaches it.
     assert not [e for e in simulated.sent if e.receiver == BAD and e.step == m.DELIVER]
     assert_excluded(
@@ -128,7 +128,7 @@ def test_masked_vector_of_an_outsider() -> None:
 @pytest.mark.parametrize("step", [m.HELLO, m.MASKED])
 def test_in_anothers_name(step: str) -> None:
     """What comes over the channel to one party in the name of another is the channel's party's fault."""
-    [envelope] = [e for e in SimulatedRun(4).play().sent if (e.step, e.sender) == (step, HOLDER)]
+    [envelope] = [e for e in SimulatedRun(4).execute().sent if (e.step, e.sender) == (step, HOLDER)]
     with pytest.raises(PeerFault, match=f"{BAD}: sent a message in the name of '{HOLDER}'") as raised:
         decode_envelope(encode_envelope(envelope), BAD)
     assert raised.value.culprit == BAD
@@ -164,7 +164,7 @@ def test_restarted_process_is_out(step: str) -> None:
     def restart(envelope: Envelope) -> Iterable[Envelope]:
         return again.handle(Start())
 
-    simulated.play(by(step, BAD, restart))
+    simulated.execute(by(step, BAD, restart))
     assert_excluded(simulated, "two different messages for step 'hello'")
 
 
@@ -223,7 +223,7 @@ def test_shares_signed_by_another(monkeypatch: pytest.MonkeyPatch) -> None:
         return simulated.signers[HOLDER].sign(signature) if dealer.name == BAD else signature
 
     monkeypatch.setattr(keys, "sign_share", forge)
-    assert_stops_run(simulated.play(), BAD, "dealt shares that 3 of its holders could not open")
+    assert_stops_run(simulated.execute(), BAD, "dealt shares that 3 of its holders could not open")
 
 
 def test_shares_inconsistent_with_the_commitment() -> None:
@@ -243,7 +243,9 @@ def test_shares_inconsistent_with_the_masking_key() -> None:
         other = agree.public_key(bytes(range(32)))
         return () if envelope.step == m.MASKED else (simulated.change(envelope, mask_key=other),)
 
-    assert_stops_run(simulated.play(tamper), BAD, "signed shares that do not give the secret it committed to")
+    assert_stops_run(
+        simulated.execute(tamper), BAD, "signed shares that do not give the secret it committed to"
+    )
 
 
 def revealing(simulated: SimulatedRun, *liars: str) -> SimulatedRun:
@@ -255,7 +257,7 @@ def revealing(simulated: SimulatedRun, *liars: str) -> SimulatedRun:
         unmask = decode(envelope.body, m.Unmask, envelope.sender)
         return (simulated.change(envelope, shares=bytes([unmask.shares[0] ^ 1]) + unmask.shares[1:]),)
 
-    return simulated.play(tamper)
+    return simulated.execute(tamper)
 
 
 def test_flipped_share_is_named_and_left_out() -> None:
@@ -284,7 +286,7 @@ def test_share_of_another_dealer_is_no_share() -> None:
         return (simulated.change(envelope, **shuffled),)
 
     simulated = SimulatedRun(4)
-    simulated.play(by(m.UNMASK, HOLDER, swap)).assert_sum()
+    simulated.execute(by(m.UNMASK, HOLDER, swap)).assert_sum()
     assert simulated.aggregator.result.faults == (f"{HOLDER}: revealed a share that p1 did not sign",)
 
 
@@ -313,7 +315,7 @@ def complaining(simulated: SimulatedRun, *liars: str, silent: tuple[str, ...] = 
             ),
         )
 
-    return simulated.play(tamper)
+    return simulated.execute(tamper)
 
 
 @pytest.mark.parametrize(
@@ -346,7 +348,7 @@ def test_more_complaints_than_corrupt_holders_convict_a_dealer_and_fewer_do_not(
         deal = decode(envelope.body, m.Deal, envelope.sender)
         return (bad.change(envelope, sealed=[spoil(sealed) for sealed in deal.sealed]),)
 
-    bad.play(by(m.DEAL, BAD, spoilt))
+    bad.execute(by(m.DEAL, BAD, spoilt))
     assert_stops_run(bad, BAD, "of its holders could not open")
 
 

@@ -18,7 +18,7 @@ from smpc_dp.protocols.contract import Envelope
 from smpc_dp.protocols.engine.events import Cancellation, Conviction, Deadline, Message, Start
 from smpc_dp.protocols.phases import messages as m
 from smpc_dp.protocols.secagg.params import SecAggParameters
-from smpc_dp.simulate.average import Cast, cast_sum
+from smpc_dp.simulate.average import Roles, sum_roles
 from smpc_dp.simulate.drive import drive
 from smpc_dp.simulate.stage import AGGREGATOR
 from smpc_dp.transport.memory import MemoryNetwork
@@ -26,12 +26,12 @@ from smpc_dp.transport.memory import MemoryNetwork
 PARTIES = 10
 
 
-def session(**plan: float) -> Cast:
+def session(**plan: float) -> Roles:
     parameters = SecAggParameters(
         encoding=Encoding.plan(length=2, lower=0, upper=100, precision=None, parties=PARTIES),
         plan=plan_secagg(PARTIES, dropout=plan.get("dropout", 0.2), corrupt=plan.get("corrupt", 0.1)),
     )
-    return cast_sum(parameters, [np.array([i, 1]) for i in range(PARTIES)], seed_for_simulation=5)[0]
+    return sum_roles(parameters, [np.array([i, 1]) for i in range(PARTIES)], seed_for_simulation=5)[0]
 
 
 def spoil_shares(monkeypatch: pytest.MonkeyPatch, call: int, indices: Sequence[int]) -> None:
@@ -51,12 +51,13 @@ def spoil_shares(monkeypatch: pytest.MonkeyPatch, call: int, indices: Sequence[i
 @pytest.mark.parametrize("index", [0, 3, 8])
 def test_one_wrong_signed_share_is_left_out(monkeypatch: pytest.MonkeyPatch, index: int) -> None:
     spoil_shares(monkeypatch, 2, [index])  # the self-mask seed of the first party that deals
-    cast = session()
-    assert not drive(cast.machines, MemoryNetwork(), AGGREGATOR)
-    assert cast.aggregator.result.total.tolist() == [45, PARTIES]
-    used = index < cast.aggregator.member.parameters.plan.threshold
+    new_run = session()
+    assert not drive(new_run.machines, MemoryNetwork(), AGGREGATOR)
+    assert new_run.aggregator.result.total.tolist() == [45, PARTIES]
+    used = index < new_run.aggregator.member.parameters.plan.threshold
     assert (
-        any("a share that does not fit the others" in text for text in cast.aggregator.result.faults) == used
+        any("a share that does not fit the others" in text for text in new_run.aggregator.result.faults)
+        == used
     )
 
 
@@ -64,55 +65,55 @@ def test_two_wrong_signed_shares_stop_the_run_with_the_name_of_the_dealer(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     spoil_shares(monkeypatch, 2, [0, 1])
-    cast = session()
-    errors = drive(cast.machines, MemoryNetwork(), AGGREGATOR)
+    new_run = session()
+    errors = drive(new_run.machines, MemoryNetwork(), AGGREGATOR)
     assert {type(error) for error in errors.values()} == {PeerFault}
     assert {error.culprit for error in errors.values() if isinstance(error, PeerFault)} == {"party-00001"}
 
 
 def test_who_asks_another_question_is_excluded_and_the_most_frequent_one_is_answered() -> None:
-    cast = session()
+    new_run = session()
     for index in (2, 7):
-        party = cast.parties[index]
+        party = new_run.parties[index]
         context = dataclasses.replace(party.member.context, question="weight")
         party.member = dataclasses.replace(party.member, context=context)
-    errors = drive(cast.machines, MemoryNetwork(), AGGREGATOR)
+    errors = drive(new_run.machines, MemoryNetwork(), AGGREGATOR)
     assert set(errors) == {"party-00003", "party-00008"}
     for name, error in errors.items():
         assert isinstance(error, PeerFault)
         assert (error.culprit, error.accuser) == (name, AGGREGATOR)
         assert error.code == Code.QUESTION
-        assert f"{name}: asks 'weight', the others ask ''" in cast.aggregator.result.faults
-    assert cast.aggregator.result.total.tolist() == [45 - 2 - 7, PARTIES - 2]
+        assert f"{name}: asks 'weight', the others ask ''" in new_run.aggregator.result.faults
+    assert new_run.aggregator.result.total.tolist() == [45 - 2 - 7, PARTIES - 2]
 
 
 def test_an_impossible_sum_is_refused_by_all_and_blames_nobody() -> None:
     """A party that adds more than its bound is not seen alone; a total beyond all bounds is."""
-    cast = session()
-    lanes = cast.parties[4].state.vector
+    new_run = session()
+    lanes = new_run.parties[4].state.vector
     lanes += 2000
-    errors = drive(cast.machines, MemoryNetwork(), AGGREGATOR)
-    assert set(errors) == {AGGREGATOR, *cast.context.names}
+    errors = drive(new_run.machines, MemoryNetwork(), AGGREGATOR)
+    assert set(errors) == {AGGREGATOR, *new_run.context.names}
     assert {type(error) for error in errors.values()} == {VerificationError}
 
 
 def test_everybody_is_told_when_an_exclusion_ends_the_run() -> None:
-    cast = session(dropout=0.0)
-    hub = cast.aggregator
-    for party in cast.parties[:-1]:
+    new_run = session(dropout=0.0)
+    hub = new_run.aggregator
+    for party in new_run.parties[:-1]:
         hub.handle(Message(party.handle(Start())[0]))
     with pytest.raises(TimeoutFault) as caught:
         hub.handle(Deadline())
     reported = hub.handle(Cancellation(caught.value))
-    assert {envelope.receiver for envelope in reported} == set(cast.context.names)
+    assert {envelope.receiver for envelope in reported} == set(new_run.context.names)
     assert {envelope.step for envelope in reported} == {ABORT}
 
 
 def test_a_late_hello_is_answered_once_and_only_if_it_is_signed() -> None:
-    cast = session()
-    hub, late = cast.aggregator, cast.parties[-1]
+    new_run = session()
+    hub, late = new_run.aggregator, new_run.parties[-1]
     (hello,) = late.handle(Start())
-    for party in cast.parties[:-1]:
+    for party in new_run.parties[:-1]:
         hub.handle(Message(party.handle(Start())[0]))
     hub.handle(Deadline())
     assert hub.step == m.ADVERTISE
@@ -127,9 +128,9 @@ def test_a_late_hello_is_answered_once_and_only_if_it_is_signed() -> None:
 
 
 def test_a_convicted_party_stays_out() -> None:
-    cast = session()
+    new_run = session()
     fault = PeerFault("party-00003", "dealt shares that do not fit", Check.BAD_SHARE)
-    assert cast.aggregator.handle(Conviction("party-00003", fault))[0].receiver == "party-00003"
-    errors = drive(cast.machines, MemoryNetwork(), AGGREGATOR)
+    assert new_run.aggregator.handle(Conviction("party-00003", fault))[0].receiver == "party-00003"
+    errors = drive(new_run.machines, MemoryNetwork(), AGGREGATOR)
     assert set(errors) == {"party-00003"}
-    assert "party-00003" in cast.aggregator.result.absent
+    assert "party-00003" in new_run.aggregator.result.absent

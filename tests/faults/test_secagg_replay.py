@@ -44,7 +44,7 @@ def assert_one_message_a_step(sent: list[Envelope], honest: list[Envelope]) -> N
 @pytest.mark.parametrize("order", ["in order", "out of order", "other run first"])
 def test_party_fed_everything_again(position: int, order: str) -> None:
     """At every point of the run: every message of this run and of another one, before and after it ends."""
-    this, other = SimulatedRun(4).play(), SimulatedRun(4, run=2).play()
+    this, other = SimulatedRun(4).execute(), SimulatedRun(4, run=2).execute()
     mine, theirs = ([e for e in simulated.sent if e.receiver == ME] for simulated in (this, other))
     chooser = random.Random(position)
     again = {
@@ -65,7 +65,7 @@ def test_party_fed_everything_again(position: int, order: str) -> None:
 
 @pytest.mark.parametrize("position", range(1, 33, 3))
 def test_aggregator_fed_everything_again(position: int) -> None:
-    this, other = SimulatedRun(4).play(), SimulatedRun(4, run=2).play()
+    this, other = SimulatedRun(4).execute(), SimulatedRun(4, run=2).execute()
     mine, theirs = ([e for e in simulated.sent if e.receiver == HUB] for simulated in (this, other))
     aggregator = SimulatedRun(4).aggregator
     sent: list[Envelope] = []
@@ -95,13 +95,13 @@ def test_a_message_signed_for_another_run_is_refused(step: str) -> None:
             return (envelope,)
         return (simulated.change(msgspec.structs.replace(envelope, run_id=bytes(32))),)
 
-    simulated.play(tamper)
+    simulated.execute(tamper)
     simulated.assert_out(ME, f"sent '{step}' of another run")
 
 
 def test_in_order_again_changes_nothing() -> None:
     """Every message twice, in both directions: the same sum."""
-    SimulatedRun(4).play(lambda envelope: (envelope, envelope)).assert_sum()
+    SimulatedRun(4).execute(lambda envelope: (envelope, envelope)).assert_sum()
 
 
 def fresh_values(simulated: SimulatedRun) -> set[bytes]:
@@ -125,7 +125,7 @@ def fresh_values(simulated: SimulatedRun) -> set[bytes]:
 
 def test_a_rerun_shares_nothing() -> None:
     """The same session file and the same vectors, run twice with the operating system's randomness."""
-    first, second = SimulatedRun(4, run=None).play(), SimulatedRun(4, run=None).play()
+    first, second = SimulatedRun(4, run=None).execute(), SimulatedRun(4, run=None).execute()
     assert first.context.session_digest == second.context.session_digest
     assert (first.vectors == second.vectors).all()
     first.assert_sum()

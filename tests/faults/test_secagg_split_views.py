@@ -176,7 +176,7 @@ def test_with_no_certificate_checked_the_attack_succeeds(monkeypatch: pytest.Mon
 def test_a_party_with_too_few_holders_leaves(step: str) -> None:
     """Told that most of its holders are gone, a victim stops before it deals, or before it masks."""
     plan = check_plan(6, 3, 2, dropout=0.34)
-    drawn = unpack_list(SimulatedRun(6, plan=plan).play().body_of(m.REVEAL, VICTIM).neighbours, 6, VICTIM)
+    drawn = unpack_list(SimulatedRun(6, plan=plan).execute().body_of(m.REVEAL, VICTIM).neighbours, 6, VICTIM)
     gone, simulated = drawn[:2], SimulatedRun(6, plan=plan)
     left = pack_set(set(range(1, 7)) - set(gone), 6)
 
@@ -195,7 +195,7 @@ def test_a_party_with_too_few_holders_leaves(step: str) -> None:
         fields = {"dealers": pack_list(d for d, _ in retained), "sealed": [s for _, s in retained]}
         return (simulated.change(envelope, participants=left, **fields),)
 
-    simulated.play(only(m.NEIGHBOURS if step == m.REVEAL else m.DELIVER, VICTIM, fewer))
+    simulated.execute(only(m.NEIGHBOURS if step == m.REVEAL else m.DELIVER, VICTIM, fewer))
     error = simulated.errors[VICTIM]
     assert isinstance(error, TimeoutFault)
     assert (error.step, error.missing) == (step, frozenset(f"p{number}" for number in gone))

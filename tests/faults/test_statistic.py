@@ -75,7 +75,7 @@ class Table:
         )
         return signed
 
-    def play(self) -> None:
+    def execute(self) -> None:
         """Deliver until nothing moves."""
         self.deliver([envelope for party in self.parties.values() for envelope in party.handle(Start())])
 
@@ -116,7 +116,7 @@ def altered(table: Table, step: str, to: str, change: Callable[[object], object]
 
 def test_everybody_draws_the_same_matchings() -> None:
     table = Table(partners=3)
-    table.play()
+    table.execute()
     assert not table.errors
     seen: dict[tuple[int, str, str], set[str]] = {}
     for name, party in table.parties.items():
@@ -144,7 +144,7 @@ def test_an_aggregator_cannot_exchange_a_coin(coin: int) -> None:
         return m.Matched(bytes(coins))
 
     table.tamper = altered(table, m.MATCHED, "ben", change, m.Matched)
-    table.play()
+    table.execute()
     assert isinstance(table.errors["ben"], PeerFault)
     assert f"has a coin of {NAMES[coin]} that it had not committed to" in str(table.errors["ben"])
     assert "ben" not in table.drawn
@@ -159,7 +159,7 @@ def test_an_aggregator_cannot_exchange_a_commitment_for_one_party() -> None:
         return m.Start(start.present, start.commitments[:-96] + b"x" * 96, start.marks)
 
     table.tamper = altered(table, m.START, "ben", change, m.Start)
-    table.play()
+    table.execute()
     assert "is not for the run" in str(table.errors["ben"])
 
 
@@ -179,7 +179,7 @@ def test_an_aggregator_cannot_exchange_a_commitment_for_one_party() -> None:
 def test_a_party_checks_the_start(change: Callable[[object], object], claimed: str) -> None:
     table = Table()
     table.tamper = altered(table, m.START, "ben", change, m.Start)
-    table.play()
+    table.execute()
     assert claimed in str(table.errors["ben"])
 
 
@@ -215,7 +215,7 @@ def without_coin(name: str, withheld: list[Envelope] | None = None) -> Tamper:
 def test_who_opens_another_coin_is_named_and_the_rest_draws_anew() -> None:
     table = Table()
     table.tamper = wrong_coins(table, "cem coin")
-    table.play()
+    table.execute()
     assert table.errors.pop("cem").code == Code.FAULT
     assert any(
         fault.startswith("cem: opened a coin that it had not") for fault in table.hub.state.inbox.faults
@@ -233,7 +233,7 @@ def test_who_opens_another_coin_is_named_and_the_rest_draws_anew() -> None:
 def test_who_is_late_with_its_coin_is_named_and_the_rest_draws_anew() -> None:
     table = Table()
     table.tamper = without_coin("ada")
-    table.play()
+    table.execute()
     assert table.hub.step == "coin"
     assert table.hub.waiting_for == {"ada"}
     table.deliver(table.hub.handle(Deadline()))
@@ -246,7 +246,7 @@ def test_a_coin_that_is_in_counts_though_its_party_is_lost() -> None:
     table = Table()
     withheld: list[Envelope] = []
     table.tamper = without_coin("eve", withheld)
-    table.play()
+    table.execute()
     table.deliver(table.hub.handle(PeersLost(("ada",))))
     table.tamper = lambda envelope: [envelope]
     table.deliver(withheld)
@@ -262,7 +262,7 @@ def test_three_draws_without_a_coin_end_the_run() -> None:
     """Who can give up draws could wait for the one that it wants."""
     table = Table(names=tuple("abcdefgh"))
     table.tamper = wrong_coins(table, "a coin", "b coin-2", "c coin-3")
-    table.play()
+    table.execute()
     error = table.errors[HUB]
     assert isinstance(error, TimeoutFault)
     assert error.missing == {"c"}
@@ -273,7 +273,7 @@ def test_three_draws_without_a_coin_end_the_run() -> None:
 def test_fewer_than_a_quorum_draw_nothing() -> None:
     table = Table()
     table.tamper = wrong_coins(table, "ada coin", "ben coin", "cem coin")
-    table.play()
+    table.execute()
     assert "3 are needed" in str(table.errors[HUB])
 
 
@@ -291,14 +291,14 @@ def test_a_party_checks_a_further_draw(present: tuple[int, ...], claimed: str) -
             yield from change(each)
 
     table.tamper = tamper
-    table.play()
+    table.execute()
     assert claimed in str(table.errors["ben"])
 
 
 def test_a_draw_is_not_given_up_while_nobody_is_missing() -> None:
     table = Table()
     table.tamper = lambda envelope: [] if envelope.step == m.MATCHED else [envelope]
-    table.play()
+    table.execute()
     ben = table.parties["ben"]
     (again,) = statistic_context(table.context).write(
         table.signers[HUB], ben.run_id, "again-2", ["ben"], m.Again(pack_set(range(1, 6), 5))
@@ -317,7 +317,7 @@ def test_nobody_is_drawn_twice_whatever_the_aggregator_sends() -> None:
         yield envelope
 
     table.tamper = tamper
-    table.play()
+    table.execute()
     ben = table.parties["ben"]
     drawn = drawn_for(ben)
     assert drawn is not None
@@ -336,7 +336,7 @@ def test_nobody_is_drawn_twice_whatever_the_aggregator_sends() -> None:
 
 def test_one_wrong_hello_excludes_its_party_alone_though_it_is_the_first() -> None:
     table = Table(plans={"ada": plan_statistic(KERNEL, 5, 2.0, partners=2)})
-    table.play()
+    table.execute()
     assert table.errors.pop("ada").code == Code.QUESTION
     assert table.hub.state.inbox.faults == ["ada: asks for another statistic than 4 others"]
     assert not table.errors
@@ -346,14 +346,14 @@ def test_one_wrong_hello_excludes_its_party_alone_though_it_is_the_first() -> No
 def test_no_statistic_that_half_ask_for() -> None:
     other = plan_statistic(KERNEL, 4, 2.0, partners=2)
     table = Table(names=("a", "b", "c", "d"), plans={"a": other, "b": other})
-    table.play()
+    table.execute()
     assert "2 ask for the same, 3 are needed" in str(table.errors[HUB])
 
 
 def test_a_party_that_asks_for_something_else_is_left_out() -> None:
     other = plan_statistic(KERNEL, 5, 2.0, partners=2)
     table = Table(plans={"dot": other})
-    table.play()
+    table.execute()
     assert table.errors["dot"].code == Code.QUESTION
     assert table.hub.state.inbox.faults == ["dot: asks for another statistic than 4 others"]
     evaluations = drawn_for(table.parties["ada"])
@@ -364,11 +364,11 @@ def test_a_party_that_asks_for_something_else_is_left_out() -> None:
 def test_labels_are_public_and_needed_on_both_sides() -> None:
     kernel = find_kernel("auc", Field(0, 9))
     table = Table(1, kernel=kernel, marks=dict.fromkeys(NAMES, 1))
-    table.play()
+    table.execute()
     assert isinstance(table.errors[HUB], ConfigError)
     assert str(table.errors["ada"]) == f"{HUB}: stopped the run: {TEXTS[Code.IMPOSSIBLE]}"
     table = Table(1, kernel=kernel, marks={name: int(name < "c") for name in NAMES})
-    table.play()
+    table.execute()
     assert not table.errors
     pairs = drawn_for(table.parties["ada"])
     assert pairs is not None
@@ -385,7 +385,7 @@ def pair_message(table: Table, sender: str, message: m.Pair) -> Envelope:
 def test_messages_of_pairs_are_taken_once_and_in_order() -> None:
     for message in (m.Pair(7, 0, b""), m.Pair(0, 1, b""), m.Pair(0, 0, b"")):
         table = Table(partners=1)
-        table.play()
+        table.execute()
         pair = drawn_for(table.parties["ada"]) or drawn_for(table.parties["ben"])
         assert pair is not None
         _, garbler, evaluator = pair[0]
@@ -405,7 +405,7 @@ def test_messages_of_pairs_are_taken_once_and_in_order() -> None:
 
 def test_nobody_holds_a_run_up_with_endless_messages_of_a_pair() -> None:
     table = Table(partners=1)
-    table.play()
+    table.execute()
     pair = drawn_for(table.parties["ada"]) or drawn_for(table.parties["ben"])
     assert pair is not None
     sender = pair[0][2]
@@ -418,7 +418,7 @@ def test_nobody_holds_a_run_up_with_endless_messages_of_a_pair() -> None:
 
 def test_a_party_takes_only_so_many_messages_of_a_pair() -> None:
     table = Table(partners=1)
-    table.play()
+    table.execute()
     ada, context = table.parties["ada"], statistic_context(table.context)
     wire = PairWire(ada.member)
 
@@ -437,7 +437,7 @@ def test_a_party_takes_only_so_many_messages_of_a_pair() -> None:
 
 def test_without_any_pair_there_is_no_estimate() -> None:
     table = Table(partners=1)
-    table.play()
+    table.execute()
     with pytest.raises(TimeoutFault, match="no pair was evaluated"):
         table.hub.handle(Deadline())
 
@@ -490,7 +490,7 @@ def test_one_record_of_the_kernels_domain() -> None:
 def test_who_waits_for_a_silent_partner_gets_the_estimate() -> None:
     """It has paid, and is not late by its own fault: nobody is expelled in the last step."""
     table = Table(partners=1)
-    table.play()
+    table.execute()
     drawn = drawn_for(table.parties["ada"]) or drawn_for(table.parties["ben"])
     assert drawn
     ((matching, *pair),) = drawn
@@ -509,7 +509,7 @@ def test_the_partner_of_who_was_lost_with_its_coin_in_is_told_at_once() -> None:
     table = Table(partners=1, names=NAMES[:4])
     withheld: list[Envelope] = []
     table.tamper = without_coin("dot", withheld)
-    table.play()
+    table.execute()
     table.deliver(table.hub.handle(PeersLost(("ada",))))
     ended: list[str] = []
 
@@ -533,7 +533,7 @@ def test_nobody_pays_for_a_further_draw_that_has_no_pair() -> None:
     marks = dict.fromkeys(NAMES, 0) | {"ada": 1}
     table = Table(kernel=kernel, marks=marks)
     table.tamper = wrong_coins(table, "ada coin")
-    table.play()
+    table.execute()
     assert "all who take part have the same one" in str(table.errors[HUB])
     assert not table.drawn
 
@@ -548,7 +548,7 @@ def test_nobody_pays_for_a_further_draw_that_has_no_pair() -> None:
 )
 def test_a_party_checks_the_estimate(changes: dict[str, object], claimed: str) -> None:
     table = Table(partners=1)
-    table.play()
+    table.execute()
     right = m.Result(0.0, None, None, None, 0.95, 1.0, 1, 1, b"h" * 32)
     (envelope,) = statistic_context(table.context).write(
         table.signers[HUB], table.hub.run_id, m.RESULT, ["ada"], replace(right, **changes)

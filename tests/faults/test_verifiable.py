@@ -35,11 +35,11 @@ from smpc_dp_lab.vectors.verifiable_runs import (
     RELAY,
     USERS,
     Host,
-    Played,
+    RecordedRun,
     entry_of,
     honest,
     parameters,
-    play,
+    execute,
 )
 from smpc_dp_lab.vectors.verifiable_users import CHEAT, off_by_one, with_noise
 from tests.audits import of_itself
@@ -48,17 +48,17 @@ from tests.faults.hosts import entries_of, liar
 VICTIM = "ann"
 
 
-def audited(played: Played) -> Any:
-    log = b"".join(line + b"\n" for line in played.lines)
+def audited(ran: RecordedRun) -> Any:
+    log = b"".join(line + b"\n" for line in ran.lines)
     return audit_stream(io.BytesIO(log), wanted=of_itself(log), threads=1)
 
 
 def test_everybody_gets_the_audited_average() -> None:
-    played = honest()
-    assert not played.errors
-    report = audited(played)
+    ran = honest()
+    assert not ran.errors
+    report = audited(ran)
     assert report.ok
-    for machine in (played.relay, *played.users.values()):
+    for machine in (ran.relay, *ran.users.values()):
         outcome = machine.result
         average = outcome.total / outcome.weight
         np.testing.assert_array_equal(average, report.verdict.average)
@@ -68,18 +68,18 @@ def test_everybody_gets_the_audited_average() -> None:
 
 
 def test_the_total_is_that_of_values_and_noise() -> None:
-    played = honest()
-    noise = np.sum([played.users[name].secret.given for name in USERS], axis=0)
+    ran = honest()
+    noise = np.sum([ran.users[name].secret.given for name in USERS], axis=0)
     values = np.sum([INPUTS[name] for name in USERS], axis=0)
-    np.testing.assert_array_equal(played.relay.result.total, values + noise)
+    np.testing.assert_array_equal(ran.relay.result.total, values + noise)
 
 
-def assert_total(played: Played, inputs: Mapping[str, Any]) -> None:
-    noise = np.sum([played.users[name].secret.given for name in USERS], axis=0)
+def assert_total(ran: RecordedRun, inputs: Mapping[str, Any]) -> None:
+    noise = np.sum([ran.users[name].secret.given for name in USERS], axis=0)
     values = np.sum([inputs[name] for name in USERS], axis=0)
-    for machine in (played.relay, *played.users.values()):
+    for machine in (ran.relay, *ran.users.values()):
         np.testing.assert_array_equal(machine.result.total, values + noise)
-    report = audited(played)
+    report = audited(ran)
     assert report.ok
     assert report.verdict.average == tuple((values + noise) / 5)
 
@@ -93,54 +93,54 @@ def test_with_a_range_for_each_coordinate_the_total_is_that_of_values_and_noise(
 
 
 def test_an_excluded_user_leaves_the_exact_total_of_the_rest() -> None:
-    played = play({CHEAT: off_by_one})
+    ran = execute({CHEAT: off_by_one})
     rest = [name for name in USERS if name != CHEAT]
-    noise = np.sum([played.users[name].secret.given for name in rest], axis=0)
+    noise = np.sum([ran.users[name].secret.given for name in rest], axis=0)
     values = np.sum([INPUTS[name] for name in rest], axis=0)
-    outcome = played.relay.result
+    outcome = ran.relay.result
     np.testing.assert_array_equal(outcome.total, values + noise)
     assert outcome.survivors == tuple(rest)
     assert outcome.noise is not None
     assert outcome.noise.residual_pairs == 0
     assert CHEAT in outcome.faults[0]
     assert "x_hat" in outcome.faults[0]
-    error = played.errors[CHEAT]
+    error = ran.errors[CHEAT]
     assert isinstance(error, PeerFault)
     assert error.culprit == CHEAT
     assert error.accuser == RELAY
 
 
 def test_a_withheld_coin_stops_the_run_and_names_its_owner() -> None:
-    played = play(kill={CHEAT: 7})
-    error = played.errors[RELAY]
+    ran = execute(kill={CHEAT: 7})
+    error = ran.errors[RELAY]
     assert isinstance(error, TimeoutFault)
     assert CHEAT in error.missing
-    assert not any(decoded.kind == v.PUBLISH for decoded in played.entries)
+    assert not any(decoded.kind == v.PUBLISH for decoded in ran.entries)
 
 
 def test_silence_excludes_nobody() -> None:
-    played = play(kill={CHEAT: 9})
-    outcome = played.relay.result
+    ran = execute(kill={CHEAT: 9})
+    outcome = ran.relay.result
     # four pairwise terms are left, and nothing of the silent user was opened
     assert outcome.noise is not None
     assert outcome.noise.residual_pairs == 4
-    assert not any(entry.kind == v.OPEN for entry in played.entries)
+    assert not any(entry.kind == v.OPEN for entry in ran.entries)
 
 
 def test_what_is_missing_is_said_and_nobody_is_accused(monkeypatch: pytest.MonkeyPatch) -> None:
     """A relay may withhold what was sent: a log shows what is not there, not whose fault it is."""
-    silent = audited(play(kill={CHEAT: 9}))
+    silent = audited(execute(kill={CHEAT: 9}))
     assert silent.faults[0].startswith(f"the board has no publication of {CHEAT}: 4 pairwise terms")
     # The same relay leaves out an opening, and tallies what is left; five users have no quorum for that.
     monkeypatch.setattr(auditing, "check_certificate", lambda *_: None)
-    played = play({CHEAT: with_noise(lambda _user: (1, 1))})
-    entries = [entry for entry in played.entries if (entry.party, entry.kind) != (VICTIM, v.OPEN)]
+    ran = execute({CHEAT: with_noise(lambda _user: (1, 1))})
+    entries = [entry for entry in ran.entries if (entry.party, entry.kind) != (VICTIM, v.OPEN)]
     [index] = [index for index, entry in enumerate(entries) if entry.kind == v.TALLY]
-    tally, opened = decode(entries[index].payload, v.Tally, RELAY), entry_of(played, v.OPEN, VICTIM)
+    tally, opened = decode(entries[index].payload, v.Tally, RELAY), entry_of(ran, v.OPEN, VICTIM)
     delta = np.frombuffer(decode(opened.payload, v.Open, VICTIM).deltas, "<u8")
     total = (np.frombuffer(tally.total, "<u8") + delta).tobytes()
-    entries[index] = played.sign(entries[index], encode(replace(tally, total=total, residual_pairs=1)))
-    lines = played.log(entries)
+    entries[index] = ran.sign(entries[index], encode(replace(tally, total=total, residual_pairs=1)))
+    lines = ran.log(entries)
     unopened = audit_stream(io.BytesIO(b"".join(line + b"\n" for line in lines)), threads=1)
     assert [item.party for item in unopened.excluded] == [CHEAT]
     assert unopened.verdict is not None
@@ -149,8 +149,8 @@ def test_what_is_missing_is_said_and_nobody_is_accused(monkeypatch: pytest.Monke
 
 
 def test_whoever_is_lost_before_it_commits_is_only_absent() -> None:
-    played = play(kill={CHEAT: 5})
-    report = audited(played)
+    ran = execute(kill={CHEAT: 5})
+    report = audited(ran)
     assert report.ok
     assert CHEAT not in report.verdict.counted
     assert not report.excluded
@@ -159,12 +159,12 @@ def test_whoever_is_lost_before_it_commits_is_only_absent() -> None:
 @pytest.mark.parametrize("message", [8, 10, 11])
 def test_what_was_sent_counts_though_its_user_is_lost(message: int) -> None:
     """Lost after its coin, its publication, or its openings; the second-last it does not even attest."""
-    played = play(kill={CHEAT: message})
+    ran = execute(kill={CHEAT: message})
     if message == 8:
         # It has opened its coin, and publishes nothing.
-        assert audited(played).verdict.silent == (CHEAT,)
+        assert audited(ran).verdict.silent == (CHEAT,)
         return
-    report = audited(played)
+    report = audited(ran)
     assert report.ok
     assert CHEAT in report.verdict.counted
 
@@ -177,29 +177,29 @@ def test_a_total_that_cannot_be_is_refused() -> None:
                 message = replace(message, total=total.tobytes())
             return super().write_own(run_id, kind, message)
 
-    played = play(relay=Host(member=Inventing))
+    ran = execute(relay=Host(member=Inventing))
     for name in USERS:
-        assert isinstance(played.errors[name], VerificationError)
-    assert "somebody lies" in str(played.errors["ann"])
+        assert isinstance(ran.errors[name], VerificationError)
+    assert "somebody lies" in str(ran.errors["ann"])
 
 
 # A relay that lies to users.
 
 
-def reported(step: str, lie: Callable[[Any], msgspec.Struct], *, only: str = VICTIM) -> Played:
+def reported(step: str, lie: Callable[[Any], msgspec.Struct], *, only: str = VICTIM) -> RecordedRun:
     """Change what the relay tells one user in one step."""
-    return play(relay=Host(member=liar(step, lambda _relay, _run_id, message: lie(message), (only,))))
+    return execute(relay=Host(member=liar(step, lambda _relay, _run_id, message: lie(message), (only,))))
 
 
-def refused(played: Played, reason: str, who: str = VICTIM) -> None:
-    error = played.errors[who]
+def refused(ran: RecordedRun, reason: str, who: str = VICTIM) -> None:
+    error = ran.errors[who]
     assert isinstance(error, PeerFault), error
     assert error.culprit == RELAY
     assert reason in error.reason
 
 
-def shown(played: Played) -> list[str]:
-    return [entry.kind for entry in played.entries]
+def shown(ran: RecordedRun) -> list[str]:
+    return [entry.kind for entry in ran.entries]
 
 
 def test_a_changed_commitment_is_refused() -> None:
@@ -241,18 +241,18 @@ def test_another_set_for_one_user_gets_no_quorum_there() -> None:
         retained = [item for item in message.commits if item.party != 5]
         return replace(message, participants=pack_set([1, 2, 3, 4], len(USERS)), commits=retained)
 
-    played = reported(v.COMMITTED, lie)
+    ran = reported(v.COMMITTED, lie)
     # its attestation is of another set, which an honest relay takes for its fault; a lying one cannot use it
-    assert isinstance(played.errors[VICTIM], PeerFault)
-    assert v.PUBLISH not in shown(played)
+    assert isinstance(ran.errors[VICTIM], PeerFault)
+    assert v.PUBLISH not in shown(ran)
 
 
 def test_another_coin_is_refused() -> None:
     def lie(message: v.Coins) -> v.Coins:
         return replace(message, coins=message.coins[:32] + bytes(32) + message.coins[64:])
 
-    played = reported(v.COINS, lie)
-    refused(played, "the coin of ben is not what it has committed to")
+    ran = reported(v.COINS, lie)
+    refused(ran, "the coin of ben is not what it has committed to")
 
 
 def test_a_certificate_that_was_not_signed_is_refused() -> None:
@@ -283,11 +283,11 @@ def test_nobody_opens_an_edge_to_a_user_that_said_nothing_false() -> None:
                 message = replace(message, false=pack_list([1]), shown=shown)
             return super().write(run_id, step, parties, message)
 
-    played = play(relay=Host(member=Stripping))
+    ran = execute(relay=Host(member=Stripping))
     for name in USERS[1:]:
-        refused(played, f"says that {VICTIM} said something false, and it did not", name)
-    refused(played, f"says that {VICTIM} has signed something false")
-    assert v.OPEN not in shown(played)
+        refused(ran, f"says that {VICTIM} said something false, and it did not", name)
+    refused(ran, f"says that {VICTIM} has signed something false")
+    assert v.OPEN not in shown(ran)
 
 
 def test_a_forged_false_publication_is_refused() -> None:
@@ -296,10 +296,10 @@ def test_a_forged_false_publication_is_refused() -> None:
         forged = msgspec.msgpack.encode(replace(decode(real.body, v.Publish, ""), x_hat=bytes(16)))
         return replace(message, false=pack_list([1]), shown=[replace(real, body=forged)])
 
-    played = play(relay=Host(member=liar(v.PUBLICATIONS, lie)))
+    ran = execute(relay=Host(member=liar(v.PUBLICATIONS, lie)))
     for name in USERS[1:]:
-        refused(played, f"that {VICTIM} did not sign", name)
-    assert v.OPEN not in shown(played)
+        refused(ran, f"that {VICTIM} did not sign", name)
+    assert v.OPEN not in shown(ran)
 
 
 def without(message: v.Publications, party: int) -> v.Publications:

@@ -32,9 +32,9 @@ from smpc_dp_lab.vectors.verifiable_runs import (
     RELAY,
     USERS,
     Host,
-    Played,
+    RecordedRun,
     Setting,
-    play,
+    execute,
 )
 from smpc_dp_lab.vectors.verifiable_users import (
     CHEAT,
@@ -53,22 +53,22 @@ TOO_FAR = out_of_range((5, 0))
 REST = tuple(name for name in USERS if name != CHEAT)
 
 
-def audited(played: Played) -> Any:
-    return audit_stream(io.BytesIO(b"".join(line + b"\n" for line in played.lines)), threads=1)
+def audited(ran: RecordedRun) -> Any:
+    return audit_stream(io.BytesIO(b"".join(line + b"\n" for line in ran.lines)), threads=1)
 
 
 @pytest.mark.parametrize("cheat", [TOO_FAR, off_by_one])
 def test_one_cheat_does_not_end_a_run_in_which_nobody_may_be_lost(cheat: Any) -> None:
-    played = play({CHEAT: cheat}, setting=ALL)
-    noise = np.sum([played.users[name].secret.given for name in REST], axis=0)
+    ran = execute({CHEAT: cheat}, setting=ALL)
+    noise = np.sum([ran.users[name].secret.given for name in REST], axis=0)
     values = np.sum([INPUTS[name] for name in REST], axis=0)
-    assert set(played.errors) == {CHEAT}
-    for machine in (played.relay, *(played.users[name] for name in REST)):
+    assert set(ran.errors) == {CHEAT}
+    for machine in (ran.relay, *(ran.users[name] for name in REST)):
         np.testing.assert_array_equal(machine.result.total, values + noise)
         assert machine.result.survivors == REST
         assert machine.result.privacy.guarantee is not None
         assert machine.result.privacy.guarantee.epsilon == PARAMETERS["epsilon"]
-    report = audited(played)
+    report = audited(ran)
     assert report.code == 3, report.conclusion
     assert [item.party for item in report.excluded] == [CHEAT]
 
@@ -91,26 +91,26 @@ def raw(body: bytes) -> Any:
     ],
 )
 def test_a_signed_publication_that_is_no_right_one_excludes_its_author(cheat: Any, reason: str) -> None:
-    played = play({CHEAT: cheat}, setting=ALL)
-    noise = np.sum([played.users[name].secret.given for name in REST], axis=0)
+    ran = execute({CHEAT: cheat}, setting=ALL)
+    noise = np.sum([ran.users[name].secret.given for name in REST], axis=0)
     total = np.sum([INPUTS[name] for name in REST], axis=0) + noise
-    assert set(played.errors) == {CHEAT}
-    for machine in (played.relay, *(played.users[name] for name in REST)):
+    assert set(ran.errors) == {CHEAT}
+    for machine in (ran.relay, *(ran.users[name] for name in REST)):
         np.testing.assert_array_equal(machine.result.total, total)
         assert machine.result.survivors == REST
-    assert played.relay.result.faults == (f"{CHEAT}: {FALSE[reason]}",)
-    report = audited(played)
+    assert ran.relay.result.faults == (f"{CHEAT}: {FALSE[reason]}",)
+    report = audited(ran)
     assert report.code == 3, report.conclusion
     assert [(item.party, item.reason) for item in report.excluded] == [(CHEAT, FALSE[reason])]
 
 
 def test_the_same_without_its_authors_signature_excludes_nobody() -> None:
-    played = play({CHEAT: too_far_out}, setting=ALL)
+    ran = execute({CHEAT: too_far_out}, setting=ALL)
     entries = [
-        played.sign(entry, signer=OTHER) if (entry.party, entry.kind) == (CHEAT, v.PUBLISH) else entry
-        for entry in played.entries
+        ran.sign(entry, signer=OTHER) if (entry.party, entry.kind) == (CHEAT, v.PUBLISH) else entry
+        for entry in ran.entries
     ]
-    lines = played.log(entries)
+    lines = ran.log(entries)
     report = audit_stream(io.BytesIO(b"".join(line + b"\n" for line in lines)), threads=1)
     assert report.code == 1
     assert not report.excluded
@@ -131,12 +131,12 @@ def test_the_same_without_its_authors_signature_excludes_nobody() -> None:
 )
 def test_signed_commitments_that_are_no_right_ones_exclude_their_author(commits: Any) -> None:
     """Also one user too few for the plan: the others see what it has signed."""
-    played = play({CHEAT: at(v.COMMIT, commits)}, setting=ALL)
-    assert set(played.errors) == {CHEAT}
-    for machine in (played.relay, *(played.users[name] for name in REST)):
+    ran = execute({CHEAT: at(v.COMMIT, commits)}, setting=ALL)
+    assert set(ran.errors) == {CHEAT}
+    for machine in (ran.relay, *(ran.users[name] for name in REST)):
         assert machine.result.survivors == REST
-    assert played.relay.result.faults == (f"{CHEAT}: {FALSE[COMMIT_MALFORMED]}",)
-    report = audited(played)
+    assert ran.relay.result.faults == (f"{CHEAT}: {FALSE[COMMIT_MALFORMED]}",)
+    report = audited(ran)
     assert report.code == 3, report.conclusion
     assert [(item.party, item.reason) for item in report.excluded] == [(CHEAT, FALSE[COMMIT_MALFORMED])]
 
@@ -144,20 +144,20 @@ def test_signed_commitments_that_are_no_right_ones_exclude_their_author(commits:
 @pytest.mark.parametrize("coin", [lambda *_: v.Coin(bytes(32)), raw(b"\x91\xc0")])
 def test_a_wrong_coin_stops_the_run_and_its_log_names_whose_it_is(coin: Any) -> None:
     """Without it the others' coins are known, and cheats could choose among sums of noise."""
-    played = play({CHEAT: at(v.COIN, coin)})
-    error = played.errors[RELAY]
+    ran = execute({CHEAT: at(v.COIN, coin)})
+    error = ran.errors[RELAY]
     assert isinstance(error, TimeoutFault)
     assert error.missing == {CHEAT}
-    assert [entry.party for entry in played.entries if entry.kind == v.COIN] == [CHEAT]
-    assert f": {CHEAT}: " in audited(played).faults[0]
+    assert [entry.party for entry in ran.entries if entry.kind == v.COIN] == [CHEAT]
+    assert f": {CHEAT}: " in audited(ran).faults[0]
 
 
 def test_more_cheats_than_the_plan_counts_on_end_it() -> None:
-    played = play({CHEAT: TOO_FAR, REST[0]: TOO_FAR}, setting=ALL)
-    error = played.errors[RELAY]
+    ran = execute({CHEAT: TOO_FAR, REST[0]: TOO_FAR}, setting=ALL)
+    error = ran.errors[RELAY]
     assert isinstance(error, TimeoutFault)
     assert {CHEAT, REST[0]} <= set(error.missing)
-    assert v.COIN not in {entry.kind for entry in played.entries}
+    assert v.COIN not in {entry.kind for entry in ran.entries}
 
 
 def leave_out(relay: VerifiableAggregator, state: CollectCommit, party: int, envelope: Envelope) -> Item:
@@ -177,13 +177,13 @@ SILENT = dataclasses.replace(
     ("relay", "reason"), [(EXCLUDING, "committed to something false: it did not"), (SILENT, "has 4 parties")]
 )
 def test_nobody_goes_on_without_a_user_that_said_nothing_false(relay: Any, reason: str) -> None:
-    played = play(relay=relay, setting=ALL)
+    ran = execute(relay=relay, setting=ALL)
     for name in REST:
-        error = played.errors[name]
+        error = ran.errors[name]
         assert isinstance(error, PeerFault)
         assert error.culprit == RELAY
         assert reason in error.reason
-    assert v.COIN not in {entry.kind for entry in played.entries}
+    assert v.COIN not in {entry.kind for entry in ran.entries}
 
 
 # Who is lost besides.
@@ -196,41 +196,41 @@ MALFORMED_COMMIT = at(v.COMMIT, raw(b""))
 def test_who_leaves_after_a_false_commit_is_lost_and_no_more(others: tuple[str, ...]) -> None:
     """Its entry is on no board, so it counts for nobody as shown false; nor does the relay look for it."""
     cheats = ("ann", *others)
-    played = play(dict.fromkeys(cheats, MALFORMED_COMMIT), setting=NINE, relay=losing("ann", v.COMMIT))
-    assert set(played.errors) == set(cheats)
-    report = audited(played)
+    ran = execute(dict.fromkeys(cheats, MALFORMED_COMMIT), setting=NINE, relay=losing("ann", v.COMMIT))
+    assert set(ran.errors) == set(cheats)
+    report = audited(ran)
     assert report.code == 3, report.conclusion
     assert [item.party for item in report.excluded] == list(others)
-    assert played.relay.state.shown_false == len(others)
+    assert ran.relay.state.shown_false == len(others)
 
 
 def test_a_false_commit_and_a_loss_do_not_make_users_blame_the_relay() -> None:
     """One user may be lost, and two be shown false: also if there are enough users without these two."""
     relay = losing("ben", v.ATTEST_COINS)
-    played = play({"ann": MALFORMED_COMMIT}, setting=NINE, relay=relay)
-    assert set(played.errors) == {"ann", "ben"}
-    report = audited(played)
+    ran = execute({"ann": MALFORMED_COMMIT}, setting=NINE, relay=relay)
+    assert set(ran.errors) == {"ann", "ben"}
+    report = audited(ran)
     assert [item.party for item in report.excluded] == ["ann"]
     assert report.verdict is not None
     assert report.verdict.silent == ("ben",)
-    assert played.users["cyd"].result.survivors == report.verdict.counted
+    assert ran.users["cyd"].result.survivors == report.verdict.counted
 
 
 def test_relay_users_and_audit_have_the_same_epsilon_if_a_cheat_is_lost_before_it_is_shown_false() -> None:
     """Three of nine sign something false, where two may be corrupt: epsilon is another for everybody."""
     cheats = dict.fromkeys(("ann", "ben", "cyd"), off_by_one)
-    played = play(cheats, setting=NINE, relay=losing("ann", v.PUBLISH))
-    report = audited(played)
+    ran = execute(cheats, setting=NINE, relay=losing("ann", v.PUBLISH))
+    report = audited(ran)
     assert report.code == 3, report.conclusion
     assert report.verdict is not None
     assert report.verdict.epsilon == pytest.approx(3.1947, abs=1e-4)
-    for machine in (played.relay, played.users["dan"]):
+    for machine in (ran.relay, ran.users["dan"]):
         guarantee = machine.result.privacy.guarantee
         assert guarantee is not None
         assert guarantee.epsilon == report.verdict.epsilon
         # Three can have seen their noise and gone, not two.
         assert machine.result.noise is not None
-        bias = greatest_bias(played.relay.member.parameters.bits, 3)
+        bias = greatest_bias(ran.relay.member.parameters.bits, 3)
         assert machine.result.noise.bias == pytest.approx(bias)
         assert report.verdict.bias == pytest.approx(bias / 6)
     assert report.conclusion.endswith(

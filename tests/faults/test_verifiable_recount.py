@@ -20,7 +20,7 @@ from smpc_dp.protocols.gopa.verifiable.counting import CollectOpen, CollectPubli
 from smpc_dp.protocols.gopa.verifiable.hosting import VerifiableAggregator
 from smpc_dp.protocols.gopa.verifiable.recount import narrowed, widened
 from smpc_dp.protocols.gopa.verifiable.states import AGGREGATOR
-from smpc_dp_lab.vectors.verifiable_runs import RELAY, USERS, Host, Played, honest, parameters, play
+from smpc_dp_lab.vectors.verifiable_runs import RELAY, USERS, Host, RecordedRun, honest, parameters, execute
 from smpc_dp_lab.vectors.verifiable_users import CHEAT, off_by_one
 from tests.faults.hosts import liar
 
@@ -50,33 +50,33 @@ def keep(relay: VerifiableAggregator, state: CollectOpen) -> Transition:
     return counting.finish_open(relay, replace(state, round=replace(state.round, opened={})))
 
 
-def reported(lie: Callable[[Tallied], Tallied]) -> Played:
+def reported(lie: Callable[[Tallied], Tallied]) -> RecordedRun:
     """Play a run whose relay changes what it shows with its tally, for everybody."""
-    return play(relay=Host(member=liar(v.TALLIED, lambda _relay, _run_id, message: lie(message))))
+    return execute(relay=Host(member=liar(v.TALLIED, lambda _relay, _run_id, message: lie(message))))
 
 
-def refused(played: Played, reason: str, users: Sequence[str] = USERS) -> None:
+def refused(ran: RecordedRun, reason: str, users: Sequence[str] = USERS) -> None:
     for name in users:
-        error = played.errors[name]
+        error = ran.errors[name]
         assert isinstance(error, PeerFault), error
         assert error.culprit == RELAY
         assert reason in error.reason
-    assert v.CERTIFY_TALLY not in [entry.kind for entry in played.entries]
+    assert v.CERTIFY_TALLY not in [entry.kind for entry in ran.entries]
 
 
 @pytest.mark.parametrize("memo", [False, True])
 def test_every_user_refuses_a_wrong_total(memo: bool) -> None:
-    played = play(relay=MISCOUNTING, memo=memo)
-    refused(played, "the total is not the sum of what was published")
+    ran = execute(relay=MISCOUNTING, memo=memo)
+    refused(ran, "the total is not the sum of what was published")
 
 
 def test_what_was_opened_must_come_out_of_the_total() -> None:
     rest = [name for name in USERS if name != CHEAT]
-    assert not set(play({CHEAT: off_by_one}).errors) & set(rest)
-    played = play({CHEAT: off_by_one}, relay=Host(role=AGGREGATOR.with_row(CollectOpen, finish=keep)))
-    assert v.OPEN in [entry.kind for entry in played.entries]
+    assert not set(execute({CHEAT: off_by_one}).errors) & set(rest)
+    ran = execute({CHEAT: off_by_one}, relay=Host(role=AGGREGATOR.with_row(CollectOpen, finish=keep)))
+    assert v.OPEN in [entry.kind for entry in ran.entries]
     for name in rest:
-        error = played.errors[name]
+        error = ran.errors[name]
         assert isinstance(error, PeerFault)
         assert error.culprit == RELAY
         assert "the total is not the sum of what was published" in error.reason
@@ -147,41 +147,41 @@ def test_a_value_that_its_user_did_not_sign_is_not_counted() -> None:
         state.publications[1] = dataclasses.replace(state.publications[1], signature=bytes(64))
         return counting.finish_publish(relay, state)
 
-    played = play(relay=Host(role=AGGREGATOR.with_row(CollectPublish, finish=finish)))
-    refused(played, f"{USERS[0]} did not sign", USERS[1:])
+    ran = execute(relay=Host(role=AGGREGATOR.with_row(CollectPublish, finish=finish)))
+    refused(ran, f"{USERS[0]} did not sign", USERS[1:])
 
 
 # Users who do not check.
 
 
 def test_evidence_says_who_has_checked_and_only_they_vouch() -> None:
-    played = play(unchecked=USERS[1:2])
-    assert not played.errors
-    for name, machine in played.users.items():
+    ran = execute(unchecked=USERS[1:2])
+    assert not ran.errors
+    for name, machine in ran.users.items():
         assert machine.result.evidence.checked is (name != USERS[1])
         certificate = machine.result.evidence.survivors
         assert certificate is not None
         assert USERS[1] not in certificate.signatures
-    assert played.relay.result.evidence.checked
+    assert ran.relay.result.evidence.checked
     assert honest().users[USERS[1]].result.evidence.checked
 
 
 def test_without_a_quorum_that_has_checked_there_is_no_average() -> None:
     quorum = parameters().plan.quorum
     lazy = USERS[: len(USERS) - quorum + 1]
-    played = play(unchecked=lazy)
-    error = played.errors[RELAY]
+    ran = execute(unchecked=lazy)
+    error = ran.errors[RELAY]
     assert isinstance(error, TimeoutFault)
     assert error.missing == set(lazy)
     assert f"of the quorum of {quorum} only {quorum - 1} have added up the total" in str(error)
-    assert not any(machine.finished and name not in played.errors for name, machine in played.users.items())
+    assert not any(machine.finished and name not in ran.errors for name, machine in ran.users.items())
 
 
 def test_a_miscounted_total_needs_a_quorum_that_does_not_check() -> None:
-    played = play(relay=MISCOUNTING, unchecked=USERS[:1])
+    ran = execute(relay=MISCOUNTING, unchecked=USERS[:1])
     for name in USERS[1:]:
-        assert "is not the sum" in str(played.errors[name])
-    assert v.CERTIFY_TALLY not in [entry.kind for entry in played.entries]
+        assert "is not the sum" in str(ran.errors[name])
+    assert v.CERTIFY_TALLY not in [entry.kind for entry in ran.entries]
 
 
 def test_few_bytes_are_widened_to_what_was_signed() -> None:

@@ -38,7 +38,16 @@ from smpc_dp_lab.vectors.verifiable_openings import (
     too_far_out,
     too_long,
 )
-from smpc_dp_lab.vectors.verifiable_runs import NINE, RELAY, SPARSE, Host, Played, Setting, entry_of, play
+from smpc_dp_lab.vectors.verifiable_runs import (
+    NINE,
+    RELAY,
+    SPARSE,
+    Host,
+    RecordedRun,
+    Setting,
+    entry_of,
+    execute,
+)
 from smpc_dp_lab.vectors.verifiable_users import CHEAT, OTHER, at, off_by_one, out_of_range, says
 from tests.faults.hosts import censoring, liar
 from tests.faults.test_board_equivocation import another_publication, equivocating
@@ -47,38 +56,38 @@ NAMES = tuple(NINE.inputs)
 FALSE_OPENER = {CHEAT: off_by_one, OTHER: at(v.OPEN, to_something_else)}
 
 
-def audited(played: Played, threads: int = 1) -> Report:
-    return audit_stream(io.BytesIO(b"".join(line + b"\n" for line in played.lines)), threads=threads)
+def audited(ran: RecordedRun, threads: int = 1) -> Report:
+    return audit_stream(io.BytesIO(b"".join(line + b"\n" for line in ran.lines)), threads=threads)
 
 
-def exact(played: Played, names: Sequence[str], setting: Setting = NINE) -> int:
+def exact(ran: RecordedRun, names: Sequence[str], setting: Setting = NINE) -> int:
     """The values of these users and the noise that they drew."""
-    return sum(setting.inputs[name][0] + played.users[name].secret.given[0] for name in names)
+    return sum(setting.inputs[name][0] + ran.users[name].secret.given[0] for name in names)
 
 
-def opened_pairs(played: Played, setting: Setting = NINE) -> list[tuple[str, str]]:
+def opened_pairs(ran: RecordedRun, setting: Setting = NINE) -> list[tuple[str, str]]:
     """Who opened the edge to whom, by all entries of the log."""
     names = list(setting.inputs)
     return [
         (entry.party, names[peer - 1])
-        for entry in played.entries
+        for entry in ran.entries
         if entry.kind.startswith(v.OPEN)
         for peer in unpack_list(decode(entry.payload, v.Open, "").parties, len(names), "")
     ]
 
 
-def kinds(played: Played) -> set[str]:
-    return {entry.kind for entry in played.entries}
+def kinds(ran: RecordedRun) -> set[str]:
+    return {entry.kind for entry in ran.entries}
 
 
 @pytest.mark.parametrize(
-    ("played", "false", "epsilon"),
+    ("ran", "false", "epsilon"),
     [(in_one_round, (CHEAT, OTHER), 3.0), (in_two_rounds, (CHEAT, OTHER, THIRD), 3.1947)],
 )
 def test_the_rest_get_the_exact_total_and_the_epsilon_without_who_was_false(
-    played: Any, false: tuple[str, ...], epsilon: float
+    ran: Any, false: tuple[str, ...], epsilon: float
 ) -> None:
-    run = played()
+    run = ran()
     rest = tuple(name for name in NAMES if name not in false)
     assert set(run.errors) == set(false)
     for name in false:
@@ -102,32 +111,32 @@ def test_the_rest_get_the_exact_total_and_the_epsilon_without_who_was_false(
     "opening", [to_something_else, too_far_out, too_long, nothing, one_more, says(b"\x93")]
 )
 def test_every_false_opening_excludes_its_author(opening: Any) -> None:
-    played = play({CHEAT: off_by_one, OTHER: at(v.OPEN, opening)}, setting=NINE)
+    ran = execute({CHEAT: off_by_one, OTHER: at(v.OPEN, opening)}, setting=NINE)
     rest = [name for name in NAMES if name not in (CHEAT, OTHER)]
-    assert set(played.errors) == {CHEAT, OTHER}
-    np.testing.assert_array_equal(played.relay.result.total, [exact(played, rest)])
-    report = audited(played, threads=2)
+    assert set(ran.errors) == {CHEAT, OTHER}
+    np.testing.assert_array_equal(ran.relay.result.total, [exact(ran, rest)])
+    report = audited(ran, threads=2)
     assert report.code == 3, report.conclusion
     assert [item.party for item in report.excluded] == [OTHER, CHEAT]
 
 
 def test_what_a_user_opened_rightly_before_it_opens_something_false_is_not_counted() -> None:
     """It opens its edge in the first round, and in the second another one to something else."""
-    played = in_two_rounds()
-    assert (THIRD, CHEAT) in opened_pairs(played)
+    ran = in_two_rounds()
+    assert (THIRD, CHEAT) in opened_pairs(ran)
     rest = [name for name in NAMES if name not in (CHEAT, OTHER, THIRD)]
-    np.testing.assert_array_equal(played.relay.result.total, [exact(played, rest)])
+    np.testing.assert_array_equal(ran.relay.result.total, [exact(ran, rest)])
 
 
 def test_without_enough_users_the_run_stops_and_names_who_opened_something_false() -> None:
     tampers = {CHEAT: off_by_one} | {name: at(v.OPEN, nothing) for name in ("ann", "ben", "cyd")}
-    played = play(tampers, setting=NINE)
+    ran = execute(tampers, setting=NINE)
     for name in (RELAY, "eve", "ivy"):
-        error = played.errors[name]
+        error = ran.errors[name]
         assert isinstance(error, TimeoutFault)
         assert {"ann", "ben", "cyd", CHEAT} <= error.missing
-    assert v.in_round(v.OPEN, 2) not in kinds(played)
-    report = audited(played)
+    assert v.in_round(v.OPEN, 2) not in kinds(ran)
+    report = audited(ran)
     assert report.code == 1
     assert f"ben: {FALSE[OPENING_OTHER]}" in report.faults
 
@@ -137,8 +146,8 @@ def test_a_missing_opening_excludes_nobody(round_: int) -> None:
     """Silence may be the relay's doing: the term stays in the total, and the audit says whose it is."""
     step = v.in_round(v.OPEN, round_)
 
-    played = play(FALSE_OPENER, setting=NINE, relay=censoring("ann", step))
-    report = audited(played)
+    ran = execute(FALSE_OPENER, setting=NINE, relay=censoring("ann", step))
+    report = audited(ran)
     assert [item.party for item in report.excluded] == [OTHER, CHEAT]
     assert report.verdict is not None
     # Who is lost in the first round opens nothing in the second either.
@@ -148,8 +157,8 @@ def test_a_missing_opening_excludes_nobody(round_: int) -> None:
     assert report.faults == (
         f"the board has no opening of ann: {left} pairwise terms do not cancel, and are in the average",
     )
-    assert played.relay.result.noise is not None
-    assert played.relay.result.noise.residual_pairs == left
+    assert ran.relay.result.noise is not None
+    assert ran.relay.result.noise.residual_pairs == left
 
 
 # What a relay cannot do with rounds.
@@ -164,17 +173,17 @@ def accuse(relay: VerifiableAggregator, state: CollectOpen, party: int, envelope
 
 
 def test_no_edge_is_opened_to_a_user_whose_opening_is_right() -> None:
-    played = play(
+    ran = execute(
         {CHEAT: off_by_one}, setting=NINE, relay=Host(role=AGGREGATOR.with_row(CollectOpen, accept=accuse))
     )
-    assert v.in_round(v.OPEN, 2) not in kinds(played)
+    assert v.in_round(v.OPEN, 2) not in kinds(ran)
     for name in NAMES:
         if name not in ("ann", CHEAT):
-            error = played.errors[name]
+            error = ran.errors[name]
             assert isinstance(error, PeerFault)
             assert error.culprit == RELAY
             assert "says that ann said something false, and it did not" in error.reason
-    assert not any("ann" in pair[1] for pair in opened_pairs(played))
+    assert not any("ann" in pair[1] for pair in opened_pairs(ran))
 
 
 def test_no_edge_is_opened_for_what_was_signed_in_another_round() -> None:
@@ -186,9 +195,9 @@ def test_no_edge_is_opened_for_what_was_signed_in_another_round() -> None:
         return counting.finish_open(relay, state)
 
     relay = Host(role=AGGREGATOR.with_row(CollectOpen, finish=finish))
-    played = play(FALSE_OPENER, setting=NINE, relay=relay)
-    assert v.in_round(v.OPEN, 3) not in kinds(played)
-    errors = {name: played.errors[name] for name in NAMES if name not in ("ann", CHEAT, OTHER)}
+    ran = execute(FALSE_OPENER, setting=NINE, relay=relay)
+    assert v.in_round(v.OPEN, 3) not in kinds(ran)
+    errors = {name: ran.errors[name] for name in NAMES if name not in ("ann", CHEAT, OTHER)}
     for error in errors.values():
         assert isinstance(error, PeerFault)
         assert "'open-2' that ann did not sign" in error.reason
@@ -199,15 +208,15 @@ def test_nobody_opens_an_edge_before_a_quorum_has_signed_the_same_log(step: str,
     """One user with another log goes no further; half of them with another one: nobody does."""
     opening = v.in_round(v.OPEN, number)
     for lied_to in (("ann",), ("ann", "cyd", "eve", "fay")):
-        played = play(FALSE_OPENER, setting=NINE, relay=equivocating(step, another_publication, lied_to))
-        claimed = {entry.party for entry in played.entries if entry.kind == opening}
+        ran = execute(FALSE_OPENER, setting=NINE, relay=equivocating(step, another_publication, lied_to))
+        claimed = {entry.party for entry in ran.entries if entry.kind == opening}
         if len(lied_to) > 1:
             assert not claimed
-            assert isinstance(played.errors[RELAY], TimeoutFault)
+            assert isinstance(ran.errors[RELAY], TimeoutFault)
             continue
         assert claimed
         assert "ann" not in claimed
-        error = played.errors["ann"]
+        error = ran.errors["ann"]
         assert isinstance(error, PeerFault)
         assert v.in_round(v.ATTEST_EXCLUSIONS, number) in error.reason
 
@@ -216,9 +225,9 @@ def reported(step: str, lie: Any) -> dict[str, Any]:
     """Return what users say to a relay that changes its messages of one step."""
 
     relay = Host(member=liar(step, lambda _relay, _run_id, message: lie(message)))
-    played = play(FALSE_OPENER, setting=NINE, relay=relay)
-    assert v.in_round(v.OPEN, 2) not in kinds(played)
-    return {name: played.errors[name] for name in NAMES if name not in (CHEAT, OTHER)}
+    ran = execute(FALSE_OPENER, setting=NINE, relay=relay)
+    assert v.in_round(v.OPEN, 2) not in kinds(ran)
+    return {name: ran.errors[name] for name in NAMES if name not in (CHEAT, OTHER)}
 
 
 @pytest.mark.parametrize(
@@ -249,10 +258,10 @@ def test_a_tally_that_counts_who_opened_something_false_is_refused() -> None:
         return counting.finish_open(relay, state)
 
     relay = Host(role=AGGREGATOR.with_row(CollectOpen, finish=finish))
-    played = play(FALSE_OPENER, setting=NINE, relay=relay)
+    ran = execute(FALSE_OPENER, setting=NINE, relay=relay)
     for name in NAMES:
         if name not in (CHEAT, OTHER):
-            assert "counts others than those who said nothing false" in str(played.errors[name])
+            assert "counts others than those who said nothing false" in str(ran.errors[name])
 
 
 # Sparse graphs.
@@ -261,7 +270,7 @@ def test_a_tally_that_counts_who_opened_something_false_is_refused() -> None:
 @functools.cache
 def drawn() -> dict[str, tuple[int, ...]]:
     """Return the neighbours of each user, which are the same in all these runs."""
-    honest = play(setting=SPARSE, memo=True)
+    honest = execute(setting=SPARSE, memo=True)
     commits = {name: entry_of(honest, v.COMMIT, name).payload for name in SPARSE.inputs}
     return {
         name: unpack_list(decode(body, v.Commit, "").neighbours, len(SPARSE.inputs), "")
@@ -276,16 +285,16 @@ def test_on_a_sparse_graph_neighbours_see_that_an_opening_is_false() -> None:
     commits = drawn()
     opener = names[commits[cheat][0] - 1]
     tampers = {cheat: off_by_one, opener: at(v.OPEN, nothing)}
-    played = play(tampers, setting=SPARSE, memo=True)
+    ran = execute(tampers, setting=SPARSE, memo=True)
     rest = [name for name in names if name not in (cheat, opener)]
-    assert set(played.errors) == {cheat, opener}
-    np.testing.assert_array_equal(played.relay.result.total, [exact(played, rest, SPARSE)])
-    second = {entry.party for entry in played.entries if entry.kind == v.in_round(v.OPEN, 2)}
+    assert set(ran.errors) == {cheat, opener}
+    np.testing.assert_array_equal(ran.relay.result.total, [exact(ran, rest, SPARSE)])
+    second = {entry.party for entry in ran.entries if entry.kind == v.in_round(v.OPEN, 2)}
     around = {names[party - 1] for party in commits[opener]}
     assert second == around - {cheat}
     # Some of them share no edge with the first cheat.
     assert second - {names[party - 1] for party in commits[cheat]}
-    report = audited(played, threads=2)
+    report = audited(ran, threads=2)
     assert report.code == 3, report.conclusion
     assert sorted(item.party for item in report.excluded) == sorted((cheat, opener))
 
@@ -316,13 +325,13 @@ def test_whatever_a_group_does_no_edge_between_others_is_opened(seed: int) -> No
     tampers: dict[str, Any] = {group[0]: off_by_one}
     for name in group[1:]:
         tampers[name] = at(*chooser.choice(ways))
-    played = play(tampers, setting=NINE)
+    ran = execute(tampers, setting=NINE)
     others = [name for name in NAMES if name not in group]
-    report = audited(played)
+    report = audited(ran)
     assert not {item.party for item in report.excluded} - set(group)
-    assert not any(one in others and two in others for one, two in opened_pairs_of(played, others))
-    if RELAY in played.errors:
-        error = played.errors[RELAY]
+    assert not any(one in others and two in others for one, two in opened_pairs_of(ran, others))
+    if RELAY in ran.errors:
+        error = ran.errors[RELAY]
         assert isinstance(error, TimeoutFault)
         assert error.missing <= set(group)
         assert report.code == 1
@@ -331,19 +340,17 @@ def test_whatever_a_group_does_no_edge_between_others_is_opened(seed: int) -> No
     assert report.verdict is not None
     counted = report.verdict.counted
     assert set(others) <= set(counted)
-    np.testing.assert_array_equal(played.relay.result.total, [exact(played, counted)])
+    np.testing.assert_array_equal(ran.relay.result.total, [exact(ran, counted)])
     for name in others:
-        np.testing.assert_array_equal(played.users[name].result.total, [exact(played, counted)])
-    rounds = [
-        int(kind.rpartition("-")[2]) for kind in kinds(played) if kind.startswith("certify-exclusions-")
-    ]
+        np.testing.assert_array_equal(ran.users[name].result.total, [exact(ran, counted)])
+    rounds = [int(kind.rpartition("-")[2]) for kind in kinds(ran) if kind.startswith("certify-exclusions-")]
     assert all(two == one + 1 for one, two in pairwise(sorted(rounds)))
-    assert len(rounds) < played.relay.member.parameters.most_false
+    assert len(rounds) < ran.relay.member.parameters.most_false
 
 
-def opened_pairs_of(played: Played, users: Sequence[str]) -> list[tuple[str, str]]:
+def opened_pairs_of(ran: RecordedRun, users: Sequence[str]) -> list[tuple[str, str]]:
     """Who of these users opened the edge to whom."""
-    entries = [entry for entry in played.entries if entry.party in users and entry.kind.startswith(v.OPEN)]
+    entries = [entry for entry in ran.entries if entry.party in users and entry.kind.startswith(v.OPEN)]
     return [
         (entry.party, NAMES[peer - 1])
         for entry in entries
@@ -354,15 +361,15 @@ def opened_pairs_of(played: Played, users: Sequence[str]) -> list[tuple[str, str
 def test_an_opening_that_nobody_asked_for_is_the_relays_fault() -> None:
     """An empty opening of a user that has none to make is right, and no entry of a log."""
     names = list(SPARSE.inputs)
-    played = play({names[7]: off_by_one}, setting=SPARSE, memo=True)
-    entries = played.entries
+    ran = execute({names[7]: off_by_one}, setting=SPARSE, memo=True)
+    entries = ran.entries
     openings = [index for index, entry in enumerate(entries) if entry.kind == v.OPEN]
     authors = {entries[index].party for index in openings}
     bystander = next(name for name in names if name not in authors and name != names[7])
     index = next((index for index in openings if entries[index].party > bystander), openings[-1] + 1)
     empty = replace(entries[openings[0]], party=bystander)
-    entries.insert(index, played.sign(empty, encode(v.Open(b"", b"", b""))))
-    report = audit_stream(io.BytesIO(b"".join(line + b"\n" for line in played.log(entries))), threads=1)
+    entries.insert(index, ran.sign(empty, encode(v.Open(b"", b"", b""))))
+    report = audit_stream(io.BytesIO(b"".join(line + b"\n" for line in ran.log(entries))), threads=1)
     assert f"relay: has an opening of {bystander}, who has none to make" in report.conclusion
 
 
@@ -387,10 +394,10 @@ def test_a_user_that_was_told_of_another_false_one_signs_no_wrong_opening() -> N
         return replace(message, authors=reported, false=pack_list([numbers[silent]]), shown=[], commits=[])
 
     relay = equivocating(v.PUBLICATIONS, lie, (victim,))
-    played = play({cheat: off_by_one}, setting=SPARSE, relay=relay, memo=True, kill={silent: 9})
-    assert (victim, v.OPEN) not in {(entry.party, entry.kind) for entry in played.entries}
-    assert isinstance(played.errors[victim], PeerFault)
-    assert victim not in {item.party for item in audited(played).excluded}
+    ran = execute({cheat: off_by_one}, setting=SPARSE, relay=relay, memo=True, kill={silent: 9})
+    assert (victim, v.OPEN) not in {(entry.party, entry.kind) for entry in ran.entries}
+    assert isinstance(ran.errors[victim], PeerFault)
+    assert victim not in {item.party for item in audited(ran).excluded}
 
 
 def test_a_log_with_rounds_can_be_changed_and_cut_nowhere() -> None:

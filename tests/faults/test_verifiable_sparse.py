@@ -36,11 +36,11 @@ from smpc_dp_lab.vectors.verifiable_runs import (
     SPARSE,
     Cheater,
     Host,
-    Played,
+    RecordedRun,
     Tamper,
     entry_of,
     parameters,
-    play,
+    execute,
 )
 from smpc_dp_lab.vectors.verifiable_users import off_by_one
 from tests.faults.hosts import liar
@@ -49,83 +49,83 @@ NAMES = list(SPARSE.inputs)
 USERS = len(NAMES)
 CHEAT = NAMES[7]
 
-run = functools.partial(play, setting=SPARSE, memo=True)
+run = functools.partial(execute, setting=SPARSE, memo=True)
 
 
-def audited(played: Played, threads: int = 1) -> Report:
-    log = b"".join(line + b"\n" for line in played.lines)
+def audited(ran: RecordedRun, threads: int = 1) -> Report:
+    log = b"".join(line + b"\n" for line in ran.lines)
     return audit_stream(io.BytesIO(log), threads=threads)
 
 
 @functools.cache
-def honest() -> Played:
+def honest() -> RecordedRun:
     return run()
 
 
-def neighbours_of(played: Played, name: str) -> list[str]:
-    message = decode(entry_of(played, v.COMMIT, name).payload, v.Commit, name)
+def neighbours_of(ran: RecordedRun, name: str) -> list[str]:
+    message = decode(entry_of(ran, v.COMMIT, name).payload, v.Commit, name)
     return [NAMES[party - 1] for party in unpack_list(message.neighbours, USERS, name)]
 
 
-def total_of(played: Played, names: Sequence[str]) -> int:
+def total_of(ran: RecordedRun, names: Sequence[str]) -> int:
     """The values of these users and the noise that they drew."""
-    return sum(SPARSE.inputs[name][0] + played.users[name].secret.given[0] for name in names)
+    return sum(SPARSE.inputs[name][0] + ran.users[name].secret.given[0] for name in names)
 
 
 def test_the_graph_is_sparse_and_everybody_gets_the_audited_average() -> None:
-    played, checked = honest(), parameters(SPARSE)
+    ran, checked = honest(), parameters(SPARSE)
     assert not checked.plan.complete
     assert checked.session.slack > 0
-    assert not played.errors
-    degrees = [len(neighbours_of(played, name)) for name in NAMES]
+    assert not ran.errors
+    degrees = [len(neighbours_of(ran, name)) for name in NAMES]
     assert checked.plan.degree <= min(degrees)
     assert max(degrees) < USERS - 1
-    report = audited(played)
+    report = audited(ran)
     assert report.code == 3, report.conclusion
     assert report.verdict is not None
     assert report.verdict.void_edges == ()
     assert report.verdict.epsilon == 4.0
-    for machine in (played.relay, *played.users.values()):
-        np.testing.assert_array_equal(machine.result.total, [total_of(played, NAMES)])
+    for machine in (ran.relay, *ran.users.values()):
+        np.testing.assert_array_equal(machine.result.total, [total_of(ran, NAMES)])
         assert machine.result.weight == USERS
 
 
 def test_who_vanishes_before_it_commits_is_only_absent() -> None:
     """Its neighbours' edges to it are in the log and lead nowhere: the audit reads them twice."""
-    played = run(kill={CHEAT: 5})
-    report = audited(played, threads=3)
+    ran = run(kill={CHEAT: 5})
+    report = audited(ran, threads=3)
     assert report.code == 3, report.conclusion
     assert report.verdict is not None
     assert report.verdict.void_edges == ()
     rest = [name for name in NAMES if name != CHEAT]
     assert list(report.verdict.counted) == rest
-    np.testing.assert_array_equal(played.relay.result.total, [total_of(played, rest)])
+    np.testing.assert_array_equal(ran.relay.result.total, [total_of(ran, rest)])
 
 
 def test_who_is_silent_is_not_excluded_and_leaves_its_pairs() -> None:
-    played = run(kill={CHEAT: 9})
-    report = audited(played)
+    ran = run(kill={CHEAT: 9})
+    report = audited(ran)
     assert report.code == 1
     assert report.verdict is not None
-    left = len(neighbours_of(played, CHEAT))
+    left = len(neighbours_of(ran, CHEAT))
     assert report.verdict.silent == (CHEAT,)
     assert report.verdict.residual_pairs == left
-    assert played.relay.result.noise is not None
-    assert played.relay.result.noise.residual_pairs == left
+    assert ran.relay.result.noise is not None
+    assert ran.relay.result.noise.residual_pairs == left
 
 
 def test_who_publishes_something_false_is_excluded_and_the_rest_is_exact() -> None:
     """Its neighbours see that it is false, and for that they need what its other neighbours committed to."""
-    played = run({CHEAT: off_by_one})
+    ran = run({CHEAT: off_by_one})
     rest = [name for name in NAMES if name != CHEAT]
-    assert set(played.errors) == {CHEAT}
-    report = audited(played, threads=2)
+    assert set(ran.errors) == {CHEAT}
+    report = audited(ran, threads=2)
     assert report.code == 3, report.conclusion
     assert report.verdict is not None
     assert [item.party for item in report.excluded] == [CHEAT]
-    opened = [entry.party for entry in played.entries if entry.kind == v.OPEN]
-    assert opened == neighbours_of(played, CHEAT)
-    np.testing.assert_array_equal(played.relay.result.total, [total_of(played, rest)])
+    opened = [entry.party for entry in ran.entries if entry.kind == v.OPEN]
+    assert opened == neighbours_of(ran, CHEAT)
+    np.testing.assert_array_equal(ran.relay.result.total, [total_of(ran, rest)])
     assert list(report.verdict.counted) == rest
 
 
@@ -160,16 +160,16 @@ def test_a_wrong_edge_is_found_at_any_place_and_void_for_both(wrong: Any) -> Non
     source = random.Random(5)
     cheats = source.sample(NAMES, 3)
     indices = {name: source.randrange(1000) for name in cheats}
-    played = run({name: wrong(neighbourhood) for name, neighbourhood in indices.items()})
+    ran = run({name: wrong(neighbourhood) for name, neighbourhood in indices.items()})
     expected = set()
     for name, neighbourhood in indices.items():
         around = neighbours_of(honest(), name)
         expected.add(tuple(sorted((name, around[neighbourhood % len(around)]))))
-    report = audited(played, threads=2)
+    report = audited(ran, threads=2)
     assert report.code == 3, report.conclusion
     assert report.verdict is not None
     assert set(report.verdict.void_edges) == expected
-    np.testing.assert_array_equal(played.relay.result.total, [total_of(played, NAMES)])
+    np.testing.assert_array_equal(ran.relay.result.total, [total_of(ran, NAMES)])
 
 
 def test_nobody_goes_on_whose_own_draws_are_voided() -> None:
@@ -197,12 +197,12 @@ def test_nobody_goes_on_whose_own_draws_are_voided() -> None:
         after, sent = collecting.finish_reveal(relay, state)
         return Transition(after, [hidden(envelope) for envelope in sent])
 
-    played = run(relay=Host(role=AGGREGATOR.with_row(CollectReveal, finish=finish)))
-    error = played.errors[CHEAT]
+    ran = run(relay=Host(role=AGGREGATOR.with_row(CollectReveal, finish=finish)))
+    error = ran.errors[CHEAT]
     assert isinstance(error, PrivacyError)
     assert "that it drew count" in str(error)
-    assert not any(entry.kind == v.PUBLISH for entry in played.entries)
-    assert all(name in played.errors for name in NAMES)
+    assert not any(entry.kind == v.PUBLISH for entry in ran.entries)
+    assert all(name in ran.errors for name in NAMES)
 
 
 def test_a_coin_that_its_user_did_not_sign_is_refused() -> None:
@@ -211,9 +211,9 @@ def test_a_coin_that_its_user_did_not_sign_is_refused() -> None:
     def lie(_relay: VerifiableAggregator, _run_id: bytes, message: v.Coins) -> v.Coins:
         return replace(message, signatures=bytes(64) + message.signatures[64:])
 
-    played = run(relay=Host(member=liar(v.COINS, lie)))
+    ran = run(relay=Host(member=liar(v.COINS, lie)))
     for name in NAMES:
-        error = played.errors[name]
+        error = ran.errors[name]
         assert isinstance(error, PeerFault)
         assert error.culprit == RELAY
         assert f"a coin that {NAMES[0]} did not sign" in str(error)
@@ -230,9 +230,9 @@ def call_false(relay: VerifiableAggregator, state: CollectPublish, party: int, e
 def accuse(lie: Callable[[v.Publications], v.Publications] = lambda message: message) -> dict[str, Any]:
     """Return what an accused user's neighbours say to that, and to what they are shown."""
     member = liar(v.PUBLICATIONS, lambda _relay, _run_id, message: lie(message))
-    played = run(relay=Host(member, AGGREGATOR.with_row(CollectPublish, accept=call_false)))
-    assert not any(entry.kind == v.OPEN for entry in played.entries)
-    return {name: played.errors[name] for name in neighbours_of(honest(), CHEAT)}
+    ran = run(relay=Host(member, AGGREGATOR.with_row(CollectPublish, accept=call_false)))
+    assert not any(entry.kind == v.OPEN for entry in ran.entries)
+    return {name: ran.errors[name] for name in neighbours_of(honest(), CHEAT)}
 
 
 def test_no_edge_is_opened_to_a_user_whose_publication_is_right() -> None:
@@ -286,15 +286,15 @@ def test_more_neighbours_than_anybody_accepts_are_refused() -> None:
 
 def test_an_edge_is_checked_after_the_fact_too() -> None:
     """A log whose opened edge is another one, rightly signed, names who opened it: it was to be excluded."""
-    played = run({CHEAT: off_by_one})
-    entries = played.entries
+    ran = run({CHEAT: off_by_one})
+    entries = ran.entries
     [neighbourhood, *_] = [
         neighbourhood for neighbourhood, entry in enumerate(entries) if entry.kind == v.OPEN
     ]
     message = decode(entries[neighbourhood].payload, v.Open, "")
     delta = (np.frombuffer(message.deltas, "<u8") + np.uint64(1)).tobytes()
-    entries[neighbourhood] = played.sign(entries[neighbourhood], encode(replace(message, deltas=delta)))
-    report = audit_stream(io.BytesIO(b"".join(line + b"\n" for line in played.log(entries))), threads=1)
+    entries[neighbourhood] = ran.sign(entries[neighbourhood], encode(replace(message, deltas=delta)))
+    report = audit_stream(io.BytesIO(b"".join(line + b"\n" for line in ran.log(entries))), threads=1)
     assert report.code == 1
     assert (
         f"no edges opened to {entries[neighbourhood].party}, who signed something false" in report.faults[0]
@@ -312,12 +312,12 @@ def test_a_ledger_is_not_charged_for_cheats_that_the_relay_makes_up() -> None:
     def lie(_relay: VerifiableAggregator, _run_id: bytes, message: v.Publications) -> v.Publications:
         return replace(message, false=pack_list(far))
 
-    played = run(relay=Host(member=liar(v.PUBLICATIONS, lie, (victim,))))
-    error = played.errors[victim]
+    ran = run(relay=Host(member=liar(v.PUBLICATIONS, lie, (victim,))))
+    error = ran.errors[victim]
     assert isinstance(error, PeerFault)
     assert error.culprit == RELAY
     assert "goes on with too few users" in str(error)
-    assert played.users[victim].last.false_count == 0
+    assert ran.users[victim].last.false_count == 0
 
 
 def test_the_cheats_that_a_user_has_seen_are_counted_though_its_run_ends_there() -> None:
@@ -329,11 +329,11 @@ def test_the_cheats_that_a_user_has_seen_are_counted_though_its_run_ends_there()
     def lie(_relay: VerifiableAggregator, _run_id: bytes, message: v.Publications) -> v.Publications:
         return replace(message, false=pack_list(sorted((cheat, *far))))
 
-    played = run({CHEAT: off_by_one}, relay=Host(member=liar(v.PUBLICATIONS, lie, (victim,))))
-    error, last = played.errors[victim], played.users[victim].last
+    ran = run({CHEAT: off_by_one}, relay=Host(member=liar(v.PUBLICATIONS, lie, (victim,))))
+    error, last = ran.errors[victim], ran.users[victim].last
     assert isinstance(error, PeerFault)
     assert error.culprit == RELAY
     assert "goes on with too few users" in str(error)
     assert isinstance(last, Refused)
     assert last.false_count == 1
-    assert played.users[victim].finished
+    assert ran.users[victim].finished

@@ -15,8 +15,8 @@ from tests.fuzz.target import Decoder, Target
 
 def _states(scenario: runs.Scenario, codec: Codec, name: str) -> Iterator[bytes]:
     """Yield each state of a role in a run without losses, as it is saved."""
-    played = runs.cast(scenario)
-    roles = {**played.parties, runs.AGGREGATOR: played.aggregator}
+    ran = runs.new_run(scenario)
+    roles = {**ran.parties, runs.AGGREGATOR: ran.aggregator}
     queue: deque[tuple[str, Event]] = deque((role, Start()) for role in roles)
     before = None
     while queue:

@@ -32,7 +32,7 @@ FAST = Timeouts(connect=5.0, step=3.0)
 Act = Callable[[smpc_dp.Session, int], Awaitable[None]]
 
 
-async def play(path: Path, act: Act, requests: int | None = None) -> list[Result | smpc_dp.SmpcError]:
+async def execute(path: Path, act: Act, requests: int | None = None) -> list[Result | smpc_dp.SmpcError]:
     """Serve, and let every party act on its session; return what the aggregator ended each request with."""
 
     async def party(index: int, name: str) -> None:
@@ -56,7 +56,7 @@ async def test_a_learner_averages_round_after_round(tmp_path: Path) -> None:
             assert result.privacy.epsilon is None
             runs[session.party].add(result.evidence.run_id.hex())
 
-    served = await play(path, act)
+    served = await execute(path, act)
     assert len(served) == 3
     # Every request has a run id of its own, the same for all.
     assert all(run_ids == runs["alice"] for run_ids in runs.values())
@@ -73,7 +73,7 @@ async def test_weights_stay_secret_and_count(tmp_path: Path) -> None:
         total = await session.sum([1.0, 0.0], weight=0 if index > 1 else 7)
         assert total.value.tolist() == [7.0, 0.0]
 
-    await play(path, act)
+    await execute(path, act)
 
 
 async def test_an_average_of_weight_zero_is_an_error_not_a_number(tmp_path: Path) -> None:
@@ -83,7 +83,7 @@ async def test_an_average_of_weight_zero_is_an_error_not_a_number(tmp_path: Path
         with pytest.raises(smpc_dp.PrivacyError, match="sum to zero"):
             await session.average([float(index), -1.0], weight=0)
 
-    await play(path, act)
+    await execute(path, act)
 
 
 async def test_integers(tmp_path: Path) -> None:
@@ -97,7 +97,7 @@ async def test_integers(tmp_path: Path) -> None:
         with pytest.raises(smpc_dp.ConfigError, match="dtype must be an integer"):
             await session.sum([0.5])
 
-    await play(path, act)
+    await execute(path, act)
 
 
 async def test_a_refused_vector_is_missing_and_shifts_nothing(tmp_path: Path) -> None:
@@ -118,7 +118,7 @@ async def test_a_refused_vector_is_missing_and_shifts_nothing(tmp_path: Path) ->
         assert result.value.tolist() == [10.0, 5.0]
         assert result.survivors == PARTIES
 
-    assert len(await play(path, act)) == 2
+    assert len(await execute(path, act)) == 2
 
 
 async def test_all_exact_sums_of_a_session_are_over_the_same_survivors(tmp_path: Path) -> None:
@@ -144,7 +144,7 @@ async def test_all_exact_sums_of_a_session_are_over_the_same_survivors(tmp_path:
             await session.sum([1.0, 0.0])
         assert caught.value.missing == {"erin"}
 
-    served = await play(path, act)
+    served = await execute(path, act)
     assert [type(ended) for ended in served] == [Result, Result, smpc_dp.TimeoutFault]
     assert "(same_survivors)" in str(served[2])
 
@@ -166,7 +166,7 @@ async def test_who_asks_another_question_is_not_added_up(tmp_path: Path, other: 
             assert result.value.tolist() == [4.0, 0.0]
             assert result.absent == ("carol",)
 
-    await play(path, act)
+    await execute(path, act)
 
 
 async def test_a_late_party_catches_up_and_blames_nobody(tmp_path: Path) -> None:
@@ -189,7 +189,7 @@ async def test_a_late_party_catches_up_and_blames_nobody(tmp_path: Path) -> None
             await caught_up.wait()
         assert (await session.sum([1.0, 0.0])).survivors == PARTIES
 
-    assert len(await play(path, act)) == 2
+    assert len(await execute(path, act)) == 2
 
 
 async def test_one_early_party_does_not_start_the_clock_for_all(tmp_path: Path) -> None:
@@ -205,7 +205,7 @@ async def test_one_early_party_does_not_start_the_clock_for_all(tmp_path: Path) 
             await asyncio.sleep(1.3)
         assert (await session.sum([1.0, 0.0])).survivors == PARTIES
 
-    await play(path, act)
+    await execute(path, act)
 
 
 async def test_lanes_may_be_used_again(tmp_path: Path) -> None:
@@ -217,7 +217,7 @@ async def test_lanes_may_be_used_again(tmp_path: Path) -> None:
         for _ in range(2):
             assert (await session.sum_encoded("sum", lanes)).value.tolist() == [15.0, 0.0]
 
-    await play(path, act)
+    await execute(path, act)
 
 
 async def test_who_leaves_between_requests_is_absent_from_the_next(tmp_path: Path) -> None:
@@ -232,7 +232,7 @@ async def test_who_leaves_between_requests_is_absent_from_the_next(tmp_path: Pat
         assert result.value.tolist() == [4.0, 0.0]
         assert result.absent == ("erin",)
 
-    assert len(await play(path, act)) == 2
+    assert len(await execute(path, act)) == 2
 
 
 async def test_a_process_that_has_restarted_joins_as_documented(tmp_path: Path) -> None:
@@ -265,7 +265,7 @@ async def test_a_process_that_has_restarted_joins_as_documented(tmp_path: Path) 
                     over += 1
 
     joined = asyncio.create_task(restarted())
-    assert len(await play(path, act, requests=3)) == 3
+    assert len(await execute(path, act, requests=3)) == 3
     assert await joined == 2
 
 

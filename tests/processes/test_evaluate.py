@@ -31,7 +31,7 @@ PARAMETERS: dict[str, object] = {
 FAST = Timeouts(connect=5.0, step=3.0, gather=5.0)
 
 
-class Played:
+class RecordedRun:
     """A served session with everybody connected."""
 
     def __init__(self, path: Path) -> None:
@@ -49,8 +49,10 @@ class Played:
         await asyncio.gather(self._serving, return_exceptions=True)
 
 
-def session(folder: Path, timeouts: Timeouts = FAST, *, addresses: bool = True) -> Played:
-    return Played(create_local_session(folder, PARTIES, PARAMETERS, addresses=addresses, timeouts=timeouts))
+def session(folder: Path, timeouts: Timeouts = FAST, *, addresses: bool = True) -> RecordedRun:
+    return RecordedRun(
+        create_local_session(folder, PARTIES, PARAMETERS, addresses=addresses, timeouts=timeouts)
+    )
 
 
 async def ends(*asked: Awaitable[smpc_dp.Evaluation]) -> list[smpc_dp.Evaluation | BaseException]:

@@ -16,7 +16,7 @@ import pytest
 
 from smpc_dp.privacy.accountant.ledger import Ledger
 from smpc_dp.runtime.local import create_local_session, free_port
-from tests.snippets import block, play, run_as
+from tests.snippets import block, execute, run_as
 
 PARTIES = ("alice", "bob", "carol", "dave", "erin", "frank")
 
@@ -86,7 +86,7 @@ async def test_the_program_of_a_secure_sum_runs(tmp_path: Path, monkeypatch: pyt
         tmp_path, PARTIES, {"length": 2, "lower": -10.0, "upper": 10.0, "precision": 0.25, "corrupt": 0.0}
     )
     program = block("docs/guides/secure-sum.md", "python no-run", "session.sum")
-    for variables in await play({name: run_as(name, program, {}) for name in PARTIES}):
+    for variables in await execute({name: run_as(name, program, {}) for name in PARTIES}):
         assert variables["total"].value.tolist() == [9.0, -13.5]
 
 
@@ -99,7 +99,7 @@ async def test_the_program_of_a_private_average_runs(tmp_path: Path, monkeypatch
     for name in PARTIES:
         ledger = Path(f"{name}.ledger")
         Ledger.create(ledger, party=name, dataset="d", relation="substitution", epsilon=5.0, delta=1e-4)
-    for variables in await play({name: run_as(name, program, names) for name in PARTIES}):
+    for variables in await execute({name: run_as(name, program, names) for name in PARTIES}):
         average = variables["average"]
         assert average.privacy.receipt is not None
         # Six standard errors: a false alarm has a probability below 1e-8.
@@ -112,5 +112,5 @@ async def test_the_program_of_a_statistic_runs(tmp_path: Path, monkeypatch: pyte
         tmp_path, PARTIES, {"length": 1, "lower": 0.0, "upper": 1.0, "precision": 0.5, "corrupt": 0.0}
     )
     program = block("docs/guides/statistics-of-pairs.md", "python no-run", "session.pairwise")
-    for variables in await play({name: run_as(name, program, {}) for name in PARTIES}):
+    for variables in await execute({name: run_as(name, program, {}) for name in PARTIES}):
         assert (variables["tau"].pairs, variables["tau"].failed) == (6, 0)

@@ -16,7 +16,7 @@ from typer.testing import CliRunner
 
 from smpc_dp.cli import app
 from smpc_dp.runtime.local import create_local_session, free_port
-from tests.snippets import block, play, run_as
+from tests.snippets import block, execute, run_as
 
 README = (Path(__file__).parents[2] / "README.md").read_text("utf-8")
 PARTIES = ("alice", "bob", "carol", "dave", "erin")
@@ -54,7 +54,7 @@ async def test_the_private_session_runs_with_either_protocol(
         assert made.exit_code == 0, made.output
     program = block("README.md", "python no-run", 'ledger="alice.ledger"')
     names = {"vector": np.array([0.25, 0.75])}
-    ended = await play({name: run_as(name, program, names) for name in PARTIES})
+    ended = await execute({name: run_as(name, program, names) for name in PARTIES})
     for variables in ended:
         average = variables["average"]
         assert average.privacy.epsilon == table["parameters"]["epsilon"]
@@ -78,7 +78,7 @@ async def test_the_embedded_loop_runs(tmp_path: Path, monkeypatch: pytest.Monkey
         x = np.random.default_rng(index).normal(size=(20 + index, 2))
         names = {"x": x, "y": x @ [1.0, -2.0], "model": np.zeros(2), "rate": 0.5, "rounds": 12}
         loops[name] = run_as(name, program, names | {"gradient": gradient})
-    ended = await play(loops)
+    ended = await execute(loops)
     for variables in ended:
         assert variables["average"].weight == 20 + 21 + 22 + 23 + 24
         np.testing.assert_array_equal(variables["model"], ended[0]["model"])

@@ -58,7 +58,7 @@ async def user(path: Path, index: int, act: Act, ledger: Path | None = None) -> 
         return error
 
 
-async def play(
+async def execute(
     path: Path,
     act: Act,
     *,
@@ -121,7 +121,7 @@ async def test_a_session_goes_on_from_sum_to_average_to_statistic(tmp_path: Path
         return total, mean, tau
 
     reported: list[Event] = []
-    got, served = await play(session(tmp_path), act, ledgers=ledgers, requests=3, on_event=reported.append)
+    got, served = await execute(session(tmp_path), act, ledgers=ledgers, requests=3, on_event=reported.append)
     # Users, and servers, leave when they have what they came for: nobody is lost.
     assert not [event for event in reported if event.kind == "lost"]
     for answer in got:
@@ -168,7 +168,7 @@ async def test_channels_are_served_while_noise_is_planned(
         return await opened.sum(vector(index))
 
     beating = asyncio.create_task(beat())
-    got, _ = await play(session(tmp_path), act)
+    got, _ = await execute(session(tmp_path), act)
     beating.cancel()
     assert all(answer.value.tolist() == [-22, 60] for answer in got)  # type: ignore[attr-defined]
     assert len(during) == len(SERVERS) + len(USERS)
@@ -183,7 +183,7 @@ async def test_auc_with_public_labels_is_that_of_the_marks(tmp_path: Path) -> No
     async def act(opened: smpc_dp.Session, index: int) -> object:
         return await opened.pairwise(auc(Field(0, 9)), scores[index], 12.0, mark=marks[index])
 
-    got, _ = await play(session(tmp_path, {}), act)
+    got, _ = await execute(session(tmp_path, {}), act)
     values = {answer.value for answer in got if isinstance(answer, StatisticResult)}
     assert len(values) == 1
     assert abs(values.pop() - 1) < 2
@@ -209,7 +209,7 @@ async def test_users_own_kernels_on_shares_and_pairs_with_noise_of_their_own(tmp
         each = await opened.pairwise(near, 5, 12.0, noise="randomised_response")
         return whole, some, each
 
-    got, _ = await play(session(tmp_path, {}), act, requests=3)
+    got, _ = await execute(session(tmp_path, {}), act, requests=3)
     for answer in got:
         assert isinstance(answer, tuple), answer
         whole, some, each = answer
@@ -232,7 +232,7 @@ async def test_a_ledger_that_refuses_shares_nothing_and_the_others_go_on(tmp_pat
     async def act(opened: smpc_dp.Session, index: int) -> object:
         return await opened.pairwise(kendall_tau(Field(0, 9), Field(0, 9)), (index, index), 12.0)
 
-    (alice, *others), _ = await play(session(tmp_path), act, ledgers=ledgers)
+    (alice, *others), _ = await execute(session(tmp_path), act, ledgers=ledgers)
     assert isinstance(alice, PrivacyError)
     for answer in others:
         assert isinstance(answer, StatisticResult)
@@ -262,7 +262,7 @@ async def test_what_cannot_be_computed_is_refused_at_the_user(tmp_path: Path) ->
             await opened.pairwise(kernel, (index, 10), 1.0)
         return True
 
-    got, _ = await play(session(tmp_path), act)
+    got, _ = await execute(session(tmp_path), act)
     assert got == [True] * len(USERS)
 
 
@@ -319,7 +319,7 @@ async def test_a_killed_mpyc_names_its_server_and_the_session_ends(tmp_path: Pat
     async def act(opened: smpc_dp.Session, index: int) -> object:
         return await opened.sum(vector(index))
 
-    got, served = await play(session(tmp_path), act, requests=3)
+    got, served = await execute(session(tmp_path), act, requests=3)
     await hitting
     culprits = set()
     for answer in got:

@@ -38,7 +38,7 @@ GRID = Field(0, 99)
 Act = Callable[[smpc_dp.Session, int], Awaitable[object]]
 
 
-async def play(
+async def execute(
     path: Path, act: Act, *, ledgers: dict[str, Path] | None = None, **serve: object
 ) -> list[object]:
     """Serve while every party acts; return what each party got, then what the aggregator did."""
@@ -79,7 +79,7 @@ async def test_five_parties_estimate_and_their_ledgers_are_charged(tmp_path: Pat
         total = await opened.sum([0.5]) if opened.party != "bob" else None
         return first, second, total
 
-    *answers, served, again, summed = await play(path, act, ledgers=ledgers)
+    *answers, served, again, summed = await execute(path, act, ledgers=ledgers)
     assert isinstance(served, StatisticResult)
     assert isinstance(again, StatisticResult)
     assert isinstance(summed, smpc_dp.Result)
@@ -132,7 +132,7 @@ async def test_a_failed_pair_is_spent_and_not_retried(
     async def act(opened: smpc_dp.Session, index: int) -> object:
         return await opened.pairwise("collision", 7, 12.0, 1)
 
-    *answers, served = await play(session(tmp_path), act, ledgers=ledgers)
+    *answers, served = await execute(session(tmp_path), act, ledgers=ledgers)
     assert isinstance(served, StatisticResult)
     hers = [matching for name, matching in begun if name == "eve"]
     assert len(begun) == len(set(begun)) == 4
@@ -154,7 +154,7 @@ async def test_a_sum_and_a_statistic_do_not_mix(tmp_path: Path) -> None:
         await asyncio.sleep(0.5)
         return await opened.sum([0.25])
 
-    *answers, served = await play(session(tmp_path), act)
+    *answers, served = await execute(session(tmp_path), act)
     assert isinstance(served, smpc_dp.Result)
     assert served.absent == ("alice",)
     assert "asks for a sum where others ask for a pairwise statistic" in str(answers[0])
@@ -167,7 +167,7 @@ async def test_one_party_that_asks_first_and_otherwise_takes_the_request_from_no
         await asyncio.sleep(0.5)
         return await opened.pairwise("collision", 7, 12.0, 1)
 
-    *answers, served = await play(session(tmp_path), act)
+    *answers, served = await execute(session(tmp_path), act)
     assert isinstance(served, StatisticResult)
     assert (served.absent, served.pairs) == (("alice",), 2)
     assert "asks for a sum where others ask for a pairwise statistic" in str(answers[0])
@@ -181,7 +181,7 @@ async def test_users_kernels_and_public_labels(tmp_path: Path) -> None:
         second = await opened.pairwise("auc", 50 - index, 12.0, 1, mark=int(index < 2))
         return first, second
 
-    *answers, first, second = await play(session(tmp_path), act, kernels=[near])
+    *answers, first, second = await execute(session(tmp_path), act, kernels=[near])
     assert isinstance(first, StatisticResult)
     assert isinstance(second, StatisticResult)
     assert first.pairs == 2
@@ -203,7 +203,7 @@ async def test_parties_without_addresses_are_relayed(tmp_path: Path) -> None:
         wide = await opened.pairwise(kernel, (index, 10 + index), 0.8, 1, noise="gaussian", delta=1e-6)
         return first, wide
 
-    *answers, first, wide = await play(path, act)
+    *answers, first, wide = await execute(path, act)
     assert isinstance(first, StatisticResult)
     assert isinstance(wide, StatisticResult)
     assert (first.pairs, first.failed, wide.pairs, wide.failed) == (4, 0, 2, 0)
@@ -219,7 +219,7 @@ async def test_an_unknown_kernel_is_refused_by_name(tmp_path: Path) -> None:
     async def act(opened: smpc_dp.Session, index: int) -> object:
         return await opened.pairwise(mine, index, 1.0)
 
-    *answers, served = await play(session(tmp_path), act)
+    *answers, served = await execute(session(tmp_path), act)
     assert any("the aggregator does not know or cannot plan" in str(answer) for answer in answers)
     assert "cannot be had here" in str(served)
     assert "mine" in str(served)

@@ -160,7 +160,7 @@ PLAIN: tuple[Fail, ...] = (
 )
 
 
-async def play(
+async def execute(
     path: Path, fails: tuple[Fail, ...], good: Fail, ledger: Path | None = None, *, direct: bool = False
 ) -> None:
     """Bob fails in one request after the other, whatever for; the others go on without him.
@@ -225,7 +225,7 @@ async def test_refusals_of_own_data_are_told_by_one_code(
     elif "topology" not in parameters:
         serving = [asyncio.create_task(smpc_dp.serve(path, requests=len(fails)))]
     good = weighted(1) if "max_weight" in parameters else unweighted([1.0, 2.0])
-    await play(path, fails, good, direct="topology" in parameters)
+    await execute(path, fails, good, direct="topology" in parameters)
     await asyncio.gather(*serving)
     bodies = leaves(reported, "bob")
     assert len(bodies) == len(fails) * (servers or (4 if "topology" in parameters else 1))
@@ -252,7 +252,7 @@ async def test_a_ledger_is_told_by_the_same_code_as_a_vector(tmp_path: Path, rep
         return session.average([1, 987654321])
 
     serving = asyncio.create_task(smpc_dp.serve(path, requests=3))
-    await play(path, (outside, spent, damaged), lambda session: session.average([1, 2]), ledger)
+    await execute(path, (outside, spent, damaged), lambda session: session.average([1, 2]), ledger)
     await serving
     bodies = leaves(reported, "bob")
     assert len(bodies) == 3

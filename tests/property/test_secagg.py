@@ -19,7 +19,7 @@ from smpc_dp.protocols.phases.draws import draw_neighbours
 from smpc_dp.protocols.phases.messages import PARTY_STEPS
 from smpc_dp.protocols.secagg.params import SecAggParameters
 from smpc_dp.protocols.sets import PartySet, pack_list, pack_set, unpack_list
-from smpc_dp.simulate.average import cast_sum
+from smpc_dp.simulate.average import sum_roles
 from smpc_dp.simulate.drive import drive
 from smpc_dp.simulate.randomness import SeededRandomnessForSimulation
 from smpc_dp.simulate.stage import AGGREGATOR
@@ -112,12 +112,12 @@ def test_total_is_the_fixed_point_sum(seed: int, parties: int, weighted: bool, d
     chooser = np.random.default_rng(seed)
     vectors = chooser.uniform(-3, 7, (parties, 5))
     weights = chooser.integers(0, 51, parties).tolist() if weighted else None
-    cast, _ = cast_sum(
+    new_run, _ = sum_roles(
         SecAggParameters(encoding, plan), list(vectors), weights=weights, seed_for_simulation=seed
     )
-    errors = drive(cast.machines, MemoryNetwork(Faults(kill=kill)), AGGREGATOR)
+    errors = drive(new_run.machines, MemoryNetwork(Faults(kill=kill)), AGGREGATOR)
     assert AGGREGATOR not in errors, errors
-    outcome = cast.aggregator.result
+    outcome = new_run.aggregator.result
     masked = PARTY_STEPS.index("masked") + 1
     # Who died before its masked vector is out; who died later is in.
     assert outcome.absent == tuple(name for name in names if kill.get(name, 99) <= masked)
@@ -127,7 +127,7 @@ def test_total_is_the_fixed_point_sum(seed: int, parties: int, weighted: bool, d
         factor = weights[index] if weights is not None else 1
         expected += factor * fixed_point_sum(encoding, [vectors[index]])
     weight = sum(weights[names.index(name)] if weights else 1 for name in outcome.survivors)
-    for result in (outcome, *(party.result for party in cast.parties if party.name not in kill)):
+    for result in (outcome, *(party.result for party in new_run.parties if party.name not in kill)):
         np.testing.assert_array_equal(result.total, expected)
         assert result.weight == weight
 

@@ -17,9 +17,9 @@ from tests.reference.secagg_twin import Message
 Ends = tuple[dict[Message, tuple[str, str]], dict[str, Any]]
 
 
-def play(vector: dict[str, Any]) -> Ends:
+def execute(vector: dict[str, Any]) -> Ends:
     """Return (body digest, signature) by (step, sender, receiver) of all messages but aborts, and the end."""
-    return Exchange(vector).play()
+    return Exchange(vector).execute()
 
 
 @functools.cache
@@ -88,7 +88,7 @@ class Exchange(secagg_twin.Session):
         edges = self.session["edges"]
         return sender is not receiver and (edges is None or receiver.number in edges[sender.number - 1])
 
-    def play(self) -> Ends:
+    def execute(self) -> Ends:
         """Go through the four steps."""
         n, early = len(self.names), self.bound(self.digest)
         present = self.there(1, self.everyone)

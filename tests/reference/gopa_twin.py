@@ -15,10 +15,10 @@ from tests.reference.secagg_twin import Message, Party
 Ends = tuple[dict[Message, tuple[str, str]], dict[str, Any]]
 
 
-def play(vector: dict[str, Any]) -> Ends:
+def execute(vector: dict[str, Any]) -> Ends:
     """Return (body digest, signature) by (step, sender, receiver) of all messages but aborts, and the end."""
     kinds = {"keep": Keep, "roll-back": MerkleCommitmentBack}
-    return kinds[vector["session"]["on_dropout"]](vector).play()
+    return kinds[vector["session"]["on_dropout"]](vector).execute()
 
 
 @functools.cache

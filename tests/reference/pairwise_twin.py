@@ -270,7 +270,7 @@ class Evaluation:
 
     # The protocol.
 
-    def play(self) -> None:
+    def execute(self) -> None:
         """Go through the whole run."""
         self._greet()
         if self.theirs and self.transfers is None:

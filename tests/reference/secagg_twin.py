@@ -157,9 +157,9 @@ class Party:
         self.blinder, self.seal_secret, self.mask_secret = self.take(), self.take(), self.take()
 
 
-def play(vector: dict[str, Any]) -> tuple[dict[Message, tuple[str, str]], dict[str, Any]]:
+def execute(vector: dict[str, Any]) -> tuple[dict[Message, tuple[str, str]], dict[str, Any]]:
     """Return (body digest, signature) by (step, sender, receiver) of all messages but aborts, and the end."""
-    return Session(vector).play()
+    return Session(vector).execute()
 
 
 class Session:
@@ -204,7 +204,7 @@ class Session:
         """Who of `among` is still there to send its message number `message`."""
         return [party for party in among if message < self.kill.get(party.name, 99)]
 
-    def play(self) -> tuple[dict[Message, tuple[str, str]], dict[str, Any]]:
+    def execute(self) -> tuple[dict[Message, tuple[str, str]], dict[str, Any]]:
         """Go through the eight rounds."""
         n, plan = len(self.names), self.plan
         early = self.bound(self.digest)

@@ -130,7 +130,7 @@ class Run:
         return tuple_hash("envelope", *BOUND, run_id, *texts, hashlib.sha256(body).digest())
 
 
-def play(run: Run) -> dict[Key, Message]:
+def execute(run: Run) -> dict[Key, Message]:
     """Every message of a run but those of who leaves or is left out."""
     reported: dict[Key, Message] = {}
 

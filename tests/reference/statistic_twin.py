@@ -101,7 +101,7 @@ class Statistic:
 
     # The run.
 
-    def play(self) -> None:
+    def execute(self) -> None:
         """Go through the whole run."""
         self._begin()
         self._draw_coins()
@@ -231,7 +231,7 @@ class Statistic:
             randomness[name] = rest
             inputs[name] = [[self.vector["records"][name]], [own]]
         randomness[self.hub] = list(self.hub_draws)
-        played = pairwise_twin.Evaluation(
+        ran = pairwise_twin.Evaluation(
             {
                 "session": {
                     "protocol": "pairwise",
@@ -254,23 +254,23 @@ class Statistic:
             },
             pairwise_twin.Limits(),
         )
-        played.play()
-        garbler, evaluator, hub = played.everyone
+        ran.execute()
+        garbler, evaluator, hub = ran.everyone
         assert garbler.has_drawn_all()
         assert evaluator.has_drawn_all()
         while len(self.hub_draws) > hub.left():
             self.hub_draws.popleft()
-        self.evaluations.append(played)
-        self.outputs[matching, pair] = played.values()[0][0]
-        self._tunnel(matching, played)
+        self.evaluations.append(ran)
+        self.outputs[matching, pair] = ran.values()[0][0]
+        self._tunnel(matching, ran)
         if self.vector["session"]["relayed"]:
-            self._relay(pair, session, published, played)
+            self._relay(pair, session, published, ran)
 
-    def _tunnel(self, matching: int, played: pairwise_twin.Evaluation) -> None:
+    def _tunnel(self, matching: int, ran: pairwise_twin.Evaluation) -> None:
         """What goes between the aggregator and each of the two."""
-        for name in (played.garbler.name, played.evaluator.name):
+        for name in (ran.garbler.name, ran.evaluator.name):
             for sender, receiver in ((name, self.hub), (self.hub, name)):
-                for number, content in enumerate(played.sent.get((sender, receiver), [])):
+                for number, content in enumerate(ran.sent.get((sender, receiver), [])):
                     self.say(self.run, "pair", sender, [receiver], matching, number, content)
 
     def _relay(
@@ -278,7 +278,7 @@ class Statistic:
         pair: tuple[str, str],
         session: bytes,
         published: dict[str, Any],
-        played: pairwise_twin.Evaluation,
+        ran: pairwise_twin.Evaluation,
     ) -> None:
         """The frames of both directions."""
         bound = (b"pairwise", uint(1))
@@ -292,7 +292,7 @@ class Statistic:
             body = msgspec.msgpack.encode((public_key(secrets[sender]),))
             signature = self.signature(bound, session, "relay-key", sender, receiver, body)
             frames = deque([pack((session, "relay-key", sender, receiver, body, signature))])
-            for message in played.sent[sender, receiver]:
+            for message in ran.sent[sender, receiver]:
                 chunks = [message[index : index + CHUNK] for index in range(0, max(len(message), 1), CHUNK)]
                 for index, chunk in enumerate(chunks):
                     context = tuple_hash("relay-frame", *bound, session, *ends, uint(len(frames)))

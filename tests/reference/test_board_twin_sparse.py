@@ -10,7 +10,7 @@ import functools
 import pytest
 
 from smpc_dp.protocols.gopa.verifiable import messages as v
-from smpc_dp_lab.vectors.verifiable_runs import SPARSE, Played, parameters, play
+from smpc_dp_lab.vectors.verifiable_runs import SPARSE, RecordedRun, parameters, execute
 from smpc_dp_lab.vectors.verifiable_users import off_by_one
 from tests.reference.board_twin import Audit, Shape
 from tests.reference.proofs_twin import Refused
@@ -26,14 +26,14 @@ def twin(lines: list[bytes]) -> Audit:
 
 
 @functools.cache
-def played() -> Played:
+def ran() -> RecordedRun:
     """One user vanishes before it commits, one publishes a wrong sum."""
-    return play({CHEAT: off_by_one}, kill={GONE: 4}, setting=SPARSE, memo=True)
+    return execute({CHEAT: off_by_one}, kill={GONE: 4}, setting=SPARSE, memo=True)
 
 
 def test_the_twin_finds_the_same_of_a_sparse_run() -> None:
-    result = twin(played().lines)
-    assert result.total == [int(value) for value in played().relay.result.total]
+    result = twin(ran().lines)
+    assert result.total == [int(value) for value in ran().relay.result.total]
     assert result.excluded == {CHEAT: "sum"}
     assert result.void == []
     assert GONE not in result.participants
@@ -41,7 +41,7 @@ def test_the_twin_finds_the_same_of_a_sparse_run() -> None:
 
 
 def test_the_twin_refuses_a_sparse_log_without_one_opening() -> None:
-    entries = played().entries
+    entries = ran().entries
     dropped = next(index for index, entry in enumerate(entries) if entry.kind == v.OPEN)
     with pytest.raises(Refused):
-        twin(played().log(entries[:dropped] + entries[dropped + 1 :]))
+        twin(ran().log(entries[:dropped] + entries[dropped + 1 :]))

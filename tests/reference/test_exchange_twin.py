@@ -22,7 +22,7 @@ def test_twin_imports_nothing_of_the_library() -> None:
 @pytest.mark.parametrize("path", RUNS, ids=lambda path: path.stem)
 def test_run(path: Path) -> None:
     vector = json.loads(path.read_bytes())
-    messages, ends = twin.play(vector)
+    messages, ends = twin.execute(vector)
     assert messages == messages_of(vector)
     assert ends["intermediate"] == vector["intermediate"]
     assert ends["result"] == vector["result"]
@@ -33,7 +33,7 @@ def test_every_draw_of_a_user_that_went_on_was_needed(path: Path) -> None:
     """A draw more or less would shift all that follow: the twin must have used them up."""
     vector = json.loads(path.read_bytes())
     exchange = twin.Exchange(vector)
-    exchange.play()
+    exchange.execute()
     for user in exchange.everyone:
         if user.name not in vector["kill"]:
             assert not user._draws

@@ -34,30 +34,30 @@ def agrees(vector: dict[str, Any], limits: twin.Limits = USUAL) -> None:
     before = None
     if vector["before"]:
         before = twin.Evaluation(json.loads((PUBLISHED / vector["before"]).read_bytes()), limits)
-        before.play()
-    played = twin.Evaluation(vector, limits, before)
-    played.play()
+        before.execute()
+    ran = twin.Evaluation(vector, limits, before)
+    ran.execute()
     sent: dict[tuple[str, str], list[str]] = {}
     for message in vector["messages"]:
         sent.setdefault((message["sender"], message["receiver"]), []).append(message["bytes"])
-    assert {link: [data.hex() for data in messages] for link, messages in played.sent.items()} == sent
+    assert {link: [data.hex() for data in messages] for link, messages in ran.sent.items()} == sent
     assert vector["intermediate"] == {
-        "circuit_digest": played.circuit.digest().hex(),
-        "plan_digest": played.plan_digest().hex(),
-        "run_id": played.run_id.hex(),
-        "transcript": played.value().hex(),
+        "circuit_digest": ran.circuit.digest().hex(),
+        "plan_digest": ran.plan_digest().hex(),
+        "run_id": ran.run_id.hex(),
+        "transcript": ran.value().hex(),
     }
-    assert vector["plan"] == {"tile": played.tile, "block": len(played.blocks()[0])}
-    assert all(party.has_drawn_all() for party in played.everyone), "random bytes are left over"
-    for party in played.everyone:
+    assert vector["plan"] == {"tile": ran.tile, "block": len(ran.blocks()[0])}
+    assert all(party.has_drawn_all() for party in ran.everyone), "random bytes are left over"
+    for party in ran.everyone:
         learned = party.name in LEARNS[vector["session"]["output"]]
-        assert vector["result"][party.name] == (played.values() if learned else None)
+        assert vector["result"][party.name] == (ran.values() if learned else None)
     results: list[Sequence[int]] = []
     for n in range(vector["session"]["instances"]):
-        indices = range(len(played.circuit.inputs))
-        bits = [row[0] for index in indices for row in played.bits(index, range(n, n + 1))]
-        results.append(played.circuit.plain.plain(bits))
-    assert played.outputs == [list(column) for column in zip(*results, strict=True)]
+        indices = range(len(ran.circuit.inputs))
+        bits = [row[0] for index in indices for row in ran.bits(index, range(n, n + 1))]
+        results.append(ran.circuit.plain.plain(bits))
+    assert ran.outputs == [list(column) for column in zip(*results, strict=True)]
 
 
 def test_the_twins_import_nothing_of_the_library() -> None:
@@ -99,7 +99,7 @@ def test_blocks_and_chunks(output: Output, monkeypatch: pytest.MonkeyPatch) -> N
     monkeypatch.setattr("smpc_dp.protocols.pairwise.plan.BLOCK_LABELS", limits.block_labels)
     for module in ("plan", "garbler", "evaluator"):
         monkeypatch.setattr(f"smpc_dp.protocols.pairwise.{module}.TRANSFERS", limits.transfers)
-    run = runs.cast(runs.Scenario("blocks", "", output, 40)).play()
+    run = runs.new_run(runs.Scenario("blocks", "", output, 40)).execute()
     assert [block.count for block in run.plan.blocks()] == [16, 16, 8]
     agrees(runs.run_json(run), limits)
 

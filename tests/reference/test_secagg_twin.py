@@ -33,7 +33,7 @@ def test_twin_imports_nothing_of_the_library() -> None:
 @pytest.mark.parametrize("path", RUNS, ids=lambda path: path.stem)
 def test_run(path: Path) -> None:
     vector = json.loads(path.read_bytes())
-    messages, ends = twin.play(vector)
+    messages, ends = twin.execute(vector)
     assert messages == messages_of(vector)
     assert ends["intermediate"] == vector["intermediate"]
     assert ends["result"] == vector["result"]

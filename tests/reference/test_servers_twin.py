@@ -37,7 +37,7 @@ def test_twin_imports_nothing_of_the_library() -> None:
 def test_every_message_follows_from_the_inputs(path: Path) -> None:
     vector = json.loads(path.read_bytes())
     run = twin.Run(vector)
-    assert twin.play(run) == claimed(vector)
+    assert twin.execute(run) == claimed(vector)
     assert run.run_id.hex() == vector["run_id"]
     assert run.set_statement.hex() == vector["set_statement"]
     result = vector["result"]

@@ -32,18 +32,18 @@ def test_every_kind_of_run_is_published() -> None:
 @pytest.mark.parametrize("path", RUNS, ids=lambda path: path.stem)
 def test_published_run(path: Path) -> None:
     vector: dict[str, Any] = json.loads(path.read_bytes())
-    played = twin.Statistic(vector)
-    played.play()
+    ran = twin.Statistic(vector)
+    ran.execute()
     assert vector["intermediate"] == {
-        "circuit_digest": played.circuit.digest().hex(),
-        "plan_digest": played.plan.hex(),
-        "run_id": played.run.hex(),
-        "beacon": played.beacon.hex(),
-        "pairs": [[list(pair) for pair in pairs] for pairs in played.pairs],
+        "circuit_digest": ran.circuit.digest().hex(),
+        "plan_digest": ran.plan.hex(),
+        "run_id": ran.run.hex(),
+        "beacon": ran.beacon.hex(),
+        "pairs": [[list(pair) for pair in pairs] for pairs in ran.pairs],
     }
-    assert vector["log"] == played.lines
-    assert vector["result"]["value"] == pytest.approx(played.value)
-    for published, evaluation in zip(vector["evaluations"], played.evaluations, strict=True):
+    assert vector["log"] == ran.lines
+    assert vector["result"]["value"] == pytest.approx(ran.value)
+    for published, evaluation in zip(vector["evaluations"], ran.evaluations, strict=True):
         made = {link: list(messages) for link, messages in evaluation.sent.items()}
         for message in published["messages"]:
             assert made[message["sender"], message["receiver"]].pop(0).hex() == message["bytes"]
@@ -60,20 +60,20 @@ def test_published_run(path: Path) -> None:
             assert (sender, receiver in vector["session"]["silent"]) == ("hub", True)
             continue
         if step == "relay" and sender != "hub":
-            played.relayed(sender, body, seen)
+            ran.relayed(sender, body, seen)
             passed_on.append((sender, body))
-            expected = (played.run, body)
+            expected = (ran.run, body)
         elif step == "relay":
             peer, first = passed_on.pop(0)
-            assert receiver == played.partner(peer, first)
-            expected = (played.run, first)
+            assert receiver == ran.partner(peer, first)
+            expected = (ran.run, first)
         else:
-            expected = played.expected[step, sender, receiver].popleft()
+            expected = ran.expected[step, sender, receiver].popleft()
         assert expected == (run, body)
-        assert message["bytes"] == played.envelope(*expected[:1], step, sender, receiver, expected[1]).hex()
-    assert not any(played.expected.values())
+        assert message["bytes"] == ran.envelope(*expected[:1], step, sender, receiver, expected[1]).hex()
+    assert not any(ran.expected.values())
     assert not passed_on
     if vector["session"]["relayed"]:
-        assert {
-            (matching, name): len(played.frames[name, peer]) for matching, name, peer in played.ends()
-        } == {where: sent for where, (sent, _) in seen.items()}
+        assert {(matching, name): len(ran.frames[name, peer]) for matching, name, peer in ran.ends()} == {
+            where: sent for where, (sent, _) in seen.items()
+        }

@@ -12,8 +12,8 @@ from smpc_dp.protocols.abort import ABORT, LEAVE
 from smpc_dp.protocols.contract import Envelope
 from smpc_dp.protocols.engine.events import Message, Start
 from smpc_dp_lab import vectors
-from smpc_dp_lab.vectors.exchange_runs import SCENARIOS, cast
-from smpc_dp_lab.vectors.runs import Played
+from smpc_dp_lab.vectors.exchange_runs import SCENARIOS, new_run
+from smpc_dp_lab.vectors.runs import RecordedRun
 from tests.vectors.reasons import check_code, check_reason
 from tests.vectors.test_secagg_vectors import assert_refuses, envelope_of
 
@@ -34,11 +34,11 @@ def test_every_kind_is_there() -> None:
     assert len(layers) == len(NEGATIVE) >= 30
 
 
-def replayed(vector: dict[str, Any]) -> tuple[Played, Envelope, Envelope]:
+def replayed(vector: dict[str, Any]) -> tuple[RecordedRun, Envelope, Envelope]:
     """Return fresh machines, the receiver fed up to the fault, the faulty envelope and what it replaces."""
     [scenario] = [scenario for scenario in SCENARIOS if f"run-{scenario.name}.json" == vector["base"]]
-    fresh, envelope = cast(scenario), envelope_of(vector["envelope"])
-    expected = [sent for sent in cast(scenario).play().sent if sent.receiver == envelope.receiver]
+    fresh, envelope = new_run(scenario), envelope_of(vector["envelope"])
+    expected = [sent for sent in new_run(scenario).execute().sent if sent.receiver == envelope.receiver]
     machine = fresh.parties.get(envelope.receiver, fresh.aggregator)
     machine.handle(Start())
     for earlier in expected[: vector["after"]]:

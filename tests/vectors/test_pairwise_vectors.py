@@ -63,7 +63,7 @@ def fault_of(vector: dict[str, Any]) -> faults.Fault:
 
 def replayed(fault: faults.Fault, *, with_it: bool) -> faults.Replayed:
     """What the receiver ends with when it is fed the published base run, with the fault in it or without."""
-    role = runs.cast(SCENARIOS[fault.base]).roles[fault.receiver]
+    role = runs.new_run(SCENARIOS[fault.base]).roles[fault.receiver]
     return faults.replay(role, arriving(fault.base, fault.receiver), fault if with_it else None)
 
 
@@ -95,7 +95,7 @@ def test_every_role_takes_a_published_run_without_faults(name: str) -> None:
     scenario = SCENARIOS[name]
     learned = json.loads((PUBLISHED / name).read_bytes())["result"]
     for receiver, values in learned.items():
-        done = faults.replay(runs.cast(scenario).roles[receiver], arriving(name, receiver))
+        done = faults.replay(runs.new_run(scenario).roles[receiver], arriving(name, receiver))
         assert isinstance(done.end, Evaluated)
         assert (done.end.outputs is None) == (values is None)
         assert len(done.taken) == sum(map(len, arriving(name, receiver).values()))

@@ -73,11 +73,11 @@ def envelope_of(raw: dict[str, str]) -> Envelope:
 
 def replayed(
     vector: dict[str, Any], scenarios: Sequence[runs.Scenario] = runs.SCENARIOS
-) -> tuple[runs.Played, Envelope]:
+) -> tuple[runs.RecordedRun, Envelope]:
     """Return fresh machines of the base run, the receiver fed up to the fault, and the faulty envelope."""
     [scenario] = [s for s in scenarios if f"run-{s.name}.json" == vector["base"]]
-    sent = runs.cast(scenario).play().sent
-    fresh = runs.cast(scenario)
+    sent = runs.new_run(scenario).execute().sent
+    fresh = runs.new_run(scenario)
     envelope = envelope_of(vector["envelope"])
     machine = fresh.parties.get(envelope.receiver, fresh.aggregator)
     machine.handle(Start())
@@ -147,7 +147,7 @@ def test_without_the_fault_it_is_taken(path: Path) -> None:
 def assert_taken_without(vector: dict[str, Any], scenarios: Sequence[runs.Scenario] = runs.SCENARIOS) -> None:
     run, faulty = replayed(vector, scenarios)
     [scenario] = [s for s in scenarios if f"run-{s.name}.json" == vector["base"]]
-    sent = [e for e in runs.cast(scenario).play().sent if e.receiver == faulty.receiver]
+    sent = [e for e in runs.new_run(scenario).execute().sent if e.receiver == faulty.receiver]
     machine = run.parties.get(faulty.receiver, run.aggregator)
     answers = machine.handle(Message(sent[vector["after"]]))
     assert not any(answer.step in (ABORT, LEAVE) for answer in answers)

@@ -44,8 +44,8 @@ def ids(path: Path) -> str:
 
 
 @cache
-def played(base: str) -> runs.Run:
-    return runs.Run(runs.find(base.removeprefix("statistic-run-").removesuffix(".json"))).play()
+def ran(base: str) -> runs.Run:
+    return runs.Run(runs.find(base.removeprefix("statistic-run-").removesuffix(".json"))).execute()
 
 
 def sent_to(base: str, receiver: str) -> list[Envelope]:
@@ -77,7 +77,7 @@ def refusal(base: str, arriving: Iterable[Envelope], receiver: str) -> tuple[int
             try:
                 take(party, run.wires[receiver], envelope)
                 if envelope.step == m.MATCHED:
-                    finish(party, played(base))
+                    finish(party, ran(base))
             except SmpcError as error:
                 return done, error
         return done + 1, None
@@ -157,7 +157,7 @@ def test_frame_is_refused(path: Path) -> None:
     ]
 
     def feed(*arriving: bytes) -> None:
-        run = played(vector["base"])
+        run = ran(vector["base"])
         [evaluation] = [each for each in run.evaluations if vector["receiver"] in each.pair]
         context = run.pair_context(vector["receiver"], evaluation.matching, evaluation.pair)
         source = Recording(run.source(vector["receiver"], f"relay {evaluation.matching}"))

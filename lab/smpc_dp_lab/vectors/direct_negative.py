@@ -13,14 +13,14 @@ from smpc_dp.protocols.gopa import direct_messages as d
 from smpc_dp.protocols.gopa import messages as g
 from smpc_dp.protocols.phases import messages as m
 from smpc_dp.protocols.sets import pack_set
-from smpc_dp_lab.vectors.direct_runs import COORDINATOR, SCENARIOS, cast
+from smpc_dp_lab.vectors.direct_runs import COORDINATOR, SCENARIOS, new_run
 from smpc_dp_lab.vectors.fault import (
     CONTENT,
     CULPRIT,
     ENVELOPE,
     ORDER,
     Kinds,
-    Played,
+    RecordedRun,
     altered,
     envelope_json,
     flip,
@@ -88,12 +88,12 @@ class DirectNegative:
         }
 
 
-class _Base(Played[Staged]):
+class _Base(RecordedRun[Staged]):
     """A finished run, and changes of what one user of it gets."""
 
     def __init__(self, name: str, receiver: str = RECEIVER) -> None:
         [scenario] = [scenario for scenario in SCENARIOS if scenario.name == name]
-        super().__init__(name, cast(scenario).play(), _KINDS)
+        super().__init__(name, new_run(scenario).execute(), _KINDS)
         self.receiver = receiver
 
     def _for(self, envelope: Envelope) -> str:

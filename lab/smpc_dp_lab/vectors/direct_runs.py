@@ -38,7 +38,7 @@ class DirectRun(Staged):
 
     users: dict[str, Run[Outcome]]
 
-    def play(self) -> DirectRun:
+    def execute(self) -> DirectRun:
         """Drive the run to its end."""
         return self.drive(self.users.values(), COORDINATOR, mesh=True)
 
@@ -87,7 +87,7 @@ SCENARIOS: tuple[GopaScenario, ...] = (
 )
 
 
-def cast(scenario: GopaScenario) -> DirectRun:
+def new_run(scenario: GopaScenario) -> DirectRun:
     """Return fresh machines for a scenario, with the same randomness every time."""
     setup = set_up(scenario, EVERYONE, ())
     parameters = direct_parameters(scenario)
@@ -102,7 +102,7 @@ def cast(scenario: GopaScenario) -> DirectRun:
 
 def to_json(scenario: GopaScenario) -> dict[str, object]:
     """Return the vector of one run."""
-    run = cast(scenario).play()
+    run = new_run(scenario).execute()
     outcome, by_step = run.users[COORDINATOR].result, run.by_step
     evidence = outcome.evidence
     return {

@@ -9,7 +9,7 @@ import msgspec
 from smpc_dp.protocols.exchange import messages as m
 from smpc_dp.protocols.sets import pack_set
 from smpc_dp_lab.vectors import runs
-from smpc_dp_lab.vectors.exchange_runs import SCENARIOS, cast
+from smpc_dp_lab.vectors.exchange_runs import SCENARIOS, new_run
 from smpc_dp_lab.vectors.fault import (
     CONTENT,
     DECODING,
@@ -19,7 +19,7 @@ from smpc_dp_lab.vectors.fault import (
     Fields,
     Kinds,
     Negative,
-    Played,
+    RecordedRun,
     flip,
 )
 from smpc_dp_lab.vectors.runs import AGGREGATOR
@@ -32,12 +32,12 @@ Shown = tuple[int, bytes, bytes]
 Boxes = list[tuple[int, bytes]]
 
 
-class Base(Played[runs.Played]):
+class Base(RecordedRun[runs.RecordedRun]):
     """A finished exchange."""
 
     def __init__(self, name: str) -> None:
         [scenario] = [scenario for scenario in SCENARIOS if scenario.name == name]
-        super().__init__(name, cast(scenario).play(), KINDS)
+        super().__init__(name, new_run(scenario).execute(), KINDS)
 
     def said_by_bob(self, fields: Fields) -> Callable[[Sequence[Shown]], list[Shown]]:
         """Return how the hellos in a start change if bob has signed another one."""

@@ -12,7 +12,7 @@ from smpc_dp.protocols.exchange import states
 from smpc_dp.protocols.exchange.params import Edges, ExchangeParameters, plan_exchange
 from smpc_dp_lab.vectors.runs import (
     AGGREGATOR,
-    Played,
+    RecordedRun,
     Row,
     Scenario,
     inputs_json,
@@ -102,7 +102,7 @@ SCENARIOS = (
 )
 
 
-def cast(scenario: ExchangeScenario) -> Played:
+def new_run(scenario: ExchangeScenario) -> RecordedRun:
     """Return fresh machines for a scenario, with the same randomness every time."""
     setup = set_up(scenario, AGGREGATOR, (AGGREGATOR,))
     if scenario.given.apart:
@@ -116,12 +116,14 @@ def cast(scenario: ExchangeScenario) -> Played:
         for name, lanes in setup.lanes.items()
     }
     aggregator = states.aggregator(setup.context, scenario.given, setup.signers[AGGREGATOR])
-    return Played(scenario, setup.context, setup.signers, setup.randomness, setup.lanes, parties, aggregator)
+    return RecordedRun(
+        scenario, setup.context, setup.signers, setup.randomness, setup.lanes, parties, aggregator
+    )
 
 
 def to_json(scenario: ExchangeScenario) -> dict[str, object]:
     """Return the vector of one run."""
-    run, given = cast(scenario).play(), scenario.given
+    run, given = new_run(scenario).execute(), scenario.given
     ended = {name: party for name, party in run.parties.items() if name not in scenario.kill}
     content = inputs_json(run)
     session = dict(content["session"])  # type: ignore[call-overload]

@@ -12,7 +12,7 @@ from smpc_dp.protocols.contract import Envelope
 from smpc_dp.protocols.envelope import Context, Signer, decode
 from smpc_dp.protocols.gopa import messages as g
 from smpc_dp.protocols.phases import messages as m
-from smpc_dp_lab.vectors.runs import AGGREGATOR, SCENARIOS, SCHEMA, Scenario, Staged, cast
+from smpc_dp_lab.vectors.runs import AGGREGATOR, SCENARIOS, SCHEMA, Scenario, Staged, new_run
 
 S = TypeVar("S", bound=msgspec.Struct)
 # What fields become: another value, or a function of the one that was there. Or a function of the whole that
@@ -110,7 +110,7 @@ class Finished(Protocol):
 R = TypeVar("R", bound=Finished)
 
 
-class Played(Generic[R]):
+class RecordedRun(Generic[R]):
     """A finished run whose messages are changed one at a time.
 
     Faults are those of `hub` in what it sends to `victim`, and of `culprit` in what it sends to `hub`.
@@ -214,12 +214,12 @@ class Played(Generic[R]):
         return self.made(name, about, self.find(expected)[0], self.find(came)[1], ORDER)
 
 
-class Base(Played[Staged]):
+class Base(RecordedRun[Staged]):
     """A finished run with an aggregator."""
 
     def __init__(self, name: str, scenarios: Sequence[Scenario] = SCENARIOS) -> None:
         [scenario] = [scenario for scenario in scenarios if scenario.name == name]
-        super().__init__(name, cast(scenario).play())
+        super().__init__(name, new_run(scenario).execute())
 
 
 def signed_again(context: Context, signer: Signer, envelope: Envelope) -> Envelope:

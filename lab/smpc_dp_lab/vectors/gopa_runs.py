@@ -21,7 +21,7 @@ from smpc_dp_lab.vectors.runs import (
     Row,
     Scenario,
     Staged,
-    cast,
+    new_run,
     inputs_json,
     messages_json,
     result_json,
@@ -163,7 +163,7 @@ SCENARIOS: tuple[GopaScenario, ...] = (
 
 def to_json(scenario: GopaScenario) -> dict[str, object]:
     """Return the vector of one run."""
-    run = cast(scenario).play()
+    run = new_run(scenario).execute()
     outcome, by_step = run.aggregator.result, run.by_step
     evidence, keep = outcome.evidence, scenario.on_dropout == "keep"
     step = g.PUBLISH if keep else m.MASKED

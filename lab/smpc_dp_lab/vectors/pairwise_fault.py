@@ -18,7 +18,7 @@ from smpc_dp.protocols.pairwise.messages import BULK, CONTROL, PIECE_HEADER
 from smpc_dp.protocols.pairwise.participant import Evaluated, Participant
 from smpc_dp.protocols.pairwise.turns import Receive
 from smpc_dp_lab.vectors.fault import Fields, Kinds, altered, signed_again
-from smpc_dp_lab.vectors.pairwise_runs import EVALUATOR, GARBLER, SCHEMA, cast, find
+from smpc_dp_lab.vectors.pairwise_runs import EVALUATOR, GARBLER, SCHEMA, new_run, find
 
 # Which message a step has.
 KINDS: Kinds = {
@@ -127,11 +127,11 @@ class Base:
     def __init__(self, name: str) -> None:
         self.scenario = find(name)
         self.name = name
-        self.run = cast(self.scenario).play()
+        self.run = new_run(self.scenario).execute()
 
     def taken(self, receiver: str) -> list[tuple[str, bytes]]:
         """Return what `receiver` takes in the run, in the order in which it asks: sender and message."""
-        return replay(cast(self.scenario).roles[receiver], self.run.sent_to(receiver)).taken
+        return replay(new_run(self.scenario).roles[receiver], self.run.sent_to(receiver)).taken
 
     def step(self, step: str, sender: str = GARBLER, receiver: str = EVALUATOR) -> tuple[int, Envelope]:
         """Return the place of a signed message among those that `receiver` takes, and its envelope."""

@@ -179,7 +179,7 @@ class Run:
     sent: list[tuple[str, str, bytes]] = field(default_factory=list)
     ends: dict[str, Evaluated] = field(default_factory=dict)
 
-    def play(self) -> Run:
+    def execute(self) -> Run:
         """Drive the run to its end."""
 
         def listen(sender: str, to: str, data: bytes) -> list[bytes]:
@@ -201,7 +201,7 @@ class Run:
         return links
 
 
-def cast(scenario: Scenario) -> Run:
+def new_run(scenario: Scenario) -> Run:
     """Return fresh roles for a scenario, with the same inputs and randomness every time."""
 
     def source(name: str, purpose: str, of: str = scenario.name) -> SeededRandomnessForSimulation:
@@ -211,7 +211,7 @@ def cast(scenario: Scenario) -> Run:
     setup = scenario.before or scenario.name
     transfers = {GARBLER: Transfers(), EVALUATOR: Transfers()}
     if scenario.before:
-        transfers = cast(find(scenario.before)).play().transfers
+        transfers = new_run(find(scenario.before)).execute().transfers
     if scenario.forgot:
         transfers[scenario.forgot] = Transfers()
     third = scenario.output == "aggregator"
@@ -263,7 +263,7 @@ def _values(source: SeededRandomnessForSimulation, plan: Plan, index: int) -> li
 
 def to_json(scenario: Scenario) -> JsonObject:
     """Return the vector of one run."""
-    return run_json(cast(scenario).play())
+    return run_json(new_run(scenario).execute())
 
 
 def run_json(run: Run) -> JsonObject:

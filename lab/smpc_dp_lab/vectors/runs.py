@@ -183,13 +183,13 @@ class Staged:
 
 
 @dataclass(slots=True)
-class Played(Staged):
+class RecordedRun(Staged):
     """The roles of one scenario with an aggregator."""
 
     parties: dict[str, Run[Any]]
     aggregator: Run[Any]
 
-    def play(self) -> Self:
+    def execute(self) -> Self:
         """Drive the run to its end."""
         return self.drive([self.aggregator, *self.parties.values()], AGGREGATOR)
 
@@ -225,7 +225,7 @@ def set_up(scenario: Scenario, aggregator: str, hubs: tuple[str, ...]) -> Staged
     return Staged(scenario, context, signers, randomness, lanes)
 
 
-def cast(scenario: Scenario) -> Played:
+def new_run(scenario: Scenario) -> RecordedRun:
     """Return fresh machines for a scenario, with the same randomness every time."""
     setup = set_up(scenario, AGGREGATOR, (AGGREGATOR,))
     context, parameters = setup.context, scenario.parameters
@@ -234,12 +234,12 @@ def cast(scenario: Scenario) -> Played:
         for name, lanes in setup.lanes.items()
     }
     aggregator = make_aggregator(context, parameters, setup.signers[AGGREGATOR], board=MemoryBoard(""))
-    return Played(scenario, context, setup.signers, setup.randomness, setup.lanes, parties, aggregator)
+    return RecordedRun(scenario, context, setup.signers, setup.randomness, setup.lanes, parties, aggregator)
 
 
 def to_json(scenario: Scenario) -> dict[str, object]:
     """Return the vector of one run."""
-    run = cast(scenario).play()
+    run = new_run(scenario).execute()
     outcome = run.aggregator.result
     survivors = outcome.evidence.survivors
     if survivors is None:

@@ -27,7 +27,7 @@ from smpc_dp.protocols.sets import pack_set
 from smpc_dp.simulate.randomness import SeededRandomnessForSimulation
 from smpc_dp.simulate.stage import Signer
 from smpc_dp.statistics.shared.plan import sum_program
-from smpc_dp_lab.vectors.fault import Fields, Kinds, Played, altered, envelope_json, flip
+from smpc_dp_lab.vectors.fault import Fields, Kinds, RecordedRun, altered, envelope_json, flip
 from smpc_dp_lab.vectors.runs import identities_json
 
 SCHEMA = 1
@@ -117,7 +117,7 @@ class Setup:
         self.sent: list[Envelope] = []
         self._queue: list[Envelope] = []
 
-    def play(self) -> Setup:
+    def execute(self) -> Setup:
         """Deliver everything in order; deadlines pass where nothing moves."""
         for name, machine in self.machines.items():
             self._act(name, partial(machine.handle, Start()))
@@ -194,7 +194,7 @@ def replay(message: Envelope) -> Setup:
     def change(envelope: Envelope) -> Envelope:
         return message if (envelope.sender, envelope.receiver, envelope.step) == expected else envelope
 
-    return Setup(change).play()
+    return Setup(change).execute()
 
 
 # What is lost on its way, by step, sender and receiver.
@@ -211,7 +211,7 @@ def run_json(name: str) -> dict[str, object]:
     def change(envelope: Envelope) -> Envelope | None:
         return None if (envelope.step, envelope.sender, envelope.receiver) == lost else envelope
 
-    setup = Setup(change).play()
+    setup = Setup(change).execute()
     nonces = {
         envelope.sender: decode(envelope.body, m.Hello, envelope.sender).nonce
         for envelope in setup.sent
@@ -256,17 +256,17 @@ def run_json(name: str) -> dict[str, object]:
 
 def all_faults() -> Iterator[Fault]:
     """Yield every negative vector: one message, changed in one place."""
-    setup = Setup().play()
-    played = Played("all", setup, KINDS)
+    setup = Setup().execute()
+    ran = RecordedRun("all", setup, KINDS)
 
     def expected(step: str, sender: str) -> Envelope:
-        return played.find(step, sender, "alice" if step in (m.START, m.OUTPUT) else SERVERS[0])[1]
+        return ran.find(step, sender, "alice" if step in (m.START, m.OUTPUT) else SERVERS[0])[1]
 
     def left_out(name: str, about: str, step: str, fields: Fields) -> Fault:
-        return Fault(name, about, played.saying(expected(step, "bob"), fields), left_out="bob")
+        return Fault(name, about, ran.saying(expected(step, "bob"), fields), left_out="bob")
 
     def named(name: str, about: str, step: str, fields: Fields, sender: str = "server2") -> Fault:
-        return Fault(name, about, played.saying(expected(step, sender), fields), sender)
+        return Fault(name, about, ran.saying(expected(step, sender), fields), sender)
 
     flipped, other = {"signature": flip}, setup.context.session_digest
     fewer = pack_set((1, 2, 3), len(USERS))
@@ -278,9 +278,9 @@ def all_faults() -> Iterator[Fault]:
     yield left_out("shares-too-short", "one element is missing", m.SHARES, shorter)
     yield left_out("shares-outside-the-field", "an element is the prime", m.SHARES, too_large)
     about = "signed under the session's digest"
-    shares = played.sign(expected(m.SHARES, "bob"), run_id=other)
+    shares = ran.sign(expected(m.SHARES, "bob"), run_id=other)
     yield Fault("shares-of-another-run", about, shares, left_out="bob")
-    output = played.sign(expected(m.OUTPUT, "server2"), run_id=other)
+    output = ran.sign(expected(m.OUTPUT, "server2"), run_id=other)
     yield Fault("output-of-another-run", about, output, "server2")
     about = "its signature is flipped"
     yield Fault("hello-by-another-key", about, altered(expected(m.HELLO, "bob"), flipped), left_out="bob")
@@ -304,7 +304,7 @@ def all_faults() -> Iterator[Fault]:
     fewer_seals: Fields = {"seals": lambda seals: seals[1:]}
     yield named("output-without-a-seal", "one is missing", m.OUTPUT, fewer_seals, "server1")
     bad_seal: Fields = {"seals": lambda seals: [seals[0], flip(seals[1]), seals[2]]}
-    bad = played.saying(expected(m.OUTPUT, "server1"), bad_seal)
+    bad = ran.saying(expected(m.OUTPUT, "server1"), bad_seal)
     yield Fault("output-with-a-bad-seal", "server2's is flipped", bad, "server2")
 
 

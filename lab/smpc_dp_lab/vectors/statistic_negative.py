@@ -20,7 +20,7 @@ from smpc_dp_lab.vectors.fault import (
     ORDER,
     Kinds,
     Negative,
-    Played,
+    RecordedRun,
     flip,
     signed_again,
 )
@@ -38,7 +38,7 @@ KINDS: Kinds = {
     m.DONE: m.Done,
     m.RESULT: m.Result,
 }
-Base = Played[Run]
+Base = RecordedRun[Run]
 
 
 @dataclass(frozen=True, slots=True)
@@ -73,7 +73,7 @@ class Frame:
 def all_faults() -> Iterator[Negative | Frame]:
     """Yield every negative vector."""
     matchings, labels, again, relayed = (
-        Base(scenario.name, Run(scenario).play(), KINDS, "statistic-", hub=HUB, victim=ADA, culprit=BEN)
+        Base(scenario.name, Run(scenario).execute(), KINDS, "statistic-", hub=HUB, victim=ADA, culprit=BEN)
         for scenario in runs.SCENARIOS
     )
     yield from _starts(matchings, labels)

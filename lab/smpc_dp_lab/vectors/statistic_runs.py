@@ -150,7 +150,7 @@ class Run:
         [byte] = self.source(name, "record").bytes(1)
         return byte % 4
 
-    def play(self) -> Run:
+    def execute(self) -> Run:
         """Drive the run to its end."""
         self.deliver([envelope for party in self.parties.values() for envelope in party.handle(Start())])
         while self.hub.step in m.COINS:
@@ -347,7 +347,7 @@ def _connect(links: Mapping[str, Link], pair: tuple[str, str]) -> None:
 
 def to_json(scenario: Scenario) -> JsonObject:
     """Return the vector of one run."""
-    run = Run(scenario).play()
+    run = Run(scenario).execute()
     plan, outcome = run.plan, run.hub.result
     evidence = outcome.evidence
     return {

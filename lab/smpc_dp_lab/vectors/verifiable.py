@@ -15,7 +15,7 @@ from smpc_dp_lab.vectors import (
 )
 from smpc_dp_lab.vectors.runs import SCHEMA
 from smpc_dp_lab.vectors.verifiable_cheat import BALL_BASE, BASE, BOX_BASE, ROUNDS_BASE, Cheat
-from smpc_dp_lab.vectors.verifiable_runs import BOX, Played, honest
+from smpc_dp_lab.vectors.verifiable_runs import BOX, RecordedRun, honest
 
 
 def all_cheats() -> Iterator[Cheat]:
@@ -48,9 +48,9 @@ def generate() -> dict[str, dict[str, object]]:
     false = {"dan": SUM, "ben": OPENING}
     about = "Nine users, values from 0 to 2: dan publishes a wrong sum, ben opens its edge to dan wrongly."
     files[ROUNDS_BASE] = _run(ROUNDS_BASE, bases[ROUNDS_BASE], about, false)
-    twice, played = f"{ROUNDS_BASE}-in-two-rounds", verifiable_openings.in_two_rounds()
+    twice, ran = f"{ROUNDS_BASE}-in-two-rounds", verifiable_openings.in_two_rounds()
     about = f"{about[:-1]}; in the next round eve opens its edge to ben wrongly."
-    files[twice] = _run(twice, played, about, false | {"eve": OPENING_BOUNDS})
+    files[twice] = _run(twice, ran, about, false | {"eve": OPENING_BOUNDS})
     for cheat in all_cheats():
         files[f"verifiable-negative-{cheat.name}"] = cheat.to_json(bases[cheat.base].lines)
     return files
@@ -58,20 +58,20 @@ def generate() -> dict[str, dict[str, object]]:
 
 def _run(
     name: str,
-    played: Played,
+    ran: RecordedRun,
     about: str,
     false: Mapping[str, str] | None = None,
 ) -> dict[str, object]:
     """Return a run as a vector; `false` tells of each user that is excluded what shows that."""
-    outcome = played.relay.result
+    outcome = ran.relay.result
     shown: dict[str, object] = {} if false is None else {"excluded": dict(sorted(false.items()))}
     return {
         "schema": SCHEMA,
         "kind": "verifiable-run",
         "name": name.removeprefix("verifiable-run-"),
         "about": about,
-        "session": played.context.session_digest.hex(),
+        "session": ran.context.session_digest.hex(),
         "total": outcome.total.tolist(),
         **shown,
-        "log": [line.decode("ascii") for line in played.lines],
+        "log": [line.decode("ascii") for line in ran.lines],
     }

@@ -13,10 +13,10 @@ from smpc_dp.protocols.gopa.verifiable import messages as v
 from smpc_dp.protocols.phases import messages as m
 from smpc_dp_lab.vectors.fault import Fields, Kinds, altered
 from smpc_dp_lab.vectors.verifiable_cheat import BASE, REFUSED, SESSION, Cheat
-from smpc_dp_lab.vectors.verifiable_runs import RELAY, Played, entry_of, honest
+from smpc_dp_lab.vectors.verifiable_runs import RELAY, RecordedRun, entry_of, honest
 from smpc_dp_lab.vectors.verifiable_users import CHEAT, OTHER
 
-Change = Callable[[Played], list[bytes]]
+Change = Callable[[RecordedRun], list[bytes]]
 CHAIN, SIGNATURE, ORDER, FORMAT = "the chain of heads", "signatures", "the order of entries", "the format"
 HEADS, HEADER = "the quorum's signatures on the head", "the run id"
 END = "the log has an end"
@@ -44,39 +44,39 @@ def changed_log(
     check: str,
     change: Change,
     *culprits: str,
-    played: Callable[[], Played] = honest,
+    ran: Callable[[], RecordedRun] = honest,
     base: str = BASE,
 ) -> Cheat:
     """Return the cheat of changing a run's log, by default an honest one's, which the audit refuses."""
-    return Cheat(name, about, check, REFUSED, culprits, lambda: change(played()), base)
+    return Cheat(name, about, check, REFUSED, culprits, lambda: change(ran()), base)
 
 
-def index_of(played: Played, kind: str, party: str = RELAY) -> int:
+def index_of(ran: RecordedRun, kind: str, party: str = RELAY) -> int:
     """Return the place of an entry among the lines."""
-    return entry_of(played, kind, party).sequence
+    return entry_of(ran, kind, party).sequence
 
 
 def entries(
-    kind: str, party: str, size: int, change: Callable[[Played, list[Entry]], Sequence[Entry]]
+    kind: str, party: str, size: int, change: Callable[[RecordedRun, list[Entry]], Sequence[Entry]]
 ) -> Change:
     """Change so many entries of a log from this one on, with numbers and heads that fit."""
 
-    def changed(played: Played) -> list[bytes]:
-        known, index = played.entries, index_of(played, kind, party) - 1
-        instead = change(played, known[index : index + size])
-        return played.log([*known[:index], *instead, *known[index + size :]])
+    def changed(ran: RecordedRun) -> list[bytes]:
+        known, index = ran.entries, index_of(ran, kind, party) - 1
+        instead = change(ran, known[index : index + size])
+        return ran.log([*known[:index], *instead, *known[index + size :]])
 
     return changed
 
 
-def replaced(kind: str, party: str, change: Callable[[Played, Entry], Entry]) -> Change:
+def replaced(kind: str, party: str, change: Callable[[RecordedRun, Entry], Entry]) -> Change:
     """Change one entry of a log, with numbers and heads that fit."""
-    return entries(kind, party, 1, lambda played, one: [change(played, one[0])])
+    return entries(kind, party, 1, lambda ran, one: [change(ran, one[0])])
 
 
 def paid(kind: str, party: str, change: Callable[[bytes], bytes]) -> Change:
     """Change the payload of an entry, signed by its party, with numbers and heads that fit."""
-    return replaced(kind, party, lambda played, entry: played.sign(entry, change(entry.payload)))
+    return replaced(kind, party, lambda ran, entry: ran.sign(entry, change(entry.payload)))
 
 
 def rewritten(kind: str, party: str, fields: Fields) -> Change:
@@ -88,8 +88,8 @@ def _lines() -> Iterator[Cheat]:
     def lines(party: str, size: int, change: Callable[[list[bytes]], Sequence[bytes]]) -> Change:
         """Change so many lines from the coin of a party on."""
 
-        def changed(played: Played) -> list[bytes]:
-            known, index = played.lines, index_of(played, v.COIN, party)
+        def changed(ran: RecordedRun) -> list[bytes]:
+            known, index = ran.lines, index_of(ran, v.COIN, party)
             return [*known[:index], *change(known[index : index + size]), *known[index + size :]]
 
         return changed
@@ -100,17 +100,17 @@ def _lines() -> Iterator[Cheat]:
     yield changed_log(
         "line-duplicated", "A line is there twice.", CHAIN, lines("ben", 1, lambda one: one * 2)
     )
-    yield changed_log("log-truncated", "The last entry is left out.", END, lambda played: played.lines[:-1])
+    yield changed_log("log-truncated", "The last entry is left out.", END, lambda ran: ran.lines[:-1])
     yield changed_log(
         "log-truncated-before-the-tally",
         "The log ends after the publications.",
         END,
-        lambda played: played.lines[: index_of(played, v.TALLY)],
+        lambda ran: ran.lines[: index_of(ran, v.TALLY)],
     )
 
-    def appended(played: Played) -> list[bytes]:
-        last = played.sign(replace(entry_of(played, v.TALLY), kind=v.OPEN, party="ann"))
-        return played.log([*played.entries, last])
+    def appended(ran: RecordedRun) -> list[bytes]:
+        last = ran.sign(replace(entry_of(ran, v.TALLY), kind=v.OPEN, party="ann"))
+        return ran.log([*ran.entries, last])
 
     yield changed_log("entry-after-the-end", "An entry follows the last one.", ORDER, appended)
 
@@ -122,7 +122,7 @@ def _lines() -> Iterator[Cheat]:
 
 def _format() -> Iterator[Cheat]:
     def at(change: Callable[[bytes], bytes], index: int = 2) -> Change:
-        return lambda played: [*played.lines[:index], change(played.lines[index]), *played.lines[index + 1 :]]
+        return lambda ran: [*ran.lines[:index], change(ran.lines[index]), *ran.lines[index + 1 :]]
 
     def as_json(change: Callable[[dict[str, str]], dict[str, str]]) -> Change:
         return at(lambda line: json.dumps(change(json.loads(line)), separators=(",", ":")).encode())

@@ -19,7 +19,7 @@ from smpc_dp.protocols.phases import messages as m
 from smpc_dp.protocols.phases.messages import Attestation, Begin
 from smpc_dp.protocols.sets import pack_set
 from smpc_dp.seen import NOTHING_SEEN, Seen
-from smpc_dp_lab.vectors.verifiable_runs import RELAY, USERS, Played, honest, play
+from smpc_dp_lab.vectors.verifiable_runs import RELAY, USERS, RecordedRun, honest, execute
 
 # Request, randomness, and who falls silent instead of sending its message of that number: ben before it opens
 # its coin; ann and ben before they sign the session log, so that there is no quorum.
@@ -39,7 +39,7 @@ QUORUM = USERS[:4]
 class Listed:
     """The runs, the session log after them, and what `PARTY` kept before each."""
 
-    runs: tuple[Played, ...]
+    runs: tuple[RecordedRun, ...]
     seen: tuple[Seen, ...]
     log: MemorySessionLog
     lines: tuple[bytes, ...]
@@ -59,9 +59,9 @@ class Listed:
 
     def end(self, number: int) -> bytes:
         """Return the last head of the log of a run."""
-        played = self.runs[number - 1]
-        chain = Chain(played.header)
-        for entry in played.entries:
+        ran = self.runs[number - 1]
+        chain = Chain(ran.header)
+        for entry in ran.entries:
             chain.follow(entry)
         return chain.head
 
@@ -97,14 +97,14 @@ class Listed:
             signers: whose signatures it claims to have.
             keys: whose key is used in the place of a signer's own.
         """
-        context, played = self.context, self.runs[-1]
+        context, ran = self.context, self.runs[-1]
         head = self.log.head(number) if head is None else head
         run_id = bytes.fromhex(self.line(number).run_id) if run_id is None else run_id
         members = packed(USERS)
         body = encode(Attestation(attested(context, run_id, head, members)))
         digest = hashlib.sha256(body).digest()
         signatures = [
-            (keys or played.identities)[name].sign(
+            (keys or ran.identities)[name].sign(
                 context.statement(run_id, m.ATTEST_BEGIN, name, RELAY, digest)
             )
             for name in signers
@@ -118,16 +118,16 @@ class Listed:
 def listed() -> Listed:
     """Return the runs, one after the other on one board."""
     board, retained = MemoryBoard(honest().header.session), dict[str, Seen]()
-    played: list[Played] = []
+    ran: list[RecordedRun] = []
     seen: list[Seen] = []
     for request, randomness, kill in RUNS:
         seen.append(retained.get(PARTY, NOTHING_SEEN))
-        run = play(run=randomness, request=request, kill=kill, board=board, seen=retained)
-        played.append(run)
+        run = execute(run=randomness, request=request, kill=kill, board=board, seen=retained)
+        ran.append(run)
         retained = {name: user.state.seen for name, user in run.users.items()}
-    context = played[-1].context
+    context = ran[-1].context
     log = board.runs(context.session_digest, context.scope)
-    return Listed(tuple(played), tuple(seen), log, tuple(log.export().splitlines()))
+    return Listed(tuple(ran), tuple(seen), log, tuple(log.export().splitlines()))
 
 
 def packed(names: Sequence[str]) -> bytes:

@@ -35,11 +35,11 @@ from smpc_dp_lab.vectors.verifiable_runs import (
     NINE,
     RELAY,
     Cheater,
-    Played,
+    RecordedRun,
     Tamper,
     entry_of,
     message_of,
-    play,
+    execute,
 )
 from smpc_dp_lab.vectors.verifiable_users import CHEAT, GRID, OTHER, at, off_by_one, says
 
@@ -82,7 +82,7 @@ def too_long(_user: Cheater, message: msgspec.Struct) -> msgspec.Struct:
     return replace(opened(message), deltas=opened(message).deltas + bytes(4096))
 
 
-def in_rounds(*openings: Opening) -> Played:
+def in_rounds(*openings: Opening) -> RecordedRun:
     """Play a run of nine in which one user publishes a wrong sum; then others open in a wrong way.
 
     The first one in the first round, the second one, which opens the edge to the first, in the second.
@@ -90,17 +90,17 @@ def in_rounds(*openings: Opening) -> Played:
     tampers: dict[str, Tamper] = {CHEAT: off_by_one}
     for number, (name, opening) in enumerate(zip((OTHER, THIRD), openings, strict=False), 1):
         tampers[name] = at(v.in_round(v.OPEN, number), opening)
-    return play(tampers, setting=NINE)
+    return execute(tampers, setting=NINE)
 
 
 @functools.cache
-def in_one_round() -> Played:
+def in_one_round() -> RecordedRun:
     """Return the run in which an opening of the first round is false."""
     return in_rounds(to_something_else)
 
 
 @functools.cache
-def in_two_rounds() -> Played:
+def in_two_rounds() -> RecordedRun:
     """Return the run in which one of the first and one of the second are."""
     return in_rounds(to_something_else, too_far_out)
 
@@ -130,16 +130,16 @@ def _users() -> Iterator[Cheat]:
         END,
         REFUSED,
         (),
-        lambda: play({CHEAT: off_by_one, OTHER: at(v.OPEN, to_something_else)}).lines,
+        lambda: execute({CHEAT: off_by_one, OTHER: at(v.OPEN, to_something_else)}).lines,
     )
 
 
 def _relays() -> Iterator[Cheat]:
-    made = functools.partial(changed_log, played=in_one_round, base=ROUNDS_BASE)
+    made = functools.partial(changed_log, ran=in_one_round, base=ROUNDS_BASE)
     reason = "who was shown false is excluded"
 
     def without(*kinds: str) -> Change:
-        return lambda played: played.log([entry for entry in played.entries if entry.kind not in kinds])
+        return lambda ran: ran.log([entry for entry in ran.entries if entry.kind not in kinds])
 
     about = "A user opens something false, and no round follows in which its edges are opened."
     yield made("round-left-out", about, reason, without(CERTIFY_2, OPEN_2), RELAY, OTHER)
@@ -149,12 +149,10 @@ def _relays() -> Iterator[Cheat]:
     about = "Edges are opened, and no quorum has signed whose."
     yield made("round-without-its-certificate", about, ORDER, without(v.CERTIFY_EXCLUSIONS))
     about = "A user's opening of the first round stands as its opening of the second."
-    moved = replaced(OPEN_2, THIRD, lambda played, _: replace(entry_of(played, v.OPEN, THIRD), kind=OPEN_2))
+    moved = replaced(OPEN_2, THIRD, lambda ran, _: replace(entry_of(ran, v.OPEN, THIRD), kind=OPEN_2))
     yield made("opening-of-another-round", about, SIGNATURE, moved)
     about = "A user that was excluded opens an edge."
-    by_excluded = entries(
-        v.OPEN, THIRD, 1, lambda played, one: [played.sign(replace(one[0], party=CHEAT)), *one]
-    )
+    by_excluded = entries(v.OPEN, THIRD, 1, lambda ran, one: [ran.sign(replace(one[0], party=CHEAT)), *one])
     yield made("opening-by-an-excluded-user", about, "who may open edges", by_excluded, RELAY, CHEAT)
     about = "A user that said nothing false does not go on to the second round."
     left_out = rewritten(CERTIFY_2, RELAY, {"members": pack_set([1, 3, 5, 6, 7, 8], len(NINE.inputs))})
@@ -181,8 +179,6 @@ def _relays() -> Iterator[Cheat]:
         v.TALLY,
         RELAY,
         0,
-        lambda played, _: [
-            played.sign(replace(entry_of(played, v.CERTIFY_COINS), kind=v.CERTIFY_EXCLUSIONS))
-        ],
+        lambda ran, _: [ran.sign(replace(entry_of(ran, v.CERTIFY_COINS), kind=v.CERTIFY_EXCLUSIONS))],
     )
     yield changed_log("round-without-a-reason", about, reason, reasonless, RELAY)

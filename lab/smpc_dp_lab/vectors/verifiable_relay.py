@@ -24,7 +24,7 @@ from smpc_dp_lab.vectors.verifiable_host import (
     replaced,
     rewritten,
 )
-from smpc_dp_lab.vectors.verifiable_runs import RELAY, USERS, Played, entry_of, play
+from smpc_dp_lab.vectors.verifiable_runs import RELAY, USERS, RecordedRun, entry_of, execute
 from smpc_dp_lab.vectors.verifiable_users import CHEAT, OTHER, instead, off_by_one
 
 
@@ -38,10 +38,10 @@ def all_cheats() -> Iterator[Cheat]:
 
 def _entries() -> Iterator[Cheat]:
     def without(kind: str, party: str) -> Change:
-        return entries(kind, party, 1, lambda _played, _one: [])
+        return entries(kind, party, 1, lambda _ran, _one: [])
 
     def exchanged(kind: str, party: str) -> Change:
-        return entries(kind, party, 2, lambda _played, two: two[::-1])
+        return entries(kind, party, 2, lambda _ran, two: two[::-1])
 
     about = "Two coins are exchanged, with heads that fit."
     yield changed_log("entries-reordered", about, ORDER, exchanged(v.COIN, "ann"))
@@ -53,7 +53,7 @@ def _entries() -> Iterator[Cheat]:
     yield changed_log("publication-dropped", about, check, without(v.PUBLISH, CHEAT), RELAY)
     about = "The heads of the coins are not certified."
     yield changed_log("certificate-dropped", about, ORDER, without(v.CERTIFY_COINS, RELAY))
-    twice = entries(v.PUBLISH, CHEAT, 1, lambda _played, one: one * 2)
+    twice = entries(v.PUBLISH, CHEAT, 1, lambda _ran, one: one * 2)
     yield changed_log("publication-twice", "A user's publication is there twice.", ORDER, twice)
     about = "A user's commitments follow the certificate."
     yield changed_log("commitments-after-the-heads", about, HEADS, exchanged(v.COMMIT, "eve"), RELAY)
@@ -62,11 +62,11 @@ def _entries() -> Iterator[Cheat]:
         "commitments-exchanged",
         "A user has signed two sets of commitments in one run, and the log has not the agreed ones.",
         HEADS,
-        replaced(v.COMMIT, CHEAT, lambda _played, _entry: entry_of(play(another_coin), v.COMMIT, CHEAT)),
+        replaced(v.COMMIT, CHEAT, lambda _ran, _entry: entry_of(execute(another_coin), v.COMMIT, CHEAT)),
         RELAY,
     )
     by_a_user = replaced(
-        v.TALLY, RELAY, lambda played, entry: played.sign(replace(entry, party=CHEAT), signer=CHEAT)
+        v.TALLY, RELAY, lambda ran, entry: ran.sign(replace(entry, party=CHEAT), signer=CHEAT)
     )
     yield changed_log("tally-by-a-user", "A user signs the tally.", ORDER, by_a_user, CHEAT)
     message = encode(v.Open(pack_list([1]), bytes(16), bytes(32)))
@@ -78,9 +78,7 @@ def _entries() -> Iterator[Cheat]:
             v.TALLY,
             RELAY,
             0,
-            lambda played, _: [
-                played.sign(replace(entry_of(played, v.PUBLISH, OTHER), kind=v.OPEN), message)
-            ],
+            lambda ran, _: [ran.sign(replace(entry_of(ran, v.PUBLISH, OTHER), kind=v.OPEN), message)],
         ),
     )
     about = "A user has signed a second coin, for which the noise would be better."
@@ -90,7 +88,7 @@ def _entries() -> Iterator[Cheat]:
 
 def _header() -> Iterator[Cheat]:
     def changed(**fields: object) -> Change:
-        return lambda played: played.log(played.entries, altered(played.header, fields))
+        return lambda ran: ran.log(ran.entries, altered(ran.header, fields))
 
     def session(old: str, new: str) -> Change:
         return changed(session=lambda session: session.replace(old, new, 1))
@@ -125,7 +123,7 @@ def _tally() -> Iterator[Cheat]:
         check,
         rewritten(v.TALLY, RELAY, {"counted": pack_set(range(1, 6), len(USERS))}),
         RELAY,
-        played=lambda: play({CHEAT: off_by_one}),
+        ran=lambda: execute({CHEAT: off_by_one}),
     )
 
 
@@ -144,9 +142,9 @@ def _certificates() -> Iterator[Cheat]:
         about = f"A signature on the head of the {setup} is another user's."
         yield certified(f"{setup}-with-a-forged-signature", about, HEADS, kind, forged)
 
-    def reused(played: Played) -> list[bytes]:
-        other = entry_of(played, v.CERTIFY_COMMITMENTS).payload
-        return paid(v.CERTIFY_COINS, RELAY, lambda _: other)(played)
+    def reused(ran: RecordedRun) -> list[bytes]:
+        other = entry_of(ran, v.CERTIFY_COMMITMENTS).payload
+        return paid(v.CERTIFY_COINS, RELAY, lambda _: other)(ran)
 
     about = "The certificate of the commitments stands for that of the coins."
     yield changed_log("certificate-reused", about, HEADS, reused, RELAY)

@@ -293,7 +293,7 @@ HONEST = Host()
 
 
 @dataclass(slots=True)
-class Played:
+class RecordedRun:
     """A run that has ended: its log, who raised what, and the keys to sign something else with."""
 
     lines: list[bytes]
@@ -362,7 +362,7 @@ def members(keys: int = 0, setting: Setting = SETTING) -> list[Member]:
     ]
 
 
-def play(
+def execute(
     tampers: Mapping[str, Tamper] | None = None,
     *,
     relay: Host = HONEST,
@@ -376,7 +376,7 @@ def play(
     request: int | None = None,
     board: MemoryBoard | None = None,
     seen: Mapping[str, Seen] | None = None,
-) -> Played:
+) -> RecordedRun:
     """Run the protocol among the users of a setting.
 
     Args:
@@ -429,25 +429,25 @@ def play(
     board = MemoryBoard(session.decode("ascii")) if board is None else board
     host = relay.of(aggregator(context, checked, identities[RELAY], board=board))
     errors = drive([host, *users], MemoryNetwork(Faults(kill=dict(kill or {}))), RELAY)
-    return Played(board.lines, errors, context, identities, host, {user.name: user for user in users})
+    return RecordedRun(board.lines, errors, context, identities, host, {user.name: user for user in users})
 
 
 @functools.cache
-def honest(run: int = RUN, keys: int = 0, *, ball: bool = False, setting: Setting = SETTING) -> Played:
+def honest(run: int = RUN, keys: int = 0, *, ball: bool = False, setting: Setting = SETTING) -> RecordedRun:
     """Return a run in which nobody deviates."""
-    return play(run=run, keys=keys, ball=ball, setting=setting)
+    return execute(run=run, keys=keys, ball=ball, setting=setting)
 
 
-def entry_of(played: Played, kind: str, party: str = RELAY) -> Entry:
+def entry_of(ran: RecordedRun, kind: str, party: str = RELAY) -> Entry:
     """Return the entry of this kind and party."""
-    return next(entry for entry in played.entries if (entry.kind, entry.party) == (kind, party))
+    return next(entry for entry in ran.entries if (entry.kind, entry.party) == (kind, party))
 
 
-def message_of(played: Played, kind: str, message: type[S], party: str = RELAY) -> S:
+def message_of(ran: RecordedRun, kind: str, message: type[S], party: str = RELAY) -> S:
     """Return what the entry of this kind and party says."""
-    return decode(entry_of(played, kind, party).payload, message, "")
+    return decode(entry_of(ran, kind, party).payload, message, "")
 
 
 def lines_of(tampers: Mapping[str, Tamper] | None = None, **given: Any) -> list[bytes]:
     """Return the log of a run, with arguments as of `play`."""
-    return play(tampers, **given).lines
+    return execute(tampers, **given).lines

@@ -12,7 +12,7 @@ from smpc_dp.privacy.secagg_plan import plan_secagg
 from smpc_dp.protocols.engine.events import Message, Start
 from smpc_dp.protocols.phases import messages as m
 from smpc_dp.protocols.secagg.params import SecAggParameters
-from smpc_dp.simulate.average import cast_sum
+from smpc_dp.simulate.average import sum_roles
 
 LENGTH = 200_000
 VECTOR = 4 * LENGTH
@@ -26,12 +26,12 @@ def test_aggregator_holds_no_vector_of_a_party(parties: int) -> None:
         plan=plan_secagg(parties),
     )
     assert parameters.encoding.element_bytes == 4
-    cast, _ = cast_sum(parameters, [np.zeros(LENGTH)] * parties, seed_for_simulation=1)
-    machines = {machine.name: machine for machine in cast.parties}
-    waiting = [envelope for machine in cast.parties for envelope in machine.handle(Start())]
-    while cast.aggregator.step != m.MASKED:
-        answers = [sent for envelope in waiting for sent in cast.aggregator.handle(Message(envelope))]
-        if cast.aggregator.step != m.MASKED:
+    new_run, _ = sum_roles(parameters, [np.zeros(LENGTH)] * parties, seed_for_simulation=1)
+    machines = {machine.name: machine for machine in new_run.parties}
+    waiting = [envelope for machine in new_run.parties for envelope in machine.handle(Start())]
+    while new_run.aggregator.step != m.MASKED:
+        answers = [sent for envelope in waiting for sent in new_run.aggregator.handle(Message(envelope))]
+        if new_run.aggregator.step != m.MASKED:
             waiting = [
                 sent for answer in answers for sent in machines[answer.receiver].handle(Message(answer))
             ]
@@ -42,7 +42,7 @@ def test_aggregator_holds_no_vector_of_a_party(parties: int) -> None:
             (masked,) = machines[answer.receiver].handle(Message(answer))
             tracemalloc.reset_peak()
             before, _ = tracemalloc.get_traced_memory()
-            cast.aggregator.handle(Message(masked))
+            new_run.aggregator.handle(Message(masked))
             del masked
             now, top = tracemalloc.get_traced_memory()
             peak = max(peak, top - before)

@@ -27,7 +27,7 @@ def answer(name: str = "emp-ot", **figures: tuple[str, float]) -> dict[str, Any]
     }
 
 
-def play(folder: Path, driver: str, script: str) -> None:
+def execute(folder: Path, driver: str, script: str) -> None:
     program = folder / driver
     program.write_text(f"#!/bin/sh\n{script}\n")
     program.chmod(0o700)
@@ -35,7 +35,7 @@ def play(folder: Path, driver: str, script: str) -> None:
 
 def says(folder: Path, driver: str, claimed: object) -> None:
     text = claimed if isinstance(claimed, str) else json.dumps(claimed)
-    play(folder, driver, f'echo "{driver} $*" >> {folder}/log\ncat <<"END"\n{text}\nEND')
+    execute(folder, driver, f'echo "{driver} $*" >> {folder}/log\ncat <<"END"\n{text}\nEND')
 
 
 def measured(folder: Path, figure: str = "setup", unit: str = "s") -> Peer | None:
@@ -47,7 +47,7 @@ def measured(folder: Path, figure: str = "setup", unit: str = "s") -> Peer | Non
 def test_a_peer_is_the_median_of_what_its_driver_printed(tmp_path: Path) -> None:
     for run, seconds in enumerate((0.5, 0.1, 0.2)):
         (tmp_path / f"answer{run}").write_text(json.dumps(answer(setup=("s", seconds))))
-    play(tmp_path, "emp_ot", f"cd {tmp_path}; set -- answer*; cat $1; rm $1")
+    execute(tmp_path, "emp_ot", f"cd {tmp_path}; set -- answer*; cat $1; rm $1")
     peers = DriverPeers(str(tmp_path), ["emp_ot"])
     trial = peers.trial("emp_ot", 2, 10)
     assert trial.peer("setup", "s", "alone") is None
@@ -106,7 +106,7 @@ def test_what_is_no_measurement_is_refused(tmp_path: Path, claimed: object, why:
     ],
 )
 def test_a_driver_that_fails_is_named_with_its_last_words(tmp_path: Path, script: str, why: str) -> None:
-    play(tmp_path, "emp_ot", script)
+    execute(tmp_path, "emp_ot", script)
     with pytest.raises(LocalError) as caught:
         measured(tmp_path)
     assert str(caught.value) == why
@@ -125,7 +125,7 @@ def test_a_driver_that_hangs_is_ended_with_its_second_process(
 ) -> None:
     """Even if only the second process hangs: it holds the first one's output open."""
     monkeypatch.setattr(drivers, "DRIVER_SECONDS", 0.3)
-    play(tmp_path, "emp_ot", f"sleep 600 &\necho $! > {tmp_path}/second\n{waits}")
+    execute(tmp_path, "emp_ot", f"sleep 600 &\necho $! > {tmp_path}/second\n{waits}")
     with pytest.raises(LocalError, match=r"emp_ot 2: no answer within 0\.3 s"):
         measured(tmp_path)
     second = int((tmp_path / "second").read_text())
@@ -265,7 +265,7 @@ def test_pairs_of_a_statistic_stand_beside_the_peer_that_evaluates_the_same_file
     figures["first garbler"] = ("s", 16.0)
     reported = json.dumps(answer("emp-sh2pc", **figures))
     save = f'cp "$1" {tmp_path}/given; echo "emp $2 $3" >> {log}'
-    play(tmp_path, "emp_circuit", f'{save}; cat <<"END"\n{reported}\nEND')
+    execute(tmp_path, "emp_circuit", f'{save}; cat <<"END"\n{reported}\nEND')
     shown = statistic.run_statistic_bench(2, parties=10, emp=str(tmp_path)).to_json()
     result = {figure["name"]: figure for figure in shown["figures"]}  # type: ignore[attr-defined]
     assert result["first pair of a process, garbler"]["ratio_to_peer"] == 16

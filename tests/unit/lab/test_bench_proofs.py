@@ -14,7 +14,7 @@ from smpc_dp_lab.bench.drivers import DRIVERS
 from smpc_dp_lab.cli import bench as cli
 
 
-def _play(folder: Path, driver: str, seconds: float, size: float) -> None:
+def _execute(folder: Path, driver: str, seconds: float, size: float) -> None:
     figures = {name: {"unit": "s", "value": seconds} for name in ("prove", "verify", "batch")}
     answer = {
         "name": DRIVERS[driver],
@@ -29,8 +29,8 @@ def _play(folder: Path, driver: str, seconds: float, size: float) -> None:
 
 def test_figures_stand_beside_the_fastest_peer(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(proofs, "PEER_BATCH", 2)
-    _play(tmp_path, "bulletproofs_plus", 2000.0, 700.0)
-    _play(tmp_path, "bulletproofs", 1000.0, 800.0)
+    _execute(tmp_path, "bulletproofs_plus", 2000.0, 700.0)
+    _execute(tmp_path, "bulletproofs", 1000.0, 800.0)
     rounds: list[tuple[str, int, int]] = []
     report = proofs.run_proofs_bench(
         2,

@@ -25,7 +25,7 @@ from smpc_dp.protocols.phases import messages as m
 from smpc_dp.protocols.phases.certify import check_certificate, sample_certificate, shortest_certificate
 from smpc_dp.protocols.secagg.params import SecAggParameters
 from smpc_dp.protocols.sets import pack_set
-from smpc_dp.simulate.average import cast_sum
+from smpc_dp.simulate.average import sum_roles
 from smpc_dp.simulate.drive import drive
 from smpc_dp.simulate.stage import AGGREGATOR, simulated_run
 from smpc_dp.transport.memory import Faults, MemoryNetwork
@@ -225,15 +225,15 @@ def test_a_run_is_certified_by_samples_and_its_evidence_can_be_checked() -> None
     plan = check_plan(PARTIES, 8, 5, dropout=0.02, corrupt=0.0)
     encoding = Encoding.plan(length=1, lower=0.0, upper=1.0, precision=1e-3, parties=PARTIES)
     parameters = SecAggParameters(encoding=encoding, plan=plan)
-    cast, _ = cast_sum(parameters, [np.zeros(1)] * PARTIES, seed_for_simulation=3, alone=[7])
-    context = cast.context
-    drive(cast.machines, MemoryNetwork(Faults(kill={context.names[1]: 6})), AGGREGATOR)
-    evidence = cast.parties[7].result.evidence
-    assert evidence == cast.aggregator.result.evidence
+    new_run, _ = sum_roles(parameters, [np.zeros(1)] * PARTIES, seed_for_simulation=3, alone=[7])
+    context = new_run.context
+    drive(new_run.machines, MemoryNetwork(Faults(kill={context.names[1]: 6})), AGGREGATOR)
+    evidence = new_run.parties[7].result.evidence
+    assert evidence == new_run.aggregator.result.evidence
     assert evidence.survivors is not None
     for step, certificate, members in (
         (m.ATTEST_PARTICIPANTS, evidence.participants, evidence.participating),
-        (m.ATTEST_SURVIVORS, evidence.survivors, cast.aggregator.result.survivors),
+        (m.ATTEST_SURVIVORS, evidence.survivors, new_run.aggregator.result.survivors),
     ):
         assert certificate.sample is not None
         rebuilt = read(context, certificate.to_json())

@@ -16,8 +16,8 @@ from smpc_dp.protocols.phases import keys
 from smpc_dp.protocols.phases import messages as m
 from smpc_dp.protocols.secagg.params import SecAggParameters
 from smpc_dp.protocols.sets import pack_set
-from smpc_dp.simulate.average import cast_sum
-from smpc_dp.simulate.direct import cast_direct
+from smpc_dp.simulate.average import sum_roles
+from smpc_dp.simulate.direct import direct_roles
 from smpc_dp.simulate.drive import drive
 from smpc_dp.simulate.stage import AGGREGATOR
 from smpc_dp.transport.memory import Faults, MemoryNetwork
@@ -30,13 +30,13 @@ def test_certificates_follow_from_the_evidence_alone() -> None:
         encoding=Encoding.plan(length=2, lower=-1.0, upper=1.0, precision=1e-3, parties=PARTIES),
         plan=plan_secagg(PARTIES, dropout=0.3, corrupt=0.1),
     )
-    cast, _ = cast_sum(parameters, [np.zeros(2)] * PARTIES, seed_for_simulation=3)
-    context = cast.context
+    new_run, _ = sum_roles(parameters, [np.zeros(2)] * PARTIES, seed_for_simulation=3)
+    context = new_run.context
     kill = {context.names[1]: 3, context.names[4]: 6}
-    drive(cast.machines, MemoryNetwork(Faults(kill=kill)), AGGREGATOR)
-    outcome = cast.parties[0].result
+    drive(new_run.machines, MemoryNetwork(Faults(kill=kill)), AGGREGATOR)
+    outcome = new_run.parties[0].result
     evidence = outcome.evidence
-    assert evidence == cast.aggregator.result.evidence
+    assert evidence == new_run.aggregator.result.evidence
     assert set(outcome.survivors) < set(evidence.participating) < set(context.names)
 
     def packed(names: tuple[str, ...]) -> bytes:
@@ -65,13 +65,13 @@ def test_evidence_without_a_relay_signs_the_total_too() -> None:
     given = {"length": 2, "lower": -1.0, "upper": 1.0, "epsilon": 1.0, "delta": 1e-6, "topology": "direct"}
     parameters, faults = check_parameters(given | {"dropout": 0.3}, PARTIES)
     assert isinstance(parameters, DirectParameters), faults
-    cast, _ = cast_direct(parameters, [np.zeros(2)] * PARTIES, request=3, seed_for_simulation=3)
-    context, coordinator = cast.context, cast.coordinator
+    new_run, _ = direct_roles(parameters, [np.zeros(2)] * PARTIES, request=3, seed_for_simulation=3)
+    context, coordinator = new_run.context, new_run.coordinator
     assert coordinator.name == context.names[2]
     # Before its reveal, and before its publication: seven messages to others are a step.
     kill = {context.names[1]: 2 * 7 + 1, context.names[4]: 4 * 7 + 1}
-    drive(cast.users, MemoryNetwork(Faults(kill=kill)), coordinator.name, mesh=True)
-    outcome = cast.users[0].result
+    drive(new_run.users, MemoryNetwork(Faults(kill=kill)), coordinator.name, mesh=True)
+    outcome = new_run.users[0].result
     evidence = outcome.evidence
     assert set(outcome.survivors) < set(evidence.participating) < set(context.names)
 

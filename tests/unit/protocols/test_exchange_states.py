@@ -8,20 +8,20 @@ import pytest
 from smpc_dp.protocols.engine.events import Message
 from smpc_dp.protocols.engine.party import PartyRole
 from smpc_dp.protocols.exchange import states
-from smpc_dp_lab.vectors.exchange_runs import SCENARIOS, ExchangeScenario, cast
+from smpc_dp_lab.vectors.exchange_runs import SCENARIOS, ExchangeScenario, new_run
 from tests.unit.protocols.engine.test_states import contents
 from tests.unit.protocols.recorded import Step, assert_in_table, recorded
 
 
-def played(scenario: ExchangeScenario, monkeypatch: pytest.MonkeyPatch) -> list[Step]:
+def ran(scenario: ExchangeScenario, monkeypatch: pytest.MonkeyPatch) -> list[Step]:
     steps = recorded(monkeypatch)
-    cast(scenario).play()
+    new_run(scenario).execute()
     return steps
 
 
 @pytest.mark.parametrize("scenario", SCENARIOS, ids=lambda scenario: scenario.name)
 def test_every_step_is_in_the_table(scenario: ExchangeScenario, monkeypatch: pytest.MonkeyPatch) -> None:
-    ended = assert_in_table(played(scenario, monkeypatch))
+    ended = assert_in_table(ran(scenario, monkeypatch))
     assert ended == len(scenario.names) + 1 - len(scenario.kill)
 
 
@@ -30,7 +30,7 @@ def test_a_delivery_changes_nothing_in_the_state_before(
     scenario: ExchangeScenario, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     again = 0
-    for step in played(scenario, monkeypatch):
+    for step in ran(scenario, monkeypatch):
         if isinstance(step.before, states.AwaitDelivery) and isinstance(step.event, Message):
             before = step.before.own.copy()
             after = step.run.role.step(step.run.member, step.before, step.event).state
@@ -42,7 +42,7 @@ def test_a_delivery_changes_nothing_in_the_state_before(
 
 def test_the_vector_of_the_caller_stays_without_noise(monkeypatch: pytest.MonkeyPatch) -> None:
     """Noise is drawn in a step, and a step changes nothing."""
-    steps = played(SCENARIOS[0], monkeypatch)
+    steps = ran(SCENARIOS[0], monkeypatch)
     result = [step for step in steps if isinstance(step.before, states.AwaitStart)]
     assert len(result) == len(SCENARIOS[0].names)
     for step in result:
@@ -55,7 +55,7 @@ def test_the_vector_of_the_caller_stays_without_noise(monkeypatch: pytest.Monkey
 
 
 def test_what_must_be_forgotten_is_in_no_later_state(monkeypatch: pytest.MonkeyPatch) -> None:
-    steps = [step for step in played(SCENARIOS[0], monkeypatch) if step.run.name == SCENARIOS[0].names[0]]
+    steps = [step for step in ran(SCENARIOS[0], monkeypatch) if step.run.name == SCENARIOS[0].names[0]]
     [waiting] = [step.after for step in steps if isinstance(step.after, states.AwaitStart)]
     [sent] = [step.after for step in steps if isinstance(step.after, states.AwaitDelivery)]
     finished = steps[-1].after
@@ -69,7 +69,7 @@ def test_a_party_keeps_the_keys_of_its_senders_alone(monkeypatch: pytest.MonkeyP
     [edges] = [scenario for scenario in SCENARIOS if scenario.name == "edges"]
     retained = {
         step.run.name: set(step.after.sealing.peer_keys)
-        for step in played(edges, monkeypatch)
+        for step in ran(edges, monkeypatch)
         if isinstance(step.after, states.AwaitDelivery)
     }
     assert retained == {"alice": {3}, "bob": {1}, "carol": {1}}

@@ -230,7 +230,7 @@ def test_nothing_before_the_masked_inputs_depends_on_an_input(output: str) -> No
     """With the same random bytes, other inputs change nothing so far, and the masks by their difference."""
     plan = plan_of(find("add32").build(), 70, output=output)
 
-    def play(x: int, y: int) -> list[tuple[str, bytes]]:
+    def execute(x: int, y: int) -> list[tuple[str, bytes]]:
         sent: list[tuple[str, bytes]] = []
 
         def listen(sender: str, to: str, data: bytes) -> list[bytes]:
@@ -241,7 +241,7 @@ def test_nothing_before_the_masked_inputs_depends_on_an_input(output: str) -> No
         evaluated(evaluate_in_memory(roles, listen))
         return sent
 
-    some, others = play(1, 2), play(2**32 - 1, 5)
+    some, others = execute(1, 2), execute(2**32 - 1, 5)
     [index] = [
         index
         for index, (sender, data) in enumerate(some)

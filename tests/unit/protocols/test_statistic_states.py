@@ -21,13 +21,13 @@ BESIDE = frozenset({m.PAIR, m.RELAY, m.RELAY_END})
 @pytest.mark.parametrize("scenario", SCENARIOS, ids=lambda scenario: scenario.name)
 def test_every_step_is_in_the_table(scenario: Scenario, monkeypatch: pytest.MonkeyPatch) -> None:
     steps = recorded(monkeypatch)
-    Run(scenario).play()
+    Run(scenario).execute()
     assert assert_in_table(steps, BESIDE) == len(NAMES) - len(scenario.silent) + 1
 
 
 def test_a_run_has_no_more_steps_than_the_table_says(monkeypatch: pytest.MonkeyPatch) -> None:
     steps = recorded(monkeypatch)
-    hub = Run(find("again")).play().hub
+    hub = Run(find("again")).execute().hub
     seen = dict.fromkeys(step.before.step for step in steps if step.run.name == HUB)
     assert len(seen) - 1 == states.AGGREGATOR.most_steps(hub.member) == 5
 
@@ -35,7 +35,7 @@ def test_a_run_has_no_more_steps_than_the_table_says(monkeypatch: pytest.MonkeyP
 def test_coins_that_are_not_opened_are_forgotten_with_the_draw(monkeypatch: pytest.MonkeyPatch) -> None:
     """A further draw cannot be: nobody has a coin for it."""
     steps = recorded(monkeypatch)
-    Run(find("matchings")).play()
+    Run(find("matchings")).execute()
     for name in NAMES:
         mine = [step.after for step in steps if step.run.name == name]
         [first] = [state for state in mine if isinstance(state, party.AwaitStart)]

@@ -21,7 +21,7 @@ from smpc_dp.protocols.gopa.verifiable.publishing import AwaitOpenings, AwaitPub
 from smpc_dp.protocols.gopa.verifiable.states import AGGREGATOR
 from smpc_dp.protocols.gopa.verifiable.tallying import AwaitTallied
 from smpc_dp_lab.vectors.verifiable_openings import in_rounds, to_something_else, too_far_out
-from smpc_dp_lab.vectors.verifiable_runs import Played, play
+from smpc_dp_lab.vectors.verifiable_runs import RecordedRun, execute
 from tests.unit.protocols.engine.test_states import contents
 
 NAME = "ann"
@@ -38,12 +38,12 @@ class Taken:
     sent: Sequence[Envelope]
 
 
-def in_two_rounds() -> Played:
+def in_two_rounds() -> RecordedRun:
     """Play a run in which an opening of the first and one of the second round are false: there are three."""
     return in_rounds(to_something_else, too_far_out)
 
 
-def steps(monkeypatch: pytest.MonkeyPatch, playing: Callable[[], Played]) -> list[Taken]:
+def steps(monkeypatch: pytest.MonkeyPatch, playing: Callable[[], RecordedRun]) -> list[Taken]:
     """Play a run, and return all steps of all roles."""
     taken: list[Taken] = []
     step_from = Run.step_from
@@ -64,8 +64,10 @@ def number_of(state: Any) -> int:
     return number
 
 
-@pytest.mark.parametrize("playing", [play, in_two_rounds])
-def test_every_step_is_in_the_table(monkeypatch: pytest.MonkeyPatch, playing: Callable[[], Played]) -> None:
+@pytest.mark.parametrize("playing", [execute, in_two_rounds])
+def test_every_step_is_in_the_table(
+    monkeypatch: pytest.MonkeyPatch, playing: Callable[[], RecordedRun]
+) -> None:
     seen: set[type] = set()
     for step in steps(monkeypatch, playing):
         if not isinstance(step.event, Message) or type(step.after) is type(step.before):
@@ -91,7 +93,7 @@ def test_the_steps_of_a_round_have_its_number(monkeypatch: pytest.MonkeyPatch) -
 
 
 def test_at_most_so_many_steps_follow_the_first() -> None:
-    relay = play().relay
+    relay = execute().relay
     usual = len(v.PARTY_STEPS) - 1
     assert AGGREGATOR.most_steps(relay.member) == usual + 2 * relay.member.parameters.most_false
     assert AGGREGATOR.longest(relay.member) == relay.member.parameters.most_heard_bytes

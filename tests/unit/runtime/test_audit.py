@@ -30,7 +30,7 @@ from smpc_dp.runtime.audit import audit, audit_stream
 from smpc_dp.runtime.audit_selection import read_session_log
 from smpc_dp.runtime.log_session import LogSession, held_session
 from smpc_dp.simulate.stage import RememberingVerifier
-from smpc_dp_lab.vectors.verifiable_runs import honest, play
+from smpc_dp_lab.vectors.verifiable_runs import honest, execute
 from smpc_dp_lab.vectors.verifiable_users import CHEAT, off_by_one
 from tests.documents import assert_documented
 from tests.unit.runtime.hostile_headers import with_session
@@ -131,7 +131,7 @@ def test_a_log_cut_at_any_byte_does_not_hold(small: bytes) -> None:
 
 
 def test_threads_find_the_same() -> None:
-    log = b"".join(line + b"\n" for line in play({CHEAT: off_by_one}).lines)
+    log = b"".join(line + b"\n" for line in execute({CHEAT: off_by_one}).lines)
     one, four = (audit_stream(io.BytesIO(log), threads=threads) for threads in (1, 4))
     assert one.verdict == four.verdict
     assert one.code == 3
@@ -154,16 +154,16 @@ def test_threads_find_the_same() -> None:
     ],
 )
 def test_sessions_that_are_none(session: str, reason: str) -> None:
-    played = honest()
+    ran = honest()
     changes = json.loads(session) if reason in ("upper", "epsilon") else None
     if changes is not None:
-        document = json.loads(played.header.session)
+        document = json.loads(ran.header.session)
         document["parameters"] |= changes
         session = json.dumps(document, sort_keys=True, separators=(",", ":"))
-        header = with_session(played.header, session)
+        header = with_session(ran.header, session)
     else:
-        header = replace(played.header, session=session)
-    lines = played.log(played.entries, header)
+        header = replace(ran.header, session=session)
+    lines = ran.log(ran.entries, header)
     report = audit_stream(io.BytesIO(b"".join(line + b"\n" for line in lines)), threads=1)
     assert report.code == 1
     assert report.line == 1
@@ -171,11 +171,11 @@ def test_sessions_that_are_none(session: str, reason: str) -> None:
 
 
 def test_a_log_does_not_speak_to_the_terminal() -> None:
-    played = honest()
-    session = json.loads(played.header.session)
+    ran = honest()
+    session = json.loads(ran.header.session)
     session["parameters"]["\x1b[2Jhello"] = 1
     text = json.dumps(session, sort_keys=True, separators=(",", ":"))
-    lines = played.log(played.entries, with_session(played.header, text))
+    lines = ran.log(ran.entries, with_session(ran.header, text))
     report = audit_stream(io.BytesIO(b"".join(line + b"\n" for line in lines)), threads=1)
     assert report.code == 1
     assert "hello" in report.conclusion
@@ -183,9 +183,9 @@ def test_a_log_does_not_speak_to_the_terminal() -> None:
 
 
 def test_the_session_must_be_verifiable() -> None:
-    played = honest()
-    session = played.header.session.replace(',"verifiable":true', "").replace('"version":2', '"version":1')
-    lines = played.log(played.entries, replace(played.header, session=session))
+    ran = honest()
+    session = ran.header.session.replace(',"verifiable":true', "").replace('"version":2', '"version":1')
+    lines = ran.log(ran.entries, replace(ran.header, session=session))
     report = audit_stream(io.BytesIO(b"".join(line + b"\n" for line in lines)), threads=1)
     assert "not verifiable" in report.conclusion
 

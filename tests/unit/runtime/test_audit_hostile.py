@@ -24,7 +24,7 @@ from smpc_dp.runtime.audit import Report, audit, audit_stream
 from smpc_dp.runtime.audit_selection import Wanted
 from smpc_dp.runtime.log_session import held_session
 from smpc_dp.runtime.session_file import MAX_DEPTH
-from smpc_dp_lab.vectors.verifiable_runs import honest, play
+from smpc_dp_lab.vectors.verifiable_runs import honest, execute
 from smpc_dp_lab.vectors.verifiable_users import CHEAT, off_by_one
 from tests.unit.runtime.hostile_headers import with_session
 
@@ -169,15 +169,15 @@ class Counted(io.BytesIO):
 
 @pytest.mark.parametrize("kind", ["commit", "publish", "certify-commitments", "tally", "unheard-of"])
 def test_no_more_of_an_entry_is_read_than_one_can_have(kind: str) -> None:
-    played = honest()
-    entry = next(entry for entry in played.entries if entry.kind == "commit")
+    ran = honest()
+    entry = next(entry for entry in ran.entries if entry.kind == "commit")
     long = encode_line(replace(entry, kind=kind, payload=bytes(1 << 22))) + b"\n"
-    stream = Counted(played.lines[0] + b"\n" + long)
+    stream = Counted(ran.lines[0] + b"\n" + long)
     report = audit_stream(stream, threads=1)
     assert (report.code, report.line) == (1, 2)
     assert "longer than" in report.conclusion
     # Of 10 users and one coordinate: some KiB, not the 16 MiB that a line of any log may have.
-    assert stream.taken < len(played.lines[0]) + (1 << 16)
+    assert stream.taken < len(ran.lines[0]) + (1 << 16)
 
 
 class Swapped(io.BytesIO):
@@ -209,7 +209,7 @@ def changes(log: bytes) -> dict[str, bytes]:
 
 
 # The cheat's value is out of range, so that the others' commitments are read again.
-READ_TWICE = b"".join(line + b"\n" for line in play({CHEAT: off_by_one}).lines)
+READ_TWICE = b"".join(line + b"\n" for line in execute({CHEAT: off_by_one}).lines)
 
 
 @pytest.mark.parametrize("change", changes(READ_TWICE))

@@ -18,40 +18,40 @@ from smpc_dp.protocols.phases import messages as m
 from smpc_dp.protocols.session import canonical_session, session_json
 from smpc_dp.runtime.audit import Report, audit_stream
 from smpc_dp.runtime.audit_selection import Wanted, read_session_log
-from smpc_dp_lab.vectors.verifiable_runs import NINE, Played, honest, members, play
+from smpc_dp_lab.vectors.verifiable_runs import NINE, RecordedRun, honest, members, execute
 from smpc_dp_lab.vectors.verifiable_users import off_by_one
 
 
-def lines_of(played: Played) -> bytes:
-    return b"".join(line + b"\n" for line in played.lines)
+def lines_of(ran: RecordedRun) -> bytes:
+    return b"".join(line + b"\n" for line in ran.lines)
 
 
-def session_of(played: Played) -> str:
-    return played.context.session_digest.hex()
+def session_of(ran: RecordedRun) -> str:
+    return ran.context.session_digest.hex()
 
 
 def judge(content: bytes, /, **asked: Any) -> Report:
     return audit_stream(io.BytesIO(content), wanted=Wanted(**asked), threads=1)
 
 
-def ends(played: Played) -> bytes:
+def ends(ran: RecordedRun) -> bytes:
     """Return the last head of a log."""
-    chain = Chain(decode_line(played.lines[0], Header))
-    for line in played.lines[1:]:
+    chain = Chain(decode_line(ran.lines[0], Header))
+    for line in ran.lines[1:]:
         chain.follow(decode_line(line, Entry))
     return chain.head
 
 
-def listed(played: Played, *later: bytes, certified: bool = True, before: bytes = b"") -> SessionLog:
+def listed(ran: RecordedRun, *later: bytes, certified: bool = True, before: bytes = b"") -> SessionLog:
     """Return a session log of a run, and of later ones of the same request."""
-    context, header = played.context, played.header
+    context, header = ran.context, ran.header
     log = MemorySessionLog(context.session_digest, context.session_digest)
     log.begin(header.request, bytes.fromhex(header.run_id), NO_HEAD)
-    made = decode(played.entries[0].payload, m.Certified, "")
+    made = decode(ran.entries[0].payload, m.Certified, "")
     if certified:
         log.certify(CertifiedLine(1, "gopa", 2, made.members, made.signers, made.signatures))
     for run_id in later:
-        log.begin(header.request, run_id, before or ends(played))
+        log.begin(header.request, run_id, before or ends(ran))
     return log
 
 
@@ -86,50 +86,50 @@ def test_without_a_session_nothing_holds() -> None:
 
 
 def test_a_number_of_a_request_selects_no_run() -> None:
-    played = honest()
-    report = judge(lines_of(played), session=session_of(played), request=played.header.request)
+    ran = honest()
+    report = judge(lines_of(ran), session=session_of(ran), request=ran.header.request)
     assert (report.ok, report.code, report.tries) == (False, 4, None)
     assert "a restart repeats requests" in report.conclusion
 
 
 def test_a_run_id_does_not_excuse_another_head() -> None:
     """A party with this run id and another head was shown another log of the run."""
-    played = honest()
-    asked: dict[str, Any] = {"session": session_of(played), "run": played.header.run_id}
-    assert judge(lines_of(played), **asked).ok
-    assert judge(lines_of(played), **asked, head=ends(played).hex()).ok
-    report = judge(lines_of(played), **asked, head=ends(honest(run=2)).hex())
+    ran = honest()
+    asked: dict[str, Any] = {"session": session_of(ran), "run": ran.header.run_id}
+    assert judge(lines_of(ran), **asked).ok
+    assert judge(lines_of(ran), **asked, head=ends(ran).hex()).ok
+    report = judge(lines_of(ran), **asked, head=ends(honest(run=2)).hex())
     assert (report.ok, report.code) == (False, 1)
     assert "the head that was given is not of this run" in report.conclusion
 
 
 def test_an_earlier_try_of_a_request_is_named_as_such() -> None:
-    played = honest()
-    asked: dict[str, Any] = {"session": session_of(played), "request": played.header.request}
-    log = listed(played, b"2" * 32)
-    report = judge(lines_of(played), **asked, log=log)
+    ran = honest()
+    asked: dict[str, Any] = {"session": session_of(ran), "request": ran.header.request}
+    log = listed(ran, b"2" * 32)
+    report = judge(lines_of(ran), **asked, log=log)
     assert (report.code, report.position, report.tries) == (4, 1, 2)
     assert "try 1 of 2" in report.conclusion
     # A head of the session log after both says nothing else.
-    assert judge(lines_of(played), **asked, log=log, head=log.head().hex()).code == 4
+    assert judge(lines_of(ran), **asked, log=log, head=log.head().hex()).code == 4
 
 
 def test_a_session_log_that_was_cut_selects_no_run() -> None:
     """Without a head from a party the relay could show the list as it was after the try that it likes."""
-    played = honest()
+    ran = honest()
     asked: dict[str, Any] = {
-        "session": session_of(played),
-        "request": played.header.request,
-        "log": listed(played),
+        "session": session_of(ran),
+        "request": ran.header.request,
+        "log": listed(ran),
     }
-    assert judge(lines_of(played), **asked).code == 4
-    assert judge(lines_of(played), **asked, head=listed(played).head().hex()).code == 0
+    assert judge(lines_of(ran), **asked).code == 4
+    assert judge(lines_of(ran), **asked, head=listed(ran).head().hex()).code == 0
 
 
 def test_the_bias_is_for_the_tries_that_there_were() -> None:
-    played = honest()
-    asked: dict[str, Any] = {"session": session_of(played), "head": ends(played).hex()}
-    alone, twice = (judge(lines_of(played), **asked, log=log) for log in (None, listed(played, b"2" * 32)))
+    ran = honest()
+    asked: dict[str, Any] = {"session": session_of(ran), "head": ends(ran).hex()}
+    alone, twice = (judge(lines_of(ran), **asked, log=log) for log in (None, listed(ran, b"2" * 32)))
     assert alone.ok
     assert twice.ok
     assert alone.verdict is not None
@@ -145,11 +145,11 @@ def test_the_bias_is_for_the_tries_that_there_were() -> None:
 
 def test_a_failed_run_is_a_try_whatever_request_came_after_it() -> None:
     """Who withholds a coin ends a request; the users' next call has the next number, and is the next try."""
-    played = honest()
-    header, log = played.header, listed(played)
+    ran = honest()
+    header, log = ran.header, listed(ran)
     for request in (2, 3, 4):
-        log.begin(request + header.request, bytes([request]) * 32, ends(played))
-    report = judge(lines_of(played), session=session_of(played), head=ends(played).hex(), log=log)
+        log.begin(request + header.request, bytes([request]) * 32, ends(ran))
+    report = judge(lines_of(ran), session=session_of(ran), head=ends(ran).hex(), log=log)
     assert (report.code, report.position, report.tries) == (0, 1, 1)
     assert report.verdict is not None
     assert (report.verdict.tries, report.verdict.tries_listed) == (4, True)
@@ -157,16 +157,16 @@ def test_a_failed_run_is_a_try_whatever_request_came_after_it() -> None:
 
 def test_with_more_cheats_than_planned_a_run_id_does_not_say_which_log() -> None:
     """Two quorums need not share an honest user then: the head of the end is what a user has of its own."""
-    played = play(dict.fromkeys(("ann", "ben", "cyd"), off_by_one), setting=NINE)
-    chain = ends(played)
-    asked: dict[str, Any] = {"session": session_of(played), "run": played.header.run_id}
-    report = judge(lines_of(played), **asked)
+    ran = execute(dict.fromkeys(("ann", "ben", "cyd"), off_by_one), setting=NINE)
+    chain = ends(ran)
+    asked: dict[str, Any] = {"session": session_of(ran), "run": ran.header.run_id}
+    report = judge(lines_of(ran), **asked)
     assert report.verdict is not None
     assert len(report.excluded) > report.verdict.corrupt
     assert (report.ok, report.code) == (False, 4)
     assert "there may be another log" in report.conclusion
-    assert judge(lines_of(played), **asked, head=chain.hex()).ok
-    planned = play(dict.fromkeys(("ann", "ben"), off_by_one), setting=NINE)
+    assert judge(lines_of(ran), **asked, head=chain.hex()).ok
+    planned = execute(dict.fromkeys(("ann", "ben"), off_by_one), setting=NINE)
     assert judge(lines_of(planned), session=session_of(planned), run=planned.header.run_id).ok
 
 
@@ -181,37 +181,37 @@ def test_a_session_log_has_no_line_without_an_end(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("reason", ["omitted", "another-end", "without-a-quorum", "of-another-session"])
 def test_a_session_log_that_does_not_list_the_run_is_refused(reason: str) -> None:
-    played = honest()
+    ran = honest()
     if reason == "omitted":
         log: SessionLog = listed(honest(run=2))
         fault = "does not list this run"
     elif reason == "another-end":
-        log, fault = listed(played, b"2" * 32, before=b"x" * 32), "ended with another log"
+        log, fault = listed(ran, b"2" * 32, before=b"x" * 32), "ended with another log"
     elif reason == "without-a-quorum":
-        log, fault = listed(played, certified=False), "no quorum has signed"
+        log, fault = listed(ran, certified=False), "no quorum has signed"
     else:
         log, fault = listed(honest(ball=True)), "of another session"
-    asked: dict[str, Any] = {"session": session_of(played), "head": ends(played).hex()}
-    report = judge(lines_of(played), **asked, log=log)
+    asked: dict[str, Any] = {"session": session_of(ran), "head": ends(ran).hex()}
+    report = judge(lines_of(ran), **asked, log=log)
     assert report.code == 1
     assert fault in report.conclusion
 
 
 def test_a_forged_certificate_of_the_session_log_is_refused() -> None:
-    played = honest()
-    log = listed(played)
+    ran = honest()
+    log = listed(ran)
     assert log.certified is not None
     signatures = log.certified.signatures[:-1] + bytes([log.certified.signatures[-1] ^ 1])
     log.certified = msgspec.structs.replace(log.certified, signatures=signatures)
-    report = judge(lines_of(played), session=session_of(played), head=ends(played).hex(), log=log)
+    report = judge(lines_of(ran), session=session_of(ran), head=ends(ran).hex(), log=log)
     assert report.code == 1
     assert "attest-begin" in report.conclusion
 
 
 def test_every_user_has_the_heads_that_select_its_run() -> None:
-    played = honest()
-    logged = {dataclasses.astuple(user.result.evidence.log) for user in played.users.values()}  # type: ignore[arg-type]
+    ran = honest()
+    logged = {dataclasses.astuple(user.result.evidence.log) for user in ran.users.values()}  # type: ignore[arg-type]
     assert len(logged) == 1
     [(number, session_head, head)] = logged
-    report = judge(lines_of(played), session=session_of(played), head=session_head.hex())
+    report = judge(lines_of(ran), session=session_of(ran), head=session_head.hex())
     assert (report.ok, report.number, report.head) == (True, number, head.hex())

@@ -17,7 +17,7 @@ from smpc_dp.board.serve import BoardServer
 from smpc_dp.errors import LocalError
 from smpc_dp.runtime import log_source
 from smpc_dp.runtime.audit import Report, audit, audit_stream
-from smpc_dp_lab.vectors.verifiable_runs import honest, play
+from smpc_dp_lab.vectors.verifiable_runs import honest, execute
 from smpc_dp_lab.vectors.verifiable_users import CHEAT, off_by_one
 
 
@@ -43,7 +43,7 @@ def piped(content: bytes) -> Report:
 @pytest.fixture(scope="module")
 def read_twice() -> bytes:
     """A log with an excluded user: the others' commitments to it are found by reading them again."""
-    return b"".join(line + b"\n" for line in play({CHEAT: off_by_one}).lines)
+    return b"".join(line + b"\n" for line in execute({CHEAT: off_by_one}).lines)
 
 
 def check(report: Report) -> None:

@@ -19,7 +19,7 @@ from smpc_dp.protocols.session import session_digest
 from smpc_dp.runtime import log_session
 from smpc_dp.runtime.audit import audit_stream
 from smpc_dp.runtime.log_session import held_session, long_session
-from smpc_dp_lab.vectors.verifiable_runs import Played, honest, members, play
+from smpc_dp_lab.vectors.verifiable_runs import RecordedRun, honest, members, execute
 from smpc_dp_lab.vectors.verifiable_users import CHEAT, off_by_one
 
 
@@ -32,11 +32,9 @@ def block(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> in
     return size
 
 
-def log_with(session: str, played: Played | None = None) -> bytes:
-    played = played or honest()
-    return b"".join(
-        line + b"\n" for line in played.log(played.entries, replace(played.header, session=session))
-    )
+def log_with(session: str, ran: RecordedRun | None = None) -> bytes:
+    ran = ran or honest()
+    return b"".join(line + b"\n" for line in ran.log(ran.entries, replace(ran.header, session=session)))
 
 
 def outcome(log: bytes) -> tuple[Any, ...]:
@@ -92,7 +90,7 @@ def test_no_byte_of_a_long_header_can_be_changed() -> None:
 
 @pytest.mark.usefixtures("block")
 def test_an_audit_finds_the_same(monkeypatch: pytest.MonkeyPatch) -> None:
-    log = b"".join(line + b"\n" for line in play({CHEAT: off_by_one}).lines)
+    log = b"".join(line + b"\n" for line in execute({CHEAT: off_by_one}).lines)
     result = outcome(log)
     assert result[0], result[1]
     monkeypatch.undo()

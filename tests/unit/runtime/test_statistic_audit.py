@@ -66,7 +66,7 @@ KERNEL = kendall_tau(Field(0, 9), Field(0, 9))
 
 
 @dataclass(frozen=True)
-class Played:
+class RecordedRun:
     """A log as it was published, and what it takes to forge one."""
 
     log: bytes
@@ -106,14 +106,14 @@ class Played:
         return Entry(entry.sequence, entry.previous, entry.party, entry.kind, payload, signature)
 
 
-def play(
+def execute(
     *,
     withheld: Sequence[str] = (),
     wrong: Sequence[str] = (),
     unpaired: Sequence[str] = (),
     lost: str = "",
     kernel: Kernel = KERNEL,
-) -> Played:
+) -> RecordedRun:
     """Play a run in memory, every gate; `withheld` and `wrong` are "NAME coin", `unpaired` do no pair,
     `lost` breaks off after that.
     """
@@ -150,14 +150,14 @@ def play(
             route.deliver(hub.handle(events.Deadline()))
         except SmpcError as error:
             hub.handle(events.Cancellation(error))
-            return Played(board.export(), session_digest(session).hex(), context, identities, hub)
+            return RecordedRun(board.export(), session_digest(session).hex(), context, identities, hub)
     drawn = hub.state.pairs.drawn
     failed = evaluate_pairs(hub, parties, plan, identities, unpaired)
     for name, party in parties.items():
         if isinstance(party.state, Evaluating):
             route.deliver(party.handle(events.Report(failed[name])))
     hub.handle(events.Deadline())
-    return Played(board.export(), session_digest(session).hex(), context, identities, hub, drawn)
+    return RecordedRun(board.export(), session_digest(session).hex(), context, identities, hub, drawn)
 
 
 @dataclass(frozen=True)
@@ -265,32 +265,32 @@ def evaluate(
 
 
 @pytest.fixture(scope="module")
-def honest() -> Played:
-    return play()
+def honest() -> RecordedRun:
+    return execute()
 
 
 @pytest.fixture(scope="module")
-def second_draw() -> Played:
-    return play(withheld=["cem coin"])
+def second_draw() -> RecordedRun:
+    return execute(withheld=["cem coin"])
 
 
-def judge(played: Played, log: bytes | None = None) -> Report:
+def judge(ran: RecordedRun, log: bytes | None = None) -> Report:
     """Audit a run's log as a party of it would; or a `log` of which only the session is known."""
-    wanted = Wanted(session=played.session)
+    wanted = Wanted(session=ran.session)
     if log is None:
-        wanted = dataclasses.replace(wanted, head=ended(played))
-    return audit_stream(io.BytesIO(played.log if log is None else log), wanted=wanted, threads=1)
+        wanted = dataclasses.replace(wanted, head=ended(ran))
+    return audit_stream(io.BytesIO(ran.log if log is None else log), wanted=wanted, threads=1)
 
 
-def ended(played: Played) -> str:
+def ended(ran: RecordedRun) -> str:
     """Return the head of the log's end, from a result."""
-    evidence = played.hub.result.evidence
+    evidence = ran.hub.result.evidence
     assert evidence is not None
     assert evidence.log is not None
     return evidence.log.head.hex()
 
 
-def test_a_stranger_draws_the_matchings_again(honest: Played) -> None:
+def test_a_stranger_draws_the_matchings_again(honest: RecordedRun) -> None:
     report = judge(honest)
     result = report.statistic
     assert report.ok, report.conclusion
@@ -314,17 +314,19 @@ def test_a_stranger_draws_the_matchings_again(honest: Played) -> None:
     assert result.value == honest.hub.result.value
 
 
-def test_a_run_id_selects_the_last_draw_and_no_end_of_the_log(honest: Played, second_draw: Played) -> None:
+def test_a_run_id_selects_the_last_draw_and_no_end_of_the_log(
+    honest: RecordedRun, second_draw: RecordedRun
+) -> None:
     """The aggregator alone signs the end: with a run id alone it could show the auditor another outcome."""
-    for played in (honest, second_draw):
-        evidence = played.hub.result.evidence
+    for ran in (honest, second_draw):
+        evidence = ran.hub.result.evidence
         assert evidence is not None
-        wanted = Wanted(session=played.session, run=evidence.run_id.hex())
-        report = audit_stream(io.BytesIO(played.log), wanted=wanted, threads=1)
+        wanted = Wanted(session=ran.session, run=evidence.run_id.hex())
+        report = audit_stream(io.BytesIO(ran.log), wanted=wanted, threads=1)
         assert (report.ok, report.code) == (False, 4)
         assert "signed by the aggregator alone" in report.conclusion
-        wanted = dataclasses.replace(wanted, head=ended(played))
-        assert audit_stream(io.BytesIO(played.log), wanted=wanted, threads=1).ok
+        wanted = dataclasses.replace(wanted, head=ended(ran))
+        assert audit_stream(io.BytesIO(ran.log), wanted=wanted, threads=1).ok
     first = decode_line(second_draw.lines[0], Header).run_id
     wanted = Wanted(session=second_draw.session, run=first, head=ended(second_draw))
     report = audit_stream(io.BytesIO(second_draw.log), wanted=wanted, threads=1)
@@ -332,7 +334,7 @@ def test_a_run_id_selects_the_last_draw_and_no_end_of_the_log(honest: Played, se
     assert "the run is" in report.conclusion
 
 
-def test_the_command_prints_it(second_draw: Played, tmp_path: Path) -> None:
+def test_the_command_prints_it(second_draw: RecordedRun, tmp_path: Path) -> None:
     log = tmp_path / "log.jsonl"
     log.write_bytes(second_draw.log)
     evidence = second_draw.hub.result.evidence
@@ -351,16 +353,16 @@ def test_the_command_prints_it(second_draw: Played, tmp_path: Path) -> None:
 
 
 def test_what_was_opened_of_a_request_that_failed_is_logged() -> None:
-    played = play(withheld=["ada coin", "ben coin", "cem coin"])
-    assert [(each.kind, each.party) for each in played.entries if each.kind in m.COINS] == [
+    ran = execute(withheld=["ada coin", "ben coin", "cem coin"])
+    assert [(each.kind, each.party) for each in ran.entries if each.kind in m.COINS] == [
         ("coin", "dot"),
         ("coin", "eve"),
     ]
-    assert "ends before the outcome" in judge(played, played.log).conclusion
+    assert "ends before the outcome" in judge(ran, ran.log).conclusion
 
 
 def test_nothing_is_planned_before_the_run_id_is_right(
-    honest: Played, monkeypatch: pytest.MonkeyPatch
+    honest: RecordedRun, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     plans: list[object] = []
     plan: Callable[..., object] = vars(log_session)["plan_parameters"]
@@ -377,13 +379,13 @@ def test_nothing_is_planned_before_the_run_id_is_right(
     assert len(plans) == 1
 
 
-def test_without_a_session_it_says_so(honest: Played) -> None:
+def test_without_a_session_it_says_so(honest: RecordedRun) -> None:
     report = audit_stream(io.BytesIO(honest.log))
     assert (report.ok, report.code, report.faults) == (False, 3, ())
     assert report.conclusion.startswith("Self-consistent for session")
 
 
-def test_draws_that_were_given_up_are_there_with_their_reason(second_draw: Played) -> None:
+def test_draws_that_were_given_up_are_there_with_their_reason(second_draw: RecordedRun) -> None:
     report = judge(second_draw)
     assert report.ok, report.conclusion
     assert "it is draw number 2" in report.conclusion
@@ -396,7 +398,7 @@ def test_draws_that_were_given_up_are_there_with_their_reason(second_draw: Playe
 
 
 def test_who_signed_a_wrong_coin_is_named() -> None:
-    report = judge(played := play(wrong=["ben coin", "eve coin-2"]))
+    report = judge(ran := execute(wrong=["ben coin", "eve coin-2"]))
     assert report.ok, report.conclusion
     assert report.statistic is not None
     assert [(each.silent, each.false) for each in report.statistic.attempts] == [
@@ -404,11 +406,11 @@ def test_who_signed_a_wrong_coin_is_named() -> None:
         ((), ("eve",)),
         ((), ()),
     ]
-    assert played.hub.result.absent == ("ben", "eve")
+    assert ran.hub.result.absent == ("ben", "eve")
 
 
 def test_public_labels_are_part_of_the_draw() -> None:
-    report = judge(play(kernel=find_kernel("auc", Field(0, 9))))
+    report = judge(execute(kernel=find_kernel("auc", Field(0, 9))))
     assert report.ok, report.conclusion
     assert report.statistic is not None
     for garbler, evaluator in report.statistic.pairs[0]:
@@ -416,14 +418,14 @@ def test_public_labels_are_part_of_the_draw() -> None:
 
 
 def test_pairs_that_failed_are_listed() -> None:
-    report = judge(play(unpaired=["dot"]))
+    report = judge(execute(unpaired=["dot"]))
     assert report.statistic is not None
     assert report.statistic.failed
     assert all("dot" in pair for _, *pair in report.statistic.failed)
     assert report.statistic.disputed == ()
 
 
-def test_no_byte_can_be_changed(honest: Played) -> None:
+def test_no_byte_can_be_changed(honest: RecordedRun) -> None:
     """Every 13th, the first of each line, and the last."""
     starts = [0, *(index + 1 for index, byte in enumerate(honest.log[:-1]) if byte == ord("\n"))]
     for index in sorted({*range(0, len(honest.log), 13), *starts, len(honest.log) - 1}):
@@ -432,111 +434,111 @@ def test_no_byte_can_be_changed(honest: Played) -> None:
         assert judge(honest, bytes(changed)).code == 1, index
 
 
-def test_it_can_be_cut_nowhere(second_draw: Played) -> None:
+def test_it_can_be_cut_nowhere(second_draw: RecordedRun) -> None:
     for count in range(len(second_draw.lines)):
         cut = b"".join(line + b"\n" for line in second_draw.lines[:count])
         assert judge(second_draw, cut).code == 1
     assert "it was cut" in judge(second_draw, second_draw.log[:-3]).conclusion
 
 
-Cheat = Callable[[Played], bytes]
+Cheat = Callable[[RecordedRun], bytes]
 
 
-def at(played: Played, kind: str, party: str) -> int:
-    return next(i for i, each in enumerate(played.entries) if (each.kind, each.party) == (kind, party))
+def at(ran: RecordedRun, kind: str, party: str) -> int:
+    return next(i for i, each in enumerate(ran.entries) if (each.kind, each.party) == (kind, party))
 
 
 def without(kind: str, party: str) -> Cheat:
-    def cheat(played: Played) -> bytes:
-        index = at(played, kind, party)
-        return played.relinked(played.entries[:index] + played.entries[index + 1 :])
+    def cheat(ran: RecordedRun) -> bytes:
+        index = at(ran, kind, party)
+        return ran.relinked(ran.entries[:index] + ran.entries[index + 1 :])
 
     return cheat
 
 
 def exchanged(kind: str) -> Cheat:
-    def cheat(played: Played) -> bytes:
-        entries, index = played.entries, at(played, kind, "ada")
+    def cheat(ran: RecordedRun) -> bytes:
+        entries, index = ran.entries, at(ran, kind, "ada")
         entries[index], entries[index + 1] = entries[index + 1], entries[index]
-        return played.relinked(entries)
+        return ran.relinked(entries)
 
     return cheat
 
 
-def claimed(kind: str, party: str, change: Callable[[bytes, Played], bytes], *, early: bool = False) -> Cheat:
-    def cheat(played: Played) -> bytes:
-        entries, index = played.entries, at(played, kind, party)
-        run = played.context.session_digest if early else None
-        entries[index] = played.signed(entries[index], change(entries[index].payload, played), run)
-        return played.relinked(entries)
+def claimed(
+    kind: str, party: str, change: Callable[[bytes, RecordedRun], bytes], *, early: bool = False
+) -> Cheat:
+    def cheat(ran: RecordedRun) -> bytes:
+        entries, index = ran.entries, at(ran, kind, party)
+        run = ran.context.session_digest if early else None
+        entries[index] = ran.signed(entries[index], change(entries[index].payload, ran), run)
+        return ran.relinked(entries)
 
     return cheat
 
 
-def other_commitments(payload: bytes, _played: Played) -> bytes:
+def other_commitments(payload: bytes, _ran: RecordedRun) -> bytes:
     return encode(replace(decode(payload, m.Hello, "ada"), commitments=b"x" * 96))
 
 
-def outcome(**changes: Any) -> Callable[[bytes, Played], bytes]:
-    def change(payload: bytes, _played: Played) -> bytes:
+def outcome(**changes: Any) -> Callable[[bytes, RecordedRun], bytes]:
+    def change(payload: bytes, _ran: RecordedRun) -> bytes:
         return encode(replace(decode(payload, m.Outcome, HUB), **changes))
 
     return change
 
 
-def drawn_again(played: Played) -> bytes:
+def drawn_again(ran: RecordedRun) -> bytes:
     """The aggregator did not like the draw, and shuts somebody out though every coin is there."""
-    entries, index = played.entries, at(played, m.DONE, "ada")
+    entries, index = ran.entries, at(ran, m.DONE, "ada")
     left = pack_set((1, 2, 3, 4), 5)
     again = Entry(1, "0" * 64, HUB, m.AGAINS[0], encode(m.Again(left)), "0" * 128)
-    signed = played.signed(again, again.payload, second_run(played, left))
-    return played.relinked([*entries[:index], signed, *entries[index:]])
+    signed = ran.signed(again, again.payload, second_run(ran, left))
+    return ran.relinked([*entries[:index], signed, *entries[index:]])
 
 
-def second_run(played: Played, left: bytes) -> bytes:
-    first = bytes.fromhex(decode_line(played.lines[0], Header).run_id)
-    return again_identifier(statistic_context(played.context), first, 2, left)
+def second_run(ran: RecordedRun, left: bytes) -> bytes:
+    first = bytes.fromhex(decode_line(ran.lines[0], Header).run_id)
+    return again_identifier(statistic_context(ran.context), first, 2, left)
 
 
-def with_present(played: Played, packed: bytes) -> bytes:
+def with_present(ran: RecordedRun, packed: bytes) -> bytes:
     """Return a log over other parties, whose run id is theirs."""
-    header = decode_line(played.lines[0], Header)
+    header = decode_line(ran.lines[0], Header)
     plan = bytes.fromhex(header.question.removeprefix(QUESTION))
-    run_id = run_identifier(statistic_context(played.context), plan, packed, header.root)
-    return played.relinked(played.entries, present=packed, run_id=run_id.hex())
+    run_id = run_identifier(statistic_context(ran.context), plan, packed, header.root)
+    return ran.relinked(ran.entries, present=packed, run_id=run_id.hex())
 
 
-def stolen_signature(played: Played) -> bytes:
-    entries, index = played.entries, at(played, "coin", "ben")
-    stolen = played.signed(
-        Entry(1, "0" * 64, "ada", "coin", entries[index].payload, ""), entries[index].payload
-    )
+def stolen_signature(ran: RecordedRun) -> bytes:
+    entries, index = ran.entries, at(ran, "coin", "ben")
+    stolen = ran.signed(Entry(1, "0" * 64, "ada", "coin", entries[index].payload, ""), entries[index].payload)
     entries[index] = Entry(1, "0" * 64, "ben", "coin", entries[index].payload, stolen.signature)
-    return played.relinked(entries)
+    return ran.relinked(entries)
 
 
 def begun_with(terms: bytes) -> Cheat:
     """Return what begins a log of a statistic with these terms, which all agree on."""
 
-    def forge(played: Played) -> bytes:
-        header = decode_line(played.lines[0], Header)
-        plan, context = digest(Label.STATISTIC_TERMS, terms, b"c" * 32), statistic_context(played.context)
+    def forge(ran: RecordedRun) -> bytes:
+        header = decode_line(ran.lines[0], Header)
+        plan, context = digest(Label.STATISTIC_TERMS, terms, b"c" * 32), statistic_context(ran.context)
         run_id = run_identifier(context, plan, header.present, header.root)
         forged = replace(header, question="pairwise-statistic " + plan.hex(), run_id=run_id.hex())
-        begun, first = played.entries[:2]
+        begun, first = ran.entries[:2]
         attestation = Attestation(
             attested(context, run_id, session_head(forged, context.scope), header.present)
         )
         signatures = b"".join(
             context.write(identity, run_id, common.ATTEST_BEGIN, (HUB,), attestation)[0].signature
-            for identity in map(played.identities.__getitem__, NAMES)
+            for identity in map(ran.identities.__getitem__, NAMES)
         )
         certified = common.Certified(header.present, header.present, signatures)
         entries = [
-            played.signed(begun, encode(certified), run_id),
-            played.signed(first, encode(m.Terms(terms, b"c" * 32)), run_id),
+            ran.signed(begun, encode(certified), run_id),
+            ran.signed(first, encode(m.Terms(terms, b"c" * 32)), run_id),
         ]
-        return played.relinked(entries, question=forged.question, run_id=forged.run_id)
+        return ran.relinked(entries, question=forged.question, run_id=forged.run_id)
 
     return forge
 
@@ -575,35 +577,35 @@ CHEATS: dict[str, tuple[Cheat, str]] = {
         claimed(m.DONE, "ada", lambda _, __: encode(m.Done([7]))),
         "says of matchings that it has not",
     ),
-    "another-request": (lambda played: played.relinked(played.entries, request=4), "the run id is not that"),
+    "another-request": (lambda ran: ran.relinked(ran.entries, request=4), "the run id is not that"),
     "fewer-present": (
-        lambda played: with_present(played, pack_set((1, 2), 5)),
+        lambda ran: with_present(ran, pack_set((1, 2), 5)),
         "2 parties are present, 3 are needed",
     ),
     "another-root": (
-        lambda played: played.relinked(played.entries, root=b"r" * 32),
+        lambda ran: ran.relinked(ran.entries, root=b"r" * 32),
         "the run id is not that",
     ),
     "another-statistic": (
-        lambda played: played.relinked(played.entries, question="pairwise-statistic " + "ab" * 32),
+        lambda ran: ran.relinked(ran.entries, question="pairwise-statistic " + "ab" * 32),
         "the run id is not that",
     ),
     "more-after-the-end": (
-        lambda played: played.relinked([*played.entries, played.entries[-1]]),
+        lambda ran: ran.relinked([*ran.entries, ran.entries[-1]]),
         "an entry after the outcome",
     ),
 }
 
 
 @pytest.mark.parametrize("cheat", CHEATS)
-def test_cheats_are_found(cheat: str, honest: Played) -> None:
+def test_cheats_are_found(cheat: str, honest: RecordedRun) -> None:
     forge, claimed = CHEATS[cheat]
     report = judge(honest, forge(honest))
     assert report.code == 1
     assert claimed in report.conclusion
 
 
-def test_a_further_draw_keeps_nobody_whose_coin_is_missing(second_draw: Played) -> None:
+def test_a_further_draw_keeps_nobody_whose_coin_is_missing(second_draw: RecordedRun) -> None:
     index = at(second_draw, "again-2", HUB)
     entries = second_draw.entries
     left = pack_set((1, 3, 4, 5), 5)
@@ -612,40 +614,40 @@ def test_a_further_draw_keeps_nobody_whose_coin_is_missing(second_draw: Played) 
     assert "a further draw with a party whose coin is missing" in report.conclusion
 
 
-def test_what_was_opened_of_a_draw_that_was_given_up_cannot_be_taken_away(second_draw: Played) -> None:
+def test_what_was_opened_of_a_draw_that_was_given_up_cannot_be_taken_away(second_draw: RecordedRun) -> None:
     """Or whoever publishes a log could say of anybody that it withheld its coin, without a key."""
     report = judge(second_draw, without("coin", "dot")(second_draw))
     assert report.code == 1
     assert "a further draw with a party whose coin is missing" in report.conclusion
-    wrong = play(wrong=["cem coin"])
+    wrong = execute(wrong=["cem coin"])
     report = judge(wrong, without("coin", "cem")(wrong))
     assert report.code == 1
     assert "signed the outcome of another log" in report.conclusion
 
 
 def test_who_is_left_out_of_a_further_draw_with_its_coin_there_is_named() -> None:
-    played = play(withheld=["cem coin"], lost="ben coin")
-    report = judge(played)
+    ran = execute(withheld=["cem coin"], lost="ben coin")
+    report = judge(ran)
     assert report.ok
     assert report.statistic is not None
     first, _ = report.statistic.attempts
     assert (first.silent, first.dropped) == (("cem",), ("ben",))
 
 
-def test_the_head_is_that_of_the_results(honest: Played) -> None:
+def test_the_head_is_that_of_the_results(honest: RecordedRun) -> None:
     evidence = honest.hub.result.evidence
     assert evidence is not None
     assert evidence.log is not None
     assert judge(honest).head == evidence.log.head.hex()
 
 
-def test_a_log_of_strangers_has_another_session(honest: Played) -> None:
+def test_a_log_of_strangers_has_another_session(honest: RecordedRun) -> None:
     report = audit_stream(io.BytesIO(honest.log), wanted=Wanted(session="ab" * 32))
     assert report.code == 1
     assert "the session is" in report.conclusion
 
 
-def test_an_evaluated_pair_that_the_aggregator_leaves_out_is_disputed(honest: Played) -> None:
+def test_an_evaluated_pair_that_the_aggregator_leaves_out_is_disputed(honest: RecordedRun) -> None:
     """It can leave out what it does not like; both parties' signatures show that."""
     log = claimed(m.OUTCOME, HUB, outcome(pairs=3, failed=[(1, 0)]))(honest)
     report = judge(honest, log)

@@ -15,7 +15,7 @@ from smpc_dp.protocols.contract import Envelope
 from smpc_dp.protocols.envelope import encode_envelope
 from smpc_dp.protocols.result import Outcome
 from smpc_dp.protocols.secagg.params import SecAggParameters
-from smpc_dp.simulate.average import cast_sum
+from smpc_dp.simulate.average import sum_roles
 from smpc_dp.simulate.drive import drive
 from smpc_dp.simulate.stage import AGGREGATOR, RememberingVerifier, Signer
 from smpc_dp.transport.memory import Faults, MemoryNetwork
@@ -42,12 +42,12 @@ def run(remember: bool) -> tuple[list[bytes], list[Outcome]]:
         plan=check_plan(PARTIES, 7, 5, dropout=0.2, corrupt=0.1, security=20),
     )
     vectors = np.random.default_rng(3).uniform(-1, 1, (PARTIES, 5))
-    cast, _ = cast_sum(parameters, list(vectors), seed_for_simulation=3, remember=remember)
-    killed = cast.context.names[4]
+    new_run, _ = sum_roles(parameters, list(vectors), seed_for_simulation=3, remember=remember)
+    killed = new_run.context.names[4]
     network = Tap(Faults(kill={killed: 6}))
-    assert drive(cast.machines, network, AGGREGATOR) == {}
-    outcomes = [party.result for party in cast.parties if party.name != killed]
-    return network.sent, [cast.aggregator.result, *outcomes]
+    assert drive(new_run.machines, network, AGGREGATOR) == {}
+    outcomes = [party.result for party in new_run.parties if party.name != killed]
+    return network.sent, [new_run.aggregator.result, *outcomes]
 
 
 def test_a_run_that_remembers_sends_and_gives_the_same_bytes() -> None:

@@ -56,7 +56,7 @@ def test_a_run_goes_as_the_table_says(name: str) -> None:
     role = COORDINATOR if name == "p1" else PARTY
     assert run.role is role
     run.role = acts(role, seen)
-    row.play()
+    row.execute()
     row.assert_published(*row.names)
     assert [state for state, _ in seen] == [phase.state for phase in role.phases]
     for phase, (_, answer) in zip(role.phases, seen, strict=True):
@@ -102,7 +102,7 @@ def test_who_has_left_says_nothing_more() -> None:
 
 
 def test_a_result_stays_after_a_cancellation() -> None:
-    row = DirectRow().play()
+    row = DirectRow().execute()
     run = row.users["p2"]
     assert not run.handle(Cancellation(ConfigError("later", ConfigCheck.MISSING)))
     assert run.result is row.users["p2"].result

@@ -39,7 +39,7 @@ def test_an_unknown_table_is_refused() -> None:
 
 
 def test_a_state_is_stepped_from_and_sealed() -> None:
-    run = runs.cast(runs.SCENARIOS[0]).parties[runs.NAMES[0]]
+    run = runs.new_run(runs.SCENARIOS[0]).parties[runs.NAMES[0]]
     after, [hello] = protocols.step(run.role, run.member, run.state, Start())
     assert isinstance(after, AwaitStart)
     assert hello.step == "hello"

@@ -25,8 +25,8 @@ SCENARIOS = [*runs.SCENARIOS, *gopa_runs.SCENARIOS]
 
 def steps(scenario: runs.Scenario) -> Iterator[tuple[Run[Any], Any, Event, Any, tuple[Envelope, ...]]]:
     """Play a run without losses, and yield each step: the run, state, event, next state and what was sent."""
-    cast = runs.cast(scenario)
-    machines: Mapping[str, Run[Any]] = {**cast.parties, runs.AGGREGATOR: cast.aggregator}
+    new_run = runs.new_run(scenario)
+    machines: Mapping[str, Run[Any]] = {**new_run.parties, runs.AGGREGATOR: new_run.aggregator}
     queue: deque[tuple[str, Event]] = deque((name, Start()) for name in machines)
     while queue:
         name, event = queue.popleft()
@@ -75,16 +75,16 @@ def needs_randomness(state: object) -> bool:
 
 
 def test_a_second_step_from_one_state_is_refused() -> None:
-    cast = runs.cast(runs.SCENARIOS[0])
-    party = cast.parties[runs.SCENARIOS[0].names[0]]
+    new_run = runs.new_run(runs.SCENARIOS[0])
+    party = new_run.parties[runs.SCENARIOS[0].names[0]]
     first = party.state
     party.handle(Start())
     with pytest.raises(LocalError, match="a second step from one state"):
         party.step_from(first, Start())
-    [hello] = cast.parties[runs.SCENARIOS[0].names[1]].handle(Start())
-    collecting = cast.aggregator.state
-    cast.aggregator.handle(Message(hello))
-    role, member = cast.aggregator.role, cast.aggregator.member
+    [hello] = new_run.parties[runs.SCENARIOS[0].names[1]].handle(Start())
+    collecting = new_run.aggregator.state
+    new_run.aggregator.handle(Message(hello))
+    role, member = new_run.aggregator.role, new_run.aggregator.member
     with pytest.raises(LocalError, match="a second step from one state of 'hello'"):
         role.step(member, collecting, Message(hello))
 
@@ -131,7 +131,7 @@ def test_states_do_not_show_their_fields() -> None:
 
 
 def test_an_error_ends_a_run_with_one_leave() -> None:
-    party = runs.cast(runs.SCENARIOS[0]).parties[runs.SCENARIOS[0].names[0]]
+    party = runs.new_run(runs.SCENARIOS[0]).parties[runs.SCENARIOS[0].names[0]]
     party.handle(Start())
     assert party.handle(PeersLost(("nobody",))) == ()
     with pytest.raises(TimeoutFault) as caught:
