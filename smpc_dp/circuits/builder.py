@@ -67,17 +67,17 @@ class Builder:
 
     def xor(self, x: Bit, y: Bit) -> Bit:
         """Add a XOR: free when garbled."""
-        mark = (x ^ y) & 1
+        colour = (x ^ y) & 1
         low, high = sorted((x & ~1, y & ~1))
         if low == high:
-            return Bit(mark)
+            return Bit(colour)
         if low == ZERO:
-            return Bit(high | mark)
+            return Bit(high | colour)
         for whole, part in ((high, low), (low, high)):
             op, a, b = self._nodes[whole >> 1]
             if op == Op.XOR and part in (a, b):
-                return Bit(a ^ b ^ part ^ mark)
-        return Bit(self._gate(Op.XOR, low, high) ^ mark)
+                return Bit(a ^ b ^ part ^ colour)
+        return Bit(self._gate(Op.XOR, low, high) ^ colour)
 
     def and_(self, x: Bit, y: Bit) -> Bit:
         """Add an AND: the gate that costs."""

@@ -80,7 +80,7 @@ def party(
     delta: statistics.Delta = None,
     partners: statistics.Partners = None,
     noise: statistics.NoiseName = None,
-    mark: Annotated[
+    public_label: Annotated[
         int | None, typer.Option(help="Party: its public label, 0 or 1, where the statistic has them.")
     ] = None,
     audit: Annotated[
@@ -126,9 +126,9 @@ def party(
         _refuse_given(sums, "is for sums")
         if serves:
             raise typer.BadParameter(f"--statistic is not for '{name}', the {role}")
-        asked = asked.marked(mark)
+        asked = asked.marked(public_label)
     else:
-        _refuse_given({"--mark": mark}, "is for --statistic")
+        _refuse_given({"--mark": public_label}, "is for --statistic")
     _check_paths(out, audit)
     first = [] if asked is not None else [str(one) for one in tolerances(loaded)]
     watch: OnEvent = print_event if events else partial(_show, first)

@@ -146,12 +146,15 @@ def _read_weights(weights: Path | None, checked: object, parties: list[str]) -> 
 
 
 def _asking(
-    asked: statistics.Statistic | None, statistic: str | None, field: Sequence[str] | None, mark: int | None
+    asked: statistics.Statistic | None,
+    statistic: str | None,
+    field: Sequence[str] | None,
+    public_label: int | None,
 ) -> list[str]:
     """Return the arguments with which a party asks for the statistic, none where a sum is asked for."""
     if asked is None or statistic is None:
         return []
-    return statistics.arguments(asked, statistic, field, mark)
+    return statistics.arguments(asked, statistic, field, public_label)
 
 
 def _commands(

@@ -43,7 +43,7 @@ class Statistic:
 
     kernel: Kernel
     options: Mapping[str, Any]
-    mark: int | None = None
+    public_label: int | None = None
 
     @classmethod
     def asked(
@@ -99,14 +99,14 @@ class Statistic:
             noise=options["noise"],
         )
 
-    def marked(self, mark: int | None) -> Statistic:
+    def marked(self, public_label: int | None) -> Statistic:
         """Return it for a party with this public label; raise ConfigError where it has to have one."""
-        if (self.kernel.labels == "public") == (mark is None):
-            needs = "needs each party's public label" if mark is None else "has no public labels"
+        if (self.kernel.labels == "public") == (public_label is None):
+            needs = "needs each party's public label" if public_label is None else "has no public labels"
             raise ConfigError([Fault("label", f"{self.kernel.name} {needs}", ConfigCheck.UNSUPPORTED)])
-        if mark not in (None, 0, 1):
-            raise ConfigError([Fault("label", f"must be 0 or 1, is {mark}", ConfigCheck.RANGE)])
-        return replace(self, mark=mark)
+        if public_label not in (None, 0, 1):
+            raise ConfigError([Fault("label", f"must be 0 or 1, is {public_label}", ConfigCheck.RANGE)])
+        return replace(self, public_label=public_label)
 
     def read(self, file: Path) -> tuple[float, ...]:
         """Return the record in a file; raise PrivacyError or ConfigError if it is none of the kernel's."""
@@ -128,7 +128,9 @@ async def take_part(statistic: Statistic, host: HostMember) -> StatisticResult:
     statistic.check(Membership.load(host.session, host.name, host.key).session)
     record = statistic.read(host.input_file)
     async with host.connect() as opened:
-        return await opened.pairwise(statistic.kernel, record, mark=statistic.mark, **statistic.options)
+        return await opened.pairwise(
+            statistic.kernel, record, public_label=statistic.public_label, **statistic.options
+        )
 
 
 def read_labels(path: Path | None, parties: Sequence[str]) -> dict[str, int]:
@@ -136,7 +138,9 @@ def read_labels(path: Path | None, parties: Sequence[str]) -> dict[str, int]:
     return {} if path is None else read_table(path, parties, "label")
 
 
-def arguments(statistic: Statistic, name: str, fields: Sequence[str] | None, mark: int | None) -> list[str]:
+def arguments(
+    statistic: Statistic, name: str, fields: Sequence[str] | None, public_label: int | None
+) -> list[str]:
     """Return the options with which `smpc-dp party` does the same."""
     options = statistic.options
     result = ["--statistic", name, "--epsilon", repr(options["epsilon"]), "--delta", repr(options["delta"])]
@@ -145,7 +149,7 @@ def arguments(statistic: Statistic, name: str, fields: Sequence[str] | None, mar
         result += ["--field", field]
     if options["P"] is not None:
         result += ["--partners", str(options["P"])]
-    return result if mark is None else [*result, "--mark", str(mark)]
+    return result if public_label is None else [*result, "--mark", str(public_label)]
 
 
 def statistic_text(result: Mapping[str, Any]) -> str:

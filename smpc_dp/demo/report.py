@@ -67,10 +67,10 @@ def _style(demonstration: Demonstration) -> str:
     return "bold green" if demonstration.exact else "bold red"
 
 
-def _prose(console: Console, text: str, mark: str = "", style: str = "") -> None:
+def _prose(console: Console, text: str, prefix: str = "", style: str = "") -> None:
     """Print a paragraph, or with a mark an item of a list, no wider than the page."""
-    for index, line in enumerate(Text(text).wrap(console, max(console.width - len(mark), 20))):
-        start = mark if index == 0 else " " * len(mark)
+    for index, line in enumerate(Text(text).wrap(console, max(console.width - len(prefix), 20))):
+        start = prefix if index == 0 else " " * len(prefix)
         console.print(start + line.plain.rstrip(), markup=False, style=style)
 
 

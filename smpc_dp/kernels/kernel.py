@@ -90,7 +90,7 @@ class Kernel:
             [field.codes(column) for field, column in zip(self.fields, columns, strict=True)], axis=-1
         )
 
-    def record(self, data: Any, mark: int | None) -> tuple[Codes, int]:
+    def record(self, data: Any, public_label: int | None) -> tuple[Codes, int]:
         """Return the codes of one record, shape (1, len(fields)), and its public label, -1 for none.
 
         `data` is a number, or a tuple of one for each field; `mark`: 0 or 1 for a kernel with public labels,
@@ -100,18 +100,18 @@ class Kernel:
         codes = self.codes(tuple(np.atleast_1d(as_array("data", value)) for value in columns))
         if len(codes) != 1:
             raise ConfigError([Fault("data", f"one record is due, not {len(codes)}", ConfigCheck.SHAPE)])
-        whole = isinstance(mark, int | np.integer) and mark in (0, 1)
-        if whole != (self.labels == "public") or (mark is not None and not whole):
+        whole = isinstance(public_label, int | np.integer) and public_label in (0, 1)
+        if whole != (self.labels == "public") or (public_label is not None and not whole):
             raise ConfigError(
                 [
                     Fault(
                         "mark",
-                        f"{mark!r}: 0 or 1 for a kernel with public labels, else None",
+                        f"{public_label!r}: 0 or 1 for a kernel with public labels, else None",
                         ConfigCheck.RANGE,
                     )
                 ]
             )
-        return codes, -1 if mark is None else int(mark)
+        return codes, -1 if public_label is None else int(public_label)
 
     def values(self, codes: Codes) -> Floats:
         """Undo `codes`, as far as the grid allows: shape (n, len(fields))."""

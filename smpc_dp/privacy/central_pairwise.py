@@ -23,7 +23,9 @@ COUNT_SHARE = Fraction(1, 4)
 """Of epsilon, what the number of records of label 1 gets beside the sum over pairs, with private labels."""
 
 
-def sum_sensitivity(steps: int, users: int, marks: tuple[int, int] | None = None, partners: int = 0) -> int:
+def sum_sensitivity(
+    steps: int, users: int, public_labels: tuple[int, int] | None = None, partners: int = 0
+) -> int:
     """Return by how much S moves when one of n records is substituted.
 
     | design | pairs | S moves by | the mean moves by |
@@ -36,7 +38,7 @@ def sum_sensitivity(steps: int, users: int, marks: tuple[int, int] | None = None
     """
     if partners:
         return partners * steps
-    return (max(marks) if marks else users - 1) * steps
+    return (max(public_labels) if public_labels else users - 1) * steps
 
 
 def split(epsilon: float, shares: list[Fraction]) -> list[float]:

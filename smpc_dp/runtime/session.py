@@ -219,7 +219,7 @@ class Session:
         delta: float = 0.0,
         noise: NoiseKind | PairLaw = "laplace",
         zetas: tuple[float, float] | None = None,
-        mark: int | None = None,
+        public_label: int | None = None,
         engine: Engine | None = None,
     ) -> StatisticResult:
         """Estimate the mean of a kernel over pairs of parties, with differential privacy; all call this.
@@ -266,7 +266,7 @@ class Session:
             question = question_of(outcome, epsilon, delta, noise, P)
             self._request += 1
             result = await cast("ServersLine", self._line).statistic(
-                self._request, outcome, data, mark, question, zetas, self._ledger
+                self._request, outcome, data, public_label, question, zetas, self._ledger
             )
             self._notify_done(result.survivors, result.absent)
             return result
@@ -286,7 +286,7 @@ class Session:
                 partners=P,
                 noise=cast("NoiseKind", noise),
                 zetas=zetas,
-                mark=mark,
+                public_label=public_label,
             )
         )
         self._request += 1

@@ -60,7 +60,7 @@ class Asked:
 
     plan: StatisticPlan
     codes: Codes
-    mark: int
+    public_label: int
     question: str
 
     @classmethod
@@ -75,16 +75,18 @@ class Asked:
         partners: int | None,
         noise: NoiseKind,
         zetas: tuple[float, float] | None,
-        mark: int | None,
+        public_label: int | None,
     ) -> Asked:
         """Check everything that one party can check alone; errors as of `Session.pairwise`."""
-        codes, label = kernel.record(data, mark)
+        codes, label = kernel.record(data, public_label)
         plan = plan_statistic(kernel, parties, epsilon, delta, partners=partners, noise=noise, zetas=zetas)
         return cls(plan, codes, label, question_of(kernel, plan, noise))
 
     def machine(self, context: Context, identity: Identity, corrupt: int, seen: Seen) -> Run[StatisticResult]:
         """Return the party's role in one request; `corrupt` and `seen` as of `statistic_states.party`."""
-        return party(context, identity, self.plan, self.question, self.mark, corrupt=corrupt, seen=seen)
+        return party(
+            context, identity, self.plan, self.question, self.public_label, corrupt=corrupt, seen=seen
+        )
 
 
 def plan_maker(kernels: Sequence[Kernel]) -> MakePlan:

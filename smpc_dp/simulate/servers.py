@@ -39,7 +39,9 @@ class _Room:
         self._parameters = parameters
         self.servers: list[_Server] = []
 
-    def terms(self, _question: str, users: int, _marks: tuple[int, ...], _seed: bytes) -> ProgramTerms:
+    def terms(
+        self, _question: str, users: int, _public_labels: tuple[int, ...], _seed: bytes
+    ) -> ProgramTerms:
         return vector_program(self._parameters, users).terms
 
     def compute(self) -> list[Envelope]:

@@ -93,7 +93,7 @@ def pairwise(  # noqa: PLR0913 - those of `Session.pairwise`, and what a simulat
     how: Fidelity = fidelity or _TRUE[engine]
     known = find_kernel(kernel)
     codes = known.codes(data)
-    marks = public_labels(known, labels, len(codes))
+    marks = checked_public_labels(known, labels, len(codes))
     source: Randomness = SystemRandomness()
     if seed_for_simulation is not None:
         source = SeededRandomnessForSimulation(seed_for_simulation, "pairwise")
@@ -105,7 +105,7 @@ def pairwise(  # noqa: PLR0913 - those of `Session.pairwise`, and what a simulat
             epsilon,
             delta,
             law=noise,
-            marks=marks or (),
+            public_labels=marks or (),
             partners=partners,
             design=source.bytes(32) if partners else b"",
         )
@@ -124,7 +124,7 @@ def pairwise(  # noqa: PLR0913 - those of `Session.pairwise`, and what a simulat
     return result_of(plan, estimate(plan, pairs, raw, level=level), len(codes), how)
 
 
-def public_labels(kernel: Kernel, labels: Any, parties: int) -> list[int] | None:
+def checked_public_labels(kernel: Kernel, labels: Any, parties: int) -> list[int] | None:
     """Return the labels of a kernel with public ones, each 0 or 1, both there; None for another kernel.
 
     Raises ConfigError.
@@ -135,7 +135,7 @@ def public_labels(kernel: Kernel, labels: Any, parties: int) -> list[int] | None
                 [Fault("labels", f"'{kernel.name}' takes no public labels", ConfigCheck.UNSUPPORTED)]
             )
         return None
-    return [int(mark) for mark in checked_labels(labels, parties)]
+    return [int(public_label) for public_label in checked_labels(labels, parties)]
 
 
 def draw(plan: StatisticPlan, seed: bytes, parties: int, labels: list[int] | None) -> Pairs:

@@ -77,11 +77,11 @@ def u_statistic(kernel: Kernel, records: Any) -> float:
     """
     if kernel.labels == "public":
         data, labels = records
-        marks = _column("labels", labels, 1)
-        if not np.isin(marks, (0, 1)).all():
+        public_labels = _column("labels", labels, 1)
+        if not np.isin(public_labels, (0, 1)).all():
             raise ConfigError([Fault("labels", "not all 0 or 1", ConfigCheck.RANGE)])
         values = kernel.values(kernel.codes(data))
-        return auc(values[marks == 1, 0], values[marks == 0, 0])
+        return auc(values[public_labels == 1, 0], values[public_labels == 0, 0])
     values = kernel.values(kernel.codes(records))
     n = len(values)
     if n < 2:

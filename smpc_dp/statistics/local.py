@@ -208,8 +208,8 @@ class LocalPairwise:
         matrix = self.quantiser.matrix(kernel)
         k, n, bound = self.quantiser.categories, len(answers), None
         if kernel.labels == "public":
-            marks = checked_labels(labels, n)
-            up, down = (np.bincount(answers[marks == label], minlength=k) for label in (1, 0))
+            public_labels = checked_labels(labels, n)
+            up, down = (np.bincount(answers[public_labels == label], minlength=k) for label in (1, 0))
             if min(up.sum(), down.sum()) < 2:
                 raise ConfigError(
                     [Fault("labels", "a label has one report: 2 are needed of each", ConfigCheck.RANGE)]

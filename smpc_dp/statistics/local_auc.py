@@ -179,8 +179,8 @@ class LocalAuc:
             raise ConfigError([Fault("threshold", f"must be 0 or more, is {threshold}", ConfigCheck.RANGE)])
         numbers = checked_users(users, len(reports))
         answers = self._checked(reports, numbers)
-        marks = checked_labels(labels, len(answers))
-        up, down = (self.tree.histogram(numbers, answers, marks == label) for label in (1, 0))
+        public_labels = checked_labels(labels, len(answers))
+        up, down = (self.tree.histogram(numbers, answers, public_labels == label) for label in (1, 0))
         walk = Walk(up, down, ties, threshold)
         for level in range(1, self.tree.levels + 1):
             walk.descend(level, last=level == self.tree.levels)

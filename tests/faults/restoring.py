@@ -21,7 +21,7 @@ from smpc_dp.errors import LocalError
 from smpc_dp.protocols.contract import Envelope
 from smpc_dp.protocols.engine.codec import Codec
 from smpc_dp.protocols.engine.collector import CollectorRole
-from smpc_dp.protocols.engine.counter import Counter, FileCounter, Mark
+from smpc_dp.protocols.engine.counter import Counter, FileCounter, Entry
 from smpc_dp.protocols.engine.events import Event
 from smpc_dp.protocols.engine.keyring import Key, KeyRing
 from smpc_dp.protocols.engine.peers import PeerRole
@@ -93,14 +93,14 @@ class MemoryCounter:
     """A `Counter` of one attempt."""
 
     def __init__(self) -> None:
-        self._mark: Mark | None = None
+        self._public_label: Entry | None = None
 
-    def read(self, _attempt: bytes) -> Mark | None:
-        return self._mark
+    def read(self, _attempt: bytes) -> Entry | None:
+        return self._public_label
 
-    def advance(self, _attempt: bytes, before: Mark | None, after: Mark) -> None:
-        assert self._mark in (before, after)
-        self._mark = after
+    def advance(self, _attempt: bytes, before: Entry | None, after: Entry) -> None:
+        assert self._public_label in (before, after)
+        self._public_label = after
 
 
 def codec_of(role: Any) -> Codec:

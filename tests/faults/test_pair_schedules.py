@@ -119,7 +119,7 @@ async def execute(members: dict[str, Membership], folder: Path, seed: int, repor
             partners=1,
             noise="laplace",
             zetas=None,
-            mark=None,
+            public_label=None,
         )
         retained = StoredRun(SeenRuns(folder / f"seen {seed} {name}"), member.context(1).scope)
         machine = asked.machine(member.context(1), member.identity, 0, retained.seen)

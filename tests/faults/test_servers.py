@@ -60,10 +60,10 @@ DIGEST = b"d" * 32
 Change = Callable[[Envelope], Envelope | None]
 
 
-def make(_question: str, users: int, marks: tuple[int, ...], _seed: bytes) -> ProgramTerms:
+def make(_question: str, users: int, public_labels: tuple[int, ...], _seed: bytes) -> ProgramTerms:
     return ProgramTerms(
         kind="sum", users=users, length=2, modulus=modulus_for(32, 60), bits=32, lower=(0, 0), upper=(9, 9),
-        marks=marks,
+        public_labels=public_labels,
     )  # fmt: skip
 
 
@@ -85,7 +85,7 @@ class SimulatedRun:
         fewest: int = 3,
         records: dict[str, Sequence[int]] | None = None,
         questions: dict[str, str] | None = None,
-        marks: dict[str, int] | None = None,
+        public_labels: dict[str, int] | None = None,
         lie: dict[str, int] | None = None,
         makes: dict[str, MakeTerms] | None = None,
     ) -> None:
@@ -102,7 +102,7 @@ class SimulatedRun:
                 (records or {}).get(name, (index, 1)),
                 threshold=1,
                 fewest=fewest,
-                mark=(marks or {}).get(name, -1),
+                public_label=(public_labels or {}).get(name, -1),
             )
             for index, name in enumerate(USERS)
         }
@@ -252,9 +252,9 @@ def test_who_asks_for_something_else_is_left_out() -> None:
 @pytest.mark.parametrize(("most", "odd"), [(-1, 1), (1, -1)])
 def test_one_label_too_many_or_too_few_costs_its_user_alone(most: int, odd: int) -> None:
     """A program takes labels from all users or from none: one user could stop every run of the others."""
-    marks = {"alice": most, "bob": odd, "carol": most, "dave": min(most, 0)}
+    public_labels = {"alice": most, "bob": odd, "carol": most, "dave": min(most, 0)}
     simulated = SimulatedRun(
-        marks=marks, makes=dict.fromkeys((*USERS, *SERVERS), make_labelled(labels=most >= 0))
+        public_labels=public_labels, makes=dict.fromkeys((*USERS, *SERVERS), make_labelled(labels=most >= 0))
     ).run()
     assert set(simulated.errors) == {"bob"}
     assert simulated.errors["bob"].code == Code.QUESTION
@@ -264,10 +264,10 @@ def test_one_label_too_many_or_too_few_costs_its_user_alone(most: int, odd: int)
 
 
 def make_labelled(*, labels: bool) -> MakeTerms:
-    def make_terms(question: str, users: int, marks: tuple[int, ...], seed: bytes) -> ProgramTerms:
-        if labels != bool(marks) or not set(marks) <= {0, 1}:
-            raise ConfigError([Fault("marks", f"{marks}", ConfigCheck.CHOICE)])
-        return make(question, users, marks, seed)
+    def make_terms(question: str, users: int, public_labels: tuple[int, ...], seed: bytes) -> ProgramTerms:
+        if labels != bool(public_labels) or not set(public_labels) <= {0, 1}:
+            raise ConfigError([Fault("marks", f"{public_labels}", ConfigCheck.CHOICE)])
+        return make(question, users, public_labels, seed)
 
     return make_terms
 
@@ -438,7 +438,7 @@ def test_a_server_with_another_circuit_is_named_and_nothing_is_shared() -> None:
             integer=lambda a, b: (a[..., 0] == b[..., 1]) * 1,
             gadget=lambda builder, x, y: ((builder.or_ if other else builder.and_)(x[0][0], y[0][0]),),
         )
-        return lambda _question, users, _marks, _seed: statistic_program(kernel, users, 1.0).terms
+        return lambda _question, users, _public_labels, _seed: statistic_program(kernel, users, 1.0).terms
 
     agreed = make_of(other=False)
     makes = dict.fromkeys((*USERS, *SERVERS), agreed)
@@ -512,8 +512,8 @@ def test_nothing_is_due_of_who_has_shared_or_opened() -> None:
 
 
 def test_marks_reach_everybody() -> None:
-    simulated = SimulatedRun(marks=dict(zip(USERS, (1, 0, 1, 0), strict=True))).run()
-    assert simulated.machines["alice"].result.terms.marks == (1, 0, 1, 0)
+    simulated = SimulatedRun(public_labels=dict(zip(USERS, (1, 0, 1, 0), strict=True))).run()
+    assert simulated.machines["alice"].result.terms.public_labels == (1, 0, 1, 0)
 
 
 def test_shares_of_one_server_say_nothing_and_two_recombine() -> None:

@@ -44,7 +44,7 @@ class Table:
         tamper: Tamper = lambda envelope: [envelope],
         plans: dict[str, StatisticPlan] | None = None,
         kernel: Kernel = KERNEL,
-        marks: dict[str, int] | None = None,
+        public_labels: dict[str, int] | None = None,
         names: tuple[str, ...] = NAMES,
     ) -> None:
         self.signers = {name: Signer(name, SigningKey.generate()) for name in (*names, HUB)}
@@ -55,10 +55,12 @@ class Table:
         self.parties = {}
         for number, name in enumerate(names):
             plan = (plans or {}).get(name, self.plan)
-            mark = (marks or {}).get(name, -1)
+            public_label = (public_labels or {}).get(name, -1)
             source = SeededRandomnessForSimulation(number, "party")
             question = question_of(kernel, plan, "laplace")
-            self.parties[name] = states.party(self.context, self.signers[name], plan, question, mark, source)
+            self.parties[name] = states.party(
+                self.context, self.signers[name], plan, question, public_label, source
+            )
         self.tamper = tamper
         self.errors: dict[str, SmpcError] = {}
         # Who was ever drawn: a party that has stopped has no draw in its state.
@@ -156,7 +158,7 @@ def test_an_aggregator_cannot_exchange_a_commitment_for_one_party() -> None:
 
     def change(start: object) -> object:
         assert isinstance(start, m.Start)
-        return m.Start(start.present, start.commitments[:-96] + b"x" * 96, start.marks)
+        return m.Start(start.present, start.commitments[:-96] + b"x" * 96, start.public_labels)
 
     table.tamper = altered(table, m.START, "ben", change, m.Start)
     table.execute()
@@ -166,12 +168,12 @@ def test_an_aggregator_cannot_exchange_a_commitment_for_one_party() -> None:
 @pytest.mark.parametrize(
     ("change", "claimed"),
     [
-        (lambda s: m.Start(s.present, s.commitments[96:], s.marks), "does not have commitments"),
-        (lambda s: m.Start(s.present, s.commitments[96:] + b"x" * 96, s.marks), "commitments of ben"),
+        (lambda s: m.Start(s.present, s.commitments[96:], s.public_labels), "does not have commitments"),
+        (lambda s: m.Start(s.present, s.commitments[96:] + b"x" * 96, s.public_labels), "commitments of ben"),
         (lambda _: m.Start(pack_set((), 5), b"", b""), "left ben out"),
         (lambda s: m.Start(s.present, s.commitments, b"\x01" * 5), "another label"),
         (
-            lambda s: m.Start(pack_set((1, 2), 5), s.commitments[:192], s.marks[:2]),
+            lambda s: m.Start(pack_set((1, 2), 5), s.commitments[:192], s.public_labels[:2]),
             "2 of 5 parties are there, 3 are needed",
         ),
     ],
@@ -363,11 +365,11 @@ def test_a_party_that_asks_for_something_else_is_left_out() -> None:
 
 def test_labels_are_public_and_needed_on_both_sides() -> None:
     kernel = find_kernel("auc", Field(0, 9))
-    table = Table(1, kernel=kernel, marks=dict.fromkeys(NAMES, 1))
+    table = Table(1, kernel=kernel, public_labels=dict.fromkeys(NAMES, 1))
     table.execute()
     assert isinstance(table.errors[HUB], ConfigError)
     assert str(table.errors["ada"]) == f"{HUB}: stopped the run: {TEXTS[Code.IMPOSSIBLE]}"
-    table = Table(1, kernel=kernel, marks={name: int(name < "c") for name in NAMES})
+    table = Table(1, kernel=kernel, public_labels={name: int(name < "c") for name in NAMES})
     table.execute()
     assert not table.errors
     pairs = drawn_for(table.parties["ada"])
@@ -458,7 +460,7 @@ def test_a_question_is_checked() -> None:
 def test_one_record_of_the_kernels_domain() -> None:
     from smpc_dp.runtime.statistic import Asked
 
-    def ask(data: object, mark: object = None, kernel: Kernel = KERNEL) -> Asked:
+    def ask(data: object, public_label: object = None, kernel: Kernel = KERNEL) -> Asked:
         return Asked.check(
             kernel,
             data,
@@ -468,7 +470,7 @@ def test_one_record_of_the_kernels_domain() -> None:
             partners=1,
             noise="laplace",
             zetas=None,
-            mark=mark,  # type: ignore[arg-type]
+            public_label=public_label,  # type: ignore[arg-type]
         )
 
     assert ask((3, 4)).codes.tolist() == [[3, 4]]
@@ -479,9 +481,9 @@ def test_one_record_of_the_kernels_domain() -> None:
         with pytest.raises(ConfigError):
             ask(shapeless)
     with pytest.raises(ConfigError, match="mark"):
-        ask((3, 4), mark=1)
+        ask((3, 4), public_label=1)
     labelled = find_kernel("auc")
-    assert type(ask(3, np.int64(1), labelled).mark) is int
+    assert type(ask(3, np.int64(1), labelled).public_label) is int
     for wrong in (None, 2, 1.0, "1"):
         with pytest.raises(ConfigError, match="mark"):
             ask(3, wrong, labelled)
@@ -530,8 +532,8 @@ def test_the_partner_of_who_was_lost_with_its_coin_in_is_told_at_once() -> None:
 
 def test_nobody_pays_for_a_further_draw_that_has_no_pair() -> None:
     kernel = find_kernel("auc", Field(0, 9))
-    marks = dict.fromkeys(NAMES, 0) | {"ada": 1}
-    table = Table(kernel=kernel, marks=marks)
+    public_labels = dict.fromkeys(NAMES, 0) | {"ada": 1}
+    table = Table(kernel=kernel, public_labels=public_labels)
     table.tamper = wrong_coins(table, "ada coin")
     table.execute()
     assert "all who take part have the same one" in str(table.errors[HUB])

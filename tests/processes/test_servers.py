@@ -178,10 +178,10 @@ async def test_channels_are_served_while_noise_is_planned(
 
 async def test_auc_with_public_labels_is_that_of_the_marks(tmp_path: Path) -> None:
     """Perfect scores give 1; the noise of 4 pairs at epsilon 12 is above 1 less than once in 1e5 runs."""
-    scores, marks = [9, 8, 1, 0], [1, 1, 0, 0]
+    scores, public_labels = [9, 8, 1, 0], [1, 1, 0, 0]
 
     async def act(opened: smpc_dp.Session, index: int) -> object:
-        return await opened.pairwise(auc(Field(0, 9)), scores[index], 12.0, mark=marks[index])
+        return await opened.pairwise(auc(Field(0, 9)), scores[index], 12.0, public_label=public_labels[index])
 
     got, _ = await execute(session(tmp_path, {}), act)
     values = {answer.value for answer in got if isinstance(answer, StatisticResult)}

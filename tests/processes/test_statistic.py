@@ -178,7 +178,7 @@ async def test_users_kernels_and_public_labels(tmp_path: Path) -> None:
 
     async def act(opened: smpc_dp.Session, index: int) -> object:
         first = await opened.pairwise(near, index, 12.0, 1, noise="randomised_response")
-        second = await opened.pairwise("auc", 50 - index, 12.0, 1, mark=int(index < 2))
+        second = await opened.pairwise("auc", 50 - index, 12.0, 1, public_label=int(index < 2))
         return first, second
 
     *answers, first, second = await execute(session(tmp_path), act, kernels=[near])

@@ -137,13 +137,13 @@ def homomorphic_deviation(
                 watch=watch,
             )
         )
-        marks = sorted({step for step in (1, 10, 100, 1_000, 10_000, steps) if step <= steps})
+        checkpoints = sorted({step for step in (1, 10, 100, 1_000, 10_000, steps) if step <= steps})
         curves.append(
             Curve(
                 noise=name,
                 deviation=result,
                 final=float(np.mean(result[steps // 2 :])),
-                epsilon={} if noise is None else {step: noise.epsilon(step) for step in marks},
+                epsilon={} if noise is None else {step: noise.epsilon(step) for step in checkpoints},
             )
         )
     return Homomorphic(

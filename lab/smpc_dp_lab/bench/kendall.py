@@ -284,14 +284,14 @@ _STYLES: tuple[tuple[str, int | None, str, str, str, str], ...] = (
 
 
 def _draw(axes: Axes, result: Kendall) -> None:
-    for method, partners, label, colour, line, mark in _STYLES:
+    for method, partners, label, colour, line, marker in _STYLES:
         points = [point for point in result.of(method) if point.partners == partners]
         epsilons = [point.epsilon for point in points]
         axes.plot(epsilons, [point.exact for point in points], line, color=colour, linewidth=1.4)
-        axes.plot([], [], line, color=colour, linewidth=1.4, marker=mark, markersize=5.5, label=label)
-        if mark:
+        axes.plot([], [], line, color=colour, linewidth=1.4, marker=marker, markersize=5.5, label=label)
+        if marker:
             measured = [point.measured or math.nan for point in points]
-            axes.plot(epsilons, measured, linestyle="none", marker=mark, markersize=5.5, color=colour)
+            axes.plot(epsilons, measured, linestyle="none", marker=marker, markersize=5.5, color=colour)
         if method == "local":
             bounds = [point.bound for point in points]
             axes.plot(

@@ -237,7 +237,7 @@ def _draw(axes: Axes, result: LocalScale) -> None:
             linewidth=1.4,
             label=label,
         )
-    for kind, label, mark, colour in (
+    for kind, label, marker, colour in (
         ("local", "local DP", "s", "#c2410c"),
         ("curator", "trusted curator, once for all", "D", "#2f7d32"),
     ):
@@ -248,7 +248,7 @@ def _draw(axes: Axes, result: LocalScale) -> None:
             yerr=[point.spread for point in ends],
             color=colour,
             linestyle="none",
-            marker=mark,
+            marker=marker,
             markersize=7,
             capsize=2.5,
             zorder=5,

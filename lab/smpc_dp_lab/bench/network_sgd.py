@@ -44,7 +44,7 @@ SCRIPT_STEP_SIZES = (0.03416667, 0.03416667, 0.06733333)
 # With fair sigmas we tune in the paper's range; what tuning gives away is not accounted for there, nor here.
 STEP_SIZES = tuple(float(size) for size in np.geomspace(1e-4, 2.0, 10))
 _TUNING = 10
-_MARKS = 40
+_CHECKPOINTS = 40
 
 
 class Point(msgspec.Struct, frozen=True, kw_only=True):
@@ -80,7 +80,7 @@ class NetworkSgd(msgspec.Struct, frozen=True, kw_only=True):
     accuracy: float
     """Of logistic regression without privacy."""
     reference_accuracy: float
-    marks: list[int]
+    checkpoints: list[int]
     seconds: float
     warnings: list[str]
     points: tuple[Point, ...]
@@ -122,7 +122,7 @@ def network_sgd(
     plans = {epsilon: plan_sgd(parties, steps, epsilon, delta, lipschitz=LIPSCHITZ) for epsilon in epsilons}
     data = synthetic_houses(seed) if houses is None else load_houses(houses)
     train, test, labels = _split(data, parties, seed)
-    marks = [steps * (mark + 1) // _MARKS for mark in range(_MARKS)]
+    checkpoints = [steps * (marker + 1) // _CHECKPOINTS for marker in range(_CHECKPOINTS)]
     result, warnings = [], []
     settings = [
         (epsilon, kind, method)
@@ -152,9 +152,9 @@ def network_sgd(
             losses = train.objective(tried.tokens).reshape(-1, _TUNING).mean(axis=1)
             size = STEP_SIZES[int(losses.argmin())]
         done = sgd.simulate(
-            train.gradient, start, source, walks=runs, scale=np.full(runs, size), every=steps // _MARKS
+            train.gradient, start, source, walks=runs, scale=np.full(runs, size), every=steps // _CHECKPOINTS
         )
-        hits = np.array([_accuracy(tokens, test, labels) for tokens in done.trace[:_MARKS]])
+        hits = np.array([_accuracy(tokens, test, labels) for tokens in done.trace[:_CHECKPOINTS]])
         final = _accuracy(done.tokens, test, labels)
         real = kind == "published" and houses is not None
         reference = REFERENCE.get(epsilon) if real else None
@@ -187,7 +187,7 @@ def network_sgd(
         data=data.name,
         accuracy=float(_accuracy(_plain(train)[None, :], test, labels)[0]),
         reference_accuracy=REFERENCE_PLAIN,
-        marks=marks,
+        checkpoints=checkpoints,
         seconds=time.perf_counter() - started,
         warnings=warnings,
         points=tuple(result),
@@ -259,7 +259,7 @@ def _draw(axes: Axes, result: NetworkSgd) -> None:
     axes.axhline(result.accuracy, color="#111827", linewidth=1.0, linestyle=":")
     axes.annotate(
         f"no privacy: {result.accuracy:.3f}",
-        (result.marks[0], result.accuracy),
+        (result.checkpoints[0], result.accuracy),
         xytext=(0, 3),
         textcoords="offset points",
         fontsize=9,
@@ -267,7 +267,7 @@ def _draw(axes: Axes, result: NetworkSgd) -> None:
     epsilons = list(dict.fromkeys(point.epsilon for point in result.points))
     for point in result.points:
         axes.plot(
-            result.marks,
+            result.checkpoints,
             point.trace,
             color=_COLOURS[point.method],
             linestyle="-" if point.sigmas == "fair" else (0, (4, 2)),

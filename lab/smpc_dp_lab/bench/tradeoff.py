@@ -166,7 +166,7 @@ _STYLES: tuple[tuple[Method, str, str, float, str, float, float], ...] = (
 
 
 def _draw(axes: Axes, result: Tradeoff) -> None:
-    for method, label, colour, width, mark, size, slope in _STYLES:
+    for method, label, colour, width, marker, size, slope in _STYLES:
         points = result.of(method)
         users = np.array([point.parties for point in points])
         # Theory has the slope, the plan for the most users the constant.
@@ -178,7 +178,7 @@ def _draw(axes: Axes, result: Tradeoff) -> None:
             users,
             [point.measured for point in points],
             linestyle="none",
-            marker=mark,
+            marker=marker,
             markersize=size,
             color=colour,
             label=label,

@@ -54,7 +54,7 @@ def _source(purpose: str) -> SeededRandomnessForSimulation:
     return SeededRandomnessForSimulation(1, f"{MPYC} vectors {purpose}")
 
 
-def _terms(_question: str, users: int, _marks: tuple[int, ...], _seed: bytes) -> ProgramTerms:
+def _terms(_question: str, users: int, _public_labels: tuple[int, ...], _seed: bytes) -> ProgramTerms:
     return sum_program("sum", users, BOUNDS, None).terms
 
 

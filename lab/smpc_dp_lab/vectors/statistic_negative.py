@@ -95,14 +95,14 @@ def _starts(base: Base, labels: Base) -> Iterator[Negative]:
         "The aggregator leaves ada out.",
         present=pack_set((2, 3, 4, 5), 5),
         commitments=lambda packed: packed[each:],
-        marks=lambda marks: marks[1:],
+        public_labels=lambda public_labels: public_labels[1:],
     )
     yield start(
         "of-too-few",
         "Two of five are present: ada would have no partner but the one.",
         present=pack_set((1, 2), 5),
         commitments=lambda packed: packed[: 2 * each],
-        marks=lambda marks: marks[:2],
+        public_labels=lambda public_labels: public_labels[:2],
     )
     about = "The last party's third commitment is missing."
     yield start("without-a-commitment", about, commitments=lambda packed: packed[:-32])
@@ -111,8 +111,13 @@ def _starts(base: Base, labels: Base) -> Iterator[Negative]:
     about = "Eve's commitments are exchanged for ada alone: nobody else is in that run."
     yield start("with-another-commitment", about, ORDER, commitments=lambda packed: flip(packed, -1))
     about = "A kernel without public labels."
-    yield start("with-a-label-where-none-is", about, marks=lambda marks: marks[:-1] + b"\1")
-    mine, high = {"marks": lambda marks: b"\1" + marks[1:]}, {"marks": lambda marks: marks[:-1] + b"\3"}
+    yield start(
+        "with-a-label-where-none-is", about, public_labels=lambda public_labels: public_labels[:-1] + b"\1"
+    )
+    mine, high = (
+        {"marks": lambda public_labels: b"\1" + public_labels[1:]},
+        {"marks": lambda public_labels: public_labels[:-1] + b"\3"},
+    )
     yield labels.fault("start-with-another-label-of-mine", "Ada has said 1.", m.START, mine)
     yield labels.fault("start-with-a-label-too-high", "A label is 2.", m.START, high)
     flipped = {"signature": flip}

@@ -51,7 +51,7 @@ class Scenario:
     about: str
     kernel: Kernel
     partners: int
-    marks: tuple[int, ...] | None = None
+    public_labels: tuple[int, ...] | None = None
     silent: Mapping[str, int] = field(default_factory=dict)
     relayed: bool = False
 
@@ -71,7 +71,7 @@ SCENARIOS = (
         "Public labels: only parties of different labels are paired, and label 1 garbles.",
         auc(Field(0, 3)),
         1,
-        marks=(1, 0, 0, 1, 0),
+        public_labels=(1, 0, 0, 1, 0),
     ),
     Scenario(
         "again",
@@ -129,12 +129,17 @@ class Run:
         self.hub = states.aggregator(
             self.context, self.signers[HUB], lambda _: self.plan, self.randomness[HUB], board=self.board
         )
-        marks = scenario.marks or (-1,) * len(NAMES)
+        public_labels = scenario.public_labels or (-1,) * len(NAMES)
         self.parties = {
             name: states.party(
-                self.context, self.signers[name], self.plan, self.question, mark, self.randomness[name]
+                self.context,
+                self.signers[name],
+                self.plan,
+                self.question,
+                public_label,
+                self.randomness[name],
             )
-            for name, mark in zip(NAMES, marks, strict=True)
+            for name, public_label in zip(NAMES, public_labels, strict=True)
         }
         self.wires = {name: PairWire(party.member) for name, party in self.parties.items()}
         self.sent: list[Envelope] = []
@@ -166,8 +171,8 @@ class Run:
     def pairs(self) -> tuple[tuple[tuple[str, str], ...], ...]:
         """The drawn pairs of each matching, the garbler first."""
         coins = b"".join(self.randomness[name].draws[len(self.scenario.silent)] for name in self._present)
-        marks = self.scenario.marks or (-1,) * len(NAMES)
-        labels = bytes(marks[NAMES.index(name)] + 1 for name in self._present)
+        public_labels = self.scenario.public_labels or (-1,) * len(NAMES)
+        labels = bytes(public_labels[NAMES.index(name)] + 1 for name in self._present)
         plan = self.plan
         return draw(plan.partners, plan.bipartite, self.hub.run_id, self._present, labels, coins).pairs
 
@@ -369,7 +374,7 @@ def to_json(scenario: Scenario) -> JsonObject:
         "terms": plan.canonical().decode(),
         "circuit": format_bristol(plan.circuit).decode(),
         "question": run.question,
-        "labels": None if scenario.marks is None else list(scenario.marks),
+        "labels": None if scenario.public_labels is None else list(scenario.public_labels),
         "records": run.records,
         "identities": identities_json(run.context, run.signers),
         "randomness": draws_json(run.randomness),

@@ -14,7 +14,7 @@ from smpc_dp.errors import LocalError
 from smpc_dp.protocols.engine.attempt_files import AttemptFiles
 
 
-class Mark(msgspec.Struct, frozen=True):
+class Entry(msgspec.Struct, frozen=True):
     """The number of the newest state of an attempt, and its digest."""
 
     number: int
@@ -24,10 +24,10 @@ class Mark(msgspec.Struct, frozen=True):
 class Counter(Protocol):
     """Of each attempt the newest mark. It only grows, whatever happens to all other media."""
 
-    def read(self, attempt: bytes) -> Mark | None:
+    def read(self, attempt: bytes) -> Entry | None:
         """Return the newest mark; None if there is none."""
 
-    def advance(self, attempt: bytes, before: Mark | None, after: Mark) -> None:
+    def advance(self, attempt: bytes, before: Entry | None, after: Entry) -> None:
         """Replace `before` by `after`, durably and at once; nothing if `after` is there already.
 
         Raises LocalError if another mark is there, or it cannot be done.
@@ -46,22 +46,22 @@ class FileCounter:
     def __init__(self, folder: Path) -> None:
         self._files = AttemptFiles(folder, ".counter", "counter of saved states", _Marked)
 
-    def read(self, attempt: bytes) -> Mark | None:
+    def read(self, attempt: bytes) -> Entry | None:
         """See `Counter.read`."""
-        return _mark(self._files.read(attempt))
+        return _entry(self._files.read(attempt))
 
-    def advance(self, attempt: bytes, before: Mark | None, after: Mark) -> None:
+    def advance(self, attempt: bytes, before: Entry | None, after: Entry) -> None:
         """See `Counter.advance`."""
         with self._files.held(attempt) as result:
-            mark = _mark(result)
-            if mark == after:
+            entry = _entry(result)
+            if entry == after:
                 return
-            if mark != before:
+            if entry != before:
                 raise LocalError(
                     f"the counter is not at {before and before.number}: the state is not the newest"
                 )
             self._files.write(attempt, _Marked(1, after.number, after.digest))
 
 
-def _mark(result: _Marked | None) -> Mark | None:
-    return None if result is None else Mark(result.number, result.digest)
+def _entry(result: _Marked | None) -> Entry | None:
+    return None if result is None else Entry(result.number, result.digest)

@@ -15,7 +15,7 @@ from smpc_dp.crypto.transcript import digest, encode_uint
 from smpc_dp.errors import LocalError
 from smpc_dp.protocols.contract import Envelope
 from smpc_dp.protocols.engine.codec import Codec
-from smpc_dp.protocols.engine.counter import Counter, Mark
+from smpc_dp.protocols.engine.counter import Counter, Entry
 from smpc_dp.protocols.engine.events import Cancellation, Event, Message
 from smpc_dp.protocols.engine.keyring import Key, KeyRing
 from smpc_dp.protocols.engine.run import Run
@@ -86,8 +86,8 @@ class Saving:
     def advance(self, position: Position, after: bytes) -> None:
         """Move the counter, if there is one, to the state at a place, whose digest is `after`."""
         if self.counter is not None:
-            before = Mark(position.counter - 1, position.predecessor) if position.counter else None
-            self.counter.advance(position.attempt, before, Mark(position.counter, after))
+            before = Entry(position.counter - 1, position.predecessor) if position.counter else None
+            self.counter.advance(position.attempt, before, Entry(position.counter, after))
 
 
 class SavedRun(Run[R_co]):
@@ -345,10 +345,10 @@ def _check_counter(row: Row, saving: Saving, reason: str) -> None:
         raise LocalError(f"{reason} was begun {'without' if counter else 'with'} a counter")
     if counter is None:
         return
-    mark = counter.read(position.attempt)
-    before = Mark(position.counter - 1, position.predecessor) if position.counter else None
-    if mark not in (before, Mark(position.counter, row.digest)):
-        at = "has none" if mark is None else f"is at {mark.number}"
+    entry = counter.read(position.attempt)
+    before = Entry(position.counter - 1, position.predecessor) if position.counter else None
+    if entry not in (before, Entry(position.counter, row.digest)):
+        at = "has none" if entry is None else f"is at {entry.number}"
         raise LocalError(
             f"{reason} is not the newest: it has state {position.counter}, and the counter {at}: the store was "
             "set back, or another process has gone on"

@@ -241,9 +241,9 @@ def terms_of(planned: ProgramTerms, present: PartySet, included: PartySet) -> Pr
 
     A record moves a sum, or a sum over pairs, of fewer users by no more.
     """
-    marks = dict(zip(present, planned.marks, strict=False))
-    left = tuple(marks[user] for user in included) if marks else ()
-    return msgspec.structs.replace(planned, users=len(included), marks=left)
+    public_labels = dict(zip(present, planned.public_labels, strict=False))
+    left = tuple(public_labels[user] for user in included) if public_labels else ()
+    return msgspec.structs.replace(planned, users=len(included), public_labels=left)
 
 
 def run_identifier(context: Context, start: Start) -> bytes:
@@ -255,7 +255,7 @@ def run_identifier(context: Context, start: Start) -> bytes:
         encode_uint(context.request),
         start.present,
         start.hellos,
-        start.marks,
+        start.public_labels,
         start.terms,
     )
 

@@ -43,7 +43,7 @@ class Hello(Body, frozen=True):
     session_digest: Bytes32
     request: int
     question: Annotated[str, Meta(max_length=MAX_QUESTION)]
-    mark: Annotated[int, Meta(ge=-1, le=1)]
+    public_label: Annotated[int, Meta(ge=-1, le=1)]
     nonce: Bytes16
 
 
@@ -59,7 +59,7 @@ class Start(Body, frozen=True):
 
     present: bytes
     hellos: Bytes32
-    marks: bytes
+    public_labels: bytes
     terms: Bytes32
 
 

@@ -309,7 +309,10 @@ class ServerMachine(Member):
                     user, PeerFault(self._name_of(user), reason, Check.PARTIAL, code=Code.PARTIAL)
                 )
         # A question, and whether it comes with a label: one user's alone must not spoil that of the others.
-        asked = {user: (hello.question, hello.mark >= 0) for user, (_, hello) in sorted(self._hellos.items())}
+        asked = {
+            user: (hello.question, hello.public_label >= 0)
+            for user, (_, hello) in sorted(self._hellos.items())
+        }
         # The same everywhere: of what is asked most often that of the first user.
         question, labelled = Counter(asked.values()).most_common(1)[0][0] if asked else ("", False)
         for user, (own, label) in asked.items():
@@ -324,13 +327,13 @@ class ServerMachine(Member):
                 )
         users = sorted(self._hellos)
         self._check_enough(len(users))
-        marks = [self._hellos[user][1].mark for user in users]
+        public_labels = [self._hellos[user][1].public_label for user in users]
         hellos = hellos_digest([self._hellos[user][0] for user in users])
-        terms = self._make(question, len(users), tuple(marks) if labelled else (), hellos)
+        terms = self._make(question, len(users), tuple(public_labels) if labelled else (), hellos)
         self._start = m.Start(
             pack_set(users, self._users),
             hellos,
-            bytes(mark + 1 for mark in marks),
+            bytes(public_label + 1 for public_label in public_labels),
             terms.digest,
         )
         self._terms, self._members = terms, tuple(users)

@@ -81,7 +81,7 @@ class ProgramTerms(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_o
     noise: tuple[NoiseTerms, ...] = ()
     kernel: str = ""
     kernel_terms: str = ""
-    marks: tuple[Annotated[int, Meta(ge=0, le=1)], ...] = ()
+    public_labels: tuple[Annotated[int, Meta(ge=0, le=1)], ...] = ()
     partners: Annotated[int, Meta(ge=0)] = 0
     design: str = ""
 

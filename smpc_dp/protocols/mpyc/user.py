@@ -46,7 +46,7 @@ class UserMachine(Member):
         *,
         threshold: int,
         fewest: int,
-        mark: int = -1,
+        public_label: int = -1,
         randomness: Randomness | None = None,
     ) -> None:
         super().__init__(context, servers, identity)
@@ -54,7 +54,7 @@ class UserMachine(Member):
         self._record = tuple(record)
         self._threshold = threshold
         self._fewest = fewest
-        self._mark = mark
+        self._public_label = public_label
         self._random = randomness or SystemRandomness()
         self._index = context.number(identity.name)
         self._shared = False
@@ -82,7 +82,11 @@ class UserMachine(Member):
         """Say hello to every server."""
         context = self._context
         hello = m.Hello(
-            context.session_digest, context.request, context.question, self._mark, self._random.bytes(16)
+            context.session_digest,
+            context.request,
+            context.question,
+            self._public_label,
+            self._random.bytes(16),
         )
         return self._write(m.HELLO, self._servers, hello)
 
@@ -146,7 +150,9 @@ class UserMachine(Member):
         """Return the shares for each server, once all of them agree on who takes part in what."""
         starts = {name: self._starts[name] for name in self._servers}
         reason = "begins with other users or another computation than most servers"
-        packed = common({name: (s.present, s.hellos, s.marks, s.terms) for name, s in starts.items()}, reason)
+        packed = common(
+            {name: (s.present, s.hellos, s.public_labels, s.terms) for name, s in starts.items()}, reason
+        )
         start = m.Start(*packed)
         leader = self._servers[0]
         present = PartySet.unpack(start.present, len(self._context.names), leader)
@@ -156,12 +162,17 @@ class UserMachine(Member):
             raise PeerFault(
                 leader, f"begins with {len(present)} users, {self._fewest} are needed", Check.SET_TOO_SMALL
             )
-        if len(start.marks) != len(present) or start.marks[present.index(self._index)] != self._mark + 1:
+        if (
+            len(start.public_labels) != len(present)
+            or start.public_labels[present.index(self._index)] != self._public_label + 1
+        ):
             raise PeerFault(leader, "begins with another mark of this user than it gave", Check.LABEL_DIFFERS)
-        if max(start.marks) > 2 or (self._mark < 0) != (max(start.marks) == 0):
+        if max(start.public_labels) > 2 or (self._public_label < 0) != (max(start.public_labels) == 0):
             raise PeerFault(leader, "begins with marks where none are due, or without", Check.LABEL_DIFFERS)
-        marks = () if self._mark < 0 else tuple(mark - 1 for mark in start.marks)
-        terms = self._make(self._context.question, len(present), marks, start.hellos)
+        public_labels = (
+            () if self._public_label < 0 else tuple(public_label - 1 for public_label in start.public_labels)
+        )
+        terms = self._make(self._context.question, len(present), public_labels, start.hellos)
         if terms.digest != start.terms:
             raise PeerFault(
                 leader, "and all servers compute something else than this user asked for", Check.OTHER_PLAN

@@ -89,7 +89,7 @@ def accept_hello(aggregator: Aggregator, state: CollectHello, _party: int, envel
         raise PeerFault(sender, reason, Check.NOT_OFFERED, code=Code.KERNEL)
     if hello.plan != plan.digest:
         raise PeerFault(sender, "asks for another statistic than it says", Check.OTHER_QUESTION)
-    if (hello.mark >= 0) != plan.bipartite:
+    if (hello.public_label >= 0) != plan.bipartite:
         raise PeerFault(
             sender, "has a public label where none is due, or none where one is", Check.LABEL_DIFFERS
         )
@@ -109,15 +109,15 @@ def finish_hello(aggregator: Aggregator, state: CollectHello) -> Transition:
     inbox, context = state.inbox, aggregator.context
     present = sorted(inbox.alive)
     hellos = {party: inbox.items[party] for party in present}
-    marks = _marks(plan, hellos, present)
+    public_labels = _public_labels(plan, hellos, present)
     packed = pack_set(present, aggregator.parties)
     commitments = b"".join(item.message.commitments for item in hellos.values())
-    root = start_root(commitments, marks)
+    root = start_root(commitments, public_labels)
     run_id = run_identifier(context, plan.digest, packed, root)
     question = QUESTION + plan.digest.hex()
     log = begin_log(context, serving.board, serving.runs, run_id, question, packed, root)
     after = CollectBegin(run_id=run_id, plan=plan, present=packed, hellos=hellos, log=log)
-    start = m.Start(packed, commitments, marks)
+    start = m.Start(packed, commitments, public_labels)
     return Transition(
         after,
         [
@@ -167,8 +167,8 @@ def finish_coins(aggregator: Aggregator, state: CollectCoins) -> Transition:
         return _draw_again(aggregator, state, log, missing)
     coins = b"".join(state.coins[party] for party in state.present)
     names = [aggregator.name_of(party) for party in state.present]
-    plan, marks = state.plan, _marks(state.plan, state.hellos, state.present)
-    drawn = draw(plan.partners, plan.bipartite, state.run_id, names, marks, coins)
+    plan, public_labels = state.plan, _public_labels(state.plan, state.hellos, state.present)
+    drawn = draw(plan.partners, plan.bipartite, state.run_id, names, public_labels, coins)
     pairs = Pairs(drawn, RelayDesk(plan, drawn))
     after = CollectDone(
         run_id=state.run_id,
@@ -237,13 +237,13 @@ def _agree(aggregator: Aggregator, state: CollectHello) -> StatisticPlan:
     return next(plan for plan in state.plans.values() if not isinstance(plan, str) and plan.digest == wanted)
 
 
-def _marks(plan: StatisticPlan, hellos: Mapping[int, Item], present: Iterable[int]) -> bytes:
+def _public_labels(plan: StatisticPlan, hellos: Mapping[int, Item], present: Iterable[int]) -> bytes:
     """Return the marks of the parties that are present; raise ConfigError if no two of them can be a pair."""
-    marks = bytes(hellos[party].message.mark + 1 for party in present)
-    if plan.bipartite and len(set(marks)) < 2:
+    public_labels = bytes(hellos[party].message.public_label + 1 for party in present)
+    if plan.bipartite and len(set(public_labels)) < 2:
         reason = "all who take part have the same one"
         raise ConfigError([Fault("labels", reason, ConfigCheck.INFEASIBLE)], code=Code.IMPOSSIBLE)
-    return marks
+    return public_labels
 
 
 def _draw_again(
@@ -254,7 +254,7 @@ def _draw_again(
     if state.attempt == m.ATTEMPTS:
         raise TimeoutFault(missing, state.step, f"{m.ATTEMPTS} draws of matchings lacked a coin")
     present = tuple(sorted(inbox.alive))
-    _marks(state.plan, hellos, present)
+    _public_labels(state.plan, hellos, present)
     packed, attempt = pack_set(present, aggregator.parties), state.attempt + 1
     run_id = again_identifier(aggregator.context, state.run_id, attempt, packed)
     inbox.past.add(state.run_id)

@@ -287,13 +287,13 @@ class StatisticAuditor:
         if len(self._hellos) < self._first_count:
             return
         hellos = self._hellos.values()
-        marks = bytes(each.mark + 1 for each in hellos)
-        if start_root(b"".join(each.commitments for each in hellos), marks) != self._root:
+        public_labels = bytes(each.public_label + 1 for each in hellos)
+        if start_root(b"".join(each.commitments for each in hellos), public_labels) != self._root:
             raise VerificationError(
                 "the run is not that of these commitments and labels", Check.RUN_ID_DIFFERS
             )
         labelled = self._terms is not None and self._terms.get("labels") == "public"
-        if any((mark > 0) != labelled for mark in marks):
+        if any((public_label > 0) != labelled for public_label in public_labels):
             raise VerificationError(
                 "a party has a public label where none is due, or none where one is", Check.LABEL_DIFFERS
             )
@@ -313,9 +313,9 @@ class StatisticAuditor:
 
     def _match(self) -> None:
         names = self._names(self._present)
-        marks = bytes(self._hellos[name].mark + 1 for name in names)
+        public_labels = bytes(self._hellos[name].public_label + 1 for name in names)
         coins = b"".join(self._coins[name] for name in names)
-        self._draw = draw(self._partners, marks[0] > 0, self._run_id, names, marks, coins)
+        self._draw = draw(self._partners, public_labels[0] > 0, self._run_id, names, public_labels, coins)
         self._last = 0
 
     def _take_again(self, entry: Entry) -> None:

@@ -59,7 +59,7 @@ class Hello(Body, frozen=True):
     commitments: Annotated[bytes, Meta(min_length=COMMITMENT_BYTES, max_length=COMMITMENT_BYTES)]
     plan: Bytes32
     question: Annotated[str, Meta(max_length=MAX_QUESTION)]
-    mark: Annotated[int, Meta(ge=-1, le=1)]
+    public_label: Annotated[int, Meta(ge=-1, le=1)]
     known: Count
 
 
@@ -68,7 +68,7 @@ class Start(Body, frozen=True):
 
     present: bytes
     commitments: bytes
-    marks: bytes
+    public_labels: bytes
 
 
 class Again(Body, frozen=True):

@@ -51,7 +51,7 @@ class Asking:
 
     plan: StatisticPlan
     question: str
-    mark: int
+    public_label: int
     quorum: int
 
 
@@ -163,7 +163,7 @@ def say_hello(member: Party, state: Ready) -> Transition:
         commitments,
         asking.plan.digest,
         asking.question,
-        asking.mark,
+        asking.public_label,
         state.seen.number,
     )
     after = AwaitStart(coins=coins, commitments=commitments)
@@ -175,20 +175,23 @@ def on_start(member: Party, state: AwaitStart, body: bytes) -> Transition:
     start = decode(body, m.Start, member.context.aggregator)
     asking, present = member.parameters, _present(member, start.present)
     count, each = len(present), m.COMMITMENT_BYTES
-    if len(start.commitments) != each * count or len(start.marks) != count:
+    if len(start.commitments) != each * count or len(start.public_labels) != count:
         raise member.refuse("does not have commitments and a mark of each present party", Check.NOT_ONE_EACH)
     index = present.index(member.index)
     if start.commitments[each * index :][:each] != state.commitments:
         raise member.refuse(f"does not have the commitments of {member.name}", Check.OWN_DIFFERS)
-    if start.marks[index] != asking.mark + 1:
+    if start.public_labels[index] != asking.public_label + 1:
         raise member.refuse(f"gives {member.name} another label", Check.LABEL_DIFFERS)
-    if any((mark > 0) != asking.plan.bipartite or mark > 2 for mark in start.marks):
+    if any(
+        (public_label > 0) != asking.plan.bipartite or public_label > 2
+        for public_label in start.public_labels
+    ):
         raise member.refuse("sent marks that are no labels", Check.LABEL_DIFFERS)
     known = {
-        party: (start.commitments[each * at : each * (at + 1)], start.marks[at])
+        party: (start.commitments[each * at : each * (at + 1)], start.public_labels[at])
         for at, party in enumerate(present)
     }
-    root = start_root(start.commitments, start.marks)
+    root = start_root(start.commitments, start.public_labels)
     run_id = run_identifier(member.context, asking.plan.digest, start.present, root)
     return Transition(AwaitBegin(run_id=run_id, coins=state.coins, present=present, known=known))
 
@@ -312,8 +315,8 @@ def _match(member: Party, state: AwaitDraw | AwaitLastDraw, attempt: int, body: 
             raise member.refuse(
                 f"has a coin of {names[index]} that it had not committed to", Check.BAD_OPENING
             )
-    marks = bytes(known[party][1] for party in present)
-    drawn = draw(plan.partners, plan.bipartite, state.run_id, names, marks, coins)
+    public_labels = bytes(known[party][1] for party in present)
+    drawn = draw(plan.partners, plan.bipartite, state.run_id, names, public_labels, coins)
     pairs = [(number, drawn.partner(member.name, number)) for number in range(plan.partners)]
     evaluations = tuple((number, *pair) for number, pair in pairs if pair is not None)
     after = Evaluating(present=names, drawn=drawn, evaluations=evaluations)

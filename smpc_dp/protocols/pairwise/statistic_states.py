@@ -126,7 +126,7 @@ def party(
     identity: Signer,
     plan: StatisticPlan,
     question: str,
-    mark: int = -1,
+    public_label: int = -1,
     randomness: Randomness | None = None,
     *,
     corrupt: int = 0,
@@ -140,7 +140,7 @@ def party(
         corrupt: c of the session.
         seen: what the party keeps of the session log.
     """
-    asking = p.Asking(plan, question, mark, quorum(len(context.names), corrupt))
+    asking = p.Asking(plan, question, public_label, quorum(len(context.names), corrupt))
     member = Member(statistic_context(context), asking, identity, randomness or SystemRandomness())
     return Run(PARTY, member, p.Ready(seen=seen))
 

@@ -67,9 +67,9 @@ def is_opening(
     return hmac.compare_digest(commit(commitment_run(context, plan, attempt), name, coin), expected)
 
 
-def start_root(commitments: bytes, marks: bytes) -> bytes:
+def start_root(commitments: bytes, public_labels: bytes) -> bytes:
     """Return the hash of all commitments and marks of who is present, in roster order."""
-    return digest(Label.STATISTIC_ROOT, commitments, marks)
+    return digest(Label.STATISTIC_ROOT, commitments, public_labels)
 
 
 def run_identifier(context: Context, plan: bytes, present: bytes, root: bytes) -> bytes:
@@ -91,13 +91,13 @@ def again_identifier(context: Context, earlier: bytes, attempt: int, present: by
 
 
 def draw(
-    partners: int, bipartite: bool, run_id: bytes, names: Sequence[str], marks: bytes, coins: bytes
+    partners: int, bipartite: bool, run_id: bytes, names: Sequence[str], public_labels: bytes, coins: bytes
 ) -> Draw:
     """Return `partners` matchings of the parties `names`, in roster order, from their coins and marks."""
     opened = [coins[COIN_BYTES * index : COIN_BYTES * (index + 1)] for index in range(len(names))]
     seed = beacon(run_id, list(zip(names, opened, strict=True)))
     if bipartite:
-        indices = bipartite_matchings(seed, [mark - 1 for mark in marks], partners)
+        indices = bipartite_matchings(seed, [public_label - 1 for public_label in public_labels], partners)
     else:
         indices = matchings(seed, len(names), partners)
     pairs = tuple(tuple((names[a], names[b]) for a, b in matching) for matching in indices.tolist())

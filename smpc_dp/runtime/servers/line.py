@@ -41,7 +41,7 @@ class _Asking:
     """One request of one user: its machine, and the program that all have agreed on."""
 
     def __init__(
-        self, membership: Membership, request: int, question: str, record: list[int], mark: int = -1
+        self, membership: Membership, request: int, question: str, record: list[int], public_label: int = -1
     ) -> None:
         self._parameters = membership.parameters
         self._program: Program | None = None
@@ -55,7 +55,7 @@ class _Asking:
             record,
             threshold=threshold_of(len(membership.servers)),
             fewest=membership.parameters.fewest,
-            mark=mark,
+            public_label=public_label,
         )
 
     @property
@@ -65,8 +65,8 @@ class _Asking:
             raise LocalError(f"{self.machine.name}: the run has not begun")
         return self._program
 
-    def _terms(self, question: str, users: int, marks: tuple[int, ...], seed: bytes) -> ProgramTerms:
-        self._program = compile_question(self._parameters, question, users, marks, seed)
+    def _terms(self, question: str, users: int, public_labels: tuple[int, ...], seed: bytes) -> ProgramTerms:
+        self._program = compile_question(self._parameters, question, users, public_labels, seed)
         return self._program.terms
 
 
@@ -113,14 +113,14 @@ class ServersLine(Line):
         request: int,
         kernel: Kernel,
         data: Any,
-        mark: int | None,
+        public_label: int | None,
         question: str,
         zetas: tuple[float, float] | None,
         ledger: Ledger | None,
     ) -> StatisticResult:
         """Take part in a statistic; the ledger is charged before the shares leave."""
         try:
-            codes, label = kernel.record(data, mark)
+            codes, label = kernel.record(data, public_label)
             await asyncio.to_thread(self._check_question, question, label)
         except SmpcError as error:
             await self.decline(request, error)
@@ -135,8 +135,8 @@ class ServersLine(Line):
         """Raise ConfigError for what cannot be computed even if everybody takes part, with any labels."""
         parameters = self.membership.parameters
         users = parameters.users
-        marks = () if label < 0 else (1 - label, *(label,) * (users - 1))
-        compile_question(parameters, question, users, marks, bytes(32))
+        public_labels = () if label < 0 else (1 - label, *(label,) * (users - 1))
+        compile_question(parameters, question, users, public_labels, bytes(32))
 
     def lost(self, request: int, error: SmpcError) -> SmpcError:
         """See `Line.lost`."""

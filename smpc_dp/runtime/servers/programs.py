@@ -42,14 +42,14 @@ LAWS = ("laplace", "gaussian", *PAIR_LAWS)
 
 
 def compile_question(
-    parameters: SharedParameters, question: str, users: int, marks: tuple[int, ...], seed: bytes
+    parameters: SharedParameters, question: str, users: int, public_labels: tuple[int, ...], seed: bytes
 ) -> Program:
     """Return the program that a question asks for: a sum of the session, or a statistic as JSON.
 
     Raises ConfigError for what cannot be computed.
     """
     if not question.startswith("{"):
-        if marks:
+        if public_labels:
             raise ConfigError([Fault("mark", "sums have no labels", ConfigCheck.UNSUPPORTED)])
         return _sum(parameters, question.split(" ", 1)[0], users)
     try:
@@ -64,7 +64,7 @@ def compile_question(
         # Some are absent, which must not spoil what all could have had.
         partners = min(partners, users - 1)
     return statistic_program(
-        kernel, users, epsilon, delta, law=law, marks=marks, partners=partners, design=seed
+        kernel, users, epsilon, delta, law=law, public_labels=public_labels, partners=partners, design=seed
     )
 
 

@@ -31,8 +31,8 @@ def check_programs(planned: Sequence[SharedParameters]) -> None:
 def terms_maker(parameters: SharedParameters) -> MakeTerms:
     """Return what makes the terms of what a user asks for."""
 
-    def terms(question: str, users: int, marks: tuple[int, ...], seed: bytes) -> ProgramTerms:
-        return compile_question(parameters, question, users, marks, seed).terms
+    def terms(question: str, users: int, public_labels: tuple[int, ...], seed: bytes) -> ProgramTerms:
+        return compile_question(parameters, question, users, public_labels, seed).terms
 
     return terms
 

@@ -90,7 +90,7 @@ def compiled_layers(kernel: Kernel) -> Layers:
     return layers_of(compile_kernel(kernel, None))
 
 
-def by_counts(kernel: Kernel, bits: Sequence[Shared], values: Shared, marks: Sequence[int]) -> Shared:
+def by_counts(kernel: Kernel, bits: Sequence[Shared], values: Shared, public_labels: Sequence[int]) -> Shared:
     """Return the sum over all pairs from how many records have each code, shape (1,)."""
     users = values.shape[0]
     units = one_hot(bits[0])
@@ -107,7 +107,7 @@ def by_counts(kernel: Kernel, bits: Sequence[Shared], values: Shared, marks: Seq
             counts = np.sum(units, axis=0)
             return half(inner(counts, counts) - users)
         case "auc":
-            high = np.array(marks) == 1
+            high = np.array(public_labels) == 1
             return _ranked(np.sum(units[high], axis=0), np.sum(units[~high], axis=0))
         case "auc_private_labels":
             high = (values[:, 1].reshape(1, users) @ units).reshape(units.shape[1])
@@ -137,7 +137,7 @@ def by_sums(values: Shared) -> Shared:
     return values.shape[0] * inner(column, column) - total * total
 
 
-def by_sort(mpc: Any, kernel: Kernel, bits: Sequence[Shared], marks: Sequence[int]) -> Shared:
+def by_sort(mpc: Any, kernel: Kernel, bits: Sequence[Shared], public_labels: Sequence[int]) -> Shared:
     """Return the sum over all pairs from records in order, shape (1,): Gini's mean difference and the AUC."""
     users, width = bits[0].shape
     if kernel.name == "gini_mean_difference":
@@ -148,7 +148,7 @@ def by_sort(mpc: Any, kernel: Kernel, bits: Sequence[Shared], marks: Sequence[in
         raise ConfigError(
             [Fault("kernel", f"'{kernel.name}' has no program that sorts", ConfigCheck.UNSUPPORTED)]
         )
-    labels = bits[1] if kernel.labels == "private" else _constants(bits[0], marks)
+    labels = bits[1] if kernel.labels == "private" else _constants(bits[0], public_labels)
     total = 0
     # Ties count half: once records of label 0 come first among equal scores, once those of label 1.
     for last in (labels, 1 - labels):

@@ -88,7 +88,7 @@ def statistic_program(
     delta: float = 0.0,
     *,
     law: CentralLaw | PairLaw = "laplace",
-    marks: Sequence[int] = (),
+    public_labels: Sequence[int] = (),
     partners: int = 0,
     design: bytes = b"",
     security: int | None = None,
@@ -106,9 +106,9 @@ def statistic_program(
     result = Arguments()
     if not 2 <= users <= MAX_USERS:
         result.fault("users", f"{users} is not 2 to {MAX_USERS}", ConfigCheck.RANGE)
-    if (kernel.labels == "public") != bool(marks):
+    if (kernel.labels == "public") != bool(public_labels):
         result.fault("marks", f"'{kernel.name}' has {kernel.labels} labels", ConfigCheck.UNSUPPORTED)
-    elif marks and (len(marks) != users or set(marks) != {0, 1}):
+    elif public_labels and (len(public_labels) != users or set(public_labels) != {0, 1}):
         result.fault("marks", f"not {users} labels that are 0 or 1, at least one of each", ConfigCheck.RANGE)
     if not 0 <= partners <= max(0, users - 1):
         result.fault("partners", f"{partners} is not 0 to {users - 1}", ConfigCheck.RANGE)
@@ -128,7 +128,7 @@ def statistic_program(
             security=security or _security(users * len(tops)),
             kernel=kernel.name,
             kernel_terms=json.dumps(described, sort_keys=True, separators=(",", ":")),
-            marks=tuple(int(mark) for mark in marks),
+            public_labels=tuple(int(public_label) for public_label in public_labels),
             partners=partners,
             design=design.hex(),
         )
@@ -141,7 +141,7 @@ def statistic_program(
         raise ConfigError(faults)
     if epsilon is None:
         return Program(terms=bare)
-    sides = (sum(bare.marks), users - sum(bare.marks)) if marks else None
+    sides = (sum(bare.public_labels), users - sum(bare.public_labels)) if public_labels else None
     moved = [sum_sensitivity(kernel.steps, users, sides, partners), 1]
     spans = [high for _, high in output_spans(bare)]
     noise = design_central(cast("CentralLaw", law), moved[: len(spans)], spans, epsilon, delta)

@@ -127,22 +127,22 @@ def design_pairs(terms: ProgramTerms) -> Pairs:
     """Return the pairs of a statistic, shape (pairs, 2); the first has label 1 where labels are public."""
     if terms.partners:
         seed = bytes.fromhex(terms.design)
-        if terms.marks:
-            return bipartite_matchings(seed, terms.marks, terms.partners).reshape(-1, 2)
+        if terms.public_labels:
+            return bipartite_matchings(seed, terms.public_labels, terms.partners).reshape(-1, 2)
         return matchings(seed, terms.users, terms.partners).reshape(-1, 2)
-    if terms.marks:
-        high, low = (np.flatnonzero(np.array(terms.marks) == label) for label in (1, 0))
+    if terms.public_labels:
+        high, low = (np.flatnonzero(np.array(terms.public_labels) == label) for label in (1, 0))
         return np.stack(np.meshgrid(high, low, indexing="ij"), axis=-1).reshape(-1, 2)
     return np.stack(np.triu_indices(terms.users, 1), axis=-1).astype(np.int64, copy=False)
 
 
 def count_pairs(terms: ProgramTerms) -> int:
     """Return the number of pairs of a statistic."""
-    high = sum(terms.marks)
-    low = len(terms.marks) - high
+    high = sum(terms.public_labels)
+    low = len(terms.public_labels) - high
     if terms.partners:
-        return terms.partners * (min(high, low) if terms.marks else terms.users // 2)
-    return high * low if terms.marks else terms.users * (terms.users - 1) // 2
+        return terms.partners * (min(high, low) if terms.public_labels else terms.users // 2)
+    return high * low if terms.public_labels else terms.users * (terms.users - 1) // 2
 
 
 def way_of(terms: ProgramTerms) -> Way:
@@ -167,9 +167,9 @@ async def _statistic(mpc: Any, terms: ProgramTerms, bits: list[Shared], codes: S
         case "counts" if kernel.definition is None:
             total = by_table(kernel, bits)
         case "counts":
-            total = by_counts(kernel, bits, codes, terms.marks)
+            total = by_counts(kernel, bits, codes, terms.public_labels)
         case "sort":
-            total = by_sort(mpc, kernel, bits, terms.marks)
+            total = by_sort(mpc, kernel, bits, terms.public_labels)
         case _:
             total, pairs = 0, design_pairs(terms)
             compiled = way == "circuit"
@@ -305,11 +305,18 @@ def _check_statistic(terms: ProgramTerms) -> list[Fault]:
                 ConfigCheck.RANGE,
             )
         )
-    if (kernel.labels == "public") != bool(terms.marks) or len(terms.marks) not in (0, terms.users):
+    if (kernel.labels == "public") != bool(terms.public_labels) or len(terms.public_labels) not in (
+        0,
+        terms.users,
+    ):
         faults.append(
-            Fault("marks", f"{len(terms.marks)} public labels for {terms.users} users", ConfigCheck.SHAPE)
+            Fault(
+                "marks",
+                f"{len(terms.public_labels)} public labels for {terms.users} users",
+                ConfigCheck.SHAPE,
+            )
         )
-    elif terms.marks and len(set(terms.marks)) < 2:
+    elif terms.public_labels and len(set(terms.public_labels)) < 2:
         faults.append(Fault("marks", "not at least one of each", ConfigCheck.RANGE))
     if terms.users < 2:
         faults.append(Fault("users", f"{terms.users}, a pair needs 2", ConfigCheck.RANGE))

@@ -96,7 +96,7 @@ def privacy_of(program: Program, servers: int, how: str = "protocol") -> Privacy
         "shared random bits come from SHAKE128 as a pseudorandom function; bits of records are masked with a "
         "statistical distance below 2^-40 for all of them together",
     )
-    labels = ("the labels of users are public",) if program.terms.marks else ()
+    labels = ("the labels of users are public",) if program.terms.public_labels else ()
     open_ = (
         "against half of the servers together, or one that is malicious, nothing is claimed",
         "the result itself: a user may give any record in bounds; which records were out of bounds is shown",
@@ -144,8 +144,8 @@ def mechanism_of(program: Program) -> str:
 def _sampling(program: Program, zetas: Sequence[float] | None) -> float:
     terms = program.terms
     kernel = kernel_in(terms)
-    if terms.marks:
-        high = sum(terms.marks)
+    if terms.public_labels:
+        high = sum(terms.public_labels)
         return auc_sampling_error(high, terms.users - high)
     greatest = kernel.width**2 / 4
     first, second = (greatest / 2, greatest) if zetas is None else given_zetas(zetas, kernel.width)

@@ -45,7 +45,7 @@ def test_methods_are_ordered_and_the_fair_plans_are_better() -> None:
     assert central < network < local
     best, worst = result.of("fair", 10.0)[0], result.of("published", 10.0)[2]
     assert result.accuracy > best.accuracy > worst.accuracy + 0.1
-    assert len(best.trace) == len(result.marks) == 40
+    assert len(best.trace) == len(result.checkpoints) == 40
     assert best.trace[-1] == pytest.approx(best.accuracy)
     assert all(point.reference is None for point in result.points), "the data are synthetic"
 

@@ -68,11 +68,11 @@ def test_the_table_of_sensitivities_is_reached_on_all_pairs(kernel: Kernel) -> N
 
 def test_public_labels_have_the_rarer_ones_sensitivity() -> None:
     kernel = auc(SMALL)
-    for marks in ([1, 0, 0, 0], [1, 1, 0, 0], [1, 1, 1, 0]):
-        program = statistic_program(kernel, 4, None, marks=marks)
+    for public_labels in ([1, 0, 0, 0], [1, 1, 0, 0], [1, 1, 1, 0]):
+        program = statistic_program(kernel, 4, None, public_labels=public_labels)
         pairs = design_pairs(program.terms)
         result = max(greatest_change(kernel, 4, pairs, index) for index in range(4))
-        sides = (sum(marks), 4 - sum(marks))
+        sides = (sum(public_labels), 4 - sum(public_labels))
         assert result == sum_sensitivity(kernel.steps, 4, sides)
         assert Fraction(result, kernel.steps * len(pairs)) == Fraction(1, min(sides))
 

@@ -172,9 +172,15 @@ def test_pairs_on_shares_are_read_like_garbled_ones(law: Any) -> None:
 
 
 def test_public_labels_pair_both_sides() -> None:
-    marks = [1, 0, 0, 1, 0]
+    public_labels = [1, 0, 0, 1, 0]
     program = statistic_program(
-        auc(Field(0, 9)), 5, 12.0, law="randomised_response", marks=marks, partners=1, design=SEED
+        auc(Field(0, 9)),
+        5,
+        12.0,
+        law="randomised_response",
+        public_labels=public_labels,
+        partners=1,
+        design=SEED,
     )
     assert len(run_alone(program, [[9], [0], [1], [8], [0]])) == 2
 

@@ -93,9 +93,9 @@ def test_without_noise_both_engines_give_the_plain_kernel(data: st.DataObject) -
     codes = np.array(data.draw(st.lists(row, min_size=users, max_size=users), "codes"), np.int64)
     codes = codes.reshape(users, len(kernel.fields))
     more = st.lists(st.integers(0, 1), min_size=users - 2, max_size=users - 2)
-    marks = [1, 0, *data.draw(more, "marks")]
-    public = marks if kernel.labels == "public" else []
-    program = statistic_program(kernel, users, None, marks=public, partners=partners, design=SEED)
+    public_labels = [1, 0, *data.draw(more, "marks")]
+    public = public_labels if kernel.labels == "public" else []
+    program = statistic_program(kernel, users, None, public_labels=public, partners=partners, design=SEED)
     pairs = design_pairs(program.terms)
     circuit = compile_kernel(kernel, None)
     rows = [
@@ -117,11 +117,11 @@ def test_without_noise_both_engines_give_the_plain_kernel(data: st.DataObject) -
 @pytest.mark.parametrize("users", [2, 3, 8, 13])
 def test_all_ways_give_one_sum(mpc: Any, top: int, users: int, monkeypatch: pytest.MonkeyPatch) -> None:
     generator = np.random.default_rng(users)
-    marks = [index % 2 for index in range(users)]
+    public_labels = [index % 2 for index in range(users)]
     for kernel in kernels_on(top):
         codes = np.stack([generator.integers(0, f.steps + 1, users) for f in kernel.fields], axis=1)
-        public = marks if kernel.labels == "public" else []
-        program = statistic_program(kernel, users, None, marks=public)
+        public = public_labels if kernel.labels == "public" else []
+        program = statistic_program(kernel, users, None, public_labels=public)
         monkeypatch.setattr(mpc.options, "sec_param", program.terms.security)
         ways: list[Way] = ["pairs"]
         ways += ["counts"] if top < 10 and kernel.name != "variance" else []
@@ -137,8 +137,8 @@ def test_every_way_is_taken() -> None:
     for kernel, users in [
         (kernel, users) for top in (3, 2**20) for kernel in kernels_on(top) for users in (20, 400)
     ]:
-        marks = [0, 1] * (users // 2) if kernel.labels == "public" else []
-        ways.add(way_of(statistic_program(kernel, users, None, marks=marks).terms))
+        public_labels = [0, 1] * (users // 2) if kernel.labels == "public" else []
+        ways.add(way_of(statistic_program(kernel, users, None, public_labels=public_labels).terms))
     assert ways == {"pairs", "counts", "sums", "sort"}
     # Unit vectors of 8 million shares would not fit into memory.
     assert way_of(statistic_program(gini_mean_difference(Field(0, 4095)), 2000, None).terms) == "sort"
@@ -321,7 +321,7 @@ def test_wrong_terms_are_refused(mpc: Any) -> None:
         (but(good, security=good.security + 1), rows),
         (but(good, upper=(9, 10)), rows),
         (but(good, bits=5), rows),
-        (but(good, marks=(0, 1, 1)), rows),
+        (but(good, public_labels=(0, 1, 1)), rows),
         (but(good, kernel="variance"), rows),
         (but(good, kernel_terms="{"), rows),
         (but(good, noise=good.noise * 3), rows),

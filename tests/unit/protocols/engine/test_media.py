@@ -16,7 +16,7 @@ from smpc_dp.errors import LocalError, PrivacyError, VerificationError
 from smpc_dp.privacy.accountant.events import exact_release
 from smpc_dp.privacy.accountant.ledger import Ledger
 from smpc_dp.protocols.engine import attempt_files
-from smpc_dp.protocols.engine.counter import FileCounter, Mark
+from smpc_dp.protocols.engine.counter import FileCounter, Entry
 from smpc_dp.protocols.engine.keyring import Key, KeyRing
 from smpc_dp.protocols.engine.saved import charge_once
 from smpc_dp.protocols.engine.seal import OVER, TAKEN, Position, open_state, seal_state
@@ -154,7 +154,7 @@ def test_a_key_file_that_others_can_read_is_refused(tmp_path: Path) -> None:
 
 def test_a_counter_grows_once(tmp_path: Path) -> None:
     counter = FileCounter(tmp_path)
-    zero, one, other, two = Mark(0, b"0"), Mark(1, b"1"), Mark(1, b"x"), Mark(2, b"2")
+    zero, one, other, two = Entry(0, b"0"), Entry(1, b"1"), Entry(1, b"x"), Entry(2, b"2")
     assert counter.read(A) is None
     with pytest.raises(LocalError):
         counter.advance(A, zero, one)
