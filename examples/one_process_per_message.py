@@ -284,8 +284,8 @@ class Session:
             parameters, faults = check_gopa(NOISY, PARTIES)
         if parameters is None:
             raise SystemExit(f"{faults}")
-        question = parameters.planned() or "sum"
-        simulated = simulated_run(PARTIES, protocol=parameters.protocol, question=question, remember=False)
+        operation = parameters.planned() or "sum"
+        simulated = simulated_run(PARTIES, protocol=parameters.protocol, operation=operation, remember=False)
         board = None
         if isinstance(parameters, VerifiableParameters):
             simulated, board = with_board(simulated, NOISY)

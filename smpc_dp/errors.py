@@ -22,7 +22,7 @@ class Code(StrEnum):
     IMPOSSIBLE = "impossible"
     STOPPED = "stopped"
     FAULT = "fault"
-    QUESTION = "question"
+    OPERATION = "question"
     KERNEL = "kernel"
     PARTIAL = "partial"
     MISSING = "missing"
@@ -72,7 +72,7 @@ class Check(StrEnum):
     OTHER_RUN = "other-run", "it is of another run"
     OTHER_REQUEST = "other-request", "it is of another session or request"
     OTHER_SESSION = "other-session", "it is of another session or group, or the session files differ"
-    OTHER_QUESTION = "other-question", "another operation is asked for"
+    OTHER_OPERATION = "other-question", "another operation is asked for"
     OTHER_PLAN = "other-plan", "the plan, the terms or the circuit differ"
     NOT_OFFERED = "not-offered", "an operation is asked for that cannot be computed here"
     LABEL_DIFFERS = (

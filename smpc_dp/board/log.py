@@ -55,7 +55,7 @@ class Header(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     version: int
     session: str
     request: Annotated[int, Meta(ge=0, lt=1 << 62)]
-    question: Annotated[str, Meta(max_length=1024)]
+    operation: Annotated[str, Meta(max_length=1024)]
     number: Annotated[int, Meta(ge=1, lt=1 << 62)]
     runs: Hex32
     before: Hex32

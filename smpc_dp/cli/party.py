@@ -121,16 +121,16 @@ def party(
         called = member.aggregator is None and not member.servers
         given = {"--requests": requests, "--board": board, "--listen": None if called else listen}
         _refuse_given(given, f"is for the aggregator, and '{name}' is a party")
-    asked = statistics.Statistic.asked(statistic, field, epsilon, delta, partners, noise)
-    if asked is not None:
+    requested = statistics.Statistic.requested(statistic, field, epsilon, delta, partners, noise)
+    if requested is not None:
         _refuse_given(sums, "is for sums")
         if serves:
             raise typer.BadParameter(f"--statistic is not for '{name}', the {role}")
-        asked = asked.marked(public_label)
+        requested = requested.marked(public_label)
     else:
         _refuse_given({"--mark": public_label}, "is for --statistic")
     _check_paths(out, audit)
-    first = [] if asked is not None else [str(one) for one in tolerances(loaded)]
+    first = [] if requested is not None else [str(one) for one in tolerances(loaded)]
     watch: OnEvent = print_event if events else partial(_show, first)
     host = HostMember(session, name, vector, key, listen, ledger, board, audit, watch)
     if loaded.protocol == LEARN:
@@ -146,8 +146,8 @@ def party(
             wanted = 1 if requests is None else requests or None
             await _serve(host, role, wanted, results)
             return None
-        if asked is not None:
-            results.append(await statistics.take_part(asked, host))
+        if requested is not None:
+            results.append(await statistics.take_part(requested, host))
             return None
         return await _contribute(host, operation or "average", weight, clip, results)
 

@@ -71,11 +71,11 @@ def run(
     learning = isinstance(checked, LearnParameters)
     sums: dict[str, object] = {"--operation": operation, "--weights": weights, "--clip": clip or None}
     if learning:
-        asking: dict[str, object] = {"--statistic": statistic, "--labels": labels}
-        _refuse_given(sums | asking, "is not for a session that learns")
-    asked = statistics.Statistic.asked(statistic, field, epsilon, delta, partners, noise)
-    if asked is not None:
-        asked.check(loaded)
+        requested: dict[str, object] = {"--statistic": statistic, "--labels": labels}
+        _refuse_given(sums | requested, "is not for a session that learns")
+    wanted = statistics.Statistic.requested(statistic, field, epsilon, delta, partners, noise)
+    if wanted is not None:
+        wanted.check(loaded)
         _refuse_given(sums, "is for sums, not for --statistic")
     else:
         _refuse_given({"--labels": labels}, "is for --statistic")
@@ -85,9 +85,9 @@ def run(
     aggregator = _load_all(loaded, session, keys)
     # Parties of a learner end when they are in no further group: it is over when who serves has ended.
     hub = servers[0] if learning and servers else aggregator
-    if asked is not None:
+    if wanted is not None:
         for name in parties:
-            asked.marked(label_of.get(name)).read(files[name])
+            wanted.marked(label_of.get(name)).read(files[name])
     else:
         _check_inputs(loaded, files, weight_of, clip)
     if ledgers is not None:
@@ -99,7 +99,7 @@ def run(
         own = {
             name: [
                 *_given({"--input": files[name], "--out": outputs[name]}),
-                *_asking(asked, statistic, field, label_of.get(name)),
+                *_given_options(wanted, statistic, field, label_of.get(name)),
                 *_given({"--operation": operation, "--weight": weight_of.get(name)}),
                 *(["--clip"] if clip else []),
                 *_given({"--ledger": None if ledgers is None else _ledger(ledgers, name)}),
@@ -112,14 +112,14 @@ def run(
         results = {
             name: json.loads(path.read_text("utf-8")) for name, path in outputs.items() if path.exists()
         }
-    if results and asked is None and not as_json:
+    if results and wanted is None and not as_json:
         for one in tolerances(loaded):
             console().print(str(one))
     if learning:
         report_learned(outcomes, hub, results, as_json=as_json)
         return
     _report(outcomes, aggregator, results, as_json)
-    logged = asked is not None and not isinstance(checked, SharedParameters)
+    logged = wanted is not None and not isinstance(checked, SharedParameters)
     if (logged or isinstance(checked, VerifiableParameters)) and not as_json:
         _print_log_position(board if board is not None else session.parent / "board")
 
@@ -145,16 +145,16 @@ def _read_weights(weights: Path | None, checked: object, parties: list[str]) -> 
     return {} if weights is None else read_weights(weights, parties)
 
 
-def _asking(
-    asked: statistics.Statistic | None,
+def _given_options(
+    requested: statistics.Statistic | None,
     statistic: str | None,
     field: Sequence[str] | None,
     public_label: int | None,
 ) -> list[str]:
     """Return the arguments with which a party asks for the statistic, none where a sum is asked for."""
-    if asked is None or statistic is None:
+    if requested is None or statistic is None:
         return []
-    return statistics.arguments(asked, statistic, field, public_label)
+    return statistics.arguments(requested, statistic, field, public_label)
 
 
 def _commands(

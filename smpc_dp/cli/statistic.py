@@ -46,7 +46,7 @@ class Statistic:
     public_label: int | None = None
 
     @classmethod
-    def asked(
+    def requested(
         cls,
         name: str | None,
         fields: Sequence[str] | None,

@@ -72,7 +72,7 @@ class LearnParameters:
     exchange: Exchanging | None = None
     origin: str = ""
 
-    def asked(self, purpose: str) -> str:
+    def requested(self, purpose: str) -> str:
         """Return what a party asks for in a request for this purpose, before what else is planned."""
         return f"{purpose} of {self.origin}" if self.origin else purpose
 

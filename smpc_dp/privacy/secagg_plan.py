@@ -95,7 +95,7 @@ class SecAggPlan(msgspec.Struct, frozen=True, kw_only=True):
 class _Limits(msgspec.Struct, frozen=True):
     """What is asked, as fractions and bits, and what n, dropout and corrupt alone decide."""
 
-    asked: dict[str, float]
+    requested: dict[str, float]
     n: int
     dropouts: int
     corrupt: int
@@ -268,8 +268,8 @@ def _limits(parties: int, dropout: float, corrupt: float, security: float) -> _L
             ConfigCheck.INFEASIBLE,
         )
     result.done()
-    asked = {"dropout": float(dropout), "corrupt": float(corrupt), "security": float(security)}
-    return _Limits(asked, n, d, c, quorum)
+    requested = {"dropout": float(dropout), "corrupt": float(corrupt), "security": float(security)}
+    return _Limits(requested, n, d, c, quorum)
 
 
 def _holders(logs: LogBinomials, lim: _Limits, k: int, t: int | Ints) -> Floats:
@@ -354,7 +354,7 @@ def _plan(logs: LogBinomials, lim: _Limits, k: int, t: int) -> SecAggPlan:
     holders, shares, graph = (None if x == -math.inf else min(x, 0.0) / math.log(2) for x in lns)
     return SecAggPlan(
         parties=n,
-        **lim.asked,
+        **lim.requested,
         degree=k,
         threshold=t,
         quorum=lim.quorum,

@@ -31,7 +31,7 @@ TEXTS: Mapping[Code, str] = {
     Code.IMPOSSIBLE: "what is asked for cannot be computed over those who take part",
     Code.STOPPED: "another member has stopped the run",
     Code.FAULT: "broke the protocol",
-    Code.QUESTION: "asks for something else than most others",
+    Code.OPERATION: "asks for something else than most others",
     Code.KERNEL: "asks for a statistic that the aggregator does not know or cannot plan",
     Code.PARTIAL: "did not send the same to all servers",
     Code.MISSING: "did not send what is due",
@@ -46,7 +46,7 @@ TEXTS: Mapping[Code, str] = {
 }
 
 # The codes that blame the culprit, and those that say who is missing; the others have no names.
-BLAMES = frozenset({Code.FAULT, Code.QUESTION, Code.KERNEL, Code.PARTIAL})
+BLAMES = frozenset({Code.FAULT, Code.OPERATION, Code.KERNEL, Code.PARTIAL})
 LACKS = frozenset(
     {
         Code.MISSING,

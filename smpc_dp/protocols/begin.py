@@ -128,7 +128,7 @@ def begin_log(
     board: Board,
     runs: SessionLog,
     run_id: bytes,
-    question: str,
+    operation: str,
     present: bytes,
     root: bytes,
 ) -> RunLog:
@@ -138,7 +138,7 @@ def begin_log(
     chain = Chain.begin(
         session=board.session,
         request=context.request,
-        question=question,
+        operation=operation,
         number=line.number,
         runs=runs.head(line.number - 1).hex(),
         before=line.before,

@@ -55,7 +55,7 @@ class Context:
     names: Sequence[str]
     aggregator: str
     keys: Mapping[str, bytes]
-    question: str = ""
+    operation: str = ""
     verify: Verifier = verify
     memo: MutableMapping[tuple[Hashable, ...], Any] | None = None
     grouped: bool = False
@@ -72,13 +72,13 @@ class Context:
             return self.session_digest
         return self.remember(("scope",), lambda: scope_of_group(self.session_digest, self.names))
 
-    def remember(self, question: tuple[Hashable, ...], answer: Callable[[], T]) -> T:
+    def remember(self, operation: tuple[Hashable, ...], answer: Callable[[], T]) -> T:
         """Return `answer()`, or the memo's; `question` must determine the answer and hold nothing secret."""
         if self.memo is None:
             return answer()
-        if question not in self.memo:
-            self.memo[question] = answer()
-        known: T = self.memo[question]
+        if operation not in self.memo:
+            self.memo[operation] = answer()
+        known: T = self.memo[operation]
         return known
 
     def number(self, name: str) -> int:
@@ -155,9 +155,9 @@ class Context:
         )
 
 
-def group_question(question: str, names: Sequence[str]) -> str:
+def group_operation(operation: str, names: Sequence[str]) -> str:
     """Return what a group of a session's parties asks: a question, and who they are."""
-    return f"{question} of group {digest(Label.GROUP, *(name.encode() for name in names)).hex()}"
+    return f"{operation} of group {digest(Label.GROUP, *(name.encode() for name in names)).hex()}"
 
 
 def printable(text: str) -> str:

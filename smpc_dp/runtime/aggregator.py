@@ -22,14 +22,14 @@ from smpc_dp.protocols.phases.key_graph import Watch
 from smpc_dp.protocols.phases.survivors import FixedSurvivors
 from smpc_dp.protocols.registry import MakeAggregator, make_aggregator
 from smpc_dp.protocols.result import Outcome, Result
-from smpc_dp.runtime.asking import HELLOS, Asking, is_hello, quits
+from smpc_dp.runtime.asking import HELLOS, Operations, is_hello, quits
 from smpc_dp.runtime.board import BoardFolder
 from smpc_dp.runtime.deadline import StepTimer, hub_step_seconds, now
 from smpc_dp.runtime.driver import Drive
 from smpc_dp.runtime.events import Event, OnEvent, ignore, logged
 from smpc_dp.runtime.links import Links, News
 from smpc_dp.runtime.member import Membership, aggregator_name, requests_of
-from smpc_dp.runtime.served_log import answer, asks_for_lines
+from smpc_dp.runtime.served_log import answer, is_log_request
 from smpc_dp.runtime.statistic import plan_maker
 from smpc_dp.transport.endpoint import listen
 
@@ -58,7 +58,7 @@ class Server:
         self._on_event = on_event
         self._watch = watch
         # What past requests were for: who is late is answered in its own terms.
-        self._asked: dict[int, Membership] = {}
+        self._requested: dict[int, Membership] = {}
         self._culprits: dict[str, SmpcError] = {}
         self._fixed = FixedSurvivors()
 
@@ -73,12 +73,12 @@ class Server:
 
         `group`: the membership of a request that is for some of the parties only.
         """
-        asked = self._asked[number] = group or self._membership
+        requested = self._requested[number] = group or self._membership
         self._is_statistic = False
-        timer = StepTimer(self._membership.session.timeouts, first=number == 1 and asked.group is None)
+        timer = StepTimer(self._membership.session.timeouts, first=number == 1 and requested.group is None)
         run = self._make(
-            asked.context(number),
-            asked.parameters,
+            requested.context(number),
+            requested.parameters,
             self._membership.identity,
             threads=min(2, os.cpu_count() or 1),
             watch=self._watch,
@@ -155,51 +155,51 @@ class Server:
 
         Return what has come for it.
         """
-        number, timer, asked = drive.request, drive.timer, self._asked[drive.request]
-        names = asked.names
-        asking = Asking(len(names), self._culprits)
+        number, timer, requested = drive.request, drive.timer, self._requested[drive.request]
+        names = requested.names
+        operations = Operations(len(names), self._culprits)
 
         def missing() -> Collection[str]:
             # An idle aggregator waits for nobody.
-            return set(names) - asking.heard if asking.began or timer.connecting else ()
+            return set(names) - operations.heard if operations.began or timer.connecting else ()
 
         self._hub.awaited.begin(number, drive.run.step, missing)
         early = self._hub.take_early(number)
         drive.notify("step")
-        while not asking.began or timer.at > now():
-            if not (asking.began or early or timer.connecting or any(map(self._hub.is_live, names))):
-                left = asked.group is None or not any(map(self._hub.is_live, self._hub.links))
+        while not operations.began or timer.at > now():
+            if not (operations.began or early or timer.connecting or any(map(self._hub.is_live, names))):
+                left = requested.group is None or not any(map(self._hub.is_live, self._hub.links))
                 return None if number > 1 and left else []
             news = early.pop(0) if early else await self._hub.next(timer.pause())
             if news is not None:
-                if self._has_called_again(number, news, asking):
+                if self._has_called_again(number, news, operations):
                     continue
-                await self._hear(drive, news, asking)
-            elif not asking.began:
+                await self._hear(drive, news, operations)
+            elif not operations.began:
                 await drive.lose(*sorted(drive.run.waiting_for))
             live = [name for name in names if timer.connecting or self._hub.is_live(name)]
-            if asking.began and asking.is_clear(live):
+            if operations.began and operations.is_clear(live):
                 break
-        statistic, held = asking.settle()
-        self._is_statistic = statistic and asked.group is None
+        statistic, held = operations.settle()
+        self._is_statistic = statistic and requested.group is None
         # What came before the request began, and was not looked at yet, is as good as the rest.
         return [*held, *early]
 
-    def _has_called_again(self, number: int, news: News, asking: Asking) -> bool:
+    def _has_called_again(self, number: int, news: News, operations: Operations) -> bool:
         """Tell whether the loss of a connection is of a party that has another one, and may still ask."""
-        lost = news.envelope is None and news.peer in self._asked[number].names
-        return lost and self._hub.is_live(news.peer) and news.peer not in asking.heard
+        lost = news.envelope is None and news.peer in self._requested[number].names
+        return lost and self._hub.is_live(news.peer) and news.peer not in operations.heard
 
-    async def _hear(self, drive: Drive, news: News, asking: Asking) -> None:
+    async def _hear(self, drive: Drive, news: News, operations: Operations) -> None:
         """Take news before it is clear what a request is for: hold what is for its role."""
-        if asks_for_lines(news) or news.peer not in self._asked[drive.request].names:
+        if is_log_request(news) or news.peer not in self._requested[drive.request].names:
             await drive.take(news)
         elif news.request == drive.request and is_hello(news):
-            if not asking.began:
+            if not operations.began:
                 drive.timer.begin()
-            asking.hold(news)
-        elif news.envelope is None and asking.began:
-            asking.hold(news)
+            operations.hold(news)
+        elif news.envelope is None and operations.began:
+            operations.hold(news)
         elif news.envelope is None:
             # Who leaves before a request begins is absent from it, and no reason for it to fail.
             drive.notify_lost(news.peer)
@@ -221,13 +221,13 @@ class Server:
             news = await self._hub.next(min(now() + patience, last))
             if news is None:
                 return
-            if asks_for_lines(news):
+            if is_log_request(news):
                 await self._show(news)
 
     async def event_of(self, drive: Drive, news: News) -> events.Event | None:
         """Show lines of a log, or return what news is to the role; see `Holder.event_of`."""
         run, envelope = drive.run, news.envelope
-        if asks_for_lines(news):
+        if is_log_request(news):
             await self._show(news)
             return None
         if envelope is None:
@@ -242,7 +242,7 @@ class Server:
             self._hub.keep(news)
             return None
         asks_statistic = envelope.step == STATISTIC_HELLO
-        context = self._asked.get(news.request, self._membership).context(news.request)
+        context = self._requested.get(news.request, self._membership).context(news.request)
         if asks_statistic:
             context = statistic_context(context)
         if news.request < drive.request:

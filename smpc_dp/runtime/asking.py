@@ -46,7 +46,7 @@ def quits(news: News, membership: Membership) -> LocalError | None:
     return LocalError(f"{news.peer} left: {reason}")
 
 
-class Asking:
+class Operations:
     """The hellos of one request until it is known what it is for; later ones follow the first.
 
     One party that asks for something else must not take the request from all others.
@@ -81,16 +81,16 @@ class Asking:
     def is_clear(self, others: Collection[str]) -> bool:
         """Tell whether more than half ask for the same, or none of `others` could still ask."""
         spoken = {news.peer for news in self._held}
-        return max(self._asked().values(), default=0) >= self._most or spoken.issuperset(others)
+        return max(self._requested().values(), default=0) >= self._most or spoken.issuperset(others)
 
     def settle(self) -> tuple[bool, list[News]]:
         """Return whether the request is for a statistic, and all that was held."""
-        asked = self._asked()
+        requested = self._requested()
         # Of two that as many ask for, the one that was asked for first.
-        step = max(asked, key=lambda each: asked[each], default=HELLO)
+        step = max(requested, key=lambda each: requested[each], default=HELLO)
         return step == STATISTIC_HELLO, list(self._held)
 
-    def _asked(self) -> Counter[str]:
+    def _requested(self) -> Counter[str]:
         first: dict[str, str] = {}
         for news in self._held:
             if news.envelope is None:

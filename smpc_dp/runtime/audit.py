@@ -35,7 +35,7 @@ from smpc_dp.protocols.gopa.verifiable.verdict import Excluded, Verdict
 from smpc_dp.protocols.names import GOPA, LEARN, VERIFIABLE_VERSION
 from smpc_dp.protocols.pairwise import statistic_audit
 from smpc_dp.protocols.pairwise.statistic_audit import StatisticAuditor, StatisticVerdict
-from smpc_dp.protocols.pairwise.statistic_log import QUESTION
+from smpc_dp.protocols.pairwise.statistic_log import OPERATION
 from smpc_dp.runtime.audit_selection import (
     FAILS,
     HOLDS,
@@ -163,8 +163,8 @@ def audit_stream(
     if threads is not None and threads < 1:
         raise ConfigError([Fault("threads", f"must be 1 or more, is {threads}", ConfigCheck.RANGE)])
     begun = time.perf_counter()
-    asked = ["roster", "parameters", "run_id", "head", "verdict", "statistic", "session", "header"]
-    known: dict[str, Any] = dict.fromkeys([*asked, "selected"])
+    requested = ["roster", "parameters", "run_id", "head", "verdict", "statistic", "session", "header"]
+    known: dict[str, Any] = dict.fromkeys([*requested, "selected"])
     known |= {"entries": 0, "bytes": 0, "noted": ()}
     bad: BadLog | None = None
     try:
@@ -314,7 +314,7 @@ def _session(reader: LogReader) -> LogSession:
 
 
 def _is_statistic(reader: LogReader, session: LogSession) -> bool:
-    return reader.header.question.startswith(QUESTION) and session.protocol != LEARN
+    return reader.header.operation.startswith(OPERATION) and session.protocol != LEARN
 
 
 def _auditor(
@@ -334,7 +334,7 @@ def _auditor(
         request=header.request,
         aggregator=session.aggregator,
         keys=session.keys,
-        question=header.question,
+        operation=header.operation,
         grouped=learns,
     )
     names: Sequence[str] = session.names
@@ -346,7 +346,7 @@ def _auditor(
     if statistic and logged is not None:
         return StatisticAuditor(context(names=names), header, parameters.plan.max_corrupt)
     if learns:
-        names, parameters = group_of(session, parameters, header.request, header.question)
+        names, parameters = group_of(session, parameters, header.request, header.operation)
     elif not logged:
         raise VerificationError(f"a run of '{session.protocol}' that is not verifiable", Check.NOT_VERIFIABLE)
     return Auditor(context(names=names), parameters, header, again, pool)

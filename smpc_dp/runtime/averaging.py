@@ -90,7 +90,7 @@ class PartyAverager(_Requests):
         averaging: Averaging,
         counter: Counter,
         purpose: str,
-        asked: str,
+        requested: str,
         charged: Ledger | None,
         on_event: OnEvent,
     ) -> None:
@@ -99,7 +99,7 @@ class PartyAverager(_Requests):
         self._line = line
         self._name = line.membership.name
         self._purpose = purpose
-        self._asked = f"average {asked}" if line.membership.servers else asked
+        self._requested = f"average {requested}" if line.membership.servers else requested
         self._charged = charged
         self._planned = averaging.planned(self.users)
         self._on_event = on_event
@@ -152,10 +152,10 @@ class PartyAverager(_Requests):
             # The others must not wait for this vector.
             await self._line.decline(number, error, membership)
             raise
-        question = " ".join(part for part in (self._asked, parameters.planned()) if part)
+        operation = " ".join(part for part in (self._requested, parameters.planned()) if part)
         charge = partial(charge_run, self._charged, membership.parameters.event, number)
         try:
-            outcome, _ = await self._line.run(number, question, lanes, charge, membership, before)
+            outcome, _ = await self._line.run(number, operation, lanes, charge, membership, before)
         except SmpcError as error:
             raise self._line.lost(number, error) from None
         return outcome

@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from smpc_dp.errors import Check, ConfigCheck, ConfigError, Fault, PeerFault, TimeoutFault
 from smpc_dp.identity import Identity
 from smpc_dp.protocols.names import PAIRWISE, VERSION
-from smpc_dp.protocols.pairwise.evaluation import Evaluation, Question
+from smpc_dp.protocols.pairwise.evaluation import Evaluation, Operation
 from smpc_dp.protocols.pairwise.participant import Participant
 from smpc_dp.protocols.pairwise.plan import Plan
 from smpc_dp.protocols.pairwise.transfers import Transfers
@@ -74,14 +74,14 @@ class Evaluations:
         """Tell whether one of `peer` and us can be called."""
         return self._listener(peer) is not None
 
-    async def evaluate(self, question: Question, peer: str, label: str, on_step: OnStep) -> Evaluation:
+    async def evaluate(self, operation: Operation, peer: str, label: str, on_step: OnStep) -> Evaluation:
         """Evaluate with `peer`, which must ask the same; later calls with it wait for earlier ones.
 
         Raises ConfigError that says in what the peer's question differs, PeerFault, TimeoutFault.
         """
         async with self._locks.setdefault(peer, asyncio.Lock()):
-            meeting = self._meeting(question.plan, peer, label)
-            pair = (question.plan.parameters.garbler, question.plan.parameters.evaluator)
+            meeting = self._meeting(operation.plan, peer, label)
+            pair = (operation.plan.parameters.garbler, operation.plan.parameters.evaluator)
             # What fails, or is cancelled while its thread still works, has them no more.
             transfers = self._transfers.pop(pair, None) or Transfers()
             if meeting.we_listen:
@@ -92,7 +92,7 @@ class Evaluations:
                 loop.call_soon_threadsafe(on_step, step)
 
             try:
-                answer = await in_thread(lambda: self._work(meeting, question, transfers, report_step, halt))
+                answer = await in_thread(lambda: self._work(meeting, operation, transfers, report_step, halt))
             finally:
                 halt.now()
             self._transfers[pair] = transfers
@@ -179,11 +179,11 @@ class Evaluations:
                 halt.now()
 
     def _work(
-        self, meeting: _Meeting, question: Question, transfers: Transfers, report_step: OnStep, halt: Halt
+        self, meeting: _Meeting, operation: Operation, transfers: Transfers, report_step: OnStep, halt: Halt
     ) -> Evaluation:
-        role = meeting.member.role(question.rows, transfers=transfers)
+        role = meeting.member.role(operation.rows, transfers=transfers)
         report = self._drive(meeting, role, {}, report_step, halt)
-        return question.answer(report.evaluated, meeting.member.session.digest)
+        return operation.answer(report.evaluated, meeting.member.session.digest)
 
     def _drive(
         self,

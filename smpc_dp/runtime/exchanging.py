@@ -83,11 +83,11 @@ class PartyExchange(_Exchanges, OneUser):
         line: Line,
         charged: Ledger | None,
         whole: ReleaseEvent | None = None,
-        asked: str = "exchange",
+        requested: str = "exchange",
     ) -> None:
         super().__init__(membership, exchanging, counter)
         self._line = line
-        self._asked = asked
+        self._requested = requested
         self._ledger = charged
         self._whole = whole
         self._charged = False
@@ -134,9 +134,9 @@ class PartyExchange(_Exchanges, OneUser):
             self._charged = True
             return receipt
 
-        question = f"{self._asked} {parameters.planned()}"
+        operation = f"{self._requested} {parameters.planned()}"
         try:
-            await self._line.run(number, question, lanes, charge, membership, before)
+            await self._line.run(number, operation, lanes, charge, membership, before)
         except SmpcError as error:
             raise self._line.lost(number, error) from None
         received: dict[str, Lanes] = self._line.ended.state.received

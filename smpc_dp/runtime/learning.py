@@ -70,16 +70,16 @@ async def learn(
     def averager(averaging: Averaging | None, purpose: str, charged: Ledger | None) -> PartyAverager | None:
         if averaging is None:
             return None
-        asked = parameters.asked(purpose)
-        return PartyAverager(line, averaging, counter, purpose, asked, charged, on_event)
+        requested = parameters.requested(purpose)
+        return PartyAverager(line, averaging, counter, purpose, requested, charged, on_event)
 
     try:
         exchange = None
         if parameters.exchange is not None and not membership.servers:
             # Where steps are not private one by one, all at once, before the first message.
             whole = None if book is None else own_release(parameters)
-            asked = parameters.asked("exchange")
-            exchange = PartyExchange(membership, parameters.exchange, counter, line, book, whole, asked)
+            requested = parameters.requested("exchange")
+            exchange = PartyExchange(membership, parameters.exchange, counter, line, book, whole, requested)
         means = Means(
             averager(parameters.average, "average", book),
             averager(parameters.mix, "mix", None),

@@ -70,7 +70,7 @@ class Line(ABC):
     async def run(
         self,
         request: int,
-        question: str,
+        operation: str,
         lanes: Lanes,
         charge: Charge,
         membership: Any = None,
@@ -183,7 +183,7 @@ class HubLine(Line):
     async def run(
         self,
         request: int,
-        question: str,
+        operation: str,
         lanes: Lanes,
         charge: Charge,
         membership: Membership | None = None,
@@ -192,7 +192,7 @@ class HubLine(Line):
         """See `Line.run`."""
         member = membership or self.membership
         retained = StoredRun(member.runs_seen, member.context(request).scope)
-        run = self._party(member, request, question, lanes, retained.seen)
+        run = self._party(member, request, operation, lanes, retained.seen)
         logged = member.parameters if member.parameters.is_logged else None
         self.followed = None
         waits = AggregatorWaits.for_aggregator(self._timeouts, before)
@@ -213,10 +213,10 @@ class HubLine(Line):
         options |= {"peers": (aggregator,), "posts": True}
         return Drive(request, run, self.links, timer, waits, self._on_event, **options)
 
-    async def ask(self, request: int, question: Envelope, step: str, seconds: float) -> bytes:
+    async def make(self, request: int, operation: Envelope, step: str, seconds: float) -> bytes:
         """Send a question beside all runs and return the body of the answer; raises TimeoutFault."""
         peer = self.membership.aggregator
-        self.links.send(request, [question])
+        self.links.send(request, [operation])
         try:
             async with asyncio.timeout(seconds):
                 while self.live:
@@ -245,9 +245,9 @@ class HubLine(Line):
         self.links.send(request, claimed)
 
     def _party(
-        self, membership: Membership, request: int, question: str, lanes: Lanes, seen: Seen = NOTHING_SEEN
+        self, membership: Membership, request: int, operation: str, lanes: Lanes, seen: Seen = NOTHING_SEEN
     ) -> Run[Any]:
-        context = membership.context(request, question)
+        context = membership.context(request, operation)
         parameters, identity = membership.parameters, membership.identity
         make: Callable[..., Run[Any]] = self._role or described(parameters).party
         chosen = {}

@@ -7,13 +7,13 @@ from typing import cast
 from smpc_dp.errors import Check, VerificationError
 from smpc_dp.learn.registry import LearnParameters
 from smpc_dp.learn.sgd import REQUESTS_A_STEP, SgdSettings
-from smpc_dp.protocols.envelope import group_question
+from smpc_dp.protocols.envelope import group_operation
 from smpc_dp.protocols.gopa.verifiable.params import VerifiableParameters
 from smpc_dp.runtime.log_session import LogSession
 
 
 def group_of(
-    session: LogSession, planned: LearnParameters, request: int, question: str
+    session: LogSession, planned: LearnParameters, request: int, operation: str
 ) -> tuple[tuple[str, ...], VerifiableParameters]:
     """Return the group that averages gradients in this request of a session that learns, and its parameters.
 
@@ -33,9 +33,11 @@ def group_of(
     parameters = planned.average.plan(len(names))
     if not parameters.is_logged:
         raise VerificationError(f"a run of '{session.protocol}' that is not verifiable", Check.NOT_VERIFIABLE)
-    if question != group_question(expected := f"{planned.asked('average')} {parameters.planned()}", names):
+    if operation != group_operation(
+        expected := f"{planned.requested('average')} {parameters.planned()}", names
+    ):
         raise VerificationError(
-            f"the users asked for {question!r}, not for {expected!r} of the group of step {step}",
-            Check.OTHER_QUESTION,
+            f"the users asked for {operation!r}, not for {expected!r} of the group of step {step}",
+            Check.OTHER_OPERATION,
         )
     return names, cast("VerifiableParameters", parameters)

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any, Protocol, cast
 from smpc_dp.errors import Check, ConfigCheck, ConfigError, Fault, PeerFault
 from smpc_dp.identity import Identity
 from smpc_dp.protocols.contract import Envelope
-from smpc_dp.protocols.envelope import Context, decode_envelope, encode_envelope, group_question
+from smpc_dp.protocols.envelope import Context, decode_envelope, encode_envelope, group_operation
 from smpc_dp.protocols.gopa.direct_messages import EVERYONE
 from smpc_dp.protocols.names import LEARN, is_direct
 from smpc_dp.protocols.phases.parameters import SumParameters
@@ -182,13 +182,13 @@ class Membership:
             reason = "'learn' has no sums: smpc_dp.runtime.learning has learn and serve_learning"
             raise ConfigError([Fault("protocol", reason, ConfigCheck.UNSUPPORTED)])
 
-    def context(self, request: int, question: str = "") -> Context:
+    def context(self, request: int, operation: str = "") -> Context:
         """Return what the roles of request number `request` agree on, with a party's question."""
         roster, names = self.session.roster, self.names
         protocol, version = self.session.protocol, self.session.version
         if self.group is not None:
             # Whoever takes this request for another group's asks something else, and is not added up.
-            question = group_question(question, names)
+            operation = group_operation(operation, names)
             protocol, version = self.parameters.protocol, self.parameters.version
         speakers = {*names, self.aggregator, *self.servers}
         return Context(
@@ -199,7 +199,7 @@ class Membership:
             names=names,
             aggregator=self.aggregator,
             keys={member.name: member.public_key for member in roster if member.name in speakers},
-            question=question,
+            operation=operation,
             grouped=self.group is not None,
         )
 

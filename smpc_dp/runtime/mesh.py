@@ -81,14 +81,14 @@ class Mesh(Line):
     async def run(
         self,
         request: int,
-        question: str,
+        operation: str,
         lanes: Lanes,
         charge: Charge,
         membership: Membership | None = None,
         before: int = 0,  # noqa: ARG002
     ) -> tuple[Outcome, Receipt | None]:
         """See `Line.run`."""
-        run = self._party(membership or self.membership, request, question, lanes)
+        run = self._party(membership or self.membership, request, operation, lanes)
         timer = StepTimer(self._timeouts, first=False)
         drive = Drive(
             request,
@@ -187,8 +187,8 @@ class Mesh(Line):
 
     # Requests
 
-    def _party(self, membership: Membership, request: int, question: str, lanes: Lanes) -> Run[Outcome]:
-        context = membership.context(request, question)
+    def _party(self, membership: Membership, request: int, operation: str, lanes: Lanes) -> Run[Outcome]:
+        context = membership.context(request, operation)
         parameters = cast("DirectParameters", membership.parameters)
         return direct_states.party(context, parameters, membership.identity, lanes)
 

@@ -36,7 +36,7 @@ ANSWER_BYTES = 48 << 10
 SPOOL_BYTES = 8 << 20
 
 
-def asks_for_lines(news: News) -> bool:
+def is_log_request(news: News) -> bool:
     """Tell whether a party asks for lines of a log."""
     return news.envelope is not None and news.envelope.step == v.FETCH
 
@@ -49,10 +49,10 @@ def answer(membership: Membership, board: BoardFolder | None, news: News) -> Seq
     envelope = news.envelope
     if envelope is None:
         return ()
-    asked = decode(envelope.body, v.Fetch, news.peer)
-    lines = [] if board is None else board.lines(news.request, asked.first, ANSWER_BYTES)
+    requested = decode(envelope.body, v.Fetch, news.peer)
+    lines = [] if board is None else board.lines(news.request, requested.first, ANSWER_BYTES)
     context = membership.context(news.request)
-    answered = v.Lines(asked.first, lines)
+    answered = v.Lines(requested.first, lines)
     return context.write(membership.identity, context.session_digest, v.LINES, (news.peer,), answered)
 
 
@@ -118,11 +118,11 @@ class ServedLog:
     async def _some(self, first: int) -> list[bytes]:
         membership, relay = self._membership, self._membership.aggregator
         context = membership.context(self._request)
-        [question] = context.write(
+        [request] = context.write(
             membership.identity, context.session_digest, v.FETCH, (relay,), v.Fetch(first)
         )
         seconds = membership.session.timeouts.step
-        body = await self._line.ask(self._request, question, v.LINES, seconds)
+        body = await self._line.make(self._request, request, v.LINES, seconds)
         reported = decode(body, v.Lines, relay)
         if reported.first != first or not reported.lines or first + len(reported.lines) > len(self) + 1:
             raise PeerFault(

@@ -178,7 +178,7 @@ class Session:
             PeerFault: the peer broke the protocol. TimeoutFault: it did not call within `gather` seconds, or
                 took longer than `step` for one message. The session can go on after each.
         """
-        from smpc_dp.protocols.pairwise.evaluation import Question
+        from smpc_dp.protocols.pairwise.evaluation import Operation
 
         _check_label(label)
         evaluations = self._evaluating()
@@ -191,8 +191,8 @@ class Session:
                 [Fault("role", f"{role!r} is neither 'garbler' nor 'evaluator'", ConfigCheck.CHOICE)]
             )
         garbler, evaluator = (self.party, peer) if role == "garbler" else (peer, self.party)
-        question = await asyncio.to_thread(
-            Question.ask,
+        operation = await asyncio.to_thread(
+            Operation.make,
             circuit,
             inputs,
             garbler=garbler,
@@ -207,7 +207,7 @@ class Session:
         def on_step(step: str) -> None:
             self._on_event(Event(self.party, "step", step=step, waiting=1, detail=f"evaluation with {peer}"))
 
-        return await evaluations.evaluate(question, peer, label, on_step)
+        return await evaluations.evaluate(operation, peer, label, on_step)
 
     async def pairwise(
         self,
@@ -260,13 +260,13 @@ class Session:
         from smpc_dp.kernels.named import find_kernel
 
         if expected == "mpyc":
-            from smpc_dp.runtime.servers.programs import question_of
+            from smpc_dp.runtime.servers.programs import operation_of
 
             outcome = find_kernel(kernel)
-            question = question_of(outcome, epsilon, delta, noise, P)
+            operation = operation_of(outcome, epsilon, delta, noise, P)
             self._request += 1
             result = await cast("ServersLine", self._line).statistic(
-                self._request, outcome, data, public_label, question, zetas, self._ledger
+                self._request, outcome, data, public_label, operation, zetas, self._ledger
             )
             self._notify_done(result.survivors, result.absent)
             return result
@@ -274,10 +274,10 @@ class Session:
         if evaluations is None:
             reason = "a session without an aggregator has no pairwise statistics: it learns them"
             raise ConfigError([Fault("topology", reason, ConfigCheck.UNSUPPORTED)])
-        from smpc_dp.runtime.statistic import Asked, estimate
+        from smpc_dp.runtime.statistic import StatisticRequest, estimate
 
-        asked = await asyncio.to_thread(
-            lambda: Asked.check(
+        requested = await asyncio.to_thread(
+            lambda: StatisticRequest.check(
                 find_kernel(kernel),
                 data,
                 parties=len(session.roster.parties),
@@ -291,7 +291,7 @@ class Session:
         )
         self._request += 1
         hub = cast("HubLine", self._line)
-        result = await estimate(asked, hub, self._request, evaluations, self._ledger)
+        result = await estimate(requested, hub, self._request, evaluations, self._ledger)
         self._notify_done(result.survivors, result.absent)
         return result
 
@@ -324,10 +324,10 @@ class Session:
 
         # Parties with different versions of another package's protocol are not added up.
         origin = origin_of(self._membership.session.protocol)
-        question = " ".join(part for part in (kind, label, parameters.planned(), origin) if part)
+        operation = " ".join(part for part in (kind, label, parameters.planned(), origin) if part)
 
         charge = partial(charge_run, self._ledger, self._membership.event, self._request)
-        outcome, receipt = await self._line.run(self._request, question, lanes, charge)
+        outcome, receipt = await self._line.run(self._request, operation, lanes, charge)
         self._notify_done(outcome.survivors, outcome.absent)
         return Result.of(outcome, kind, clipped, receipt)
 

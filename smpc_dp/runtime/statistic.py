@@ -47,7 +47,7 @@ from smpc_dp.runtime.seen import StoredRun
 from smpc_dp.runtime.session_file import Timeouts
 from smpc_dp.runtime.threads import in_thread
 from smpc_dp.seen import Seen
-from smpc_dp.statistics.compiled import plan_statistic, question_of
+from smpc_dp.statistics.compiled import plan_statistic, operation_of
 from smpc_dp.transport.blocking import Halt
 
 if TYPE_CHECKING:
@@ -55,13 +55,13 @@ if TYPE_CHECKING:
 
 
 @dataclass(frozen=True)
-class Asked:
+class StatisticRequest:
     """A checked request: the compiled statistic, the own record's codes, shape (1, fields), and the mark."""
 
     plan: StatisticPlan
     codes: Codes
     public_label: int
-    question: str
+    operation: str
 
     @classmethod
     def check(
@@ -76,16 +76,16 @@ class Asked:
         noise: NoiseKind,
         zetas: tuple[float, float] | None,
         public_label: int | None,
-    ) -> Asked:
+    ) -> StatisticRequest:
         """Check everything that one party can check alone; errors as of `Session.pairwise`."""
         codes, label = kernel.record(data, public_label)
         plan = plan_statistic(kernel, parties, epsilon, delta, partners=partners, noise=noise, zetas=zetas)
-        return cls(plan, codes, label, question_of(kernel, plan, noise))
+        return cls(plan, codes, label, operation_of(kernel, plan, noise))
 
     def machine(self, context: Context, identity: Identity, corrupt: int, seen: Seen) -> Run[StatisticResult]:
         """Return the party's role in one request; `corrupt` and `seen` as of `statistic_states.party`."""
         return party(
-            context, identity, self.plan, self.question, self.public_label, corrupt=corrupt, seen=seen
+            context, identity, self.plan, self.operation, self.public_label, corrupt=corrupt, seen=seen
         )
 
 
@@ -96,11 +96,11 @@ def plan_maker(kernels: Sequence[Kernel]) -> MakePlan:
     """
     own = {kernel.name: kernel for kernel in kernels}
 
-    def make(question: str) -> StatisticPlan:
+    def make(operation: str) -> StatisticPlan:
         try:
-            asked: Any = json.loads(question)
-            kernel = own.get(name := asked["kernel"]) or registered_kernel(name) or kernel_of(asked)
-            arguments = {key: asked[key] for key in ("epsilon", "delta", "partners", "noise")}
+            requested: Any = json.loads(operation)
+            kernel = own.get(name := requested["kernel"]) or registered_kernel(name) or kernel_of(requested)
+            arguments = {key: requested[key] for key in ("epsilon", "delta", "partners", "noise")}
         except (ValueError, KeyError, TypeError, OverflowError, RecursionError) as error:
             raise ConfigError(
                 [Fault("question", f"not a statistic's ({error})", ConfigCheck.FORMAT)]
@@ -125,7 +125,7 @@ class PairRounds(AggregatorWaits):
         self,
         run: Run[StatisticResult],
         identity: Identity,
-        asked: Asked,
+        requested: StatisticRequest,
         evaluations: Evaluations,
         timeouts: Timeouts,
     ) -> None:
@@ -134,8 +134,8 @@ class PairRounds(AggregatorWaits):
         self._run = run
         self._pairs = PairWire(run.member)
         self._identity = identity
-        self._plan = asked.plan
-        self._codes = asked.codes
+        self._plan = requested.plan
+        self._codes = requested.codes
         self._evaluations = evaluations
         self._timeouts = timeouts
         self._tunnels: dict[int, Tunnel] = {}
@@ -268,14 +268,14 @@ class PairRounds(AggregatorWaits):
 
 
 async def estimate(
-    asked: Asked, line: HubLine, request: int, evaluations: Evaluations, ledger: Ledger | None
+    requested: StatisticRequest, line: HubLine, request: int, evaluations: Evaluations, ledger: Ledger | None
 ) -> StatisticResult:
     """Take part in a request as one party; raise what `Session.pairwise` does, after the others were told."""
     membership = line.membership
     context, identity = membership.context(request), membership.identity
     retained = await asyncio.to_thread(StoredRun, membership.runs_seen, context.scope)
-    run = asked.machine(context, identity, membership.parameters.plan.max_corrupt, retained.seen)
-    rounds = PairRounds(run, identity, asked, evaluations, membership.session.timeouts)
-    charge = partial(charge_run, ledger, partial(event_of, asked.plan), request)
+    run = requested.machine(context, identity, membership.parameters.plan.max_corrupt, retained.seen)
+    rounds = PairRounds(run, identity, requested, evaluations, membership.session.timeouts)
+    charge = partial(charge_run, ledger, partial(event_of, requested.plan), request)
     receipt = await line.drive(request, run, rounds, charge=charge, retained=retained).to_end()
     return replace(run.result.charged(receipt), faults=tuple(rounds.faults))

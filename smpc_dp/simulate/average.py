@@ -81,7 +81,7 @@ def sum_roles(
         seed_for_simulation=seed_for_simulation,
         remember=remember,
         protocol=parameters.protocol,
-        question=parameters.planned(),
+        operation=parameters.planned(),
     )
     board = None
     if parameters.is_logged:

@@ -49,7 +49,7 @@ def direct_roles(
         seed_for_simulation=seed_for_simulation,
         remember=remember,
         protocol=parameters.protocol,
-        question=parameters.planned(),
+        operation=parameters.planned(),
     )
     names = simulated.context.names
     context = replace(

@@ -38,7 +38,7 @@ def drive_exchange(
         request=request,
         seed_for_simulation=seed_for_simulation,
         protocol=parameters.protocol,
-        question=parameters.planned(),
+        operation=parameters.planned(),
     )
     names = simulated.context.names
     parties = [

@@ -15,7 +15,7 @@ from smpc_dp.protocols.pairwise.evaluation import (
     AnyCircuit,
     Evaluation,
     Input,
-    Question,
+    Operation,
     count_instances,
     resolve,
 )
@@ -129,8 +129,8 @@ def evaluate(
         raise ConfigError([Fault("inputs", reason, ConfigCheck.SHAPE)])
     theirs = range(1, len(built.inputs)) if evaluator_inputs is None else evaluator_inputs
 
-    def ask(name: str) -> Question:
-        return Question.ask(
+    def make(name: str) -> Operation:
+        return Operation.make(
             built,
             [values for index, values in enumerate(inputs) if (index in theirs) == (name == EVALUATOR)],
             garbler=GARBLER,
@@ -147,13 +147,13 @@ def evaluate(
             return SystemRandomness()
         return SeededRandomnessForSimulation(seed_for_simulation, name)
 
-    questions = {name: ask(name) for name in (GARBLER, EVALUATOR)}
-    sources = {name: randomness(name) for name in questions}
+    operations = {name: make(name) for name in (GARBLER, EVALUATOR)}
+    sources = {name: randomness(name) for name in operations}
     signers = {name: Signer(name, SigningKey(source.bytes(32))) for name, source in sources.items()}
     keys = {name: bytes(signer.key.verify_key) for name, signer in signers.items()}
     context = Context(PAIRWISE, VERSION, sources[GARBLER].bytes(32), 1, (GARBLER, EVALUATOR), "", keys)
     roles: dict[str, Participant] = {
-        name: kind(context, signers[name], questions[name].plan, questions[name].rows, sources[name])
+        name: kind(context, signers[name], operations[name].plan, operations[name].rows, sources[name])
         for name, kind in ((GARBLER, GarblerRole), (EVALUATOR, EvaluatorRole))
     }
     evaluated: dict[str, Evaluated] = {}
@@ -162,4 +162,4 @@ def evaluate(
             raise end
         evaluated[name] = end
     learner = EVALUATOR if output == EVALUATOR else GARBLER
-    return questions[learner].answer(evaluated[learner], context.session_digest)
+    return operations[learner].answer(evaluated[learner], context.session_digest)

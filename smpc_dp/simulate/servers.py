@@ -40,7 +40,7 @@ class _Room:
         self.servers: list[_Server] = []
 
     def terms(
-        self, _question: str, users: int, _public_labels: tuple[int, ...], _seed: bytes
+        self, _operation: str, users: int, _public_labels: tuple[int, ...], _seed: bytes
     ) -> ProgramTerms:
         return vector_program(self._parameters, users).terms
 
@@ -91,7 +91,7 @@ def average_on_shares(
         request=request,
         seed_for_simulation=seed_for_simulation,
         protocol=MPYC,
-        question=" ".join(part for part in ("average", parameters.planned()) if part),
+        operation=" ".join(part for part in ("average", parameters.planned()) if part),
     )
     signers = {name: Signer(name, SigningKey(randomness(name).bytes(32))) for name in SERVERS}
     keys = {name: bytes(signer.key.verify_key) for name, signer in signers.items()}

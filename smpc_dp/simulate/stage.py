@@ -75,7 +75,7 @@ def simulated_run(
     seed_for_simulation: int | None = None,
     remember: bool = True,
     protocol: str = SECAGG,
-    question: str = "",
+    operation: str = "",
 ) -> SimulatedRun:
     """Return the stage of a run of that many parties and the aggregator.
 
@@ -100,7 +100,7 @@ def simulated_run(
         names=names,
         aggregator=AGGREGATOR,
         keys={name: bytes(signer.key.verify_key) for name, signer in signers.items()},
-        question=question,
+        operation=operation,
         verify=verifier or verify,
         memo={} if remember else None,
     )

@@ -15,7 +15,7 @@ from smpc_dp.privacy.circuit_gaussian import TableGaussian
 from smpc_dp.privacy.circuit_noise import CyclicLaplace, Noise, NoiseKind, RandomisedResponse
 from smpc_dp.privacy.pairwise_plan import best_partners, given_zetas
 from smpc_dp.protocols.pairwise.statistic import MAX_PARTNERS, StatisticPlan
-from smpc_dp.protocols.pairwise.statistic_messages import MAX_QUESTION
+from smpc_dp.protocols.pairwise.statistic_messages import MAX_OPERATION
 
 NOISES = ("laplace", "gaussian", "randomised_response")
 
@@ -99,27 +99,27 @@ def _choose(kernel: Kernel, parties: int, epsilon: float, zetas: Sequence[float]
     return min(chosen, MAX_PARTNERS)
 
 
-def question_of(kernel: Kernel, plan: StatisticPlan, noise: str) -> str:
+def operation_of(kernel: Kernel, plan: StatisticPlan, noise: str) -> str:
     """Return what the aggregator is asked for, as JSON: it compiles the same plan from it.
 
     Raises ConfigError for what does not go into a message.
     """
-    asked = {
+    requested = {
         **kernel.terms(),
         "partners": plan.partners,
         "epsilon": plan.epsilon,
         "delta": plan.delta,
         "noise": noise,
     }
-    question = json.dumps(asked, sort_keys=True)
-    if len(question) > MAX_QUESTION:
+    operation = json.dumps(requested, sort_keys=True)
+    if len(operation) > MAX_OPERATION:
         raise ConfigError(
             [
                 Fault(
                     "kernel",
-                    f"its description has more than {MAX_QUESTION} characters",
+                    f"its description has more than {MAX_OPERATION} characters",
                     ConfigCheck.TOO_LARGE,
                 )
             ]
         )
-    return question
+    return operation

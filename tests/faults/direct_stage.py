@@ -81,7 +81,7 @@ class DirectRow:
             names=self.names,
             aggregator=d.EVERYONE,
             keys={name: bytes(signer.key.verify_key) for name, signer in self.signers.items()},
-            question=self.parameters.planned(),
+            operation=self.parameters.planned(),
         )
         self.sent: list[Envelope] = []
         self.errors: dict[str, SmpcError] = {}

@@ -413,11 +413,11 @@ class SmallScene:
     states = 7
     input = np.arange(3, dtype=np.uint32).tobytes()
 
-    def __init__(self, question: str = "q") -> None:
+    def __init__(self, operation: str = "q") -> None:
         self.signers = {name: Signer(name, SigningKey(name.encode().ljust(32))) for name in ("alice", "hub")}
         keys = {name: bytes(signer.key.verify_key) for name, signer in self.signers.items()}
         keys["bob"] = bytes(32)
-        self.context = Context("small", 1, SESSION, 7, ("alice", "bob"), "hub", keys, question)
+        self.context = Context("small", 1, SESSION, 7, ("alice", "bob"), "hub", keys, operation)
         self.run_id = b""
 
     def process(self) -> tuple[PartyRole, Any, State]:

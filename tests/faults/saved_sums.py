@@ -211,7 +211,7 @@ class VerifiableScenario(runs.Scenario):
         return VERIFIED
 
     @property
-    def question(self) -> str:
+    def operation(self) -> str:
         return f"average {VERIFIED.planned()}"
 
 

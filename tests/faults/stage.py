@@ -99,7 +99,7 @@ class SimulatedRun:
             names=self.names,
             aggregator=HUB,
             keys={name: bytes(signer.key.verify_key) for name, signer in self.signers.items()},
-            question=self.parameters.planned(),
+            operation=self.parameters.planned(),
         )
         self.vectors = np.random.default_rng(run or 1).uniform(-9, 9, (parties, LENGTH))
         self.randomness: dict[str, Randomness] = {

@@ -211,9 +211,9 @@ def test_every_schedule_is_exact_or_names_a_guilty_party_in_time(
         verifier = Verifier()
 
         def context(
-            self: Membership, request: int, question: str = "", verifier: Verifier = verifier
+            self: Membership, request: int, operation: str = "", verifier: Verifier = verifier
         ) -> Context:
-            return replace(context_of(self, request, question), verify=verifier)
+            return replace(context_of(self, request, operation), verify=verifier)
 
         monkeypatch.setattr(Membership, "context", context)
         scene = scenes[4 + seed % 3]

@@ -200,12 +200,12 @@ def test_differing_plans_are_told_before_anything_is_sent() -> None:
 
     def differ(envelope: Envelope) -> Iterable[Envelope]:
         hello = decode(envelope.body, m.Hello, OTHER)
-        return (simulated.write(envelope, msgspec.structs.replace(hello, question="1f/2e")),)
+        return (simulated.write(envelope, msgspec.structs.replace(hello, operation="1f/2e")),)
 
     simulated.execute(by(m.HELLO, OTHER, differ))
     assert simulated.aggregator.result.absent == (OTHER,)
     assert "asks '1f/2e'" in simulated.fault_of(OTHER)
-    assert simulated.reported(OTHER) == Abort(Code.QUESTION, OTHER)
+    assert simulated.reported(OTHER) == Abort(Code.OPERATION, OTHER)
 
 
 def test_user_publishes_the_same_value_twice() -> None:

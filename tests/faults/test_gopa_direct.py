@@ -172,7 +172,7 @@ def test_two_starts_are_two_runs_and_convict_the_coordinator() -> None:
         }
         changed = simulated.change(envelope, **fields)
         run_id = run_identifier(
-            simulated.context, simulated.context.question, fields["present"], fields["nonces"]
+            simulated.context, simulated.context.operation, fields["present"], fields["nonces"]
         )
         moved = Envelope(run_id, changed.step, changed.sender, changed.receiver, changed.body, b"")
         return (simulated.sign(moved),)
@@ -478,9 +478,9 @@ def test_messages_of_another_run_count_for_nothing() -> None:
 
 def test_another_plan_is_told_before_anything_is_sent() -> None:
     simulated = DirectRow()
-    simulated.execute(by(m.HELLO, CHEAT, lambda e: (simulated.change(e, question="1f/2e"),)))
+    simulated.execute(by(m.HELLO, CHEAT, lambda e: (simulated.change(e, operation="1f/2e"),)))
     simulated.assert_published(*without(CHEAT))
-    simulated.assert_blames(CHEAT, CHEAT, TEXTS[Code.QUESTION])
+    simulated.assert_blames(CHEAT, CHEAT, TEXTS[Code.OPERATION])
     assert any(
         fault.startswith(f"{CHEAT}: asks '1f/2e'") for fault in simulated.outcomes()[COORDINATOR].faults
     )

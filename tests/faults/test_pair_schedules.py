@@ -27,7 +27,7 @@ from smpc_dp.runtime.local import AGGREGATOR, create_local_session
 from smpc_dp.runtime.member import Membership
 from smpc_dp.runtime.relay import Tunnel
 from smpc_dp.runtime.seen import StoredRun, SeenRuns
-from smpc_dp.runtime.statistic import Asked, PairRounds
+from smpc_dp.runtime.statistic import StatisticRequest, PairRounds
 from smpc_dp.transport.blocking import Halt
 from tests.faults.crooks import CrookedPipe
 from tests.faults.restoring import restored_if_drawn
@@ -110,7 +110,7 @@ async def execute(members: dict[str, Membership], folder: Path, seed: int, repor
     async def take_part(name: str, pipe: Pipe) -> None:
         member, line = members[name], HubLine(members[name], ignore)
         line.links.welcome(pipe)  # type: ignore[arg-type]
-        asked = Asked.check(
+        requested = StatisticRequest.check(
             KERNEL,
             DATA[name],
             parties=5,
@@ -122,9 +122,9 @@ async def execute(members: dict[str, Membership], folder: Path, seed: int, repor
             public_label=None,
         )
         retained = StoredRun(SeenRuns(folder / f"seen {seed} {name}"), member.context(1).scope)
-        machine = asked.machine(member.context(1), member.identity, 0, retained.seen)
+        machine = requested.machine(member.context(1), member.identity, 0, retained.seen)
 
-        rounds = PairRounds(machine, member.identity, asked, Evaluations(mail, name), TIMEOUTS)  # type: ignore[arg-type]
+        rounds = PairRounds(machine, member.identity, requested, Evaluations(mail, name), TIMEOUTS)  # type: ignore[arg-type]
         try:
             await line.drive(1, machine, rounds, retained=retained).to_end()
             reported[name] = machine.result

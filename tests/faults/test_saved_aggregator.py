@@ -428,7 +428,7 @@ def test_a_damaged_inbox_is_refused(tmp_path: Path) -> None:
             Check.OTHER_STATEMENT,
             {"first": b"1", "second": b"2"},
             accuser="carol",
-            code=Code.QUESTION,
+            code=Code.OPERATION,
         ),
         TimeoutFault({"bob", "carol"}, "masked", "gone", code=Code.LATE, why={"bob": Code.LEFT}, number=3),
         LocalError("a full disk"),

@@ -23,7 +23,7 @@ from smpc_dp.protocols.envelope import decode
 from smpc_dp.protocols.pairwise import statistic_messages as m
 from smpc_dp.protocols.pairwise import statistic_states as states
 from smpc_dp.protocols.pairwise.statistic_party import Evaluating
-from smpc_dp.statistics.compiled import question_of
+from smpc_dp.statistics.compiled import operation_of
 from tests.faults.saved_scene import Crash, Faults, Media, Wire
 from tests.faults.test_saved_states import refusal
 from tests.faults.test_statistic import HUB, KERNEL, Table
@@ -64,8 +64,8 @@ class Hall:
 
     def process(self) -> tuple[Any, Any, State]:
         table = self._table
-        question = question_of(KERNEL, table.plan, "laplace")
-        run = states.party(table.context, table.signers[PARTY], table.plan, question)
+        operation = operation_of(KERNEL, table.plan, "laplace")
+        run = states.party(table.context, table.signers[PARTY], table.plan, operation)
         return run.role, run.member, run.state
 
     def begin(self, media: Media, faults: Faults | None = None) -> SavedRun[Any]:

@@ -75,14 +75,14 @@ def test_who_asks_another_question_is_excluded_and_the_most_frequent_one_is_answ
     new_run = session()
     for index in (2, 7):
         party = new_run.parties[index]
-        context = dataclasses.replace(party.member.context, question="weight")
+        context = dataclasses.replace(party.member.context, operation="weight")
         party.member = dataclasses.replace(party.member, context=context)
     errors = drive(new_run.machines, MemoryNetwork(), AGGREGATOR)
     assert set(errors) == {"party-00003", "party-00008"}
     for name, error in errors.items():
         assert isinstance(error, PeerFault)
         assert (error.culprit, error.accuser) == (name, AGGREGATOR)
-        assert error.code == Code.QUESTION
+        assert error.code == Code.OPERATION
         assert f"{name}: asks 'weight', the others ask ''" in new_run.aggregator.result.faults
     assert new_run.aggregator.result.total.tolist() == [45 - 2 - 7, PARTIES - 2]
 

@@ -60,16 +60,16 @@ DIGEST = b"d" * 32
 Change = Callable[[Envelope], Envelope | None]
 
 
-def make(_question: str, users: int, public_labels: tuple[int, ...], _seed: bytes) -> ProgramTerms:
+def make(_operation: str, users: int, public_labels: tuple[int, ...], _seed: bytes) -> ProgramTerms:
     return ProgramTerms(
         kind="sum", users=users, length=2, modulus=modulus_for(32, 60), bits=32, lower=(0, 0), upper=(9, 9),
         public_labels=public_labels,
     )  # fmt: skip
 
 
-def context(question: str = "sum") -> Context:
+def context(operation: str = "sum") -> Context:
     keys = {name: identity.public_key for name, identity in IDENTITIES.items()}
-    return Context("mpyc", 1, DIGEST, 1, USERS, "*", keys, question)
+    return Context("mpyc", 1, DIGEST, 1, USERS, "*", keys, operation)
 
 
 class SimulatedRun:
@@ -84,7 +84,7 @@ class SimulatedRun:
         *,
         fewest: int = 3,
         records: dict[str, Sequence[int]] | None = None,
-        questions: dict[str, str] | None = None,
+        operations: dict[str, str] | None = None,
         public_labels: dict[str, int] | None = None,
         lie: dict[str, int] | None = None,
         makes: dict[str, MakeTerms] | None = None,
@@ -95,7 +95,7 @@ class SimulatedRun:
         self.queue: list[Envelope] = []
         self.users = {
             name: UserMachine(
-                context((questions or {}).get(name, "sum")),
+                context((operations or {}).get(name, "sum")),
                 SERVERS,
                 IDENTITIES[name],
                 (makes or {}).get(name, make),
@@ -244,7 +244,7 @@ def test_a_user_that_says_another_hello_to_one_server_is_left_out() -> None:
 
 
 def test_who_asks_for_something_else_is_left_out() -> None:
-    simulated = SimulatedRun(questions={"carol": "average"}).run()
+    simulated = SimulatedRun(operations={"carol": "average"}).run()
     assert simulated.machines["alice"].result.included == ("alice", "bob", "dave")
     assert "something else" in str(simulated.errors["carol"])
 
@@ -257,17 +257,17 @@ def test_one_label_too_many_or_too_few_costs_its_user_alone(most: int, odd: int)
         public_labels=public_labels, makes=dict.fromkeys((*USERS, *SERVERS), make_labelled(labels=most >= 0))
     ).run()
     assert set(simulated.errors) == {"bob"}
-    assert simulated.errors["bob"].code == Code.QUESTION
+    assert simulated.errors["bob"].code == Code.OPERATION
     for server in simulated.servers.values():
         assert f"gives {'a' if odd >= 0 else 'no'} label, unlike most users" in str(server._failures[2])
     assert simulated.machines["alice"].result.included == ("alice", "carol", "dave")
 
 
 def make_labelled(*, labels: bool) -> MakeTerms:
-    def make_terms(question: str, users: int, public_labels: tuple[int, ...], seed: bytes) -> ProgramTerms:
+    def make_terms(operation: str, users: int, public_labels: tuple[int, ...], seed: bytes) -> ProgramTerms:
         if labels != bool(public_labels) or not set(public_labels) <= {0, 1}:
             raise ConfigError([Fault("marks", f"{public_labels}", ConfigCheck.CHOICE)])
-        return make(question, users, public_labels, seed)
+        return make(operation, users, public_labels, seed)
 
     return make_terms
 
@@ -438,7 +438,7 @@ def test_a_server_with_another_circuit_is_named_and_nothing_is_shared() -> None:
             integer=lambda a, b: (a[..., 0] == b[..., 1]) * 1,
             gadget=lambda builder, x, y: ((builder.or_ if other else builder.and_)(x[0][0], y[0][0]),),
         )
-        return lambda _question, users, _public_labels, _seed: statistic_program(kernel, users, 1.0).terms
+        return lambda _operation, users, _public_labels, _seed: statistic_program(kernel, users, 1.0).terms
 
     agreed = make_of(other=False)
     makes = dict.fromkeys((*USERS, *SERVERS), agreed)
@@ -459,8 +459,8 @@ def test_a_server_with_another_circuit_is_named_and_nothing_is_shared() -> None:
 
 
 def test_a_question_is_kept_once_however_many_ask_it() -> None:
-    simulated = SimulatedRun(questions=dict.fromkeys(USERS, "sum " + "x" * 5000)).run()
-    retained = {id(hello.question) for _, hello in simulated.servers["server1"]._hellos.values()}
+    simulated = SimulatedRun(operations=dict.fromkeys(USERS, "sum " + "x" * 5000)).run()
+    retained = {id(hello.operation) for _, hello in simulated.servers["server1"]._hellos.values()}
     assert len(simulated.servers["server1"]._hellos) == len(USERS)
     assert len(retained) == 1
 

@@ -27,7 +27,7 @@ from smpc_dp.protocols.sets import pack_set
 from smpc_dp.runtime.statistic import plan_maker
 from smpc_dp.simulate.randomness import SeededRandomnessForSimulation
 from smpc_dp.simulate.stage import Signer
-from smpc_dp.statistics.compiled import plan_statistic, question_of
+from smpc_dp.statistics.compiled import plan_statistic, operation_of
 
 HUB = "hub"
 NAMES = ("ada", "ben", "cem", "dot", "eve")
@@ -57,9 +57,9 @@ class Table:
             plan = (plans or {}).get(name, self.plan)
             public_label = (public_labels or {}).get(name, -1)
             source = SeededRandomnessForSimulation(number, "party")
-            question = question_of(kernel, plan, "laplace")
+            operation = operation_of(kernel, plan, "laplace")
             self.parties[name] = states.party(
-                self.context, self.signers[name], plan, question, public_label, source
+                self.context, self.signers[name], plan, operation, public_label, source
             )
         self.tamper = tamper
         self.errors: dict[str, SmpcError] = {}
@@ -339,7 +339,7 @@ def test_nobody_is_drawn_twice_whatever_the_aggregator_sends() -> None:
 def test_one_wrong_hello_excludes_its_party_alone_though_it_is_the_first() -> None:
     table = Table(plans={"ada": plan_statistic(KERNEL, 5, 2.0, partners=2)})
     table.execute()
-    assert table.errors.pop("ada").code == Code.QUESTION
+    assert table.errors.pop("ada").code == Code.OPERATION
     assert table.hub.state.inbox.faults == ["ada: asks for another statistic than 4 others"]
     assert not table.errors
     assert drawn_for(table.parties["ben"])
@@ -356,7 +356,7 @@ def test_a_party_that_asks_for_something_else_is_left_out() -> None:
     other = plan_statistic(KERNEL, 5, 2.0, partners=2)
     table = Table(plans={"dot": other})
     table.execute()
-    assert table.errors["dot"].code == Code.QUESTION
+    assert table.errors["dot"].code == Code.OPERATION
     assert table.hub.state.inbox.faults == ["dot: asks for another statistic than 4 others"]
     evaluations = drawn_for(table.parties["ada"])
     assert evaluations is not None
@@ -446,7 +446,7 @@ def test_without_any_pair_there_is_no_estimate() -> None:
 
 def test_a_question_is_checked() -> None:
     make = plan_maker([])
-    good = question_of(KERNEL, plan_statistic(KERNEL, 2, 1.0), "laplace")
+    good = operation_of(KERNEL, plan_statistic(KERNEL, 2, 1.0), "laplace")
     assert make(good).digest == plan_statistic(KERNEL, 2, 1.0).digest
     assert make(good.replace('"9.0"', "9", 1)).digest == make(good).digest
     # No float holds it: whoever asks so must not end the aggregator.
@@ -458,10 +458,10 @@ def test_a_question_is_checked() -> None:
 
 
 def test_one_record_of_the_kernels_domain() -> None:
-    from smpc_dp.runtime.statistic import Asked
+    from smpc_dp.runtime.statistic import StatisticRequest
 
-    def ask(data: object, public_label: object = None, kernel: Kernel = KERNEL) -> Asked:
-        return Asked.check(
+    def make(data: object, public_label: object = None, kernel: Kernel = KERNEL) -> StatisticRequest:
+        return StatisticRequest.check(
             kernel,
             data,
             parties=5,
@@ -473,20 +473,20 @@ def test_one_record_of_the_kernels_domain() -> None:
             public_label=public_label,  # type: ignore[arg-type]
         )
 
-    assert ask((3, 4)).codes.tolist() == [[3, 4]]
+    assert make((3, 4)).codes.tolist() == [[3, 4]]
     for outside in ((3, 10), (3, float("nan"))):
         with pytest.raises(SmpcError, match="value"):
-            ask(outside)
+            make(outside)
     for shapeless in (3, np.zeros((2, 2)), ([1, 2], [3, 4]), ([[1], [2, 3]], 4)):
         with pytest.raises(ConfigError):
-            ask(shapeless)
+            make(shapeless)
     with pytest.raises(ConfigError, match="mark"):
-        ask((3, 4), public_label=1)
+        make((3, 4), public_label=1)
     labelled = find_kernel("auc")
-    assert type(ask(3, np.int64(1), labelled).public_label) is int
+    assert type(make(3, np.int64(1), labelled).public_label) is int
     for wrong in (None, 2, 1.0, "1"):
         with pytest.raises(ConfigError, match="mark"):
-            ask(3, wrong, labelled)
+            make(3, wrong, labelled)
 
 
 def test_who_waits_for_a_silent_partner_gets_the_estimate() -> None:

@@ -16,7 +16,7 @@ from smpc_dp.files import Spool
 from smpc_dp.kernels import Field
 from smpc_dp.kernels.described import describe, read_kernel
 from smpc_dp.protocols.mpyc.params import check_parameters
-from smpc_dp.runtime.servers.programs import compile_question
+from smpc_dp.runtime.servers.programs import compile_operation
 from smpc_dp.runtime.statistic import plan_maker
 from tests.fuzz.target import Decoder, Target
 
@@ -114,25 +114,25 @@ def _kernel(content: bytes) -> None:
 _SHARED, _ = check_parameters({}, 5)
 
 
-def _shared_question(content: bytes) -> None:
+def _shared_operation(content: bytes) -> None:
     """A question to mpyc's servers, compiled into a program."""
     assert _SHARED is not None
-    compile_question(_SHARED, content.decode("utf-8", "replace"), 5, (), bytes(32))
+    compile_operation(_SHARED, content.decode("utf-8", "replace"), 5, (), bytes(32))
 
 
-def _pairs_question(content: bytes) -> None:
+def _pairs_operation(content: bytes) -> None:
     """A question about pairs, compiled into a plan."""
     plan_maker(())(content.decode("utf-8", "replace"))
 
 
-def _questions(**rest: object) -> tuple[bytes, ...]:
+def _operations(**rest: object) -> tuple[bytes, ...]:
     return tuple(json.dumps({**json.loads(kernel), **rest}).encode() for kernel in _kernels())
 
 
 def targets() -> list[Target]:
     """Return the targets of this file."""
-    shares = _questions(epsilon=1.0, delta=0.0, law="laplace", partners=0)
-    pairs = _questions(epsilon=1.0, delta=0.0, partners=1, noise="laplace")[:2]
+    shares = _operations(epsilon=1.0, delta=0.0, law="laplace", partners=0)
+    pairs = _operations(epsilon=1.0, delta=0.0, partners=1, noise="laplace")[:2]
     log = b"".join(line + b"\n" for line in _LINES)
     return [
         Target("log.header", _line(Header), _LINES[:1], "text"),
@@ -142,6 +142,6 @@ def targets() -> list[Target]:
         Target("log.followed", _followed, _LINES, "text", cost=6),
         Target("circuit", _circuit, _CIRCUITS, "text", cost=4),
         Target("kernel", _kernel, _kernels(), "text", cost=20),
-        Target("question.shares", _shared_question, shares, "text", cost=100),
-        Target("question.pairs", _pairs_question, pairs, "text", cost=100),
+        Target("question.shares", _shared_operation, shares, "text", cost=100),
+        Target("question.pairs", _pairs_operation, pairs, "text", cost=100),
     ]

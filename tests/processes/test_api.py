@@ -155,10 +155,10 @@ async def test_who_asks_another_question_is_not_added_up(tmp_path: Path, other: 
 
     async def act(session: smpc_dp.Session, index: int) -> None:
         if index == 3:
-            ask = session.sum if other == "label" else session.average
+            make = session.sum if other == "label" else session.average
             label = "weight" if other == "label" else "height"
             with pytest.raises(smpc_dp.PeerFault, match="asks for something else than most") as caught:
-                await ask([9.0, 9.0], label=label)
+                await make([9.0, 9.0], label=label)
             assert caught.value.culprit == "carol"
             assert caught.value.accuser == "aggregator"
         else:

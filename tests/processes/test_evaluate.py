@@ -55,8 +55,8 @@ def session(folder: Path, timeouts: Timeouts = FAST, *, addresses: bool = True) 
     )
 
 
-async def ends(*asked: Awaitable[smpc_dp.Evaluation]) -> list[smpc_dp.Evaluation | BaseException]:
-    return await asyncio.gather(*asked, return_exceptions=True)
+async def ends(*requested: Awaitable[smpc_dp.Evaluation]) -> list[smpc_dp.Evaluation | BaseException]:
+    return await asyncio.gather(*requested, return_exceptions=True)
 
 
 @pytest.mark.parametrize(
@@ -160,7 +160,7 @@ async def test_differing_questions_are_refused_and_what_differs_is_said(tmp_path
     digests = {find(name).build().digest.hex() for name in ("add32", "add64")}
     async with session(tmp_path) as at:
 
-        async def ask(**theirs: object) -> list[str]:
+        async def make(**theirs: object) -> list[str]:
             mine: dict[str, Any] = {"circuit": "add64", "inputs": [1], "role": "evaluator"} | theirs
             refused = await ends(
                 at["alice"].evaluate("add64", [1], peer="bob", role="garbler"),
@@ -171,16 +171,16 @@ async def test_differing_questions_are_refused_and_what_differs_is_said(tmp_path
             assert "differs from that of 'alice'" in str(refused[1])
             return [str(error) for error in refused]
 
-        for claimed in await ask(circuit="add32"):
+        for claimed in await make(circuit="add32"):
             assert all(digest in claimed for digest in digests)
-        for claimed in await ask(label="another"):
+        for claimed in await make(label="another"):
             assert "label" in claimed
-        for claimed in await ask(inputs=[[1, 2, 3]]):
+        for claimed in await make(inputs=[[1, 2, 3]]):
             assert "instances" in claimed
-        for claimed in await ask(mode="unique", output="garbler"):
+        for claimed in await make(mode="unique", output="garbler"):
             assert "mode" in claimed
             assert "output" in claimed
-        for claimed in await ask(role="garbler"):
+        for claimed in await make(role="garbler"):
             assert "garbler" in claimed
         # And the session goes on.
         good = await asyncio.gather(

@@ -137,7 +137,7 @@ class ExactAverager:
 def test_the_learner_averages_means() -> None:
     checked, faults = check_learn(MEAN, 4)
     assert checked is not None, faults
-    assert checked.asked("average") == "average of smpc-dp-example 1.0"
+    assert checked.requested("average") == "average of smpc-dp-example 1.0"
     data = [np.array([[float(user)], [user + 1.0]]) for user in range(4)]
     learned = asyncio.run(checked.learner.run(Means(ExactAverager()), data))
     np.testing.assert_allclose(learned.values, np.full((4, 1), 2.0), atol=1e-3)

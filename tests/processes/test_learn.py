@@ -441,7 +441,7 @@ def test_a_log_with_a_schedule_beyond_all_memory_is_refused(tmp_path: Path) -> N
         version=VERSION,
         session=text,
         request=2,
-        question="average",
+        operation="average",
         number=1,
         runs="0" * 64,
         before="0" * 64,

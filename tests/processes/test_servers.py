@@ -148,13 +148,13 @@ async def test_channels_are_served_while_noise_is_planned(
     """Plans that take a second each, of servers and users, do not hold up the loop that all share."""
     beats: list[None] = []
     during: list[int] = []
-    compiled = programs.compile_question
+    compiled = programs.compile_operation
 
-    def slowly(parameters: SharedParameters, question: str, *rest: Any) -> Program:
+    def slowly(parameters: SharedParameters, operation: str, *rest: Any) -> Program:
         before = len(beats)
         time.sleep(1.0)
         during.append(len(beats) - before)
-        return compiled(parameters, question, *rest)
+        return compiled(parameters, operation, *rest)
 
     async def beat() -> None:
         while True:
@@ -163,8 +163,8 @@ async def test_channels_are_served_while_noise_is_planned(
 
     async def act(opened: smpc_dp.Session, index: int) -> object:
         if index == 0:
-            monkeypatch.setattr(shared, "compile_question", slowly)
-            monkeypatch.setattr(line, "compile_question", slowly)
+            monkeypatch.setattr(shared, "compile_operation", slowly)
+            monkeypatch.setattr(line, "compile_operation", slowly)
         return await opened.sum(vector(index))
 
     beating = asyncio.create_task(beat())

@@ -312,10 +312,10 @@ def flooded() -> Any:
     async def show(_news: News) -> None:
         await asyncio.sleep(0)
 
-    async def ask(_drive: Drive) -> list[News]:
+    async def make(_drive: Drive) -> list[News]:
         return [await Flood().get()]
 
-    server._show, server._ask = show, ask
+    server._show, server._ask = show, make
     server._culprits, server._is_statistic = {}, False
     server._on_event = lambda _event: None
     server._board = SimpleNamespace(close=lambda: None)

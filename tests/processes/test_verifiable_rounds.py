@@ -53,7 +53,7 @@ def results(folder: Path, lies: dict[tuple[str, str], Lie]) -> tuple[dict[str, R
     path = create_local_session(folder, list(NAMES), PARAMETERS, protocol="gopa")
     ledgers = {path.stem: path for path in folder.glob("*.ledger")}
 
-    async def ask() -> dict[str, Any]:
+    async def make() -> dict[str, Any]:
         serving = asyncio.create_task(smpc_dp.serve(path, requests=1))
         async with contextlib.AsyncExitStack() as stack:
             sessions = [
@@ -62,15 +62,15 @@ def results(folder: Path, lies: dict[tuple[str, str], Lie]) -> tuple[dict[str, R
                 )
                 for name in NAMES
             ]
-            asked = [
+            requested = [
                 session.average([0.5], expect={"protocol": "gopa", "verifiable": True})
                 for session in sessions
             ]
-            got = await asyncio.gather(*asked, return_exceptions=True)
+            got = await asyncio.gather(*requested, return_exceptions=True)
         await serving
         return dict(zip(NAMES, got, strict=True))
 
-    got = asyncio.run(ask())
+    got = asyncio.run(make())
     [log] = (folder / "board").glob("request-*.jsonl")
     return got, smpc_dp.audit(log)
 

@@ -92,19 +92,19 @@ class Exchange(secagg_twin.Session):
         """Go through the four steps."""
         n, early = len(self.names), self.bound(self.digest)
         present = self.there(1, self.everyone)
-        asked = (self.session["request"], self.session["question"])
+        requested = (self.session["request"], self.session["question"])
         hellos = {}
         for user in present:
             public = secagg_twin.public_key(user.secret)
             body = self.send(
-                early, "exchange-hello", user.name, self.hub, (self.digest, *asked, user.nonce, public)
+                early, "exchange-hello", user.name, self.hub, (self.digest, *requested, user.nonce, public)
             )
             hellos[user] = (user.number, body, self.signatures["exchange-hello", user.name, self.hub])
         packed = secagg_twin.party_set([user.number for user in present], n)
         nonces = b"".join(user.nonce for user in present)
         head = (self.session["protocol"].encode(), uint(self.session["version"]), self.digest)
-        question = (uint(self.session["request"]), self.session["question"].encode())
-        self.run = self.bound(tuple_hash("exchange-run-id", *head, *question, packed, nonces))
+        operation = (uint(self.session["request"]), self.session["question"].encode())
+        self.run = self.bound(tuple_hash("exchange-run-id", *head, *operation, packed, nonces))
         for user in present:
             met = [hellos[other] for other in present if self.sends(user, other) or self.sends(other, user)]
             self.send(self.run, "exchange-start", self.hub, user.name, (packed, nonces, met))

@@ -216,8 +216,8 @@ class Session:
         packed = party_set([p.number for p in present], n)
         nonces = Tree("nonces", [(p.name.encode(), p.nonce) for p in present])
         head = (self.session["protocol"].encode(), uint(self.session["version"]), self.digest)
-        asked = (uint(self.session["request"]), self.session["question"].encode())
-        self.run = self.bound(tuple_hash("star-run-id", *head, *asked, packed, nonces.root))
+        requested = (uint(self.session["request"]), self.session["question"].encode())
+        self.run = self.bound(tuple_hash("star-run-id", *head, *requested, packed, nonces.root))
         for index, p in enumerate(present):
             start = (packed, nonces.root, nonces.prove([index]))
             self.send(self.run, "start", self.hub, p.name, start)

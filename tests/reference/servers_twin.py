@@ -43,7 +43,7 @@ class Run:
     def __init__(self, vector: dict[str, Any]) -> None:
         session = vector["session"]
         self.users, self.servers = session["users"], session["servers"]
-        self.request, self.question = session["request"], session["question"]
+        self.request, self.operation = session["request"], session["question"]
         self.session_digest = bytes.fromhex(session["session_digest"])
         self.seeds = {who: bytes.fromhex(keys["signing_seed"]) for who, keys in vector["members"].items()}
         self.keys = {who: bytes.fromhex(keys["public_key"]) for who, keys in vector["members"].items()}
@@ -74,7 +74,7 @@ class Run:
 
     def _hello(self, who: str) -> bytes:
         nonce = bytes.fromhex(self.draws[who]["nonce"])
-        return pack((self.session_digest, self.request, self.question, -1, nonce))
+        return pack((self.session_digest, self.request, self.operation, -1, nonce))
 
     def _hash(self, who: str) -> bytes:
         return hashlib.sha256(self.hellos[who]).digest()

@@ -55,8 +55,8 @@ def test_derivations() -> None:
     vector = load("derivations")
     raw = {name: bytes.fromhex(value) for name, value in vector["inputs"].items()}
     head = (vector["protocol"].encode(), merkle_twin.uint(vector["version"]), raw["session_digest"])
-    asked = (merkle_twin.uint(vector["request"]), vector["question"].encode())
-    run_id = merkle_twin.tuple_hash("star-run-id", *head, *asked, raw["present"], raw["nonces_root"])
+    requested = (merkle_twin.uint(vector["request"]), vector["question"].encode())
+    run_id = merkle_twin.tuple_hash("star-run-id", *head, *requested, raw["present"], raw["nonces_root"])
     run = twin.Bound(vector["protocol"], vector["version"], run_id)
     merkle_commitment = run.digest("roll", raw["present"], raw["roll_root"])
     participants = run.digest("participants", merkle_commitment, raw["participants"])

@@ -76,7 +76,7 @@ def machines_of(vector: dict[str, Any]) -> tuple[dict[str, Run[Outcome]], dict[s
         names=tuple(session["names"]),
         aggregator=session["aggregator"],
         keys={name: bytes.fromhex(identity["public_key"]) for name, identity in identities.items()},
-        question=session["question"],
+        operation=session["question"],
     )
     draws = {name: Drawn(drawn) for name, drawn in vector["randomness"].items()}
     users = {}

@@ -162,7 +162,7 @@ def test_certificates(case: dict[str, Any]) -> None:
     context, _ = succinct.setup()
     missing, parties = CERTIFICATES["missing"], CERTIFICATES["parties"]
     certificate = decode(bytes.fromhex(case["body"]), Certificate, runs.AGGREGATOR)
-    asked = (
+    requested = (
         context,
         CERTIFICATES["quorum"],
         bytes.fromhex(CERTIFICATES["run_id"]),
@@ -172,8 +172,8 @@ def test_certificates(case: dict[str, Any]) -> None:
         certificate,
     )
     if case["good"]:
-        assert len(check_certificate(*asked).signatures) >= len(CERTIFICATES["places"])
+        assert len(check_certificate(*requested).signatures) >= len(CERTIFICATES["places"])
         return
     with pytest.raises(errors.PeerFault, match="certificate") as raised:
-        check_certificate(*asked)
+        check_certificate(*requested)
     assert raised.value.culprit == runs.AGGREGATOR

@@ -39,11 +39,11 @@ def written(path: Path, lines: list[str]) -> Path:
     return path
 
 
-def audited(folder: Path, number: int, log: list[str], **asked: Any) -> Report:
+def audited(folder: Path, number: int, log: list[str], **requested: Any) -> Report:
     """Audit the log of a run with a session log."""
     board = written(folder / "board.jsonl", run_of(number)["log"])
     listing = written(folder / "session.jsonl", log)
-    return audit(board, session=VALID["session"], session_log=listing, threads=1, **asked)
+    return audit(board, session=VALID["session"], session_log=listing, threads=1, **requested)
 
 
 def attested(number: int, begin: str, seen: dict[str, Any]) -> Seen:

@@ -24,26 +24,26 @@ async def noisy_tau(mpc: Any, secint: Any, coins: list[list[int]], x: list[Any],
 
 async def main() -> None:
     """Evaluate as often as the arguments say, after once to warm up; party 0 prints one JSON object."""
-    asked = json.loads(sys.argv[1])
+    requested = json.loads(sys.argv[1])
     try:
         # By name: mpyc may be in another environment than the one that checks our types.
         mpc = importlib.import_module("mpyc.runtime").mpc
     except ImportError as error:
         sys.stdout.write(json.dumps({"absent": str(error)}) + "\n")
         return
-    secint = mpc.SecInt(asked["width"] + 8)
+    secint = mpc.SecInt(requested["width"] + 8)
     began = time.perf_counter()
     await mpc.start()
     started = time.perf_counter()
     result: dict[str, object] = {"version": importlib.import_module("mpyc").__version__}
-    for name, count in (("first", 1), ("one", 1), ("many", asked["instances"])):
+    for name, count in (("first", 1), ("one", 1), ("many", requested["instances"])):
         clock, cpu = time.perf_counter(), time.process_time()
         shares = []
         for number in range(count):
             (x0, x1), (y0, y1) = (
                 mpc.input([secint(5 + number), secint(5)], senders=sender) for sender in (0, 1)
             )
-            shares.append(await noisy_tau(mpc, secint, asked["coins"], [x0, x1], [y0, y1 - 1]))
+            shares.append(await noisy_tau(mpc, secint, requested["coins"], [x0, x1], [y0, y1 - 1]))
         await mpc.output(shares, receivers=0)
         await mpc.barrier()
         result[name] = (time.perf_counter() - clock) / count

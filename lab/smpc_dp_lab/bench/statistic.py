@@ -217,12 +217,12 @@ def _peer(peers: list[Measured], key: str, name: str, times: int = 1) -> Peer | 
 
 def _mpyc(python: str) -> Measured:
     """Let mpyc compute the same among three processes on this machine; nothing but "absent" without it."""
-    asked = json.dumps({"width": 33, "instances": PEER_BATCH, "coins": TAU_COINS})
+    requested = json.dumps({"width": 33, "instances": PEER_BATCH, "coins": TAU_COINS})
     script = str(Path(__file__).with_name("mpyc_worker.py"))
     try:
         # -P: the worker's folder is ours and must not be where mpyc's imports are looked up.
         ended = subprocess.run(
-            [python, "-P", script, asked, "-M3"],
+            [python, "-P", script, requested, "-M3"],
             capture_output=True,
             text=True,
             timeout=WORKER_SECONDS,

@@ -52,10 +52,10 @@ def _derivations() -> JsonObject:
         names=names,
         aggregator="relay",
         keys={name: bytes(key.verify_key) for name, key in signing.items()},
-        question="average round 7",
+        operation="average round 7",
     )
     present, nonces_root = pack_set((1, 3), 3), source.bytes(32)
-    run_id = keys.run_identifier(context, context.question, present, nonces_root)
+    run_id = keys.run_identifier(context, context.operation, present, nonces_root)
     neighbours, blinder, self_seed = pack_list((2, 3)), source.bytes(32), source.bytes(32)
     alice_secret, bob_secret = source.bytes(32), source.bytes(32)
     alice_key, bob_key = agree.public_key(alice_secret), agree.public_key(bob_secret)
@@ -118,7 +118,7 @@ def _derivations() -> JsonObject:
         "protocol": "secagg",
         "version": 1,
         "request": 7,
-        "question": context.question,
+        "question": context.operation,
         "step": m.DEAL,
         "inputs": {name: value.hex() for name, value in inputs.items()},
         "outputs": {name: value.hex() for name, value in outputs.items()},

@@ -104,7 +104,7 @@ def _starts(base: Base) -> Iterator[Negative]:
     yield start("with-the-hello-of-another", about, "hellos", of_another, ENVELOPE, culprit="bob")
     yield hello("with-a-hello-to-another-request", "Bob's hello is to another request.", request=2)
     about = "Bob's hello has another variance."
-    yield hello("with-a-hello-to-another-question", about, question="average 1/1")
+    yield hello("with-a-hello-to-another-question", about, operation="average 1/1")
     yield hello("with-a-key-of-small-order", "Bob's key is of small order.", key=SMALL_ORDER)
 
 
@@ -149,7 +149,7 @@ def _apart(base: Base) -> Iterator[Negative]:
         "start-with-a-hello-to-vectors-that-are-alike",
         "Bob's hello is to an exchange where everybody gets the same vector.",
         m.START,
-        {"hellos": base.said_by_bob({"question": lambda asked: asked.removesuffix(" apart")})},
+        {"hellos": base.said_by_bob({"question": lambda requested: requested.removesuffix(" apart")})},
         culprit="bob",
     )
 

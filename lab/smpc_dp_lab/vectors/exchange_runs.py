@@ -43,7 +43,7 @@ class ExchangeScenario(Scenario):
         return self.given
 
     @property
-    def question(self) -> str:
+    def operation(self) -> str:
         """Variance and edges."""
         return f"average {self.given.planned()}"
 

@@ -59,7 +59,7 @@ class GopaScenario(Scenario):
         )
 
     @property
-    def question(self) -> str:
+    def operation(self) -> str:
         """An average, and the variances."""
         return f"average {self.parameters.planned()}"
 

@@ -54,7 +54,7 @@ class Scenario:
         return SecAggParameters(self.encoding, self.plan)
 
     @property
-    def question(self) -> str:
+    def operation(self) -> str:
         """What the parties ask."""
         return "sum"
 
@@ -215,7 +215,7 @@ def set_up(scenario: Scenario, aggregator: str, hubs: tuple[str, ...]) -> Staged
         names=scenario.names,
         aggregator=aggregator,
         keys={name: bytes(signer.key.verify_key) for name, signer in signers.items()},
-        question=scenario.question,
+        operation=scenario.operation,
     )
     lanes: dict[str, Lanes] = {}
     for index, name in enumerate(scenario.names):
@@ -333,7 +333,7 @@ def session_json(run: Staged) -> dict[str, object]:
         "version": run.context.version,
         "session_digest": run.context.session_digest.hex(),
         "request": run.context.request,
-        "question": run.context.question,
+        "question": run.context.operation,
         "aggregator": run.context.aggregator,
         "names": list(run.context.names),
         "plan": {

@@ -54,7 +54,7 @@ def _source(purpose: str) -> SeededRandomnessForSimulation:
     return SeededRandomnessForSimulation(1, f"{MPYC} vectors {purpose}")
 
 
-def _terms(_question: str, users: int, _public_labels: tuple[int, ...], _seed: bytes) -> ProgramTerms:
+def _terms(_operation: str, users: int, _public_labels: tuple[int, ...], _seed: bytes) -> ProgramTerms:
     return sum_program("sum", users, BOUNDS, None).terms
 
 
@@ -93,7 +93,7 @@ class Setup:
             names=USERS,
             aggregator=EVERYONE,
             keys={name: bytes(signer.key.verify_key) for name, signer in self.signers.items()},
-            question="sum",
+            operation="sum",
         )
         self.users = {
             name: SeededUser(
@@ -229,7 +229,7 @@ def run_json(name: str) -> dict[str, object]:
         "session": {
             "session_digest": setup.context.session_digest.hex(),
             "request": setup.context.request,
-            "question": setup.context.question,
+            "question": setup.context.operation,
             "users": list(USERS),
             "servers": list(SERVERS),
             "fewest": FEWEST,

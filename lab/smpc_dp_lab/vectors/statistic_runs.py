@@ -29,7 +29,7 @@ from smpc_dp.protocols.pairwise.statistic_wire import PairWire
 from smpc_dp.protocols.pairwise.turns import Receive, Send, Effects
 from smpc_dp.simulate.randomness import SeededRandomnessForSimulation
 from smpc_dp.simulate.stage import Signer
-from smpc_dp.statistics.compiled import plan_statistic, question_of
+from smpc_dp.statistics.compiled import plan_statistic, operation_of
 from smpc_dp_lab.vectors.runs import Recording, draws_json, identities_json
 
 JsonObject = dict[str, object]
@@ -122,7 +122,7 @@ class Run:
             HUB,
             {name: bytes(signer.key.verify_key) for name, signer in self.signers.items()},
         )
-        self.question = question_of(scenario.kernel, self.plan, "randomised_response")
+        self.operation = operation_of(scenario.kernel, self.plan, "randomised_response")
         self.randomness = {name: Recording(self.source(name, "run")) for name in everyone}
         self.board = MemoryBoard("")
         self.records = {name: self._record(name) for name in NAMES}
@@ -135,7 +135,7 @@ class Run:
                 self.context,
                 self.signers[name],
                 self.plan,
-                self.question,
+                self.operation,
                 public_label,
                 self.randomness[name],
             )
@@ -373,7 +373,7 @@ def to_json(scenario: Scenario) -> JsonObject:
         },
         "terms": plan.canonical().decode(),
         "circuit": format_bristol(plan.circuit).decode(),
-        "question": run.question,
+        "question": run.operation,
         "labels": None if scenario.public_labels is None else list(scenario.public_labels),
         "records": run.records,
         "identities": identities_json(run.context, run.signers),

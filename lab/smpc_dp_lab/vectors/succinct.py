@@ -37,7 +37,7 @@ def _header(kind: str, about: str) -> JsonObject:
 
 def _trees() -> JsonObject:
     cases: list[JsonObject] = []
-    for size, asked in (
+    for size, requested in (
         (1, [(0,)]),
         (2, [(0,), (1,), (0, 1)]),
         (3, [(0,), (2,), (0, 2)]),
@@ -51,7 +51,7 @@ def _trees() -> JsonObject:
                 "leaves": [[part.hex() for part in leaf] for leaf in leaves],
                 "root": tree.root.hex(),
                 "proofs": [
-                    {"places": list(indices), "proof": tree.prove(indices).hex()} for indices in asked
+                    {"places": list(indices), "proof": tree.prove(indices).hex()} for indices in requested
                 ],
             }
         )
@@ -131,7 +131,7 @@ def _certificates() -> JsonObject:
         "of 'certificate signer 1', and so on. A quorum of 24 is far too small for security: it keeps them "
         "short."
     )
-    asked = ((3, 3), (99, 56), (507, 24), (990, 551), (991, 990), (9990, 5501), (9000, 5501))
+    requested = ((3, 3), (99, 56), (507, 24), (990, 551), (991, 990), (9990, 5501), (9000, 5501))
     return {
         **_header("certificates", about),
         "protocol": context.protocol,
@@ -145,7 +145,7 @@ def _certificates() -> JsonObject:
         "quorum": QUORUM,
         "samples": [
             {"claimed": claimed, "quorum": quorum, "samples": expected_samples(claimed, quorum)}
-            for claimed, quorum in asked
+            for claimed, quorum in requested
         ],
         "places": list(indices),
         "cases": [

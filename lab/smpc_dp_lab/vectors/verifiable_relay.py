@@ -99,7 +99,7 @@ def _header() -> Iterator[Cheat]:
         ("epsilon", "has another epsilon", HEADER, session('"epsilon":8.0', '"epsilon":7.0')),
         ("run-id", "has another run id", HEADER, changed(run_id="ab" * 32)),
         ("request", "has another number of the request", HEADER, changed(request=2)),
-        ("question", "says that a sum was asked for", HEADER, changed(question="sum 3/7b")),
+        ("question", "says that a sum was asked for", HEADER, changed(operation="sum 3/7b")),
         ("nonce", "has another nonce of a user", HEADER, changed(root=bytes(32))),
         ("present", "leaves a user out of those that were present", HEADER, changed(present=fewer)),
     ):

@@ -408,7 +408,7 @@ def execute(
         names=names,
         aggregator=RELAY,
         keys={name: identity.public_key for name, identity in identities.items()},
-        question=f"average {checked.planned()}",
+        operation=f"average {checked.planned()}",
         memo={} if memo else None,
     )
     users: list[Cheater] = []

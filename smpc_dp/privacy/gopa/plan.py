@@ -84,20 +84,20 @@ def plan_by_theorem(request: GopaRequest) -> GopaPlan:
     ]
     if faults:
         raise ConfigError(faults)
-    asked, central = request.delta_asked, request.curator_delta_asked
-    k = theorem.smallest_k(honest, honest / parties, asked) if request.k is None else request.k
+    requested, central = request.delta_asked, request.curator_delta_asked
+    k = theorem.smallest_k(honest, honest / parties, requested) if request.k is None else request.k
     sigma_eta, sigma_delta = request.sigma_eta, request.sigma_delta
     if sigma_eta is None:
         sigma_eta = unit * theorem.corollary_sigma_eta(honest, request.epsilon, central)
     if sigma_delta is None:
-        kappa = theorem.corollary_kappa(central, asked)
+        kappa = theorem.corollary_kappa(central, requested)
         sigma_delta = theorem.corollary_sigma_delta(honest, honest / parties, k, sigma_eta, kappa)
     granted = theorem.guarantee(
         parties=parties,
         n_honest=honest,
         k=k,
         epsilon=request.epsilon,
-        delta=asked,
+        delta=requested,
         sigma_eta=sigma_eta / unit,
         sigma_delta=sigma_delta / unit,
     )

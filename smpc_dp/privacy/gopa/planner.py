@@ -225,15 +225,15 @@ class _Exact:
     def _sigma_delta(self, certified: CertifiedGraph, proven: Process | str, sigma_eta: float) -> float:
         """The least that suffices for the graph drawn and, where anything is proven, for the process."""
         request = self.request
-        asked = request.delta_asked
+        requested = request.delta_asked
         left = request.honest - self.removed
-        room = (gaussian_mu(request.epsilon, asked) / self.diameter) ** 2
+        room = (gaussian_mu(request.epsilon, requested) / self.diameter) ** 2
         s = self._smoothing(sigma_eta, math.inf).s
         room -= 1 / (left * (sigma_eta**2 - s**2))
         if room <= 0:
             reason = (
-                f"{sigma_eta:.6g} does not give delta = {asked:g} with any pairwise noise; at least "
-                f"{self.diameter / gaussian_mu(request.epsilon, asked) / math.sqrt(left):.6g} is "
+                f"{sigma_eta:.6g} does not give delta = {requested:g} with any pairwise noise; at least "
+                f"{self.diameter / gaussian_mu(request.epsilon, requested) / math.sqrt(left):.6g} is "
                 "needed, and more with less pairwise noise"
             )
             raise ConfigError([Fault("sigma_eta", reason, ConfigCheck.INFEASIBLE)])
@@ -250,7 +250,7 @@ class _Exact:
             if 0.9 * before < sigma_delta <= before:
                 break
         for _ in range(_ROUNDS):
-            if self._exact(certified, sigma_eta, sigma_delta).delta(request.epsilon) <= asked:
+            if self._exact(certified, sigma_eta, sigma_delta).delta(request.epsilon) <= requested:
                 break
             sigma_delta *= 1.0005
         else:

@@ -379,7 +379,7 @@ def _digest_of_terms(member: Any, saving: Saving) -> bytes:
         *context.bound,
         context.scope,
         encode_uint(context.request),
-        context.question.encode(),
+        context.operation.encode(),
         member.name.encode(),
         context.aggregator.encode(),
         encode_uint(len(context.names)),

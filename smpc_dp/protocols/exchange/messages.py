@@ -25,7 +25,7 @@ class Hello(Body, frozen=True):
 
     session_digest: Bytes32
     request: int
-    question: Annotated[str, Meta(max_length=1000)]
+    operation: Annotated[str, Meta(max_length=1000)]
     nonce: Bytes32
     key: Bytes32
 

@@ -36,7 +36,7 @@ from smpc_dp.protocols.exchange import messages as m
 from smpc_dp.protocols.exchange.params import ExchangeParameters
 from smpc_dp.protocols.phases import keys
 from smpc_dp.protocols.phases.key_graph import Ready, Sealing, Watch
-from smpc_dp.protocols.phases.question import agree_on_question
+from smpc_dp.protocols.phases.question import agree_on_operation
 from smpc_dp.protocols.phases.survivors import FixedSurvivors
 from smpc_dp.protocols.result import Certificate, Evidence, Outcome
 from smpc_dp.protocols.sets import PartySet, pack_set
@@ -49,14 +49,14 @@ Party = Member[ExchangeParameters]
 Aggregator = Collector[ExchangeParameters]
 
 
-def run_identifier(context: Context, question: str, present: bytes, nonces: bytes) -> bytes:
+def run_identifier(context: Context, operation: str, present: bytes, nonces: bytes) -> bytes:
     """Return the run id: a digest of session, request, question, the parties present, and all nonces."""
     return digest(
         Label.EXCHANGE_RUN_ID,
         *context.bound,
         context.session_digest,
         encode_uint(context.request),
-        question.encode(),
+        operation.encode(),
         present,
         nonces,
     )
@@ -104,7 +104,7 @@ def say_hello(member: Party, state: Ready) -> Transition:
     context = member.context
     nonce, secret = member.random.bytes(32), member.random.bytes(32)
     hello = m.Hello(
-        context.session_digest, context.request, context.question, nonce, agree.public_key(secret)
+        context.session_digest, context.request, context.operation, nonce, agree.public_key(secret)
     )
     message = member.write(context.session_digest, m.HELLO, hello)
     return Transition(AwaitStart(vector=state.vector, nonce=nonce, secret=secret), (message,))
@@ -126,7 +126,7 @@ def on_start(member: Party, state: AwaitStart, body: bytes) -> Transition:
         raise member.refuse(
             "does not have the hellos of exactly those who are met and present", Check.SET_DIFFERS
         )
-    run_id = run_identifier(context, context.question, start.present, start.nonces)
+    run_id = run_identifier(context, context.operation, start.present, start.nonces)
     peer_keys = {
         party: _key_of(member, party, content, signature, nonces[party])
         for party, content, signature in start.hellos
@@ -230,8 +230,8 @@ def _key_of(member: Party, party: int, content: bytes, signature: bytes, nonce: 
     name, context = member.name_of(party), member.context
     context.check_detached(context.session_digest, m.HELLO, name, context.aggregator, content, signature)
     hello = decode(content, m.Hello, name)
-    given = (hello.session_digest, hello.request, hello.question, hello.nonce)
-    if given != (context.session_digest, context.request, context.question, nonce):
+    given = (hello.session_digest, hello.request, hello.operation, hello.nonce)
+    if given != (context.session_digest, context.request, context.operation, nonce):
         raise PeerFault(name, "its hello is for another session, request or question", Check.OTHER_REQUEST)
     return hello.key
 
@@ -338,13 +338,13 @@ def finish_hello(aggregator: Aggregator, state: CollectHello) -> Transition:
     """Begin the run of the parties that are present, and send to each the hellos of the parties it meets."""
     inbox, parameters = state.inbox, aggregator.parameters
     items = {party: inbox.items[party] for party in sorted(inbox.alive)}
-    asked = {party: item.message.question for party, item in items.items()}
-    question = agree_on_question(aggregator, state, asked)
+    requested = {party: item.message.operation for party, item in items.items()}
+    operation = agree_on_operation(aggregator, state, requested)
     if len(inbox.alive) < (needed := min_senders(aggregator, state)):
         raise aggregator.too_few(state, needed)
     packed = pack_set(inbox.alive, aggregator.parties)
     nonces = b"".join(items[party].message.nonce for party in sorted(inbox.alive))
-    run_id = run_identifier(aggregator.context, question, packed, nonces)
+    run_id = run_identifier(aggregator.context, operation, packed, nonces)
 
     def message(party: int) -> m.Start:
         met = (parameters.receivers(party) | parameters.senders(party)) & inbox.alive

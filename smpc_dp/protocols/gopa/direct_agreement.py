@@ -161,7 +161,7 @@ def draw(peer: DirectPeer, state: DirectState) -> tuple[bytes, Drawn, list[Envel
         if party == peer.index and body != state.inbox.letters[m.HELLO][party].body:
             raise peer.refuse(f"start does not have the nonce of {peer.name}", Check.NONCE_DIFFERS)
         check_signed(peer, state, m.HELLO, party, hashlib.sha256(body).digest(), signature)
-    run_id = run_identifier(context, context.question, start.present, start.nonces)
+    run_id = run_identifier(context, context.operation, start.present, start.nonces)
     if letter.run_id != run_id:
         raise peer.refuse("start is not for the run that its nonces give", Check.RUN_ID_DIFFERS)
     note_hidden(peer, state, m.HELLO, present)

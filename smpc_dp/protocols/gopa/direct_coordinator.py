@@ -196,7 +196,7 @@ def say_hello(peer: DirectPeer, state: Ready) -> Transition:
 
 def propose_start(peer: DirectPeer, state: CollectHello) -> Transition:
     """Begin the run with those who asked the same, and draw as one of them."""
-    inbox, question = state.inbox, peer.context.question
+    inbox, operation = state.inbox, peer.context.operation
     for party, letter in _heard(peer, state, peer.everyone).items():
         try:
             _check_hello(peer, party, letter)
@@ -206,11 +206,11 @@ def propose_start(peer: DirectPeer, state: CollectHello) -> Transition:
     _check_enough(peer, state, letters, peer.everyone, m.HELLO)
     nonces = b"".join(decode(letter.body, m.Hello, "").nonce for letter in letters.values())
     packed = pack_set(letters, peer.parties)
-    begun = replace(state, run_id=run_identifier(peer.context, question, packed, nonces))
+    begun = replace(state, run_id=run_identifier(peer.context, operation, packed, nonces))
     signatures = b"".join(letter.signature for letter in letters.values())
     sent = peer.broadcast(begun, d.START, d.Start(packed, nonces, signatures), letters)
-    asked = sorted(inbox.excluded.keys() & peer.letters(state, m.HELLO, peer.everyone).keys())
-    reported = _notify_left_out(peer, state, asked, letters, m.HELLO)
+    requested = sorted(inbox.excluded.keys() & peer.letters(state, m.HELLO, peer.everyone).keys())
+    reported = _notify_left_out(peer, state, requested, letters, m.HELLO)
     run_id, drawn, own = draw(peer, state)
     after = CollectAdvertise(run_id=run_id, inbox=inbox, vector=state.vector, drawn=drawn)
     return Transition(after, [*reported, *sent, *own])
@@ -221,9 +221,9 @@ def _check_hello(peer: DirectPeer, party: int, letter: Letter) -> None:
     name = peer.name_of(party)
     claimed = decode(letter.body, m.Hello, name)
     own = hello(peer, claimed.nonce)
-    if claimed.question != own.question:
-        asks = f"asks {claimed.question!r}, {peer.name} asks {own.question!r}"
-        raise PeerFault(name, asks, Check.OTHER_QUESTION, code=Code.QUESTION)
+    if claimed.operation != own.operation:
+        asks = f"asks {claimed.operation!r}, {peer.name} asks {own.operation!r}"
+        raise PeerFault(name, asks, Check.OTHER_OPERATION, code=Code.OPERATION)
     if claimed != own:
         raise PeerFault(name, "has another plan or request", Check.OTHER_REQUEST)
 

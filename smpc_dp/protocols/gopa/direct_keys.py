@@ -7,16 +7,16 @@ from smpc_dp.crypto.transcript import digest, encode_uint
 from smpc_dp.protocols.envelope import Context
 
 
-def run_identifier(context: Context, question: str, present: bytes, nonces: bytes) -> bytes:
+def run_identifier(context: Context, operation: str, present: bytes, nonces: bytes) -> bytes:
     """Return the run id: a digest of session, request, question, who is present and all their nonces."""
     return context.remember(
-        ("direct run id", question, present, nonces),
+        ("direct run id", operation, present, nonces),
         lambda: digest(
             Label.DIRECT_RUN_ID,
             *context.bound,
             context.session_digest,
             encode_uint(context.request),
-            question.encode(),
+            operation.encode(),
             present,
             nonces,
         ),

@@ -109,7 +109,7 @@ def _is_fresh(peer: DirectPeer, state: DirectState, witness: d.Witness) -> bool:
         present = PartySet.unpack(start.present, peer.parties, coordinator)
     except PeerFault:
         return False
-    run_id = run_identifier(peer.context, peer.context.question, start.present, start.nonces)
+    run_id = run_identifier(peer.context, peer.context.operation, start.present, start.nonces)
     hello, index = state.inbox.letter(m.HELLO, peer.index), 32 * present.index(peer.index)
     if hello is None or peer.index not in present or run_id != witness.run_id:
         return False

@@ -25,7 +25,7 @@ OUTPUT = "output"
 USER_STEPS = (START, OUTPUT)
 SERVER_STEPS = (HELLO, PRESENT, SHARES, HELD, SEAL, COMPUTE, OUTPUT)
 
-MAX_QUESTION = 1 << 16
+MAX_OPERATION = 1 << 16
 """Characters of a question: it carries the circuit of a user's own kernel."""
 MAX_OUTPUTS = 1 << 20
 
@@ -42,7 +42,7 @@ class Hello(Body, frozen=True):
 
     session_digest: Bytes32
     request: int
-    question: Annotated[str, Meta(max_length=MAX_QUESTION)]
+    operation: Annotated[str, Meta(max_length=MAX_OPERATION)]
     public_label: Annotated[int, Meta(ge=-1, le=1)]
     nonce: Bytes16
 

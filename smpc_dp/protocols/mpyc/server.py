@@ -66,7 +66,7 @@ class ServerMachine(Member):
         self._alive = set(self._number.values())
         self._failures: dict[int, SmpcError] = {}
         self._hellos: dict[int, tuple[bytes, m.Hello]] = {}
-        self._questions: dict[str, str] = {}
+        self._operations: dict[str, str] = {}
         self._present: dict[str, m.Present] = {}
         self._start: m.Start | None = None
         self._terms: ProgramTerms | None = None
@@ -239,8 +239,8 @@ class ServerMachine(Member):
             if (hello.session_digest, hello.request) != (context.session_digest, context.request):
                 raise PeerFault(sender, "its hello is for another session or request", Check.OTHER_REQUEST)
             # A question may be long, and is asked by many: it is kept once.
-            question = self._questions.setdefault(hello.question, hello.question)
-            hello = msgspec.structs.replace(hello, question=question)
+            operation = self._operations.setdefault(hello.operation, hello.operation)
+            hello = msgspec.structs.replace(hello, operation=operation)
             self._hellos[user] = hashlib.sha256(envelope.body).digest(), hello
         elif self._terms is not None:
             packed = decode(envelope.body, m.Shares, sender).values
@@ -309,27 +309,27 @@ class ServerMachine(Member):
                     user, PeerFault(self._name_of(user), reason, Check.PARTIAL, code=Code.PARTIAL)
                 )
         # A question, and whether it comes with a label: one user's alone must not spoil that of the others.
-        asked = {
-            user: (hello.question, hello.public_label >= 0)
+        requested = {
+            user: (hello.operation, hello.public_label >= 0)
             for user, (_, hello) in sorted(self._hellos.items())
         }
         # The same everywhere: of what is asked most often that of the first user.
-        question, labelled = Counter(asked.values()).most_common(1)[0][0] if asked else ("", False)
-        for user, (own, label) in asked.items():
-            if own != question:
+        operation, labelled = Counter(requested.values()).most_common(1)[0][0] if requested else ("", False)
+        for user, (own, label) in requested.items():
+            if own != operation:
                 self._drop_early(
-                    user, "asks for something else than most users", Check.OTHER_QUESTION, Code.QUESTION
+                    user, "asks for something else than most users", Check.OTHER_OPERATION, Code.OPERATION
                 )
             elif label != labelled:
                 without = "a" if label else "no"
                 self._drop_early(
-                    user, f"gives {without} label, unlike most users", Check.LABEL_DIFFERS, Code.QUESTION
+                    user, f"gives {without} label, unlike most users", Check.LABEL_DIFFERS, Code.OPERATION
                 )
         users = sorted(self._hellos)
         self._check_enough(len(users))
         public_labels = [self._hellos[user][1].public_label for user in users]
         hellos = hellos_digest([self._hellos[user][0] for user in users])
-        terms = self._make(question, len(users), tuple(public_labels) if labelled else (), hellos)
+        terms = self._make(operation, len(users), tuple(public_labels) if labelled else (), hellos)
         self._start = m.Start(
             pack_set(users, self._users),
             hellos,

@@ -84,7 +84,7 @@ class UserMachine(Member):
         hello = m.Hello(
             context.session_digest,
             context.request,
-            context.question,
+            context.operation,
             self._public_label,
             self._random.bytes(16),
         )
@@ -172,7 +172,7 @@ class UserMachine(Member):
         public_labels = (
             () if self._public_label < 0 else tuple(public_label - 1 for public_label in start.public_labels)
         )
-        terms = self._make(self._context.question, len(present), public_labels, start.hellos)
+        terms = self._make(self._context.operation, len(present), public_labels, start.hellos)
         if terms.digest != start.terms:
             raise PeerFault(
                 leader, "and all servers compute something else than this user asked for", Check.OTHER_PLAN

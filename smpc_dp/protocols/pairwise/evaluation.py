@@ -78,7 +78,7 @@ class Evaluation:
 
 
 @dataclass(frozen=True, slots=True)
-class Question:
+class Operation:
     """A checked plan, and the own inputs, laid out as by `circuits.circuit.pack`.
 
     `batch` says whether values are arrays.
@@ -89,7 +89,7 @@ class Question:
     batch: bool
 
     @classmethod
-    def ask(
+    def make(
         cls,
         circuit: AnyCircuit,
         inputs: Sequence[Input],
@@ -101,7 +101,7 @@ class Question:
         mode: str,
         evaluator_inputs: Sequence[int] | None,
         instances: int | None,
-    ) -> Question:
+    ) -> Operation:
         """Check everything that the party `own` can check alone.
 
         Raises:

@@ -84,8 +84,8 @@ class Plan:
         object.__setattr__(self, "tile", tile)
         if (rows := self.transfer_rows()) > MAX_INDEX:
             bits = self.width(self.evaluator_values)
-            asked = f"{self.parameters.instances} of {bits} bits of the evaluator"
-            reason = f"{asked} need {rows} indices of transfers, one setup has {MAX_INDEX}"
+            requested = f"{self.parameters.instances} of {bits} bits of the evaluator"
+            reason = f"{requested} need {rows} indices of transfers, one setup has {MAX_INDEX}"
             raise ConfigError([Fault("instances", reason, ConfigCheck.TOO_LARGE)])
 
     def wires(self, values: Sequence[int]) -> NDArray[np.uint32]:

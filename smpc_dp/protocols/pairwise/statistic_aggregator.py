@@ -19,7 +19,7 @@ from smpc_dp.protocols.engine.state import Transition
 from smpc_dp.protocols.envelope import decode
 from smpc_dp.protocols.pairwise import statistic_messages as m
 from smpc_dp.protocols.pairwise.statistic import StatisticPlan
-from smpc_dp.protocols.pairwise.statistic_log import QUESTION, say, take
+from smpc_dp.protocols.pairwise.statistic_log import OPERATION, say, take
 from smpc_dp.protocols.pairwise.statistic_pairs import CollectDone, Pairs, end_pairs
 from smpc_dp.protocols.pairwise.statistic_relay import RelayDesk
 from smpc_dp.protocols.pairwise.statistic_serving import Aggregator
@@ -83,12 +83,12 @@ def accept_hello(aggregator: Aggregator, state: CollectHello, _party: int, envel
     hello = decode(envelope.body, m.Hello, sender)
     if hello.session_digest != context.session_digest or hello.request != context.request:
         raise PeerFault(sender, "its hello is for another session or request", Check.OTHER_REQUEST)
-    plan = _planned(aggregator, state, hello.question)
+    plan = _planned(aggregator, state, hello.operation)
     if isinstance(plan, str):
         reason = f"asks for a statistic that cannot be had here: {plan}"
         raise PeerFault(sender, reason, Check.NOT_OFFERED, code=Code.KERNEL)
     if hello.plan != plan.digest:
-        raise PeerFault(sender, "asks for another statistic than it says", Check.OTHER_QUESTION)
+        raise PeerFault(sender, "asks for another statistic than it says", Check.OTHER_OPERATION)
     if (hello.public_label >= 0) != plan.bipartite:
         raise PeerFault(
             sender, "has a public label where none is due, or none where one is", Check.LABEL_DIFFERS
@@ -100,7 +100,7 @@ def accept_hello(aggregator: Aggregator, state: CollectHello, _party: int, envel
 
 def agreed_hellos(_aggregator: Aggregator, state: CollectHello) -> int:
     """Return how many parties ask the most frequent question."""
-    return max(_asked(state).values(), default=0)
+    return max(_requested(state).values(), default=0)
 
 
 def finish_hello(aggregator: Aggregator, state: CollectHello) -> Transition:
@@ -114,8 +114,8 @@ def finish_hello(aggregator: Aggregator, state: CollectHello) -> Transition:
     commitments = b"".join(item.message.commitments for item in hellos.values())
     root = start_root(commitments, public_labels)
     run_id = run_identifier(context, plan.digest, packed, root)
-    question = QUESTION + plan.digest.hex()
-    log = begin_log(context, serving.board, serving.runs, run_id, question, packed, root)
+    operation = OPERATION + plan.digest.hex()
+    log = begin_log(context, serving.board, serving.runs, run_id, operation, packed, root)
     after = CollectBegin(run_id=run_id, plan=plan, present=packed, hellos=hellos, log=log)
     start = m.Start(packed, commitments, public_labels)
     return Transition(
@@ -204,24 +204,24 @@ def attempts(_aggregator: Aggregator) -> int:
     return m.ATTEMPTS
 
 
-def _asked(state: CollectHello) -> Counter[bytes]:
+def _requested(state: CollectHello) -> Counter[bytes]:
     return Counter(item.message.plan for item in state.inbox.items.values())
 
 
-def _planned(aggregator: Aggregator, state: CollectHello, question: str) -> StatisticPlan | str:
+def _planned(aggregator: Aggregator, state: CollectHello, operation: str) -> StatisticPlan | str:
     """Return the plan of a question, or the reason why there is none."""
-    if question not in state.plans:
+    if operation not in state.plans:
         try:
-            state.plans[question] = aggregator.parameters.make_plan(question)
+            state.plans[operation] = aggregator.parameters.make_plan(operation)
         except ConfigError as error:
-            state.plans[question] = str(error)
-    return state.plans[question]
+            state.plans[operation] = str(error)
+    return state.plans[operation]
 
 
 def _agree(aggregator: Aggregator, state: CollectHello) -> StatisticPlan:
     """Go on with the most frequent question; only one can be that of more than half of all parties."""
     inbox, needed = state.inbox, aggregator.parameters.quorum
-    (wanted, most), *_ = _asked(state).most_common(1)
+    (wanted, most), *_ = _requested(state).most_common(1)
     if most < needed:
         missing = [aggregator.name_of(party) for party in inbox.items]
         detail = f"{most} ask for the same, {needed} are needed"
@@ -232,7 +232,7 @@ def _agree(aggregator: Aggregator, state: CollectHello) -> StatisticPlan:
             aggregator.exclude(
                 state,
                 party,
-                PeerFault(aggregator.name_of(party), reason, Check.OTHER_QUESTION, code=Code.QUESTION),
+                PeerFault(aggregator.name_of(party), reason, Check.OTHER_OPERATION, code=Code.OPERATION),
             )
     return next(plan for plan in state.plans.values() if not isinstance(plan, str) and plan.digest == wanted)
 

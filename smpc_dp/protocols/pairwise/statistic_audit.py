@@ -23,7 +23,7 @@ from smpc_dp.protocols.begin import check_begin, session_head
 from smpc_dp.protocols.envelope import Context, decode
 from smpc_dp.protocols.pairwise import statistic_messages as m
 from smpc_dp.protocols.pairwise.statistic import MAX_PARTNERS
-from smpc_dp.protocols.pairwise.statistic_log import QUESTION
+from smpc_dp.protocols.pairwise.statistic_log import OPERATION
 from smpc_dp.protocols.pairwise.statistic_terms import (
     Draw,
     again_identifier,
@@ -154,7 +154,7 @@ class StatisticAuditor:
         if kind == m.TERMS:
             return m.MAX_TERMS + _MORE
         if kind == m.HELLO:
-            return 4 * m.MAX_QUESTION + _MORE
+            return 4 * m.MAX_OPERATION + _MORE
         if kind == m.DONE:
             return _NUMBER * self._partners + _MORE
         if kind == m.OUTCOME:
@@ -254,7 +254,7 @@ class StatisticAuditor:
         claimed = decode(entry.payload, m.Terms, entry.party)
         if digest(Label.STATISTIC_TERMS, claimed.terms, claimed.circuit) != self._plan:
             raise VerificationError(
-                "the terms are not those of the statistic that was asked for", Check.OTHER_QUESTION
+                "the terms are not those of the statistic that was asked for", Check.OTHER_OPERATION
             )
         try:
             terms = json.loads(claimed.terms)
@@ -281,7 +281,7 @@ class StatisticAuditor:
             )
         if hello.plan != self._plan:
             raise VerificationError(
-                f"the hello of '{entry.party}' asks for another statistic", Check.OTHER_QUESTION
+                f"the hello of '{entry.party}' asks for another statistic", Check.OTHER_OPERATION
             )
         self._hellos[entry.party] = hello
         if len(self._hellos) < self._first_count:
@@ -402,11 +402,11 @@ class StatisticAuditor:
 
 def _plan_of(header: Header) -> bytes:
     """Return the digest of the statistic that a header is for."""
-    text = header.question.removeprefix(QUESTION)
+    text = header.operation.removeprefix(OPERATION)
     try:
         plan = bytes.fromhex(text)
     except ValueError:
         plan = b""
-    if header.question != QUESTION + plan.hex() or len(plan) != len(header.root) or len(plan) != 32:
+    if header.operation != OPERATION + plan.hex() or len(plan) != len(header.root) or len(plan) != 32:
         raise VerificationError("the log is not that of a pairwise statistic", Check.OTHER_PLAN)
     return plan

@@ -17,7 +17,7 @@ from smpc_dp.protocols.engine.collector import Item
 from smpc_dp.protocols.pairwise.statistic_serving import Aggregator
 from smpc_dp.protocols.run_log import RunLog, append
 
-QUESTION = "pairwise-statistic "
+OPERATION = "pairwise-statistic "
 """What the question in a header begins with, and the digest of the statistic in hex follows."""
 
 

@@ -40,7 +40,7 @@ MAX_FRAME_BYTES = 1 << 15
 """Bytes of a frame that is relayed, at most."""
 WINDOW = 8
 """Frames of one direction of a pair that are under way, at most: sent, and not yet taken."""
-MAX_QUESTION = 3000
+MAX_OPERATION = 3000
 MAX_TERMS = 1 << 20
 
 Bytes32 = Annotated[bytes, Meta(min_length=32, max_length=32)]
@@ -58,7 +58,7 @@ class Hello(Body, frozen=True):
     request: int
     commitments: Annotated[bytes, Meta(min_length=COMMITMENT_BYTES, max_length=COMMITMENT_BYTES)]
     plan: Bytes32
-    question: Annotated[str, Meta(max_length=MAX_QUESTION)]
+    operation: Annotated[str, Meta(max_length=MAX_OPERATION)]
     public_label: Annotated[int, Meta(ge=-1, le=1)]
     known: Count
 

@@ -39,7 +39,7 @@ from smpc_dp.protocols.sets import PartySet
 
 
 @dataclass(frozen=True, slots=True)
-class Asking:
+class StatisticRequest:
     """The arguments of a party's role.
 
     Attributes:
@@ -50,12 +50,12 @@ class Asking:
     """
 
     plan: StatisticPlan
-    question: str
+    operation: str
     public_label: int
     quorum: int
 
 
-Party = Member[Asking]
+Party = Member[StatisticRequest]
 
 # Of each party that was present at the start its commitments to its coins, and its mark plus 1.
 Known = dict[int, tuple[bytes, int]]
@@ -154,16 +154,16 @@ class Finished(PartyState, frozen=True, kw_only=True, eq=False):
 
 def say_hello(member: Party, state: Ready) -> Transition:
     """Begin: say hello with commitments to fresh coins."""
-    context, asking = member.context, member.parameters
+    context, requested = member.context, member.parameters
     coins = tuple(member.random.bytes(COIN_BYTES) for _ in m.COINS)
-    commitments = commitments_of(context, asking.plan.digest, member.name, coins)
+    commitments = commitments_of(context, requested.plan.digest, member.name, coins)
     hello = m.Hello(
         context.session_digest,
         context.request,
         commitments,
-        asking.plan.digest,
-        asking.question,
-        asking.public_label,
+        requested.plan.digest,
+        requested.operation,
+        requested.public_label,
         state.seen.number,
     )
     after = AwaitStart(coins=coins, commitments=commitments)
@@ -173,17 +173,17 @@ def say_hello(member: Party, state: Ready) -> Transition:
 def on_start(member: Party, state: AwaitStart, body: bytes) -> Transition:
     """Take the commitments and marks of all that are present."""
     start = decode(body, m.Start, member.context.aggregator)
-    asking, present = member.parameters, _present(member, start.present)
+    requested, present = member.parameters, _present(member, start.present)
     count, each = len(present), m.COMMITMENT_BYTES
     if len(start.commitments) != each * count or len(start.public_labels) != count:
         raise member.refuse("does not have commitments and a mark of each present party", Check.NOT_ONE_EACH)
     index = present.index(member.index)
     if start.commitments[each * index :][:each] != state.commitments:
         raise member.refuse(f"does not have the commitments of {member.name}", Check.OWN_DIFFERS)
-    if start.public_labels[index] != asking.public_label + 1:
+    if start.public_labels[index] != requested.public_label + 1:
         raise member.refuse(f"gives {member.name} another label", Check.LABEL_DIFFERS)
     if any(
-        (public_label > 0) != asking.plan.bipartite or public_label > 2
+        (public_label > 0) != requested.plan.bipartite or public_label > 2
         for public_label in start.public_labels
     ):
         raise member.refuse("sent marks that are no labels", Check.LABEL_DIFFERS)
@@ -192,7 +192,7 @@ def on_start(member: Party, state: AwaitStart, body: bytes) -> Transition:
         for at, party in enumerate(present)
     }
     root = start_root(start.commitments, start.public_labels)
-    run_id = run_identifier(member.context, asking.plan.digest, start.present, root)
+    run_id = run_identifier(member.context, requested.plan.digest, start.present, root)
     return Transition(AwaitBegin(run_id=run_id, coins=state.coins, present=present, known=known))
 
 

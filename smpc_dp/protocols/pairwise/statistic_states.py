@@ -125,7 +125,7 @@ def party(
     context: Context,
     identity: Signer,
     plan: StatisticPlan,
-    question: str,
+    operation: str,
     public_label: int = -1,
     randomness: Randomness | None = None,
     *,
@@ -140,8 +140,8 @@ def party(
         corrupt: c of the session.
         seen: what the party keeps of the session log.
     """
-    asking = p.Asking(plan, question, public_label, quorum(len(context.names), corrupt))
-    member = Member(statistic_context(context), asking, identity, randomness or SystemRandomness())
+    requested = p.StatisticRequest(plan, operation, public_label, quorum(len(context.names), corrupt))
+    member = Member(statistic_context(context), requested, identity, randomness or SystemRandomness())
     return Run(PARTY, member, p.Ready(seen=seen))
 
 

@@ -121,9 +121,9 @@ def check_certificate(
 
     It holds when at least `quorum` members of the set have signed exactly `set_digest` in `step`.
     """
-    question = ("certificate", run_id, step, set_digest, encode(certificate))
+    operation = ("certificate", run_id, step, set_digest, encode(certificate))
     return context.remember(
-        question, lambda: _checked(context, quorum, run_id, step, set_digest, members, certificate)
+        operation, lambda: _checked(context, quorum, run_id, step, set_digest, members, certificate)
     )
 
 

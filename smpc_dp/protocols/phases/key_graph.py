@@ -27,7 +27,7 @@ from smpc_dp.protocols.phases import keys
 from smpc_dp.protocols.phases import messages as m
 from smpc_dp.protocols.phases.draws import draw_neighbours
 from smpc_dp.protocols.phases.parameters import SumParameters
-from smpc_dp.protocols.phases.question import agree_on_question
+from smpc_dp.protocols.phases.question import agree_on_operation
 from smpc_dp.protocols.phases.rolls import MerkleCommitment, check_merkle_commitment
 from smpc_dp.protocols.phases.survivors import FixedSurvivors
 from smpc_dp.protocols.sets import PartySet, pack_list, pack_set, unpack_list
@@ -224,7 +224,7 @@ def hello(member: Member[SumParameters], nonce: bytes) -> m.Hello:
         plan.degree,
         plan.threshold,
         plan.quorum,
-        context.question,
+        context.operation,
     )
 
 
@@ -235,7 +235,7 @@ def draw(member: Member[SumParameters], nonce: bytes, body: bytes) -> tuple[byte
     present = members_of(member, start.present, None, "present parties")
     given = {member.index: nonce}
     _check_bound(member, Label.NONCES, start.root, present, given, start.proof, "start", "nonce")
-    run_id = keys.run_identifier(context, context.question, start.present, start.root)
+    run_id = keys.run_identifier(context, context.operation, start.present, start.root)
     neighbours = draw_neighbours(member.index, member.parties, member.parameters.plan.degree, random)
     blinder, seal_secret, mask_secret = random.bytes(32), random.bytes(32), random.bytes(32)
     commitment = keys.neighbour_commitment(context, run_id, member.name, pack_list(neighbours), blinder)
@@ -404,7 +404,7 @@ class Begun(NamedTuple):
     """The run id and the question that follow from the hellos, and `start` for each party."""
 
     run_id: bytes
-    question: str
+    operation: str
     present: bytes
     root: bytes
     messages: list[Envelope]
@@ -494,8 +494,8 @@ def begin(
     """Take the question of most parties, exclude the others, and return the run that begins."""
     context, inbox = collector.context, state.inbox
     hellos: dict[int, m.Hello] = {party: inbox.items[party].message for party in sorted(inbox.alive)}
-    asked = {party: claimed.question for party, claimed in hellos.items()}
-    question = agree_on_question(collector, state, asked)
+    requested = {party: claimed.operation for party, claimed in hellos.items()}
+    operation = agree_on_operation(collector, state, requested)
     for party in [] if fixed is None else fixed.outside(inbox.alive):
         reason = "earlier sums of the session are without its vector (same_survivors)"
         late = TimeoutFault({collector.name_of(party)}, m.HELLO, reason, code=Code.EARLIER)
@@ -505,11 +505,11 @@ def begin(
         raise collector.too_few(state, least)
     present = pack_set(inbox.alive, collector.parties)
     nonces = MerkleCommitment(context, Label.NONCES, {party: hellos[party].nonce for party in inbox.alive})
-    run_id = keys.run_identifier(context, question, present, nonces.root)
+    run_id = keys.run_identifier(context, operation, present, nonces.root)
     messages = collector.to_each(
         run_id, inbox, m.START, lambda party: m.Start(present, nonces.root, nonces.prove((party,)))
     )
-    return Begun(run_id, question, present, nonces.root, messages)
+    return Begun(run_id, operation, present, nonces.root, messages)
 
 
 def accept_advertise(

@@ -14,16 +14,16 @@ from smpc_dp.protocols.envelope import Context, Signer
 from smpc_dp.protocols.phases.messages import DEAL
 
 
-def run_identifier(context: Context, question: str, present: bytes, root: bytes) -> bytes:
+def run_identifier(context: Context, operation: str, present: bytes, root: bytes) -> bytes:
     """Return the run id: a digest of session, request, question, who is present and the root over nonces."""
     return context.remember(
-        ("run id", question, present, root),
+        ("run id", operation, present, root),
         lambda: digest(
             Label.STAR_RUN_ID,
             *context.bound,
             context.session_digest,
             encode_uint(context.request),
-            question.encode(),
+            operation.encode(),
             present,
             root,
         ),

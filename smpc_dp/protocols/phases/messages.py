@@ -56,7 +56,7 @@ AGGREGATOR_STEPS = (
     RESULT,
 )
 
-QUESTION_LIMIT = 256
+OPERATION_LIMIT = 256
 SIGNATURE_BYTES = 64
 SHARE_BYTES = 32
 # MessagePack of a `Share` (an array of three byte strings) and the overhead of sealing it.
@@ -77,7 +77,7 @@ class Hello(Body, frozen=True):
     degree: int
     threshold: int
     quorum: int
-    question: Annotated[str, Meta(max_length=QUESTION_LIMIT)]
+    operation: Annotated[str, Meta(max_length=OPERATION_LIMIT)]
 
 
 class Start(Body, frozen=True):

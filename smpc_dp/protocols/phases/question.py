@@ -10,19 +10,19 @@ from smpc_dp.errors import Check, Code, PeerFault
 from smpc_dp.protocols.engine.collector import Collector, CollectorState
 
 
-def agree_on_question(collector: Collector[Any], state: CollectorState, asked: Mapping[int, str]) -> str:
+def agree_on_operation(collector: Collector[Any], state: CollectorState, requested: Mapping[int, str]) -> str:
     """Return the question of most parties, and exclude the parties that ask another.
 
     Of equally frequent questions it is the first in the order of their characters.
     """
-    counts = Counter(asked.values())
-    question = min(counts, key=lambda text: (-counts[text], text))
-    for party, theirs in asked.items():
-        if theirs != question:
-            asks = f"asks {theirs!r}, the others ask {question!r}"
+    counts = Counter(requested.values())
+    operation = min(counts, key=lambda text: (-counts[text], text))
+    for party, theirs in requested.items():
+        if theirs != operation:
+            asks = f"asks {theirs!r}, the others ask {operation!r}"
             collector.exclude(
                 state,
                 party,
-                PeerFault(collector.name_of(party), asks, Check.OTHER_QUESTION, code=Code.QUESTION),
+                PeerFault(collector.name_of(party), asks, Check.OTHER_OPERATION, code=Code.OPERATION),
             )
-    return question
+    return operation

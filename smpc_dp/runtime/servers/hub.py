@@ -22,7 +22,7 @@ from smpc_dp.errors import (
 )
 from smpc_dp.protocols.engine import events
 from smpc_dp.protocols.mpyc.agreement import NO_SURVIVAL, Opened
-from smpc_dp.protocols.mpyc.messages import COMPUTE, HELLO, MAX_QUESTION, OUTPUT, PRESENT, SHARES
+from smpc_dp.protocols.mpyc.messages import COMPUTE, HELLO, MAX_OPERATION, OUTPUT, PRESENT, SHARES
 from smpc_dp.protocols.mpyc.params import threshold_of
 from smpc_dp.protocols.mpyc.server import Job, ServerMachine
 from smpc_dp.runtime.deadline import PATIENCE, StepTimer
@@ -71,7 +71,7 @@ class ServerHub:
         self._epoch = 0
         self._begun = asyncio.Event()
         # What past requests were for: who is late is answered in its own terms.
-        self._asked: dict[int, Membership] = {}
+        self._requested: dict[int, Membership] = {}
 
     @classmethod
     async def open(
@@ -173,7 +173,7 @@ class ServerHub:
 
         `group`: the membership of a request that is for some of the users only.
         """
-        membership = self._asked[number] = group or self._membership
+        membership = self._requested[number] = group or self._membership
         machine = ServerMachine(
             membership.context(number),
             membership.servers,
@@ -211,7 +211,7 @@ class ServerHub:
         if missing := self._missing():
             reason = f"connection lost; {NO_SURVIVAL}"
             raise TimeoutFault(missing, drive.run.step, reason, code=Code.LOST)
-        timer, names = drive.timer, self._asked[drive.request].names
+        timer, names = drive.timer, self._requested[drive.request].names
         self._idle = not drive.held
         self._await(drive)
         drive.report()
@@ -307,14 +307,14 @@ class ServerHub:
         if news.request > number:
             # Users may be ahead by several requests, which are for others; servers never are.
             if not is_server:
-                self._links.keep(news, EARLY_LIMIT, MAX_QUESTION + SMALL_MESSAGE)
+                self._links.keep(news, EARLY_LIMIT, MAX_OPERATION + SMALL_MESSAGE)
             elif news.request == number + 1:
                 self._links.keep(news, EARLY_LIMIT, len(news.envelope.body))
             return None
         if news.request < number:
             if news.envelope.step == HELLO:
                 # It can ask for the next one.
-                context = self._asked.get(news.request, self._membership).context(news.request)
+                context = self._requested.get(news.request, self._membership).context(news.request)
                 self._links.effect_away(context, news, Code.PAST, number)
             return None
         return events.Message(news.envelope)

@@ -25,7 +25,7 @@ from smpc_dp.runtime.member import Membership
 from smpc_dp.runtime.requests import ServerLostError, ends_session
 from smpc_dp.runtime.servers.programs import (
     charge_of,
-    compile_question,
+    compile_operation,
     statistic_outcome,
     sum_outcome,
     sum_record,
@@ -37,16 +37,16 @@ if TYPE_CHECKING:
     from smpc_dp.privacy.accountant.ledger import Ledger
 
 
-class _Asking:
+class _Request:
     """One request of one user: its machine, and the program that all have agreed on."""
 
     def __init__(
-        self, membership: Membership, request: int, question: str, record: list[int], public_label: int = -1
+        self, membership: Membership, request: int, operation: str, record: list[int], public_label: int = -1
     ) -> None:
         self._parameters = membership.parameters
         self._program: Program | None = None
         self.request = request
-        self.context: Context = membership.context(request, question)
+        self.context: Context = membership.context(request, operation)
         self.machine = UserMachine(
             self.context,
             membership.servers,
@@ -65,8 +65,8 @@ class _Asking:
             raise LocalError(f"{self.machine.name}: the run has not begun")
         return self._program
 
-    def _terms(self, question: str, users: int, public_labels: tuple[int, ...], seed: bytes) -> ProgramTerms:
-        self._program = compile_question(self._parameters, question, users, public_labels, seed)
+    def _terms(self, operation: str, users: int, public_labels: tuple[int, ...], seed: bytes) -> ProgramTerms:
+        self._program = compile_operation(self._parameters, operation, users, public_labels, seed)
         return self._program.terms
 
 
@@ -94,7 +94,7 @@ class ServersLine(Line):
     async def run(
         self,
         request: int,
-        question: str,
+        operation: str,
         lanes: Lanes,
         charge: Charge,
         membership: Membership | None = None,
@@ -103,10 +103,10 @@ class ServersLine(Line):
         """See `Line.run`."""
         member = membership or self.membership
         parameters, servers = member.parameters, len(member.servers)
-        asking = _Asking(member, request, question, sum_record(parameters.sums, lanes.tolist()))
-        receipt = await self._drive(asking, charge, before)
-        opened = asking.machine.result
-        return sum_outcome(asking.context, parameters, servers, asking.program, opened), receipt
+        requested = _Request(member, request, operation, sum_record(parameters.sums, lanes.tolist()))
+        receipt = await self._drive(requested, charge, before)
+        opened = requested.machine.result
+        return sum_outcome(requested.context, parameters, servers, requested.program, opened), receipt
 
     async def statistic(
         self,
@@ -114,29 +114,31 @@ class ServersLine(Line):
         kernel: Kernel,
         data: Any,
         public_label: int | None,
-        question: str,
+        operation: str,
         zetas: tuple[float, float] | None,
         ledger: Ledger | None,
     ) -> StatisticResult:
         """Take part in a statistic; the ledger is charged before the shares leave."""
         try:
             codes, label = kernel.record(data, public_label)
-            await asyncio.to_thread(self._check_question, question, label)
+            await asyncio.to_thread(self._check_operation, operation, label)
         except SmpcError as error:
             await self.decline(request, error)
             raise
-        asking = _Asking(self.membership, request, question, [int(code) for code in codes[0]], label)
-        charge = partial(charge_run, ledger, lambda: charge_of(asking.program), request)
-        receipt = await self._drive(asking, charge)
-        opened, servers = asking.machine.result, len(self.membership.servers)
-        return statistic_outcome(asking.context, servers, asking.program, opened, zetas).charged(receipt)
+        requested = _Request(self.membership, request, operation, [int(code) for code in codes[0]], label)
+        charge = partial(charge_run, ledger, lambda: charge_of(requested.program), request)
+        receipt = await self._drive(requested, charge)
+        opened, servers = requested.machine.result, len(self.membership.servers)
+        return statistic_outcome(requested.context, servers, requested.program, opened, zetas).charged(
+            receipt
+        )
 
-    def _check_question(self, question: str, label: int) -> None:
+    def _check_operation(self, operation: str, label: int) -> None:
         """Raise ConfigError for what cannot be computed even if everybody takes part, with any labels."""
         parameters = self.membership.parameters
         users = parameters.users
         public_labels = () if label < 0 else (1 - label, *(label,) * (users - 1))
-        compile_question(parameters, question, users, public_labels, bytes(32))
+        compile_operation(parameters, operation, users, public_labels, bytes(32))
 
     def lost(self, request: int, error: SmpcError) -> SmpcError:
         """See `Line.lost`."""
@@ -144,9 +146,9 @@ class ServersLine(Line):
         return ServerLostError(f"request {request}: {error}") if at_fault else error
 
     def _declined(self, membership: Membership, request: int) -> UserMachine:
-        return _Asking(membership, request, "", []).machine
+        return _Request(membership, request, "", []).machine
 
-    async def _drive(self, asking: _Asking, charge: Charge, before: int = 0) -> Receipt | None:
+    async def _drive(self, requested: _Request, charge: Charge, before: int = 0) -> Receipt | None:
         """Run the machine to its end; return the ledger's receipt."""
         timeouts = self._timeouts
         start = timeouts.connect + timeouts.gather
@@ -154,8 +156,8 @@ class ServersLine(Line):
         # Others may be at earlier requests, each of which may take all of its time.
         waits = Waits(start + PATIENCE * timeouts.step + before * (start + later), later)
         drive = Drive(
-            asking.request,
-            asking.machine,
+            requested.request,
+            requested.machine,
             self.links,
             StepTimer(timeouts, first=False),
             waits,

@@ -19,7 +19,7 @@ from smpc_dp.kernels.kernel import Kernel
 from smpc_dp.protocols.envelope import Context
 from smpc_dp.protocols.mpyc.agreement import Opened
 from smpc_dp.protocols.mpyc.claims import SharedEvidence, with_servers
-from smpc_dp.protocols.mpyc.messages import MAX_QUESTION
+from smpc_dp.protocols.mpyc.messages import MAX_OPERATION
 from smpc_dp.protocols.mpyc.params import SharedParameters, VectorParameters
 from smpc_dp.protocols.mpyc.terms import ProgramKind, ProgramTerms
 from smpc_dp.protocols.pairwise.statistic_result import StatisticResult
@@ -41,21 +41,21 @@ if TYPE_CHECKING:
 LAWS = ("laplace", "gaussian", *PAIR_LAWS)
 
 
-def compile_question(
-    parameters: SharedParameters, question: str, users: int, public_labels: tuple[int, ...], seed: bytes
+def compile_operation(
+    parameters: SharedParameters, operation: str, users: int, public_labels: tuple[int, ...], seed: bytes
 ) -> Program:
     """Return the program that a question asks for: a sum of the session, or a statistic as JSON.
 
     Raises ConfigError for what cannot be computed.
     """
-    if not question.startswith("{"):
+    if not operation.startswith("{"):
         if public_labels:
             raise ConfigError([Fault("mark", "sums have no labels", ConfigCheck.UNSUPPORTED)])
-        return _sum(parameters, question.split(" ", 1)[0], users)
+        return _sum(parameters, operation.split(" ", 1)[0], users)
     try:
-        asked: Any = json.loads(question)
-        kernel = read_kernel(asked)
-        epsilon, delta, law, partners = (asked[key] for key in ("epsilon", "delta", "law", "partners"))
+        requested: Any = json.loads(operation)
+        kernel = read_kernel(requested)
+        epsilon, delta, law, partners = (requested[key] for key in ("epsilon", "delta", "law", "partners"))
     except (ValueError, KeyError, TypeError, RecursionError) as error:
         raise ConfigError([Fault("question", f"not a statistic's ({error})", ConfigCheck.FORMAT)]) from None
     if law not in LAWS or type(partners) is not int or not all(type(x) is float for x in (epsilon, delta)):
@@ -68,7 +68,7 @@ def compile_question(
     )
 
 
-def question_of(kernel: Kernel, epsilon: float, delta: float, law: str, partners: int | None) -> str:
+def operation_of(kernel: Kernel, epsilon: float, delta: float, law: str, partners: int | None) -> str:
     """Return what servers are asked for, as JSON; raise ConfigError for what does not go into a message."""
     described = describe(kernel)
     if law not in LAWS:
@@ -78,25 +78,25 @@ def question_of(kernel: Kernel, epsilon: float, delta: float, law: str, partners
             raise ConfigError([Fault(name, f"{value!r} is not a finite number", ConfigCheck.RANGE)])
     if partners is not None and (type(partners) is not int or partners < 1):
         raise ConfigError([Fault("P", f"{partners!r} is not a positive integer", ConfigCheck.RANGE)])
-    asked = {
+    requested = {
         **described,
         "epsilon": float(epsilon),
         "delta": float(delta),
         "law": law,
         "partners": partners or (1 if law in PAIR_LAWS else 0),
     }
-    question = json.dumps(asked, sort_keys=True)
-    if len(question) > MAX_QUESTION:
+    operation = json.dumps(requested, sort_keys=True)
+    if len(operation) > MAX_OPERATION:
         raise ConfigError(
             [
                 Fault(
                     "kernel",
-                    f"its description has more than {MAX_QUESTION} characters",
+                    f"its description has more than {MAX_OPERATION} characters",
                     ConfigCheck.TOO_LARGE,
                 )
             ]
         )
-    return question
+    return operation
 
 
 def sum_record(encoding: Encoding, lanes: Sequence[int]) -> list[int]:
@@ -191,11 +191,11 @@ def statistic_outcome(
 
 
 @functools.lru_cache(maxsize=16)
-def _sum(parameters: SharedParameters, asked: str, users: int) -> Program:
+def _sum(parameters: SharedParameters, requested: str, users: int) -> Program:
     encoding = parameters.sums
-    if asked not in ("sum", "average"):
+    if requested not in ("sum", "average"):
         raise ConfigError(
-            [Fault("question", f"{asked[:40]!r} is neither a sum nor an average", ConfigCheck.CHOICE)]
+            [Fault("question", f"{requested[:40]!r} is neither a sum nor an average", ConfigCheck.CHOICE)]
         )
     if parameters.is_bounded_in_norm:
         return vector_program(cast("VectorParameters", parameters), users)

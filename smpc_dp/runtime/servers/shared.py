@@ -6,10 +6,10 @@ from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
 from smpc_dp.protocols.mpyc.agreement import MakeTerms
-from smpc_dp.protocols.mpyc.messages import MAX_QUESTION
+from smpc_dp.protocols.mpyc.messages import MAX_OPERATION
 from smpc_dp.protocols.mpyc.params import SharedParameters
 from smpc_dp.protocols.mpyc.terms import MODULUS_BITS, ProgramTerms
-from smpc_dp.runtime.servers.programs import charge_of, compile_question
+from smpc_dp.runtime.servers.programs import charge_of, compile_operation
 from smpc_dp.statistics.shared.pairs import MAX_PARTNERS
 
 if TYPE_CHECKING:
@@ -25,21 +25,21 @@ def check_programs(planned: Sequence[SharedParameters]) -> None:
     """Raise ConfigError for sums that cannot be computed."""
     for parameters in planned:
         if parameters.encoding is not None:
-            compile_question(parameters, "sum", parameters.users, (), b"")
+            compile_operation(parameters, "sum", parameters.users, (), b"")
 
 
 def terms_maker(parameters: SharedParameters) -> MakeTerms:
     """Return what makes the terms of what a user asks for."""
 
-    def terms(question: str, users: int, public_labels: tuple[int, ...], seed: bytes) -> ProgramTerms:
-        return compile_question(parameters, question, users, public_labels, seed).terms
+    def terms(operation: str, users: int, public_labels: tuple[int, ...], seed: bytes) -> ProgramTerms:
+        return compile_operation(parameters, operation, users, public_labels, seed).terms
 
     return terms
 
 
 def sum_event(parameters: SharedParameters) -> Event:
     """Return what one sum is to a privacy ledger."""
-    return charge_of(compile_question(parameters, "sum", parameters.users, (), b""))
+    return charge_of(compile_operation(parameters, "sum", parameters.users, (), b""))
 
 
 def largest_message(parameters: SharedParameters, servers: int) -> int:
@@ -49,4 +49,4 @@ def largest_message(parameters: SharedParameters, servers: int) -> int:
     # A server says why it lacks a user's shares; what is opened has all servers' reasons, for few users.
     faults = max(users, (users - parameters.fewest) * servers) * FAULT_BYTES
     each = 64 + MAX_PARTNERS * PAIR_BYTES
-    return (64 << 10) + MAX_QUESTION + PIECE + values * OUTPUT_BYTES + users * each + faults
+    return (64 << 10) + MAX_OPERATION + PIECE + values * OUTPUT_BYTES + users * each + faults

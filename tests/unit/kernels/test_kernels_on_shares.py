@@ -37,8 +37,8 @@ from smpc_dp.kernels.described import MAX_CIRCUIT, describe, read_kernel, table_
 from smpc_dp.kernels.fields import Codes
 from smpc_dp.kernels.on_bits import Record
 from smpc_dp.kernels.on_shares import Bilinear, Column, Distance, OnShares
-from smpc_dp.protocols.mpyc.messages import MAX_QUESTION
-from smpc_dp.runtime.servers.programs import question_of
+from smpc_dp.protocols.mpyc.messages import MAX_OPERATION
+from smpc_dp.runtime.servers.programs import operation_of
 from smpc_dp.simulate.shared import run_alone
 from smpc_dp.statistics import exact
 from smpc_dp.statistics.shared.kernels import compiled_layers
@@ -191,7 +191,7 @@ def test_a_users_kernel_is_its_own_whatever_its_name(name: str) -> None:
     assert run_alone(program, records.tolist()) == [3]
     assert exact.u_statistic(own, records) == 0.5
     assert kernel_in(program.terms).definition is None
-    assert "circuit" in json.loads(question_of(own, 1.0, 0.0, "laplace", None))
+    assert "circuit" in json.loads(operation_of(own, 1.0, 0.0, "laplace", None))
 
 
 def test_a_description_is_read_back() -> None:
@@ -205,7 +205,7 @@ def test_a_description_is_read_back() -> None:
     assert described["digest"] == compile_kernel(kernel, None).digest.hex()
     records = np.random.default_rng(4).integers(0, 65_536, (2, 50, 2))
     assert (again.integer(*records) == kernel.integer(*records)).all()
-    assert len(question_of(kernel, 1.0, 0.0, "laplace", 2)) < MAX_QUESTION
+    assert len(operation_of(kernel, 1.0, 0.0, "laplace", 2)) < MAX_OPERATION
     terms = statistic_program(kernel, 9, 1.0, partners=2, design=SEED).terms
     other = circuit_kernel("mine", farther, of_farther, FINE, FINE, low=-1.0, high=0.5, unit=0.5)
     assert statistic_program(other, 9, 1.0, partners=2, design=SEED).terms.digest != terms.digest

@@ -19,10 +19,10 @@ def test_numbers_out_of_range_are_refused() -> None:
 def test_every_figure_stands_beside_the_other_engine(monkeypatch: pytest.MonkeyPatch) -> None:
     side = {"fresh": 0.01, "bytes": 100, "rounds": 6}
     pair = {"garbler": side, "evaluator": side, "aggregator": {}}
-    asked = []
+    requested = []
 
     def measured(terms: Any, records: Any, servers: int, runs: int, **how: Any) -> Measured:
-        asked.append((servers, terms.users, how.get("way")))
+        requested.append((servers, terms.users, how.get("way")))
         wall = 0.6 if how.get("channels") else 0.5
         return Measured([0], [wall] * runs, [0.1] * runs, [1000] * runs, 30 if how.get("delay") else 0)
 
@@ -32,8 +32,8 @@ def test_every_figure_stands_beside_the_other_engine(monkeypatch: pytest.MonkeyP
     shown: Any = engines.run_engines_bench(2, servers=(3, 5), sizes=(40,)).to_json()
     assert shown["bench"] == "engines"
     figures = {figure["name"]: figure for figure in shown["figures"]}
-    assert {servers for servers, _, _ in asked} == {3, 5}
-    assert {way for _, _, way in asked} == {None, "pairs", "counts", "sort"}
+    assert {servers for servers, _, _ in requested} == {3, 5}
+    assert {way for _, _, way in requested} == {None, "pairs", "counts", "sort"}
     assert figures["mpyc, 5 servers, a pair: processor time"]["peer"]["median"] == 0.02
     assert figures["mpyc, 5 servers, a pair: rounds"]["median"] == 30
     own = figures["mpyc, 3 servers, a user's kernel, all pairs of 30: sent"]

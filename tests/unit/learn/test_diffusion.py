@@ -311,7 +311,7 @@ def test_bad_requests_are_named() -> None:
     weights, start = ring(5).metropolis(), np.zeros((5, 2))
     exchange, noise = PlainExchange(5), DiffusionNoise.of_scale("iid", 1.0, 1.0, 1.0, 2)
 
-    def ask(named: str, *, error: type[Exception] = ConfigError, **change: object) -> None:
+    def make(named: str, *, error: type[Exception] = ConfigError, **change: object) -> None:
         request: dict[str, object] = {
             "weights": weights,
             "gradient": lambda w, _i: np.zeros_like(w),
@@ -323,26 +323,26 @@ def test_bad_requests_are_named() -> None:
             asyncio.run(diffuse(exchange, **(request | change)))  # type: ignore[arg-type]
 
     two = sparse.block_diag([complete(3).metropolis(), complete(2).metropolis()], format="csr")
-    ask("disconnected", weights=sparse.csr_array(two))
+    make("disconnected", weights=sparse.csr_array(two))
     swap = np.eye(4)[[1, 0, 3, 2]]
     with pytest.raises(ConfigError, match="bipartite"):
         asyncio.run(
             diffuse(PlainExchange(4), sparse.csr_array(swap), lambda w, _i: w, np.zeros((4, 1)), 1, 0.1)
         )
-    ask("symmetric", weights=sparse.csr_array(np.triu(np.ones((5, 5)))))
-    ask("shape must be", weights=ring(6).metropolis())
-    ask("at most 1/rho", ridge=2.0)
-    ask("steps: must be at least 1", steps=0)
-    ask("source", noise=noise)
-    ask("no multiple of M = 2", noise=noise, source=source(), start=np.zeros((5, 3)))
-    ask("is for steps of 1", noise=noise, source=source(), step_size=0.5)
+    make("symmetric", weights=sparse.csr_array(np.triu(np.ones((5, 5)))))
+    make("shape must be", weights=ring(6).metropolis())
+    make("at most 1/rho", ridge=2.0)
+    make("steps: must be at least 1", steps=0)
+    make("source", noise=noise)
+    make("no multiple of M = 2", noise=noise, source=source(), start=np.zeros((5, 3)))
+    make("is for steps of 1", noise=noise, source=source(), step_size=0.5)
     called = []
 
     def count(models: Floats, step: int) -> Floats:
         called.append(step)
         return models
 
-    ask(
+    make(
         "enough for 2",
         error=PrivacyError,
         noise=noise,
@@ -351,12 +351,12 @@ def test_bad_requests_are_named() -> None:
         gradient=count,
     )
     assert not called, "refused before the first step"
-    ask(
+    make(
         "step_size: the descent diverges: at step 15 user 0 has a coordinate",
         steps=100,
         gradient=lambda w, _i: -9 * w + 1,
     )
-    ask("step 1 has no finite gradient", gradient=lambda w, _i: w + np.nan)
+    make("step 1 has no finite gradient", gradient=lambda w, _i: w + np.nan)
     for bad in ({"scale": 0.0}, {"l1_bound": math.inf}, {"dimension": 0}):
         named = {"scale": 1.0, "step_size": 1.0, "l1_bound": 1.0, "dimension": 1} | bad
         with pytest.raises(ConfigError, match=next(iter(bad))):

@@ -189,13 +189,13 @@ def test_a_simulated_draw_is_exact_at_every_threshold() -> None:
     """To the last of 87 bits: just below it the place itself, from it on its alias."""
     design = WideGaussian(1, 1.0, 1.0, 1.0, Fraction(77, 3), 1, 1)
     _, thresholds, aliases = table_of(design.variance_0)
-    asked, expected = [], []
+    requested, expected = [], []
     for index, (cut, alias) in enumerate(zip(thresholds, aliases, strict=True)):
         for number, value in ((0, index if cut else alias), (cut - 1, index), (cut, alias)):
             if 0 <= number < 1 << NUMBER_BITS:
-                asked.append((index, number))
+                requested.append((index, number))
                 expected.append(value - SLOTS // 2)
-    assert design.draws(Words(asked), len(asked)).tolist() == expected
+    assert design.draws(Words(requested), len(requested)).tolist() == expected
 
 
 def test_products_with_a_table_are_exact() -> None:

@@ -163,9 +163,9 @@ def test_floats_do_not_lose_a_party() -> None:
 def test_refusals_name_the_parameter_and_the_bound(
     arguments: dict[str, object], where: str, says: str
 ) -> None:
-    asked = msgspec.convert({"parties": 100} | arguments, dict[str, object])
+    requested = msgspec.convert({"parties": 100} | arguments, dict[str, object])
     with pytest.raises(ConfigError) as caught:
-        plan_secagg(**asked)  # type: ignore[arg-type]
+        plan_secagg(**requested)  # type: ignore[arg-type]
     assert says in faults_at(caught.value)[where]
 
 

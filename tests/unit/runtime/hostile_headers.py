@@ -27,7 +27,7 @@ def with_run_id(header: Header) -> Header:
         names=held.names,
         aggregator=str(held.aggregator),
         keys=held.keys,
-        question=header.question,
+        operation=header.operation,
     )
-    run_id = run_identifier(context, header.question, header.present, header.root)
+    run_id = run_identifier(context, header.operation, header.present, header.root)
     return replace(header, run_id=run_id.hex())

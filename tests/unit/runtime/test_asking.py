@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from smpc_dp.protocols.contract import Envelope
-from smpc_dp.runtime.asking import HELLOS, MAX_HELD, Asking, is_hello
+from smpc_dp.runtime.asking import HELLOS, MAX_HELD, Operations, is_hello
 from smpc_dp.runtime.links import SMALL_MESSAGE, News
 
 SUM, STATISTIC, _ = HELLOS
@@ -14,46 +14,46 @@ def hello(peer: str, step: str) -> News:
 
 
 def test_more_than_half_decide_whoever_was_first() -> None:
-    asking = Asking(5, ())
-    asking.hold(hello("a", SUM))
+    operations = Operations(5, ())
+    operations.hold(hello("a", SUM))
     for peer in ("b", "c"):
-        asking.hold(hello(peer, STATISTIC))
-        assert not asking.is_clear(("a", "b", "c", "d", "e"))
-    asking.hold(hello("d", STATISTIC))
-    assert asking.is_clear(("a", "b", "c", "d", "e"))
-    statistic, held = asking.settle()
+        operations.hold(hello(peer, STATISTIC))
+        assert not operations.is_clear(("a", "b", "c", "d", "e"))
+    operations.hold(hello("d", STATISTIC))
+    assert operations.is_clear(("a", "b", "c", "d", "e"))
+    statistic, held = operations.settle()
     assert statistic
     assert [news.peer for news in held] == ["a", "b", "c", "d"]
 
 
 def test_of_two_that_as_many_ask_for_the_first_one() -> None:
-    asking = Asking(4, ())
+    operations = Operations(4, ())
     for peer, step in (("a", SUM), ("b", STATISTIC)):
-        asking.hold(hello(peer, step))
-    assert asking.is_clear(("a", "b"))
-    assert asking.settle()[0] is False
+        operations.hold(hello(peer, step))
+    assert operations.is_clear(("a", "b"))
+    assert operations.settle()[0] is False
 
 
 def test_who_is_excluded_or_lost_does_not_count() -> None:
-    asking = Asking(3, {"a"})
+    operations = Operations(3, {"a"})
     for news in (hello("a", SUM), hello("b", SUM), News("b"), hello("c", STATISTIC)):
-        asking.hold(news)
+        operations.hold(news)
     assert is_hello(hello("a", SUM))
     assert not is_hello(News("b"))
-    assert asking.settle()[0] is True
+    assert operations.settle()[0] is True
 
 
 def test_nobody_fills_the_memory_with_hellos() -> None:
-    asking = Asking(3, ())
+    operations = Operations(3, ())
     for _ in range(100):
-        asking.hold(hello("a", SUM))
-    assert len(asking.settle()[1]) == MAX_HELD
+        operations.hold(hello("a", SUM))
+    assert len(operations.settle()[1]) == MAX_HELD
 
 
 def test_what_is_too_large_for_a_hello_is_not_held() -> None:
     """A session of large vectors takes large messages: a few parties could fill the memory with them."""
-    asking = Asking(3, ())
-    asking.hold(News("a", 1, Envelope(b"", SUM, "a", "hub", b"x" * (1 << 20), b"")))
-    ((held,),) = (asking.settle()[1],)
+    operations = Operations(3, ())
+    operations.hold(News("a", 1, Envelope(b"", SUM, "a", "hub", b"x" * (1 << 20), b"")))
+    ((held,),) = (operations.settle()[1],)
     assert held.envelope is not None
     assert len(held.envelope.body) <= SMALL_MESSAGE

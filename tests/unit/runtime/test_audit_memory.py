@@ -70,19 +70,19 @@ def header_of(count: int) -> bytes:
         names=[member.name for member in listed[1:]],
         aggregator="relay",
         keys={},
-        question=f"average {parameters.planned()}",
+        operation=f"average {parameters.planned()}",
     )
     present, root = pack_set(range(1, count + 1), count), bytes(32)
     chain = Chain.begin(
         session=session.decode(),
         request=1,
-        question=context.question,
+        operation=context.operation,
         number=2,
         runs="00" * 32,
         before="00" * 32,
         present=present,
         root=root,
-        run_id=run_identifier(context, context.question, present, root).hex(),
+        run_id=run_identifier(context, context.operation, present, root).hex(),
     )
     return encode_line(chain.header) + b"\n"
 

@@ -30,8 +30,8 @@ def session_of(ran: RecordedRun) -> str:
     return ran.context.session_digest.hex()
 
 
-def judge(content: bytes, /, **asked: Any) -> Report:
-    return audit_stream(io.BytesIO(content), wanted=Wanted(**asked), threads=1)
+def judge(content: bytes, /, **requested: Any) -> Report:
+    return audit_stream(io.BytesIO(content), wanted=Wanted(**requested), threads=1)
 
 
 def ends(ran: RecordedRun) -> bytes:
@@ -74,8 +74,8 @@ def test_a_made_up_learner_of_three_colluders_is_another_session() -> None:
     session = session_json(canonical_session("learn", 2, parameters, members()))
     header = msgspec.structs.replace(honest().header, session=session.decode("ascii"))
     log = encode_line(header) + b"\n"
-    for asked in ({"session": session_of(honest())}, {}):
-        report = judge(log, **asked)
+    for requested in ({"session": session_of(honest())}, {}):
+        report = judge(log, **requested)
         assert (report.ok, report.code) == (False, 1)
     assert "the session is" in judge(log, session=session_of(honest())).conclusion
 
@@ -95,41 +95,41 @@ def test_a_number_of_a_request_selects_no_run() -> None:
 def test_a_run_id_does_not_excuse_another_head() -> None:
     """A party with this run id and another head was shown another log of the run."""
     ran = honest()
-    asked: dict[str, Any] = {"session": session_of(ran), "run": ran.header.run_id}
-    assert judge(lines_of(ran), **asked).ok
-    assert judge(lines_of(ran), **asked, head=ends(ran).hex()).ok
-    report = judge(lines_of(ran), **asked, head=ends(honest(run=2)).hex())
+    requested: dict[str, Any] = {"session": session_of(ran), "run": ran.header.run_id}
+    assert judge(lines_of(ran), **requested).ok
+    assert judge(lines_of(ran), **requested, head=ends(ran).hex()).ok
+    report = judge(lines_of(ran), **requested, head=ends(honest(run=2)).hex())
     assert (report.ok, report.code) == (False, 1)
     assert "the head that was given is not of this run" in report.conclusion
 
 
 def test_an_earlier_try_of_a_request_is_named_as_such() -> None:
     ran = honest()
-    asked: dict[str, Any] = {"session": session_of(ran), "request": ran.header.request}
+    requested: dict[str, Any] = {"session": session_of(ran), "request": ran.header.request}
     log = listed(ran, b"2" * 32)
-    report = judge(lines_of(ran), **asked, log=log)
+    report = judge(lines_of(ran), **requested, log=log)
     assert (report.code, report.position, report.tries) == (4, 1, 2)
     assert "try 1 of 2" in report.conclusion
     # A head of the session log after both says nothing else.
-    assert judge(lines_of(ran), **asked, log=log, head=log.head().hex()).code == 4
+    assert judge(lines_of(ran), **requested, log=log, head=log.head().hex()).code == 4
 
 
 def test_a_session_log_that_was_cut_selects_no_run() -> None:
     """Without a head from a party the relay could show the list as it was after the try that it likes."""
     ran = honest()
-    asked: dict[str, Any] = {
+    requested: dict[str, Any] = {
         "session": session_of(ran),
         "request": ran.header.request,
         "log": listed(ran),
     }
-    assert judge(lines_of(ran), **asked).code == 4
-    assert judge(lines_of(ran), **asked, head=listed(ran).head().hex()).code == 0
+    assert judge(lines_of(ran), **requested).code == 4
+    assert judge(lines_of(ran), **requested, head=listed(ran).head().hex()).code == 0
 
 
 def test_the_bias_is_for_the_tries_that_there_were() -> None:
     ran = honest()
-    asked: dict[str, Any] = {"session": session_of(ran), "head": ends(ran).hex()}
-    alone, twice = (judge(lines_of(ran), **asked, log=log) for log in (None, listed(ran, b"2" * 32)))
+    requested: dict[str, Any] = {"session": session_of(ran), "head": ends(ran).hex()}
+    alone, twice = (judge(lines_of(ran), **requested, log=log) for log in (None, listed(ran, b"2" * 32)))
     assert alone.ok
     assert twice.ok
     assert alone.verdict is not None
@@ -159,13 +159,13 @@ def test_with_more_cheats_than_planned_a_run_id_does_not_say_which_log() -> None
     """Two quorums need not share an honest user then: the head of the end is what a user has of its own."""
     ran = execute(dict.fromkeys(("ann", "ben", "cyd"), off_by_one), setting=NINE)
     chain = ends(ran)
-    asked: dict[str, Any] = {"session": session_of(ran), "run": ran.header.run_id}
-    report = judge(lines_of(ran), **asked)
+    requested: dict[str, Any] = {"session": session_of(ran), "run": ran.header.run_id}
+    report = judge(lines_of(ran), **requested)
     assert report.verdict is not None
     assert len(report.excluded) > report.verdict.corrupt
     assert (report.ok, report.code) == (False, 4)
     assert "there may be another log" in report.conclusion
-    assert judge(lines_of(ran), **asked, head=chain.hex()).ok
+    assert judge(lines_of(ran), **requested, head=chain.hex()).ok
     planned = execute(dict.fromkeys(("ann", "ben"), off_by_one), setting=NINE)
     assert judge(lines_of(planned), session=session_of(planned), run=planned.header.run_id).ok
 
@@ -191,8 +191,8 @@ def test_a_session_log_that_does_not_list_the_run_is_refused(reason: str) -> Non
         log, fault = listed(ran, certified=False), "no quorum has signed"
     else:
         log, fault = listed(honest(ball=True)), "of another session"
-    asked: dict[str, Any] = {"session": session_of(ran), "head": ends(ran).hex()}
-    report = judge(lines_of(ran), **asked, log=log)
+    requested: dict[str, Any] = {"session": session_of(ran), "head": ends(ran).hex()}
+    report = judge(lines_of(ran), **requested, log=log)
     assert report.code == 1
     assert fault in report.conclusion
 

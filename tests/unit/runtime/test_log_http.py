@@ -68,7 +68,7 @@ def test_a_redirect_to_the_same_server_is_followed() -> None:
 
 @pytest.mark.parametrize("scheme", ["http", "https", "ftp", "file"])
 def test_a_redirect_to_another_server_is_not_followed(scheme: str) -> None:
-    with serving(the_log) as (other, asked):
+    with serving(the_log) as (other, requested):
         target = other.replace("http:", f"{scheme}:") + "/log"
         with serving(lambda connection, _: moved(connection, target)) as (url, _):
             with pytest.raises(LocalError, match="cannot read the log"):
@@ -80,7 +80,7 @@ def test_a_redirect_to_another_server_is_not_followed(scheme: str) -> None:
             pytest.raises(LocalError, match="redirects to another server"),
         ):
             audit(f"{url}/log")
-    assert asked == []
+    assert requested == []
 
 
 def test_redirects_end() -> None:

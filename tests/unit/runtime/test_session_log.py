@@ -111,7 +111,7 @@ def header(number: int, runs: bytes) -> Header:
         version=2,
         session="{}",
         request=1,
-        question="",
+        operation="",
         number=number,
         runs=runs.hex(),
         before=NO_HEAD.hex(),

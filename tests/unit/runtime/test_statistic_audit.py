@@ -36,7 +36,7 @@ from smpc_dp.protocols.pairwise import statistic_states as states
 from smpc_dp.protocols.pairwise.evaluator import EvaluatorRole
 from smpc_dp.protocols.pairwise.garbler import GarblerRole
 from smpc_dp.protocols.pairwise.statistic import StatisticPlan
-from smpc_dp.protocols.pairwise.statistic_log import QUESTION
+from smpc_dp.protocols.pairwise.statistic_log import OPERATION
 from smpc_dp.protocols.pairwise.statistic_party import Evaluating
 from smpc_dp.protocols.pairwise.statistic_result import StatisticResult
 from smpc_dp.protocols.pairwise.statistic_terms import (
@@ -56,7 +56,7 @@ from smpc_dp.runtime.audit import Report, audit_stream
 from smpc_dp.runtime.audit_selection import Wanted
 from smpc_dp.runtime.statistic import plan_maker
 from smpc_dp.simulate.randomness import SeededRandomnessForSimulation
-from smpc_dp.statistics.compiled import plan_statistic, question_of
+from smpc_dp.statistics.compiled import plan_statistic, operation_of
 
 ROOT = Path(__file__).parents[3]
 HUB = "hub"
@@ -131,13 +131,13 @@ def execute(
     board = MemoryBoard(session.decode())
     source = SeededRandomnessForSimulation(1, "hub")
     hub = states.aggregator(context, identities[HUB], plan_maker([]), source, board=board)
-    question = question_of(kernel, plan, "laplace")
+    operation = operation_of(kernel, plan, "laplace")
     parties = {
         name: states.party(
             context,
             identities[name],
             plan,
-            question,
+            operation,
             index % 2 if plan.bipartite else -1,
             SeededRandomnessForSimulation(index, "party"),
         )
@@ -505,7 +505,7 @@ def second_run(ran: RecordedRun, left: bytes) -> bytes:
 def with_present(ran: RecordedRun, packed: bytes) -> bytes:
     """Return a log over other parties, whose run id is theirs."""
     header = decode_line(ran.lines[0], Header)
-    plan = bytes.fromhex(header.question.removeprefix(QUESTION))
+    plan = bytes.fromhex(header.operation.removeprefix(OPERATION))
     run_id = run_identifier(statistic_context(ran.context), plan, packed, header.root)
     return ran.relinked(ran.entries, present=packed, run_id=run_id.hex())
 
@@ -524,7 +524,7 @@ def begun_with(terms: bytes) -> Cheat:
         header = decode_line(ran.lines[0], Header)
         plan, context = digest(Label.STATISTIC_TERMS, terms, b"c" * 32), statistic_context(ran.context)
         run_id = run_identifier(context, plan, header.present, header.root)
-        forged = replace(header, question="pairwise-statistic " + plan.hex(), run_id=run_id.hex())
+        forged = replace(header, operation="pairwise-statistic " + plan.hex(), run_id=run_id.hex())
         begun, first = ran.entries[:2]
         attestation = Attestation(
             attested(context, run_id, session_head(forged, context.scope), header.present)
@@ -538,7 +538,7 @@ def begun_with(terms: bytes) -> Cheat:
             ran.signed(begun, encode(certified), run_id),
             ran.signed(first, encode(m.Terms(terms, b"c" * 32)), run_id),
         ]
-        return ran.relinked(entries, question=forged.question, run_id=forged.run_id)
+        return ran.relinked(entries, operation=forged.operation, run_id=forged.run_id)
 
     return forge
 
@@ -587,7 +587,7 @@ CHEATS: dict[str, tuple[Cheat, str]] = {
         "the run id is not that",
     ),
     "another-statistic": (
-        lambda ran: ran.relinked(ran.entries, question="pairwise-statistic " + "ab" * 32),
+        lambda ran: ran.relinked(ran.entries, operation="pairwise-statistic " + "ab" * 32),
         "the run id is not that",
     ),
     "more-after-the-end": (

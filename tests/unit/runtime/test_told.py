@@ -117,7 +117,7 @@ def test_whatever_is_wrong_with_own_data_is_told_by_the_same_bytes() -> None:
         ConfigError(OWN_WORDS, ConfigCheck.INFEASIBLE, code=Code.IMPOSSIBLE),
         VerificationError(OWN_WORDS, Check.LOG_CUT),
         PeerFault("ben", OWN_WORDS, Check.MALFORMED, {"signed": OWN_WORDS.encode()}),
-        PeerFault("ben", OWN_WORDS, Check.OTHER_QUESTION, code=Code.QUESTION),
+        PeerFault("ben", OWN_WORDS, Check.OTHER_OPERATION, code=Code.OPERATION),
         TimeoutFault({"ben", "cem"}, "masked", OWN_WORDS),
         TimeoutFault({"ben", "cem"}, "masked", OWN_WORDS, code=Code.FEW, why={"ben": Code.OWN}, number=3),
     ],

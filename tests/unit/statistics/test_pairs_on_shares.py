@@ -20,7 +20,7 @@ from smpc_dp.kernels.share_gadgets import public
 from smpc_dp.privacy.circuit_gaussian import TableGaussian
 from smpc_dp.privacy.circuit_noise import LOOKUP_BITS, CyclicLaplace, Noise, RandomisedResponse
 from smpc_dp.protocols.mpyc.params import check_parameters
-from smpc_dp.runtime.servers.programs import compile_question, question_of
+from smpc_dp.runtime.servers.programs import compile_operation, operation_of
 from smpc_dp.simulate.randomness import SeededRandomnessForSimulation
 from smpc_dp.simulate.shared import _lone_runtime, run_alone, run_ideal
 from smpc_dp.statistics.shared.pairs import PAIR_LAWS, each_pair, pair_circuit, pair_layers, pair_terms
@@ -217,10 +217,10 @@ def test_what_pairs_cannot_be() -> None:
 
 
 def test_a_question_for_pairs_is_compiled_alike() -> None:
-    asked = question_of(near(5), 1.5, 0.0, "randomised_response", None)
+    requested = operation_of(near(5), 1.5, 0.0, "randomised_response", None)
     parameters, _ = check_parameters({}, 6)
     assert parameters is not None
-    program = compile_question(parameters, asked, 6, (), SEED)
+    program = compile_operation(parameters, requested, 6, (), SEED)
     assert program.terms.kind == "pairs"
     assert program.terms.partners == 1
     assert program.plan is not None
@@ -230,10 +230,10 @@ def test_a_question_for_pairs_is_compiled_alike() -> None:
 @pytest.mark.parametrize("law", ["laplace", "pair_laplace"])
 def test_an_absent_user_leaves_no_more_partners_than_there_are(law: str) -> None:
     """Every user asked for as many partners as there are others, and one did not come."""
-    asked = question_of(near(5), 3.0, 0.0, law, 5)
+    requested = operation_of(near(5), 3.0, 0.0, law, 5)
     parameters, _ = check_parameters({"dropout": 0.2}, 6)
     assert parameters is not None
-    assert compile_question(parameters, asked, 6, (), SEED).terms.partners == 5
-    assert compile_question(parameters, asked, 5, (), SEED).terms.partners == 4
+    assert compile_operation(parameters, requested, 6, (), SEED).terms.partners == 5
+    assert compile_operation(parameters, requested, 5, (), SEED).terms.partners == 4
     with pytest.raises(ConfigError, match="partners: 6 is not 0 to 5"):
-        compile_question(parameters, question_of(near(5), 3.0, 0.0, law, 6), 6, (), SEED)
+        compile_operation(parameters, operation_of(near(5), 3.0, 0.0, law, 6), 6, (), SEED)

@@ -20,7 +20,7 @@ from smpc_dp.board.log import Entry, Header
 from smpc_dp.crypto import proofs
 from smpc_dp.errors import Check, PeerFault, SmpcError, VerificationError
 from smpc_dp.protocols.begin import check_begin, session_head
-from smpc_dp.protocols.envelope import Context, decode, group_question
+from smpc_dp.protocols.envelope import Context, decode, group_operation
 from smpc_dp.protocols.gopa.verifiable import messages as v
 from smpc_dp.protocols.gopa.verifiable.deferred import Position, Workers, at_once, raise_first
 from smpc_dp.protocols.gopa.verifiable.edges import EdgeAudit
@@ -49,7 +49,7 @@ def check_run_id(context: Context, header: Header) -> None:
 
     It needs no plan of the session, and is asked for before one is made.
     """
-    expected = keys.run_identifier(context, context.question, header.present, header.root)
+    expected = keys.run_identifier(context, context.operation, header.present, header.root)
     if expected.hex() != header.run_id:
         raise VerificationError(
             "the run id is not that of this session, its users and their nonces", Check.RUN_ID_DIFFERS
@@ -88,11 +88,11 @@ class Auditor:
         self._present = PartySet.unpack(header.present, self._parties, self._relay)
         planned = parameters.planned()
         # Of some of a session's parties the question says which.
-        ends = (f" {planned}", f" {group_question(planned, context.names)}")
-        if not f" {context.question}".endswith(ends):
+        ends = (f" {planned}", f" {group_operation(planned, context.names)}")
+        if not f" {context.operation}".endswith(ends):
             raise VerificationError(
-                f"the users asked for {context.question!r}, the parameters plan {planned}",
-                Check.OTHER_QUESTION,
+                f"the users asked for {context.operation!r}, the parameters plan {planned}",
+                Check.OTHER_OPERATION,
             )
         self._rules = Rules(context, parameters, run_id)
         self._workers, self._again = workers, again

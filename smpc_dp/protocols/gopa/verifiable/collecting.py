@@ -112,7 +112,7 @@ def finish_hello(aggregator: VerifiableAggregator, state: CollectHello) -> Trans
             aggregator.exclude(state, party, TimeoutFault({aggregator.name_of(party)}, m.HELLO, why))
     begun = key_graph.begin(aggregator, state)
     log = begin.begin_log(
-        context, aggregator.board, runs, begun.run_id, begun.question, begun.present, begun.root
+        context, aggregator.board, runs, begun.run_id, begun.operation, begun.present, begun.root
     )
     shown = aggregator.to_each(begun.run_id, inbox, m.BEGIN, lambda party: m.Begin(*runs.since(known[party])))
     after = CollectBegin(run_id=begun.run_id, present=begun.present, log=log)

@@ -86,9 +86,9 @@ def on_tallied(member: VerifiableMember, state: AwaitTallied, body: bytes) -> Tr
         raise member.refuse("counts fewer residual pairs than this party has itself", Check.WRONG_COUNT)
     if member.check_total:
         # Under one head all parties that follow the board add up the same.
-        question = ("recount", run_id, state.log.head, counted.packed, body)
+        operation = ("recount", run_id, state.log.head, counted.packed, body)
         recount = Recount(rules, state.log, state.batches)
-        sum_ = context.remember(question, lambda: recount.total(counted, message.claimed))
+        sum_ = context.remember(operation, lambda: recount.total(counted, message.claimed))
         if not np.array_equal(sum_, total):
             raise member.refuse("the total is not the sum of what was published", Check.WRONG_TOTAL)
     log = follow_own(member, run_id, state.log, v.TALLY, message.tally, message.signature)
