@@ -92,13 +92,13 @@ def _run(folder: Path, kill: bool, quiet: bool) -> tuple[int, Demonstration | No
 
     def show(event: Event) -> None:
         # Without a terminal nine processes would fill the page: only what is new at the aggregator is shown.
-        news = event.kind == "step" and event.step not in {*shown, "done"}
+        inbound = event.kind == "step" and event.step not in {*shown, "done"}
         if event.kind == "ended" and event.party in killed:
             return
         if (
             terminal
             or event.kind in ("failed", "ended")
-            or (event.party == AGGREGATOR and (news or event.kind == "lost"))
+            or (event.party == AGGREGATOR and (inbound or event.kind == "lost"))
         ):
             shown.add(event.step)
             board.show(event)

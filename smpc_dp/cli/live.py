@@ -56,7 +56,7 @@ class LiveBoard:
     def show(self, event: Event) -> None:
         """Take one event."""
         if event.kind in ("refused", "lost", "warned", "waiting"):
-            self._notes[event.party] = _news(event)
+            self._notes[event.party] = _inbound(event)
         else:
             self._last[event.party] = event
             if self._notes.get(event.party, "").startswith(_WAITS):
@@ -83,7 +83,7 @@ class LiveBoard:
         """Print what changed; a step is printed once, not for each message that it waits for."""
         if event.party != self._names[0] and event.kind in ("step", "connected", "waiting"):
             return
-        text = _news(event)
+        text = _inbound(event)
         if event.kind == "step":
             # "done" follows as an event of its own.
             if event.step == "done" or (event.request, event.step) in self._steps:
@@ -113,7 +113,7 @@ class LiveBoard:
         return table
 
 
-def _news(event: Event) -> str:
+def _inbound(event: Event) -> str:
     """Return what an event that is no step says."""
     if event.kind == "warned":
         return event.detail

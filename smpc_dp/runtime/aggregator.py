@@ -27,7 +27,7 @@ from smpc_dp.runtime.board import BoardFolder
 from smpc_dp.runtime.deadline import StepTimer, hub_step_seconds, now
 from smpc_dp.runtime.driver import Drive
 from smpc_dp.runtime.events import Event, OnEvent, ignore, logged
-from smpc_dp.runtime.links import Links, News
+from smpc_dp.runtime.links import ConnectionPool, InboundEvent
 from smpc_dp.runtime.member import Membership, aggregator_name, requests_of
 from smpc_dp.runtime.served_log import answer, is_log_request
 from smpc_dp.runtime.statistic import plan_maker
@@ -43,7 +43,7 @@ class Server:
     def __init__(
         self,
         membership: Membership,
-        hub: Links,
+        hub: ConnectionPool,
         on_event: OnEvent,
         watch: Watch | None,
         kernels: Sequence[Kernel],
@@ -150,7 +150,7 @@ class Server:
         if run.step not in HELLOS:
             drive.timer.step(hub_step_seconds(run.state.matchings, self._membership.session.timeouts))
 
-    async def _ask(self, drive: Drive) -> list[News] | None:
+    async def _ask(self, drive: Drive) -> list[InboundEvent] | None:
         """Wait until it is clear what a request is for; None: nobody is left to ask.
 
         Return what has come for it.
@@ -168,13 +168,13 @@ class Server:
         drive.notify("step")
         while not operations.began or timer.at > now():
             if not (operations.began or early or timer.connecting or any(map(self._hub.is_live, names))):
-                left = requested.group is None or not any(map(self._hub.is_live, self._hub.links))
+                left = requested.group is None or not any(map(self._hub.is_live, self._hub.connections))
                 return None if number > 1 and left else []
-            news = early.pop(0) if early else await self._hub.next(timer.pause())
-            if news is not None:
-                if self._has_called_again(number, news, operations):
+            inbound = early.pop(0) if early else await self._hub.next(timer.pause())
+            if inbound is not None:
+                if self._has_called_again(number, inbound, operations):
                     continue
-                await self._hear(drive, news, operations)
+                await self._hear(drive, inbound, operations)
             elif not operations.began:
                 await drive.lose(*sorted(drive.run.waiting_for))
             live = [name for name in names if timer.connecting or self._hub.is_live(name)]
@@ -185,75 +185,77 @@ class Server:
         # What came before the request began, and was not looked at yet, is as good as the rest.
         return [*held, *early]
 
-    def _has_called_again(self, number: int, news: News, operations: Operations) -> bool:
+    def _has_called_again(self, number: int, inbound: InboundEvent, operations: Operations) -> bool:
         """Tell whether the loss of a connection is of a party that has another one, and may still ask."""
-        lost = news.envelope is None and news.peer in self._requested[number].names
-        return lost and self._hub.is_live(news.peer) and news.peer not in operations.heard
+        lost = inbound.envelope is None and inbound.peer in self._requested[number].names
+        return lost and self._hub.is_live(inbound.peer) and inbound.peer not in operations.heard
 
-    async def _hear(self, drive: Drive, news: News, operations: Operations) -> None:
+    async def _hear(self, drive: Drive, inbound: InboundEvent, operations: Operations) -> None:
         """Take news before it is clear what a request is for: hold what is for its role."""
-        if is_log_request(news) or news.peer not in self._requested[drive.request].names:
-            await drive.take(news)
-        elif news.request == drive.request and is_hello(news):
+        if is_log_request(inbound) or inbound.peer not in self._requested[drive.request].names:
+            await drive.take(inbound)
+        elif inbound.request == drive.request and is_hello(inbound):
             if not operations.began:
                 drive.timer.begin()
-            operations.hold(news)
-        elif news.envelope is None and operations.began:
-            operations.hold(news)
-        elif news.envelope is None:
+            operations.hold(inbound)
+        elif inbound.envelope is None and operations.began:
+            operations.hold(inbound)
+        elif inbound.envelope is None:
             # Who leaves before a request begins is absent from it, and no reason for it to fail.
-            drive.notify_lost(news.peer)
+            drive.notify_lost(inbound.peer)
         else:
-            await drive.take(news)
+            await drive.take(inbound)
 
-    async def _show(self, news: News) -> None:
+    async def _show(self, inbound: InboundEvent) -> None:
         """Send lines of a log; what is no question is refused."""
         try:
-            self._hub.send(news.request, await asyncio.to_thread(answer, self._membership, self._board, news))
+            self._hub.send(
+                inbound.request, await asyncio.to_thread(answer, self._membership, self._board, inbound)
+            )
         except SmpcError as error:
-            self._hub.refused(news.peer, error)
+            self._hub.refused(inbound.peer, error)
 
     async def linger(self) -> None:
         """Show logs to who is still there, until nobody has asked for a step's time, or ten are over."""
         patience = self._membership.session.timeouts.step
         last = now() + LINGER_STEPS * patience
-        while now() < last and any(map(self._hub.is_live, self._hub.links)):
-            news = await self._hub.next(min(now() + patience, last))
-            if news is None:
+        while now() < last and any(map(self._hub.is_live, self._hub.connections)):
+            inbound = await self._hub.next(min(now() + patience, last))
+            if inbound is None:
                 return
-            if is_log_request(news):
-                await self._show(news)
+            if is_log_request(inbound):
+                await self._show(inbound)
 
-    async def event_of(self, drive: Drive, news: News) -> events.Event | None:
+    async def event_of(self, drive: Drive, inbound: InboundEvent) -> events.Event | None:
         """Show lines of a log, or return what news is to the role; see `Holder.event_of`."""
-        run, envelope = drive.run, news.envelope
-        if is_log_request(news):
-            await self._show(news)
+        run, envelope = drive.run, inbound.envelope
+        if is_log_request(inbound):
+            await self._show(inbound)
             return None
         if envelope is None:
-            asks = run.step in HELLOS and news.peer in run.waiting_for
-            if asks and self._hub.is_live(news.peer):
+            asks = run.step in HELLOS and inbound.peer in run.waiting_for
+            if asks and self._hub.is_live(inbound.peer):
                 return None
-            drive.notify_lost(news.peer)
-            return events.PeersLost((news.peer,))
-        if left := quits(news, self._membership):
-            return events.Conviction(news.peer, self._culprits.setdefault(news.peer, left))
-        if news.request > drive.request:
-            self._hub.keep(news)
+            drive.notify_lost(inbound.peer)
+            return events.PeersLost((inbound.peer,))
+        if left := quits(inbound, self._membership):
+            return events.Conviction(inbound.peer, self._culprits.setdefault(inbound.peer, left))
+        if inbound.request > drive.request:
+            self._hub.keep(inbound)
             return None
         asks_statistic = envelope.step == STATISTIC_HELLO
-        context = self._requested.get(news.request, self._membership).context(news.request)
+        context = self._requested.get(inbound.request, self._membership).context(inbound.request)
         if asks_statistic:
             context = statistic_context(context)
-        if news.request < drive.request:
-            if is_hello(news):
+        if inbound.request < drive.request:
+            if is_hello(inbound):
                 # It can ask for the next one.
-                self._hub.effect_away(context, news, Code.PAST, drive.request)
+                self._hub.effect_away(context, inbound, Code.PAST, drive.request)
             return None
-        if is_hello(news) and self._is_statistic != asks_statistic:
+        if is_hello(inbound) and self._is_statistic != asks_statistic:
             # Others ask for a statistic where it asks for a sum, or the other way round.
-            self._hub.effect_away(context, news, Code.KIND)
-            return events.PeersLost((news.peer,))
+            self._hub.effect_away(context, inbound, Code.KIND)
+            return events.PeersLost((inbound.peer,))
         return events.Message(envelope)
 
 
@@ -338,7 +340,7 @@ async def open_server(
 ) -> AsyncIterator[Server]:
     """Listen for the parties of a session, and say goodbye to them at the end; arguments as of `serve`."""
     host, port = membership.address(listen_on)
-    hub = Links(membership, on_event)
+    hub = ConnectionPool(membership, on_event)
     listener = await listen(membership.endpoint(hub=True), host, port, hub.welcome, hub.refused)
     try:
         yield Server(membership, hub, on_event, watch, kernels, logs, role)

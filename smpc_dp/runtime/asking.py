@@ -14,7 +14,7 @@ from smpc_dp.protocols.envelope import decode
 from smpc_dp.protocols.exchange.messages import HELLO as EXCHANGE_HELLO
 from smpc_dp.protocols.pairwise.statistic_messages import HELLO as STATISTIC_HELLO
 from smpc_dp.protocols.phases.messages import HELLO
-from smpc_dp.runtime.links import SMALL_MESSAGE, News
+from smpc_dp.runtime.links import SMALL_MESSAGE, InboundEvent
 from smpc_dp.runtime.member import Membership
 
 # The first step of a sum, of a pairwise statistic, and of an exchange.
@@ -23,27 +23,27 @@ HELLOS = (HELLO, STATISTIC_HELLO, EXCHANGE_HELLO)
 MAX_HELD = 4
 
 
-def is_hello(news: News) -> bool:
+def is_hello(inbound: InboundEvent) -> bool:
     """Tell whether a party asks for something with this."""
-    return news.envelope is not None and news.envelope.step in HELLOS
+    return inbound.envelope is not None and inbound.envelope.step in HELLOS
 
 
-def quits(news: News, membership: Membership) -> LocalError | None:
+def quits(inbound: InboundEvent, membership: Membership) -> LocalError | None:
     """Return why a party leaves the session for good, if that is what it says and signs.
 
     What is not signed is for a machine, which excludes its sender from the request.
     """
-    if news.envelope is None or news.envelope.step != QUIT:
+    if inbound.envelope is None or inbound.envelope.step != QUIT:
         return None
     try:
-        membership.context(news.request).check(news.envelope)
+        membership.context(inbound.request).check(inbound.envelope)
     except PeerFault:
         return None
     try:
-        reason = TEXTS[decode(news.envelope.body, Abort, news.peer).code]
+        reason = TEXTS[decode(inbound.envelope.body, Abort, inbound.peer).code]
     except PeerFault as fault:
         reason = fault.reason
-    return LocalError(f"{news.peer} left: {reason}")
+    return LocalError(f"{inbound.peer} left: {reason}")
 
 
 class Operations:
@@ -56,34 +56,34 @@ class Operations:
         """`ignored`: who is excluded, whatever it asks for."""
         self._most = parties // 2 + 1
         self._ignored = ignored
-        self._held: list[News] = []
+        self._held: list[InboundEvent] = []
 
     @property
     def began(self) -> bool:
         """True when somebody has asked that may take part."""
-        return any(news.peer not in self._ignored for news in self._held)
+        return any(inbound.peer not in self._ignored for inbound in self._held)
 
     @property
     def heard(self) -> frozenset[str]:
         """Who has asked, or is lost."""
-        return frozenset(news.peer for news in self._held)
+        return frozenset(inbound.peer for inbound in self._held)
 
-    def hold(self, news: News) -> None:
+    def hold(self, inbound: InboundEvent) -> None:
         """Keep a hello, or the loss of a party, until it is settled; of each party a few at most."""
-        if sum(each.peer == news.peer for each in self._held) >= MAX_HELD:
+        if sum(each.peer == inbound.peer for each in self._held) >= MAX_HELD:
             return
-        envelope = news.envelope
+        envelope = inbound.envelope
         if envelope is not None and len(envelope.body) > SMALL_MESSAGE:
             # No hello is so large. What is left has a wrong signature, and excludes its sender.
-            news = replace(news, envelope=msgspec.structs.replace(envelope, body=b""))
-        self._held.append(news)
+            inbound = replace(inbound, envelope=msgspec.structs.replace(envelope, body=b""))
+        self._held.append(inbound)
 
     def is_clear(self, others: Collection[str]) -> bool:
         """Tell whether more than half ask for the same, or none of `others` could still ask."""
-        spoken = {news.peer for news in self._held}
+        spoken = {inbound.peer for inbound in self._held}
         return max(self._requested().values(), default=0) >= self._most or spoken.issuperset(others)
 
-    def settle(self) -> tuple[bool, list[News]]:
+    def settle(self) -> tuple[bool, list[InboundEvent]]:
         """Return whether the request is for a statistic, and all that was held."""
         requested = self._requested()
         # Of two that as many ask for, the one that was asked for first.
@@ -92,9 +92,9 @@ class Operations:
 
     def _requested(self) -> Counter[str]:
         first: dict[str, str] = {}
-        for news in self._held:
-            if news.envelope is None:
-                first.pop(news.peer, None)
-            elif news.peer not in self._ignored:
-                first.setdefault(news.peer, news.envelope.step)
+        for inbound in self._held:
+            if inbound.envelope is None:
+                first.pop(inbound.peer, None)
+            elif inbound.peer not in self._ignored:
+                first.setdefault(inbound.peer, inbound.envelope.step)
         return Counter(first.values())

@@ -31,13 +31,13 @@ class Awaited:
         self._request, self._step, self._names = request, step, names
         self.next_report = now() + WAITING_SECONDS
 
-    async def gather(self, news: asyncio.Event, until: float, enough: Callable[[], bool]) -> bool:
+    async def gather(self, inbound: asyncio.Event, until: float, enough: Callable[[], bool]) -> bool:
         """Wait until `enough()`, which may change with each `news`, or until the time; return which."""
         while not enough():
-            news.clear()
+            inbound.clear()
             with contextlib.suppress(TimeoutError):
                 async with asyncio.timeout_at(min(until, self.next_report)):
-                    await news.wait()
+                    await inbound.wait()
             self.notify()
             if now() >= until:
                 return enough()

@@ -19,7 +19,7 @@ from smpc_dp.protocols.phases.parameters import SumParameters
 from smpc_dp.runtime.charging import Charge
 from smpc_dp.runtime.deadline import StepTimer
 from smpc_dp.runtime.events import Event, OnEvent, notify
-from smpc_dp.runtime.links import Links, News
+from smpc_dp.runtime.links import ConnectionPool, InboundEvent
 from smpc_dp.runtime.seen import StoredRun
 
 if TYPE_CHECKING:
@@ -33,7 +33,7 @@ class Holder(Protocol):
     def begin_step(self, drive: Drive) -> None:
         """Give the step that has begun its time, and the work that it leaves to the holder."""
 
-    async def event_of(self, drive: Drive, news: News) -> events.Event | None:
+    async def event_of(self, drive: Drive, inbound: InboundEvent) -> events.Event | None:
         """Return what news is to the role; None for what is not for it. Raises SmpcError to end the run."""
 
 
@@ -53,12 +53,12 @@ class Drive:
         self,
         request: int,
         run: Any,
-        links: Links,
+        connections: ConnectionPool,
         timer: StepTimer,
         holder: Holder,
         on_event: OnEvent,
         *,
-        held: Sequence[News] = (),
+        held: Sequence[InboundEvent] = (),
         peers: Sequence[str] = (),
         posts: bool = False,
         charge: Charge | None = None,
@@ -71,7 +71,7 @@ class Drive:
         Of a party, `charge`, what it keeps of the session log, and the parameters where the run has a log.
         """
         self.request, self.run = request, run
-        self.links, self.timer = links, timer
+        self.connections, self.timer = connections, timer
         self.held = list(held)
         self.hello: Sequence[Envelope] = ()
         self._driver = Driver(run)
@@ -132,15 +132,15 @@ class Drive:
             await self.lose(*(name for name in self._peers or sorted(self.run.waiting_for)))
         elif not self.held and self.timer.passed and not self._drained:
             # What has come in time is taken first: it may wait behind what others sent.
-            self.held, self._drained = self.links.news.take_all(), True
+            self.held, self._drained = self.connections.inbound.take_all(), True
         elif not self.held and self.timer.passed:
             await self.act(events.Deadline())
-        elif news := self.held.pop(0) if self.held else await self.links.next(self.timer.pause()):
-            await self.take(news)
+        elif inbound := self.held.pop(0) if self.held else await self.connections.next(self.timer.pause()):
+            await self.take(inbound)
 
-    async def take(self, news: News) -> None:
+    async def take(self, inbound: InboundEvent) -> None:
         """Give the role its news; the first step waits less once enough have sent."""
-        event = await self._holder.event_of(self, news) if news.peer else None
+        event = await self._holder.event_of(self, inbound) if inbound.peer else None
         if event is not None:
             await self.act(event)
         if self.run.step == self._first and self.run.has_enough:
@@ -148,7 +148,7 @@ class Drive:
 
     async def lose(self, *names: str) -> None:
         """Wait no more for those of these who have no link."""
-        if absent := tuple(name for name in names if not self.links.is_live(name)):
+        if absent := tuple(name for name in names if not self.connections.is_live(name)):
             await self.act(events.PeersLost(absent))
 
     async def act(self, event: events.Event) -> Sequence[Envelope]:
@@ -174,9 +174,9 @@ class Drive:
 
     async def _send(self, messages: Sequence[Envelope]) -> None:
         if self._posts:
-            await self.links.post(self.request, messages)
+            await self.connections.post(self.request, messages)
         else:
-            self.links.send(self.request, messages)
+            self.connections.send(self.request, messages)
 
     async def charge(self, raised: ReleaseEvent | None = None) -> None:
         """Charge the run, or what it is after all; PrivacyError if the ledger refuses."""
@@ -195,7 +195,7 @@ class Drive:
     def begin_work(self, work: Awaitable[object]) -> None:
         """Begin the work that a state leaves to the holder; the role is given its result."""
         self._work = asyncio.ensure_future(work)
-        self._work.add_done_callback(lambda _: self.links.news.wake())
+        self._work.add_done_callback(lambda _: self.connections.inbound.wake())
 
     def report(self) -> None:
         """Tell who watches if the step, or how many it waits for, has changed."""

@@ -24,7 +24,7 @@ from smpc_dp.runtime.charging import Charge
 from smpc_dp.runtime.deadline import PATIENCE, StepTimer
 from smpc_dp.runtime.driver import Drive
 from smpc_dp.runtime.events import OnEvent
-from smpc_dp.runtime.links import Links, News
+from smpc_dp.runtime.links import ConnectionPool, InboundEvent
 from smpc_dp.runtime.requests import AggregatorLostError
 from smpc_dp.runtime.seen import StoredRun
 from smpc_dp.seen import NOTHING_SEEN, Seen
@@ -55,9 +55,9 @@ class Line(ABC):
     followed: Followed | None = None
     contexts: Contexts | None = None
 
-    def __init__(self, membership: Any, on_event: OnEvent, links: Links | None = None) -> None:
+    def __init__(self, membership: Any, on_event: OnEvent, connections: ConnectionPool | None = None) -> None:
         self.membership = membership
-        self.links = links or Links(membership, on_event, hub=False)
+        self.connections = connections or ConnectionPool(membership, on_event, hub=False)
         self._on_event = on_event
         self.check_total = True
 
@@ -87,7 +87,7 @@ class Line(ABC):
     async def decline(self, request: int, error: SmpcError, membership: Any = None) -> None:
         """Leave a request, or that of a group, before it begins."""
         run = self._declined(membership or self.membership, request)
-        self.links.send(request, run.handle(events.Cancellation(error)))
+        self.connections.send(request, run.handle(events.Cancellation(error)))
 
     @abstractmethod
     def _declined(self, membership: Any, request: int) -> Any:
@@ -103,9 +103,9 @@ class Line(ABC):
     async def close(self) -> None:
         """Send what waits, and say goodbye."""
         try:
-            await self.links.close()
+            await self.connections.close()
         finally:
-            self.links.abort()
+            self.connections.abort()
 
 
 class Waits:
@@ -125,25 +125,27 @@ class Waits:
         drive.timer.step(self._first)
         self._first = self._later
 
-    async def event_of(self, drive: Drive, news: News) -> events.Event | None:
+    async def event_of(self, drive: Drive, inbound: InboundEvent) -> events.Event | None:
         """See `Holder.event_of`."""
-        if news.envelope is None:
-            return None if drive.links.is_live(news.peer) else events.PeersLost((news.peer,))
-        return events.Message(news.envelope) if news.request == drive.request else None
+        if inbound.envelope is None:
+            return None if drive.connections.is_live(inbound.peer) else events.PeersLost((inbound.peer,))
+        return events.Message(inbound.envelope) if inbound.request == drive.request else None
 
 
 class AggregatorWaits(Waits):
     """A party waits for an aggregator, which may be at a later request, or have ended the session."""
 
-    async def event_of(self, drive: Drive, news: News) -> events.Event | None:
+    async def event_of(self, drive: Drive, inbound: InboundEvent) -> events.Event | None:
         """See `Holder.event_of`."""
         step = drive.run.step
-        if news.clean and step in (START, STATISTIC_START):
+        if inbound.clean and step in (START, STATISTIC_START):
             reason = "it has ended the session and serves no more requests"
-            raise TimeoutFault({news.peer}, step, reason)
-        if news.request > drive.request:
-            raise TimeoutFault({drive.run.name}, step, f"too late: the others are at request {news.request}")
-        return await super().event_of(drive, news)
+            raise TimeoutFault({inbound.peer}, step, reason)
+        if inbound.request > drive.request:
+            raise TimeoutFault(
+                {drive.run.name}, step, f"too late: the others are at request {inbound.request}"
+            )
+        return await super().event_of(drive, inbound)
 
 
 class HubLine(Line):
@@ -172,13 +174,13 @@ class HubLine(Line):
     ) -> HubLine:
         """Connect to the aggregator; raises what `dial` raises."""
         line = cls(membership, on_event, role, endpoint.contexts)
-        line.links.welcome(await dial(endpoint, membership.aggregator))
+        line.connections.welcome(await dial(endpoint, membership.aggregator))
         return line
 
     @property
     def live(self) -> bool:
         """Whether the aggregator is there."""
-        return self.links.is_live(self.membership.aggregator)
+        return self.connections.is_live(self.membership.aggregator)
 
     async def run(
         self,
@@ -211,18 +213,18 @@ class HubLine(Line):
             raise TimeoutFault({aggregator}, "hello", "the connection is lost")
         timer = StepTimer(self._timeouts, first=False)
         options |= {"peers": (aggregator,), "posts": True}
-        return Drive(request, run, self.links, timer, waits, self._on_event, **options)
+        return Drive(request, run, self.connections, timer, waits, self._on_event, **options)
 
     async def make(self, request: int, operation: Envelope, step: str, seconds: float) -> bytes:
         """Send a question beside all runs and return the body of the answer; raises TimeoutFault."""
         peer = self.membership.aggregator
-        self.links.send(request, [operation])
+        self.connections.send(request, [operation])
         try:
             async with asyncio.timeout(seconds):
                 while self.live:
-                    news = await self.links.news.get()
-                    if news.envelope and (news.request, news.envelope.step) == (request, step):
-                        return news.envelope.body
+                    inbound = await self.connections.inbound.get()
+                    if inbound.envelope and (inbound.request, inbound.envelope.step) == (request, step):
+                        return inbound.envelope.body
         except TimeoutError:
             raise TimeoutFault({peer}, step, "no answer") from None
         raise TimeoutFault({peer}, step, str(ChannelClosed(peer, clean=False)))
@@ -242,7 +244,7 @@ class HubLine(Line):
         member, to = self.membership, (self.membership.aggregator,)
         context = member.context(request)
         claimed = context.write(member.identity, context.session_digest, QUIT, to, abort_of(error))
-        self.links.send(request, claimed)
+        self.connections.send(request, claimed)
 
     def _party(
         self, membership: Membership, request: int, operation: str, lanes: Lanes, seen: Seen = NOTHING_SEEN

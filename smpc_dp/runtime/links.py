@@ -29,7 +29,7 @@ Divert = Callable[[str, bytes], Awaitable[bool]]
 
 
 @dataclass(slots=True)
-class Link:
+class Connection:
     """A connected party: its channel, what waits to be sent to it, and the tasks that serve both ends."""
 
     channel: Channel
@@ -38,7 +38,7 @@ class Link:
 
 
 @dataclass(frozen=True, slots=True)
-class News:
+class InboundEvent:
     """What the links report: a message of a request, or (envelope None) that a link is gone.
 
     `clean`: whether the peer has said goodbye before its link was gone.
@@ -51,7 +51,7 @@ class News:
 
 
 # Of nobody: what else the receiver waits for may have happened.
-WAKE = News("")
+WAKE = InboundEvent("")
 
 
 class FairQueue:
@@ -64,13 +64,13 @@ class FairQueue:
     def __init__(self) -> None:
         # By future, which compares by identity: to find news by equality takes a time that grows with the
         # number of links.
-        self._waiting: OrderedDict[asyncio.Future[None], News] = OrderedDict()
+        self._waiting: OrderedDict[asyncio.Future[None], InboundEvent] = OrderedDict()
         self._arrived = asyncio.Event()
 
-    async def put(self, news: News) -> None:
+    async def put(self, inbound: InboundEvent) -> None:
         """Add a link's news; return when it is taken."""
         taken = asyncio.get_running_loop().create_future()
-        self._waiting[taken] = news
+        self._waiting[taken] = inbound
         self._arrived.set()
         try:
             await taken
@@ -82,25 +82,25 @@ class FairQueue:
         self._waiting[asyncio.get_running_loop().create_future()] = WAKE
         self._arrived.set()
 
-    async def get(self) -> News:
+    async def get(self) -> InboundEvent:
         """Return the next news."""
         while not self._waiting:
             self._arrived.clear()
             await self._arrived.wait()
         return self._take()
 
-    def take_all(self) -> list[News]:
+    def take_all(self) -> list[InboundEvent]:
         """Return what has arrived by now: of each link one message at most."""
         return [self._take() for _ in range(len(self._waiting))]
 
-    def _take(self) -> News:
-        taken, news = self._waiting.popitem(last=False)
+    def _take(self) -> InboundEvent:
+        taken, inbound = self._waiting.popitem(last=False)
         if not taken.done():
             taken.set_result(None)
-        return news
+        return inbound
 
 
-class Links:
+class ConnectionPool:
     """Holds all links and turns what they bring into one stream of news.
 
     `outbox`: how many messages may wait for one party. `hub`: who is told that it is out of a request sends
@@ -124,31 +124,31 @@ class Links:
         self._loop = asyncio.get_running_loop()
         # A reader that has to wait holds its message against the budget of the endpoint, so the memory for
         # large vectors does not grow with the number of parties.
-        self.news = FairQueue()
-        self.links: dict[str, Link] = {}
+        self.inbound = FairQueue()
+        self.connections: dict[str, Connection] = {}
         # Set with each new link.
         self.arrived = asyncio.Event()
         self.awaited = Awaited(membership.name, self.is_live, on_event)
-        self._early: dict[str, list[News]] = {}
+        self._early: dict[str, list[InboundEvent]] = {}
         self._largest = self._heard = membership.largest_message()
 
-    def welcome(self, channel: Channel) -> Link:
+    def welcome(self, channel: Channel) -> Connection:
         """Take a channel in; the last one of a party counts."""
-        link = Link(channel, asyncio.Queue(self._outbox))
+        connection = Connection(channel, asyncio.Queue(self._outbox))
         channel.max_received = self._heard
         channel.on_twice = lambda: self._on_event(warning(self._membership.name, channel.peer))
         before = None
-        if channel.peer in self.links:
-            before, writer = self.links[channel.peer].tasks
+        if channel.peer in self.connections:
+            before, writer = self.connections[channel.peer].tasks
             writer.cancel()
-        self.links[channel.peer] = link
-        link.tasks += [
+        self.connections[channel.peer] = connection
+        connection.tasks += [
             self._loop.create_task(self._read(channel, before)),
-            self._loop.create_task(self._write(link)),
+            self._loop.create_task(self._write(connection)),
         ]
         self._on_event(Event(self._membership.name, "connected", detail=channel.peer))
         self.arrived.set()
-        return link
+        return connection
 
     async def gather(self, names: Sequence[str], enough: int | None = None) -> bool:
         """Wait until so many of these (None: all) have links, or `connect` seconds; return which."""
@@ -173,107 +173,108 @@ class Links:
                 if self._divert is not None and await self._divert(channel.peer, message):
                     continue
                 request, envelope = from_wire(message, channel.peer)
-                await self.news.put(News(channel.peer, request, envelope))
+                await self.inbound.put(InboundEvent(channel.peer, request, envelope))
         except ChannelClosed as closed:
             clean = closed.clean
         except SmpcError:
             pass
         channel.abort()
-        await self.news.put(News(channel.peer, clean=clean))
+        await self.inbound.put(InboundEvent(channel.peer, clean=clean))
 
-    async def _write(self, link: Link) -> None:
-        while (message := await link.outbox.get()) is not None:
+    async def _write(self, connection: Connection) -> None:
+        while (message := await connection.outbox.get()) is not None:
             try:
-                await link.channel.send(*message)
+                await connection.channel.send(*message)
             except (ChannelClosed, TimeoutFault, PeerFault):
                 # The reader reports a link that breaks; what is left for it has nobody to go to.
                 continue
             except SmpcError as error:
-                self.refused(link.channel.peer, error)
-                link.channel.abort()
+                self.refused(connection.channel.peer, error)
+                connection.channel.abort()
 
     def send(self, request: int, envelopes: Sequence[Envelope]) -> None:
         """Queue messages; a link whose party does not read what waits for it is cut."""
         for envelope in envelopes:
-            link = self.links.get(envelope.receiver)
-            if link is None or not link.channel.live:
+            connection = self.connections.get(envelope.receiver)
+            if connection is None or not connection.channel.live:
                 continue
             if self._hub and envelope.step == ABORT:
-                link.channel.max_message = SMALL_MESSAGE
+                connection.channel.max_message = SMALL_MESSAGE
             try:
-                link.outbox.put_nowait(to_wire(request, envelope))
+                connection.outbox.put_nowait(to_wire(request, envelope))
             except asyncio.QueueFull:
-                link.channel.abort()
+                connection.channel.abort()
 
-    def effect_away(self, context: Context, news: News, code: Code, number: int = 0) -> None:
+    def effect_away(self, context: Context, inbound: InboundEvent, code: Code, number: int = 0) -> None:
         """Tell a peer that its request is over, or asks for something else; `number`: as of `Abort`."""
-        to, abort = (news.peer,), Abort(code, "", [(news.peer, code)], number=number)
+        to, abort = (inbound.peer,), Abort(code, "", [(inbound.peer, code)], number=number)
         identity = self._membership.identity
-        self.send(news.request, context.write(identity, context.session_digest, ABORT, to, abort))
+        self.send(inbound.request, context.write(identity, context.session_digest, ABORT, to, abort))
 
     async def post(self, request: int, envelopes: Sequence[Envelope]) -> None:
         """Send messages past the queue; return when the transport has taken them, or raise TimeoutFault."""
         for envelope in envelopes:
-            channel = self.links[envelope.receiver].channel
+            channel = self.connections[envelope.receiver].channel
             try:
                 await channel.send(*to_wire(request, envelope))
             except ChannelClosed as error:
                 raise TimeoutFault({channel.peer}, envelope.step, str(error)) from None
 
-    async def next(self, until: float) -> News | None:
+    async def next(self, until: float) -> InboundEvent | None:
         """Return the next news, or None when the time comes first; tell for whom we wait meanwhile."""
-        return await self.awaited.next(self.news.get, until)
+        return await self.awaited.next(self.inbound.get, until)
 
-    def keep(self, news: News, most: int = EARLY_LIMIT, size: int = SMALL_MESSAGE) -> None:
+    def keep(self, inbound: InboundEvent, most: int = EARLY_LIMIT, size: int = SMALL_MESSAGE) -> None:
         """Keep a message of a later request, of at most `size` bytes; of each peer `most` messages."""
-        retained = self._early.setdefault(news.peer, [])
-        if news.envelope is not None and len(news.envelope.body) <= size and len(retained) < most:
-            retained.append(news)
+        retained = self._early.setdefault(inbound.peer, [])
+        if inbound.envelope is not None and len(inbound.envelope.body) <= size and len(retained) < most:
+            retained.append(inbound)
 
-    def take_early(self, request: int) -> list[News]:
+    def take_early(self, request: int) -> list[InboundEvent]:
         """Return what has come for a request before it began, and drop what was for earlier ones."""
         retained = {
-            peer: [item for item in news if item.request > request] for peer, news in self._early.items()
+            peer: [item for item in inbound if item.request > request]
+            for peer, inbound in self._early.items()
         }
-        expected = [item for news in self._early.values() for item in news if item.request == request]
-        self._early = {peer: news for peer, news in retained.items() if news}
+        expected = [item for inbound in self._early.values() for item in inbound if item.request == request]
+        self._early = {peer: inbound for peer, inbound in retained.items() if inbound}
         return expected
 
     def is_live(self, name: str) -> bool:
         """Tell whether a party has a link."""
-        link = self.links.get(name)
-        return link is not None and link.channel.live
+        connection = self.connections.get(name)
+        return connection is not None and connection.channel.live
 
     def admit_all(self) -> None:
         """Let everyone send messages of full size, at the beginning of a request."""
         self.hear(self._largest)
-        for link in self.links.values():
-            link.channel.max_message = self._largest
+        for connection in self.connections.values():
+            connection.channel.max_message = self._largest
 
     def hear(self, most: int) -> None:
         """Take messages of at most so many bytes in this request; who sends a longer one loses its link."""
         self._heard = most
-        for link in self.links.values():
-            link.channel.max_received = most
+        for connection in self.connections.values():
+            connection.channel.max_received = most
 
     def abort(self) -> None:
         """Cut every link that is still open and end all tasks."""
-        for link in self.links.values():
-            link.channel.abort()
-            for task in link.tasks:
+        for connection in self.connections.values():
+            connection.channel.abort()
+            for task in connection.tasks:
                 task.cancel()
 
     async def close(self) -> None:
         """Send what waits, say goodbye and end all tasks."""
 
-        async def finish(link: Link) -> None:
-            reader, writer = link.tasks
-            if link.channel.live:
-                await link.outbox.put(None)
+        async def finish(connection: Connection) -> None:
+            reader, writer = connection.tasks
+            if connection.channel.live:
+                await connection.outbox.put(None)
                 await asyncio.wait([writer], timeout=self._membership.session.timeouts.step)
-                await link.channel.close()
+                await connection.channel.close()
             for task in (reader, writer):
                 task.cancel()
             await asyncio.gather(reader, writer, return_exceptions=True)
 
-        await asyncio.gather(*(finish(link) for link in self.links.values()))
+        await asyncio.gather(*(finish(connection) for connection in self.connections.values()))

@@ -26,7 +26,7 @@ from smpc_dp.runtime.deadline import PATIENCE, StepTimer, now
 from smpc_dp.runtime.driver import Drive
 from smpc_dp.runtime.events import OnEvent
 from smpc_dp.runtime.line import Line
-from smpc_dp.runtime.links import OUTBOX_LIMIT, Links, News
+from smpc_dp.runtime.links import OUTBOX_LIMIT, ConnectionPool, InboundEvent
 from smpc_dp.runtime.member import Membership
 from smpc_dp.transport.channel import Channel, ChannelClosed
 from smpc_dp.transport.endpoint import Endpoint, Listener, dial, listen
@@ -40,14 +40,14 @@ class Mesh(Line):
 
     def __init__(self, membership: Membership, on_event: OnEvent) -> None:
         outbox = OUTBOX_LIMIT + 4 * membership.parameters.plan.parties
-        super().__init__(membership, on_event, Links(membership, on_event, outbox=outbox, hub=False))
+        super().__init__(membership, on_event, ConnectionPool(membership, on_event, outbox=outbox, hub=False))
         self._listener: Listener | None = None
         self._calls: list[asyncio.Task[None]] = []
         self._names = [member.name for member in membership.session.roster.parties]
         self._index = self._names.index(membership.name)
         self._others = [name for name in self._names if name != membership.name]
         self._settled: dict[str, SmpcError | None] = {}
-        self._news = asyncio.Event()
+        self._inbound = asyncio.Event()
         # The request that has begun: who calls later is sent its hello.
         self._drive: Drive | None = None
 
@@ -93,11 +93,11 @@ class Mesh(Line):
         drive = Drive(
             request,
             run,
-            self.links,
+            self.connections,
             timer,
             self,
             self._on_event,
-            held=self.links.take_early(request),
+            held=self.connections.take_early(request),
             peers=self._others,
             charge=charge,
         )
@@ -113,7 +113,7 @@ class Mesh(Line):
         for call in self._calls:
             call.cancel()
         try:
-            await self.links.close()
+            await self.connections.close()
         finally:
             await self._stop()
 
@@ -121,12 +121,12 @@ class Mesh(Line):
 
     async def _gather(self) -> None:
         """Wait until everyone is connected or has another session."""
-        awaited = self.links.awaited
+        awaited = self.connections.awaited
         awaited.begin(0, "", lambda: [name for name in self._others if name not in self._settled])
         until = now() + self._timeouts.connect
-        await awaited.gather(self._news, until, lambda: self._settled.keys() >= set(self._others))
+        await awaited.gather(self._inbound, until, lambda: self._settled.keys() >= set(self._others))
         awaited.begin(0, "", frozenset)
-        missing = [name for name in self._others if not self.links.is_live(name)]
+        missing = [name for name in self._others if not self.connections.is_live(name)]
         if len(self._names) - len(missing) >= self.membership.parameters.plan.min_survivors:
             return
         for error in self._settled.values():
@@ -147,20 +147,20 @@ class Mesh(Line):
         self._welcome(channel)
 
     def _refused(self, who: str, error: SmpcError) -> None:
-        self.links.refused(who, error)
+        self.connections.refused(who, error)
         if isinstance(error, ConfigError):
             self._settle(who, error)
 
     def _settle(self, name: str, error: SmpcError | None) -> None:
         self._settled[name] = error
-        self._news.set()
+        self._inbound.set()
 
     def _welcome(self, channel: Channel) -> asyncio.Task[None]:
-        reader = self.links.welcome(channel).tasks[0]
+        reader = self.connections.welcome(channel).tasks[0]
         self._settle(channel.peer, None)
         if (drive := self._drive) is not None and not drive.run.state.phase:
             again = [envelope for envelope in drive.hello if envelope.receiver == channel.peer]
-            self.links.send(drive.request, again)
+            self.connections.send(drive.request, again)
         return reader
 
     async def _call(self, endpoint: Endpoint, name: str) -> None:
@@ -172,7 +172,7 @@ class Mesh(Line):
                 self._refused(name, error)
                 return
             except (SmpcError, ChannelClosed) as error:
-                self.links.refused(name, error)
+                self.connections.refused(name, error)
             else:
                 await asyncio.wait([self._welcome(channel)])
             await asyncio.sleep(PAUSE)
@@ -181,7 +181,7 @@ class Mesh(Line):
         for call in self._calls:
             call.cancel()
         await asyncio.gather(*self._calls, return_exceptions=True)
-        self.links.abort()
+        self.connections.abort()
         if self._listener is not None:
             await self._listener.close()
 
@@ -207,23 +207,23 @@ class Mesh(Line):
         else:
             drive.timer.step(timeouts.step)
 
-    async def event_of(self, drive: Drive, news: News) -> events.Event | None:
+    async def event_of(self, drive: Drive, inbound: InboundEvent) -> events.Event | None:
         """See `Holder.event_of`."""
-        envelope, request = news.envelope, drive.request
-        if envelope is None and self.links.is_live(news.peer):
+        envelope, request = inbound.envelope, drive.request
+        if envelope is None and self.connections.is_live(inbound.peer):
             # It has called again.
             return None
         if envelope is None:
-            drive.notify_lost(news.peer)
-            return events.PeersLost((news.peer,))
-        if news.request > request:
-            self.links.keep(news)
+            drive.notify_lost(inbound.peer)
+            return events.PeersLost((inbound.peer,))
+        if inbound.request > request:
+            self.connections.keep(inbound)
             return None
-        if news.request < request:
-            coordinates = coordinator_of(news.request, len(self._names)) == self._index + 1
+        if inbound.request < request:
+            coordinates = coordinator_of(inbound.request, len(self._names)) == self._index + 1
             if envelope.step == HELLO and coordinates:
                 # It waits for us to coordinate a past request; it can ask for the next one.
-                context = self.membership.context(news.request)
-                self.links.effect_away(context, news, Code.PAST, request)
+                context = self.membership.context(inbound.request)
+                self.connections.effect_away(context, inbound, Code.PAST, request)
             return None
         return events.Message(envelope)

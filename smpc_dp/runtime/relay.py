@@ -100,7 +100,7 @@ class RelayedChannel:
         self._line = line
         self._give = give
         self._loop = asyncio.get_running_loop()
-        self._news = asyncio.Event()
+        self._inbound = asyncio.Event()
         self._pump: asyncio.Task[None] | None = None
         self._patience = self._later = 0.0
         self._bytes_sent = self._bytes_received = 0
@@ -144,7 +144,7 @@ class RelayedChannel:
             self._take(message)
         except SmpcError as error:
             self._fail(error)
-        self._news.set()
+        self._inbound.set()
 
     async def finish(self, failed: bool) -> None:
         """Send what waits, if the partner takes it soon enough, and end; whoever has `failed` says so."""
@@ -189,8 +189,8 @@ class RelayedChannel:
             while True:
                 if self._met:
                     await self._send_waiting()
-                await self._news.wait()
-                self._news.clear()
+                await self._inbound.wait()
+                self._inbound.clear()
         except SmpcError as error:
             self._fail(error)
 
@@ -198,8 +198,8 @@ class RelayedChannel:
         while self._outbox:
             for frame in self._line.seal(self._outbox[0]):
                 while self._sent - self._used >= WINDOW:
-                    await self._news.wait()
-                    self._news.clear()
+                    await self._inbound.wait()
+                    self._inbound.clear()
                     await self._notify_taken()
                 await self._frame(frame)
             self._outbox.popleft()
@@ -234,7 +234,7 @@ class RelayedChannel:
             raise self._error
         self._bytes_sent += len(content)
         self._outbox.append(content)
-        self._loop.call_soon_threadsafe(self._news.set)
+        self._loop.call_soon_threadsafe(self._inbound.set)
 
     def receive(self, limit: int, ahead: int = 0) -> Buffer:  # noqa: ARG002 - a channel's signature
         """Return the next message, of at most `limit` bytes.
@@ -258,11 +258,11 @@ class RelayedChannel:
         """Send last words, if there is room for them."""
         if self._error is None and self._room.acquire(blocking=False):
             self._outbox.append(b"".join(parts))
-            self._loop.call_soon_threadsafe(self._news.set)
+            self._loop.call_soon_threadsafe(self._inbound.set)
 
     def _take_one(self) -> None:
         self._taken += 1
-        self._news.set()
+        self._inbound.set()
 
     def _next(self) -> bytes:
         try:

@@ -27,7 +27,7 @@ from smpc_dp.runtime.audit import Report, audit_stream
 from smpc_dp.runtime.audit_selection import Wanted
 from smpc_dp.runtime.board import BoardFolder
 from smpc_dp.runtime.line import HubLine, Line
-from smpc_dp.runtime.links import News
+from smpc_dp.runtime.links import InboundEvent
 from smpc_dp.runtime.member import Membership
 
 # Bytes of an answer, or one line if that is more: within the least `largest_message`.
@@ -36,24 +36,24 @@ ANSWER_BYTES = 48 << 10
 SPOOL_BYTES = 8 << 20
 
 
-def is_log_request(news: News) -> bool:
+def is_log_request(inbound: InboundEvent) -> bool:
     """Tell whether a party asks for lines of a log."""
-    return news.envelope is not None and news.envelope.step == v.FETCH
+    return inbound.envelope is not None and inbound.envelope.step == v.FETCH
 
 
-def answer(membership: Membership, board: BoardFolder | None, news: News) -> Sequence[Envelope]:
+def answer(membership: Membership, board: BoardFolder | None, inbound: InboundEvent) -> Sequence[Envelope]:
     """Return the relay's answer: lines of the log of that request, none if there is none or they end.
 
     Raises PeerFault for what is no question.
     """
-    envelope = news.envelope
+    envelope = inbound.envelope
     if envelope is None:
         return ()
-    requested = decode(envelope.body, v.Fetch, news.peer)
-    lines = [] if board is None else board.lines(news.request, requested.first, ANSWER_BYTES)
-    context = membership.context(news.request)
+    requested = decode(envelope.body, v.Fetch, inbound.peer)
+    lines = [] if board is None else board.lines(inbound.request, requested.first, ANSWER_BYTES)
+    context = membership.context(inbound.request)
     answered = v.Lines(requested.first, lines)
-    return context.write(membership.identity, context.session_digest, v.LINES, (news.peer,), answered)
+    return context.write(membership.identity, context.session_digest, v.LINES, (inbound.peer,), answered)
 
 
 class ServedLog:

@@ -40,7 +40,7 @@ from smpc_dp.runtime.deadline import PATIENCE, pairs_seconds
 from smpc_dp.runtime.driver import Drive
 from smpc_dp.runtime.evaluation import Evaluations
 from smpc_dp.runtime.line import AggregatorWaits, HubLine
-from smpc_dp.runtime.links import News
+from smpc_dp.runtime.links import InboundEvent
 from smpc_dp.runtime.pairwise import drive
 from smpc_dp.runtime.relay import HAS_LEFT, RelayedChannel, Tunnel
 from smpc_dp.runtime.seen import StoredRun
@@ -154,10 +154,10 @@ class PairRounds(AggregatorWaits):
             self._open_tunnels(drive, self._run.state.evaluations)
             drive.begin_work(self._work(drive, self._run.state.evaluations))
 
-    async def event_of(self, drive: Drive, news: News) -> Event | None:
+    async def event_of(self, drive: Drive, inbound: InboundEvent) -> Event | None:
         """Take what is for an evaluation, beside the steps; see `Holder.event_of`."""
-        event = await super().event_of(drive, news)
-        envelope = news.envelope
+        event = await super().event_of(drive, inbound)
+        envelope = inbound.envelope
         if event is None or envelope is None:
             return event
         if envelope.step == PAIR:
@@ -199,11 +199,13 @@ class PairRounds(AggregatorWaits):
         loop, own, run_id = asyncio.get_running_loop(), self._identity.name, self._run.run_id
 
         async def give(message: Relay | RelayEnd) -> None:
-            await drive.links.post(drive.request, [self._pairs.write_relay(run_id, message)])
+            await drive.connections.post(drive.request, [self._pairs.write_relay(run_id, message)])
 
         def tunnel(matching: int) -> Tunnel:
             async def send(content: bytes) -> None:
-                await drive.links.post(drive.request, [self._pairs.write_pair(run_id, matching, content)])
+                await drive.connections.post(
+                    drive.request, [self._pairs.write_pair(run_id, matching, content)]
+                )
 
             opened = Tunnel(self._pairs.aggregator, loop, send)
             opened.wait(self._timeouts.gather + self._timeouts.step)

@@ -77,12 +77,12 @@ def evaluate_in_memory(
     left waits for somebody else.
     """
     actors = {name: _Actor(role) for name, role in roles.items()}
-    links: dict[tuple[str, str], deque[bytes]] = {}
+    queues: dict[tuple[str, str], deque[bytes]] = {}
 
     def deliver(name: str, message: Send) -> None:
         data = b"".join(message.parts)
         arriving = [data] if tamper is None else tamper(name, message.to, data)
-        links.setdefault((name, message.to), deque()).extend(arriving)
+        queues.setdefault((name, message.to), deque()).extend(arriving)
 
     while waiting := [name for name, actor in actors.items() if actor.end is None]:
         moved = False
@@ -90,7 +90,7 @@ def evaluate_in_memory(
             actor = actors[name]
             while actor.end is None:
                 if actor.waits is not None:
-                    inbox = links.get((actor.waits.sender, name))
+                    inbox = queues.get((actor.waits.sender, name))
                     if not inbox:
                         break
                     actor.answer = inbox.popleft()

@@ -80,7 +80,7 @@ class Tls:
                 return 0
 
 
-class Link:
+class BlockingStream:
     """A TLS connection to the member `peer` over a blocking socket, and the messages on it.
 
     One thread may write while another reads.
@@ -238,24 +238,24 @@ class Halt:
 
     def __init__(self) -> None:
         self._lock = threading.Lock()
-        self._links: list[Link] = []
+        self._streams: list[BlockingStream] = []
         self.halted = False
 
-    def watch(self, link: Link) -> None:
+    def watch(self, stream: BlockingStream) -> None:
         """Cut `link` when it is time, or now."""
         with self._lock:
-            self._links.append(link)
+            self._streams.append(stream)
             halted = self.halted
         if halted:
-            link.cut()
+            stream.cut()
 
     def now(self) -> None:
         """Cut every connection; whoever waits finds out by its error, or by `halted`."""
         with self._lock:
             self.halted = True
-            links = list(self._links)
-        for link in links:
-            link.cut()
+            streams = list(self._streams)
+        for stream in streams:
+            stream.cut()
 
 
 class BlockingChannel:
@@ -265,9 +265,9 @@ class BlockingChannel:
     is raised by the next call.
     """
 
-    def __init__(self, link: Link) -> None:
-        self.peer = link.peer
-        self._link = link
+    def __init__(self, stream: BlockingStream) -> None:
+        self.peer = stream.peer
+        self._stream = stream
         self._sent = self._received = 0
         self._outgoing: queue.Queue[Sequence[Buffer] | None] = queue.Queue(DEPTH)
         self._wanted: queue.Queue[tuple[int, int] | None] = queue.Queue()
@@ -275,7 +275,7 @@ class BlockingChannel:
         self._awaited = 0
         self._error: SmpcError | None = None
         self._threads = [
-            threading.Thread(target=work, name=f"{reason} {link.peer}", daemon=True)
+            threading.Thread(target=work, name=f"{reason} {stream.peer}", daemon=True)
             for work, reason in ((self._write, "to"), (self._read, "from"))
         ]
         for thread in self._threads:
@@ -345,8 +345,8 @@ class BlockingChannel:
             for thread in self._threads:
                 thread.join(0.001)
             if time.monotonic() > deadline:
-                self._link.cut()
-        self._link.close()
+                self._stream.cut()
+        self._stream.close()
 
     def _check(self) -> None:
         if self._error is not None:
@@ -357,13 +357,13 @@ class BlockingChannel:
             # After an error what waits has nowhere to go.
             if self._error is None:
                 try:
-                    self._link.write(job)
+                    self._stream.write(job)
                 except SmpcError as error:
                     self._error = self._error or error
                     # Who waits for a message must not wait any longer.
-                    self._link.cut()
+                    self._stream.cut()
         if self._error is None:
-            self._link.finish()
+            self._stream.finish()
 
     def _read(self) -> None:
         while (job := self._wanted.get()) is not None:
@@ -371,13 +371,13 @@ class BlockingChannel:
             try:
                 for _ in range(count):
                     self._check()
-                    self._messages.put(self._link.read(limit))
+                    self._messages.put(self._stream.read(limit))
             except SmpcError as error:
                 # What ended the connection, not that it has ended.
                 self._error = self._error or error
                 self._messages.put(self._error)
         if self._error is None:
-            self._link.drain()
+            self._stream.drain()
 
 
 def _parts(buffers: Sequence[Buffer], total: int) -> Iterator[list[Buffer]]:

@@ -51,7 +51,7 @@ def broken(error: OSError, peer: str) -> SmpcError:
     return ChannelClosed(peer, clean=False)
 
 
-class Link(asyncio.StreamReaderProtocol):
+class Stream(asyncio.StreamReaderProtocol):
     """asyncio's stream protocol, which also says when the connection is gone, and when bytes last came."""
 
     def __init__(self) -> None:
@@ -79,7 +79,7 @@ class Channel:
     def __init__(
         self,
         peer: str,
-        link: Link,
+        stream: Stream,
         writer: asyncio.StreamWriter,
         *,
         max_message: int,
@@ -104,7 +104,7 @@ class Channel:
         self.bytes_sent = 0
         self.bytes_received = 0
         self.on_twice: Callable[[], None] | None = None
-        self._link = link
+        self._stream = stream
         self._writer = writer
         self._message_timeout = message_timeout
         self._budgets = budgets
@@ -126,7 +126,7 @@ class Channel:
     @property
     def live(self) -> bool:
         """False once either side has closed the channel, or the link is gone."""
-        return self._ended is None and not self._link.gone.is_set()
+        return self._ended is None and not self._stream.gone.is_set()
 
     def begin(self, max_message: int) -> None:
         """Start the channel proper after the hello: set the limit of its messages and count from zero."""
@@ -191,9 +191,9 @@ class Channel:
             self._pong = asyncio.get_running_loop().create_future()
             self._put_control(framing.PING)
         pong, began = self._pong, now()
-        self._link.moved = began
+        self._stream.moved = began
         while not pong.done() and self.live:
-            left = min(self._link.moved + PING_SECONDS, began + PING_LIMIT) - now()
+            left = min(self._stream.moved + PING_SECONDS, began + PING_LIMIT) - now()
             if left <= 0:
                 undecided = self._waits_for_us or now() >= began + PING_LIMIT
                 return None if undecided else False
@@ -217,7 +217,7 @@ class Channel:
         self._writer.close()
         with contextlib.suppress(TimeoutError):
             async with asyncio.timeout(CLOSE_SECONDS):
-                await self._link.gone.wait()
+                await self._stream.gone.wait()
         self.abort()
 
     def abort(self) -> None:
@@ -257,7 +257,7 @@ class Channel:
 
     async def _until_peer_ends(self) -> None:
         if self._receiving:
-            await self._link.gone.wait()
+            await self._stream.gone.wait()
         elif self._reader is not None:
             self._inbox.drop()
             await asyncio.wait([self._reader])
@@ -290,12 +290,12 @@ class Channel:
 
     async def _read_content(self, reserve: Callable[[int], Awaitable[None]]) -> bytes:
         while True:
-            first = await self._link.stream.read(1)
+            first = await self._stream.stream.read(1)
             if not first:
                 raise ChannelClosed(self.peer, clean=False)
             try:
                 content = await framing.read_message(
-                    self._link.stream,
+                    self._stream.stream,
                     first,
                     self.peer,
                     min(self.max_message, self.max_received),
@@ -362,7 +362,7 @@ class Channel:
                 async with asyncio.timeout(self.frame_timeout):
                     await self._writer.drain()
                 if len(piece) >= _PROGRESS_BYTES:
-                    self._link.moved = now()
+                    self._stream.moved = now()
             whole = True
         except TimeoutError:
             detail = f"it did not read for {self.frame_timeout} s"

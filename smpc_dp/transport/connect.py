@@ -15,7 +15,7 @@ from typing import Any
 from smpc_dp.errors import Check, LocalError, PeerFault, TimeoutFault
 from smpc_dp.roster import Member, split_address
 from smpc_dp.transport import handshake, tls
-from smpc_dp.transport.blocking import BlockingChannel, Halt, Link, Tls
+from smpc_dp.transport.blocking import BlockingChannel, Halt, BlockingStream, Tls
 from smpc_dp.transport.endpoint import ATTEMPT_SECONDS, Endpoint, address_of
 from smpc_dp.transport.sockets import pauses, tune
 from smpc_dp.transport.strangers import HANDSHAKE_SECONDS, STRANGERS, Strangers, source_of
@@ -41,18 +41,18 @@ def dial_blocking(
     pause, last = pauses(), "no answer"
     while (left := deadline - time.monotonic()) > 0 and not (halt is not None and halt.halted):
         try:
-            link, result = _call(endpoint, (host, port), peer, min(left, ATTEMPT_SECONDS))
+            stream, result = _call(endpoint, (host, port), peer, min(left, ATTEMPT_SECONDS))
             if result.name != peer:
-                link.close()
+                stream.close()
                 raise PeerFault(
                     result.name, f"answers at {target} in the place of '{peer}'", Check.OTHER_MEMBER
                 )
             if halt is not None:
-                halt.watch(link)
-            link.wait(endpoint.frame_timeout if patience is None else patience)
+                halt.watch(stream)
+            stream.wait(endpoint.frame_timeout if patience is None else patience)
             own = endpoint.identity.name
-            channel = greeted(link, handshake.greet(link, own, endpoint.session_digest, endpoint.session))
-            link.wait(endpoint.frame_timeout)
+            channel = greeted(stream, handshake.greet(stream, own, endpoint.session_digest, endpoint.session))
+            stream.wait(endpoint.frame_timeout)
             return channel
         except handshake.Busy as error:
             last = str(error)
@@ -94,7 +94,7 @@ class Door:
         for caller in self._callers.values():
             caller.socket.close()
 
-    def wait(self, deadline: float) -> tuple[Link, Member] | None:
+    def wait(self, deadline: float) -> tuple[BlockingStream, Member] | None:
         """Return the next member who has shown itself, or None at the deadline."""
         while (now := time.monotonic()) < deadline:
             for number, caller in list(self._callers.items()):
@@ -130,7 +130,7 @@ class Door:
         self._callers[raw.fileno()] = _Caller(raw, f"{address[0]}:{address[1]}", secured, deadline)
         self._selector.register(raw, selectors.EVENT_READ)
 
-    def _shake(self, number: int) -> tuple[Link, Member] | None:
+    def _shake(self, number: int) -> tuple[BlockingStream, Member] | None:
         caller = self._callers[number]
         try:
             done = _step(caller.socket, caller.secured, caller.address, caller.socket.recv(SHAKE_BYTES))
@@ -148,8 +148,8 @@ class Door:
         self._selector.unregister(caller.socket)
         self._strangers.remove(number)
         del self._callers[number]
-        link = Link(result.name, caller.socket, caller.secured, self._endpoint.frame_timeout)
-        return link, result
+        stream = BlockingStream(result.name, caller.socket, caller.secured, self._endpoint.frame_timeout)
+        return stream, result
 
     def _drop(self, number: int, why: str) -> None:
         caller = self._callers.pop(number)
@@ -192,13 +192,13 @@ def accept_blocking(endpoint: Endpoint, peers: Sequence[str]) -> dict[str, Block
                 if (came := door.wait(deadline)) is None:
                     late = f"not here in {endpoint.connect_timeout} s{door.dropped}"
                     raise TimeoutFault(missing, "connect", late)
-                link, result = came
+                stream, result = came
                 if result.name not in missing:
-                    link.close()
+                    stream.close()
                     raise PeerFault(
                         result.name, f"connects to '{own.name}', which waits for others", Check.OTHER_MEMBER
                     )
-                channels[result.name] = greeted(link, answer(endpoint, link, own))
+                channels[result.name] = greeted(stream, answer(endpoint, stream, own))
     except BaseException:
         for channel in channels.values():
             channel.close()
@@ -211,15 +211,19 @@ async def _no_rival() -> handshake.Reason | None:
     return None
 
 
-async def answer(endpoint: Endpoint, link: Link, own: Member, rival: handshake.Rival = _no_rival) -> None:
+async def answer(
+    endpoint: Endpoint, stream: BlockingStream, own: Member, rival: handshake.Rival = _no_rival
+) -> None:
     """Be the server of the hello on a link, for `greeted`; errors as for `handshake.answer_greeting`."""
-    error = await handshake.answer_greeting(link, own, rival, endpoint.session_digest, endpoint.session)
+    error = await handshake.answer_greeting(stream, own, rival, endpoint.session_digest, endpoint.session)
     if error is not None:
         raise error
-    await handshake.welcome(link, own, endpoint.session_digest)
+    await handshake.welcome(stream, own, endpoint.session_digest)
 
 
-def _call(endpoint: Endpoint, address: tuple[str, int], peer: str, seconds: float) -> tuple[Link, Member]:
+def _call(
+    endpoint: Endpoint, address: tuple[str, int], peer: str, seconds: float
+) -> tuple[BlockingStream, Member]:
     """Return the link to the member that the other end shows to be.
 
     Raises PeerFault if it shows none, OSError when the connection breaks or takes longer.
@@ -238,7 +242,7 @@ def _call(endpoint: Endpoint, address: tuple[str, int], peer: str, seconds: floa
         if isinstance(error, OSError):
             raise ConnectionError(_broken(error)) from None
         raise
-    return Link(result.name, raw, secured, endpoint.frame_timeout), result
+    return BlockingStream(result.name, raw, secured, endpoint.frame_timeout), result
 
 
 def _broken(error: OSError) -> str:
@@ -266,14 +270,14 @@ def _set_options(raw: socket.socket) -> None:
         raw.setsockopt(socket.SOL_SOCKET, option, SOCKET_BYTES)
 
 
-def greeted(link: Link, hello: Coroutine[Any, Any, None]) -> BlockingChannel:
+def greeted(stream: BlockingStream, hello: Coroutine[Any, Any, None]) -> BlockingChannel:
     """Run the hello, which is written for asyncio but only ever waits for `link`, and start the channel."""
     try:
         hello.send(None)
     except StopIteration:
-        _LOG.info("connected to %s, directly", link.peer)
-        return BlockingChannel(link)
+        _LOG.info("connected to %s, directly", stream.peer)
+        return BlockingChannel(stream)
     except BaseException:
-        link.close()
+        stream.close()
         raise
     raise RuntimeError("the hello waited for something else than its link")

@@ -25,7 +25,7 @@ from smpc_dp.errors import (
 from smpc_dp.identity import Identity
 from smpc_dp.roster import Roster, split_address
 from smpc_dp.transport import framing, handshake, tls
-from smpc_dp.transport.channel import CLOSE_SECONDS, Channel, ChannelClosed, Link, now
+from smpc_dp.transport.channel import CLOSE_SECONDS, Channel, ChannelClosed, Stream, now
 from smpc_dp.transport.inbox import Budgets
 from smpc_dp.transport.sockets import pauses, tune
 from smpc_dp.transport.strangers import HANDSHAKE_SECONDS, STRANGERS, Strangers, source_of
@@ -85,13 +85,13 @@ class Endpoint:
         contexts = tls.contexts(self.identity, self.roster) if prepared is None else prepared
         object.__setattr__(self, "contexts", contexts)
 
-    def channel(self, peer: str, link: Link, transport: asyncio.Transport) -> Channel:
+    def channel(self, peer: str, stream: Stream, transport: asyncio.Transport) -> Channel:
         """Return the channel of a connection whose TLS handshake is done."""
         loop = asyncio.get_running_loop()
-        writer = asyncio.StreamWriter(transport, link, link.stream, loop)
+        writer = asyncio.StreamWriter(transport, stream, stream.stream, loop)
         return Channel(
             peer,
-            link,
+            stream,
             writer,
             max_message=self.max_message,
             frame_timeout=self.frame_timeout,
@@ -182,8 +182,8 @@ class Listener:
         tune(connection)
         limit = min(HANDSHAKE_SECONDS, endpoint.connect_timeout)
         async with asyncio.timeout(limit):
-            transport, link = await asyncio.get_running_loop().connect_accepted_socket(
-                Link,
+            transport, stream = await asyncio.get_running_loop().connect_accepted_socket(
+                Stream,
                 connection,
                 ssl=endpoint.contexts.server,
                 ssl_handshake_timeout=limit + BACKUP,
@@ -191,7 +191,7 @@ class Listener:
             )
         try:
             peer = tls.authenticated(transport.get_extra_info("ssl_object"), endpoint.roster, address)
-            yield endpoint.channel(peer.name, link, transport)
+            yield endpoint.channel(peer.name, stream, transport)
         except BaseException:
             transport.abort()
             raise
@@ -300,8 +300,8 @@ async def dial(endpoint: Endpoint, peer: str, address: str | None = None) -> Cha
 
 async def _attempt(endpoint: Endpoint, peer: str, host: str, port: int) -> Channel:
     async with asyncio.timeout(ATTEMPT_SECONDS):
-        transport, link = await asyncio.get_running_loop().create_connection(
-            Link,
+        transport, stream = await asyncio.get_running_loop().create_connection(
+            Stream,
             host,
             port,
             ssl=endpoint.contexts.client,
@@ -315,7 +315,7 @@ async def _attempt(endpoint: Endpoint, peer: str, host: str, port: int) -> Chann
             raise PeerFault(
                 result.name, f"answers at {host}:{port} in the place of '{peer}'", Check.OTHER_MEMBER
             )
-        channel = endpoint.channel(peer, link, transport)
+        channel = endpoint.channel(peer, stream, transport)
         try:
             await handshake.greet(channel, endpoint.identity.name, endpoint.session_digest, endpoint.session)
         except ConfigError:

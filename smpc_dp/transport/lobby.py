@@ -13,7 +13,7 @@ from collections.abc import Iterable
 
 from smpc_dp.errors import Check, PeerFault, SmpcError, TimeoutFault
 from smpc_dp.transport import handshake
-from smpc_dp.transport.blocking import BlockingChannel, Halt, Link
+from smpc_dp.transport.blocking import BlockingChannel, Halt, BlockingStream
 from smpc_dp.transport.channel import PING_SECONDS, ChannelClosed
 from smpc_dp.transport.connect import Door, answer, dial_blocking, greeted, server_at_home
 from smpc_dp.transport.endpoint import Endpoint
@@ -57,8 +57,8 @@ class Lobby:
         self._endpoint = endpoint
         self._own = endpoint.roster.member(endpoint.identity.name)
         self._server = server_at_home(endpoint)
-        self._waiting: dict[str, deque[Link]] = {}
-        self._news = threading.Condition()
+        self._waiting: dict[str, deque[BlockingStream]] = {}
+        self._inbound = threading.Condition()
         self._closed = False
         self._thread = threading.Thread(target=self._accept, name=f"lobby of {self._own.name}", daemon=True)
         self._thread.start()
@@ -74,15 +74,15 @@ class Lobby:
         """
         deadline = time.monotonic() + patience
         while True:
-            link, last = self._next(peer, deadline, halt)
-            halt.watch(link)
+            stream, last = self._next(peer, deadline, halt)
+            halt.watch(stream)
             # One that no longer answers must not keep out the one behind it.
-            link.wait(endpoint.frame_timeout if last else min(PING_SECONDS, endpoint.frame_timeout))
+            stream.wait(endpoint.frame_timeout if last else min(PING_SECONDS, endpoint.frame_timeout))
             try:
-                channel = greeted(link, answer(endpoint, link, self._own))
+                channel = greeted(stream, answer(endpoint, stream, self._own))
                 if self._is_ready(channel):
-                    link.wait(endpoint.frame_timeout)
-                    self._refuse_others(endpoint, peer, link)
+                    stream.wait(endpoint.frame_timeout)
+                    self._refuse_others(endpoint, peer, stream)
                     return channel
             except ChannelClosed:
                 # Its caller may have called again.
@@ -96,34 +96,34 @@ class Lobby:
 
     def close(self) -> None:
         """Stop listening, and hang up on everybody who has not been claimed."""
-        with self._news:
+        with self._inbound:
             self._closed = True
-            self._news.notify_all()
+            self._inbound.notify_all()
         self._thread.join()
         self._server.close()
-        for link in itertools.chain.from_iterable(self._waiting.values()):
-            link.close()
+        for stream in itertools.chain.from_iterable(self._waiting.values()):
+            stream.close()
 
     def _has(self, peer: str) -> bool:
-        with self._news:
+        with self._inbound:
             return peer in self._waiting
 
-    def _refuse_others(self, endpoint: Endpoint, peer: str, link: Link) -> None:
+    def _refuse_others(self, endpoint: Endpoint, peer: str, stream: BlockingStream) -> None:
         """Refuse the connections that wait behind a live one of the same member, and tell both of it."""
-        with self._news:
+        with self._inbound:
             others = self._waiting.pop(peer, None)
         if others:
             _LOG.warning("%s: two connections of %s are live: its key is used twice", self._own.name, peer)
-            link.warn()
+            stream.warn()
             # They may be slow to take their refusal.
             refusing = functools.partial(self._refuse, endpoint, others)
             threading.Thread(target=refusing, name=f"refuses {peer}", daemon=True).start()
 
-    def _refuse(self, endpoint: Endpoint, links: Iterable[Link]) -> None:
-        for link in links:
-            link.wait(PING_SECONDS)
+    def _refuse(self, endpoint: Endpoint, streams: Iterable[BlockingStream]) -> None:
+        for stream in streams:
+            stream.wait(PING_SECONDS)
             with contextlib.suppress(SmpcError):
-                greeted(link, answer(endpoint, link, self._own, _used_twice))
+                greeted(stream, answer(endpoint, stream, self._own, _used_twice))
 
     def _is_ready(self, channel: BlockingChannel) -> bool:
         """Return False if the caller has gone; raise PeerFault if it says something else."""
@@ -139,36 +139,36 @@ class Lobby:
             raise
         return True
 
-    def _next(self, peer: str, deadline: float, halt: Halt) -> tuple[Link, bool]:
+    def _next(self, peer: str, deadline: float, halt: Halt) -> tuple[BlockingStream, bool]:
         """Return the first connection of `peer`, and whether no other waits behind it."""
-        with self._news:
+        with self._inbound:
             while True:
                 # Before a look at who waits: whoever has called now is for the next claim.
                 left = deadline - time.monotonic()
                 if left <= 0 or self._closed or halt.halted:
                     raise TimeoutFault({peer}, "connect", "it has not called")
-                if (links := self._waiting.get(peer)) is not None:
-                    link = links.popleft()
-                    if not links:
+                if (streams := self._waiting.get(peer)) is not None:
+                    stream = streams.popleft()
+                    if not streams:
                         del self._waiting[peer]
-                    return link, not links
-                self._news.wait(min(left, LOOK_SECONDS))
+                    return stream, not streams
+                self._inbound.wait(min(left, LOOK_SECONDS))
 
     def _accept(self) -> None:
         with Door(self._endpoint, self._server) as door:
             while not self._closed:
                 if (came := door.wait(time.monotonic() + LOOK_SECONDS)) is None:
                     continue
-                link, result = came
-                with self._news:
-                    links = self._waiting.get(result.name, deque())
-                    full = len(links) >= MAX_EACH or (not links and len(self._waiting) >= MAX_WAITING)
+                stream, result = came
+                with self._inbound:
+                    streams = self._waiting.get(result.name, deque())
+                    full = len(streams) >= MAX_EACH or (not streams and len(self._waiting) >= MAX_WAITING)
                     if not full:
-                        links.append(link)
-                        self._waiting[result.name] = links
-                        self._news.notify_all()
+                        streams.append(stream)
+                        self._waiting[result.name] = streams
+                        self._inbound.notify_all()
                 if full:
                     _LOG.info(
                         "%s: too many connections wait, one of %s is dropped", self._own.name, result.name
                     )
-                    link.close()
+                    stream.close()

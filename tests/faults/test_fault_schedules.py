@@ -33,7 +33,7 @@ from smpc_dp.runtime.aggregator import Server, open_logs
 from smpc_dp.runtime.deadline import hub_run_seconds, party_run_seconds
 from smpc_dp.runtime.events import ignore
 from smpc_dp.runtime.line import HubLine
-from smpc_dp.runtime.links import Links
+from smpc_dp.runtime.links import ConnectionPool
 from smpc_dp.runtime.local import AGGREGATOR, create_local_session
 from smpc_dp.runtime.member import Membership
 from smpc_dp.runtime.session_file import Timeouts
@@ -102,14 +102,14 @@ async def execute(scene: Scene, seed: int, vectors: NDArray[np.float64], reporte
     loop = asyncio.get_running_loop()
     crooks = draw_crooks(chooser, scene.names, scene.messages)
     reported.crooks = crooks
-    links = Links(scene.hub, ignore)
-    server = Server(scene.hub, links, ignore, None, (), open_logs(scene.hub, scene.path, scene.board))
+    connections = ConnectionPool(scene.hub, ignore)
+    server = Server(scene.hub, connections, ignore, None, (), open_logs(scene.hub, scene.path, scene.board))
     tasks: dict[str, asyncio.Task[None]] = {}
 
     async def take_part(name: str, pipe: Pipe) -> None:
         membership = scene.of_group(scene.members[name])
         line = HubLine(scene.members[name], ignore)
-        line.links.welcome(pipe)  # type: ignore[arg-type]
+        line.connections.welcome(pipe)  # type: ignore[arg-type]
         encoding = membership.parameters.encoding
         lanes, _ = encoding.encode(vectors[scene.names.index(name)], party=name)
 
@@ -133,7 +133,7 @@ async def execute(scene: Scene, seed: int, vectors: NDArray[np.float64], reporte
             near.context = scene.of_group(scene.members[name]).context(1, "sum")
             near.signer = scene.members[name].identity
             near.reconnect = lambda: enter(name, Pipe)
-        links.welcome(far)
+        connections.welcome(far)
         if (before := tasks.get(name)) is not None:
             before.cancel()
         tasks[name] = loop.create_task(take_part(name, near))
@@ -153,7 +153,7 @@ async def execute(scene: Scene, seed: int, vectors: NDArray[np.float64], reporte
     stated = party_run_seconds(steps, TIMEOUTS)
     for name in reported.times.keys() - crooks.keys():
         assert reported.times[name] <= stated + computing, (name, reported.times[name], stated)
-    links.abort()
+    connections.abort()
 
 
 def check(scene: Scene, vectors: NDArray[np.float64], reported: Reported) -> str:

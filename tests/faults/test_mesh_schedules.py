@@ -95,7 +95,7 @@ async def execute_direct(
     for name in reported.times.keys() - crooks.keys():
         assert reported.times[name] <= stated + 7 * 4 * len(names) ** 2 * WORK, (name, reported.times[name])
     for mesh in meshes.values():
-        mesh.links.abort()
+        mesh.connections.abort()
 
 
 def check_blame(reported: Reported, members: Sequence[str], servers: Collection[str] = ()) -> set[str]:
@@ -215,15 +215,17 @@ async def execute_servers(
     everyone = users | servers
     hubs = {name: ServerHub(member, ignore) for name, member in servers.items()}
     lines = {name: ServersLine(member, ignore) for name, member in users.items()}
-    links = {name: hub._links for name, hub in hubs.items()} | {n: line.links for n, line in lines.items()}
+    connections = {name: hub._pool for name, hub in hubs.items()} | {
+        n: line.connections for n, line in lines.items()
+    }
 
     def join(one: str, two: str) -> None:
         if two in crooks and one not in crooks:
             one, two = two, one
         near, far = connect(one, two, chooser.uniform(0.001, 0.02), pipe_kind(one in crooks))
         arm(near, everyone[one], crooks, f"{seed} {one} {two}", lambda: join(one, two))
-        links[one].welcome(near)  # type: ignore[arg-type]
-        links[two].welcome(far)
+        connections[one].welcome(near)  # type: ignore[arg-type]
+        connections[two].welcome(far)
 
     for one, two in [*itertools.combinations(servers, 2), *itertools.product(users, servers)]:
         join(one, two)
@@ -251,8 +253,8 @@ async def execute_servers(
             name,
             reported.times[name],
         )
-    for link in links.values():
-        link.abort()
+    for connection in connections.values():
+        connection.abort()
 
 
 def test_every_schedule_of_servers(schedules: range, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -22,7 +22,7 @@ from smpc_dp.runtime.aggregator import Server, open_logs
 from smpc_dp.runtime.deadline import hub_run_seconds
 from smpc_dp.runtime.events import ignore
 from smpc_dp.runtime.line import HubLine
-from smpc_dp.runtime.links import Links
+from smpc_dp.runtime.links import ConnectionPool
 from smpc_dp.runtime.local import AGGREGATOR, create_local_session
 from smpc_dp.runtime.member import Membership
 from smpc_dp.runtime.relay import Tunnel
@@ -101,15 +101,15 @@ async def execute(members: dict[str, Membership], folder: Path, seed: int, repor
     chooser, loop = random.Random(seed), asyncio.get_running_loop()
     crooks = reported["crooks"] = draw_crooks(chooser, NAMES, 12)
     hub, mail = members[AGGREGATOR], defaultdict[tuple[str, str, str], list[bytes]](list)
-    links = Links(hub, ignore)
+    connections = ConnectionPool(hub, ignore)
     server = Server(
-        hub, links, ignore, None, (), open_logs(hub, folder / "session.toml", folder / f"board {seed}")
+        hub, connections, ignore, None, (), open_logs(hub, folder / "session.toml", folder / f"board {seed}")
     )
     tasks: dict[str, asyncio.Task[None]] = {}
 
     async def take_part(name: str, pipe: Pipe) -> None:
         member, line = members[name], HubLine(members[name], ignore)
-        line.links.welcome(pipe)  # type: ignore[arg-type]
+        line.connections.welcome(pipe)  # type: ignore[arg-type]
         requested = StatisticRequest.check(
             KERNEL,
             DATA[name],
@@ -137,7 +137,7 @@ async def execute(members: dict[str, Membership], folder: Path, seed: int, repor
             near.act, near.index = crooks[name]
             near.chooser, near.context = random.Random(f"{seed} {name}"), members[name].context(1)
             near.signer, near.reconnect = members[name].identity, lambda: enter(name, Pipe)
-        links.welcome(far)
+        connections.welcome(far)
         if (before := tasks.get(name)) is not None:
             before.cancel()
         tasks[name] = loop.create_task(take_part(name, near))
@@ -157,7 +157,7 @@ async def execute(members: dict[str, Membership], folder: Path, seed: int, repor
     reported["excluded"] = {
         members[AGGREGATOR].names[party - 1]: e for party, e in machine.state.inbox.excluded.items()
     }
-    links.abort()
+    connections.abort()
 
 
 def test_every_schedule_of_a_pairwise_statistic(

@@ -214,7 +214,7 @@ def test_a_server_that_loses_another_tells_the_third_before_it_goes(
 
     def cut(event: Event) -> None:
         if (event.request, event.step) == (4, "compute"):
-            hubs["server2"]._links.links["server3"].channel.abort()
+            hubs["server2"]._pool.connections["server3"].channel.abort()
 
     monkeypatch.setattr(ServerHub, "open", classmethod(opened))
 

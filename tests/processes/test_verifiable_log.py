@@ -27,7 +27,7 @@ from smpc_dp.runtime import aggregator, board
 from smpc_dp.runtime.awaited import Awaited
 from smpc_dp.runtime.deadline import StepTimer
 from smpc_dp.runtime.driver import Drive
-from smpc_dp.runtime.links import News
+from smpc_dp.runtime.links import InboundEvent
 from smpc_dp.runtime.local import create_local_session
 from smpc_dp.runtime.session import Session
 from smpc_dp.runtime.session_file import Timeouts
@@ -273,11 +273,11 @@ def test_a_relay_does_not_linger_for_ever(tmp_path: Path, monkeypatch: pytest.Mo
 class Flood:
     """News of a user that asks for lines faster than they are shown, without end."""
 
-    async def get(self) -> News:
-        return News("mallory", 1, Envelope(b"", v.FETCH, "mallory", "relay", b"", b""))
+    async def get(self) -> InboundEvent:
+        return InboundEvent("mallory", 1, Envelope(b"", v.FETCH, "mallory", "relay", b"", b""))
 
-    def take_all(self) -> list[News]:
-        return [News("mallory", 1, Envelope(b"", v.FETCH, "mallory", "relay", b"", b""))]
+    def take_all(self) -> list[InboundEvent]:
+        return [InboundEvent("mallory", 1, Envelope(b"", v.FETCH, "mallory", "relay", b"", b""))]
 
 
 class Waiting:
@@ -299,20 +299,20 @@ def flooded() -> Any:
     server._membership = SimpleNamespace(session=SimpleNamespace(timeouts=timeouts))
     awaited = Awaited("relay", lambda _name: True, lambda _event: None)
     server._hub = SimpleNamespace(
-        news=Flood(),
+        inbound=Flood(),
         awaited=awaited,
         next=partial(awaited.next, Flood().get),
-        links=["mallory"],
+        connections=["mallory"],
         is_live=lambda _name: True,
         admit_all=lambda: None,
         take_early=lambda _number: [],
         send=lambda *_: None,
     )
 
-    async def show(_news: News) -> None:
+    async def show(_inbound: InboundEvent) -> None:
         await asyncio.sleep(0)
 
-    async def make(_drive: Drive) -> list[News]:
+    async def make(_drive: Drive) -> list[InboundEvent]:
         return [await Flood().get()]
 
     server._show, server._ask = show, make

@@ -28,7 +28,7 @@ FRAME, ATTEMPTS, WINDOW, REPORTED = 32_768, 3, 8, 4
 CHUNK = FRAME - 24 - 16 - 1
 
 Body = bytes
-Link = tuple[str, str, str]
+Connection = tuple[str, str, str]
 
 
 class Statistic:
@@ -55,7 +55,7 @@ class Statistic:
         self.labels = dict(zip(self.names, vector["labels"] or [-1] * len(self.names), strict=True))
         self.present = list(self.names)
         self.attempt = 1
-        self.expected: dict[Link, deque[tuple[bytes, Body]]] = {}
+        self.expected: dict[Connection, deque[tuple[bytes, Body]]] = {}
         self.log: list[tuple[str, str, Body, bytes]] = []
         self.pairs: list[list[tuple[str, str]]] = []
         self.outputs: dict[tuple[int, tuple[str, str]], int] = {}

@@ -40,7 +40,9 @@ def agrees(vector: dict[str, Any], limits: twin.Limits = USUAL) -> None:
     sent: dict[tuple[str, str], list[str]] = {}
     for message in vector["messages"]:
         sent.setdefault((message["sender"], message["receiver"]), []).append(message["bytes"])
-    assert {link: [data.hex() for data in messages] for link, messages in ran.sent.items()} == sent
+    assert {
+        connection: [data.hex() for data in messages] for connection, messages in ran.sent.items()
+    } == sent
     assert vector["intermediate"] == {
         "circuit_digest": ran.circuit.digest().hex(),
         "plan_digest": ran.plan_digest().hex(),

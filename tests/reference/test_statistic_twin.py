@@ -44,7 +44,7 @@ def test_published_run(path: Path) -> None:
     assert vector["log"] == ran.lines
     assert vector["result"]["value"] == pytest.approx(ran.value)
     for published, evaluation in zip(vector["evaluations"], ran.evaluations, strict=True):
-        made = {link: list(messages) for link, messages in evaluation.sent.items()}
+        made = {connection: list(messages) for connection, messages in evaluation.sent.items()}
         for message in published["messages"]:
             assert made[message["sender"], message["receiver"]].pop(0).hex() == message["bytes"]
         ends = (published["garbler"], published["evaluator"])

@@ -54,7 +54,7 @@ DOCUMENTS = sorted(
 
 FENCE = re.compile(r"^```([^\n`]*)\n(.*?)^```[ \t]*$", re.MULTILINE | re.DOTALL)
 INLINE = re.compile(r"`([^`\n]+)`")
-LINK = re.compile(r"\[[^\]\n]*\]\(([^)\s]+)\)")
+CONNECTION = re.compile(r"\[[^\]\n]*\]\(([^)\s]+)\)")
 HEADING = re.compile(r"^#{1,6} +(.+?) *$", re.MULTILINE)
 COMMAND = re.compile(r"(?:^|[;|&(]|\bdo )\s*(?:\$ )?(?:time )?(smpc-dp .*)$")
 
@@ -196,7 +196,7 @@ def test_commands_in_prose_exist(path: Path) -> None:
 @pytest.mark.parametrize("path", DOCUMENTS, ids=lambda path: str(path.relative_to(ROOT)))
 def test_links_resolve(path: Path) -> None:
     broken = []
-    for target in LINK.findall(text_outside_blocks(path)):
+    for target in CONNECTION.findall(text_outside_blocks(path)):
         if re.match(r"[a-z]+:", target):
             continue
         name, _, fragment = target.partition("#")

@@ -105,10 +105,10 @@ def test_file_is_never_overwritten(tmp_path: Path) -> None:
     with pytest.raises(LocalError, match=r"alice\.id: exists already"):
         Identity.generate("alice").save(path)
     assert path.read_bytes() == before
-    link = tmp_path / "link.id"
-    link.symlink_to(tmp_path / "elsewhere")
+    connection = tmp_path / "link.id"
+    connection.symlink_to(tmp_path / "elsewhere")
     with pytest.raises(LocalError):
-        Identity.generate("alice").save(link)
+        Identity.generate("alice").save(connection)
     assert not (tmp_path / "elsewhere").exists()
     with pytest.raises(LocalError, match="cannot write the identity"):
         Identity.generate("alice").save(tmp_path / "no folder" / "alice.id")

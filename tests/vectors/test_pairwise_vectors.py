@@ -40,11 +40,11 @@ SAYS = {
 @cache
 def arriving(base: str, receiver: str) -> dict[str, list[bytes]]:
     """What each sender sends to a role in a published run."""
-    links: dict[str, list[bytes]] = {}
+    connections: dict[str, list[bytes]] = {}
     for message in json.loads((PUBLISHED / base).read_bytes())["messages"]:
         if message["receiver"] == receiver:
-            links.setdefault(message["sender"], []).append(bytes.fromhex(message["bytes"]))
-    return links
+            connections.setdefault(message["sender"], []).append(bytes.fromhex(message["bytes"]))
+    return connections
 
 
 def fault_of(vector: dict[str, Any]) -> faults.Fault:

@@ -54,7 +54,7 @@ def replay(
 
     The end is None when the role asks for more than there is.
     """
-    links = {sender: deque(messages) for sender, messages in arriving.items()}
+    queues = {sender: deque(messages) for sender, messages in arriving.items()}
     taken: list[tuple[str, bytes]] = []
     effects = role.run()
     try:
@@ -63,10 +63,10 @@ def replay(
             if not isinstance(effect, Receive):
                 effect = next(effects)
                 continue
-            if not links[effect.sender]:
+            if not queues[effect.sender]:
                 effects.close()
                 return Replayed(None, taken)
-            data = links[effect.sender].popleft()
+            data = queues[effect.sender].popleft()
             if fault is not None and len(taken) == fault.after:
                 if effect.sender != fault.sender:
                     raise LookupError(f"{fault.name}: message {fault.after} is due from {effect.sender}")

@@ -194,11 +194,11 @@ class Run:
 
     def sent_to(self, receiver: str) -> dict[str, list[bytes]]:
         """Return what each sender sent to `receiver`, in order."""
-        links: dict[str, list[bytes]] = {name: [] for name in self.roles}
+        queues: dict[str, list[bytes]] = {name: [] for name in self.roles}
         for sender, to, data in self.sent:
             if to == receiver:
-                links[sender].append(data)
-        return links
+                queues[sender].append(data)
+        return queues
 
 
 def new_run(scenario: Scenario) -> Run:

@@ -218,17 +218,19 @@ class Run:
             roles[name] = kind(contexts[name], self.signers[name], terms, rows, sources[name])
         ended = Ended(matching, pair, contexts[garbler].session_digest, sources)
         self.evaluations.append(ended)
-        links: dict[str, Link] = {
-            name: self._link(name, peer, ended) for name, peer in (pair, (evaluator, garbler))
+        connections: dict[str, Connection] = {
+            name: self._connection(name, peer, ended) for name, peer in (pair, (evaluator, garbler))
         }
-        _connect(links, pair)
+        _connect(connections, pair)
         effects: dict[str, Effects[Evaluated]] = {name: role.run() for name, role in roles.items()}
         waits: dict[str, Receive | None] = dict.fromkeys(pair)
         while effects:
             moved = False
             for name in tuple(effects):
                 expected = waits[name]
-                answer = None if expected is None else self._answer(name, expected, links[name], matching)
+                answer = (
+                    None if expected is None else self._answer(name, expected, connections[name], matching)
+                )
                 if expected is not None and answer is None:
                     continue
                 moved = True
@@ -239,45 +241,45 @@ class Run:
                     continue
                 waits[name] = effect if isinstance(effect, Receive) else None
                 if isinstance(effect, Send):
-                    self._give(name, effect, links[name], ended)
+                    self._give(name, effect, connections[name], ended)
             if not moved:
                 raise RuntimeError(f"everybody waits: {', '.join(effects)}")
 
-    def _answer(self, name: str, expected: Receive, link: Link, matching: int) -> bytes | None:
-        inbox = self._inboxes.get((name, matching)) if expected.sender == HUB else link.inbox()
+    def _answer(self, name: str, expected: Receive, connection: Connection, matching: int) -> bytes | None:
+        inbox = self._inboxes.get((name, matching)) if expected.sender == HUB else connection.inbox()
         return inbox.popleft() if inbox else None
 
-    def _give(self, name: str, effect: Send, link: Link, ended: Ended) -> None:
+    def _give(self, name: str, effect: Send, connection: Connection, ended: Ended) -> None:
         data = b"".join(effect.parts)
         if effect.to == HUB:
             self.deliver([self.wires[name].write_pair(self.hub.run_id, ended.matching, data)])
         else:
             ended.sent.append((name, effect.to, data))
-            link.send(data)
+            connection.send(data)
 
-    def _link(self, name: str, peer: str, ended: Ended) -> Link:
+    def _connection(self, name: str, peer: str, ended: Ended) -> Connection:
         if not self.scenario.relayed:
-            return Link(peer)
+            return Connection(peer)
         source = Recording(self.source(name, f"relay {ended.matching}"))
         ended.relay_randomness[name] = source
         context = self.pair_context(name, ended.matching, ended.pair)
         line = SealedLine(context, self.signers[name], source)
-        return RelayedLink(self, name, peer, ended.matching, line)
+        return RelayedConnection(self, name, peer, ended.matching, line)
 
     def frames(self, name: str, matching: int) -> deque[m.Relay]:
         """Return the frames that have come to a party for a matching and wait."""
         return self._frames.setdefault((name, matching), deque())
 
 
-class Link:
+class Connection:
     """One end of a pair's own channel."""
 
     def __init__(self, peer: str) -> None:
         self.peer = peer
         self._inbox: deque[bytes] = deque()
-        self._other: Link | None = None
+        self._other: Connection | None = None
 
-    def connect(self, other: Link) -> None:
+    def connect(self, other: Connection) -> None:
         """Join the other end."""
         self._other = other
 
@@ -291,7 +293,7 @@ class Link:
         return self._inbox
 
 
-class RelayedLink(Link):
+class RelayedConnection(Connection):
     """One end of a relayed channel: whoever takes 4 frames more than it has said, says so."""
 
     def __init__(self, run: Run, name: str, peer: str, matching: int, line: SealedLine) -> None:
@@ -300,7 +302,7 @@ class RelayedLink(Link):
         self._sent = self._taken = self._reported = 0
         self._message = b""
 
-    def connect(self, other: Link) -> None:
+    def connect(self, other: Connection) -> None:
         """Send the own key."""
         super().connect(other)
         self.frame(self.line.first())
@@ -317,7 +319,7 @@ class RelayedLink(Link):
         """Send one message, in as many frames as it takes; the other end takes each at once."""
         for frame in self.line.seal(data):
             self.frame(frame)
-            if isinstance(self._other, RelayedLink):
+            if isinstance(self._other, RelayedConnection):
                 self._other.take()
 
     def take(self) -> None:
@@ -340,14 +342,14 @@ class RelayedLink(Link):
             self.frame(b"")
 
 
-def _connect(links: Mapping[str, Link], pair: tuple[str, str]) -> None:
+def _connect(connections: Mapping[str, Connection], pair: tuple[str, str]) -> None:
     """Join both ends; of relayed ones each has the other's key afterwards."""
-    first, second = (links[name] for name in pair)
+    first, second = (connections[name] for name in pair)
     first.connect(second)
     second.connect(first)
-    for link in (first, second):
-        if isinstance(link, RelayedLink):
-            link.take()
+    for connection in (first, second):
+        if isinstance(connection, RelayedConnection):
+            connection.take()
 
 
 def to_json(scenario: Scenario) -> JsonObject:

@@ -28,7 +28,7 @@ from smpc_dp.protocols.mpyc.server import Job, ServerMachine
 from smpc_dp.runtime.deadline import PATIENCE, StepTimer
 from smpc_dp.runtime.driver import Drive
 from smpc_dp.runtime.events import Event, OnEvent, ignore, logged
-from smpc_dp.runtime.links import SMALL_MESSAGE, Links, News
+from smpc_dp.runtime.links import SMALL_MESSAGE, ConnectionPool, InboundEvent
 from smpc_dp.runtime.member import Membership
 from smpc_dp.runtime.requests import ServerLostError, ends_session
 from smpc_dp.runtime.servers.child import Answer
@@ -58,7 +58,9 @@ class ServerHub:
         self._keep = keep
         self._on_event = on_event
         users = len(membership.session.roster.parties)
-        self._links = Links(membership, on_event, outbox=64 + 4 * users, hub=False, divert=self._divert)
+        self._pool = ConnectionPool(
+            membership, on_event, outbox=64 + 4 * users, hub=False, divert=self._divert
+        )
         self._listener: Listener | None = None
         self._others = [name for name in membership.servers if name != membership.name]
         self._earlier = set(membership.servers[: membership.servers.index(membership.name)])
@@ -92,7 +94,7 @@ class ServerHub:
         hub._listener = await listen(endpoint, host, port, hub._called, hub._refused)
         try:
             for channel in await asyncio.gather(*(dial(endpoint, name) for name in sorted(hub._earlier))):
-                hub._links.welcome(channel)
+                hub._pool.welcome(channel)
             await hub._gather()
         except BaseException:
             await hub.stop()
@@ -100,19 +102,19 @@ class ServerHub:
         return hub
 
     async def _gather(self) -> None:
-        if not await self._links.gather(self._others):
+        if not await self._pool.gather(self._others):
             missing = self._missing()
             # Who has been there may have given up for the sake of those who have not.
-            never = [name for name in missing if name not in self._links.links] or missing
+            never = [name for name in missing if name not in self._pool.connections] or missing
             why = [self._refusals[name] for name in never if name in self._refusals]
             raise TimeoutFault(never, "connect", "; ".join([*why, NO_SURVIVAL]))
 
     async def gather(self, enough: int | None = None) -> None:
         """Wait until so many users (None: all) have connected, or `connect` seconds have passed."""
-        await self._links.gather(self._users(), enough)
+        await self._pool.gather(self._users(), enough)
 
     def _missing(self) -> list[str]:
-        return [name for name in self._others if not self._links.is_live(name)]
+        return [name for name in self._others if not self._pool.is_live(name)]
 
     def _called(self, channel: Channel) -> None:
         if channel.peer in self._earlier:
@@ -121,21 +123,21 @@ class ServerHub:
             )
             channel.abort()
             return
-        self._links.welcome(channel)
+        self._pool.welcome(channel)
 
     def _refused(self, who: str, error: SmpcError) -> None:
         if who in self._others:
             self._refusals[who] = str(error)
-        self._links.refused(who, error)
+        self._pool.refused(who, error)
 
     async def close(self) -> None:
         """Send what waits, and say goodbye to everyone."""
-        await self._links.close()
+        await self._pool.close()
         await self.stop()
 
     async def stop(self) -> None:
         """Cut all links."""
-        self._links.abort()
+        self._pool.abort()
         if self._engine is not None:
             await self._engine.close()
         if self._listener is not None:
@@ -162,9 +164,9 @@ class ServerHub:
         return True
 
     async def _forward(self, peer: str, content: bytes) -> None:
-        link = self._links.links.get(peer)
-        if link is not None and link.channel.live:
-            await link.channel.send(_BRIDGE.pack(self._epoch | BRIDGE_BIT), content)
+        connection = self._pool.connections.get(peer)
+        if connection is not None and connection.channel.live:
+            await connection.channel.send(_BRIDGE.pack(self._epoch | BRIDGE_BIT), content)
 
     # Requests
 
@@ -183,8 +185,8 @@ class ServerHub:
         )
         first = number == 1 and membership.group is None
         timer = StepTimer(membership.session.timeouts, first=first)
-        held = self._links.take_early(number)
-        drive = Drive(number, machine, self._links, timer, self, self._on_event, held=held)
+        held = self._pool.take_early(number)
+        drive = Drive(number, machine, self._pool, timer, self, self._on_event, held=held)
         engine = await self._begin(number)
         try:
             async with drive.outcome():
@@ -216,19 +218,19 @@ class ServerHub:
         self._await(drive)
         drive.report()
         while self._idle:
-            if not (timer.connecting or any(map(self._links.is_live, names))):
-                if drive.request > 1 and not any(map(self._links.is_live, self._users())):
+            if not (timer.connecting or any(map(self._pool.is_live, names))):
+                if drive.request > 1 and not any(map(self._pool.is_live, self._users())):
                     return False
                 self._idle = False
                 # Once: the other servers are waited for.
                 await drive.act(events.Deadline())
                 return True
-            news = await self._links.next(timer.pause())
-            if news is not None and news.envelope is not None and news.request == drive.request:
+            inbound = await self._pool.next(timer.pause())
+            if inbound is not None and inbound.envelope is not None and inbound.request == drive.request:
                 self._idle = False
-                drive.held.append(news)
-            elif news is not None:
-                await drive.take(news)
+                drive.held.append(inbound)
+            elif inbound is not None:
+                await drive.take(inbound)
         timer.begin()
         return True
 
@@ -240,7 +242,7 @@ class ServerHub:
             # An idle server waits for nobody.
             return run.waiting_for if timer.connecting or run.step != HELLO else ()
 
-        self._links.awaited.begin(drive.request, run.step, waited)
+        self._pool.awaited.begin(drive.request, run.step, waited)
 
     def begin_step(self, drive: Drive) -> None:
         """Give the step its time, or begin the computation; see `Holder.begin_step`."""
@@ -294,30 +296,30 @@ class ServerHub:
     def _users(self) -> Sequence[str]:
         return [member.name for member in self._membership.session.roster.parties]
 
-    async def event_of(self, drive: Drive, news: News) -> events.Event | None:
+    async def event_of(self, drive: Drive, inbound: InboundEvent) -> events.Event | None:
         """See `Holder.event_of`."""
-        run, number, is_server = drive.run, drive.request, news.peer in self._others
-        if news.envelope is None:
+        run, number, is_server = drive.run, drive.request, inbound.peer in self._others
+        if inbound.envelope is None:
             # A user that leaves before a request begins is absent from it, and no reason for it to fail.
-            next_report = run.needs(news.peer) and (is_server or not self._idle)
-            if self._links.is_live(news.peer) or not next_report:
+            next_report = run.needs(inbound.peer) and (is_server or not self._idle)
+            if self._pool.is_live(inbound.peer) or not next_report:
                 return None
-            drive.notify_lost(news.peer)
-            return events.PeersLost((news.peer,))
-        if news.request > number:
+            drive.notify_lost(inbound.peer)
+            return events.PeersLost((inbound.peer,))
+        if inbound.request > number:
             # Users may be ahead by several requests, which are for others; servers never are.
             if not is_server:
-                self._links.keep(news, EARLY_LIMIT, MAX_OPERATION + SMALL_MESSAGE)
-            elif news.request == number + 1:
-                self._links.keep(news, EARLY_LIMIT, len(news.envelope.body))
+                self._pool.keep(inbound, EARLY_LIMIT, MAX_OPERATION + SMALL_MESSAGE)
+            elif inbound.request == number + 1:
+                self._pool.keep(inbound, EARLY_LIMIT, len(inbound.envelope.body))
             return None
-        if news.request < number:
-            if news.envelope.step == HELLO:
+        if inbound.request < number:
+            if inbound.envelope.step == HELLO:
                 # It can ask for the next one.
-                context = self._requested.get(news.request, self._membership).context(news.request)
-                self._links.effect_away(context, news, Code.PAST, number)
+                context = self._requested.get(inbound.request, self._membership).context(inbound.request)
+                self._pool.effect_away(context, inbound, Code.PAST, number)
             return None
-        return events.Message(news.envelope)
+        return events.Message(inbound.envelope)
 
 
 @asynccontextmanager

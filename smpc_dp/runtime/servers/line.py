@@ -81,7 +81,7 @@ class ServersLine(Line):
         dialled = [asyncio.ensure_future(dial(endpoint, name)) for name in membership.servers]
         try:
             for channel in await asyncio.gather(*dialled):
-                line.links.welcome(channel)
+                line.connections.welcome(channel)
         except BaseException:
             for task in dialled:
                 task.cancel()
@@ -158,7 +158,7 @@ class ServersLine(Line):
         drive = Drive(
             requested.request,
             requested.machine,
-            self.links,
+            self.connections,
             StepTimer(timeouts, first=False),
             waits,
             self._on_event,

@@ -4,13 +4,13 @@ from __future__ import annotations
 
 from smpc_dp.protocols.contract import Envelope
 from smpc_dp.runtime.asking import HELLOS, MAX_HELD, Operations, is_hello
-from smpc_dp.runtime.links import SMALL_MESSAGE, News
+from smpc_dp.runtime.links import SMALL_MESSAGE, InboundEvent
 
 SUM, STATISTIC, _ = HELLOS
 
 
-def hello(peer: str, step: str) -> News:
-    return News(peer, 1, Envelope(b"", step, peer, "hub", b"", b""))
+def hello(peer: str, step: str) -> InboundEvent:
+    return InboundEvent(peer, 1, Envelope(b"", step, peer, "hub", b"", b""))
 
 
 def test_more_than_half_decide_whoever_was_first() -> None:
@@ -23,7 +23,7 @@ def test_more_than_half_decide_whoever_was_first() -> None:
     assert operations.is_clear(("a", "b", "c", "d", "e"))
     statistic, held = operations.settle()
     assert statistic
-    assert [news.peer for news in held] == ["a", "b", "c", "d"]
+    assert [inbound.peer for inbound in held] == ["a", "b", "c", "d"]
 
 
 def test_of_two_that_as_many_ask_for_the_first_one() -> None:
@@ -36,10 +36,10 @@ def test_of_two_that_as_many_ask_for_the_first_one() -> None:
 
 def test_who_is_excluded_or_lost_does_not_count() -> None:
     operations = Operations(3, {"a"})
-    for news in (hello("a", SUM), hello("b", SUM), News("b"), hello("c", STATISTIC)):
-        operations.hold(news)
+    for inbound in (hello("a", SUM), hello("b", SUM), InboundEvent("b"), hello("c", STATISTIC)):
+        operations.hold(inbound)
     assert is_hello(hello("a", SUM))
-    assert not is_hello(News("b"))
+    assert not is_hello(InboundEvent("b"))
     assert operations.settle()[0] is True
 
 
@@ -53,7 +53,7 @@ def test_nobody_fills_the_memory_with_hellos() -> None:
 def test_what_is_too_large_for_a_hello_is_not_held() -> None:
     """A session of large vectors takes large messages: a few parties could fill the memory with them."""
     operations = Operations(3, ())
-    operations.hold(News("a", 1, Envelope(b"", SUM, "a", "hub", b"x" * (1 << 20), b"")))
+    operations.hold(InboundEvent("a", 1, Envelope(b"", SUM, "a", "hub", b"x" * (1 << 20), b"")))
     ((held,),) = (operations.settle()[1],)
     assert held.envelope is not None
     assert len(held.envelope.body) <= SMALL_MESSAGE

@@ -52,8 +52,8 @@ class Pair:
         before, halt = self.waiting(), Halt()
         self._halts.append(halt)
         calling = self._pool.submit(call, self.ends["bob"], "alice", PATIENCE, halt)
-        with self.lobby._news:
-            assert self.lobby._news.wait_for(lambda: self.waiting() > before, 5.0)
+        with self.lobby._inbound:
+            assert self.lobby._inbound.wait_for(lambda: self.waiting() > before, 5.0)
         return calling
 
     def waiting(self) -> int:
