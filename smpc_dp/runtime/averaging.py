@@ -15,7 +15,7 @@ from smpc_dp.learn.methods import Averaging
 from smpc_dp.protocols.result import Outcome, Result
 from smpc_dp.runtime.charging import charge_run
 from smpc_dp.runtime.events import Event, OnEvent
-from smpc_dp.runtime.line import Line
+from smpc_dp.runtime.line import Connection
 from smpc_dp.runtime.member import Membership
 from smpc_dp.runtime.requests import Counter, EverybodyLeftError, ServerLostError, ends_session
 
@@ -86,7 +86,7 @@ class PartyAverager(_Requests):
 
     def __init__(
         self,
-        line: Line,
+        connection: Connection,
         averaging: Averaging,
         counter: Counter,
         purpose: str,
@@ -95,11 +95,11 @@ class PartyAverager(_Requests):
         on_event: OnEvent,
     ) -> None:
         """`asked`: what each request is for; `charged`: the ledger, where the averages are private."""
-        super().__init__(line.membership.names, averaging, counter)
-        self._line = line
-        self._name = line.membership.name
+        super().__init__(connection.membership.names, averaging, counter)
+        self._connection = connection
+        self._name = connection.membership.name
         self._purpose = purpose
-        self._requested = f"average {requested}" if line.membership.servers else requested
+        self._requested = f"average {requested}" if connection.membership.servers else requested
         self._charged = charged
         self._planned = averaging.planned(self.users)
         self._on_event = on_event
@@ -144,20 +144,20 @@ class PartyAverager(_Requests):
     ) -> Outcome:
         """Average the party's own row with these parties; `before`: requests that others may be at still."""
         parameters = self._averaging.parameters(len(names))
-        membership = self._line.membership.of_group(parameters, names)
+        membership = self._connection.membership.of_group(parameters, names)
         try:
             sent = self._averaging.outgoing(vector, weight)
             lanes, _ = membership.encoding.encode(sent[0], party=self._name)
         except SmpcError as error:
             # The others must not wait for this vector.
-            await self._line.decline(number, error, membership)
+            await self._connection.decline(number, error, membership)
             raise
         operation = " ".join(part for part in (self._requested, parameters.planned()) if part)
         charge = partial(charge_run, self._charged, membership.parameters.event, number)
         try:
-            outcome, _ = await self._line.run(number, operation, lanes, charge, membership, before)
+            outcome, _ = await self._connection.run(number, operation, lanes, charge, membership, before)
         except SmpcError as error:
-            raise self._line.lost(number, error) from None
+            raise self._connection.lost(number, error) from None
         return outcome
 
 

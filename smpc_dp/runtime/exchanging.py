@@ -26,7 +26,7 @@ from smpc_dp.learn.exchanges import (
 )
 from smpc_dp.runtime.averaging import Served
 from smpc_dp.runtime.charging import charge_run
-from smpc_dp.runtime.line import Line
+from smpc_dp.runtime.line import Connection
 from smpc_dp.runtime.member import Membership
 from smpc_dp.runtime.requests import Counter
 
@@ -80,13 +80,13 @@ class PartyExchange(_Exchanges, OneUser):
         membership: Membership,
         exchanging: Exchanging,
         counter: Counter,
-        line: Line,
+        connection: Connection,
         charged: Ledger | None,
         whole: ReleaseEvent | None = None,
         requested: str = "exchange",
     ) -> None:
         super().__init__(membership, exchanging, counter)
-        self._line = line
+        self._connection = connection
         self._requested = requested
         self._ledger = charged
         self._whole = whole
@@ -121,7 +121,7 @@ class PartyExchange(_Exchanges, OneUser):
             rows = [parameters.encoding.encode(vector, party=name)[0] for vector in vectors]
         except SmpcError as error:
             # The others must not wait for this vector.
-            await self._line.decline(number, error, membership)
+            await self._connection.decline(number, error, membership)
             raise
         lanes = np.stack(rows).reshape(parameters.shape)
         ledger = self._ledger if sends else None
@@ -136,10 +136,10 @@ class PartyExchange(_Exchanges, OneUser):
 
         operation = f"{self._requested} {parameters.planned()}"
         try:
-            await self._line.run(number, operation, lanes, charge, membership, before)
+            await self._connection.run(number, operation, lanes, charge, membership, before)
         except SmpcError as error:
-            raise self._line.lost(number, error) from None
-        received: dict[str, Lanes] = self._line.ended.state.received
+            raise self._connection.lost(number, error) from None
+        received: dict[str, Lanes] = self._connection.ended.state.received
         return {self._names.index(who): parameters.real(lanes) for who, lanes in received.items()}
 
 

@@ -22,7 +22,7 @@ from smpc_dp.runtime.averaging import PartyAverager, Served, ServingAverager
 from smpc_dp.runtime.events import Event, OnEvent, ignore, logged
 from smpc_dp.runtime.exchanging import HubExchange, PartyExchange
 from smpc_dp.runtime.member import Membership, aggregator_name, learn_parameters
-from smpc_dp.runtime.opening import open_line
+from smpc_dp.runtime.opening import open_connection
 from smpc_dp.runtime.requests import Counter, EverybodyLeftError
 from smpc_dp.runtime.session import open_ledger
 from smpc_dp.runtime.session_file import load_session
@@ -64,14 +64,14 @@ async def learn(
     names = [member.name for member in membership.session.roster.parties]
     if book is not None:
         await asyncio.to_thread(check_budget, book, parameters, names.index(party))
-    line = await open_line(membership, on_event)
+    connection = await open_connection(membership, on_event)
     counter = Counter()
 
     def averager(averaging: Averaging | None, purpose: str, charged: Ledger | None) -> PartyAverager | None:
         if averaging is None:
             return None
         requested = parameters.requested(purpose)
-        return PartyAverager(line, averaging, counter, purpose, requested, charged, on_event)
+        return PartyAverager(connection, averaging, counter, purpose, requested, charged, on_event)
 
     try:
         exchange = None
@@ -79,7 +79,9 @@ async def learn(
             # Where steps are not private one by one, all at once, before the first message.
             whole = None if book is None else own_release(parameters)
             requested = parameters.requested("exchange")
-            exchange = PartyExchange(membership, parameters.exchange, counter, line, book, whole, requested)
+            exchange = PartyExchange(
+                membership, parameters.exchange, counter, connection, book, whole, requested
+            )
         means = Means(
             averager(parameters.average, "average", book),
             averager(parameters.mix, "mix", None),
@@ -87,10 +89,10 @@ async def learn(
         )
         learned = await parameters.learner.run(means, [table])
     except SmpcError as error:
-        await line.quit(counter.taken + 1, error)
+        await connection.quit(counter.taken + 1, error)
         raise
     finally:
-        await line.close()
+        await connection.close()
     on_event(Event(party, "done", counter.taken, "done"))
     return parameters.completed(learned)
 

@@ -39,7 +39,7 @@ if TYPE_CHECKING:
     from smpc_dp.runtime.session_file import Timeouts
 
 
-class Line(ABC):
+class Connection(ABC):
     """The links of a party, and its requests over them.
 
     Attributes:
@@ -148,7 +148,7 @@ class AggregatorWaits(Waits):
         return await super().event_of(drive, inbound)
 
 
-class HubLine(Line):
+class AggregatorConnection(Connection):
     """The line to an aggregator."""
 
     def __init__(
@@ -171,11 +171,11 @@ class HubLine(Line):
         endpoint: Endpoint,
         on_event: OnEvent,
         role: MakeParty | None = None,
-    ) -> HubLine:
+    ) -> AggregatorConnection:
         """Connect to the aggregator; raises what `dial` raises."""
-        line = cls(membership, on_event, role, endpoint.contexts)
-        line.connections.welcome(await dial(endpoint, membership.aggregator))
-        return line
+        connection = cls(membership, on_event, role, endpoint.contexts)
+        connection.connections.welcome(await dial(endpoint, membership.aggregator))
+        return connection
 
     @property
     def live(self) -> bool:

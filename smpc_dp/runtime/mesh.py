@@ -25,7 +25,7 @@ from smpc_dp.runtime.charging import Charge
 from smpc_dp.runtime.deadline import PATIENCE, StepTimer, now
 from smpc_dp.runtime.driver import Drive
 from smpc_dp.runtime.events import OnEvent
-from smpc_dp.runtime.line import Line
+from smpc_dp.runtime.line import Connection
 from smpc_dp.runtime.links import OUTBOX_LIMIT, ConnectionPool, InboundEvent
 from smpc_dp.runtime.member import Membership
 from smpc_dp.transport.channel import Channel, ChannelClosed
@@ -35,7 +35,7 @@ from smpc_dp.transport.endpoint import Endpoint, Listener, dial, listen
 PAUSE = 1.0
 
 
-class Mesh(Line):
+class Mesh(Connection):
     """The links of one user to all others. Made by `open`."""
 
     def __init__(self, membership: Membership, on_event: OnEvent) -> None:

@@ -5,16 +5,16 @@ from __future__ import annotations
 from smpc_dp.errors import ConfigCheck, ConfigError, Fault
 from smpc_dp.protocols.registry import MakeParty
 from smpc_dp.runtime.events import OnEvent
-from smpc_dp.runtime.line import HubLine, Line
+from smpc_dp.runtime.line import AggregatorConnection, Connection
 from smpc_dp.runtime.member import Membership
 
 
-async def open_line(
+async def open_connection(
     membership: Membership,
     on_event: OnEvent,
     listen_on: str | None = None,
     role: MakeParty | None = None,
-) -> Line:
+) -> Connection:
     """Return a party's line; arguments and errors as of `connect`."""
     if role is not None and membership.session.roster.aggregator is None:
         raise ConfigError(
@@ -30,7 +30,7 @@ async def open_line(
             [Fault("listen_on", "is for the direct topology: here others listen", ConfigCheck.UNSUPPORTED)]
         )
     if membership.servers:
-        from smpc_dp.runtime.servers.line import ServersLine
+        from smpc_dp.runtime.servers.line import ServersConnection
 
-        return await ServersLine.open(membership, on_event)
-    return await HubLine.open(membership, membership.endpoint(), on_event, role)
+        return await ServersConnection.open(membership, on_event)
+    return await AggregatorConnection.open(membership, membership.endpoint(), on_event, role)

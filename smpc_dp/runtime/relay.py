@@ -13,7 +13,7 @@ from collections import deque
 from collections.abc import Awaitable, Callable, Coroutine, Sequence
 
 from smpc_dp.errors import Check, PeerFault, SmpcError, TimeoutFault
-from smpc_dp.protocols.pairwise.relay import SealedLine
+from smpc_dp.protocols.pairwise.relay import SealedConnection
 from smpc_dp.protocols.pairwise.statistic_messages import WINDOW, Relay, RelayEnd
 from smpc_dp.protocols.pairwise.turns import RETAINED, Buffer
 
@@ -93,11 +93,11 @@ class RelayedChannel:
     bounded: DEPTH messages of our role, and WINDOW frames of the partner.
     """
 
-    def __init__(self, peer: str, hub: str, matching: int, line: SealedLine, give: Give) -> None:
+    def __init__(self, peer: str, hub: str, matching: int, connection: SealedConnection, give: Give) -> None:
         self.peer = peer
         self._hub = hub
         self._matching = matching
-        self._line = line
+        self._connection = connection
         self._give = give
         self._loop = asyncio.get_running_loop()
         self._inbound = asyncio.Event()
@@ -179,13 +179,13 @@ class RelayedChannel:
         if self._met:
             self._inbox.put(message.content)
         else:
-            self._line.meet(message.content)
+            self._connection.meet(message.content)
             self._met, self._taken = True, 1
 
     async def _work(self) -> None:
         """Send our key, and from when the partner's is here what there is room for."""
         try:
-            await self._frame(self._line.first())
+            await self._frame(self._connection.first())
             while True:
                 if self._met:
                     await self._send_waiting()
@@ -196,7 +196,7 @@ class RelayedChannel:
 
     async def _send_waiting(self) -> None:
         while self._outbox:
-            for frame in self._line.seal(self._outbox[0]):
+            for frame in self._connection.seal(self._outbox[0]):
                 while self._sent - self._used >= WINDOW:
                     await self._inbound.wait()
                     self._inbound.clear()
@@ -244,7 +244,7 @@ class RelayedChannel:
         chunks: list[bytes] = []
         size, last = 0, False
         while not last:
-            chunk, last = self._line.open(self._next())
+            chunk, last = self._connection.open(self._next())
             size += len(chunk)
             if size > limit:
                 raise PeerFault(self.peer, f"sent a message of more than {limit} bytes", Check.TOO_LONG)

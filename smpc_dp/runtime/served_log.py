@@ -26,7 +26,7 @@ from smpc_dp.protocols.gopa.verifiable import messages as v
 from smpc_dp.runtime.audit import Report, audit_stream
 from smpc_dp.runtime.audit_selection import Wanted
 from smpc_dp.runtime.board import BoardFolder
-from smpc_dp.runtime.line import HubLine, Line
+from smpc_dp.runtime.line import AggregatorConnection, Connection
 from smpc_dp.runtime.links import InboundEvent
 from smpc_dp.runtime.member import Membership
 
@@ -62,7 +62,9 @@ class ServedLog:
     A relay that shows another log than it had users sign is caught: PeerFault names it.
     """
 
-    def __init__(self, membership: Membership, line: HubLine, request: int, followed: Followed) -> None:
+    def __init__(
+        self, membership: Membership, line: AggregatorConnection, request: int, followed: Followed
+    ) -> None:
         self._membership = membership
         self._line = line
         self._request = request
@@ -153,8 +155,8 @@ def _keep(log: BinaryIO, path: str | os.PathLike[str]) -> None:
         raise LocalError(f"{path}: cannot write the log ({error.strerror})") from None
 
 
-def served_log(line: Line, request: int) -> ServedLog:
+def served_log(line: Connection, request: int) -> ServedLog:
     """Return the log of the last request; raise LocalError if it was no verifiable run that ended well."""
     if line.followed is None:
         raise LocalError("there is no log: no verifiable request has ended well in this session")
-    return ServedLog(line.membership, cast("HubLine", line), request, line.followed)
+    return ServedLog(line.membership, cast("AggregatorConnection", line), request, line.followed)

@@ -29,10 +29,10 @@ if TYPE_CHECKING:
     from smpc_dp.protocols.registry import MakeParty
     from smpc_dp.protocols.result import Result
     from smpc_dp.runtime.evaluation import Evaluations
-    from smpc_dp.runtime.line import HubLine, Line
+    from smpc_dp.runtime.line import AggregatorConnection, Connection
     from smpc_dp.runtime.member import Membership
     from smpc_dp.runtime.served_log import ServedLog
-    from smpc_dp.runtime.servers.line import ServersLine
+    from smpc_dp.runtime.servers.line import ServersConnection
 
 Kind = Literal["sum", "average"]
 Engine = Literal["garbled", "mpyc"]
@@ -45,13 +45,13 @@ class Session:
     def __init__(
         self,
         membership: Membership,
-        line: Line,
+        connection: Connection,
         on_event: OnEvent,
         ledger: Ledger | None = None,
     ) -> None:
         self._membership = membership
         self._ledger = ledger
-        self._line = line
+        self._connection = connection
         self._evaluations: Evaluations | None = None
         self._on_event = on_event
         self._request = 0
@@ -116,7 +116,7 @@ class Session:
         `check_total` it does neither, and `evidence.checked` of the result is False.
         """
         self._check_expected(expect or {})
-        self._line.check_total = check_total
+        self._connection.check_total = check_total
         return await self._run("average", vector, weight, clip, label)
 
     def _check_expected(self, expect: Mapping[str, object]) -> None:
@@ -139,7 +139,7 @@ class Session:
         """
         from smpc_dp.runtime.served_log import served_log
 
-        return served_log(self._line, self._request)
+        return served_log(self._connection, self._request)
 
     async def evaluate(
         self,
@@ -265,7 +265,7 @@ class Session:
             outcome = find_kernel(kernel)
             operation = operation_of(outcome, epsilon, delta, noise, P)
             self._request += 1
-            result = await cast("ServersLine", self._line).statistic(
+            result = await cast("ServersConnection", self._connection).statistic(
                 self._request, outcome, data, public_label, operation, zetas, self._ledger
             )
             self._notify_done(result.survivors, result.absent)
@@ -290,7 +290,7 @@ class Session:
             )
         )
         self._request += 1
-        hub = cast("HubLine", self._line)
+        hub = cast("AggregatorConnection", self._connection)
         result = await estimate(requested, hub, self._request, evaluations, self._ledger)
         self._notify_done(result.survivors, result.absent)
         return result
@@ -305,7 +305,7 @@ class Session:
             lanes, clipped = encoding.encode(vector, party=self.party, weight=weight, clip=clip)
         except SmpcError as error:
             # The others must neither wait for this vector nor take the next one for it.
-            await self._line.decline(self._request, error)
+            await self._connection.decline(self._request, error)
             raise
         return await self._run_encoded(kind, lanes, clipped, label)
 
@@ -327,13 +327,13 @@ class Session:
         operation = " ".join(part for part in (kind, label, parameters.planned(), origin) if part)
 
         charge = partial(charge_run, self._ledger, self._membership.event, self._request)
-        outcome, receipt = await self._line.run(self._request, operation, lanes, charge)
+        outcome, receipt = await self._connection.run(self._request, operation, lanes, charge)
         self._notify_done(outcome.survivors, outcome.absent)
         return Result.of(outcome, kind, clipped, receipt)
 
     def _evaluating(self) -> Evaluations | None:
         """Return the evaluations with other parties, made for the first; None without an aggregator."""
-        if self._evaluations is None and (contexts := self._line.contexts) is not None:
+        if self._evaluations is None and (contexts := self._connection.contexts) is not None:
             from smpc_dp.runtime.evaluation import Evaluations
 
             member = self._membership
@@ -343,7 +343,7 @@ class Session:
     async def _close(self) -> None:
         if self._evaluations is not None:
             await asyncio.to_thread(self._evaluations.close)
-        await self._line.close()
+        await self._connection.close()
 
     def _notify_done(self, survivors: tuple[str, ...], absent: tuple[str, ...]) -> None:
         reported = Event(self.party, "done", self._request, "done", survivors=survivors, absent=absent)
@@ -393,14 +393,14 @@ async def connect(
     """
     # Not at the top: a program that may connect does not yet pay for what a party needs.
     from smpc_dp.runtime.member import Membership
-    from smpc_dp.runtime.opening import open_line
+    from smpc_dp.runtime.opening import open_connection
 
     on_event = logged(on_event)
     membership = Membership.load(session, party, key)
     membership.refuse_learning()
     book = None if ledger is None else await asyncio.to_thread(open_ledger, ledger, party)
-    line = await open_line(membership, on_event, listen_on, role)
-    opened = Session(membership, line, on_event, book)
+    connection = await open_connection(membership, on_event, listen_on, role)
+    opened = Session(membership, connection, on_event, book)
     try:
         yield opened
     finally:

@@ -21,7 +21,7 @@ from smpc_dp.protocols.engine.run import Run
 from smpc_dp.protocols.envelope import Context
 from smpc_dp.protocols.pairwise.evaluator import EvaluatorRole
 from smpc_dp.protocols.pairwise.garbler import GarblerRole
-from smpc_dp.protocols.pairwise.relay import SealedLine
+from smpc_dp.protocols.pairwise.relay import SealedConnection
 from smpc_dp.protocols.pairwise.statistic import StatisticPlan
 from smpc_dp.protocols.pairwise.statistic_messages import (
     PAIR,
@@ -39,7 +39,7 @@ from smpc_dp.runtime.charging import charge_run
 from smpc_dp.runtime.deadline import PATIENCE, pairs_seconds
 from smpc_dp.runtime.driver import Drive
 from smpc_dp.runtime.evaluation import Evaluations
-from smpc_dp.runtime.line import AggregatorWaits, HubLine
+from smpc_dp.runtime.line import AggregatorWaits, AggregatorConnection
 from smpc_dp.runtime.links import InboundEvent
 from smpc_dp.runtime.pairwise import drive
 from smpc_dp.runtime.relay import HAS_LEFT, RelayedChannel, Tunnel
@@ -216,9 +216,9 @@ class PairRounds(AggregatorWaits):
             peer = evaluator if own == garbler else garbler
             if not self._evaluations.is_reachable(peer):
                 context = self._pairs.context(run_id, matching, garbler, evaluator)
-                line = SealedLine(context, self._identity, SystemRandomness())
+                connection = SealedConnection(context, self._identity, SystemRandomness())
                 hub = self._pairs.aggregator
-                self._relayed[matching] = RelayedChannel(peer, hub, matching, line, give)
+                self._relayed[matching] = RelayedChannel(peer, hub, matching, connection, give)
             else:
                 self._halts[matching] = Halt()
 
@@ -270,14 +270,18 @@ class PairRounds(AggregatorWaits):
 
 
 async def estimate(
-    requested: StatisticRequest, line: HubLine, request: int, evaluations: Evaluations, ledger: Ledger | None
+    requested: StatisticRequest,
+    connection: AggregatorConnection,
+    request: int,
+    evaluations: Evaluations,
+    ledger: Ledger | None,
 ) -> StatisticResult:
     """Take part in a request as one party; raise what `Session.pairwise` does, after the others were told."""
-    membership = line.membership
+    membership = connection.membership
     context, identity = membership.context(request), membership.identity
     retained = await asyncio.to_thread(StoredRun, membership.runs_seen, context.scope)
     run = requested.machine(context, identity, membership.parameters.plan.max_corrupt, retained.seen)
     rounds = PairRounds(run, identity, requested, evaluations, membership.session.timeouts)
     charge = partial(charge_run, ledger, partial(event_of, requested.plan), request)
-    receipt = await line.drive(request, run, rounds, charge=charge, retained=retained).to_end()
+    receipt = await connection.drive(request, run, rounds, charge=charge, retained=retained).to_end()
     return replace(run.result.charged(receipt), faults=tuple(rounds.faults))

@@ -32,7 +32,7 @@ from smpc_dp.protocols.result import Outcome
 from smpc_dp.runtime.aggregator import Server, open_logs
 from smpc_dp.runtime.deadline import hub_run_seconds, party_run_seconds
 from smpc_dp.runtime.events import ignore
-from smpc_dp.runtime.line import HubLine
+from smpc_dp.runtime.line import AggregatorConnection
 from smpc_dp.runtime.links import ConnectionPool
 from smpc_dp.runtime.local import AGGREGATOR, create_local_session
 from smpc_dp.runtime.member import Membership
@@ -108,7 +108,7 @@ async def execute(scene: Scene, seed: int, vectors: NDArray[np.float64], reporte
 
     async def take_part(name: str, pipe: Pipe) -> None:
         membership = scene.of_group(scene.members[name])
-        line = HubLine(scene.members[name], ignore)
+        line = AggregatorConnection(scene.members[name], ignore)
         line.connections.welcome(pipe)  # type: ignore[arg-type]
         encoding = membership.parameters.encoding
         lanes, _ = encoding.encode(vectors[scene.names.index(name)], party=name)

@@ -28,7 +28,7 @@ from smpc_dp.runtime.mesh import Mesh
 from smpc_dp.runtime.servers import hub as servers_hub
 from smpc_dp.runtime.servers.child import Answer
 from smpc_dp.runtime.servers.hub import ServerHub
-from smpc_dp.runtime.servers.line import ServersLine
+from smpc_dp.runtime.servers.line import ServersConnection
 from tests.faults.crooks import ACTS, CrookedPipe
 from tests.faults.restoring import restored_if_drawn
 from tests.faults.test_fault_schedules import BOUNDS, NOISY, TIMEOUTS, Reported, draw_crooks
@@ -214,7 +214,7 @@ async def execute_servers(
         crooks |= {chooser.choice(tuple(servers)): (chooser.choice(ACTS), chooser.randint(1, 9))}
     everyone = users | servers
     hubs = {name: ServerHub(member, ignore) for name, member in servers.items()}
-    lines = {name: ServersLine(member, ignore) for name, member in users.items()}
+    lines = {name: ServersConnection(member, ignore) for name, member in users.items()}
     connections = {name: hub._pool for name, hub in hubs.items()} | {
         n: line.connections for n, line in lines.items()
     }

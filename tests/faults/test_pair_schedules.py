@@ -21,7 +21,7 @@ from smpc_dp.protocols.pairwise.turns import Send
 from smpc_dp.runtime.aggregator import Server, open_logs
 from smpc_dp.runtime.deadline import hub_run_seconds
 from smpc_dp.runtime.events import ignore
-from smpc_dp.runtime.line import HubLine
+from smpc_dp.runtime.line import AggregatorConnection
 from smpc_dp.runtime.links import ConnectionPool
 from smpc_dp.runtime.local import AGGREGATOR, create_local_session
 from smpc_dp.runtime.member import Membership
@@ -108,7 +108,7 @@ async def execute(members: dict[str, Membership], folder: Path, seed: int, repor
     tasks: dict[str, asyncio.Task[None]] = {}
 
     async def take_part(name: str, pipe: Pipe) -> None:
-        member, line = members[name], HubLine(members[name], ignore)
+        member, line = members[name], AggregatorConnection(members[name], ignore)
         line.connections.welcome(pipe)  # type: ignore[arg-type]
         requested = StatisticRequest.check(
             KERNEL,

@@ -17,7 +17,7 @@ from smpc_dp.protocols.contract import Envelope
 from smpc_dp.protocols.envelope import Context, decode, decode_envelope, encode_envelope
 from smpc_dp.protocols.pairwise import statistic_messages as m
 from smpc_dp.protocols.pairwise import statistic_states as states
-from smpc_dp.protocols.pairwise.relay import CHUNK_BYTES, SealedLine
+from smpc_dp.protocols.pairwise.relay import CHUNK_BYTES, SealedConnection
 from smpc_dp.protocols.pairwise.statistic_pairs import CollectDone, on_relay
 from smpc_dp.protocols.pairwise.statistic_relay import RelayDesk, most_frames
 from smpc_dp.protocols.pairwise.statistic_result import StatisticResult
@@ -45,18 +45,18 @@ SHORT = Timeouts(connect=5.0, step=1.5, gather=1.5)
 # Frames
 
 
-def ends(digest: bytes = b"d" * 32) -> tuple[SealedLine, SealedLine]:
+def ends(digest: bytes = b"d" * 32) -> tuple[SealedConnection, SealedConnection]:
     signers = {name: Signer(name, SigningKey(name.encode() * 8)) for name in ("anna", "bert")}
     keys = {name: bytes(signer.key.verify_key) for name, signer in signers.items()}
     context = Context("pairwise", 1, digest, 1, ("anna", "bert"), "hub", keys)
     one, other = (
-        SealedLine(context, signers[name], SeededRandomnessForSimulation(index, "line"))
+        SealedConnection(context, signers[name], SeededRandomnessForSimulation(index, "line"))
         for index, name in enumerate(signers)
     )
     return one, other
 
 
-def met(digest: bytes = b"d" * 32) -> tuple[SealedLine, SealedLine]:
+def met(digest: bytes = b"d" * 32) -> tuple[SealedConnection, SealedConnection]:
     one, other = ends(digest)
     first, second = one.first(), other.first()
     other.meet(first)
@@ -76,7 +76,7 @@ def test_messages_come_as_they_went(size: int) -> None:
         assert [last for _, last in opened] == [False] * (len(frames) - 1) + [True]
 
 
-def three(line: SealedLine) -> list[bytes]:
+def three(line: SealedConnection) -> list[bytes]:
     return [frame for message in (b"one", b"two", b"three") for frame in line.seal(message)]
 
 
@@ -132,7 +132,7 @@ def test_a_key_is_for_one_pair_and_signed() -> None:
 def test_every_end_has_keys_of_its_own() -> None:
     """Forward secrecy: nothing of the frames follows from the identities' keys."""
     first, _ = ends()
-    again = SealedLine(first._context, first._identity, SeededRandomnessForSimulation(7, "line"))
+    again = SealedConnection(first._context, first._identity, SeededRandomnessForSimulation(7, "line"))
     assert first.first() != again.first()
     one, other = met()
     assert one._keys == other._keys

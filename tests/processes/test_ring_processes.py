@@ -19,7 +19,7 @@ from smpc_dp.learn.registry import check_learn
 from smpc_dp.learn.tokens import Token
 from smpc_dp.privacy.accountant.ledger import Ledger
 from smpc_dp.runtime.exchanging import PartyExchange
-from smpc_dp.runtime.line import HubLine
+from smpc_dp.runtime.line import AggregatorConnection
 from smpc_dp.runtime.local import create_local_session
 from smpc_dp.runtime.member import Membership, learn_parameters
 from smpc_dp.runtime.requests import Counter
@@ -108,7 +108,7 @@ def test_who_takes_part_in_every_request_waits_for_one(tmp_path: Path) -> None:
         async def run(self, number: int, *more: Any) -> None:
             waits.append((number, more[-1]))
 
-    exchange = PartyExchange(membership, planned, Counter(), cast("HubLine", Line()), None)
+    exchange = PartyExchange(membership, planned, Counter(), cast("AggregatorConnection", Line()), None)
 
     async def run() -> None:
         for _ in range(3):

@@ -31,7 +31,7 @@ from smpc_dp.protocols.pairwise.statistic_result import StatisticResult
 from smpc_dp.runtime.events import Event, OnEvent, ignore
 from smpc_dp.runtime.launcher import Launcher, member_command
 from smpc_dp.runtime.local import create_local_session
-from smpc_dp.runtime.servers import line, programs, shared
+from smpc_dp.runtime.servers import connection, programs, shared
 from smpc_dp.runtime.servers.hub import serve_shares
 from smpc_dp.runtime.session_file import Timeouts
 from smpc_dp.statistics.shared.plan import Program
@@ -164,7 +164,7 @@ async def test_channels_are_served_while_noise_is_planned(
     async def act(opened: smpc_dp.Session, index: int) -> object:
         if index == 0:
             monkeypatch.setattr(shared, "compile_operation", slowly)
-            monkeypatch.setattr(line, "compile_operation", slowly)
+            monkeypatch.setattr(connection, "compile_operation", slowly)
         return await opened.sum(vector(index))
 
     beating = asyncio.create_task(beat())
@@ -352,9 +352,9 @@ def mpyc_processes() -> set[str]:
     for entry in Path("/proc").iterdir():
         if entry.name.isdigit():
             try:
-                line = (entry / "cmdline").read_bytes()
+                connection = (entry / "cmdline").read_bytes()
             except OSError:
                 continue
-            if b"smpc_dp.runtime.servers.child" in line and str(Path.cwd()).encode() in line:
+            if b"smpc_dp.runtime.servers.child" in connection and str(Path.cwd()).encode() in connection:
                 result.add(entry.name)
     return result

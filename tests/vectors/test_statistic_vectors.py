@@ -18,7 +18,7 @@ from smpc_dp.protocols.engine.events import Message, Report, Start
 from smpc_dp.protocols.engine.run import Run
 from smpc_dp.protocols.envelope import decode, decode_envelope
 from smpc_dp.protocols.pairwise import statistic_messages as m
-from smpc_dp.protocols.pairwise.relay import SealedLine
+from smpc_dp.protocols.pairwise.relay import SealedConnection
 from smpc_dp.protocols.pairwise.statistic_party import Evaluating
 from smpc_dp.protocols.pairwise.statistic_result import StatisticResult
 from smpc_dp.protocols.pairwise.statistic_wire import PairWire
@@ -161,7 +161,7 @@ def test_frame_is_refused(path: Path) -> None:
         [evaluation] = [each for each in run.evaluations if vector["receiver"] in each.pair]
         context = run.pair_context(vector["receiver"], evaluation.matching, evaluation.pair)
         source = Recording(run.source(vector["receiver"], f"relay {evaluation.matching}"))
-        line = SealedLine(context, run.signers[vector["receiver"]], source)
+        line = SealedConnection(context, run.signers[vector["receiver"]], source)
         line.meet(arriving[0])
         for frame in arriving[1:]:
             line.open(frame)

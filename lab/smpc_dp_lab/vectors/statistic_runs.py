@@ -21,7 +21,7 @@ from smpc_dp.protocols.pairwise import statistic_states as states
 from smpc_dp.protocols.pairwise.evaluator import EvaluatorRole
 from smpc_dp.protocols.pairwise.garbler import GarblerRole
 from smpc_dp.protocols.pairwise.participant import Evaluated, Participant
-from smpc_dp.protocols.pairwise.relay import SealedLine
+from smpc_dp.protocols.pairwise.relay import SealedConnection
 from smpc_dp.protocols.pairwise.statistic import PROTOCOL, VERSION, StatisticPlan
 from smpc_dp.protocols.pairwise.statistic_party import Evaluating
 from smpc_dp.protocols.pairwise.statistic_terms import draw
@@ -263,7 +263,7 @@ class Run:
         source = Recording(self.source(name, f"relay {ended.matching}"))
         ended.relay_randomness[name] = source
         context = self.pair_context(name, ended.matching, ended.pair)
-        line = SealedLine(context, self.signers[name], source)
+        line = SealedConnection(context, self.signers[name], source)
         return RelayedConnection(self, name, peer, ended.matching, line)
 
     def frames(self, name: str, matching: int) -> deque[m.Relay]:
@@ -296,7 +296,7 @@ class Connection:
 class RelayedConnection(Connection):
     """One end of a relayed channel: whoever takes 4 frames more than it has said, says so."""
 
-    def __init__(self, run: Run, name: str, peer: str, matching: int, line: SealedLine) -> None:
+    def __init__(self, run: Run, name: str, peer: str, matching: int, line: SealedConnection) -> None:
         super().__init__(peer)
         self._run, self._name, self._matching, self.line = run, name, matching, line
         self._sent = self._taken = self._reported = 0

@@ -36,7 +36,7 @@ class RelayKey(Body, frozen=True):
     key: Annotated[bytes, Meta(min_length=32, max_length=32)]
 
 
-class SealedLine:
+class SealedConnection:
     """One end. `context` is that of the pair's evaluation: run, matching and both names in its digest."""
 
     def __init__(self, context: Context, identity: Signer, randomness: Randomness) -> None:

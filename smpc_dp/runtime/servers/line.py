@@ -20,7 +20,7 @@ from smpc_dp.runtime.charging import Charge, charge_run
 from smpc_dp.runtime.deadline import PATIENCE, StepTimer
 from smpc_dp.runtime.driver import Drive
 from smpc_dp.runtime.events import OnEvent
-from smpc_dp.runtime.line import Line, Waits
+from smpc_dp.runtime.line import Connection, Waits
 from smpc_dp.runtime.member import Membership
 from smpc_dp.runtime.requests import ServerLostError, ends_session
 from smpc_dp.runtime.servers.programs import (
@@ -70,18 +70,18 @@ class _Request:
         return self._program.terms
 
 
-class ServersLine(Line):
+class ServersConnection(Connection):
     """The links of one user to all servers. Made by `open`."""
 
     @classmethod
-    async def open(cls, membership: Membership, on_event: OnEvent) -> ServersLine:
+    async def open(cls, membership: Membership, on_event: OnEvent) -> ServersConnection:
         """Connect to all servers; raises what `dial` raises."""
-        line = cls(membership, on_event)
+        connection = cls(membership, on_event)
         endpoint = membership.endpoint()
         dialled = [asyncio.ensure_future(dial(endpoint, name)) for name in membership.servers]
         try:
             for channel in await asyncio.gather(*dialled):
-                line.connections.welcome(channel)
+                connection.connections.welcome(channel)
         except BaseException:
             for task in dialled:
                 task.cancel()
@@ -89,7 +89,7 @@ class ServersLine(Line):
                 if not isinstance(ended, BaseException):
                     ended.abort()
             raise
-        return line
+        return connection
 
     async def run(
         self,

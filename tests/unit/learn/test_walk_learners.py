@@ -30,7 +30,7 @@ from smpc_dp.protocols.contract import Envelope
 from smpc_dp.protocols.envelope import Context, decode
 from smpc_dp.protocols.exchange.messages import SEND, Send
 from smpc_dp.runtime.exchanging import PartyExchange
-from smpc_dp.runtime.line import HubLine
+from smpc_dp.runtime.line import AggregatorConnection
 from smpc_dp.runtime.local import create_local_session
 from smpc_dp.runtime.member import Membership
 from smpc_dp.runtime.requests import Counter as Requests
@@ -322,7 +322,9 @@ def test_between_processes_a_culprit_has_its_name_in_the_roster(tmp_path: Path) 
     path = create_local_session(tmp_path, ("ann", "ben", "cat"), SUM, protocol="learn")
     membership = Membership.load(path, "ben")
     assert isinstance(membership, Membership)
-    exchange = PartyExchange(membership, planned(SUM, 3)[1], Requests(), cast("HubLine", None), None)
+    exchange = PartyExchange(
+        membership, planned(SUM, 3)[1], Requests(), cast("AggregatorConnection", None), None
+    )
     tokens = CoveredTokens(exchange, SUM["steps"], np.zeros(1, np.int64))
     assert [tokens.name_of(user) for user in range(3)] == ["ann", "ben", "cat"]
     assert str(tokens._second(2)).startswith("cat: sent a token while another")
