@@ -71,7 +71,7 @@ def run(
             arguments = ["circuits", "join", str(session), "--as", name]
             arguments += ["--input", str(folder / f"{name}.json"), "--out", str(folder / f"{name}.out")]
             commands[name] = member_command(*arguments)
-        outcomes = asyncio.run(Launcher().run(commands, hub=GARBLER))
+        outcomes = asyncio.run(Launcher().run(commands, aggregator=GARBLER))
         _raise_failure(outcomes)
         reports = {name: json.loads((folder / f"{name}.out").read_text("utf-8")) for name in given}
     learned = {name: report["outputs"] for name, report in reports.items() if report["outputs"] is not None}

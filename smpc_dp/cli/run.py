@@ -84,7 +84,7 @@ def run(
     files = {name: find_input(folder, name) for name in parties}
     aggregator = _load_all(loaded, session, keys)
     # Parties of a learner end when they are in no further group: it is over when who serves has ended.
-    hub = servers[0] if learning and servers else aggregator
+    pool = servers[0] if learning and servers else aggregator
     if wanted is not None:
         for name in parties:
             wanted.marked(label_of.get(name)).read(files[name])
@@ -108,7 +108,7 @@ def run(
         }
         shared = [*log_options(context.obj), "party", str(session)]
         commands = _commands(shared, keys, aggregator, _given({"--board": board}), servers, own)
-        outcomes = _launch(commands, hub, quiet=as_json, logs=context.obj is not None)
+        outcomes = _launch(commands, pool, quiet=as_json, logs=context.obj is not None)
         results = {
             name: json.loads(path.read_text("utf-8")) for name, path in outputs.items() if path.exists()
         }
@@ -116,7 +116,7 @@ def run(
         for one in tolerances(loaded):
             console().print(str(one))
     if learning:
-        report_learned(outcomes, hub, results, as_json=as_json)
+        report_learned(outcomes, pool, results, as_json=as_json)
         return
     _report(outcomes, aggregator, results, as_json)
     logged = wanted is not None and not isinstance(checked, SharedParameters)
@@ -183,7 +183,7 @@ def _commands(
 
 
 def _launch(
-    commands: dict[str, list[str]], hub: str | None, *, quiet: bool, logs: bool
+    commands: dict[str, list[str]], aggregator: str | None, *, quiet: bool, logs: bool
 ) -> dict[str, ProcessOutcome]:
     """Run all members to their ends and show their progress; return how each ended."""
     # What the members log goes past a table that is drawn anew.
@@ -192,7 +192,7 @@ def _launch(
 
         async def act() -> int:
             try:
-                await launcher.run(commands, hub)
+                await launcher.run(commands, aggregator)
             except SmpcError as error:
                 report_error(error)
                 return 1

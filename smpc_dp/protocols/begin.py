@@ -81,13 +81,13 @@ def attest_begin(
 
     Raises PeerFault where the session log that is shown is not the one that the party has seen, and more.
     """
-    hub, shown = context.aggregator, decode(body, m.Begin, context.aggregator)
+    aggregator, shown = context.aggregator, decode(body, m.Begin, context.aggregator)
     if shown.lines[-1][:2] != (context.request, run_id):
-        raise PeerFault(hub, "shows a session log that does not end with this run", Check.OTHER_RUN)
+        raise PeerFault(aggregator, "shows a session log that does not end with this run", Check.OTHER_RUN)
     try:
         head = check_shown(seen, context.scope, shown.base, shown.head, shown.lines)
     except VerificationError as error:
-        raise PeerFault(hub, str(error), error.check) from None
+        raise PeerFault(aggregator, str(error), error.check) from None
     retained = replace(seen, number=shown.base + len(shown.lines), head=head)
     return retained, m.Attestation(attested(context, run_id, head, present.packed))
 
@@ -99,11 +99,13 @@ def check_begun(
 
     Raises PeerFault unless a quorum has signed the head of the session log that this party has.
     """
-    hub = context.aggregator
-    message = decode(body, m.Begun, hub)
-    certified = decode(message.payload, m.Certified, hub)
+    aggregator = context.aggregator
+    message = decode(body, m.Begun, aggregator)
+    certified = decode(message.payload, m.Certified, aggregator)
     check_begin(context, quorum, run_id, seen.head, present, certified)
-    context.check_detached(run_id, m.CERTIFY_BEGIN, hub, hub, message.payload, message.signature)
+    context.check_detached(
+        run_id, m.CERTIFY_BEGIN, aggregator, aggregator, message.payload, message.signature
+    )
     return message
 
 

@@ -59,12 +59,12 @@ def pairs_seconds(matchings: int, timeouts: Timeouts) -> float:
     return matchings * (timeouts.gather + PATIENCE * timeouts.step)
 
 
-def hub_step_seconds(matchings: int, timeouts: Timeouts) -> float:
+def aggregator_step_seconds(matchings: int, timeouts: Timeouts) -> float:
     """Return what parties have for one step of a hub; `matchings`: with so many pairs in it."""
     return timeouts.step + pairs_seconds(matchings, timeouts)
 
 
-def hub_run_seconds(steps: int, matchings: int, timeouts: Timeouts, first: bool = False) -> float:
+def aggregator_run_seconds(steps: int, matchings: int, timeouts: Timeouts, first: bool = False) -> float:
     """Return the longest time of a request at a hub, from its first hello, without the hub's computing.
 
     Args:

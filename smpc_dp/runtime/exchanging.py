@@ -143,7 +143,7 @@ class PartyExchange(_Exchanges, OneUser):
         return {self._names.index(who): parameters.real(lanes) for who, lanes in received.items()}
 
 
-class HubExchange(_Exchanges):
+class AggregatorExchange(_Exchanges):
     """The aggregator's part in the messages: it passes on what it cannot read."""
 
     def __init__(self, served: Served, exchanging: Exchanging, counter: Counter) -> None:

@@ -73,7 +73,7 @@ class Launcher:
         self._own_errors = own_errors
         self._processes: dict[str, asyncio.subprocess.Process] = {}
         self._stopping = False
-        self._hub_over = False
+        self._aggregator_over = False
         self.outcomes: dict[str, ProcessOutcome] = {}
 
     def kill(self, name: str) -> None:
@@ -82,7 +82,9 @@ class Launcher:
         if process is not None and process.returncode is None:
             process.kill()
 
-    async def run(self, commands: Mapping[str, Sequence[str]], hub: str | None) -> dict[str, ProcessOutcome]:
+    async def run(
+        self, commands: Mapping[str, Sequence[str]], aggregator: str | None
+    ) -> dict[str, ProcessOutcome]:
         """Start a process for each name, wait until all have ended, and return how.
 
         When the `hub` (the aggregator) has ended, the others get GRACE_SECONDS, or FAILED_SECONDS to say what
@@ -96,8 +98,8 @@ class Launcher:
             watchers = {}
             for name, command in commands.items():
                 process = await self._start(name, command)
-                watchers[name] = asyncio.create_task(self._watch(name, process, name == hub))
-            patience = await self._first(watchers, hub)
+                watchers[name] = asyncio.create_task(self._watch(name, process, name == aggregator))
+            patience = await self._first(watchers, aggregator)
             rest = [task for task in watchers.values() if not task.done()]
             if rest:
                 await asyncio.wait(rest, timeout=patience)
@@ -106,11 +108,11 @@ class Launcher:
         await asyncio.gather(*watchers.values())
         return self.outcomes
 
-    async def _first(self, watchers: Mapping[str, asyncio.Task[None]], hub: str | None) -> float:
+    async def _first(self, watchers: Mapping[str, asyncio.Task[None]], aggregator: str | None) -> float:
         """Wait for the process that decides when the others must end; return their seconds."""
-        if hub is not None:
-            await watchers[hub]
-            return GRACE_SECONDS if self.outcomes[hub].ok else FAILED_SECONDS
+        if aggregator is not None:
+            await watchers[aggregator]
+            return GRACE_SECONDS if self.outcomes[aggregator].ok else FAILED_SECONDS
         running = set(watchers.values())
         while running and not any(outcome.ok for outcome in self.outcomes.values()):
             _, running = await asyncio.wait(running, return_when=asyncio.FIRST_COMPLETED)
@@ -132,7 +134,7 @@ class Launcher:
         self._processes[name] = process
         return process
 
-    async def _watch(self, name: str, process: asyncio.subprocess.Process, is_hub: bool) -> None:
+    async def _watch(self, name: str, process: asyncio.subprocess.Process, is_aggregator: bool) -> None:
         outcome = self.outcomes[name]
         if process.stdout is None:
             raise LocalError(f"{name}: the process has no output pipe")
@@ -146,16 +148,16 @@ class Launcher:
                 continue
             outcome.last = event
             if event.kind == "failed":
-                outcome.first = not self._hub_over
-                self._hub_over |= is_hub
+                outcome.first = not self._aggregator_over
+                self._aggregator_over |= is_aggregator
             self._on_event(event)
         await collecting
         outcome.exit_code = await process.wait()
         silent = outcome.last is None or outcome.last.kind not in ("done", "failed")
         if silent and not outcome.ok and not self._stopping:
-            outcome.first = not self._hub_over
+            outcome.first = not self._aggregator_over
             self._on_event(Event(name, "ended", detail=outcome.reason if outcome.errors else outcome.how))
-        self._hub_over |= is_hub
+        self._aggregator_over |= is_aggregator
 
     async def _collect(self, outcome: ProcessOutcome, stream: asyncio.StreamReader | None) -> None:
         while stream is not None and (chunk := await stream.read(STDERR_LIMIT)):

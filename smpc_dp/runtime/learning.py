@@ -20,7 +20,7 @@ from smpc_dp.learn.registry import LearnParameters
 from smpc_dp.runtime.aggregator import open_logs, open_server
 from smpc_dp.runtime.averaging import PartyAverager, Served, ServingAverager
 from smpc_dp.runtime.events import Event, OnEvent, ignore, logged
-from smpc_dp.runtime.exchanging import HubExchange, PartyExchange
+from smpc_dp.runtime.exchanging import AggregatorExchange, PartyExchange
 from smpc_dp.runtime.member import Membership, aggregator_name, learn_parameters
 from smpc_dp.runtime.opening import open_connection
 from smpc_dp.runtime.requests import Counter, EverybodyLeftError
@@ -152,9 +152,9 @@ async def serve_learning(
     opening: AbstractAsyncContextManager[Any]
     if membership.servers:
         # Servers are loaded by their sessions alone.
-        from smpc_dp.runtime.servers.hub import open_hub
+        from smpc_dp.runtime.servers.hub import open_aggregator
 
-        opening = open_hub(membership, on_event, listen_on, keep=True)
+        opening = open_aggregator(membership, on_event, listen_on, keep=True)
     else:
         logs = open_logs(membership, session, board)
         opening = open_server(membership, listen_on, logs=logs, on_event=on_event)
@@ -173,7 +173,7 @@ async def _serve(served: Served, parameters: LearnParameters, counter: Counter) 
 
     exchange = None
     if parameters.exchange is not None and not served.membership.servers:
-        exchange = HubExchange(served, parameters.exchange, counter)
+        exchange = AggregatorExchange(served, parameters.exchange, counter)
     means = Means(averager(parameters.average), averager(parameters.mix), exchange)
     try:
         await parameters.learner.run(means, [])

@@ -57,7 +57,7 @@ class Connection(ABC):
 
     def __init__(self, membership: Any, on_event: OnEvent, connections: ConnectionPool | None = None) -> None:
         self.membership = membership
-        self.connections = connections or ConnectionPool(membership, on_event, hub=False)
+        self.connections = connections or ConnectionPool(membership, on_event, aggregator=False)
         self._on_event = on_event
         self.check_total = True
 

@@ -113,12 +113,12 @@ class ConnectionPool:
         on_event: OnEvent,
         *,
         outbox: int = OUTBOX_LIMIT,
-        hub: bool = True,
+        aggregator: bool = True,
         divert: Divert | None = None,
     ) -> None:
         self._divert = divert
         self._outbox = outbox
-        self._hub = hub
+        self._aggregator = aggregator
         self._membership = membership
         self._on_event = on_event
         self._loop = asyncio.get_running_loop()
@@ -198,7 +198,7 @@ class ConnectionPool:
             connection = self.connections.get(envelope.receiver)
             if connection is None or not connection.channel.live:
                 continue
-            if self._hub and envelope.step == ABORT:
+            if self._aggregator and envelope.step == ABORT:
                 connection.channel.max_message = SMALL_MESSAGE
             try:
                 connection.outbox.put_nowait(to_wire(request, envelope))

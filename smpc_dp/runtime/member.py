@@ -129,7 +129,7 @@ class Membership:
         except ValueError as error:
             raise ConfigError([Fault("listen_on", str(error), ConfigCheck.FORMAT)]) from None
 
-    def endpoint(self, *, hub: bool = False) -> Endpoint:
+    def endpoint(self, *, aggregator: bool = False) -> Endpoint:
         """Return the member's side of its channels, with limits that fit the session.
 
         A hub has a bound on the memory for large messages, so nobody may hold a part of it for long.
@@ -143,7 +143,7 @@ class Membership:
             session=self.session.canonical(),
             connect_timeout=timeouts.connect,
             frame_timeout=timeouts.step,
-            message_timeout=timeouts.step / 2 if hub else math.inf,
+            message_timeout=timeouts.step / 2 if aggregator else math.inf,
             max_message=largest,
             budget=InflightBudget(max(MIN_BUDGET, 4 * largest)),
         )

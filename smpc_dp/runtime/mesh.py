@@ -40,7 +40,9 @@ class Mesh(Connection):
 
     def __init__(self, membership: Membership, on_event: OnEvent) -> None:
         outbox = OUTBOX_LIMIT + 4 * membership.parameters.plan.parties
-        super().__init__(membership, on_event, ConnectionPool(membership, on_event, outbox=outbox, hub=False))
+        super().__init__(
+            membership, on_event, ConnectionPool(membership, on_event, outbox=outbox, aggregator=False)
+        )
         self._listener: Listener | None = None
         self._calls: list[asyncio.Task[None]] = []
         self._names = [member.name for member in membership.session.roster.parties]

@@ -32,8 +32,10 @@ Give = Callable[[Relay | RelayEnd], Coroutine[None, None, None]]
 class Tunnel:
     """The way of one evaluation to the aggregator's role in it."""
 
-    def __init__(self, hub: str, loop: asyncio.AbstractEventLoop, send: Callable[[bytes], Awaitable[None]]):
-        self.peer = hub
+    def __init__(
+        self, aggregator: str, loop: asyncio.AbstractEventLoop, send: Callable[[bytes], Awaitable[None]]
+    ):
+        self.peer = aggregator
         self._sent = self._received = 0
         self._loop = loop
         self._send = send
@@ -93,9 +95,11 @@ class RelayedChannel:
     bounded: DEPTH messages of our role, and WINDOW frames of the partner.
     """
 
-    def __init__(self, peer: str, hub: str, matching: int, connection: SealedConnection, give: Give) -> None:
+    def __init__(
+        self, peer: str, aggregator: str, matching: int, connection: SealedConnection, give: Give
+    ) -> None:
         self.peer = peer
-        self._hub = hub
+        self._aggregator = aggregator
         self._matching = matching
         self._connection = connection
         self._give = give
@@ -166,7 +170,9 @@ class RelayedChannel:
     def _take(self, message: Relay) -> None:
         if not self._used <= message.taken <= self._sent or message.number != self._come:
             raise PeerFault(
-                self._hub, f"lost, repeated or exchanged a frame of '{self.peer}'", Check.OUT_OF_SEQUENCE
+                self._aggregator,
+                f"lost, repeated or exchanged a frame of '{self.peer}'",
+                Check.OUT_OF_SEQUENCE,
             )
         self._used = message.taken
         if not message.content:
@@ -174,7 +180,9 @@ class RelayedChannel:
         self._come += 1
         if self._come - self._taken > WINDOW:
             raise PeerFault(
-                self._hub, f"relayed more frames of '{self.peer}' than there is room for", Check.TOO_MANY
+                self._aggregator,
+                f"relayed more frames of '{self.peer}' than there is room for",
+                Check.TOO_MANY,
             )
         if self._met:
             self._inbox.put(message.content)

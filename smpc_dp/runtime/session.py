@@ -290,8 +290,8 @@ class Session:
             )
         )
         self._request += 1
-        hub = cast("AggregatorConnection", self._connection)
-        result = await estimate(requested, hub, self._request, evaluations, self._ledger)
+        aggregator = cast("AggregatorConnection", self._connection)
+        result = await estimate(requested, aggregator, self._request, evaluations, self._ledger)
         self._notify_done(result.survivors, result.absent)
         return result
 

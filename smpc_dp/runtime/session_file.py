@@ -173,8 +173,8 @@ def _outline(document: Mapping[str, object], faults: list[Fault]) -> Outline:
         given = document.get("parameters")
         table = given if isinstance(given, dict) else {}
         direct, shared = is_direct(protocol, table), has_servers(protocol, table)
-        hub = not direct and not shared
-        needed = hub and ((protocol, version) in _LEARN or needs_aggregator(protocol, version))
+        aggregator = not direct and not shared
+        needed = aggregator and ((protocol, version) in _LEARN or needs_aggregator(protocol, version))
         roster, result = Roster.checked(members, needs_aggregator=needed)
         faults += result + (direct_roster_faults(members) if direct else [])
         faults += server_roster_faults(MPYC if shared else protocol, members)

@@ -217,8 +217,8 @@ class PairRounds(AggregatorWaits):
             if not self._evaluations.is_reachable(peer):
                 context = self._pairs.context(run_id, matching, garbler, evaluator)
                 connection = SealedConnection(context, self._identity, SystemRandomness())
-                hub = self._pairs.aggregator
-                self._relayed[matching] = RelayedChannel(peer, hub, matching, connection, give)
+                aggregator = self._pairs.aggregator
+                self._relayed[matching] = RelayedChannel(peer, aggregator, matching, connection, give)
             else:
                 self._halts[matching] = Halt()
 

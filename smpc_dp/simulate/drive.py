@@ -20,7 +20,7 @@ MakeDriver = Callable[[Machine], Driver]
 def drive(
     machines: Iterable[Machine],
     network: MemoryNetwork,
-    hub: str,
+    aggregator: str,
     progress: Progress | None = None,
     *,
     mesh: bool = False,
@@ -40,7 +40,7 @@ def drive(
         make: makes the driver of each machine.
     """
     drivers = {machine.name: make(machine) for machine in machines}
-    return _Drive(drivers, network, hub, progress, mesh).run()
+    return _Drive(drivers, network, aggregator, progress, mesh).run()
 
 
 class _Drive:
@@ -48,13 +48,13 @@ class _Drive:
         self,
         drivers: Mapping[str, Driver],
         network: MemoryNetwork,
-        hub: str,
+        aggregator: str,
         progress: Progress | None,
         mesh: bool,
     ) -> None:
         self._drivers = drivers
         self._network = network
-        self._hub = drivers[hub]
+        self._aggregator = drivers[aggregator]
         self._progress = progress
         self._mesh = mesh
         self._step = ""
@@ -76,15 +76,15 @@ class _Drive:
             return
         if not isinstance(received, PeerFault):
             self._send(driver, driver.act(Message(received)))
-        elif self._mesh or driver is self._hub:
+        elif self._mesh or driver is self._aggregator:
             # What a channel does with a peer whose messages do not decode: it drops the link.
             self._send(driver, driver.act(PeersLost((delivery.sender,))))
         else:
             self._send(driver, driver.cancel(received))
-        step = self._hub.run.step
+        step = self._aggregator.run.step
         if self._progress is not None and step != self._step:
             self._step = step
-            self._progress(step, len(self._hub.run.waiting_for))
+            self._progress(step, len(self._aggregator.run.waiting_for))
 
     def _is_out(self, driver: Driver) -> bool:
         return driver.error is not None or self._network.is_dead(driver.run.name)
@@ -106,8 +106,8 @@ class _Drive:
 
     def _latest(self, waiting: Sequence[Driver]) -> Driver:
         """Return whose deadline passes."""
-        if self._hub in waiting and not self._mesh:
-            return self._hub
+        if self._aggregator in waiting and not self._mesh:
+            return self._aggregator
         if self._mesh:
             # All have the same time for a step, and begin it at about the same time.
             states = [cast("Run[Any]", driver.run).state for driver in waiting]

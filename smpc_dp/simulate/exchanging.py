@@ -60,7 +60,7 @@ class _Call:
     answer: asyncio.Future[dict[int, Rows]]
 
 
-class MemoryHub:
+class MemoryRelay:
     """Serves the messages of users who each run a learner in a task of their own: `exchanges`, one for each.
 
     A request begins when all who are still there have made their call, which must be the same everywhere.
@@ -150,16 +150,18 @@ class MemoryHub:
 class MemoryExchange(OneUser):
     """The messages of one user of a `MemoryHub`; a `PeerExchange`."""
 
-    def __init__(self, hub: MemoryHub, user: int) -> None:
-        if not 0 <= user < hub.users:
-            raise ConfigError([Fault("user", f"must be below {hub.users}, is {user}", ConfigCheck.RANGE)])
-        self._hub, self._own = hub, user
-        self._planned = hub.exchanging.planned(hub.users)
+    def __init__(self, aggregator: MemoryRelay, user: int) -> None:
+        if not 0 <= user < aggregator.users:
+            raise ConfigError(
+                [Fault("user", f"must be below {aggregator.users}, is {user}", ConfigCheck.RANGE)]
+            )
+        self._aggregator, self._own = aggregator, user
+        self._planned = aggregator.exchanging.planned(aggregator.users)
 
     @property
     def users(self) -> int:
         """n, the users of the hub."""
-        return self._hub.users
+        return self._aggregator.users
 
     @property
     def here(self) -> Users:
@@ -169,14 +171,14 @@ class MemoryExchange(OneUser):
     @property
     def claim(self) -> str:
         """What the messages give away in a real run."""
-        return f"a simulation of: {self._hub.exchanging.claim}"
+        return f"a simulation of: {self._aggregator.exchanging.claim}"
 
     async def meet(self, vectors: Rows, edges: Recipients | None) -> dict[int, Rows]:
         """Take part in one request; see `OneUser.meet`."""
         if edges is None or self._own in edges:
             self._planned.take(self.here)
-        return await self._hub.call(self._own, vectors, edges)
+        return await self._aggregator.call(self._own, vectors, edges)
 
     def leave(self) -> None:
         """Be missing from now on."""
-        self._hub.leave(self._own)
+        self._aggregator.leave(self._own)

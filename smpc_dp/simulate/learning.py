@@ -19,7 +19,7 @@ from smpc_dp.learn.needs import Learned, Means, Table
 from smpc_dp.learn.registry import LearnParameters, check_learn
 from smpc_dp.privacy.sampling import NoiseSource
 from smpc_dp.simulate.averagers import IdealAverager, IdealExchange, MachineAverager
-from smpc_dp.simulate.exchanging import MemoryHub
+from smpc_dp.simulate.exchanging import MemoryRelay
 from smpc_dp.simulate.randomness import SeededRandomnessForSimulation
 
 Fidelity = Literal["ideal", "machines", "plain"]
@@ -107,11 +107,11 @@ async def _by_machines(
     parameters: LearnParameters, exchanging: Exchanging, tables: list[Table], seed: int | None
 ) -> Learned:
     """Run the learner once for each user, over the in-memory network, and return what all learned."""
-    hub = MemoryHub(parameters.users, exchanging, seed_for_simulation=seed)
+    aggregator = MemoryRelay(parameters.users, exchanging, seed_for_simulation=seed)
     errors: list[SmpcError] = []
 
     async def one(user: int) -> Learned | None:
-        exchange = hub.exchanges[user]
+        exchange = aggregator.exchanges[user]
         randomness = (
             SystemRandomness() if seed is None else SeededRandomnessForSimulation(seed, f"learner {user}")
         )

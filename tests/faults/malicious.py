@@ -17,7 +17,7 @@ from smpc_dp.protocols.envelope import decode
 from smpc_dp.protocols.phases import keys
 from smpc_dp.protocols.phases import messages as m
 from smpc_dp.protocols.sets import pack_list, pack_set, unpack_list
-from tests.faults.stage import HUB, SimulatedRun
+from tests.faults.stage import AGGREGATOR, SimulatedRun
 
 Sets = Mapping[str, frozenset[int]]
 
@@ -39,15 +39,19 @@ class SplitViewAggregator:
 
     def _deal(self) -> None:
         simulated = self.simulated
-        to_hub = [envelope for party in simulated.parties.values() for envelope in party.handle(Start())]
+        to_aggregator = [
+            envelope for party in simulated.parties.values() for envelope in party.handle(Start())
+        ]
         while True:
-            simulated.sent += to_hub
+            simulated.sent += to_aggregator
             answers = [
-                answer for envelope in to_hub for answer in simulated.aggregator.handle(Message(envelope))
+                answer
+                for envelope in to_aggregator
+                for answer in simulated.aggregator.handle(Message(envelope))
             ]
             if answers[0].step == m.DELIVER:
                 break
-            to_hub = [
+            to_aggregator = [
                 e for answer in answers for e in simulated.parties[answer.receiver].handle(Message(answer))
             ]
         self._delivers = {envelope.receiver: envelope for envelope in answers}
@@ -78,15 +82,15 @@ class SplitViewAggregator:
 
     def _say(self, step: str, name: str, message: msgspec.Struct) -> Envelope | None:
         [envelope] = self.simulated.context.write(
-            self.simulated.signers[HUB], self.run_id, step, (name,), message
+            self.simulated.signers[AGGREGATOR], self.run_id, step, (name,), message
         )
         return self._notify(name, envelope)
 
     def show_participants(self, views: Sets) -> None:
         """Tell each party who takes part, certify it as well as possible, and collect masked vectors."""
         for name, view in views.items():
-            message = decode(self._delivers[name].body, m.Deliver, HUB)
-            dealers = unpack_list(message.dealers, len(self.simulated.names), HUB)
+            message = decode(self._delivers[name].body, m.Deliver, AGGREGATOR)
+            dealers = unpack_list(message.dealers, len(self.simulated.names), AGGREGATOR)
             retained = [(d, sealed) for d, sealed in zip(dealers, message.sealed, strict=True) if d in view]
             deliver = m.Deliver(
                 pack_set(view, len(self.simulated.names)),

@@ -32,7 +32,7 @@ from smpc_dp.protocols.secagg.params import SecAggParameters
 from smpc_dp.simulate.randomness import SeededRandomnessForSimulation
 from smpc_dp.simulate.stage import Signer
 
-HUB = "relay"
+AGGREGATOR = "relay"
 LENGTH = 3
 
 # An attacker's hand on one message under way: what is delivered in its place.
@@ -90,14 +90,14 @@ class SimulatedRun:
         self.plan, self.encoding = self.parameters.plan, self.parameters.encoding
         keys = SeededRandomnessForSimulation(session, "attack session")
         self.names = tuple(f"p{number}" for number in range(1, parties + 1))
-        self.signers = {name: Signer(name, SigningKey(keys.bytes(32))) for name in (*self.names, HUB)}
+        self.signers = {name: Signer(name, SigningKey(keys.bytes(32))) for name in (*self.names, AGGREGATOR)}
         self.context = Context(
             protocol=self.parameters.protocol,
             version=VERSION,
             session_digest=keys.bytes(32),
             request=request,
             names=self.names,
-            aggregator=HUB,
+            aggregator=AGGREGATOR,
             keys={name: bytes(signer.key.verify_key) for name, signer in self.signers.items()},
             operation=self.parameters.planned(),
         )
@@ -110,7 +110,7 @@ class SimulatedRun:
         }
         self.parties = {name: self.machine(name) for name in self.names}
         self.aggregator = make_aggregator(
-            self.context, self.parameters, self.signers[HUB], fixed=self.fixed.get(HUB)
+            self.context, self.parameters, self.signers[AGGREGATOR], fixed=self.fixed.get(AGGREGATOR)
         )
         self.sent: list[Envelope] = []
         self.errors: dict[str, SmpcError] = {}
@@ -139,7 +139,7 @@ class SimulatedRun:
     def execute(self, tamper: Tamper = lambda envelope: (envelope,)) -> SimulatedRun:
         """Run to the end, in order of sending; silence becomes the aggregator's deadline, then everyone's."""
         queue: deque[Envelope] = deque()
-        machines: dict[str, Machine] = {**self.parties, HUB: self.aggregator}
+        machines: dict[str, Machine] = {**self.parties, AGGREGATOR: self.aggregator}
 
         def act(name: str, event: Event) -> None:
             machine = machines[name]
@@ -159,7 +159,9 @@ class SimulatedRun:
                 envelope = queue.popleft()
                 if envelope.receiver not in self.errors:
                     act(envelope.receiver, Message(envelope))
-            waiting = [n for n in (HUB, *self.names) if not machines[n].finished and n not in self.errors]
+            waiting = [
+                n for n in (AGGREGATOR, *self.names) if not machines[n].finished and n not in self.errors
+            ]
             if not waiting:
                 return self
             act(waiting[0], Deadline())
@@ -205,7 +207,7 @@ class SimulatedRun:
     def reported(self, name: str) -> Abort:
         """Return what the aggregator told a party that it excluded."""
         abort = next(e for e in self.sent if e.step == ABORT and e.receiver == name)
-        return decode(abort.body, Abort, HUB)
+        return decode(abort.body, Abort, AGGREGATOR)
 
     def fault_of(self, name: str) -> str:
         """Return what the aggregator excluded a party for, in its own words."""
@@ -247,7 +249,7 @@ class SimulatedRun:
 
     def assert_too_few(self) -> None:
         """The aggregator stopped for want of parties and names the missing."""
-        error = self.errors[HUB]
+        error = self.errors[AGGREGATOR]
         assert isinstance(error, TimeoutFault), error
         assert error.missing
 

@@ -18,7 +18,7 @@ from smpc_dp.protocols.contract import Envelope
 from smpc_dp.protocols.phases import messages as m
 from smpc_dp.protocols.phases.survivors import FixedSurvivors
 from smpc_dp.protocols.secagg.params import SecAggParameters
-from tests.faults.stage import HUB, LENGTH, SimulatedRun
+from tests.faults.stage import AGGREGATOR, LENGTH, SimulatedRun
 
 FIVE = plan_secagg(5, dropout=0.2, corrupt=0.0)
 NAMES = tuple(f"p{number}" for number in range(1, 6))
@@ -45,12 +45,12 @@ def without(name: str, step: str) -> Callable[[Envelope], Iterable[Envelope]]:
     return tamper
 
 
-def everybody(*, hub: bool) -> Retained:
-    return {name: FixedSurvivors() for name in (*NAMES, *([HUB] if hub else []))}
+def everybody(*, aggregator: bool) -> Retained:
+    return {name: FixedSurvivors() for name in (*NAMES, *([AGGREGATOR] if aggregator else []))}
 
 
 def test_without_the_rule_one_lost_party_is_read() -> None:
-    retained = everybody(hub=False)
+    retained = everybody(aggregator=False)
     first = simulated(1, retained, same=False).execute()
     second = simulated(2, retained, same=False).execute(without(VICTIM, m.MASKED))
     difference = first.aggregator.result.total - second.aggregator.result.total
@@ -59,7 +59,7 @@ def test_without_the_rule_one_lost_party_is_read() -> None:
 
 def test_parties_refuse_a_second_set_before_they_open_it() -> None:
     # The aggregator does not keep to the rule.
-    retained = everybody(hub=False)
+    retained = everybody(aggregator=False)
     simulated(1, retained).execute()
     second = simulated(2, retained).execute(without(VICTIM, m.MASKED))
     for name in set(NAMES) - {VICTIM}:
@@ -69,12 +69,12 @@ def test_parties_refuse_a_second_set_before_they_open_it() -> None:
         assert "request 2 are not those of request 1, but without p2;" in str(error)
         assert m.ATTEST_SURVIVORS not in second.steps_of(name)
         assert m.UNMASK not in second.steps_of(name)
-    assert isinstance(second.errors[HUB], TimeoutFault)
+    assert isinstance(second.errors[AGGREGATOR], TimeoutFault)
 
 
 def test_the_rule_is_about_sets_that_were_signed_even_if_no_sum_was_opened() -> None:
     # Certified, but the aggregator shows the certificate to nobody: some others may have been shown it.
-    retained = everybody(hub=False)
+    retained = everybody(aggregator=False)
     simulated(1, retained).execute(
         lambda envelope: () if envelope.step == m.SURVIVORS_CERTIFICATE else (envelope,)
     )
@@ -83,10 +83,10 @@ def test_the_rule_is_about_sets_that_were_signed_even_if_no_sum_was_opened() -> 
 
 
 def test_an_honest_aggregator_names_who_is_lost_and_goes_on_when_it_is_back() -> None:
-    retained = everybody(hub=True)
+    retained = everybody(aggregator=True)
     first = simulated(1, retained).execute()
     second = simulated(2, retained).execute(without(VICTIM, m.MASKED))
-    stopped = second.errors[HUB]
+    stopped = second.errors[AGGREGATOR]
     assert isinstance(stopped, TimeoutFault)
     assert stopped.missing == {VICTIM}
     assert "same_survivors" in str(stopped)
@@ -96,7 +96,7 @@ def test_an_honest_aggregator_names_who_is_lost_and_goes_on_when_it_is_back() ->
 
 
 def test_a_party_that_missed_the_first_request_is_left_out_of_the_next() -> None:
-    retained = everybody(hub=True)
+    retained = everybody(aggregator=True)
     first = simulated(1, retained).execute(without(VICTIM, m.MASKED))
     assert VICTIM in first.aggregator.result.absent
     second = simulated(2, retained).execute()
@@ -107,14 +107,14 @@ def test_a_party_that_missed_the_first_request_is_left_out_of_the_next() -> None
 
 @pytest.mark.parametrize("step", [m.ATTEST_SURVIVORS, m.UNMASK])
 def test_who_is_lost_after_its_vector_was_added_stops_nothing(step: str) -> None:
-    retained = everybody(hub=True)
+    retained = everybody(aggregator=True)
     simulated(1, retained).execute()
     second = simulated(2, retained).execute(without(VICTIM, step))
     assert second.aggregator.result.survivors == NAMES
 
 
 def test_a_result_says_whether_the_rule_holds() -> None:
-    retained = everybody(hub=False)
+    retained = everybody(aggregator=False)
     for same, claimed in (
         (True, "sums of other sessions, or of this one"),
         (False, "same_survivors = false"),

@@ -50,13 +50,13 @@ class Run:
             )
             for index, name in enumerate(context.names)
         ]
-        self.hub = states.aggregator(context, given, self.simulated.signers[AGGREGATOR])
+        self.aggregator = states.aggregator(context, given, self.simulated.signers[AGGREGATOR])
 
     def go(self, change: Change) -> None:
         """Carry everything, the hub's messages changed and signed again; raises the first error of a user."""
         sent = [envelope for party in self.parties for envelope in party.handle(Start())]
         while sent:
-            answers = [answer for envelope in sent for answer in self.hub.handle(Message(envelope))]
+            answers = [answer for envelope in sent for answer in self.aggregator.handle(Message(envelope))]
             sent = []
             for answer in answers:
                 party = self.parties[self.simulated.context.names.index(answer.receiver)]
@@ -100,7 +100,7 @@ def test_everybody_gets_the_same_sum() -> None:
         np.testing.assert_array_equal(party.result.total, run.parties[0].result.total)
         np.testing.assert_allclose(party.result.total * 2.0**-20, VECTORS.sum(axis=0), atol=3e-6)
         assert party.result.survivors == run.simulated.context.names
-    assert run.hub.result.survivors == run.simulated.context.names
+    assert run.aggregator.result.survivors == run.simulated.context.names
 
 
 def test_no_byte_of_a_vector_leaves_its_party_in_clear(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -247,7 +247,7 @@ def test_a_user_that_sends_along_no_edge_is_left_out() -> None:
     given = parameters().between(((2,), (1,), ()))
     run = Run(given)
     hellos = [envelope for party in run.parties for envelope in party.handle(Start())]
-    starts = [answer for envelope in hellos for answer in run.hub.handle(Message(envelope))]
+    starts = [answer for envelope in hellos for answer in run.aggregator.handle(Message(envelope))]
     sent = {
         answer.receiver: run.parties[index].handle(Message(answer)) for index, answer in enumerate(starts)
     }
@@ -257,17 +257,17 @@ def test_a_user_that_sends_along_no_edge_is_left_out() -> None:
     (forged,) = run.simulated.context.write(
         run.simulated.signers[name], honest.run_id, m.SEND, (AGGREGATOR,), body
     )
-    run.hub.handle(Message(forged))
+    run.aggregator.handle(Message(forged))
     for index in (0, 1):
-        run.hub.handle(Message(sent[run.simulated.context.names[index]][0]))
-    assert "does not send to exactly" in "; ".join(run.hub.result.faults)
+        run.aggregator.handle(Message(sent[run.simulated.context.names[index]][0]))
+    assert "does not send to exactly" in "; ".join(run.aggregator.result.faults)
 
 
 def test_a_user_that_keeps_a_box_back_is_left_out_and_not_the_hub_blamed() -> None:
     run = Run(parameters(missing=1))
     names = run.simulated.context.names
     hellos = [envelope for party in run.parties for envelope in party.handle(Start())]
-    starts = [answer for envelope in hellos for answer in run.hub.handle(Message(envelope))]
+    starts = [answer for envelope in hellos for answer in run.aggregator.handle(Message(envelope))]
     delivered: list[Envelope] = []
     for index, start in enumerate(starts):
         (honest,) = run.parties[index].handle(Message(start))
@@ -277,11 +277,11 @@ def test_a_user_that_keeps_a_box_back_is_left_out_and_not_the_hub_blamed() -> No
             (honest,) = run.simulated.context.write(
                 signer, honest.run_id, m.SEND, (AGGREGATOR,), m.Send(boxes)
             )
-        delivered += run.hub.handle(Message(honest))
+        delivered += run.aggregator.handle(Message(honest))
     for envelope in delivered:
         if envelope.step == m.DELIVER:
             run.parties[names.index(envelope.receiver)].handle(Message(envelope))
-    assert run.hub.result.absent == (names[2],)
+    assert run.aggregator.result.absent == (names[2],)
     for party in run.parties[:2]:
         assert party.result.survivors == names[:2]
 
@@ -290,7 +290,7 @@ def test_a_partner_that_dies_is_named_to_its_receiver_alone() -> None:
     given = parameters().between(((2,), (1,), ()))
     run = Run(given)
     first = run.simulated.context.names[0]
-    errors = drive([run.hub, *run.parties], MemoryNetwork(Faults(kill={first: 2}), seed=1), AGGREGATOR)
+    errors = drive([run.aggregator, *run.parties], MemoryNetwork(Faults(kill={first: 2}), seed=1), AGGREGATOR)
     second, third = run.simulated.context.names[1:]
     error = errors[second]
     assert isinstance(error, TimeoutFault)

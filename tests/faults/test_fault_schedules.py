@@ -30,7 +30,7 @@ from smpc_dp.protocols.gopa.params import GopaParameters
 from smpc_dp.protocols.phases.parameters import SumParameters
 from smpc_dp.protocols.result import Outcome
 from smpc_dp.runtime.aggregator import Server, open_logs
-from smpc_dp.runtime.deadline import hub_run_seconds, party_run_seconds
+from smpc_dp.runtime.deadline import aggregator_run_seconds, party_run_seconds
 from smpc_dp.runtime.events import ignore
 from smpc_dp.runtime.line import AggregatorConnection
 from smpc_dp.runtime.links import ConnectionPool
@@ -58,7 +58,7 @@ class Reported:
     """What a schedule ended in, for all members."""
 
     crooks: dict[str, tuple[str, int]] = field(default_factory=dict)
-    hub: Any = None
+    aggregator: Any = None
     seconds: float = 0.0
     outcomes: dict[str, Outcome] = field(default_factory=dict)
     errors: dict[str, SmpcError] = field(default_factory=dict)
@@ -75,7 +75,7 @@ class Scene:
             folder / f"{protocol}{parties}", self.names, parameters, protocol=name, timeouts=TIMEOUTS
         )
         load = Membership.load
-        self.hub = load(self.path, AGGREGATOR, role="aggregator")
+        self.aggregator = load(self.path, AGGREGATOR, role="aggregator")
         self.members = {party: load(self.path, party) for party in self.names}
         self.group: SumParameters | None = None
         if protocol == "exchange":
@@ -83,7 +83,7 @@ class Scene:
         # What users of verifiable runs prove is drawn elsewhere than `add_noise`, which tests silence.
         self.noisy = protocol == "verifiable"
         # Messages of a party: the most places where one can misbehave.
-        self.messages = 2 if self.group is not None else len(self.hub.parameters.party_steps)
+        self.messages = 2 if self.group is not None else len(self.aggregator.parameters.party_steps)
         self.board = folder / f"board{protocol}{parties}"
 
     def of_group(self, membership: Membership) -> Membership:
@@ -102,8 +102,10 @@ async def execute(scene: Scene, seed: int, vectors: NDArray[np.float64], reporte
     loop = asyncio.get_running_loop()
     crooks = draw_crooks(chooser, scene.names, scene.messages)
     reported.crooks = crooks
-    connections = ConnectionPool(scene.hub, ignore)
-    server = Server(scene.hub, connections, ignore, None, (), open_logs(scene.hub, scene.path, scene.board))
+    connections = ConnectionPool(scene.aggregator, ignore)
+    server = Server(
+        scene.aggregator, connections, ignore, None, (), open_logs(scene.aggregator, scene.path, scene.board)
+    )
     tasks: dict[str, asyncio.Task[None]] = {}
 
     async def take_part(name: str, pipe: Pipe) -> None:
@@ -126,7 +128,7 @@ async def execute(scene: Scene, seed: int, vectors: NDArray[np.float64], reporte
 
     def enter(name: str, kind: type[Pipe]) -> None:
         latency = chooser.uniform(0.001, 0.02)
-        near, far = connect(name, scene.hub.name, latency, kind)
+        near, far = connect(name, scene.aggregator.name, latency, kind)
         if isinstance(near, CrookedPipe):
             near.act, near.index = crooks[name]
             near.chooser = random.Random(f"{seed} {name}")
@@ -140,10 +142,12 @@ async def execute(scene: Scene, seed: int, vectors: NDArray[np.float64], reporte
 
     for name in scene.names:
         enter(name, CrookedPipe if name in crooks else Pipe)
-    reported.hub = await server.request(1, None if scene.group is None else scene.of_group(scene.hub))
+    reported.aggregator = await server.request(
+        1, None if scene.group is None else scene.of_group(scene.aggregator)
+    )
     reported.seconds = loop.time()
     steps = server._drive.run.role.most_steps(server._drive.run.member)
-    stated = hub_run_seconds(steps, 0, TIMEOUTS, first=True)
+    stated = aggregator_run_seconds(steps, 0, TIMEOUTS, first=True)
     # What the hub computes: a message of each link after a deadline, and the end of each step.
     computing = (steps + 1) * (2 * len(scene.names) + 4) * WORK
     assert reported.seconds <= stated + computing + 0.1, (reported.seconds, stated)
@@ -160,7 +164,9 @@ def check(scene: Scene, vectors: NDArray[np.float64], reported: Reported) -> str
     """Check how a schedule ended, and return it in a word."""
     guilty, honest = set(reported.crooks), set(scene.names) - reported.crooks.keys()
     blamed = {
-        error.culprit for error in [reported.hub, *reported.errors.values()] if isinstance(error, PeerFault)
+        error.culprit
+        for error in [reported.aggregator, *reported.errors.values()]
+        if isinstance(error, PeerFault)
     }
     assert blamed <= guilty, (blamed, guilty)  # No party, and not the aggregator, which is honest here.
     for name in honest:
@@ -168,20 +174,20 @@ def check(scene: Scene, vectors: NDArray[np.float64], reported: Reported) -> str
         if isinstance(error, TimeoutFault):
             assert error.missing <= guilty, (name, error, guilty)
             assert error.missing
-    if isinstance(reported.hub, SmpcError):
-        if isinstance(reported.hub, TimeoutFault):
-            assert reported.hub.missing, reported.hub
-            assert reported.hub.missing <= guilty, (reported.hub, guilty)
+    if isinstance(reported.aggregator, SmpcError):
+        if isinstance(reported.aggregator, TimeoutFault):
+            assert reported.aggregator.missing, reported.aggregator
+            assert reported.aggregator.missing <= guilty, (reported.aggregator, guilty)
         else:
-            assert isinstance(reported.hub, PeerFault), reported.hub
+            assert isinstance(reported.aggregator, PeerFault), reported.aggregator
         assert not honest & reported.outcomes.keys()
         return "stopped"
-    assert isinstance(reported.hub, Outcome | Relayed)
-    assert set(reported.hub.absent) <= guilty, (reported.hub, guilty)
+    assert isinstance(reported.aggregator, Outcome | Relayed)
+    assert set(reported.aggregator.absent) <= guilty, (reported.aggregator, guilty)
     for name in honest:
         assert name in reported.outcomes, (name, reported.errors.get(name))
     outcomes = [reported.outcomes[name] for name in honest]
-    for outcome in [*outcomes, *([reported.hub] if isinstance(reported.hub, Outcome) else [])]:
+    for outcome in [*outcomes, *([reported.aggregator] if isinstance(reported.aggregator, Outcome) else [])]:
         rows = [vectors[scene.names.index(name)] for name in outcome.survivors]
         off = outcome.total - fixed_point_sum(outcome.encoding, rows)
         if outcome.noise is None or (not outcome.noise.residual_pairs and not scene.noisy):
@@ -228,7 +234,7 @@ def test_every_schedule_is_exact_or_names_a_guilty_party_in_time(
             ends[check(scene, vectors, reported) + how] += 1
         except BaseException as error:
             error.add_note(
-                f"{protocol}, schedule {seed}: {reported.crooks}; {reported.hub!r:.600}; {reported.errors}"
+                f"{protocol}, schedule {seed}: {reported.crooks}; {reported.aggregator!r:.600}; {reported.errors}"
             )
             raise
     print(f"{protocol}: {len(schedules)} schedules, {dict(ends)}, {restored} restored")

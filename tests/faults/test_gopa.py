@@ -19,7 +19,7 @@ from smpc_dp.protocols.gopa import messages as g
 from smpc_dp.protocols.gopa.params import GopaParameters, OnDropout, check_parameters
 from smpc_dp.protocols.phases import messages as m
 from smpc_dp.protocols.sets import pack_set
-from tests.faults.stage import HUB, KINDS, LENGTH, SimulatedRun, by, only
+from tests.faults.stage import AGGREGATOR, KINDS, LENGTH, SimulatedRun, by, only
 
 VICTIM, OTHER = "p1", "p2"
 
@@ -117,7 +117,7 @@ def test_relay_shows_the_victim_another_set() -> None:
     simulated = row_of("keep")
 
     def shrink(envelope: Envelope) -> Iterable[Envelope]:
-        message = decode(envelope.body, m.Neighbours, HUB)
+        message = decode(envelope.body, m.Neighbours, AGGREGATOR)
         left = [item for item in message.advertisements if item.party > 3]
         opened = [item for item in message.openings if item.party > 3]
         shown = pack_set({1, 4, 5, 6, 7, 8}, 8)
@@ -135,12 +135,12 @@ def test_forged_certificate_is_refused() -> None:
     simulated = row_of("keep")
 
     def forge(envelope: Envelope) -> Iterable[Envelope]:
-        signatures = bytearray(decode(envelope.body, m.Certificate, HUB).signatures)
+        signatures = bytearray(decode(envelope.body, m.Certificate, AGGREGATOR).signatures)
         signatures[0] ^= 1
         return (simulated.change(envelope, signatures=bytes(signatures)),)
 
     simulated.execute(only(m.PARTICIPANTS, VICTIM, forge))
-    simulated.assert_blames(VICTIM, HUB, "certificate")
+    simulated.assert_blames(VICTIM, AGGREGATOR, "certificate")
     assert g.PUBLISH not in simulated.steps_of(VICTIM)
 
 
@@ -254,7 +254,7 @@ def test_user_whose_shares_are_not_of_the_key_that_it_advertised_is_named() -> N
         return () if envelope.step == m.MASKED else (simulated.change(envelope, mask_key=other),)
 
     simulated.execute(tamper)
-    simulated.assert_blames(HUB, OTHER, "signed shares that do not give the secret it committed to")
+    simulated.assert_blames(AGGREGATOR, OTHER, "signed shares that do not give the secret it committed to")
     reported = {name: simulated.reported(name) for name in simulated.names if name != OTHER}
     assert {(abort.code, abort.culprit) for abort in reported.values()} == {(Code.FAULT, OTHER)}
 
@@ -273,7 +273,7 @@ def test_aggregator_tells_different_users_different_sets() -> None:
     def split(envelope: Envelope) -> Iterable[Envelope]:
         if envelope.step != m.NEIGHBOURS or simulated.number(envelope.receiver) > 4:
             return (envelope,)
-        message = decode(envelope.body, m.Neighbours, HUB)
+        message = decode(envelope.body, m.Neighbours, AGGREGATOR)
         left = [item for item in message.advertisements if item.party < 8]
         opened = [item for item in message.openings if item.party < 8]
         shown = pack_set(range(1, 8), 8)
@@ -295,7 +295,7 @@ def test_total_beyond_own_noise_is_refused_where_the_rest_is_rolled_back() -> No
         simulated = row_of(on_dropout)  # type: ignore[arg-type]
 
         def shift(envelope: Envelope, simulated: SimulatedRun = simulated) -> Iterable[Envelope]:
-            total = simulated.encoding.unpack(decode(envelope.body, KINDS[envelope.step], HUB).total)  # type: ignore[attr-defined]
+            total = simulated.encoding.unpack(decode(envelope.body, KINDS[envelope.step], AGGREGATOR).total)  # type: ignore[attr-defined]
             highest = np.uint64(8 * (simulated.encoding.highest - simulated.encoding.lowest))
             return (
                 simulated.change(

@@ -22,7 +22,7 @@ from smpc_dp.protocols.gopa.plan import Neighbourhood, plan_session
 from smpc_dp.protocols.phases import key_graph
 from smpc_dp.protocols.phases import messages as m
 from smpc_dp.protocols.sets import unpack_list
-from tests.faults.stage import HUB, LENGTH, SimulatedRun, by, only
+from tests.faults.stage import AGGREGATOR, LENGTH, SimulatedRun, by, only
 
 VICTIM = "p1"
 PARTIES, DRAWN = 16, 5
@@ -142,7 +142,7 @@ def test_relay_hides_from_the_victim_who_drew_it(monkeypatch: pytest.MonkeyPatch
     simulated = sparse_row()
 
     def hide(envelope: Envelope) -> Iterable[Envelope]:
-        message = decode(envelope.body, m.Neighbours, HUB)
+        message = decode(envelope.body, m.Neighbours, AGGREGATOR)
         own = {simulated.number(name) for name in drawn_by(simulated, VICTIM)}
         retained = [item for item in message.advertisements if item.party in own]
         assert len(retained) < len(message.advertisements)
@@ -171,12 +171,13 @@ def test_relay_withholds_a_key_of_the_victims_own_draw() -> None:
             VICTIM,
             lambda envelope: (
                 simulated.change(
-                    envelope, advertisements=decode(envelope.body, m.Neighbours, HUB).advertisements[1:]
+                    envelope,
+                    advertisements=decode(envelope.body, m.Neighbours, AGGREGATOR).advertisements[1:],
                 ),
             ),
         )
     )
-    simulated.assert_blames(VICTIM, HUB, "advertisements are not those of")
+    simulated.assert_blames(VICTIM, AGGREGATOR, "advertisements are not those of")
 
 
 def test_too_few_honest_users_for_the_plan() -> None:

@@ -25,9 +25,9 @@ from smpc_dp.runtime.events import ignore
 from smpc_dp.runtime.local import create_local_session
 from smpc_dp.runtime.member import Membership
 from smpc_dp.runtime.mesh import Mesh
-from smpc_dp.runtime.servers import hub as servers_hub
+from smpc_dp.runtime.servers import computing_server as servers_aggregator
 from smpc_dp.runtime.servers.child import Answer
-from smpc_dp.runtime.servers.hub import ServerHub
+from smpc_dp.runtime.servers.hub import ComputingServer
 from smpc_dp.runtime.servers.line import ServersConnection
 from tests.faults.crooks import ACTS, CrookedPipe
 from tests.faults.restoring import restored_if_drawn
@@ -213,9 +213,9 @@ async def execute_servers(
     if chooser.random() < 0.2:
         crooks |= {chooser.choice(tuple(servers)): (chooser.choice(ACTS), chooser.randint(1, 9))}
     everyone = users | servers
-    hubs = {name: ServerHub(member, ignore) for name, member in servers.items()}
+    aggregators = {name: ComputingServer(member, ignore) for name, member in servers.items()}
     lines = {name: ServersConnection(member, ignore) for name, member in users.items()}
-    connections = {name: hub._pool for name, hub in hubs.items()} | {
+    connections = {name: computing_server._pool for name, computing_server in aggregators.items()} | {
         n: line.connections for n, line in lines.items()
     }
 
@@ -231,7 +231,7 @@ async def execute_servers(
         join(one, two)
 
     async def serve(name: str) -> None:
-        opened = await hubs[name].request(1)
+        opened = await aggregators[name].request(1)
         if isinstance(opened, SmpcError):
             reported.errors[name] = opened
         reported.times[name] = loop.time()
@@ -265,7 +265,7 @@ def test_every_schedule_of_servers(schedules: range, tmp_path: Path, monkeypatch
     servers = {name: Membership.load(path, name, role="server") for name in users["p1"].servers}
     ends: Counter[str] = Counter()
     for seed in schedules:
-        monkeypatch.setattr(servers_hub, "Engine", Room().engine)
+        monkeypatch.setattr(servers_aggregator, "Engine", Room().engine)
         monkeypatch.setattr(SystemRandomness, "bytes", partial(Stream.bytes, Stream(seed)))
         vectors = np.random.default_rng(seed).uniform(-5, 5, (len(users), 2))
         reported = Reported()

@@ -19,7 +19,7 @@ from smpc_dp.protocols.pairwise.participant import Participant
 from smpc_dp.protocols.pairwise.statistic_result import StatisticResult
 from smpc_dp.protocols.pairwise.turns import Send
 from smpc_dp.runtime.aggregator import Server, open_logs
-from smpc_dp.runtime.deadline import hub_run_seconds
+from smpc_dp.runtime.deadline import aggregator_run_seconds
 from smpc_dp.runtime.events import ignore
 from smpc_dp.runtime.line import AggregatorConnection
 from smpc_dp.runtime.links import ConnectionPool
@@ -100,10 +100,15 @@ class Evaluations:
 async def execute(members: dict[str, Membership], folder: Path, seed: int, reported: dict[str, Any]) -> None:
     chooser, loop = random.Random(seed), asyncio.get_running_loop()
     crooks = reported["crooks"] = draw_crooks(chooser, NAMES, 12)
-    hub, mail = members[AGGREGATOR], defaultdict[tuple[str, str, str], list[bytes]](list)
-    connections = ConnectionPool(hub, ignore)
+    aggregator, mail = members[AGGREGATOR], defaultdict[tuple[str, str, str], list[bytes]](list)
+    connections = ConnectionPool(aggregator, ignore)
     server = Server(
-        hub, connections, ignore, None, (), open_logs(hub, folder / "session.toml", folder / f"board {seed}")
+        aggregator,
+        connections,
+        ignore,
+        None,
+        (),
+        open_logs(aggregator, folder / "session.toml", folder / f"board {seed}"),
     )
     tasks: dict[str, asyncio.Task[None]] = {}
 
@@ -132,7 +137,7 @@ async def execute(members: dict[str, Membership], folder: Path, seed: int, repor
             reported[name] = error
 
     def enter(name: str, kind: type[Pipe]) -> None:
-        near, far = connect(name, hub.name, chooser.uniform(0.001, 0.02), kind)
+        near, far = connect(name, aggregator.name, chooser.uniform(0.001, 0.02), kind)
         if isinstance(near, CrookedPipe):
             near.act, near.index = crooks[name]
             near.chooser, near.context = random.Random(f"{seed} {name}"), members[name].context(1)
@@ -146,7 +151,7 @@ async def execute(members: dict[str, Membership], folder: Path, seed: int, repor
         enter(name, CrookedPipe if name in crooks else Pipe)
     reported["hub"] = await server.request(1)
     machine = server._drive.run
-    stated = hub_run_seconds(machine.role.most_steps(machine.member), 1, TIMEOUTS, first=True)
+    stated = aggregator_run_seconds(machine.role.most_steps(machine.member), 1, TIMEOUTS, first=True)
     # What the hub computes: a message of each link after a deadline, and the end of each step.
     assert loop.time() <= stated + (machine.role.most_steps(machine.member) + 1) * 14 * WORK + 0.1, (
         loop.time(),

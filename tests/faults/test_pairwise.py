@@ -299,10 +299,10 @@ def test_sealed_outputs_open_for_the_aggregator_alone() -> None:
         return [data]
 
     ends = evaluate_in_memory(roles("aggregator"), listen)
-    hub = ends["hub"]
-    assert isinstance(hub, Evaluated)
-    assert hub.outputs is not None
-    assert unpack(hub.outputs[0], INSTANCES) == SUMS
+    aggregator = ends["hub"]
+    assert isinstance(aggregator, Evaluated)
+    assert aggregator.outputs is not None
+    assert unpack(aggregator.outputs[0], INSTANCES) == SUMS
     steps = [
         (sender, to, decode_envelope(data[1:], sender).step)
         for sender, to, data in sent

@@ -26,7 +26,7 @@ from smpc_dp.protocols.pairwise.statistic_party import Evaluating
 from smpc_dp.statistics.compiled import operation_of
 from tests.faults.saved_scene import Crash, Faults, Media, Wire
 from tests.faults.test_saved_states import refusal
-from tests.faults.test_statistic import HUB, KERNEL, Table
+from tests.faults.test_statistic import AGGREGATOR, KERNEL, Table
 
 PARTY = "ada"
 # Saved after the first one: hello, start, begin, begun, matched, done, estimate.
@@ -55,7 +55,7 @@ class Hall:
         self.mail: list[Event] = [Start()]
         self.handed: list[tuple[tuple[int, str, str], ...]] = []
         others = [run for name, run in self._table.parties.items() if name != PARTY]
-        self.hub: Run[Any] = self._table.hub
+        self.aggregator: Run[Any] = self._table.aggregator
         self._carry([envelope for run in others for envelope in run.handle(Start())])
 
     def saving(self, media: Media, faults: Faults | None = None, **changed: Any) -> Any:
@@ -115,19 +115,21 @@ class Hall:
             if envelope.receiver == PARTY:
                 self.mail.append(Message(envelope))
                 continue
-            run: Run[Any] = self.hub if envelope.receiver == HUB else self._table.parties[envelope.receiver]
+            run: Run[Any] = (
+                self.aggregator if envelope.receiver == AGGREGATOR else self._table.parties[envelope.receiver]
+            )
             with suppress(SmpcError):
                 waiting += run.handle(Message(envelope))
                 if type(run.state) is Evaluating:
                     waiting += run.handle(Report([]))
             if envelope.step == m.MATCHED:
-                pairs = self.hub.state.pairs
+                pairs = self.aggregator.state.pairs
                 for matching, drawn in enumerate(pairs.drawn.pairs):
                     pairs.outputs |= {(matching, pair): 1 for pair in drawn if PARTY not in pair}
 
     def check(self, run: SavedRun[Any]) -> None:
         """Check the estimate, and that no evaluation was handed out twice."""
-        assert run.result.value == self.hub.result.value
+        assert run.result.value == self.aggregator.result.value
         assert len(self.handed) <= 1
         self.wire.assert_one_for_each_step()
 

@@ -17,7 +17,7 @@ from smpc_dp.protocols.envelope import decode
 from smpc_dp.protocols.phases import keys
 from smpc_dp.protocols.phases import messages as m
 from smpc_dp.protocols.sets import pack_list, pack_set, unpack_list
-from tests.faults.stage import HUB, KINDS, SimulatedRun, Tamper, by, only
+from tests.faults.stage import AGGREGATOR, KINDS, SimulatedRun, Tamper, by, only
 
 VICTIM, OTHER = "p1", "p2"
 FOUR = frozenset({1, 2, 3, 4})
@@ -28,12 +28,12 @@ def attacked(step: str, change: Callable[[SimulatedRun, Envelope, Any], Iterable
     simulated = SimulatedRun(4)
 
     def hand(envelope: Envelope) -> Iterable[Envelope]:
-        return change(simulated, envelope, decode(envelope.body, KINDS[envelope.step], HUB))
+        return change(simulated, envelope, decode(envelope.body, KINDS[envelope.step], AGGREGATOR))
 
     return simulated.execute(only(step, VICTIM, hand))
 
 
-def assert_refused(simulated: SimulatedRun, reason: str, culprit: str = HUB) -> None:
+def assert_refused(simulated: SimulatedRun, reason: str, culprit: str = AGGREGATOR) -> None:
     """The victim named the culprit and showed no share; the others finish without it, exactly."""
     simulated.assert_blames(VICTIM, culprit, reason)
     assert m.UNMASK not in simulated.steps_of(VICTIM)
@@ -41,7 +41,7 @@ def assert_refused(simulated: SimulatedRun, reason: str, culprit: str = HUB) -> 
 
 
 @pytest.mark.parametrize("field", ["mask_key", "seal_key"])
-@pytest.mark.parametrize("signer", [OTHER, HUB])
+@pytest.mark.parametrize("signer", [OTHER, AGGREGATOR])
 def test_swapped_keys(field: str, signer: str) -> None:
     """The aggregator puts its own key in a neighbour's place, under the old signature or one of its own."""
 
@@ -51,9 +51,9 @@ def test_swapped_keys(field: str, signer: str) -> None:
             decode(first.body, m.Advertise, OTHER), **{field: b"\x09" + bytes(31)}
         )
         body, signature = msgspec.msgpack.encode(forged), first.signature
-        if signer == HUB:
+        if signer == AGGREGATOR:
             [own] = simulated.context.write(
-                simulated.signers[HUB], envelope.run_id, m.ADVERTISE, (HUB,), forged
+                simulated.signers[AGGREGATOR], envelope.run_id, m.ADVERTISE, (AGGREGATOR,), forged
             )
             signature = own.signature
         swapped = m.Advertisement(first.party, body, signature)
@@ -141,7 +141,7 @@ def test_the_certificate_of_another_roll_is_refused() -> None:
         return simulated.write(envelope, simulated.body_of(m.ATTEST_PARTICIPANTS, VICTIM))
 
     simulated = split_merkle_commitment("p6", cover)
-    simulated.assert_blames("p6", HUB, "certificate of 'attest-participants' has a signature of p1")
+    simulated.assert_blames("p6", AGGREGATOR, "certificate of 'attest-participants' has a signature of p1")
     assert m.MASKED not in simulated.steps_of("p6")
 
 
@@ -181,12 +181,12 @@ def test_aggregator_covers_for_a_neighbour(drawn: tuple[int, ...]) -> None:
                 if equivocates
                 else simulated.enroll(envelope, simulated.merkle_commitment({2: commitment})),
             )
-        message = decode(envelope.body, m.Neighbours, HUB)
+        message = decode(envelope.body, m.Neighbours, AGGREGATOR)
         advertise = decode(message.advertisements[0].body, m.Advertise, OTHER)
         if not equivocates:
             advertise = msgspec.structs.replace(advertise, commitment=commitment)
         [key], [opening] = (
-            own.write(simulated.signers[OTHER], envelope.run_id, step, (HUB,), signed)
+            own.write(simulated.signers[OTHER], envelope.run_id, step, (AGGREGATOR,), signed)
             for step, signed in ((m.ADVERTISE, advertise), (m.REVEAL, reveal))
         )
         return (
@@ -228,14 +228,14 @@ def hide_opening(simulated: SimulatedRun, dealer: str, holder: str, *, hide_shar
         if envelope.receiver != holder:
             return (envelope,)
         if envelope.step == m.NEIGHBOURS:
-            message = decode(envelope.body, m.Neighbours, HUB)
+            message = decode(envelope.body, m.Neighbours, AGGREGATOR)
             advertisements = [a for a in message.advertisements if a.party != hidden]
             openings = [o for o in message.openings if o.party != hidden]
             hidden_one = simulated.change(envelope, advertisements=advertisements, openings=openings)
             return (simulated.enroll(hidden_one, simulated.merkle_commitment()),)
         if envelope.step == m.DELIVER and hide_shares:
-            deliver = decode(envelope.body, m.Deliver, HUB)
-            dealers = unpack_list(deliver.dealers, 6, HUB)
+            deliver = decode(envelope.body, m.Deliver, AGGREGATOR)
+            dealers = unpack_list(deliver.dealers, 6, AGGREGATOR)
             retained = [(d, s) for d, s in zip(dealers, deliver.sealed, strict=True) if d != hidden]
             return (
                 simulated.change(
@@ -251,7 +251,7 @@ def test_hidden_opening_then_shares() -> None:
     """A holder that was not told who drew it takes no shares of that party."""
     simulated, dealer, holder = sparse_edge()
     simulated.execute(hide_opening(simulated, dealer, holder, hide_shares=False))
-    simulated.assert_blames(holder, HUB, "delivered shares of parties that did not draw this one")
+    simulated.assert_blames(holder, AGGREGATOR, "delivered shares of parties that did not draw this one")
     assert m.UNMASK not in simulated.steps_of(holder)
 
 
@@ -261,8 +261,8 @@ def test_hidden_opening_hides_more() -> None:
     simulated.execute(hide_opening(simulated, dealer, holder, hide_shares=True))
     revealed = unpack_list(simulated.body_of(m.UNMASK, holder).dealers, 6, holder)
     assert simulated.number(dealer) not in revealed
-    assert isinstance(simulated.errors[HUB], VerificationError), "what is left is no sum"
-    assert "lie" in str(simulated.errors[HUB])
+    assert isinstance(simulated.errors[AGGREGATOR], VerificationError), "what is left is no sum"
+    assert "lie" in str(simulated.errors[AGGREGATOR])
 
 
 @pytest.mark.parametrize(
@@ -306,9 +306,9 @@ def test_two_different_messages_for_one_step() -> None:
     assert error.evidence["first"] != error.evidence["second"]
     for which in ("first", "second"):
         statement = simulated.context.statement(
-            error.evidence[f"{which} run id"], m.MERKLE_COMMITMENT, HUB, VICTIM, error.evidence[which]
+            error.evidence[f"{which} run id"], m.MERKLE_COMMITMENT, AGGREGATOR, VICTIM, error.evidence[which]
         )
-        verify(simulated.context.keys[HUB], statement, error.evidence[f"{which} signature"])
+        verify(simulated.context.keys[AGGREGATOR], statement, error.evidence[f"{which} signature"])
 
 
 def shown_of(simulated: SimulatedRun, holder: str) -> dict[int, str]:
@@ -352,7 +352,7 @@ def test_second_survivor_set_after_the_first(step: str) -> None:
 
     simulated.execute(only(m.RESULT, None, again))
     for name in simulated.names:
-        simulated.assert_blames(name, HUB, f"two different messages for step '{step}'")
+        simulated.assert_blames(name, AGGREGATOR, f"two different messages for step '{step}'")
         assert simulated.steps_of(name).count(m.UNMASK) == 1
         assert set(shown_of(simulated, name).values()) == {"self-mask"}
 
@@ -474,6 +474,6 @@ def test_replayed_rounds(step: str) -> None:
 
 def assert_replay_refused(simulated: SimulatedRun, step: str) -> None:
     reason = f"start does not have the nonce of {VICTIM}" if step == m.START else f"'{step}' of another run"
-    simulated.assert_blames(VICTIM, HUB, reason)
+    simulated.assert_blames(VICTIM, AGGREGATOR, reason)
     # All that a party sends before the last step is an answer to this run.
     assert (m.UNMASK in simulated.steps_of(VICTIM)) is (step == m.RESULT)

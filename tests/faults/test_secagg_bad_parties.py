@@ -17,7 +17,7 @@ from smpc_dp.protocols.envelope import Context, Signer, decode, decode_envelope,
 from smpc_dp.protocols.phases import keys
 from smpc_dp.protocols.phases import messages as m
 from smpc_dp.protocols.sets import pack_list
-from tests.faults.stage import HUB, KINDS, SimulatedRun, by
+from tests.faults.stage import AGGREGATOR, KINDS, SimulatedRun, by
 
 BAD, HOLDER = "p3", "p2"
 
@@ -40,7 +40,7 @@ def assert_excluded(simulated: SimulatedRun, reason: str) -> None:
 
 
 def assert_stops_run(simulated: SimulatedRun, culprit: str, reason: str) -> None:
-    simulated.assert_blames(HUB, culprit, reason)
+    simulated.assert_blames(AGGREGATOR, culprit, reason)
     for name in simulated.names:
         error = simulated.errors[name]
         if name != BAD:
@@ -115,14 +115,14 @@ def test_masked_vector_of_an_outsider() -> None:
     """A vector under a name that is not in the roster changes nothing, whoever signed it."""
 
     def add(simulated: SimulatedRun, envelope: Envelope, message: m.Masked) -> Iterable[Envelope]:
-        return simulated.write(envelope, message, receiver=HUB), msgspec.structs.replace(
+        return simulated.write(envelope, message, receiver=AGGREGATOR), msgspec.structs.replace(
             envelope, sender="mallory"
         )
 
     simulated = misbehaving(m.MASKED, add)
     simulated.assert_sum()
     with pytest.raises(PeerFault, match="mallory: is not in the roster"):
-        simulated.context.check(Envelope(b"", m.MASKED, "mallory", HUB, b"", bytes(64)))
+        simulated.context.check(Envelope(b"", m.MASKED, "mallory", AGGREGATOR, b"", bytes(64)))
 
 
 @pytest.mark.parametrize("step", [m.HELLO, m.MASKED])
@@ -184,7 +184,7 @@ def test_two_different_masked_vectors() -> None:
     assert fault.evidence["first signature"] != fault.evidence["second signature"]
     for which in ("first", "second"):
         context, evidence = simulated.context, fault.evidence
-        statement = context.statement(evidence[f"{which} run id"], m.MASKED, BAD, HUB, evidence[which])
+        statement = context.statement(evidence[f"{which} run id"], m.MASKED, BAD, AGGREGATOR, evidence[which])
         context.verify(context.keys[BAD], statement, evidence[f"{which} signature"])
 
 
@@ -268,7 +268,7 @@ def test_flipped_share_is_named_and_left_out() -> None:
 
 def test_too_many_flipped_shares_stop_the_run() -> None:
     simulated = revealing(SimulatedRun(4), HOLDER, BAD)
-    error = simulated.errors[HUB]
+    error = simulated.errors[AGGREGATOR]
     assert isinstance(error, TimeoutFault)
     assert error.missing == {HOLDER, BAD}
     assert "1 shares of p1 are there, 2 are needed" in str(error)
@@ -328,7 +328,7 @@ def test_false_complaints_convict_nobody_where_no_corrupt_holder_is_planned_for(
     simulated = SimulatedRun(parties, dropout=0.25)
     assert simulated.plan.corrupt_holders == 0
     complaining(simulated, *liars, silent=silent)
-    error = simulated.errors[HUB]
+    error = simulated.errors[AGGREGATOR]
     assert isinstance(error, TimeoutFault), error
     assert error.missing == {"p1", *liars, *silent}
     assert f"({', '.join(liars)}) each says that its share of p1 did not open" in str(error)
@@ -389,5 +389,5 @@ def test_vector_that_is_no_encoding_is_a_lie_not_an_overflow() -> None:
         return (simulated.change(envelope, vector=simulated.encoding.pack(lanes)),)
 
     simulated = misbehaving(m.MASKED, add)
-    assert isinstance(simulated.errors[HUB], VerificationError)
-    assert abort_of(simulated.errors[HUB]) == Abort(Code.EVIDENCE)
+    assert isinstance(simulated.errors[AGGREGATOR], VerificationError)
+    assert abort_of(simulated.errors[AGGREGATOR]) == Abort(Code.EVIDENCE)

@@ -99,29 +99,29 @@ def test_an_impossible_sum_is_refused_by_all_and_blames_nobody() -> None:
 
 def test_everybody_is_told_when_an_exclusion_ends_the_run() -> None:
     new_run = session(dropout=0.0)
-    hub = new_run.aggregator
+    aggregator = new_run.aggregator
     for party in new_run.parties[:-1]:
-        hub.handle(Message(party.handle(Start())[0]))
+        aggregator.handle(Message(party.handle(Start())[0]))
     with pytest.raises(TimeoutFault) as caught:
-        hub.handle(Deadline())
-    reported = hub.handle(Cancellation(caught.value))
+        aggregator.handle(Deadline())
+    reported = aggregator.handle(Cancellation(caught.value))
     assert {envelope.receiver for envelope in reported} == set(new_run.context.names)
     assert {envelope.step for envelope in reported} == {ABORT}
 
 
 def test_a_late_hello_is_answered_once_and_only_if_it_is_signed() -> None:
     new_run = session()
-    hub, late = new_run.aggregator, new_run.parties[-1]
+    aggregator, late = new_run.aggregator, new_run.parties[-1]
     (hello,) = late.handle(Start())
     for party in new_run.parties[:-1]:
-        hub.handle(Message(party.handle(Start())[0]))
-    hub.handle(Deadline())
-    assert hub.step == m.ADVERTISE
+        aggregator.handle(Message(party.handle(Start())[0]))
+    aggregator.handle(Deadline())
+    assert aggregator.step == m.ADVERTISE
     forged = Envelope(hello.run_id, hello.step, hello.sender, hello.receiver, hello.body, bytes(64))
-    assert hub.handle(Message(forged)) == ()
-    (abort,) = hub.handle(Message(hello))
+    assert aggregator.handle(Message(forged)) == ()
+    (abort,) = aggregator.handle(Message(hello))
     assert (abort.step, abort.receiver) == (ABORT, late.name)
-    assert hub.handle(Message(hello)) == ()
+    assert aggregator.handle(Message(hello)) == ()
     with pytest.raises(TimeoutFault) as caught:
         late.handle(Message(abort))
     assert caught.value.missing == {late.name}

@@ -15,7 +15,7 @@ from smpc_dp.protocols.contract import Envelope
 from smpc_dp.protocols.engine.events import Cancellation, Message, Start
 from smpc_dp.protocols.engine.run import Machine
 from smpc_dp.protocols.phases import messages as m
-from tests.faults.stage import HUB, SimulatedRun
+from tests.faults.stage import AGGREGATOR, SimulatedRun
 
 ME = "p1"
 # What a machine may say besides the steps of the protocol, to someone who is out.
@@ -66,7 +66,7 @@ def test_party_fed_everything_again(position: int, order: str) -> None:
 @pytest.mark.parametrize("position", range(1, 33, 3))
 def test_aggregator_fed_everything_again(position: int) -> None:
     this, other = SimulatedRun(4).execute(), SimulatedRun(4, run=2).execute()
-    mine, theirs = ([e for e in simulated.sent if e.receiver == HUB] for simulated in (this, other))
+    mine, theirs = ([e for e in simulated.sent if e.receiver == AGGREGATOR] for simulated in (this, other))
     aggregator = SimulatedRun(4).aggregator
     sent: list[Envelope] = []
     feed(aggregator, mine[:position], sent)

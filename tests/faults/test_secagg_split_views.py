@@ -21,7 +21,7 @@ from smpc_dp.protocols.phases import messages as m
 from smpc_dp.protocols.phases.certify import check_certificate
 from smpc_dp.protocols.sets import pack_list, pack_set, unpack_list
 from tests.faults.malicious import SplitViewAggregator
-from tests.faults.stage import HUB, SimulatedRun, only
+from tests.faults.stage import AGGREGATOR, SimulatedRun, only
 
 VICTIM = "p1"
 
@@ -56,7 +56,7 @@ def assert_all_refuse(attack: SplitViewAggregator, reason: str, *names: str) -> 
     assert set(attack.errors) == set(names)
     for error in attack.errors.values():
         assert isinstance(error, PeerFault)
-        assert error.culprit == HUB
+        assert error.culprit == AGGREGATOR
         assert reason in error.reason
     attack.simulated.assert_nothing_revealed()
 
@@ -182,15 +182,15 @@ def test_a_party_with_too_few_holders_leaves(step: str) -> None:
 
     def fewer(envelope: Envelope) -> Iterable[Envelope]:
         if envelope.step == m.NEIGHBOURS:
-            message = decode(envelope.body, m.Neighbours, HUB)
+            message = decode(envelope.body, m.Neighbours, AGGREGATOR)
             advertisements = [a for a in message.advertisements if a.party not in gone]
             openings = [o for o in message.openings if o.party not in gone]
             shown = simulated.change(
                 envelope, revealed=left, advertisements=advertisements, openings=openings
             )
             return (simulated.enroll(shown, simulated.merkle_commitment()),)
-        deliver = decode(envelope.body, m.Deliver, HUB)
-        dealers = unpack_list(deliver.dealers, 6, HUB)
+        deliver = decode(envelope.body, m.Deliver, AGGREGATOR)
+        dealers = unpack_list(deliver.dealers, 6, AGGREGATOR)
         retained = [(d, s) for d, s in zip(dealers, deliver.sealed, strict=True) if d not in gone]
         fields = {"dealers": pack_list(d for d, _ in retained), "sealed": [s for _, s in retained]}
         return (simulated.change(envelope, participants=left, **fields),)

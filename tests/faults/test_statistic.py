@@ -29,7 +29,7 @@ from smpc_dp.simulate.randomness import SeededRandomnessForSimulation
 from smpc_dp.simulate.stage import Signer
 from smpc_dp.statistics.compiled import plan_statistic, operation_of
 
-HUB = "hub"
+AGGREGATOR = "hub"
 NAMES = ("ada", "ben", "cem", "dot", "eve")
 KERNEL = kendall_tau(Field(0, 9), Field(0, 9))
 Tamper = Callable[[Envelope], Iterable[Envelope]]
@@ -47,11 +47,11 @@ class Table:
         public_labels: dict[str, int] | None = None,
         names: tuple[str, ...] = NAMES,
     ) -> None:
-        self.signers = {name: Signer(name, SigningKey.generate()) for name in (*names, HUB)}
+        self.signers = {name: Signer(name, SigningKey.generate()) for name in (*names, AGGREGATOR)}
         keys = {name: bytes(signer.key.verify_key) for name, signer in self.signers.items()}
-        self.context = Context("secagg", 1, b"s" * 32, 1, names, HUB, keys)
+        self.context = Context("secagg", 1, b"s" * 32, 1, names, AGGREGATOR, keys)
         self.plan = plan_statistic(kernel, len(names), 1.0, partners=partners)
-        self.hub = states.aggregator(self.context, self.signers[HUB], plan_maker([]))
+        self.aggregator = states.aggregator(self.context, self.signers[AGGREGATOR], plan_maker([]))
         self.parties = {}
         for number, name in enumerate(names):
             plan = (plans or {}).get(name, self.plan)
@@ -86,14 +86,14 @@ class Table:
         waiting = list(envelopes)
         while waiting:
             for envelope in self.tamper(waiting.pop(0)):
-                machine = self.parties.get(envelope.receiver) or self.hub
-                if machine is not self.hub and envelope.step == m.RELAY_END:
+                machine = self.parties.get(envelope.receiver) or self.aggregator
+                if machine is not self.aggregator and envelope.step == m.RELAY_END:
                     # Its driver takes these beside the run.
                     PairWire(machine.member).open_relay(machine.run_id, envelope)
                     continue
                 try:
                     waiting += machine.handle(Message(envelope))
-                    if machine is not self.hub and drawn_for(machine) is not None:
+                    if machine is not self.aggregator and drawn_for(machine) is not None:
                         self.drawn.add(machine.name)
                 except SmpcError as error:
                     self.errors[envelope.receiver] = error
@@ -190,9 +190,9 @@ def test_fewer_than_a_quorum_have_no_run() -> None:
     table = Table()
     hellos = [envelope for name in ("ada", "ben") for envelope in table.parties[name].handle(Start())]
     for envelope in hellos:
-        table.hub.handle(Message(envelope))
+        table.aggregator.handle(Message(envelope))
     with pytest.raises(TimeoutFault, match="3 are needed"):
-        table.hub.handle(Deadline())
+        table.aggregator.handle(Deadline())
 
 
 def wrong_coins(table: Table, *guilty: str) -> Tamper:
@@ -220,13 +220,14 @@ def test_who_opens_another_coin_is_named_and_the_rest_draws_anew() -> None:
     table.execute()
     assert table.errors.pop("cem").code == Code.FAULT
     assert any(
-        fault.startswith("cem: opened a coin that it had not") for fault in table.hub.state.inbox.faults
+        fault.startswith("cem: opened a coin that it had not")
+        for fault in table.aggregator.state.inbox.faults
     )
     assert not table.errors
     others = [party for name, party in table.parties.items() if name != "cem"]
     assert "cem" not in table.drawn
     for party in others:
-        assert party.run_id == table.hub.run_id
+        assert party.run_id == table.aggregator.run_id
         drawn = drawn_for(party)
         assert drawn
         assert not any("cem" in pair for _, *pair in drawn)
@@ -236,9 +237,9 @@ def test_who_is_late_with_its_coin_is_named_and_the_rest_draws_anew() -> None:
     table = Table()
     table.tamper = without_coin("ada")
     table.execute()
-    assert table.hub.step == "coin"
-    assert table.hub.waiting_for == {"ada"}
-    table.deliver(table.hub.handle(Deadline()))
+    assert table.aggregator.step == "coin"
+    assert table.aggregator.waiting_for == {"ada"}
+    table.deliver(table.aggregator.handle(Deadline()))
     assert isinstance(table.errors["ada"], TimeoutFault)
     assert drawn_for(table.parties["ben"])
 
@@ -249,12 +250,12 @@ def test_a_coin_that_is_in_counts_though_its_party_is_lost() -> None:
     withheld: list[Envelope] = []
     table.tamper = without_coin("eve", withheld)
     table.execute()
-    table.deliver(table.hub.handle(PeersLost(("ada",))))
+    table.deliver(table.aggregator.handle(PeersLost(("ada",))))
     table.tamper = lambda envelope: [envelope]
     table.deliver(withheld)
     drawn = drawn_for(table.parties["ben"])
     assert drawn is not None
-    assert table.hub.step == m.DONE
+    assert table.aggregator.step == m.DONE
     assert {"ada"} <= {
         name for party in table.parties.values() for _, *pair in drawn_for(party) or () for name in pair
     }
@@ -265,7 +266,7 @@ def test_three_draws_without_a_coin_end_the_run() -> None:
     table = Table(names=tuple("abcdefgh"))
     table.tamper = wrong_coins(table, "a coin", "b coin-2", "c coin-3")
     table.execute()
-    error = table.errors[HUB]
+    error = table.errors[AGGREGATOR]
     assert isinstance(error, TimeoutFault)
     assert error.missing == {"c"}
     assert "3 draws of matchings lacked a coin" in str(error)
@@ -276,7 +277,7 @@ def test_fewer_than_a_quorum_draw_nothing() -> None:
     table = Table()
     table.tamper = wrong_coins(table, "ada coin", "ben coin", "cem coin")
     table.execute()
-    assert "3 are needed" in str(table.errors[HUB])
+    assert "3 are needed" in str(table.errors[AGGREGATOR])
 
 
 @pytest.mark.parametrize(
@@ -303,7 +304,7 @@ def test_a_draw_is_not_given_up_while_nobody_is_missing() -> None:
     table.execute()
     ben = table.parties["ben"]
     (again,) = statistic_context(table.context).write(
-        table.signers[HUB], ben.run_id, "again-2", ["ben"], m.Again(pack_set(range(1, 6), 5))
+        table.signers[AGGREGATOR], ben.run_id, "again-2", ["ben"], m.Again(pack_set(range(1, 6), 5))
     )
     with pytest.raises(PeerFault, match="nobody is missing"):
         ben.handle(Message(again))
@@ -327,7 +328,7 @@ def test_nobody_is_drawn_twice_whatever_the_aggregator_sends() -> None:
     assert not ben.handle(Message(matched[0]))
     assert drawn_for(ben) == drawn
     (again,) = statistic_context(table.context).write(
-        table.signers[HUB], ben.run_id, "again-2", ["ben"], m.Again(pack_set((1, 2, 3), 5))
+        table.signers[AGGREGATOR], ben.run_id, "again-2", ["ben"], m.Again(pack_set((1, 2, 3), 5))
     )
     with pytest.raises(PeerFault, match="'again-2' where 'estimate' is due"):
         ben.handle(Message(again))
@@ -340,7 +341,7 @@ def test_one_wrong_hello_excludes_its_party_alone_though_it_is_the_first() -> No
     table = Table(plans={"ada": plan_statistic(KERNEL, 5, 2.0, partners=2)})
     table.execute()
     assert table.errors.pop("ada").code == Code.OPERATION
-    assert table.hub.state.inbox.faults == ["ada: asks for another statistic than 4 others"]
+    assert table.aggregator.state.inbox.faults == ["ada: asks for another statistic than 4 others"]
     assert not table.errors
     assert drawn_for(table.parties["ben"])
 
@@ -349,7 +350,7 @@ def test_no_statistic_that_half_ask_for() -> None:
     other = plan_statistic(KERNEL, 4, 2.0, partners=2)
     table = Table(names=("a", "b", "c", "d"), plans={"a": other, "b": other})
     table.execute()
-    assert "2 ask for the same, 3 are needed" in str(table.errors[HUB])
+    assert "2 ask for the same, 3 are needed" in str(table.errors[AGGREGATOR])
 
 
 def test_a_party_that_asks_for_something_else_is_left_out() -> None:
@@ -357,7 +358,7 @@ def test_a_party_that_asks_for_something_else_is_left_out() -> None:
     table = Table(plans={"dot": other})
     table.execute()
     assert table.errors["dot"].code == Code.OPERATION
-    assert table.hub.state.inbox.faults == ["dot: asks for another statistic than 4 others"]
+    assert table.aggregator.state.inbox.faults == ["dot: asks for another statistic than 4 others"]
     evaluations = drawn_for(table.parties["ada"])
     assert evaluations is not None
     assert not any("dot" in pair for _, *pair in evaluations)
@@ -367,8 +368,8 @@ def test_labels_are_public_and_needed_on_both_sides() -> None:
     kernel = find_kernel("auc", Field(0, 9))
     table = Table(1, kernel=kernel, public_labels=dict.fromkeys(NAMES, 1))
     table.execute()
-    assert isinstance(table.errors[HUB], ConfigError)
-    assert str(table.errors["ada"]) == f"{HUB}: stopped the run: {TEXTS[Code.IMPOSSIBLE]}"
+    assert isinstance(table.errors[AGGREGATOR], ConfigError)
+    assert str(table.errors["ada"]) == f"{AGGREGATOR}: stopped the run: {TEXTS[Code.IMPOSSIBLE]}"
     table = Table(1, kernel=kernel, public_labels={name: int(name < "c") for name in NAMES})
     table.execute()
     assert not table.errors
@@ -379,7 +380,7 @@ def test_labels_are_public_and_needed_on_both_sides() -> None:
 
 def pair_message(table: Table, sender: str, message: m.Pair) -> Envelope:
     (envelope,) = statistic_context(table.context).write(
-        table.signers[sender], table.hub.run_id, m.PAIR, [HUB], message
+        table.signers[sender], table.aggregator.run_id, m.PAIR, [AGGREGATOR], message
     )
     return envelope
 
@@ -394,15 +395,15 @@ def test_messages_of_pairs_are_taken_once_and_in_order() -> None:
         envelope = pair_message(table, evaluator, message)
         if message == m.Pair(0, 0, b""):
             # Due, but nonsense: it costs the pair.
-            answer = table.hub.handle(Message(envelope))
+            answer = table.aggregator.handle(Message(envelope))
             more = pair_message(table, garbler, m.Pair(0, 0, b"nonsense"))
-            answer = [*answer, *table.hub.handle(Message(more))]
+            answer = [*answer, *table.aggregator.handle(Message(more))]
             assert {sent.receiver for sent in answer} == {garbler, evaluator}
         else:
-            answer = table.hub.handle(Message(envelope))
+            answer = table.aggregator.handle(Message(envelope))
             assert [sent.step for sent in answer] == ["abort", m.RELAY_END]
         with pytest.raises(TimeoutFault, match="no pair was evaluated"):
-            table.hub.handle(Deadline())
+            table.aggregator.handle(Deadline())
 
 
 def test_nobody_holds_a_run_up_with_endless_messages_of_a_pair() -> None:
@@ -412,9 +413,11 @@ def test_nobody_holds_a_run_up_with_endless_messages_of_a_pair() -> None:
     assert pair is not None
     sender = pair[0][2]
     for number in range(m.MAX_PAIR_MESSAGES):
-        answer = table.hub.handle(Message(pair_message(table, sender, m.Pair(0, number, b""))))
+        answer = table.aggregator.handle(Message(pair_message(table, sender, m.Pair(0, number, b""))))
         assert {envelope.step for envelope in answer} <= {m.PAIR}
-    abort, _ = table.hub.handle(Message(pair_message(table, sender, m.Pair(0, m.MAX_PAIR_MESSAGES, b""))))
+    abort, _ = table.aggregator.handle(
+        Message(pair_message(table, sender, m.Pair(0, m.MAX_PAIR_MESSAGES, b"")))
+    )
     assert (abort.step, abort.receiver) == ("abort", sender)
 
 
@@ -424,24 +427,24 @@ def test_a_party_takes_only_so_many_messages_of_a_pair() -> None:
     ada, context = table.parties["ada"], statistic_context(table.context)
     wire = PairWire(ada.member)
 
-    def from_hub(number: int) -> Envelope:
+    def from_aggregator(number: int) -> Envelope:
         message = m.Pair(0, number, b"x")
-        (envelope,) = context.write(table.signers[HUB], ada.run_id, m.PAIR, ["ada"], message)
+        (envelope,) = context.write(table.signers[AGGREGATOR], ada.run_id, m.PAIR, ["ada"], message)
         return envelope
 
     with pytest.raises(PeerFault, match="where 0 is due"):
-        wire.open_pair(ada.run_id, from_hub(1))
+        wire.open_pair(ada.run_id, from_aggregator(1))
     for number in range(m.MAX_PAIR_MESSAGES):
-        assert wire.open_pair(ada.run_id, from_hub(number)) == (0, b"x")
+        assert wire.open_pair(ada.run_id, from_aggregator(number)) == (0, b"x")
     with pytest.raises(PeerFault, match="more messages"):
-        wire.open_pair(ada.run_id, from_hub(m.MAX_PAIR_MESSAGES))
+        wire.open_pair(ada.run_id, from_aggregator(m.MAX_PAIR_MESSAGES))
 
 
 def test_without_any_pair_there_is_no_estimate() -> None:
     table = Table(partners=1)
     table.execute()
     with pytest.raises(TimeoutFault, match="no pair was evaluated"):
-        table.hub.handle(Deadline())
+        table.aggregator.handle(Deadline())
 
 
 def test_a_question_is_checked() -> None:
@@ -496,15 +499,19 @@ def test_who_waits_for_a_silent_partner_gets_the_estimate() -> None:
     drawn = drawn_for(table.parties["ada"]) or drawn_for(table.parties["ben"])
     assert drawn
     ((matching, *pair),) = drawn
-    table.hub.state.pairs.outputs[matching, (pair[0], pair[1])] = 1
+    table.aggregator.state.pairs.outputs[matching, (pair[0], pair[1])] = 1
     for name in sorted(set(NAMES) - {"eve"}):
         table.deliver(table.parties[name].handle(Report([])))
-    assert table.hub.step == m.DONE
-    table.deliver(table.hub.handle(Deadline()))
+    assert table.aggregator.step == m.DONE
+    table.deliver(table.aggregator.handle(Deadline()))
     assert not table.errors
-    assert table.hub.finished
-    assert table.parties["eve"].result.value == table.parties["ada"].result.value == table.hub.result.value
-    assert any("eve" in fault and "deadline passed" in fault for fault in table.hub.result.faults)
+    assert table.aggregator.finished
+    assert (
+        table.parties["eve"].result.value
+        == table.parties["ada"].result.value
+        == table.aggregator.result.value
+    )
+    assert any("eve" in fault and "deadline passed" in fault for fault in table.aggregator.result.faults)
 
 
 def test_the_partner_of_who_was_lost_with_its_coin_in_is_told_at_once() -> None:
@@ -512,13 +519,13 @@ def test_the_partner_of_who_was_lost_with_its_coin_in_is_told_at_once() -> None:
     withheld: list[Envelope] = []
     table.tamper = without_coin("dot", withheld)
     table.execute()
-    table.deliver(table.hub.handle(PeersLost(("ada",))))
+    table.deliver(table.aggregator.handle(PeersLost(("ada",))))
     ended: list[str] = []
 
     def watch(envelope: Envelope) -> Iterable[Envelope]:
         if envelope.step == m.RELAY_END:
             assert PairWire(table.parties[envelope.receiver].member).open_relay(
-                table.hub.run_id, envelope
+                table.aggregator.run_id, envelope
             ) == m.RelayEnd(0)
             ended.append(envelope.receiver)
         else:
@@ -536,7 +543,7 @@ def test_nobody_pays_for_a_further_draw_that_has_no_pair() -> None:
     table = Table(kernel=kernel, public_labels=public_labels)
     table.tamper = wrong_coins(table, "ada coin")
     table.execute()
-    assert "all who take part have the same one" in str(table.errors[HUB])
+    assert "all who take part have the same one" in str(table.errors[AGGREGATOR])
     assert not table.drawn
 
 
@@ -553,7 +560,7 @@ def test_a_party_checks_the_estimate(changes: dict[str, object], claimed: str) -
     table.execute()
     right = m.Result(0.0, None, None, None, 0.95, 1.0, 1, 1, b"h" * 32)
     (envelope,) = statistic_context(table.context).write(
-        table.signers[HUB], table.hub.run_id, m.RESULT, ["ada"], replace(right, **changes)
+        table.signers[AGGREGATOR], table.aggregator.run_id, m.RESULT, ["ada"], replace(right, **changes)
     )
     table.deliver([envelope])
     assert claimed in str(table.errors["ada"])

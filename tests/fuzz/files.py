@@ -31,9 +31,9 @@ from smpc_dp.runtime.session_file import (
 from tests.fuzz.target import Decoder, Target
 
 _NAMES = ("alice", "bob", "carol", "hub")
-_ALICE, _BOB, _CAROL, _HUB = (Identity.from_seed(name, name.encode().ljust(32)) for name in _NAMES)
+_ALICE, _BOB, _CAROL, _AGGREGATOR = (Identity.from_seed(name, name.encode().ljust(32)) for name in _NAMES)
 _MEMBERS = [
-    _HUB.entry("aggregator", "127.0.0.1:7000"),
+    _AGGREGATOR.entry("aggregator", "127.0.0.1:7000"),
     _ALICE.entry(),
     _BOB.entry("party", "[::1]:7002"),
     _CAROL.entry(),

@@ -251,14 +251,14 @@ def test_members_of_another_group_are_not_added_up(tmp_path: Path) -> None:
     path = session(tmp_path, {})
     ours, theirs = ("ann", "bob", "cas"), ("ann", "bob", "dan")
     served = _members(path, "aggregator", ours, "aggregator")
-    hub = secagg.aggregator(served.context(1), served.parameters, served.identity)
-    assert hub.handle(Message(_hello(_members(path, "dan", theirs)))) == ()
-    assert hub.waiting_for == frozenset(ours)
-    hub.handle(Message(_hello(_members(path, "ann", ours))))
-    hub.handle(Message(_hello(_members(path, "cas", ours))))
+    aggregator = secagg.aggregator(served.context(1), served.parameters, served.identity)
+    assert aggregator.handle(Message(_hello(_members(path, "dan", theirs)))) == ()
+    assert aggregator.waiting_for == frozenset(ours)
+    aggregator.handle(Message(_hello(_members(path, "ann", ours))))
+    aggregator.handle(Message(_hello(_members(path, "cas", ours))))
     # bob has taken the request for another group's.
     with pytest.raises(TimeoutFault, match=r"bob: asks 'average of group .*the others ask 'average of group"):
-        hub.handle(Message(_hello(_members(path, "bob", theirs))))
+        aggregator.handle(Message(_hello(_members(path, "bob", theirs))))
 
 
 def test_only_members_speak_in_a_group(tmp_path: Path) -> None:

@@ -22,9 +22,9 @@ from smpc_dp.runtime.learning import learn, serve_learning
 from smpc_dp.runtime.local import create_local_session
 from smpc_dp.runtime.member import Membership
 from smpc_dp.runtime.requests import ServerLostError
-from smpc_dp.runtime.servers import hub
+from smpc_dp.runtime.servers import computing_server
 from smpc_dp.runtime.servers.engine import Engine
-from smpc_dp.runtime.servers.hub import ServerHub
+from smpc_dp.runtime.servers.hub import ComputingServer
 from smpc_dp.runtime.session_file import Timeouts, parse_session
 from tests.command import smpc_dp
 from tests.processes.supply import supply
@@ -86,7 +86,7 @@ def test_servers_average_for_groups_and_members_are_charged(
         opened.append(engine._own)
         return await start(engine)
 
-    monkeypatch.setattr(hub, "RETAINED_REQUESTS", 4)
+    monkeypatch.setattr(computing_server, "RETAINED_REQUESTS", 4)
     monkeypatch.setattr(Engine, "_open", counted)
     results, failures = asyncio.run(serve_and_learn(path, NAMES))
     assert sorted(opened) == sorted(2 * SERVERS)
@@ -205,18 +205,18 @@ def test_a_server_that_loses_another_tells_the_third_before_it_goes(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     path = session(tmp_path, {"steps": 6})
-    hubs: dict[str, ServerHub] = {}
-    open_hub = ServerHub.open.__func__  # type: ignore[attr-defined]
+    aggregators: dict[str, ComputingServer] = {}
+    open_aggregator = ComputingServer.open.__func__  # type: ignore[attr-defined]
 
-    async def opened(cls: type[ServerHub], membership: Membership, *given: Any, **options: Any) -> Any:
-        hubs[membership.name] = await open_hub(cls, membership, *given, **options)
-        return hubs[membership.name]
+    async def opened(cls: type[ComputingServer], membership: Membership, *given: Any, **options: Any) -> Any:
+        aggregators[membership.name] = await open_aggregator(cls, membership, *given, **options)
+        return aggregators[membership.name]
 
     def cut(event: Event) -> None:
         if (event.request, event.step) == (4, "compute"):
-            hubs["server2"]._pool.connections["server3"].channel.abort()
+            aggregators["server2"]._pool.connections["server3"].channel.abort()
 
-    monkeypatch.setattr(ServerHub, "open", classmethod(opened))
+    monkeypatch.setattr(ComputingServer, "open", classmethod(opened))
 
     async def run() -> list[Any]:
         serving = [serve_learning(path, name="server1"), serve_learning(path, name="server3")]

@@ -53,10 +53,10 @@ def test_all_members_of_a_run_log(session: Path) -> None:
 
 
 def test_a_run_that_fails_says_why_beside_its_log(session: Path) -> None:
-    (hub,) = [member for member in load_session(session).roster if member.role == "aggregator"]
-    with socket.create_server(split_address(hub.address or "")):
+    (aggregator,) = [member for member in load_session(session).roster if member.role == "aggregator"]
+    with socket.create_server(split_address(aggregator.address or "")):
         failed = run(session, "warning")
     assert failed.returncode == 1
-    assert f"smpc-dp: aggregator: cannot listen on {hub.address}: the port is in use" in failed.stderr
+    assert f"smpc-dp: aggregator: cannot listen on {aggregator.address}: the port is in use" in failed.stderr
     assert " INFO " not in failed.stderr
     assert failed.stdout == ""

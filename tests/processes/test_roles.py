@@ -26,7 +26,7 @@ async def test_a_party_and_the_aggregator_run_the_roles_that_they_are_given(tmp_
         made.append(identity.name)
         return make_party(context, parameters, identity, lanes + lanes.dtype.type(1), *rest, **named)
 
-    def hub(context: Any, parameters: Any, identity: Any, **named: Any) -> Any:
+    def aggregator(context: Any, parameters: Any, identity: Any, **named: Any) -> Any:
         made.append(identity.name)
         return make_aggregator(context, parameters, identity, **named)
 
@@ -35,7 +35,7 @@ async def test_a_party_and_the_aggregator_run_the_roles_that_they_are_given(tmp_
         async with smpc_dp.connect(path, party=name, role=role) as session:
             return int((await session.sum([index])).value[0])
 
-    serving = asyncio.create_task(smpc_dp.serve(path, requests=1, role=hub))
+    serving = asyncio.create_task(smpc_dp.serve(path, requests=1, role=aggregator))
     # 0 + 1 + 2, and one more that bob's role adds: within the bounds nobody can know.
     assert await asyncio.gather(*(party(index, name) for index, name in enumerate(PARTIES))) == [4, 4, 4]
     await serving

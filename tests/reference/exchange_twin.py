@@ -97,9 +97,13 @@ class Exchange(secagg_twin.Session):
         for user in present:
             public = secagg_twin.public_key(user.secret)
             body = self.send(
-                early, "exchange-hello", user.name, self.hub, (self.digest, *requested, user.nonce, public)
+                early,
+                "exchange-hello",
+                user.name,
+                self.aggregator,
+                (self.digest, *requested, user.nonce, public),
             )
-            hellos[user] = (user.number, body, self.signatures["exchange-hello", user.name, self.hub])
+            hellos[user] = (user.number, body, self.signatures["exchange-hello", user.name, self.aggregator])
         packed = secagg_twin.party_set([user.number for user in present], n)
         nonces = b"".join(user.nonce for user in present)
         head = (self.session["protocol"].encode(), uint(self.session["version"]), self.digest)
@@ -107,7 +111,7 @@ class Exchange(secagg_twin.Session):
         self.run = self.bound(tuple_hash("exchange-run-id", *head, *operation, packed, nonces))
         for user in present:
             met = [hellos[other] for other in present if self.sends(user, other) or self.sends(other, user)]
-            self.send(self.run, "exchange-start", self.hub, user.name, (packed, nonces, met))
+            self.send(self.run, "exchange-start", self.aggregator, user.name, (packed, nonces, met))
         return self._deliver(present, self.there(2, present))
 
     def _deliver(self, present: list[User], sending: list[User]) -> Ends:
@@ -118,11 +122,11 @@ class Exchange(secagg_twin.Session):
                 if self.sends(user, other):
                     boxes[user, other] = self._box(user, other)
             sealed = [(other.number, boxes[user, other]) for other in present if (user, other) in boxes]
-            self.send(self.run, "exchange-send", user.name, self.hub, (sealed,))
+            self.send(self.run, "exchange-send", user.name, self.aggregator, (sealed,))
         senders = secagg_twin.party_set([user.number for user in sending], len(self.names))
         for user in sending:
             brought = [(other.number, boxes[other, user]) for other in sending if (other, user) in boxes]
-            self.send(self.run, "exchange-deliver", self.hub, user.name, (senders, brought))
+            self.send(self.run, "exchange-deliver", self.aggregator, user.name, (senders, brought))
         # Who misses a message along an edge has no result.
         outcome = [
             user

@@ -78,12 +78,12 @@ class Keep(MerkleCommitmentBack):
         publishing = self._certify("attest-participants", "participants", digest, attesting, 5)
         x_hat = {p: self.masked(p, revealed) for p in publishing}
         for p in publishing:
-            self.send(self.run, "publish", p.name, self.hub, (self.packed(x_hat[p]),))
+            self.send(self.run, "publish", p.name, self.aggregator, (self.packed(x_hat[p]),))
         total = self.reduced(*x_hat.values())
         residual = sum(q in publishing for p in revealed if p not in publishing for q in p.neighbours)
         published = secagg_twin.party_set([p.number for p in publishing], n)
         for p in publishing:
-            self.send(self.run, "average", self.hub, p.name, (self.packed(total), published, residual))
+            self.send(self.run, "average", self.aggregator, p.name, (self.packed(total), published, residual))
         return self.messages, {
             "intermediate": {
                 "run_id": self.run.run_id.hex(),

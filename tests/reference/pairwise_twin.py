@@ -444,12 +444,12 @@ class Evaluation:
             row += [a ^ z for a, z in zip(active, zeros, strict=True)]
 
     def _seal(self, sender: Party, step: str, block: int, message: bytes) -> None:
-        hub = self.everyone[2]
-        ends = (sender.name.encode(), hub.name.encode())
-        key = agree(sender.secret, hub.key, self.run_id, self.digest("seal-key", *ends))
+        aggregator = self.everyone[2]
+        ends = (sender.name.encode(), aggregator.name.encode())
+        key = agree(sender.secret, aggregator.key, self.run_id, self.digest("seal-key", *ends))
         associated = self.digest("seal-aad", *ends, step.encode(), uint(block))
         sealed = seal(key, sender.take(24), message, associated)
-        self.control(sender, hub, step, block, self.value(), sealed)
+        self.control(sender, aggregator, step, block, self.value(), sealed)
 
     def _check_labels(self, block: Block, pairs: list[list[list[int]]]) -> None:
         """What the third party checks of each output label."""

@@ -169,7 +169,7 @@ class Session:
         self.session, self.kill = vector["session"], vector["kill"]
         self.plan, self.encoding = self.session["plan"], self.session["encoding"]
         self.names: list[str] = self.session["names"]
-        self.hub: str = self.session["aggregator"]
+        self.aggregator: str = self.session["aggregator"]
         self.digest = bytes.fromhex(self.session["session_digest"])
         self.seeds = {
             name: bytes.fromhex(identity["signing_seed"]) for name, identity in vector["identities"].items()
@@ -212,7 +212,7 @@ class Session:
         for p in present:
             numbers = (plan["degree"], plan["threshold"], plan["quorum"])
             hello = (self.digest, self.session["request"], p.nonce, *numbers, self.session["question"])
-            self.send(early, "hello", p.name, self.hub, hello)
+            self.send(early, "hello", p.name, self.aggregator, hello)
         packed = party_set([p.number for p in present], n)
         nonces = Tree("nonces", [(p.name.encode(), p.nonce) for p in present])
         head = (self.session["protocol"].encode(), uint(self.session["version"]), self.digest)
@@ -220,7 +220,7 @@ class Session:
         self.run = self.bound(tuple_hash("star-run-id", *head, *requested, packed, nonces.root))
         for index, p in enumerate(present):
             start = (packed, nonces.root, nonces.prove([index]))
-            self.send(self.run, "start", self.hub, p.name, start)
+            self.send(self.run, "start", self.aggregator, p.name, start)
         advertised = self._advertise(self.speakers(2, present))
         revealed = self._reveal(self.speakers(3, advertised))
         return self._go_on(revealed)
@@ -235,7 +235,7 @@ class Session:
             p.choose(len(self.names), self.plan["degree"])
             commitment = self.run.digest("neighbour-commitment", p.name, party_list(p.drawn), p.blinder)
             fields = (public_key(p.seal_secret), public_key(p.mask_secret), commitment)
-            p.advertise = self.send(self.run, "advertise", p.name, self.hub, fields)
+            p.advertise = self.send(self.run, "advertise", p.name, self.aggregator, fields)
             p.commitment = commitment
         members = party_set([p.number for p in advertised], len(self.names))
         self.merkle_commitment = Tree("commitments", [(p.name.encode(), p.commitment) for p in advertised])
@@ -243,12 +243,14 @@ class Session:
         self.merkle_commitment_digest = self.run.digest("roll", members, self.merkle_commitment.root)
         for index, p in enumerate(advertised):
             merkle_commitment = (members, self.merkle_commitment.root, self.merkle_commitment.prove([index]))
-            self.send(self.run, "roll", self.hub, p.name, merkle_commitment)
+            self.send(self.run, "roll", self.aggregator, p.name, merkle_commitment)
         return advertised
 
     def _reveal(self, revealed: list[Party]) -> list[Party]:
         for p in revealed:
-            p.reveal = self.send(self.run, "reveal", p.name, self.hub, (party_list(p.drawn), p.blinder))
+            p.reveal = self.send(
+                self.run, "reveal", p.name, self.aggregator, (party_list(p.drawn), p.blinder)
+            )
         members = party_set([p.number for p in revealed], len(self.names))
         for p in revealed:
             p.drew_me = [q for q in revealed if p.number in q.drawn]
@@ -256,13 +258,13 @@ class Session:
             p.neighbours = [q for q in revealed if q in p.drew_me or q in p.holders]
             forwarded = [
                 [
-                    (q.number, getattr(q, step), self.signatures[step, q.name, self.hub])
+                    (q.number, getattr(q, step), self.signatures[step, q.name, self.aggregator])
                     for q in (p.neighbours if step == "advertise" else p.drew_me)
                 ]
                 for step in ("advertise", "reveal")
             ]
             proof = self.merkle_commitment.prove([self.advertised.index(q) for q in p.neighbours])
-            self.send(self.run, "neighbours", self.hub, p.name, (members, *forwarded, proof))
+            self.send(self.run, "neighbours", self.aggregator, p.name, (members, *forwarded, proof))
         return revealed
 
     def _deal(self, participants: list[Party]) -> None:
@@ -287,23 +289,23 @@ class Session:
                 sealed[p, q] = seal(key, p.take(), share, associated)
             commitment = self.run.digest("self-commitment", p.name, p.self_seed)
             fields = (commitment, [sealed[p, q] for q in p.holders])
-            self.send(self.run, "deal", p.name, self.hub, fields)
+            self.send(self.run, "deal", p.name, self.aggregator, fields)
         self.members = party_set([p.number for p in participants], len(self.names))
         for p in participants:
             p.dealers = [q for q in p.drew_me if q in participants]
             boxes = [sealed[q, p] for q in p.dealers]
             delivered = (self.members, party_list([q.number for q in p.dealers]), boxes)
-            self.send(self.run, "deliver", self.hub, p.name, delivered)
+            self.send(self.run, "deliver", self.aggregator, p.name, delivered)
 
     def _certify(self, step: str, answer: str, digest: bytes, signers: list[Party], to: int) -> list[Party]:
         for p in signers:
-            self.send(self.run, step, p.name, self.hub, (digest,))
+            self.send(self.run, step, p.name, self.aggregator, (digest,))
         quorum = signers[: self.plan["quorum"]]
-        signatures = b"".join(self.signatures[step, p.name, self.hub] for p in quorum)
+        signatures = b"".join(self.signatures[step, p.name, self.aggregator] for p in quorum)
         packed = party_set([p.number for p in quorum], len(self.names))
         for p in signers:
             # So few that no sample has fewer bytes.
-            self.send(self.run, answer, self.hub, p.name, (packed, signatures, b"", b""))
+            self.send(self.run, answer, self.aggregator, p.name, (packed, signatures, b"", b""))
         return self.speakers(to, signers)
 
     def self_mask(self, p: Party, seed: bytes) -> list[int]:
@@ -357,10 +359,10 @@ class Session:
         survivors = self._certify("attest-participants", "participants", digest, attesting, 6)
         vectors = {p.name: self.packed(self.masked(p, participants)) for p in survivors}
         for p in survivors:
-            self.send(self.run, "masked", p.name, self.hub, (vectors[p.name], b""))
+            self.send(self.run, "masked", p.name, self.aggregator, (vectors[p.name], b""))
         packed = party_set([p.number for p in survivors], len(self.names))
         for p in survivors:
-            self.send(self.run, "survivors", self.hub, p.name, (packed,))
+            self.send(self.run, "survivors", self.aggregator, p.name, (packed,))
         last = self.run.digest("survivors", digest, packed)
         attesting = self.speakers(7, survivors)
         revealing = self._certify("attest-survivors", "survivors-certificate", last, attesting, 8)
@@ -371,10 +373,10 @@ class Session:
             others = b"".join(q.share_digests[p][kinds[q][1]] for q in p.dealers)
             signatures = b"".join(q.share_signatures[p] for q in p.dealers)
             dealers = party_list([q.number for q in p.dealers])
-            self.send(self.run, "unmask", p.name, self.hub, (dealers, shown, others, signatures))
+            self.send(self.run, "unmask", p.name, self.aggregator, (dealers, shown, others, signatures))
         lanes = self.unmasked(participants, survivors, revealing)
         for p in revealing:
-            self.send(self.run, "result", self.hub, p.name, (self.packed(lanes),))
+            self.send(self.run, "result", self.aggregator, p.name, (self.packed(lanes),))
         weighted = self.encoding["max_weight"] > 0
         weight = lanes[-1] if weighted else len(survivors)
         values = lanes[:-1] if weighted else lanes

@@ -38,7 +38,7 @@ class Statistic:
         self.vector = vector
         terms = vector["session"]
         self.names: list[str] = terms["parties"]
-        self.hub: str = terms["aggregator"]
+        self.aggregator: str = terms["aggregator"]
         self.bound = (terms["protocol"].encode(), uint(terms["version"]))
         self.session = bytes.fromhex(terms["session_digest"])
         self.request = uint(terms["request"])
@@ -51,7 +51,7 @@ class Statistic:
         self.coins = {
             name: [bytes.fromhex(draw) for draw in vector["randomness"][name]] for name in self.names
         }
-        self.hub_draws = deque(vector["randomness"][self.hub])
+        self.aggregator_draws = deque(vector["randomness"][self.aggregator])
         self.labels = dict(zip(self.names, vector["labels"] or [-1] * len(self.names), strict=True))
         self.present = list(self.names)
         self.attempt = 1
@@ -97,7 +97,9 @@ class Statistic:
     def write(self, step: str, party: str, run: bytes, *fields: Any) -> None:
         """Log a message to the aggregator."""
         body = msgspec.msgpack.encode(fields)
-        self.log.append((party, step, body, self.signature(self.bound, run, step, party, self.hub, body)))
+        self.log.append(
+            (party, step, body, self.signature(self.bound, run, step, party, self.aggregator, body))
+        )
 
     # The run.
 
@@ -110,7 +112,7 @@ class Statistic:
             for pair in pairs:
                 self._evaluate(matching, pair)
         for name in self.present:
-            self.say(self.run, "pairs-done", name, [self.hub], [])
+            self.say(self.run, "pairs-done", name, [self.aggregator], [])
             self.write("pairs-done", name, self.run, [])
         self._estimate()
 
@@ -126,7 +128,7 @@ class Statistic:
                 self.labels[name],
                 0,
             )
-            self.say(self.session, "statistic-hello", name, [self.hub], *fields)
+            self.say(self.session, "statistic-hello", name, [self.aggregator], *fields)
         commitments = b"".join(map(self.commitments, self.names))
         labels = bytes(self.labels[name] + 1 for name in self.names)
         self.present_set = self.set_of(self.names)
@@ -135,13 +137,15 @@ class Statistic:
             "run-id", *self.bound, self.session, self.request, self.plan, self.present_set, self.root
         )
         self.first_run = self.run
-        self.say(self.run, "statistic-start", self.hub, self.names, self.present_set, commitments, labels)
+        self.say(
+            self.run, "statistic-start", self.aggregator, self.names, self.present_set, commitments, labels
+        )
         self._begin_session_log()
         self.write(
-            "statistic-terms", self.hub, self.run, self.vector["terms"].encode(), self.circuit.digest()
+            "statistic-terms", self.aggregator, self.run, self.vector["terms"].encode(), self.circuit.digest()
         )
         for name in self.names:
-            [(_, body)] = self.expected["statistic-hello", name, self.hub]
+            [(_, body)] = self.expected["statistic-hello", name, self.aggregator]
             self.write("statistic-hello", name, self.session, *msgspec.msgpack.decode(body))
 
     def _begin_session_log(self) -> None:
@@ -149,20 +153,26 @@ class Statistic:
         before = bytes(32)
         self.start_of_runs = tuple_hash("session-log", self.session)
         head = tuple_hash("session-log-line", self.start_of_runs, uint(1), self.request, self.run, before)
-        self.say(self.run, "begin", self.hub, self.names, 0, self.start_of_runs, [[1, self.run, before]])
+        self.say(
+            self.run, "begin", self.aggregator, self.names, 0, self.start_of_runs, [[1, self.run, before]]
+        )
         parts = (self.run, b"attest-begin", head, self.present_set)
         attested = tuple_hash("board-attestation", *self.bound, *parts)
         signatures = b""
         quorum = self.names[: len(self.names) // 2 + 1]
         for name in self.names:
-            self.say(self.run, "attest-begin", name, [self.hub], attested)
+            self.say(self.run, "attest-begin", name, [self.aggregator], attested)
             if name in quorum:
                 body = msgspec.msgpack.encode([attested])
-                signatures += self.signature(self.bound, self.run, "attest-begin", name, self.hub, body)
-        self.write("certify-begin", self.hub, self.run, self.present_set, self.set_of(quorum), signatures)
+                signatures += self.signature(
+                    self.bound, self.run, "attest-begin", name, self.aggregator, body
+                )
+        self.write(
+            "certify-begin", self.aggregator, self.run, self.present_set, self.set_of(quorum), signatures
+        )
         [(_, _, body, signature)] = self.log
         first = tuple_hash("board-header", self._header().encode())
-        self.say(self.run, "begun", self.hub, self.names, first, body, signature)
+        self.say(self.run, "begun", self.aggregator, self.names, first, body, signature)
 
     def set_of(self, names: list[str]) -> bytes:
         """A packed set of parties."""
@@ -175,19 +185,19 @@ class Statistic:
             opening = [name for name in self.present if silent.get(name) != self.attempt]
             for name in opening:
                 coin = self.coins[name][self.attempt - 1]
-                self.say(self.run, step, name, [self.hub], coin)
+                self.say(self.run, step, name, [self.aggregator], coin)
                 self.write(step, name, self.run, coin)
             if opening == self.present:
                 return
             self.present, self.attempt = opening, self.attempt + 1
             members = self.set_of(opening)
             self.run = tuple_hash("statistic-again", *self.bound, self.run, uint(self.attempt), members)
-            self.say(self.run, f"again-{self.attempt}", self.hub, opening, members)
-            self.write(f"again-{self.attempt}", self.hub, self.run, members)
+            self.say(self.run, f"again-{self.attempt}", self.aggregator, opening, members)
+            self.write(f"again-{self.attempt}", self.aggregator, self.run, members)
 
     def _match(self) -> None:
         coins = [self.coins[name][self.attempt - 1] for name in self.present]
-        self.say(self.run, "matched", self.hub, self.present, b"".join(coins))
+        self.say(self.run, "matched", self.aggregator, self.present, b"".join(coins))
         named = [
             part for name, coin in zip(self.present, coins, strict=True) for part in (name.encode(), coin)
         ]
@@ -230,7 +240,7 @@ class Statistic:
             own = int.from_bytes(bytes.fromhex(bits), "little") & (1 << self.circuit.inputs[half - 1]) - 1
             randomness[name] = rest
             inputs[name] = [[self.vector["records"][name]], [own]]
-        randomness[self.hub] = list(self.hub_draws)
+        randomness[self.aggregator] = list(self.aggregator_draws)
         ran = pairwise_twin.Evaluation(
             {
                 "session": {
@@ -240,7 +250,7 @@ class Statistic:
                     "request": 1,
                     "garbler": pair[0],
                     "evaluator": pair[1],
-                    "aggregator": self.hub,
+                    "aggregator": self.aggregator,
                     "evaluator_inputs": list(range(half, 2 * half)),
                     "instances": 1,
                     "output": "aggregator",
@@ -255,11 +265,11 @@ class Statistic:
             pairwise_twin.Limits(),
         )
         ran.execute()
-        garbler, evaluator, hub = ran.everyone
+        garbler, evaluator, aggregator = ran.everyone
         assert garbler.has_drawn_all()
         assert evaluator.has_drawn_all()
-        while len(self.hub_draws) > hub.left():
-            self.hub_draws.popleft()
+        while len(self.aggregator_draws) > aggregator.left():
+            self.aggregator_draws.popleft()
         self.evaluations.append(ran)
         self.outputs[matching, pair] = ran.values()[0][0]
         self._tunnel(matching, ran)
@@ -269,7 +279,7 @@ class Statistic:
     def _tunnel(self, matching: int, ran: pairwise_twin.Evaluation) -> None:
         """What goes between the aggregator and each of the two."""
         for name in (ran.garbler.name, ran.evaluator.name):
-            for sender, receiver in ((name, self.hub), (self.hub, name)):
+            for sender, receiver in ((name, self.aggregator), (self.aggregator, name)):
                 for number, content in enumerate(ran.sent.get((sender, receiver), [])):
                     self.say(self.run, "pair", sender, [receiver], matching, number, content)
 
@@ -347,9 +357,9 @@ class Statistic:
         *figures, pairs, failed, _ = claimed
         assert [pairs, failed] == [len(read), []]
         self._lines()
-        self.write("outcome", self.hub, self.run, *figures, pairs, failed, self.head)
+        self.write("outcome", self.aggregator, self.run, *figures, pairs, failed, self.head)
         self.lines = self._lines()
-        self.say(self.run, "estimate", self.hub, self.present, *figures, len(read), 0, self.head)
+        self.say(self.run, "estimate", self.aggregator, self.present, *figures, len(read), 0, self.head)
 
     def _header(self) -> str:
         """The first line of the log."""

@@ -70,7 +70,7 @@ def refusal(base: str, arriving: Iterable[Envelope], receiver: str) -> tuple[int
     """Feed a fresh machine; return how much it took, and what it refused."""
     run = runs.Run(runs.find(base.removeprefix("statistic-run-").removesuffix(".json")))
     done = 0
-    if receiver != runs.HUB:
+    if receiver != runs.AGGREGATOR:
         party = run.parties[receiver]
         party.handle(Start())
         for done, envelope in enumerate(arriving):
@@ -82,11 +82,11 @@ def refusal(base: str, arriving: Iterable[Envelope], receiver: str) -> tuple[int
                 return done, error
         return done + 1, None
     for done, envelope in enumerate(arriving):
-        for answer in run.hub.handle(Message(envelope)):
+        for answer in run.aggregator.handle(Message(envelope)):
             if answer.step == ABORT:
-                [*_, fault] = run.hub.state.inbox.excluded.values()
+                [*_, fault] = run.aggregator.state.inbox.excluded.values()
                 assert isinstance(fault, PeerFault)
-                return done, PeerFault(answer.receiver, run.hub.state.inbox.faults[-1], fault.check)
+                return done, PeerFault(answer.receiver, run.aggregator.state.inbox.faults[-1], fault.check)
     return done + 1, None
 
 
@@ -138,8 +138,8 @@ def test_message_is_refused(path: Path) -> None:
 
 def receivers(vector: dict[str, Any]) -> Iterable[str]:
     """Who gets the fault: the hub what parties send, else whom the base run had it for at that place."""
-    if vector["envelope"]["sender"] != runs.HUB:
-        return [runs.HUB]
+    if vector["envelope"]["sender"] != runs.AGGREGATOR:
+        return [runs.AGGREGATOR]
     if vector["name"] == "relay-for-another":
         return ["ben"]
     return [vector["envelope"]["receiver"]]
@@ -152,7 +152,7 @@ def test_frame_is_refused(path: Path) -> None:
         message.content
         for envelope in sent_to(vector["base"], vector["receiver"])
         if envelope.step == m.RELAY
-        and (message := decode(envelope.body, m.Relay, runs.HUB)).matching == vector["matching"]
+        and (message := decode(envelope.body, m.Relay, runs.AGGREGATOR)).matching == vector["matching"]
         and message.content
     ]
 

@@ -21,7 +21,7 @@ from smpc_dp.protocols.mpyc.terms import ProgramTerms
 from smpc_dp.runtime.events import ignore
 from smpc_dp.runtime.member import Membership
 from smpc_dp.runtime.servers.child import Answer, cpu_seconds, meet, timed_program
-from smpc_dp.runtime.servers.hub import ServerHub
+from smpc_dp.runtime.servers.hub import ComputingServer
 from smpc_dp.statistics.shared.kernels import Way
 
 
@@ -72,16 +72,16 @@ def main() -> None:
 
 async def _over_channels(work: Work) -> Reported:
     membership = Membership.load(work.session, work.name, role="server")
-    hub = await ServerHub.open(membership, ignore)
+    aggregator = await ComputingServer.open(membership, ignore)
     answers, carrying = [], []
     try:
         for _ in range(work.runs):
             busy = cpu_seconds()
-            answers.append(await hub.compute(work.job))
+            answers.append(await aggregator.compute(work.job))
             carrying.append(cpu_seconds() - busy)
-        await hub.close()
+        await aggregator.close()
     finally:
-        await hub.stop()
+        await aggregator.stop()
     return Reported(answers[-1].values, answers, [0] * len(answers), carrying)
 
 

@@ -51,7 +51,7 @@ def all_faults() -> Iterator[Negative]:
     yield from _envelopes(average)
     yield from _starts(average)
     yield from _delivers(average, Base("average-absent"), Base("edges"))
-    yield from _to_the_hub(average)
+    yield from _to_the_aggregator(average)
     yield from _apart(Base("apart"))
 
 
@@ -154,7 +154,7 @@ def _apart(base: Base) -> Iterator[Negative]:
     )
 
 
-def _to_the_hub(base: Base) -> Iterator[Negative]:
+def _to_the_aggregator(base: Base) -> Iterator[Negative]:
     for name, about, fields in (
         ("of-another-session", "Carol's hello is to another session.", {"session_digest": bytes(32)}),
         ("of-another-request", "Carol's hello is to another request.", {"request": 2}),

@@ -123,13 +123,13 @@ class RecordedRun(Generic[R]):
         kinds: Kinds = KINDS,
         prefix: str = "",
         *,
-        hub: str = AGGREGATOR,
+        aggregator: str = AGGREGATOR,
         victim: str = VICTIM,
         culprit: str = CULPRIT,
     ) -> None:
         """`kinds` says which message a step has; with `prefix` the names of files begin."""
         self.name, self.run, self._kinds, self._prefix = name, run, kinds, prefix
-        self._hub, self._victim, self._culprit = hub, victim, culprit
+        self._aggregator, self._victim, self._culprit = aggregator, victim, culprit
 
     def to(self, receiver: str) -> list[Envelope]:
         """Return what the run sent to `receiver`, in order."""
@@ -139,8 +139,8 @@ class RecordedRun(Generic[R]):
         """Return how many messages `receiver` got before this one, and the message."""
         if not sender:
             first = next((envelope.sender for envelope in self.run.sent if envelope.step == step), "")
-            sender = self._hub if first == self._hub else self._culprit
-        receiver = receiver or (self._victim if sender == self._hub else self._hub)
+            sender = self._aggregator if first == self._aggregator else self._culprit
+        receiver = receiver or (self._victim if sender == self._aggregator else self._aggregator)
         for index, envelope in enumerate(self.to(receiver)):
             if (envelope.step, envelope.sender) == (step, sender):
                 return index, envelope

@@ -174,10 +174,10 @@ class Staged:
         """The body that was sent, by step and sender."""
         return {(envelope.step, envelope.sender): envelope.body for envelope in self.sent}
 
-    def drive(self, machines: Iterable[Machine], hub: str, *, mesh: bool = False) -> Self:
+    def drive(self, machines: Iterable[Machine], aggregator: str, *, mesh: bool = False) -> Self:
         """Drive the machines to their end."""
         network = RecordingNetwork(Faults(kill=self.scenario.kill))
-        drive(machines, network, hub, mesh=mesh)
+        drive(machines, network, aggregator, mesh=mesh)
         self.sent = network.sent
         return self
 
@@ -194,7 +194,7 @@ class RecordedRun(Staged):
         return self.drive([self.aggregator, *self.parties.values()], AGGREGATOR)
 
 
-def set_up(scenario: Scenario, aggregator: str, hubs: tuple[str, ...]) -> Staged:
+def set_up(scenario: Scenario, aggregator: str, aggregators: tuple[str, ...]) -> Staged:
     """Return what machines are made with, with the same randomness every time.
 
     `aggregator` is that of the context; `hubs` are those who sign besides the parties.
@@ -205,7 +205,7 @@ def set_up(scenario: Scenario, aggregator: str, hubs: tuple[str, ...]) -> Staged
         label = f"{protocol} vectors {scenario.name} {purpose} {name}"
         return SeededRandomnessForSimulation(1, label)
 
-    everyone = (*scenario.names, *hubs)
+    everyone = (*scenario.names, *aggregators)
     signers = {name: Signer(name, SigningKey(source(name, "signing").bytes(32))) for name in everyone}
     context = Context(
         protocol=protocol,

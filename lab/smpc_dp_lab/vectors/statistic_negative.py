@@ -24,7 +24,7 @@ from smpc_dp_lab.vectors.fault import (
     flip,
     signed_again,
 )
-from smpc_dp_lab.vectors.statistic_runs import HUB, NAMES, JsonObject, Run
+from smpc_dp_lab.vectors.statistic_runs import AGGREGATOR, NAMES, JsonObject, Run
 
 ADA, BEN, *_ = NAMES
 KINDS: Kinds = {
@@ -73,14 +73,22 @@ class Frame:
 def all_faults() -> Iterator[Negative | Frame]:
     """Yield every negative vector."""
     matchings, labels, again, relayed = (
-        Base(scenario.name, Run(scenario).execute(), KINDS, "statistic-", hub=HUB, victim=ADA, culprit=BEN)
+        Base(
+            scenario.name,
+            Run(scenario).execute(),
+            KINDS,
+            "statistic-",
+            aggregator=AGGREGATOR,
+            victim=ADA,
+            culprit=BEN,
+        )
         for scenario in runs.SCENARIOS
     )
     yield from _starts(matchings, labels)
     yield from _draws(matchings, again)
     yield from _tunnel_to_a_party(matchings, relayed)
-    yield from _to_the_hub(matchings, labels)
-    yield from _relays_to_the_hub(relayed)
+    yield from _to_the_aggregator(matchings, labels)
+    yield from _relays_to_the_aggregator(relayed)
     yield from _frames(relayed)
 
 
@@ -159,13 +167,13 @@ def _draws(base: Base, again: Base) -> Iterator[Negative]:
 
 def _tunnel_to_a_party(base: Base, relayed: Base) -> Iterator[Negative]:
     # Ada has no partner in any matching of the first run.
-    index, pair = base.find(m.PAIR, HUB, BEN)
+    index, pair = base.find(m.PAIR, AGGREGATOR, BEN)
     second, negative = (base.saying(pair, {"number": number}) for number in (1, -1))
     yield base.made("pair-skipped", "The second message of a pair comes first.", index, second)
     yield base.made("pair-number-negative", "A negative number.", index, negative, DECODING)
     other = base.sign(pair, run_id=base.run.context.session_digest)
     yield base.made("pair-of-another-run", "A message of a pair of another run.", index, other, ORDER)
-    index, frame = relayed.find(m.RELAY, HUB, BEN)
+    index, frame = relayed.find(m.RELAY, AGGREGATOR, BEN)
     foreign = relayed.sign(frame, receiver="cem")
     yield relayed.made("relay-for-another", "A frame for cem comes to ben.", index, foreign, ORDER)
     flipped = msgspec.structs.replace(frame, body=flip(frame.body, -1))
@@ -173,7 +181,7 @@ def _tunnel_to_a_party(base: Base, relayed: Base) -> Iterator[Negative]:
     yield relayed.made("relay-not-signed", about, index, flipped, ENVELOPE)
 
 
-def _to_the_hub(base: Base, labels: Base) -> Iterator[Negative]:
+def _to_the_aggregator(base: Base, labels: Base) -> Iterator[Negative]:
     drawn = base.run.randomness
     for name, about, step, fields in (
         ("hello-of-another-session", "Another session file.", m.HELLO, {"session_digest": flip}),
@@ -210,9 +218,9 @@ def _to_the_hub(base: Base, labels: Base) -> Iterator[Negative]:
     yield base.unexpected("done-before-the-matchings", "Nobody is paired yet.", m.COINS[0], m.DONE)
 
 
-def _relays_to_the_hub(base: Base) -> Iterator[Negative]:
+def _relays_to_the_aggregator(base: Base) -> Iterator[Negative]:
     # Whose partner has not sent a frame yet.
-    first = next(envelope.sender for envelope in base.to(HUB) if envelope.step == m.RELAY)
+    first = next(envelope.sender for envelope in base.to(AGGREGATOR) if envelope.step == m.RELAY)
 
     def relay(name: str, about: str, layer: str = CONTENT, *, later: int = 0, **fields: object) -> Negative:
         return base.fault(f"relay-{name}", about, m.RELAY, fields, layer, sender=first, later=later)
@@ -235,7 +243,7 @@ def _frames(base: Base) -> Iterator[Frame]:
     frames = [
         message.content
         for envelope in base.to(BEN)
-        if envelope.step == m.RELAY and (message := decode(envelope.body, m.Relay, HUB)).content
+        if envelope.step == m.RELAY and (message := decode(envelope.body, m.Relay, AGGREGATOR)).content
     ]
     context = run.pair_context(BEN, evaluation.matching, evaluation.pair)
 
@@ -246,8 +254,8 @@ def _frames(base: Base) -> Iterator[Frame]:
         key = msgspec.structs.replace(decode_envelope(frames[0], peer), **changes)
         return encode_envelope(signed_again(context, run.signers[key.sender], key))
 
-    hub_key: Envelope = decode_envelope(key_by(sender=HUB), HUB)
-    forged = encode_envelope(msgspec.structs.replace(hub_key, sender=peer))
+    aggregator_key: Envelope = decode_envelope(key_by(sender=AGGREGATOR), AGGREGATOR)
+    forged = encode_envelope(msgspec.structs.replace(aggregator_key, sender=peer))
     yield fault("key-of-the-relay", "The relay signs a key in the partner's name.", 0, forged)
     other = key_by(run_id=flip(context.session_digest))
     yield fault("key-of-another-pair", "The partner's key for another pair.", 0, other)
@@ -260,7 +268,7 @@ def _frames(base: Base) -> Iterator[Frame]:
     yield fault("empty", "Too short for a nonce and a tag.", 1, b"\0")
     own = next(
         message.content
-        for envelope in base.to(HUB)
+        for envelope in base.to(AGGREGATOR)
         if (envelope.sender, envelope.step) == (BEN, m.RELAY)
         and (message := decode(envelope.body, m.Relay, BEN)).number == 1
         and message.content

@@ -35,7 +35,7 @@ from smpc_dp_lab.vectors.runs import Recording, draws_json, identities_json
 JsonObject = dict[str, object]
 
 SCHEMA = 1
-HUB = "hub"
+AGGREGATOR = "hub"
 NAMES = ("ada", "ben", "cem", "dot", "eve")
 EPSILON = 4.0
 
@@ -109,7 +109,7 @@ class Run:
     def __init__(self, scenario: Scenario) -> None:
         self.scenario = scenario
         self.plan = scenario.plan
-        everyone = (*NAMES, HUB)
+        everyone = (*NAMES, AGGREGATOR)
         self.signers = {
             name: Signer(name, SigningKey(self.source(name, "signing").bytes(32))) for name in everyone
         }
@@ -119,15 +119,19 @@ class Run:
             self.source("", "session").bytes(32),
             1,
             NAMES,
-            HUB,
+            AGGREGATOR,
             {name: bytes(signer.key.verify_key) for name, signer in self.signers.items()},
         )
         self.operation = operation_of(scenario.kernel, self.plan, "randomised_response")
         self.randomness = {name: Recording(self.source(name, "run")) for name in everyone}
         self.board = MemoryBoard("")
         self.records = {name: self._record(name) for name in NAMES}
-        self.hub = states.aggregator(
-            self.context, self.signers[HUB], lambda _: self.plan, self.randomness[HUB], board=self.board
+        self.aggregator = states.aggregator(
+            self.context,
+            self.signers[AGGREGATOR],
+            lambda _: self.plan,
+            self.randomness[AGGREGATOR],
+            board=self.board,
         )
         public_labels = scenario.public_labels or (-1,) * len(NAMES)
         self.parties = {
@@ -158,8 +162,8 @@ class Run:
     def execute(self) -> Run:
         """Drive the run to its end."""
         self.deliver([envelope for party in self.parties.values() for envelope in party.handle(Start())])
-        while self.hub.step in m.COINS:
-            self.deliver(self.hub.handle(Deadline()))
+        while self.aggregator.step in m.COINS:
+            self.deliver(self.aggregator.handle(Deadline()))
         for matching in range(self.plan.partners):
             for pair in self.pairs[matching]:
                 self._evaluate(matching, pair)
@@ -174,7 +178,7 @@ class Run:
         public_labels = self.scenario.public_labels or (-1,) * len(NAMES)
         labels = bytes(public_labels[NAMES.index(name)] + 1 for name in self._present)
         plan = self.plan
-        return draw(plan.partners, plan.bipartite, self.hub.run_id, self._present, labels, coins).pairs
+        return draw(plan.partners, plan.bipartite, self.aggregator.run_id, self._present, labels, coins).pairs
 
     @property
     def _present(self) -> list[str]:
@@ -189,13 +193,13 @@ class Run:
             if withheld is not None and envelope.step == m.COINS[withheld - 1]:
                 continue
             self.sent.append(envelope)
-            if envelope.receiver == HUB:
-                waiting += self.hub.handle(Message(envelope))
+            if envelope.receiver == AGGREGATOR:
+                waiting += self.aggregator.handle(Message(envelope))
             elif envelope.step == m.PAIR:
-                matching, content = self.wires[envelope.receiver].open_pair(self.hub.run_id, envelope)
+                matching, content = self.wires[envelope.receiver].open_pair(self.aggregator.run_id, envelope)
                 self._inboxes.setdefault((envelope.receiver, matching), deque()).append(content)
             elif envelope.step == m.RELAY:
-                frame = self.wires[envelope.receiver].open_relay(self.hub.run_id, envelope)
+                frame = self.wires[envelope.receiver].open_relay(self.aggregator.run_id, envelope)
                 if isinstance(frame, m.Relay):
                     self._frames.setdefault((envelope.receiver, frame.matching), deque()).append(frame)
             elif envelope.step != "abort":
@@ -246,13 +250,13 @@ class Run:
                 raise RuntimeError(f"everybody waits: {', '.join(effects)}")
 
     def _answer(self, name: str, expected: Receive, connection: Connection, matching: int) -> bytes | None:
-        inbox = self._inboxes.get((name, matching)) if expected.sender == HUB else connection.inbox()
+        inbox = self._inboxes.get((name, matching)) if expected.sender == AGGREGATOR else connection.inbox()
         return inbox.popleft() if inbox else None
 
     def _give(self, name: str, effect: Send, connection: Connection, ended: Ended) -> None:
         data = b"".join(effect.parts)
-        if effect.to == HUB:
-            self.deliver([self.wires[name].write_pair(self.hub.run_id, ended.matching, data)])
+        if effect.to == AGGREGATOR:
+            self.deliver([self.wires[name].write_pair(self.aggregator.run_id, ended.matching, data)])
         else:
             ended.sent.append((name, effect.to, data))
             connection.send(data)
@@ -312,7 +316,7 @@ class RelayedConnection(Connection):
         number, self._reported = self._sent, self._taken
         self._sent += bool(content)
         message = m.Relay(self._matching, number, self._reported, content)
-        wire, run_id = self._run.wires[self._name], self._run.hub.run_id
+        wire, run_id = self._run.wires[self._name], self._run.aggregator.run_id
         self._run.deliver([wire.write_relay(run_id, message)])
 
     def send(self, data: bytes) -> None:
@@ -355,7 +359,7 @@ def _connect(connections: Mapping[str, Connection], pair: tuple[str, str]) -> No
 def to_json(scenario: Scenario) -> JsonObject:
     """Return the vector of one run."""
     run = Run(scenario).execute()
-    plan, outcome = run.plan, run.hub.result
+    plan, outcome = run.plan, run.aggregator.result
     evidence = outcome.evidence
     return {
         "schema": SCHEMA,
@@ -368,7 +372,7 @@ def to_json(scenario: Scenario) -> JsonObject:
             "session_digest": run.context.session_digest.hex(),
             "request": run.context.request,
             "parties": list(NAMES),
-            "aggregator": HUB,
+            "aggregator": AGGREGATOR,
             "partners": plan.partners,
             "relayed": scenario.relayed,
             "silent": dict(scenario.silent),
@@ -383,7 +387,7 @@ def to_json(scenario: Scenario) -> JsonObject:
         "intermediate": {
             "circuit_digest": plan.circuit.digest.hex(),
             "plan_digest": plan.digest.hex(),
-            "run_id": run.hub.run_id.hex(),
+            "run_id": run.aggregator.run_id.hex(),
             "beacon": "" if evidence is None else evidence.beacon.hex(),
             "pairs": [[list(pair) for pair in matching] for matching in run.pairs],
         },

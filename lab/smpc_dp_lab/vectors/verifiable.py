@@ -10,8 +10,8 @@ from smpc_dp_lab.vectors import (
     verifiable_host,
     verifiable_norms,
     verifiable_openings,
-    verifiable_relay,
-    verifiable_users,
+    verifiable_aggregator,
+    verifiable_parties,
 )
 from smpc_dp_lab.vectors.runs import SCHEMA
 from smpc_dp_lab.vectors.verifiable_cheat import BALL_BASE, BASE, BOX_BASE, ROUNDS_BASE, Cheat
@@ -20,11 +20,11 @@ from smpc_dp_lab.vectors.verifiable_runs import BOX, RecordedRun, honest
 
 def all_cheats() -> Iterator[Cheat]:
     """Yield every cheat."""
-    yield from verifiable_users.all_cheats()
+    yield from verifiable_parties.all_cheats()
     yield from verifiable_norms.all_cheats()
     yield from verifiable_boxes.all_cheats()
     yield from verifiable_host.all_cheats()
-    yield from verifiable_relay.all_cheats()
+    yield from verifiable_aggregator.all_cheats()
     yield from verifiable_openings.all_cheats()
 
 

@@ -82,7 +82,7 @@ class AggregatorRole(Participant):
 
 
 @dataclass(slots=True)
-class HubEvaluation:
+class AggregatorEvaluation:
     """The aggregator's role in the evaluation of one pair."""
 
     role: AggregatorRole

@@ -113,7 +113,7 @@ class StatisticAuditor:
         self.quorum = quorum(len(context.names), corrupt)
         self._session_head = session_head(header, context.scope)
         self._begun = False
-        self._hub = context.aggregator
+        self._aggregator = context.aggregator
         self._plan = _plan_of(header)
         self._root = header.root
         self._present = self._unpack(header.present)
@@ -173,7 +173,9 @@ class StatisticAuditor:
             )
         signature = bytes.fromhex(entry.signature)
         try:
-            self._context.check_detached(run_id, entry.kind, entry.party, self._hub, entry.payload, signature)
+            self._context.check_detached(
+                run_id, entry.kind, entry.party, self._aggregator, entry.payload, signature
+            )
         except PeerFault as fault:
             # It says nothing of the party: anybody may have written it.
             raise VerificationError(f"an entry '{entry.kind}' in the name of {fault}", fault.check) from None
@@ -182,7 +184,7 @@ class StatisticAuditor:
         """Take the next entry, rightly signed and in its place."""
         if self._outcome is not None:
             raise VerificationError("an entry after the outcome", Check.LOG_CLOSED)
-        if (entry.party == self._hub) != (entry.kind in _OF_AGGREGATOR):
+        if (entry.party == self._aggregator) != (entry.kind in _OF_AGGREGATOR):
             raise VerificationError(f"'{entry.kind}' is not for '{entry.party}' to say", Check.WRONG_SENDER)
         if entry.kind not in self._expected():
             raise VerificationError(
@@ -389,7 +391,7 @@ class StatisticAuditor:
         return party
 
     def _unpack(self, packed: bytes) -> PartySet:
-        present = PartySet.unpack(packed, len(self._context.names), self._hub)
+        present = PartySet.unpack(packed, len(self._context.names), self._aggregator)
         if len(present) < self.quorum:
             raise VerificationError(
                 f"{len(present)} parties are present, {self.quorum} are needed", Check.SET_TOO_SMALL

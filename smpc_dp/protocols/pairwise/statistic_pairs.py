@@ -20,7 +20,7 @@ from smpc_dp.protocols.engine.collector import CollectorState, Item
 from smpc_dp.protocols.engine.state import Transition
 from smpc_dp.protocols.envelope import decode
 from smpc_dp.protocols.pairwise import statistic_messages as m
-from smpc_dp.protocols.pairwise.aggregator import AggregatorRole, HubEvaluation
+from smpc_dp.protocols.pairwise.aggregator import AggregatorRole, AggregatorEvaluation
 from smpc_dp.protocols.pairwise.estimate import Estimate, estimate
 from smpc_dp.protocols.pairwise.participant import Evaluated
 from smpc_dp.protocols.pairwise.statistic import StatisticPlan
@@ -49,7 +49,7 @@ class Pairs:
 
     drawn: Draw
     desk: RelayDesk
-    evaluations: dict[tuple[int, Pair], HubEvaluation] = field(default_factory=dict)
+    evaluations: dict[tuple[int, Pair], AggregatorEvaluation] = field(default_factory=dict)
     outputs: dict[tuple[int, Pair], int] = field(default_factory=dict)
     sent: Counter[tuple[str, int]] = field(default_factory=Counter)
     received: Counter[tuple[str, int]] = field(default_factory=Counter)
@@ -206,15 +206,17 @@ def _check(aggregator: Aggregator, state: CollectDone, envelope: Envelope) -> No
     aggregator.context.check(envelope)
 
 
-def _evaluation(aggregator: Aggregator, state: CollectDone, matching: int, pair: Pair) -> HubEvaluation:
+def _evaluation(
+    aggregator: Aggregator, state: CollectDone, matching: int, pair: Pair
+) -> AggregatorEvaluation:
     context = pair_context(aggregator.context, state.run_id, matching, pair)
     random = aggregator.parameters.random
     role = AggregatorRole(context, aggregator.identity, state.plan.evaluation(*pair), random)
-    return HubEvaluation(role, role.run())
+    return AggregatorEvaluation(role, role.run())
 
 
 def _pump(
-    aggregator: Aggregator, state: CollectDone, evaluation: HubEvaluation, matching: int, pair: Pair
+    aggregator: Aggregator, state: CollectDone, evaluation: AggregatorEvaluation, matching: int, pair: Pair
 ) -> list[Envelope]:
     """Let the role take every step that it can; a fault in it ends that pair alone."""
     sent: list[Envelope] = []

@@ -47,7 +47,7 @@ EARLY_LIMIT = 4
 RETAINED_REQUESTS = 1000
 
 
-class ServerHub:
+class ComputingServer:
     """A server with its links to users and servers. Made by `open`.
 
     With `keep` mpyc's process stays from request to request, for `KEPT_REQUESTS` of them.
@@ -59,7 +59,7 @@ class ServerHub:
         self._on_event = on_event
         users = len(membership.session.roster.parties)
         self._pool = ConnectionPool(
-            membership, on_event, outbox=64 + 4 * users, hub=False, divert=self._divert
+            membership, on_event, outbox=64 + 4 * users, aggregator=False, divert=self._divert
         )
         self._listener: Listener | None = None
         self._others = [name for name in membership.servers if name != membership.name]
@@ -83,23 +83,25 @@ class ServerHub:
         listen_on: str | None = None,
         *,
         keep: bool = False,
-    ) -> ServerHub:
+    ) -> ComputingServer:
         """Listen, call the servers before this one in the roster, and wait for those after it.
 
         Raises LocalError if the address cannot be had, TimeoutFault naming the servers that are missing,
         ConfigError if a server has another session file.
         """
-        hub, (host, port) = cls(membership, on_event, keep), membership.address(listen_on)
+        aggregator, (host, port) = cls(membership, on_event, keep), membership.address(listen_on)
         endpoint = membership.endpoint()
-        hub._listener = await listen(endpoint, host, port, hub._called, hub._refused)
+        aggregator._listener = await listen(endpoint, host, port, aggregator._called, aggregator._refused)
         try:
-            for channel in await asyncio.gather(*(dial(endpoint, name) for name in sorted(hub._earlier))):
-                hub._pool.welcome(channel)
-            await hub._gather()
+            for channel in await asyncio.gather(
+                *(dial(endpoint, name) for name in sorted(aggregator._earlier))
+            ):
+                aggregator._pool.welcome(channel)
+            await aggregator._gather()
         except BaseException:
-            await hub.stop()
+            await aggregator.stop()
             raise
-        return hub
+        return aggregator
 
     async def _gather(self) -> None:
         if not await self._pool.gather(self._others):
@@ -323,21 +325,21 @@ class ServerHub:
 
 
 @asynccontextmanager
-async def open_hub(
+async def open_aggregator(
     membership: Membership, on_event: OnEvent, listen_on: str | None = None, *, keep: bool = False
-) -> AsyncIterator[ServerHub]:
+) -> AsyncIterator[ComputingServer]:
     """Open a server, and say goodbye to everyone at the end; arguments and errors as of `ServerHub.open`."""
-    hub = await ServerHub.open(membership, on_event, listen_on, keep=keep)
+    aggregator = await ComputingServer.open(membership, on_event, listen_on, keep=keep)
     try:
         try:
-            yield hub
+            yield aggregator
         except ServerLostError:
             # The other servers must hear which one is lost, before they lose this one.
-            await hub.close()
+            await aggregator.close()
             raise
-        await hub.close()
+        await aggregator.close()
     finally:
-        await hub.stop()
+        await aggregator.stop()
 
 
 async def serve_shares(
@@ -358,9 +360,9 @@ async def serve_shares(
         raise ConfigError([Fault("requests", f"must be at least 1, is {requests}", ConfigCheck.RANGE)])
     membership = Membership.load(session, name, key, "server")
     ended: list[Opened | SmpcError] = []
-    async with open_hub(membership, logged(on_event), listen_on) as hub:
+    async with open_aggregator(membership, logged(on_event), listen_on) as aggregator:
         while requests is None or len(ended) < requests:
-            last = await hub.request(len(ended) + 1)
+            last = await aggregator.request(len(ended) + 1)
             if last is None:
                 break
             ended.append(last)

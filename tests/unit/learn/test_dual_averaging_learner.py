@@ -164,7 +164,7 @@ def test_no_message_exceeds_its_bound(loss: Any, clock: Any) -> None:
 def test_the_hub_makes_the_same_calls_without_rows() -> None:
     partners: dict[str, list[list[int]]] = {"all": [], "hub": []}
 
-    class Hub:
+    class Aggregator:
         users, here, claim = 12, np.zeros(0, dtype=np.intp), "hub"
 
         def name_of(self, user: int) -> str:
@@ -188,7 +188,7 @@ def test_the_hub_makes_the_same_calls_without_rows() -> None:
 
     learner = DualAveraging(features=2, record_bound=6.0, ticks=100)
     asyncio.run(learner.run(Means(exchange=Everybody(12)), DATA))
-    result = asyncio.run(learner.run(Means(exchange=Hub()), []))
+    result = asyncio.run(learner.run(Means(exchange=Aggregator()), []))
     assert partners["hub"] == partners["all"]
     assert result.values.shape == (0, 2)
 

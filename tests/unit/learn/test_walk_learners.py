@@ -34,7 +34,7 @@ from smpc_dp.runtime.line import AggregatorConnection
 from smpc_dp.runtime.local import create_local_session
 from smpc_dp.runtime.member import Membership
 from smpc_dp.runtime.requests import Counter as Requests
-from smpc_dp.simulate.exchanging import MemoryHub, drive_exchange
+from smpc_dp.simulate.exchanging import MemoryRelay, drive_exchange
 
 SUM: dict[str, Any] = {
     "learner": "walk-sum",
@@ -150,10 +150,10 @@ def by_messages(
     """Run the learner user by user, every message through machines, from the same randomness as `apart`."""
 
     async def run() -> list[Any]:
-        hub = MemoryHub(len(tables), exchanging, seed_for_simulation=seed, **more)
+        aggregator = MemoryRelay(len(tables), exchanging, seed_for_simulation=seed, **more)
 
         async def one(user: int) -> Any:
-            exchange = hub.exchanges[user]
+            exchange = aggregator.exchanges[user]
             try:
                 means = Means(exchange=exchange, source=source(seed, user))
                 return (await learner.run(means, [tables[user]])).values[0]
@@ -371,7 +371,7 @@ def test_a_covered_token_leaves_at_its_step_and_from_here() -> None:
 
 
 def test_the_hub_makes_the_calls_of_all_steps() -> None:
-    class Hub(Forger):
+    class Aggregator(Forger):
         def __init__(self) -> None:
             super().__init__(lambda _call, _boxes: None)
 
@@ -384,10 +384,10 @@ def test_the_hub_makes_the_calls_of_all_steps() -> None:
             self.calls += 1
             return vectors
 
-    hub = Hub()
+    aggregator = Aggregator()
     learner, _ = planned(SUM, 3)
-    result = asyncio.run(learner.run(Means(exchange=hub), []))
-    assert hub.calls == SUM["steps"] + 1
+    result = asyncio.run(learner.run(Means(exchange=aggregator), []))
+    assert aggregator.calls == SUM["steps"] + 1
     assert result.values.shape == (0, 1)
 
 

@@ -159,10 +159,10 @@ def wide(outputs: int) -> Circuit:
 def test_a_tile_is_not_larger_than_a_block_and_the_messages_of_a_wide_circuit_are_in_their_limits() -> None:
     plan = plan_of(wide(1 << 18), 16, output="aggregator")
     assert [block.count for block in plan.blocks()] == [4, 4, 4, 4]
-    hub = evaluated(evaluate_in_memory(roles_of(plan, {0: [1] * 16, 1: [1, 0] * 8})))["hub"]
-    assert hub.outputs is not None
-    assert hub.outputs[0].shape == (1 << 18, 1)
-    assert (hub.outputs[0] == 0b0101_0101_0101_0101).all()
+    aggregator = evaluated(evaluate_in_memory(roles_of(plan, {0: [1] * 16, 1: [1, 0] * 8})))["hub"]
+    assert aggregator.outputs is not None
+    assert aggregator.outputs[0].shape == (1 << 18, 1)
+    assert (aggregator.outputs[0] == 0b0101_0101_0101_0101).all()
 
 
 def test_a_circuit_of_which_one_instance_is_too_wide_is_refused() -> None:

@@ -11,7 +11,7 @@ from smpc_dp.protocols.pairwise import statistic_messages as m
 from smpc_dp.protocols.pairwise import statistic_party as party
 from smpc_dp.protocols.pairwise import statistic_states as states
 from smpc_dp.protocols.pairwise.statistic_pairs import CollectDone
-from smpc_dp_lab.vectors.statistic_runs import HUB, NAMES, SCENARIOS, Run, Scenario, find
+from smpc_dp_lab.vectors.statistic_runs import AGGREGATOR, NAMES, SCENARIOS, Run, Scenario, find
 from tests.unit.protocols.engine.test_states import contents
 from tests.unit.protocols.recorded import assert_in_table, recorded
 
@@ -27,9 +27,9 @@ def test_every_step_is_in_the_table(scenario: Scenario, monkeypatch: pytest.Monk
 
 def test_a_run_has_no_more_steps_than_the_table_says(monkeypatch: pytest.MonkeyPatch) -> None:
     steps = recorded(monkeypatch)
-    hub = Run(find("again")).execute().hub
-    seen = dict.fromkeys(step.before.step for step in steps if step.run.name == HUB)
-    assert len(seen) - 1 == states.AGGREGATOR.most_steps(hub.member) == 5
+    aggregator = Run(find("again")).execute().aggregator
+    seen = dict.fromkeys(step.before.step for step in steps if step.run.name == AGGREGATOR)
+    assert len(seen) - 1 == states.AGGREGATOR.most_steps(aggregator.member) == 5
 
 
 def test_coins_that_are_not_opened_are_forgotten_with_the_draw(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -67,12 +67,12 @@ def test_messages_of_pairs_are_ignored_before_there_are_pairs() -> None:
     run = Run(find("matchings"))
     for each in run.parties.values():
         for envelope in each.handle(Start()):
-            run.hub.handle(Message(envelope))
-    before = run.hub.state
+            run.aggregator.handle(Message(envelope))
+    before = run.aggregator.state
     assert isinstance(before, aggregator.CollectBegin)
-    early = run.wires["ada"].write_pair(run.hub.run_id, 0, b"early")
-    assert run.hub.handle(Message(early)) == ()
-    assert run.hub.state is before
+    early = run.wires["ada"].write_pair(run.aggregator.run_id, 0, b"early")
+    assert run.aggregator.handle(Message(early)) == ()
+    assert run.aggregator.state is before
     assert not before.inbox.faults
 
 
@@ -80,18 +80,18 @@ def test_a_message_beside_the_steps_is_a_step_of_its_state() -> None:
     """No second one is taken from the same state."""
     run = Run(find("matchings"))
     run.deliver([envelope for each in run.parties.values() for envelope in each.handle(Start())])
-    before = run.hub.state
+    before = run.aggregator.state
     assert isinstance(before, CollectDone)
     matching, garbler, evaluator = next(
         pair for each in run.parties.values() for pair in each.state.evaluations
     )
     first, second = (
-        run.wires[name].write_pair(run.hub.run_id, matching, b"") for name in (garbler, evaluator)
+        run.wires[name].write_pair(run.aggregator.run_id, matching, b"") for name in (garbler, evaluator)
     )
-    run.hub.handle(Message(first))
-    assert run.hub.state.inbox is before.inbox
+    run.aggregator.handle(Message(first))
+    assert run.aggregator.state.inbox is before.inbox
     with pytest.raises(LocalError, match="a second step from one state"):
-        run.hub.role.step(run.hub.member, before, Message(second))
+        run.aggregator.role.step(run.aggregator.member, before, Message(second))
 
 
 def test_a_role_that_deviates_takes_other_messages_beside_its_steps() -> None:
@@ -102,9 +102,9 @@ def test_a_role_that_deviates_takes_other_messages_beside_its_steps() -> None:
         return ()
 
     run = Run(find("matchings"))
-    run.hub.role = states.AGGREGATOR.with_row(CollectDone, beside={m.PAIR: take})
+    run.aggregator.role = states.AGGREGATOR.with_row(CollectDone, beside={m.PAIR: take})
     run.deliver([envelope for each in run.parties.values() for envelope in each.handle(Start())])
-    run.deliver([run.wires["cem"].write_pair(run.hub.run_id, 7, b"nonsense")])
+    run.deliver([run.wires["cem"].write_pair(run.aggregator.run_id, 7, b"nonsense")])
     assert taken == [3]
 
 
@@ -113,13 +113,13 @@ def test_a_fault_that_ends_a_step_is_not_that_of_whose_message_came_last() -> No
         raise PeerFault("ada", "found at the end of the step", Check.OTHER_RUN)
 
     run = Run(find("matchings"))
-    run.hub.role = states.AGGREGATOR.with_row(aggregator.CollectHello, finish=fail)
+    run.aggregator.role = states.AGGREGATOR.with_row(aggregator.CollectHello, finish=fail)
     *most, last = [envelope for each in run.parties.values() for envelope in each.handle(Start())]
     for envelope in most:
-        run.hub.handle(Message(envelope))
+        run.aggregator.handle(Message(envelope))
     with pytest.raises(PeerFault, match="found at the end") as caught:
-        run.hub.handle(Message(last))
-    assert run.hub.finished
-    assert not run.hub.state.inbox.excluded
-    reported = run.hub.handle(Cancellation(caught.value))
+        run.aggregator.handle(Message(last))
+    assert run.aggregator.finished
+    assert not run.aggregator.state.inbox.excluded
+    reported = run.aggregator.handle(Cancellation(caught.value))
     assert {envelope.receiver for envelope in reported} == set(NAMES)

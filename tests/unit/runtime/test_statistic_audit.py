@@ -59,7 +59,7 @@ from smpc_dp.simulate.randomness import SeededRandomnessForSimulation
 from smpc_dp.statistics.compiled import plan_statistic, operation_of
 
 ROOT = Path(__file__).parents[3]
-HUB = "hub"
+AGGREGATOR = "hub"
 NAMES = ("ada", "ben", "cem", "dot", "eve")
 PARAMETERS = {"length": 1, "lower": 0.0, "upper": 1.0, "precision": 0.5, "dropout": 0.3, "corrupt": 0.0}
 KERNEL = kendall_tau(Field(0, 9), Field(0, 9))
@@ -73,7 +73,7 @@ class RecordedRun:
     session: str
     context: Context
     identities: dict[str, Identity]
-    hub: Run[StatisticResult]
+    aggregator: Run[StatisticResult]
     drawn: Draw | None = None
 
     @property
@@ -100,7 +100,11 @@ class RecordedRun:
         """Return the entry with another payload that its author signs."""
         context = statistic_context(self.context)
         statement = context.statement(
-            run_id or self.hub.run_id, entry.kind, entry.party, HUB, hashlib.sha256(payload).digest()
+            run_id or self.aggregator.run_id,
+            entry.kind,
+            entry.party,
+            AGGREGATOR,
+            hashlib.sha256(payload).digest(),
         )
         signature = self.identities[entry.party].sign(statement).hex()
         return Entry(entry.sequence, entry.previous, entry.party, entry.kind, payload, signature)
@@ -117,20 +121,20 @@ def execute(
     """Play a run in memory, every gate; `withheld` and `wrong` are "NAME coin", `unpaired` do no pair,
     `lost` breaks off after that.
     """
-    identities = {name: Identity.from_seed(name, name.encode().ljust(32)) for name in (*NAMES, HUB)}
+    identities = {name: Identity.from_seed(name, name.encode().ljust(32)) for name in (*NAMES, AGGREGATOR)}
     members = [
         identities[name].entry(
-            "aggregator" if name == HUB else "party", "127.0.0.1:7" if name == HUB else None
+            "aggregator" if name == AGGREGATOR else "party", "127.0.0.1:7" if name == AGGREGATOR else None
         )
         for name in identities
     ]
     session = session_json(canonical_session("secagg", 1, PARAMETERS, members))
     keys = {name: identity.public_key for name, identity in identities.items()}
-    context = Context("secagg", 1, session_digest(session), 3, NAMES, HUB, keys)
+    context = Context("secagg", 1, session_digest(session), 3, NAMES, AGGREGATOR, keys)
     plan = plan_statistic(kernel, len(NAMES), 8.0, partners=2 if kernel is KERNEL else 1)
     board = MemoryBoard(session.decode())
     source = SeededRandomnessForSimulation(1, "hub")
-    hub = states.aggregator(context, identities[HUB], plan_maker([]), source, board=board)
+    aggregator = states.aggregator(context, identities[AGGREGATOR], plan_maker([]), source, board=board)
     operation = operation_of(kernel, plan, "laplace")
     parties = {
         name: states.party(
@@ -143,21 +147,21 @@ def execute(
         )
         for index, name in enumerate(NAMES)
     }
-    route = Route(context, identities, hub, parties, withheld, wrong, lost)
+    route = Route(context, identities, aggregator, parties, withheld, wrong, lost)
     route.deliver([envelope for party in parties.values() for envelope in party.handle(events.Start())])
-    while hub.step in m.COINS:
+    while aggregator.step in m.COINS:
         try:
-            route.deliver(hub.handle(events.Deadline()))
+            route.deliver(aggregator.handle(events.Deadline()))
         except SmpcError as error:
-            hub.handle(events.Cancellation(error))
-            return RecordedRun(board.export(), session_digest(session).hex(), context, identities, hub)
-    drawn = hub.state.pairs.drawn
-    failed = evaluate_pairs(hub, parties, plan, identities, unpaired)
+            aggregator.handle(events.Cancellation(error))
+            return RecordedRun(board.export(), session_digest(session).hex(), context, identities, aggregator)
+    drawn = aggregator.state.pairs.drawn
+    failed = evaluate_pairs(aggregator, parties, plan, identities, unpaired)
     for name, party in parties.items():
         if isinstance(party.state, Evaluating):
             route.deliver(party.handle(events.Report(failed[name])))
-    hub.handle(events.Deadline())
-    return RecordedRun(board.export(), session_digest(session).hex(), context, identities, hub, drawn)
+    aggregator.handle(events.Deadline())
+    return RecordedRun(board.export(), session_digest(session).hex(), context, identities, aggregator, drawn)
 
 
 @dataclass(frozen=True)
@@ -166,7 +170,7 @@ class Route:
 
     context: Context
     identities: dict[str, Identity]
-    hub: Run[StatisticResult]
+    aggregator: Run[StatisticResult]
     parties: dict[str, Run[StatisticResult]]
     withheld: Sequence[str]
     wrong: Sequence[str]
@@ -182,12 +186,12 @@ class Route:
             if reason in self.wrong:
                 message = m.Coin(b"w" * 32)
                 (envelope,) = statistic_context(self.context).write(
-                    self.identities[envelope.sender], envelope.run_id, envelope.step, [HUB], message
+                    self.identities[envelope.sender], envelope.run_id, envelope.step, [AGGREGATOR], message
                 )
-            if envelope.receiver == HUB:
-                waiting += self.hub.handle(events.Message(envelope))
+            if envelope.receiver == AGGREGATOR:
+                waiting += self.aggregator.handle(events.Message(envelope))
                 if reason == self.lost:
-                    waiting += self.hub.handle(events.PeersLost((envelope.sender,)))
+                    waiting += self.aggregator.handle(events.PeersLost((envelope.sender,)))
             elif envelope.step != m.PAIR:
                 try:
                     waiting += self.parties[envelope.receiver].handle(events.Message(envelope))
@@ -196,7 +200,7 @@ class Route:
 
 
 def evaluate_pairs(
-    hub: Run[StatisticResult],
+    aggregator: Run[StatisticResult],
     parties: dict[str, Run[StatisticResult]],
     plan: StatisticPlan,
     identities: dict[str, Identity],
@@ -212,12 +216,12 @@ def evaluate_pairs(
                 failed[garbler].append(matching)
                 failed[evaluator].append(matching)
             else:
-                evaluate(hub, parties, plan, identities, matching, garbler, evaluator)
+                evaluate(aggregator, parties, plan, identities, matching, garbler, evaluator)
     return failed
 
 
 def evaluate(
-    hub: Run[StatisticResult],
+    aggregator: Run[StatisticResult],
     parties: dict[str, Run[StatisticResult]],
     plan: StatisticPlan,
     identities: dict[str, Identity],
@@ -232,7 +236,7 @@ def evaluate(
     wires = {name: PairWire(parties[name].member) for name in (garbler, evaluator)}
     for index, (name, kind) in enumerate(((garbler, GarblerRole), (evaluator, EvaluatorRole))):
         random = SeededRandomnessForSimulation(10 * matching + index, f"{name} pair")
-        context = wires[name].context(hub.run_id, matching, garbler, evaluator)
+        context = wires[name].context(aggregator.run_id, matching, garbler, evaluator)
         record = np.full((1, len(plan.fields)), 3 + index, np.int64)
         role = kind(context, identities[name], engine, plan.inputs(record, random), random)
         effects[name] = role.run()
@@ -254,13 +258,13 @@ def evaluate(
                 del effects[name]
                 continue
             waits[name] = effect if isinstance(effect, Receive) else None
-            if isinstance(effect, Send) and effect.to != HUB:
+            if isinstance(effect, Send) and effect.to != AGGREGATOR:
                 inboxes.setdefault((name, effect.to), []).append(b"".join(effect.parts))
             elif isinstance(effect, Send):
-                envelope = wires[name].write_pair(hub.run_id, matching, b"".join(effect.parts))
-                for sent in hub.handle(events.Message(envelope)):
-                    _, content = wires[sent.receiver].open_pair(hub.run_id, sent)
-                    inboxes.setdefault((HUB, sent.receiver), []).append(content)
+                envelope = wires[name].write_pair(aggregator.run_id, matching, b"".join(effect.parts))
+                for sent in aggregator.handle(events.Message(envelope)):
+                    _, content = wires[sent.receiver].open_pair(aggregator.run_id, sent)
+                    inboxes.setdefault((AGGREGATOR, sent.receiver), []).append(content)
         assert moved
 
 
@@ -284,7 +288,7 @@ def judge(ran: RecordedRun, log: bytes | None = None) -> Report:
 
 def ended(ran: RecordedRun) -> str:
     """Return the head of the log's end, from a result."""
-    evidence = ran.hub.result.evidence
+    evidence = ran.aggregator.result.evidence
     assert evidence is not None
     assert evidence.log is not None
     return evidence.log.head.hex()
@@ -302,7 +306,7 @@ def test_a_stranger_draws_the_matchings_again(honest: RecordedRun) -> None:
     assert result.pairs == honest.drawn.pairs
     assert (result.failed, result.disputed, result.unheard) == ((), (), ())
     assert [(each.present, each.silent, each.false) for each in result.attempts] == [(5, (), ())]
-    evidence = honest.hub.result.evidence
+    evidence = honest.aggregator.result.evidence
     assert evidence is not None
     assert (result.beacon, result.run_id) == (evidence.beacon.hex(), evidence.run_id.hex())
     # What every party has been told is the head of this log, and of no other one.
@@ -311,7 +315,7 @@ def test_a_stranger_draws_the_matchings_again(honest: RecordedRun) -> None:
         chain.follow(entry)
     assert evidence.log is not None
     assert evidence.log.head == chain.head
-    assert result.value == honest.hub.result.value
+    assert result.value == honest.aggregator.result.value
 
 
 def test_a_run_id_selects_the_last_draw_and_no_end_of_the_log(
@@ -319,7 +323,7 @@ def test_a_run_id_selects_the_last_draw_and_no_end_of_the_log(
 ) -> None:
     """The aggregator alone signs the end: with a run id alone it could show the auditor another outcome."""
     for ran in (honest, second_draw):
-        evidence = ran.hub.result.evidence
+        evidence = ran.aggregator.result.evidence
         assert evidence is not None
         wanted = Wanted(session=ran.session, run=evidence.run_id.hex())
         report = audit_stream(io.BytesIO(ran.log), wanted=wanted, threads=1)
@@ -337,7 +341,7 @@ def test_a_run_id_selects_the_last_draw_and_no_end_of_the_log(
 def test_the_command_prints_it(second_draw: RecordedRun, tmp_path: Path) -> None:
     log = tmp_path / "log.jsonl"
     log.write_bytes(second_draw.log)
-    evidence = second_draw.hub.result.evidence
+    evidence = second_draw.aggregator.result.evidence
     assert evidence is not None
     assert evidence.log is not None
     head = evidence.log.head.hex()
@@ -406,7 +410,7 @@ def test_who_signed_a_wrong_coin_is_named() -> None:
         ((), ("eve",)),
         ((), ()),
     ]
-    assert ran.hub.result.absent == ("ben", "eve")
+    assert ran.aggregator.result.absent == ("ben", "eve")
 
 
 def test_public_labels_are_part_of_the_draw() -> None:
@@ -483,7 +487,7 @@ def other_commitments(payload: bytes, _ran: RecordedRun) -> bytes:
 
 def outcome(**changes: Any) -> Callable[[bytes, RecordedRun], bytes]:
     def change(payload: bytes, _ran: RecordedRun) -> bytes:
-        return encode(replace(decode(payload, m.Outcome, HUB), **changes))
+        return encode(replace(decode(payload, m.Outcome, AGGREGATOR), **changes))
 
     return change
 
@@ -492,7 +496,7 @@ def drawn_again(ran: RecordedRun) -> bytes:
     """The aggregator did not like the draw, and shuts somebody out though every coin is there."""
     entries, index = ran.entries, at(ran, m.DONE, "ada")
     left = pack_set((1, 2, 3, 4), 5)
-    again = Entry(1, "0" * 64, HUB, m.AGAINS[0], encode(m.Again(left)), "0" * 128)
+    again = Entry(1, "0" * 64, AGGREGATOR, m.AGAINS[0], encode(m.Again(left)), "0" * 128)
     signed = ran.signed(again, again.payload, second_run(ran, left))
     return ran.relinked([*entries[:index], signed, *entries[index:]])
 
@@ -530,7 +534,7 @@ def begun_with(terms: bytes) -> Cheat:
             attested(context, run_id, session_head(forged, context.scope), header.present)
         )
         signatures = b"".join(
-            context.write(identity, run_id, common.ATTEST_BEGIN, (HUB,), attestation)[0].signature
+            context.write(identity, run_id, common.ATTEST_BEGIN, (AGGREGATOR,), attestation)[0].signature
             for identity in map(ran.identities.__getitem__, NAMES)
         )
         certified = common.Certified(header.present, header.present, signatures)
@@ -549,13 +553,13 @@ CHEATS: dict[str, tuple[Cheat, str]] = {
     "terms-with-a-space": (begun_with(b'{"partners": 2}'), "do not say how many partners"),
     "hello-dropped": (without(m.HELLO, "cem"), "the hello of 'dot' where that of 'cem' is due"),
     "coin-dropped": (without("coin", "cem"), "'pairs-done' where 'coin or again-2' is due"),
-    "outcome-dropped": (without(m.OUTCOME, HUB), "ends before the outcome"),
-    "terms-dropped": (without(m.TERMS, HUB), "'statistic-hello' where 'statistic-terms' is due"),
+    "outcome-dropped": (without(m.OUTCOME, AGGREGATOR), "ends before the outcome"),
+    "terms-dropped": (without(m.TERMS, AGGREGATOR), "'statistic-hello' where 'statistic-terms' is due"),
     "hellos-exchanged": (exchanged(m.HELLO), "the hello of 'ben' where that of 'ada' is due"),
     "coins-exchanged": (exchanged("coin"), "not in the order of the roster"),
     "dones-exchanged": (exchanged(m.DONE), "not in the order of the roster"),
     "done-dropped": (without(m.DONE, "cem"), "signed the outcome of another log"),
-    "error-no-number": (claimed(m.OUTCOME, HUB, outcome(noise_error=float("inf"))), "is no number"),
+    "error-no-number": (claimed(m.OUTCOME, AGGREGATOR, outcome(noise_error=float("inf"))), "is no number"),
     "coin-of-another-value": (
         claimed("coin", "ada", lambda _, __: encode(m.Coin(b"c" * 32))),
         "'pairs-done' where 'coin or again-2' is due",
@@ -567,12 +571,12 @@ CHEATS: dict[str, tuple[Cheat, str]] = {
     "another-draw-without-a-reason": (drawn_again, "'again-2' where 'pairs-done or outcome' is due"),
     "signed-by-another": (stolen_signature, "in the name of ben"),
     "other-terms": (
-        claimed(m.TERMS, HUB, lambda _, __: encode(m.Terms(b'{"partners":2}', b"c" * 32))),
+        claimed(m.TERMS, AGGREGATOR, lambda _, __: encode(m.Terms(b'{"partners":2}', b"c" * 32))),
         "not those of the statistic",
     ),
-    "pair-that-was-not-drawn": (claimed(m.OUTCOME, HUB, outcome(failed=[(0, 2)])), "were not drawn"),
-    "pairs-miscounted": (claimed(m.OUTCOME, HUB, outcome(pairs=3)), "counts 3 pairs of 4 wrongly"),
-    "no-number": (claimed(m.OUTCOME, HUB, outcome(value=float("nan"))), "is no number"),
+    "pair-that-was-not-drawn": (claimed(m.OUTCOME, AGGREGATOR, outcome(failed=[(0, 2)])), "were not drawn"),
+    "pairs-miscounted": (claimed(m.OUTCOME, AGGREGATOR, outcome(pairs=3)), "counts 3 pairs of 4 wrongly"),
+    "no-number": (claimed(m.OUTCOME, AGGREGATOR, outcome(value=float("nan"))), "is no number"),
     "done-of-no-matching": (
         claimed(m.DONE, "ada", lambda _, __: encode(m.Done([7]))),
         "says of matchings that it has not",
@@ -606,7 +610,7 @@ def test_cheats_are_found(cheat: str, honest: RecordedRun) -> None:
 
 
 def test_a_further_draw_keeps_nobody_whose_coin_is_missing(second_draw: RecordedRun) -> None:
-    index = at(second_draw, "again-2", HUB)
+    index = at(second_draw, "again-2", AGGREGATOR)
     entries = second_draw.entries
     left = pack_set((1, 3, 4, 5), 5)
     entries[index] = second_draw.signed(entries[index], encode(m.Again(left)), second_run(second_draw, left))
@@ -635,7 +639,7 @@ def test_who_is_left_out_of_a_further_draw_with_its_coin_there_is_named() -> Non
 
 
 def test_the_head_is_that_of_the_results(honest: RecordedRun) -> None:
-    evidence = honest.hub.result.evidence
+    evidence = honest.aggregator.result.evidence
     assert evidence is not None
     assert evidence.log is not None
     assert judge(honest).head == evidence.log.head.hex()
@@ -649,7 +653,7 @@ def test_a_log_of_strangers_has_another_session(honest: RecordedRun) -> None:
 
 def test_an_evaluated_pair_that_the_aggregator_leaves_out_is_disputed(honest: RecordedRun) -> None:
     """It can leave out what it does not like; both parties' signatures show that."""
-    log = claimed(m.OUTCOME, HUB, outcome(pairs=3, failed=[(1, 0)]))(honest)
+    log = claimed(m.OUTCOME, AGGREGATOR, outcome(pairs=3, failed=[(1, 0)]))(honest)
     report = judge(honest, log)
     assert report.statistic is not None
     assert [matching for matching, *_ in report.statistic.disputed] == [1]
