@@ -75,9 +75,9 @@ class Roster:
     aggregator: Member | None
     digest: bytes
 
-    def __init__(self, members: Iterable[Member], *, needs_aggregator: bool = True) -> None:
+    def __init__(self, members: Iterable[Member], *, requires_aggregator: bool = True) -> None:
         listed = tuple(members)
-        faults = check_members(listed, needs_aggregator=needs_aggregator)
+        faults = check_members(listed, requires_aggregator=requires_aggregator)
         if faults:
             raise ConfigError(faults)
         self.members = listed
@@ -90,11 +90,11 @@ class Roster:
 
     @classmethod
     def checked(
-        cls, members: Iterable[Member], *, needs_aggregator: bool = True
+        cls, members: Iterable[Member], *, requires_aggregator: bool = True
     ) -> tuple[Self | None, list[Fault]]:
         """Return the roster, or None and every fault."""
         try:
-            return cls(members, needs_aggregator=needs_aggregator), []
+            return cls(members, requires_aggregator=requires_aggregator), []
         except ConfigError as error:
             return None, list(error.faults)
 
@@ -150,7 +150,7 @@ class Roster:
         return self.parties[index - 1].name
 
 
-def check_members(members: Iterable[Member], *, needs_aggregator: bool = True) -> list[Fault]:
+def check_members(members: Iterable[Member], *, requires_aggregator: bool = True) -> list[Fault]:
     """Return every fault of a list of members; `where` counts from 0, as in `roster[2].public_key`."""
     faults: list[Fault] = []
     listed = tuple(members)
@@ -175,7 +175,7 @@ def check_members(members: Iterable[Member], *, needs_aggregator: bool = True) -
                 ConfigCheck.DUPLICATE,
             )
         )
-    if needs_aggregator and not aggregators:
+    if requires_aggregator and not aggregators:
         faults.append(Fault("roster", "no member has the role 'aggregator'", ConfigCheck.MISSING))
     if not any(member.role == "party" for member in listed):
         faults.append(Fault("roster", "no member has the role 'party'", ConfigCheck.MISSING))

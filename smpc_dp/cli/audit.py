@@ -55,13 +55,13 @@ def audit(
     """
     from smpc_dp.runtime import audit as runtime
 
-    screen = progress_console()
+    terminal = progress_console()
     with Progress(
         TextColumn("{task.description}"),
         BarColumn(),
         DownloadColumn(),
-        console=screen,
-        disable=as_json or not screen.is_terminal,
+        console=terminal,
+        disable=as_json or not terminal.is_terminal,
     ) as bar:
         task = bar.add_task("audit", total=None)
 

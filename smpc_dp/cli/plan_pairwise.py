@@ -54,14 +54,14 @@ def pairwise(
     """
     from smpc_dp.privacy.central_pairwise import plan_central
     from smpc_dp.privacy.local_pairwise import zetas
-    from smpc_dp.privacy.local_rivals import local_rivals, read_model
+    from smpc_dp.privacy.local_rivals import local_baselines, read_model
     from smpc_dp.privacy.pairwise_plan import plan_pairwise
 
     read = None if model is None else read_model(_load(model))
     if (positives is None) != (levels is None):
         raise ConfigError([Fault("positives", "give positives and levels together", ConfigCheck.MISSING)])
     auc = None if positives is None or levels is None else (positives, levels)
-    rivals = local_rivals(
+    baselines = local_baselines(
         parties,
         epsilon,
         width=width,
@@ -101,7 +101,7 @@ def pairwise(
         partners=partners,
     )
     if as_json:
-        print_json({**msgspec.to_builtins(plan), "rivals": msgspec.to_builtins(rivals)})
+        print_json({**msgspec.to_builtins(plan), "rivals": msgspec.to_builtins(baselines)})
         return
     rows = [
         ("partners P", str(plan.partners), f"pairs of each user; best: {plan.best_partners}"),
@@ -111,18 +111,18 @@ def pairwise(
         ("error", f"{plan.mean_squared_error:.4g}", f"mean squared; best: {plan.best_error:.4g}"),
         ("no privacy", f"{plan.complete_error:.4g}", "mean squared error of all pairs without noise"),
     ]
-    for rival in rivals:
-        exact = "" if rival.exact is None else f"; exactly {rival.exact:.4g}"
-        note = "" if rival.proven else "; published, not proven here"
-        bins = "" if rival.bins is None else f", {rival.bins} values"
-        rows.append((f"local: {rival.protocol}", f"{rival.bound:.4g}", f"bound{bins}{exact}{note}"))
+    for baseline in baselines:
+        exact = "" if baseline.exact is None else f"; exactly {baseline.exact:.4g}"
+        note = "" if baseline.proven else "; published, not proven here"
+        bins = "" if baseline.bins is None else f", {baseline.bins} values"
+        rows.append((f"local: {baseline.protocol}", f"{baseline.bound:.4g}", f"bound{bins}{exact}{note}"))
     printed = f"neighbours: {plan.relation}\nassumes: {plan.assumption}"
     print_plan(plan, False, f"pairwise statistic of {parties} users", rows, printed)
 
 
 def _print_central(plan: CentralPlan, as_json: bool) -> None:
     over = f"{plan.partners} of each user" if plan.partners else "all"
-    rival = "" if plan.two_party_error is None else f"{plan.two_party_error:.4g}"
+    baseline = "" if plan.two_party_error is None else f"{plan.two_party_error:.4g}"
     gain = "" if plan.gain is None else f"mean squared, with its best partners: {plan.gain:.3g} times this"
     rows = [
         ("pairs", str(plan.pairs), over),
@@ -130,7 +130,7 @@ def _print_central(plan: CentralPlan, as_json: bool) -> None:
         ("sampling error", f"{plan.sampling_error:.4g}", "variance from the data"),
         ("noise error", f"{plan.noise_error:.4g}", f"variance from one draw of {plan.law} noise"),
         ("error", f"{plan.mean_squared_error:.4g}", f"mean squared; its root: {plan.standard_error:.4g}"),
-        ("two-party", rival, gain),
+        ("two-party", baseline, gain),
     ]
     printed = f"neighbours: {plan.relation}\nassumes: {plan.assumption}"
     print_plan(plan, as_json, f"pairwise statistic of {plan.parties} users by servers", rows, printed)

@@ -70,9 +70,9 @@ class Statistic:
         if epsilon is None:
             raise ConfigError([Fault("--epsilon", "a statistic needs one", ConfigCheck.MISSING)])
         # Not at the top: most calls are sums.
-        from smpc_dp.kernels.named import ALIASES, NEEDS_FIELDS, find_kernel
+        from smpc_dp.kernels.named import ALIASES, REQUIRED_FIELDS, find_kernel
 
-        if not fields and ALIASES.get(name, name) in NEEDS_FIELDS:
+        if not fields and ALIASES.get(name, name) in REQUIRED_FIELDS:
             raise ConfigError(
                 [Fault("--field", f"'{name}' needs the bounds of its values, LOW:HIGH", ConfigCheck.MISSING)]
             )
@@ -102,8 +102,10 @@ class Statistic:
     def marked(self, public_label: int | None) -> Statistic:
         """Return it for a party with this public label; raise ConfigError where it has to have one."""
         if (self.kernel.labels == "public") == (public_label is None):
-            needs = "needs each party's public label" if public_label is None else "has no public labels"
-            raise ConfigError([Fault("label", f"{self.kernel.name} {needs}", ConfigCheck.UNSUPPORTED)])
+            requirements = (
+                "needs each party's public label" if public_label is None else "has no public labels"
+            )
+            raise ConfigError([Fault("label", f"{self.kernel.name} {requirements}", ConfigCheck.UNSUPPORTED)])
         if public_label not in (None, 0, 1):
             raise ConfigError([Fault("label", f"must be 0 or 1, is {public_label}", ConfigCheck.RANGE)])
         return replace(self, public_label=public_label)

@@ -27,7 +27,7 @@ class Label(StrEnum):
     SHARE_DIGEST = "smpc-dp/1/share-digest"
     NEIGHBOUR_COMMITMENT = "smpc-dp/1/neighbour-commitment"
     SELF_COMMITMENT = "smpc-dp/1/self-commitment"
-    STAR_RUN_ID = "smpc-dp/1/star-run-id"
+    AGGREGATOR_RUN_ID = "smpc-dp/1/star-run-id"
     NONCES = "smpc-dp/1/nonces"
     COMMITMENTS = "smpc-dp/1/commitments"
     MERKLE_COMMITMENT = "smpc-dp/1/roll"

@@ -62,7 +62,7 @@ ALIASES: Mapping[str, str] = {
     "renyi_2": "collision",
 }
 MAX_NAME = 40
-NEEDS_FIELDS = tuple(form.name for form in FORMS.values() if form.degree)
+REQUIRED_FIELDS = tuple(form.name for form in FORMS.values() if form.degree)
 NAMES = (*FORMS, *ALIASES)
 
 _LOG = logging.getLogger("smpc_dp.kernels")

@@ -39,7 +39,7 @@ Groups = NDArray[np.intp]
 ALONE = -1
 
 # Which received rows, shape (m, length), at their ticks, (m,), an honest user can have sent: shape (m,).
-Screen = Callable[[Rows, NDArray[np.intp]], NDArray[np.bool_]]
+PlausibilityCheck = Callable[[Rows, NDArray[np.intp]], NDArray[np.bool_]]
 
 # What an average or exchange that fails raises while the session goes on: a learner leaves the step out.
 FAILURES = (PeerFault, TimeoutFault, VerificationError)
@@ -234,14 +234,20 @@ def whole(values: Rows, below: int) -> NDArray[np.bool_]:
 
 
 def check_received(
-    location: PeerExchange, received: Rows, senders: Users, ticks: NDArray[np.intp], screen: Screen | None
+    location: PeerExchange,
+    received: Rows,
+    senders: Users,
+    ticks: NDArray[np.intp],
+    is_plausible: PlausibilityCheck | None,
 ) -> None:
     """Raise PeerFault, naming the sender, for a row that no honest user can have sent.
 
     Args:
         received: shape (m, length), of `senders` at `ticks`, (m,). screen: None: anything is believed.
     """
-    wrong = np.zeros(0, dtype=np.intp) if screen is None else np.flatnonzero(~screen(received, ticks))
+    wrong = (
+        np.zeros(0, dtype=np.intp) if is_plausible is None else np.flatnonzero(~is_plausible(received, ticks))
+    )
     if len(wrong):
         name = location.name_of(int(senders[wrong[0]]))
         reason = f"at tick {ticks[wrong[0]]} it sent an estimate, a sum or a record out of its bounds"

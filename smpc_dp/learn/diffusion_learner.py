@@ -20,7 +20,7 @@ from smpc_dp.learn.diffusion import Diffused, diffuse, published
 from smpc_dp.learn.exchanges import EXACT_STEPS
 from smpc_dp.learn.meetings import Graph, Positive, graph_of, renamed
 from smpc_dp.learn.models import Model, ModelName
-from smpc_dp.learn.needs import Learned, Means, Needs, PrivateMessages, Table, spent
+from smpc_dp.learn.needs import Learned, LearnerContext, Requirements, PrivateMessages, Table, spent
 from smpc_dp.privacy.diffusion import DiffusionNoise
 from smpc_dp.privacy.guarantee import PrivacyGuarantee
 from smpc_dp.privacy.sampling import NoiseSource
@@ -154,17 +154,17 @@ class Diffusion(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields
             return self.radius * math.sqrt(self.loss.length) * (1 + 1e-9)
         return math.ldexp(EXACT_STEPS, -self.planned.bits)
 
-    def needs(self, users: int) -> Needs:
+    def requirements(self, users: int) -> Requirements:
         """Return what it communicates: a message of each user to its neighbours in each step."""
         messages = PrivateMessages(self.loss.length, self._bound, np.full(users, self.steps), None, None)
         if self.planned is None:
-            return Needs(exchange=messages)
-        return Needs(exchange=messages, own=spent(self.claimed(self.planned)))
+            return Requirements(exchange=messages)
+        return Requirements(exchange=messages, own=spent(self.claimed(self.planned)))
 
-    async def run(self, means: Means, data: list[Table]) -> Learned:
+    async def run(self, context: LearnerContext, data: list[Table]) -> Learned:
         """Learn; see `needs.Learner`."""
-        exchange, noise = means.peers, self.planned
-        source = None if noise is None else means.source
+        exchange, noise = context.peers, self.planned
+        source = None if noise is None else context.source
         result = await self._descend(exchange, data, source)
         steps = np.full(len(data), self.steps)
         values, guarantee, claim = result.models, None, f"{CLAIM}; {exchange.claim}"

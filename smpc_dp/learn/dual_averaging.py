@@ -16,7 +16,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from smpc_dp.errors import ConfigCheck, ConfigError, Fault
-from smpc_dp.learn.averager import PeerExchange, Rows, Screen, check_received
+from smpc_dp.learn.averager import PeerExchange, Rows, PlausibilityCheck, check_received
 from smpc_dp.learn.gosta import check_clocked
 from smpc_dp.learn.pairwise_losses import PairGradient, Prox, no_regulariser
 from smpc_dp.learn.schedule import Clock, spans
@@ -69,7 +69,7 @@ class Settings(TypedDict, total=False):
     step_size: StepSize | None
     prox: Prox
     every: int | None
-    screen: Screen | None
+    is_plausible: PlausibilityCheck | None
 
 
 class _State:
@@ -87,7 +87,7 @@ class _State:
         step_size: StepSize | None = None,
         prox: Prox = no_regulariser,
         every: int | None = None,
-        screen: Screen | None = None,
+        is_plausible: PlausibilityCheck | None = None,
     ) -> None:
         """Start; raise ConfigError on a bad argument."""
         self.records = check_clocked(exchange, records, clock, ticks, every)
@@ -100,7 +100,7 @@ class _State:
             raise ConfigError(
                 [Fault("step_size", "must be positive and must not increase", ConfigCheck.RANGE)]
             )
-        self.exchange, self.gradient, self.prox, self.screen = exchange, gradient, prox, screen
+        self.exchange, self.gradient, self.prox, self.is_plausible = exchange, gradient, prox, is_plausible
         self.spans = spans(clock, exchange.users, ticks, ticks if every is None else every)
         self.auxiliary = self.records.copy()
         self.dual, self.theta, self.average = (np.zeros((len(self.records), dimension)) for _ in range(3))
@@ -111,7 +111,7 @@ class _State:
         """Those who meet, at their ticks, average their sums and swap their auxiliary records."""
         p = self.dual.shape[1]
         received = await self.exchange.exchange(np.hstack([self.dual, self.auxiliary]), partner)
-        check_received(self.exchange, received[met], partner[self.exchange.here[met]], at, self.screen)
+        check_received(self.exchange, received[met], partner[self.exchange.here[met]], at, self.is_plausible)
         self.dual[met] = (self.dual[met] + received[met, :p]) / 2
         self.auxiliary[met] = received[met, p:]
 
@@ -224,14 +224,14 @@ async def dual_averaging_asynchronous(
     state = _State(exchange, records, gradient, clock, ticks, **settings)
     here = exchange.here
     weight = 1.0 / clock.chances[here]
-    meetings = np.zeros(len(here))
+    pairings = np.zeros(len(here))
     for span in state.spans:
         for step in span.rounds:
-            met = np.flatnonzero(step.meeting[here] >= 0)
-            at = span.tick(step.meeting[here[met]])
+            met = np.flatnonzero(step.pairing[here] >= 0)
+            at = span.tick(step.pairing[here[met]])
             await state.meet(met, step.partner, at)
-            meetings[met] += 1
-            state.advance(met, weight[met, None], meetings[met] * weight[met], at)
-            state.average[met] += (state.theta[met] - state.average[met]) / meetings[met, None]
+            pairings[met] += 1
+            state.advance(met, weight[met, None], pairings[met] * weight[met], at)
+            state.average[met] += (state.theta[met] - state.average[met]) / pairings[met, None]
         state.keep(span.end)
     return state.models()

@@ -60,31 +60,31 @@ class Exchanging:
         return self.parameters.privacy(self.parameters.plan.parties).claim
 
 
-def plan_messages(need: PrivateMessages, users: int) -> Exchanging:
+def plan_messages(required: PrivateMessages, users: int) -> Exchanging:
     """Return messages with local differential privacy: all vectors of a user are (epsilon, delta)-DP.
 
     Raises ConfigError if no noise can do that.
     """
-    if need.epsilon is None or need.delta is None:
-        precision = need.l2_bound / EXACT_STEPS
+    if required.epsilon is None or required.delta is None:
+        precision = required.l2_bound / EXACT_STEPS
         return Exchanging(
-            plan_exchange(users, length=need.length, l2_bound=need.l2_bound, precision=precision)
+            plan_exchange(users, length=required.length, l2_bound=required.l2_bound, precision=precision)
         )
-    count = max(1, int(need.participations.max(initial=0)))
+    count = max(1, int(required.participations.max(initial=0)))
 
     def one(epsilon: float, delta: float) -> ExchangeParameters:
         return plan_exchange(
             users,
-            length=need.length,
-            l2_bound=need.l2_bound,
-            precision=need.l2_bound / STEPS,
+            length=required.length,
+            l2_bound=required.l2_bound,
+            precision=required.l2_bound / STEPS,
             epsilon=epsilon,
             delta=delta,
         )
 
-    parameters = calibrate(one, need.epsilon, need.delta, count)
+    parameters = calibrate(one, required.epsilon, required.delta, count)
     guarantee = of_all(
-        (need.epsilon, need.delta),
+        (required.epsilon, required.delta),
         users,
         parameters.encoding.diameter,
         f"{count} vectors at most, each with discrete Gaussian noise of variance {parameters.variance}",

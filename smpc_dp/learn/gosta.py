@@ -16,7 +16,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from smpc_dp.errors import ConfigCheck, ConfigError, Fault
-from smpc_dp.learn.averager import PeerExchange, Rows, Screen, check_received, check_rows
+from smpc_dp.learn.averager import PeerExchange, Rows, PlausibilityCheck, check_received, check_rows
 from smpc_dp.learn.schedule import Clock, spans
 from smpc_dp.privacy.arguments import Arguments
 
@@ -56,7 +56,7 @@ async def gosta(
     ticks: int,
     *,
     every: int | None = None,
-    screen: Screen | None = None,
+    is_plausible: PlausibilityCheck | None = None,
 ) -> Estimates:
     """Estimate with a global clock: Algorithm 3.1.
 
@@ -88,14 +88,14 @@ async def gosta(
     times: list[int] = []
     for span in spans(clock, exchange.users, ticks, every):
         for step in span.rounds:
-            met = np.flatnonzero(step.meeting[here] >= 0)
-            at = span.tick(step.meeting[here[met]])
+            met = np.flatnonzero(step.pairing[here] >= 0)
+            at = span.tick(step.pairing[here[met]])
             own = state[met, 0] + (at - since[met]) * value[met]
             state[met, 0] = own
             since[met] = at
             state = await exchange.exchange(state, step.partner)
             received = state[met]
-            check_received(exchange, received, step.partner[here[met]], at, screen)
+            check_received(exchange, received, step.partner[here[met]], at, is_plausible)
             state[met, 0] = (own + received[:, 0]) / 2
             value[met] = _evaluated(kernel, records[met], received[:, 1:])
         recorded.append((state[:, 0] + (span.end - since) * value) / span.end)
@@ -111,7 +111,7 @@ async def gosta_asynchronous(
     ticks: int,
     *,
     every: int | None = None,
-    screen: Screen | None = None,
+    is_plausible: PlausibilityCheck | None = None,
 ) -> Estimates:
     """Estimate without a global clock: Remark 3.2 [Colin, Bellet, Salmon, Clemencon 2015].
 
@@ -125,18 +125,18 @@ async def gosta_asynchronous(
     here = exchange.here
     # What is sent: the estimate and the auxiliary record.
     state = np.column_stack([np.zeros(len(here)), records])
-    meetings = np.zeros(len(here))
+    pairings = np.zeros(len(here))
     recorded: list[Floats] = []
     times: list[int] = []
     for span in spans(clock, exchange.users, ticks, every):
         for step in span.rounds:
-            met = np.flatnonzero(step.meeting[here] >= 0)
+            met = np.flatnonzero(step.pairing[here] >= 0)
             own = state[met]
             state = await exchange.exchange(state, step.partner)
-            at = span.tick(step.meeting[here[met]])
-            check_received(exchange, state[met], step.partner[here[met]], at, screen)
-            count = meetings[met] + 1
-            meetings[met] = count
+            at = span.tick(step.pairing[here[met]])
+            check_received(exchange, state[met], step.partner[here[met]], at, is_plausible)
+            count = pairings[met] + 1
+            pairings[met] = count
             mean = (own[:, 0] + state[met, 0]) / 2
             state[met, 0] = mean + (_evaluated(kernel, records[met], own[:, 1:]) - mean) / count
         recorded.append(state[:, 0].copy())
@@ -152,7 +152,7 @@ async def u2_gossip(
     ticks: int,
     *,
     every: int | None = None,
-    screen: Screen | None = None,
+    is_plausible: PlausibilityCheck | None = None,
 ) -> Estimates:
     """Estimate by two wandering records a user, without averaging [Pelckmans, Suykens 2009].
 
@@ -170,17 +170,17 @@ async def u2_gossip(
     recorded: list[Floats] = []
     times: list[int] = []
     own = np.arange(len(here))
-    for span in spans(clock, exchange.users, ticks, every, meetings=2):
+    for span in spans(clock, exchange.users, ticks, every, pairings=2):
         single = span.copies // 2
         for step in span.rounds:
-            met = np.flatnonzero(step.meeting[here] >= 0)
+            met = np.flatnonzero(step.pairing[here] >= 0)
             # Draws go alternately to the first and to the second records.
-            draw = np.where(step.meeting >= 0, step.meeting, 0)[here] // single
+            draw = np.where(step.pairing >= 0, step.pairing, 0)[here] // single
             which, before = draw % 2, span.start + draw[met] // 2
             total[met] += (before - since[met]) * value[met]
             since[met] = before
             received = await exchange.exchange(pair[own, which], step.partner)
-            check_received(exchange, received[met], step.partner[here[met]], before + 1, screen)
+            check_received(exchange, received[met], step.partner[here[met]], before + 1, is_plausible)
             pair[met, which[met]] = received[met]
             value[met] = _evaluated(kernel, pair[met, 0], pair[met, 1])
         recorded.append((total + (span.end - since) * value) / span.end)

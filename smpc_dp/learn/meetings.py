@@ -14,7 +14,7 @@ from smpc_dp.encoding import shown
 from smpc_dp.errors import ConfigCheck, ConfigError, Fault
 from smpc_dp.learn import topology
 from smpc_dp.learn.averager import PeerExchange, Rows
-from smpc_dp.learn.needs import Learned, Means, Needs, PrivateMessages, Table
+from smpc_dp.learn.needs import Learned, LearnerContext, Requirements, PrivateMessages, Table
 from smpc_dp.learn.schedule import Clock, EdgeClock, PoissonClock
 from smpc_dp.learn.topology import Topology
 from smpc_dp.privacy.guarantee import PrivacyGuarantee
@@ -83,7 +83,7 @@ def renamed(error: ConfigError, argument: str, key: str) -> ConfigError:
     )
 
 
-class Meetings(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True, dict=True):
+class PairingSchedule(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True, dict=True):
     """A learner whose users meet in pairs; `kind` is its name, `fields` the columns of a record."""
 
     kind: ClassVar[str]
@@ -104,7 +104,7 @@ class Meetings(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=
         graph = graph_of(self.topology, users)
         return EdgeClock(graph, self.seed) if self.clock == "synchronous" else PoissonClock(graph, self.seed)
 
-    def meetings(self, users: int) -> NDArray[np.intp]:
+    def pairings(self, users: int) -> NDArray[np.intp]:
         """Return how many messages each user sends, shape (n,)."""
         drawn = self.clock_of(users).draw(self.draws)
         return np.bincount(drawn.ravel(), minlength=users).astype(np.intp)
@@ -151,23 +151,23 @@ class Meetings(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=
         except ConfigError as error:
             return list(error.faults)
 
-    def needs(self, users: int) -> Needs:
+    def requirements(self, users: int) -> Requirements:
         """Return what it communicates: what wanders with records or reports, a message a meeting."""
-        messages = PrivateMessages(self.length, self.bound(users), self.meetings(users))
-        return Needs(exchange=messages, own=self.protected[2])
+        messages = PrivateMessages(self.length, self.bound(users), self.pairings(users))
+        return Requirements(exchange=messages, own=self.protected[2])
 
-    async def run(self, means: Means, data: list[Table]) -> Learned:
+    async def run(self, context: LearnerContext, data: list[Table]) -> Learned:
         """Gossip; see `needs.Learner`."""
-        exchange, (claim, guarantee, _) = means.peers, self.protected
+        exchange, (claim, guarantee, _) = context.peers, self.protected
         records = np.concatenate(data) if data else np.zeros((0, self.fields))
-        values = await self.gossip(exchange, records, means.source)
-        steps = self.meetings(exchange.users)[exchange.here]
+        values = await self.gossip(exchange, records, context.source)
+        steps = self.pairings(exchange.users)[exchange.here]
         claim += exchange.claim
         return Learned(self.kind, values, self.names, steps, steps, (), guarantee, claim)
 
-    def meeting_faults(self, users: int) -> list[Fault]:
+    def pairing_faults(self, users: int) -> list[Fault]:
         """Return that a user never meets anybody; raise ConfigError for the graph."""
-        counted = self.meetings(users)
+        counted = self.pairings(users)
         if counted.all():
             return []
         reason = f"{self.ticks} are too few: user {int(counted.argmin())} never meets anybody"

@@ -309,29 +309,29 @@ def check_weights(weight: NDArray[np.float64]) -> None:
         raise ConfigError([Fault("weight", reason, ConfigCheck.UNSUPPORTED)])
 
 
-def plan_private(table: AveragerTable, need: PrivateAverages, users: int) -> Averaging:
+def plan_private(table: AveragerTable, required: PrivateAverages, users: int) -> Averaging:
     """Return private averages whose composition over a user's participations is (epsilon, delta)-DP.
 
     Raises:
         ConfigError: no noise can do that, or the protocol cannot serve such a group.
     """
-    count = max(1, int(need.participations.max(initial=0)))
+    count = max(1, int(required.participations.max(initial=0)))
     if table.method == "mpyc":
-        check_epsilon(need.epsilon)
-    weighting = None if need.weights is None else Weighting(*need.weights, need.l2_bound)
-    length = need.length + (weighting is not None)
+        check_epsilon(required.epsilon)
+    weighting = None if required.weights is None else Weighting(*required.weights, required.l2_bound)
+    length = required.length + (weighting is not None)
 
     def planned(size: int) -> GroupParameters:
         def one(epsilon: float, delta: float) -> GroupParameters:
-            return table.plan(size, length, need.l2_bound, epsilon, delta)
+            return table.plan(size, length, required.l2_bound, epsilon, delta)
 
-        return calibrate(one, need.epsilon, need.delta, count)
+        return calibrate(one, required.epsilon, required.delta, count)
 
-    plans = {size: planned(size) for size in need.sizes}
+    plans = {size: planned(size) for size in required.sizes}
     some = next(iter(plans.values()))
     one = _privacy(some).guarantee
     guarantee = of_all(
-        (need.epsilon, need.delta),
+        (required.epsilon, required.delta),
         users,
         _encoding(some).diameter,
         f"{count} averages at most, each: {'' if one is None else one.mechanism}",
@@ -363,9 +363,11 @@ def _assumption(table: AveragerTable) -> str:
     return f"of a group at most {table.colluders} members collude with the aggregator and all others"
 
 
-def plan_public(table: AveragerTable, need: PublicAverages) -> Averaging:
+def plan_public(table: AveragerTable, required: PublicAverages) -> Averaging:
     """Return exact averages of public vectors: on shares, between two, or by secure aggregation."""
-    return Averaging({size: table.plan_public(size, need.length, need.bound) for size in need.sizes})
+    return Averaging(
+        {size: table.plan_public(size, required.length, required.bound) for size in required.sizes}
+    )
 
 
 def of_all(

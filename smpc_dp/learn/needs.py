@@ -79,7 +79,7 @@ class PrivateMessages:
 
 
 @dataclass(frozen=True)
-class Needs:
+class Requirements:
     """All that a learner communicates; None for what it does not.
 
     `own`: what messages give away of a user in all steps together, where the learner adds the noise itself.
@@ -103,7 +103,7 @@ def spent(claim: PrivacyGuarantee, known: Gaussian | None = None) -> Event:
 
 
 @dataclass(frozen=True)
-class Means:
+class LearnerContext:
     """What a learner communicates through, as its `Needs` say; `source`: of the noise that is its own.
 
     That is the operating system's randomness, but in a simulation with a seed.
@@ -171,7 +171,7 @@ class Learner(Protocol):
         """Return what is wrong with the settings for so many users; every fault by its key."""
         ...
 
-    def needs(self, users: int) -> Needs:
+    def requirements(self, users: int) -> Requirements:
         """Return what it will communicate; it must not do anything else."""
         ...
 
@@ -179,7 +179,7 @@ class Learner(Protocol):
         """Raise ConfigError, naming the user, unless its data fit."""
         ...
 
-    async def run(self, means: Means, data: list[Table]) -> Learned:
+    async def run(self, context: LearnerContext, data: list[Table]) -> Learned:
         """Learn from the data of the users that live here, one table for each, in their order.
 
         It is called at the hub too, where nobody lives. Everywhere it makes the same calls with the same

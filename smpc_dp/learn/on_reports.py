@@ -13,7 +13,7 @@ from msgspec import Meta
 
 from smpc_dp.kernels.quantiser import Quantiser
 from smpc_dp.learn.exchanges import EXACT_STEPS
-from smpc_dp.learn.meetings import Meetings
+from smpc_dp.learn.meetings import PairingSchedule
 
 if TYPE_CHECKING:
     from smpc_dp.learn.local_reports import LocalReports
@@ -27,7 +27,7 @@ OfUser = Annotated[
 MOST = EXACT_STEPS / 16
 
 
-class OnReports(Meetings, frozen=True, kw_only=True):
+class OnReports(PairingSchedule, frozen=True, kw_only=True):
     """Gossip of what is computed from reports."""
 
     if TYPE_CHECKING:

@@ -18,10 +18,10 @@ from numpy.typing import NDArray
 from smpc_dp.errors import ConfigCheck, ConfigError, Fault
 from smpc_dp.kernels.fields import Cells, Field, nearest_codes
 from smpc_dp.kernels.quantiser import Quantiser
-from smpc_dp.learn.averager import PeerExchange, Rows, Screen, whole
+from smpc_dp.learn.averager import PeerExchange, Rows, PlausibilityCheck, whole
 from smpc_dp.learn.dual_averaging import dual_averaging, dual_averaging_asynchronous, inverse_root
 from smpc_dp.learn.exchanges import EXACT_STEPS, on_messages_grid
-from smpc_dp.learn.meetings import Meetings, Positive, renamed
+from smpc_dp.learn.meetings import PairingSchedule, Positive, renamed
 from smpc_dp.learn.needs import Table, bound_faults
 from smpc_dp.learn.on_reports import MOST, OfUser, OnReports
 from smpc_dp.learn.pair_statistics import SLACK, Known
@@ -45,7 +45,7 @@ Regulariser = Literal["ball", "psd", "l1", "l2", "none"]
 _LONGEST = 1 << 20
 
 
-class PairDescent(Meetings, frozen=True, kw_only=True):
+class PairDescent(PairingSchedule, frozen=True, kw_only=True):
     """Gossip dual averaging of a pairwise loss.
 
     Attributes, beside those of `Meetings`:
@@ -117,7 +117,7 @@ class PairDescent(Meetings, frozen=True, kw_only=True):
             return [Fault("regulariser", '"psd" is of the loss "metric"', ConfigCheck.UNSUPPORTED)]
         if self.classes != 2 and self.loss != "metric":
             return [Fault("classes", 'is of the loss "metric"', ConfigCheck.UNSUPPORTED)]
-        return self.meeting_faults(users)
+        return self.pairing_faults(users)
 
     def slope_bound(self, distance: float) -> float:
         """Bound the l2 norm of a gradient, for records whose features are at most `distance` apart."""
@@ -131,7 +131,7 @@ class PairDescent(Meetings, frozen=True, kw_only=True):
         """Bound the weight of a gradient."""
         return 1 / float(self.clock_of(users).chances.min()) if self.clock == "asynchronous" else 1.0
 
-    def screen(self, slope: float, users: int, bound: float, known: Known) -> Screen:
+    def is_plausible(self, slope: float, users: int, bound: float, known: Known) -> PlausibilityCheck:
         """Return what is believed of others.
 
         Records that are known, and sums of gradients by tick t of norm t times the largest, so that an honest
@@ -167,7 +167,7 @@ class PairDescent(Meetings, frozen=True, kw_only=True):
             )
 
     async def descend(
-        self, exchange: PeerExchange, rows: Rows, gradient: PairGradient, screen: Screen
+        self, exchange: PeerExchange, rows: Rows, gradient: PairGradient, is_plausible: PlausibilityCheck
     ) -> Rows:
         """Gossip to the last tick, see `learn.dual_averaging`; return each user's average theta."""
         run = dual_averaging if self.clock == "synchronous" else dual_averaging_asynchronous
@@ -179,7 +179,7 @@ class PairDescent(Meetings, frozen=True, kw_only=True):
                 self.clock_of(exchange.users),
                 self.ticks,
                 dimension=self.dimension,
-                screen=screen,
+                is_plausible=is_plausible,
                 step_size=inverse_root(self.rate),
                 prox=self.prox,
             )
@@ -239,8 +239,8 @@ class DualAveraging(PairDescent, frozen=True, kw_only=True):
         slope, bound = self.slope_bound(2 * self.record_bound), self.bound(exchange.users)
         # What others have of a record is then exactly what its user has.
         records = on_messages_grid(records, bound)
-        screen = self.screen(slope, exchange.users, bound, partial(self._known, bound))
-        return await self.descend(exchange, records, self.pairwise_loss.gradient, screen)
+        is_plausible = self.is_plausible(slope, exchange.users, bound, partial(self._known, bound))
+        return await self.descend(exchange, records, self.pairwise_loss.gradient, is_plausible)
 
 
 # A gradient evaluates the loss on the square of so many cells.
@@ -326,5 +326,5 @@ class DualAveragingReports(OnReports, PairDescent, frozen=True, kw_only=True):
         points = self.quantiser.points()
         gradient = self.reports.gradient(self.pairwise_loss.gradient, points, labelled=public)
         known = self.reports.known(exchange.users, labels=self.classes if public else None)
-        screen = self.screen(self._slope, exchange.users, self.bound(exchange.users), known)
-        return await self.descend(exchange, rows, gradient, screen)
+        is_plausible = self.is_plausible(self._slope, exchange.users, self.bound(exchange.users), known)
+        return await self.descend(exchange, rows, gradient, is_plausible)

@@ -24,10 +24,10 @@ from smpc_dp.kernels.forms import Form
 from smpc_dp.kernels.kernel import Kernel
 from smpc_dp.kernels.named import FORMS, auc, registered_kernel
 from smpc_dp.kernels.quantiser import Quantiser, bins_of
-from smpc_dp.learn.averager import PeerExchange, Rows, Screen, whole
+from smpc_dp.learn.averager import PeerExchange, Rows, PlausibilityCheck, whole
 from smpc_dp.learn.exchanges import EXACT_STEPS, on_messages_grid
 from smpc_dp.learn.gosta import Estimates, PairKernel, gosta, gosta_asynchronous, u2_gossip
-from smpc_dp.learn.meetings import Meetings
+from smpc_dp.learn.meetings import PairingSchedule
 from smpc_dp.learn.needs import Table, bound_faults
 from smpc_dp.learn.on_reports import MOST, OfUser, OnReports
 from smpc_dp.privacy.sampling import NoiseSource
@@ -41,7 +41,7 @@ Known = Callable[[Rows], NDArray[np.bool_]]
 SLACK = 2.0**-31
 
 
-class PairEstimate(Meetings, frozen=True, kw_only=True):
+class PairEstimate(PairingSchedule, frozen=True, kw_only=True):
     """What estimates of a pairwise statistic by gossip have in common: records, and who meets when.
 
     Attributes, beside those of `Meetings`:
@@ -124,7 +124,7 @@ class PairEstimate(Meetings, frozen=True, kw_only=True):
             faults.append(Fault("positives", "is of auc alone", ConfigCheck.UNSUPPORTED))
         if faults:
             return faults
-        return self.meeting_faults(users)
+        return self.pairing_faults(users)
 
     @property
     def draws(self) -> int:
@@ -138,7 +138,7 @@ class PairEstimate(Meetings, frozen=True, kw_only=True):
         # The synchronous one sends t times its estimate.
         return largest * (self.ticks if self.clock == "synchronous" else 1)
 
-    def screen(self, largest: float, bound: float, known: Known) -> Screen:
+    def is_plausible(self, largest: float, bound: float, known: Known) -> PlausibilityCheck:
         """Return what is believed of others: records that are known, and estimates within their bound.
 
         Whatever is believed keeps an honest user's own messages within `bound`.
@@ -187,7 +187,7 @@ class PairEstimate(Meetings, frozen=True, kw_only=True):
             raise ConfigError([Fault(user, "the label is missing, or neither 0 nor 1", ConfigCheck.MISSING)])
 
     async def estimate(
-        self, exchange: PeerExchange, rows: Rows, kernel: PairKernel, screen: Screen
+        self, exchange: PeerExchange, rows: Rows, kernel: PairKernel, is_plausible: PlausibilityCheck
     ) -> Floats:
         """Gossip to the last tick, see `learn.gosta`; return the statistic over pairs of different users.
 
@@ -197,7 +197,9 @@ class PairEstimate(Meetings, frozen=True, kw_only=True):
         if self.method == "gosta":
             run = gosta if self.clock == "synchronous" else gosta_asynchronous
         users = exchange.users
-        result = await run(exchange, rows, kernel, self.clock_of(users), self.ticks, screen=screen)
+        result = await run(
+            exchange, rows, kernel, self.clock_of(users), self.ticks, is_plausible=is_plausible
+        )
         # Of the mean over all n^2 pairs.
         if self.positives is not None:
             factor = users**2 / (2 * self.positives * (users - self.positives))
@@ -280,8 +282,8 @@ class GossipClear(PairEstimate, frozen=True, kw_only=True):
         else:
             # A record that comes back to its user must be the same: h jumps at equal values.
             rows, kernel = on_messages_grid(records, bound), self.form.value
-        screen = self.screen(self._largest, bound, partial(self._known, users))
-        return await self.estimate(exchange, rows, kernel, screen)
+        is_plausible = self.is_plausible(self._largest, bound, partial(self._known, users))
+        return await self.estimate(exchange, rows, kernel, is_plausible)
 
 
 # The kernel's table on cells has the square of it.
@@ -373,5 +375,5 @@ class GossipReports(OnReports, PairEstimate, frozen=True, kw_only=True):
         cells = self.quantiser.categorise(codes)
         rows = self.reports.randomise(cells, exchange.here, labels=labels, source=source)
         known = self.reports.known(exchange.users, labels=2 if self.labelled else None)
-        screen = self.screen(self._largest, self.bound(exchange.users), known)
-        return await self.estimate(exchange, rows, self._kernel(), screen)
+        is_plausible = self.is_plausible(self._largest, self.bound(exchange.users), known)
+        return await self.estimate(exchange, rows, self._kernel(), is_plausible)

@@ -80,7 +80,7 @@ class LearnParameters:
         """Return what was learned with the guarantee of all its steps."""
         result = [part.guarantee for part in (self.average, self.exchange) if part is not None]
         # A learner that both averages and sends, or adds its own noise, gives the guarantee itself.
-        given = len(result) == 1 and self.learner.needs(self.users).own is None
+        given = len(result) == 1 and self.learner.requirements(self.users).own is None
         return replace(learned, guarantee=result[0]) if given else learned
 
     @property
@@ -126,18 +126,18 @@ def check_learn(parameters: Mapping[str, object], users: int) -> tuple[LearnPara
         faults.append(Fault("epsilon", str(error), ConfigCheck.INFEASIBLE))
     if faults:
         return None, faults
-    needs = learner.needs(users)
-    sizes = set() if needs.average is None else needs.average.sizes
+    requirements = learner.requirements(users)
+    sizes = set() if requirements.average is None else requirements.average.sizes
     faults += [fault for size in sizes for fault in table.faults(size)]
-    if has_servers(LEARN, parameters) and (needs.average is None or needs.exchange is not None):
+    if has_servers(LEARN, parameters) and (requirements.average is None or requirements.exchange is not None):
         reason = "'mpyc' averages, and this learner sends messages, which need an aggregator"
         faults.append(Fault("averager.method", reason, ConfigCheck.UNSUPPORTED))
     if faults:
         return None, faults
     try:
-        average = None if needs.average is None else plan_private(table, needs.average, users)
-        mix = None if needs.mix is None else plan_public(table, needs.mix)
-        exchange = None if needs.exchange is None else plan_messages(needs.exchange, users)
+        average = None if requirements.average is None else plan_private(table, requirements.average, users)
+        mix = None if requirements.mix is None else plan_public(table, requirements.mix)
+        exchange = None if requirements.exchange is None else plan_messages(requirements.exchange, users)
     except ConfigError as error:
         return None, list(error.faults)
     except PrivacyError as error:

@@ -151,7 +151,7 @@ class Round:
     """
 
     partner: Ints
-    meeting: Ints
+    pairing: Ints
 
 
 def rounds(users: int, pairs: Ints) -> Iterator[Round]:
@@ -203,15 +203,15 @@ class Span:
         """The meetings in rounds, everybody's in order."""
         return rounds(self.users, self.pairs)
 
-    def tick(self, meeting: Ints) -> Ints:
+    def tick(self, pairing: Ints) -> Ints:
         """Return the ticks of meetings, given by their rows in `pairs`, in the shape of `meeting`."""
-        passed = meeting if self.copies == 1 else meeting // self.copies
+        passed = pairing if self.copies == 1 else pairing // self.copies
         return passed + (self.start + 1)
 
 
-def spans(clock: Clock, users: int, ticks: int, every: int, *, meetings: int = 1) -> Iterator[Span]:
+def spans(clock: Clock, users: int, ticks: int, every: int, *, pairings: int = 1) -> Iterator[Span]:
     """Draw `ticks` ticks in spans of `every` (the last may be shorter); a tick has `meetings` draws."""
     for start in range(0, ticks, every):
         end = min(ticks, start + every)
-        pairs = clock.draw((end - start) * meetings)
+        pairs = clock.draw((end - start) * pairings)
         yield Span(start, end, pairs, users, len(pairs) // (end - start))

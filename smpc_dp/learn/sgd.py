@@ -18,7 +18,7 @@ from smpc_dp.errors import ConfigCheck, ConfigError, Fault, LocalError
 from smpc_dp.learn.averager import ALONE, FAILURES, Rows
 from smpc_dp.learn.methods import STEPS
 from smpc_dp.learn.models import Model, ModelName, clip_rows
-from smpc_dp.learn.needs import Learned, Means, Needs, PrivateAverages, PublicAverages, Table
+from smpc_dp.learn.needs import Learned, LearnerContext, Requirements, PrivateAverages, PublicAverages, Table
 
 Positive = Annotated[float, Meta(gt=0, le=1e9)]
 Steps = Annotated[int, Meta(ge=1, le=1_000_000)]
@@ -96,7 +96,7 @@ class SgdSettings(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fiel
             ]
         return []
 
-    def needs(self, users: int) -> Needs:
+    def requirements(self, users: int) -> Requirements:
         """Return what it communicates: a private average of each step's group, and before it one of models.
 
         The models of all users differ only for those who have missed a step.
@@ -106,11 +106,11 @@ class SgdSettings(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fiel
         participations = self.participations(groups, users)
         weights = (1.0, float(self.max_points)) if self.weights == "points" else None
         average = PrivateAverages(length, self.clip, sizes, participations, self.epsilon, self.delta, weights)
-        return Needs(average, PublicAverages(length, self.radius, sizes))
+        return Requirements(average, PublicAverages(length, self.radius, sizes))
 
-    async def run(self, means: Means, data: list[Table]) -> Learned:
+    async def run(self, context: LearnerContext, data: list[Table]) -> Learned:
         """Learn; see `needs.Learner`."""
-        return await descend(self, means, data)
+        return await descend(self, context, data)
 
 
 class FederatedSgd(SgdSettings, frozen=True, kw_only=True):
@@ -131,7 +131,7 @@ class FederatedSgd(SgdSettings, frozen=True, kw_only=True):
 REQUESTS_A_STEP = 2
 
 
-async def descend(settings: SgdSettings, means: Means, data: list[Table]) -> Learned:
+async def descend(settings: SgdSettings, context: LearnerContext, data: list[Table]) -> Learned:
     """Run gradient descent over the groups of `settings`.
 
     In each step the group averages its members' models, then their clipped gradients there, and each member
@@ -141,7 +141,7 @@ async def descend(settings: SgdSettings, means: Means, data: list[Table]) -> Lea
     Raises:
         ConfigError: data that do not fit, or a model that diverges.
     """
-    averager, mixer, model = means.average, means.mix, settings.loss
+    averager, mixer, model = context.average, context.mix, settings.loss
     if averager is None or mixer is None:
         raise LocalError(f"{settings.kind} needs averages of gradients and of models")
     here, users = averager.here, averager.users

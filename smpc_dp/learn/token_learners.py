@@ -19,7 +19,15 @@ from smpc_dp.errors import ConfigCheck, ConfigError, Fault
 from smpc_dp.learn.averager import PeerExchange
 from smpc_dp.learn.exchange_tokens import CoveredTokens, PathTokens, token_messages
 from smpc_dp.learn.exchanges import EXACT_STEPS
-from smpc_dp.learn.needs import Learned, Means, Needs, PrivateMessages, Table, bound_faults, spent
+from smpc_dp.learn.needs import (
+    Learned,
+    LearnerContext,
+    Requirements,
+    PrivateMessages,
+    Table,
+    bound_faults,
+    spent,
+)
 from smpc_dp.learn.tokens import PlainTokens, TokenPassing, Values
 from smpc_dp.privacy.network.ring import plan_ring_sum
 
@@ -120,23 +128,23 @@ class TokenLearner(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fie
             return list(error.faults)
         return []
 
-    def needs(self, users: int) -> Needs:
+    def requirements(self, users: int) -> Requirements:
         """Return what it communicates: the messages of the token."""
         from smpc_dp.privacy.network.grid import guarantee
 
         protocol = planned_walk(self, users)
         claim = guarantee(protocol.plan, protocol.grid.closeness, self.mechanism)
-        return Needs(exchange=self.messages(protocol), own=spent(claim, self.known(protocol)))
+        return Requirements(exchange=self.messages(protocol), own=spent(claim, self.known(protocol)))
 
-    async def run(self, means: Means, data: list[Table]) -> Learned:
+    async def run(self, context: LearnerContext, data: list[Table]) -> Learned:
         """Learn; see `needs.Learner`. Whom a token goes to is drawn from the same source as the noise."""
-        exchange, guarantee = means.peers, None
+        exchange, guarantee = context.peers, None
         here = exchange.here
         protocol = planned_walk(self, exchange.users)
         tokens, claim = self.passing(exchange, protocol)
         learned = np.zeros((0, len(self.names)))
         if len(here):
-            values, guarantee = await self.walked(protocol, tokens, data, means.source)
+            values, guarantee = await self.walked(protocol, tokens, data, context.source)
             learned = np.tile(np.asarray(values, dtype=np.float64), (len(here), 1))
         if len(here) < exchange.users and not isinstance(tokens, PlainTokens):
             await tokens.drain()

@@ -139,9 +139,9 @@ def plan_central(
         if partners
         else complete_error(parties, zeta_1, zeta_2)
     )
-    rival = None
+    baseline = None
     if parties % 2 == 0 and parties >= 4:
-        rival = plan_pairwise(parties, epsilon, zeta_1, zeta_2, width=width).mean_squared_error
+        baseline = plan_pairwise(parties, epsilon, zeta_1, zeta_2, width=width).mean_squared_error
     total = noise_error + sampling
     return CentralPlan(
         parties=parties,
@@ -159,8 +159,8 @@ def plan_central(
         sampling_error=sampling,
         mean_squared_error=total,
         standard_error=math.sqrt(total),
-        two_party_error=rival,
-        gain=None if rival is None else rival / total,
+        two_party_error=baseline,
+        gain=None if baseline is None else baseline / total,
         relation="substitution of one user's record",
         assumption=(
             "fewer than half of the servers pool what they see, and all of them follow the protocol; "

@@ -17,7 +17,7 @@ from smpc_dp.privacy.local_pairwise import (
 )
 
 
-class Rival(msgspec.Struct, frozen=True, kw_only=True):
+class Baseline(msgspec.Struct, frozen=True, kw_only=True):
     """One local protocol at the same epsilon; nobody is trusted and nothing is computational."""
 
     protocol: str
@@ -31,7 +31,7 @@ class Rival(msgspec.Struct, frozen=True, kw_only=True):
     """Whether docs/proofs/planners.md proves the bound."""
 
 
-def local_rivals(
+def local_baselines(
     parties: int,
     epsilon: float,
     *,
@@ -41,7 +41,7 @@ def local_rivals(
     lipschitz: float | None = None,
     density_lipschitz: float | None = None,
     auc: tuple[int, int] | None = None,
-) -> list[Rival]:
+) -> list[Baseline]:
     """The rivals that the arguments describe, for a kernel of the given width.
 
     categories: discrete records (Theorem 3.3); model: kernel matrix and distribution, which give the exact
@@ -58,27 +58,27 @@ def local_rivals(
         result.integer("positives", auc[0], 1, parties - 1)
     result.done()
     square = width**2
-    rivals = []
+    baselines = []
     if model is not None:
         kernel, distribution = model
         k = len(distribution)
         exact = exact_variance(kernel, distribution, parties, epsilon)
         bound = square * variance_bound(parties, k, epsilon)
-        rivals.append(Rival(protocol="randomised response", bins=k, bound=bound, exact=exact))
+        baselines.append(Baseline(protocol="randomised response", bins=k, bound=bound, exact=exact))
     if categories is not None:
         bound = square * variance_bound(parties, categories, epsilon)
-        rivals.append(Rival(protocol="randomised response", bins=categories, bound=bound))
+        baselines.append(Baseline(protocol="randomised response", bins=categories, bound=bound))
     if lipschitz is not None:
         bins, error = plan_quantisation(parties, epsilon, lipschitz=lipschitz / width)
-        rivals.append(Rival(protocol="rounded, Lipschitz kernel", bins=bins, bound=square * error))
+        baselines.append(Baseline(protocol="rounded, Lipschitz kernel", bins=bins, bound=square * error))
     if density_lipschitz is not None:
         bins, error = plan_quantisation(parties, epsilon, density_lipschitz=density_lipschitz)
-        rivals.append(Rival(protocol="rounded, Lipschitz density", bins=bins, bound=square * error))
+        baselines.append(Baseline(protocol="rounded, Lipschitz density", bins=bins, bound=square * error))
     if auc is not None:
         positives, levels = auc
         bound = published_error_bound(positives, parties - positives, levels, epsilon, "users")
-        rivals.append(Rival(protocol="hierarchical histogram, AUC", bound=bound, proven=False))
-    return rivals
+        baselines.append(Baseline(protocol="hierarchical histogram, AUC", bound=bound, proven=False))
+    return baselines
 
 
 def read_model(value: object) -> tuple[Floats, Floats]:

@@ -114,7 +114,7 @@ PARAMETER_CHECKERS: dict[tuple[str, int], ParameterChecker] = {
 }
 
 # The protocols in which exactly one member of the roster must be the aggregator, but for `names.is_direct`.
-NEEDS_AGGREGATOR: frozenset[tuple[str, int]] = frozenset(
+REQUIRES_AGGREGATOR: frozenset[tuple[str, int]] = frozenset(
     {(SECAGG, VERSION), (GOPA, VERSION), (GOPA, VERIFIABLE_VERSION)}
 )
 
@@ -243,9 +243,9 @@ def versions_of(protocol: str) -> Mapping[int, ParameterChecker]:
     return {version: check_with(checker) for version, checker in added.versions.items()}
 
 
-def needs_aggregator(protocol: str, version: int) -> bool:
+def requires_aggregator(protocol: str, version: int) -> bool:
     """Tell whether one member must be the aggregator, but for `names.is_direct`. Raises LocalError."""
-    return (protocol, version) in NEEDS_AGGREGATOR or _registered(protocol) is not None
+    return (protocol, version) in REQUIRES_AGGREGATOR or _registered(protocol) is not None
 
 
 def origin_of(protocol: str) -> str:

@@ -20,7 +20,7 @@ from smpc_dp.runtime.threads import in_thread
 from smpc_dp.transport.blocking import BlockingChannel, Halt
 from smpc_dp.transport.channel import ChannelClosed
 from smpc_dp.transport.endpoint import Endpoint
-from smpc_dp.transport.lobby import Lobby, call
+from smpc_dp.transport.lobby import Acceptor, call
 from smpc_dp.transport.tls import Contexts
 
 OnStep = Callable[[str], None]
@@ -31,7 +31,7 @@ def _ignore(_step: str) -> None:
 
 
 @dataclass(frozen=True, slots=True)
-class _Meeting:
+class _PeerCall:
     """One evaluation: its terms as a session of two, and who calls whom."""
 
     member: PairwiseMember
@@ -47,7 +47,7 @@ class Evaluations:
         self._session = session
         self._identity = identity
         self._contexts = contexts
-        self._lobby: Lobby | None = None
+        self._acceptor: Acceptor | None = None
         self._opening = asyncio.Lock()
         self._locks: dict[str, asyncio.Lock] = {}
         self._transfers: dict[tuple[str, str], Transfers] = {}
@@ -80,11 +80,11 @@ class Evaluations:
         Raises ConfigError that says in what the peer's question differs, PeerFault, TimeoutFault.
         """
         async with self._locks.setdefault(peer, asyncio.Lock()):
-            meeting = self._meeting(operation.plan, peer, label)
+            pairing = self._peer_call(operation.plan, peer, label)
             pair = (operation.plan.parameters.garbler, operation.plan.parameters.evaluator)
             # What fails, or is cancelled while its thread still works, has them no more.
             transfers = self._transfers.pop(pair, None) or Transfers()
-            if meeting.we_listen:
+            if pairing.we_listen:
                 await self._listen()
             loop, halt = asyncio.get_running_loop(), Halt()
 
@@ -92,7 +92,7 @@ class Evaluations:
                 loop.call_soon_threadsafe(on_step, step)
 
             try:
-                answer = await in_thread(lambda: self._work(meeting, operation, transfers, report_step, halt))
+                answer = await in_thread(lambda: self._work(pairing, operation, transfers, report_step, halt))
             finally:
                 halt.now()
             self._transfers[pair] = transfers
@@ -100,14 +100,14 @@ class Evaluations:
 
     async def _listen(self) -> None:
         async with self._opening:
-            if self._lobby is None:
-                self._lobby = await asyncio.to_thread(lambda: Lobby(self._endpoint(self._session)))
+            if self._acceptor is None:
+                self._acceptor = await asyncio.to_thread(lambda: Acceptor(self._endpoint(self._session)))
 
     def close(self) -> None:
         """Stop listening, and forget the oblivious transfers."""
         self._transfers.clear()
-        if self._lobby is not None:
-            self._lobby.close()
+        if self._acceptor is not None:
+            self._acceptor.close()
 
     def _listener(self, peer: str) -> str | None:
         """Return which of us two is called: the first of the roster that has an address."""
@@ -116,7 +116,7 @@ class Evaluations:
             (member.name for member in self._session.roster if member.name in ours and member.address), None
         )
 
-    def _meeting(self, plan: Plan, peer: str, label: str) -> _Meeting:
+    def _peer_call(self, plan: Plan, peer: str, label: str) -> _PeerCall:
         """Return the evaluation as a session of its own, whose digest covers all that must be the same."""
         parameters = plan.parameters
         terms: dict[str, object] = {
@@ -138,10 +138,10 @@ class Evaluations:
             terms,
             parameters,
             self._session.timeouts,
-            Roster(pair, needs_aggregator=False),
+            Roster(pair, requires_aggregator=False),
         )
         member = PairwiseMember(session, self._identity, plan)
-        return _Meeting(member, peer, self._listener(peer) == self._identity.name)
+        return _PeerCall(member, peer, self._listener(peer) == self._identity.name)
 
     def _endpoint(self, session: SessionFile) -> Endpoint:
         timeouts = session.timeouts
@@ -170,51 +170,51 @@ class Evaluations:
         `evaluate`.
         """
         async with self._locks.setdefault(peer, asyncio.Lock()):
-            meeting = self._meeting(plan, peer, label)
-            if meeting.we_listen:
+            pairing = self._peer_call(plan, peer, label)
+            if pairing.we_listen:
                 await self._listen()
             try:
-                return await in_thread(lambda: self._drive(meeting, role, others, _ignore, halt))
+                return await in_thread(lambda: self._drive(pairing, role, others, _ignore, halt))
             finally:
                 halt.now()
 
     def _work(
-        self, meeting: _Meeting, operation: Operation, transfers: Transfers, report_step: OnStep, halt: Halt
+        self, pairing: _PeerCall, operation: Operation, transfers: Transfers, report_step: OnStep, halt: Halt
     ) -> Evaluation:
-        role = meeting.member.role(operation.rows, transfers=transfers)
-        report = self._drive(meeting, role, {}, report_step, halt)
-        return operation.answer(report.evaluated, meeting.member.session.digest)
+        role = pairing.member.role(operation.rows, transfers=transfers)
+        report = self._drive(pairing, role, {}, report_step, halt)
+        return operation.answer(report.evaluated, pairing.member.session.digest)
 
     def _drive(
         self,
-        meeting: _Meeting,
+        pairing: _PeerCall,
         role: Participant,
         others: Mapping[str, Conduit],
         report_step: OnStep,
         halt: Halt,
     ) -> Report:
-        channel = self._connect(meeting, halt)
+        channel = self._connect(pairing, halt)
         try:
-            return drive(role, {meeting.peer: channel, **others}, report_step)
+            return drive(role, {pairing.peer: channel, **others}, report_step)
         except ChannelClosed as closed:
             how = "hung up" if closed.clean else "was cut off"
-            raise TimeoutFault({meeting.peer}, role.step, f"it {how}") from None
+            raise TimeoutFault({pairing.peer}, role.step, f"it {how}") from None
         finally:
             channel.close()
 
-    def _connect(self, meeting: _Meeting, halt: Halt) -> BlockingChannel:
+    def _connect(self, pairing: _PeerCall, halt: Halt) -> BlockingChannel:
         """Return the channel to the peer once it asks the same."""
-        session, peer = meeting.member.session, meeting.peer
+        session, peer = pairing.member.session, pairing.peer
         endpoint, patience = self._endpoint(session), session.timeouts.gather
         try:
-            if meeting.we_listen and self._lobby is not None:
-                return self._lobby.claim(endpoint, peer, patience, halt)
+            if pairing.we_listen and self._acceptor is not None:
+                return self._acceptor.claim(endpoint, peer, patience, halt)
             return call(endpoint, peer, patience, halt)
         except ConfigError as error:
             where = f"our evaluation differs from that of '{peer}'"
             raise ConfigError([Fault(where, fault.reason, fault.check) for fault in error.faults]) from None
         except TimeoutFault as error:
-            if error.step == "connect" and not meeting.we_listen:
+            if error.step == "connect" and not pairing.we_listen:
                 raise
             reason = f"it has not asked for an evaluation with '{self._identity.name}' in {patience} s"
             raise TimeoutFault({peer}, "connect", reason) from None

@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Any
 from smpc_dp.errors import SmpcError
 from smpc_dp.learn.data import read_table
 from smpc_dp.learn.methods import Averaging
-from smpc_dp.learn.needs import Learned, Means
+from smpc_dp.learn.needs import Learned, LearnerContext
 from smpc_dp.learn.registry import LearnParameters
 from smpc_dp.runtime.aggregator import open_logs, open_server
 from smpc_dp.runtime.averaging import PartyAverager, Served, ServingAverager
@@ -82,12 +82,12 @@ async def learn(
             exchange = PartyExchange(
                 membership, parameters.exchange, counter, connection, book, whole, requested
             )
-        means = Means(
+        context = LearnerContext(
             averager(parameters.average, "average", book),
             averager(parameters.mix, "mix", None),
             exchange,
         )
-        learned = await parameters.learner.run(means, [table])
+        learned = await parameters.learner.run(context, [table])
     except SmpcError as error:
         await connection.quit(counter.taken + 1, error)
         raise
@@ -99,14 +99,18 @@ async def learn(
 
 def check_budget(ledger: Ledger, parameters: LearnParameters, user: int) -> None:
     """Raise PrivacyError unless the ledger affords all that the user is planned to take part in."""
-    needs = parameters.learner.needs(parameters.users)
+    requirements = parameters.learner.requirements(parameters.users)
     planned: list[ReleaseEvent] = []
-    if needs.average is not None and parameters.average is not None:
+    if requirements.average is not None and parameters.average is not None:
         # Groups of several sizes have noise for one and the same epsilon.
         event = next(iter(parameters.average.plans.values())).event()
-        planned += [event] * int(needs.average.participations[user])
-    if needs.exchange is not None and parameters.exchange is not None and parameters.exchange.guarantee:
-        planned += [parameters.exchange.parameters.event()] * int(needs.exchange.participations[user])
+        planned += [event] * int(requirements.average.participations[user])
+    if (
+        requirements.exchange is not None
+        and parameters.exchange is not None
+        and parameters.exchange.guarantee
+    ):
+        planned += [parameters.exchange.parameters.event()] * int(requirements.exchange.participations[user])
     whole = own_release(parameters)
     if whole is not None:
         planned.append(whole)
@@ -118,9 +122,13 @@ def own_release(parameters: LearnParameters) -> ReleaseEvent | None:
 
     Messages that nothing protects are an exact release, which a budget refuses.
     """
-    needs = parameters.learner.needs(parameters.users)
-    if needs.own is not None or parameters.exchange is None or parameters.exchange.guarantee is not None:
-        return needs.own
+    requirements = parameters.learner.requirements(parameters.users)
+    if (
+        requirements.own is not None
+        or parameters.exchange is None
+        or parameters.exchange.guarantee is not None
+    ):
+        return requirements.own
     from smpc_dp.privacy.accountant.events import exact_release
 
     return exact_release("messages that nothing protects", "substitution")
@@ -174,9 +182,9 @@ async def _serve(served: Served, parameters: LearnParameters, counter: Counter) 
     exchange = None
     if parameters.exchange is not None and not served.membership.servers:
         exchange = AggregatorExchange(served, parameters.exchange, counter)
-    means = Means(averager(parameters.average), averager(parameters.mix), exchange)
+    context = LearnerContext(averager(parameters.average), averager(parameters.mix), exchange)
     try:
-        await parameters.learner.run(means, [])
+        await parameters.learner.run(context, [])
     except EverybodyLeftError as error:
         served.failures[counter.taken] = str(error)
     return served.failures

@@ -28,7 +28,7 @@ from smpc_dp.protocols.names import LEARN, MPYC, VERIFIABLE_VERSION, VERSION, ha
 from smpc_dp.protocols.registry import (
     PARAMETER_CHECKERS,
     direct_roster_faults,
-    needs_aggregator,
+    requires_aggregator,
     server_roster_faults,
     versions_of,
 )
@@ -174,8 +174,8 @@ def _outline(document: Mapping[str, object], faults: list[Fault]) -> Outline:
         table = given if isinstance(given, dict) else {}
         direct, shared = is_direct(protocol, table), has_servers(protocol, table)
         aggregator = not direct and not shared
-        needed = aggregator and ((protocol, version) in _LEARN or needs_aggregator(protocol, version))
-        roster, result = Roster.checked(members, needs_aggregator=needed)
+        needed = aggregator and ((protocol, version) in _LEARN or requires_aggregator(protocol, version))
+        roster, result = Roster.checked(members, requires_aggregator=needed)
         faults += result + (direct_roster_faults(members) if direct else [])
         faults += server_roster_faults(MPYC if shared else protocol, members)
     parameters = read_parameters(document, faults)

@@ -15,7 +15,7 @@ from smpc_dp.errors import ConfigCheck, ConfigError, Fault, SmpcError
 from smpc_dp.learn.averager import Averager, PeerExchange, PlainAverager, PlainExchange
 from smpc_dp.learn.exchanges import Exchanging
 from smpc_dp.learn.methods import Averaging
-from smpc_dp.learn.needs import Learned, Means, Table
+from smpc_dp.learn.needs import Learned, LearnerContext, Table
 from smpc_dp.learn.registry import LearnParameters, check_learn
 from smpc_dp.privacy.sampling import NoiseSource
 from smpc_dp.simulate.averagers import IdealAverager, IdealExchange, MachineAverager
@@ -82,8 +82,8 @@ def learn(
     # The same whatever the fidelity.
     drawn = SystemRandomness() if seed is None else SeededRandomnessForSimulation(seed, "learner")
     own = NoiseSource.keyed(drawn.bytes(32), b"learner")
-    means = Means(averager(checked.average), averager(checked.mix), exchange, own)
-    learned = asyncio.run(checked.learner.run(means, tables))
+    context = LearnerContext(averager(checked.average), averager(checked.mix), exchange, own)
+    learned = asyncio.run(checked.learner.run(context, tables))
     return learned if fidelity == "plain" else checked.completed(learned)
 
 
@@ -117,7 +117,9 @@ async def _by_machines(
         )
         source = NoiseSource.keyed(randomness.bytes(32), b"learner")
         try:
-            return await parameters.learner.run(Means(exchange=exchange, source=source), [tables[user]])
+            return await parameters.learner.run(
+                LearnerContext(exchange=exchange, source=source), [tables[user]]
+            )
         except SmpcError as error:
             errors.append(error)
             return None

@@ -206,16 +206,19 @@ def accept_blocking(endpoint: Endpoint, peers: Sequence[str]) -> dict[str, Block
     return channels
 
 
-async def _no_rival() -> handshake.Reason | None:
+async def _no_duplicate() -> handshake.Reason | None:
     """Say that the client has no other connection: whoever calls `answer` has seen to it."""
     return None
 
 
 async def answer(
-    endpoint: Endpoint, stream: BlockingStream, own: Member, rival: handshake.Rival = _no_rival
+    endpoint: Endpoint,
+    stream: BlockingStream,
+    own: Member,
+    duplicate: handshake.DuplicateCheck = _no_duplicate,
 ) -> None:
     """Be the server of the hello on a link, for `greeted`; errors as for `handshake.answer_greeting`."""
-    error = await handshake.answer_greeting(stream, own, rival, endpoint.session_digest, endpoint.session)
+    error = await handshake.answer_greeting(stream, own, duplicate, endpoint.session_digest, endpoint.session)
     if error is not None:
         raise error
     await handshake.welcome(stream, own, endpoint.session_digest)

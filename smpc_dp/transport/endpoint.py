@@ -199,7 +199,7 @@ class Listener:
     async def _hello(self, channel: Channel) -> None:
         endpoint, peer = self._endpoint, channel.peer
         error = await handshake.answer_greeting(
-            channel, self._own, lambda: self._rival(peer), endpoint.session_digest, endpoint.session
+            channel, self._own, lambda: self._duplicate(peer), endpoint.session_digest, endpoint.session
         )
         if error is not None:
             self._on_refused(peer, error)
@@ -211,7 +211,7 @@ class Listener:
         channel.begin(endpoint.max_message)
         self._on_channel(channel)
 
-    async def _rival(self, peer: str) -> handshake.Reason | None:
+    async def _duplicate(self, peer: str) -> handshake.Reason | None:
         """Return why a new connection in the peer's name is refused; None once there is no other one.
 
         The other one is pinged, and cut if it does not answer; if it does, the peer is told there that its

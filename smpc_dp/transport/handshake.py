@@ -26,7 +26,7 @@ MAX_SESSION = 16 << 20
 MAX_LINES = 20
 
 Reason = Literal["protocol", "name", "addressee", "session", "busy", "twice"]
-Rival = Callable[[], Awaitable[Reason | None]]
+DuplicateCheck = Callable[[], Awaitable[Reason | None]]
 
 _WORDS: dict[Reason, str] = {
     "protocol": "it speaks another protocol or version",
@@ -38,7 +38,7 @@ _WORDS: dict[Reason, str] = {
 }
 
 # The same, as the listener tells its own side.
-_RIVALS: dict[Reason, str] = {
+_DUPLICATES: dict[Reason, str] = {
     "busy": "opened a second connection while the first one is looked after",
     "twice": "this key is used twice: it opened a second connection while the first one is live",
 }
@@ -124,7 +124,7 @@ async def greet(channel: Line, name: str, session_digest: bytes, session: Mappin
 async def answer_greeting(
     channel: Line,
     own: Member,
-    rival: Rival,
+    duplicate: DuplicateCheck,
     session_digest: bytes,
     session: Mapping[str, object],
 ) -> SmpcError | None:
@@ -143,8 +143,8 @@ async def answer_greeting(
         await _send(channel, Refusal("session", canonical_json(session)))
         theirs = _decode(await channel.receive(), _OWN_SESSION, peer)
         return _differing(peer, session, theirs.session)
-    if reason is None and (reason := await rival()) is not None:
-        detail, check = _RIVALS[reason], Check.SECOND_CONNECTION
+    if reason is None and (reason := await duplicate()) is not None:
+        detail, check = _DUPLICATES[reason], Check.SECOND_CONNECTION
     if reason is not None:
         await _send(channel, Refusal(reason, b""))
         return PeerFault(peer, detail, check)

@@ -43,7 +43,7 @@ async def _used_twice() -> handshake.Reason:
     return "twice"
 
 
-class Lobby:
+class Acceptor:
     """Lets members of the roster in, one connection each, and keeps them waiting until they are claimed.
 
     Connections of one member are claimed in the order in which they came, as long as their caller answers: a

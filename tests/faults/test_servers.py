@@ -499,7 +499,7 @@ def test_nothing_is_due_of_who_has_shared_or_opened() -> None:
     def change(envelope: Envelope) -> Envelope:
         server1 = simulated.servers["server1"]
         if envelope.receiver == "server1":
-            reported.setdefault(envelope.step, (server1.needs("alice"), server1.needs("server2")))
+            reported.setdefault(envelope.step, (server1.expects("alice"), server1.expects("server2")))
         return envelope
 
     simulated = SimulatedRun(change)
@@ -508,7 +508,7 @@ def test_nothing_is_due_of_who_has_shared_or_opened() -> None:
     assert reported[m.SHARES] == (True, True)
     assert reported[m.HELD] == (False, True)
     assert reported[m.OUTPUT] == (False, True)
-    assert not any(simulated.servers["server1"].needs(name) for name in (*USERS, *SERVERS))
+    assert not any(simulated.servers["server1"].expects(name) for name in (*USERS, *SERVERS))
 
 
 def test_marks_reach_everybody() -> None:

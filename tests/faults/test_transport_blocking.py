@@ -263,7 +263,7 @@ def test_contexts_of_a_larger_roster_do_not_let_its_other_members_in(tmp_path: P
     pair = [evaluator.session.roster.member(name) for name in ("garbler", "evaluator")]
     endpoint = Endpoint(
         identity=evaluator.identity,
-        roster=Roster(pair, needs_aggregator=False),
+        roster=Roster(pair, requires_aggregator=False),
         session_digest=evaluator.session.digest,
         session=evaluator.session.canonical(),
         connect_timeout=3.0,

@@ -98,7 +98,7 @@ def _member(content: bytes) -> None:
     member = read_member("roster[0]", entry, [])
     if member is None:
         return
-    faults = check_members([member], needs_aggregator=False)
+    faults = check_members([member], requires_aggregator=False)
     try:
         RosterPacker().add(member)
     except VerificationError:

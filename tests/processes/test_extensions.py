@@ -21,7 +21,7 @@ from smpc_dp.extensions import Group
 from smpc_dp.kernels.described import describe, read_kernel
 from smpc_dp.kernels.named import find_kernel
 from smpc_dp.learn.averager import Averaged, Rows
-from smpc_dp.learn.needs import Means
+from smpc_dp.learn.needs import LearnerContext
 from smpc_dp.learn.registry import check_learn
 from smpc_dp.protocols.pairwise import statistic
 from smpc_dp.protocols.registry import RESERVED, versions_of
@@ -139,7 +139,7 @@ def test_the_learner_averages_means() -> None:
     assert checked is not None, faults
     assert checked.requested("average") == "average of smpc-dp-example 1.0"
     data = [np.array([[float(user)], [user + 1.0]]) for user in range(4)]
-    learned = asyncio.run(checked.learner.run(Means(ExactAverager()), data))
+    learned = asyncio.run(checked.learner.run(LearnerContext(ExactAverager()), data))
     np.testing.assert_allclose(learned.values, np.full((4, 1), 2.0), atol=1e-3)
     with pytest.raises(ConfigError, match="ann: must be one column of numbers from 0 to 10"):
         checked.learner.check_data(np.array([[11.0]]), "ann")

@@ -25,7 +25,7 @@ from smpc_dp.cli.learn import report_learned
 from smpc_dp.errors import ConfigError, Fault, PeerFault, PrivacyError, SmpcError, TimeoutFault
 from smpc_dp.learn import registry
 from smpc_dp.learn.block_gossip import GroupDraws
-from smpc_dp.learn.needs import Learned, Means, Needs, PrivateMessages, Table
+from smpc_dp.learn.needs import Learned, LearnerContext, Requirements, PrivateMessages, Table
 from smpc_dp.privacy.accountant.ledger import Ledger
 from smpc_dp.privacy.sampling import NoiseSource
 from smpc_dp.protocols.contract import Envelope
@@ -280,15 +280,15 @@ class Gossip(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=Tr
     def faults(self, users: int) -> list[Fault]:  # noqa: ARG002
         return []
 
-    def needs(self, users: int) -> Needs:
+    def requirements(self, users: int) -> Requirements:
         delta = None if self.epsilon is None else 1e-5
-        return Needs(exchange=PrivateMessages(3, 8.0, np.full(users, 2), self.epsilon, delta))
+        return Requirements(exchange=PrivateMessages(3, 8.0, np.full(users, 2), self.epsilon, delta))
 
     def check_data(self, table: Table, user: str) -> None:
         pass
 
-    async def run(self, means: Means, data: list[Table]) -> Learned:
-        exchange = means.exchange
+    async def run(self, context: LearnerContext, data: list[Table]) -> Learned:
+        exchange = context.exchange
         assert exchange is not None
         own = np.array([table.mean(axis=0) for table in data]).reshape(len(data), 3)
         swapped = await exchange.exchange(own, np.array([1, 0, 2, 4, 3]))
@@ -321,8 +321,8 @@ def test_messages_arrive_with_and_without_noise(
         )
     results, failures = asyncio.run(everybody(path, NAMES, ledgers=True))
     assert failures == {}
-    means = np.array([table(user).mean(axis=0) for user in range(5)])
-    swapped = means[[1, 0, 2, 4, 3]]
+    context = np.array([table(user).mean(axis=0) for user in range(5)])
+    swapped = context[[1, 0, 2, 4, 3]]
     expected = (swapped + np.roll(swapped, -1, axis=0)) / 2
     expected[2] = swapped[2]
     result = np.array([results[name].values[0] for name in NAMES])  # type: ignore[union-attr]

@@ -12,7 +12,7 @@ import numpy as np
 import pytest
 
 from smpc_dp.errors import ConfigError, PrivacyError, SmpcError
-from smpc_dp.learn.needs import Learned, Means, Table
+from smpc_dp.learn.needs import Learned, LearnerContext, Table
 from smpc_dp.learn.registry import check_learn
 from smpc_dp.learn.token_learners import WalkLearner, planned_walk
 from smpc_dp.learn.tokens import PlainTokens
@@ -76,10 +76,10 @@ def test_a_walk_over_sockets_is_the_simulated_one_to_the_last_bit(
     """The same randomness for noise and path, in one case through channels and machines, in the other not."""
     run = WalkLearner.run
 
-    async def seeded(self: WalkLearner, means: Means, data: list[Table]) -> Learned:
-        assert means.exchange is not None
-        own = means.exchange.here.tolist()
-        return await run(self, replace(means, source=source(own[0])) if own else means, data)
+    async def seeded(self: WalkLearner, context: LearnerContext, data: list[Table]) -> Learned:
+        assert context.exchange is not None
+        own = context.exchange.here.tolist()
+        return await run(self, replace(context, source=source(own[0])) if own else context, data)
 
     monkeypatch.setattr(WalkLearner, "run", seeded)
     result, failures = asyncio.run(everybody(session(tmp_path, settings, tables)))

@@ -59,13 +59,13 @@ def hashed(label: str, *parts: bytes) -> bytes:
     return tuple_hash(label, *parts)
 
 
-def need(truth: object, reason: str) -> None:
+def required(truth: object, reason: str) -> None:
     if not truth:
         raise Refused(reason)
 
 
 def integers(packed: bytes, length: int) -> list[int]:
-    need(len(packed) == 8 * length, "a vector has another length")
+    required(len(packed) == 8 * length, "a vector has another length")
     return [int.from_bytes(packed[i : i + 8], "little", signed=True) for i in range(0, len(packed), 8)]
 
 
@@ -85,7 +85,7 @@ class Audit:
         self.shape = shape or Shape()
         header = json.loads(lines[0])
         session = json.loads(header["session"])
-        need(header["format"] == "smpc-dp board" and header["version"] == 2, "format")
+        required(header["format"] == "smpc-dp board" and header["version"] == 2, "format")
         bound = session["parameters"].get("l2_bound")
         self.squared = None if bound is None else int(bound**2)
         self.bits = BITS[self.squared] if shape is None else shape.bits
@@ -110,7 +110,7 @@ class Audit:
         }
         present, root = (b64decode(header[key]) for key in ("present", "root"))
         self.bound = (b"gopa", uint(2))
-        need(session["version"] == 2, "version")
+        required(session["version"] == 2, "version")
         # No noise is 40 standard deviations out.
         pair = int(header["question"].split("/")[-1], 16)
         self.most_delta = 40 * (1 + isqrt(pair))
@@ -119,7 +119,7 @@ class Audit:
         # No groups of learners here: the scope is the session.
         first = (hashed("session-log", digest).hex(), bytes(32).hex())
         self.digest, self.number, self.request = digest, header["number"], header["request"]
-        need(header["number"] > 1 or (header["runs"], header["before"]) == first, "the first run")
+        required(header["number"] > 1 or (header["runs"], header["before"]) == first, "the first run")
         self.present = self._set(present)
         self.run = hashed(
             "star-run-id",
@@ -130,7 +130,7 @@ class Audit:
             present,
             root,
         )
-        need(self.run.hex() == header["run_id"], "run id")
+        required(self.run.hex() == header["run_id"], "run id")
         self.session_head = hashed(
             "session-log-line",
             bytes.fromhex(header["runs"]),
@@ -153,7 +153,7 @@ class Audit:
         self._simulated = 0
         for number, line in enumerate(lines[1:], start=1):
             self._take(number, json.loads(line))
-        need(self._simulated == len(self._order), "no end")
+        required(self._simulated == len(self._order), "no end")
 
     def _signed(self, step: str, name: str, body: bytes, signature: bytes, run: bytes | None = None) -> None:
         statement = hashed(
@@ -171,7 +171,7 @@ class Audit:
             raise Refused(f"signature of {name}") from None
 
     def _take(self, number: int, entry: dict[str, Any]) -> None:
-        need(entry["sequence"] == number and entry["previous"] == self.head.hex(), "chain")
+        required(entry["sequence"] == number and entry["previous"] == self.head.hex(), "chain")
         name, kind, body = entry["party"], entry["kind"], b64decode(entry["payload"])
         signature = bytes.fromhex(entry["signature"])
         self._signed(kind, name, body, signature)
@@ -180,13 +180,13 @@ class Audit:
             self.rounds += 1
             self._order[self._simulated + 1 : self._simulated + 1] = [(kind, True), ("open" + suffix, False)]
         while self._simulated < len(self._order) and self._order[self._simulated][0] != kind:
-            need(not self._order[self._simulated][1], "order")
+            required(not self._order[self._simulated][1], "order")
             self._simulated += 1
-        need(self._simulated < len(self._order), "order")
-        need((name == self.relay) == self._order[self._simulated][1], "who")
+        required(self._simulated < len(self._order), "order")
+        required((name == self.relay) == self._order[self._simulated][1], "who")
         fields = unpacked(body)
         users = kind.startswith(("commit", "publish", "open"))
-        need(fields is not None or users, "not canonical")
+        required(fields is not None or users, "not canonical")
         getattr(self, "_" + kind.rstrip("-0123456789").replace("-", "_"))(name, fields)
         self._simulated += self._order[self._simulated][1]
         digest = hashed(
@@ -209,15 +209,15 @@ class Audit:
         try:
             value, proof, secret, coin, neighbours, edges = fields
             peers = [int.from_bytes(neighbours[i : i + 2], "little") for i in range(0, len(neighbours), 2)]
-            need(len(coin) == 32 and len(edges) == 32 * len(peers), "length")
-            need(sorted({*peers}) == peers and self.names.index(name) + 1 not in peers, "neighbours")
+            required(len(coin) == 32 and len(edges) == 32 * len(peers), "length")
+            required(sorted({*peers}) == peers and self.names.index(name) + 1 not in peers, "neighbours")
             points = {self.names[peer - 1]: edges[32 * i : 32 * i + 32] for i, peer in enumerate(peers)}
             for point in (value, secret, *points.values()):
                 decode_point(point)
             lows, highs = ((b,) * self.shape.length if isinstance(b, int) else b for b in self.range)
             digits = sum((high - low).bit_length() for low, high in zip(lows, highs, strict=True))
             expected = 32 * (2 * (digits - 1).bit_length() + 6)
-            need(self.squared is not None or len(proof) == expected, "length")
+            required(self.squared is not None or len(proof) == expected, "length")
         except (Refused, TypeError, ValueError, IndexError):
             self.excluded[name] = "commit-malformed"
             return
@@ -251,11 +251,11 @@ class Audit:
     ) -> None:
         members, signers, signatures = fields
         inside = self.participants if going_on is None else going_on
-        need(members == party_set([self.names.index(n) + 1 for n in inside], len(self.names)), "members")
+        required(members == party_set([self.names.index(n) + 1 for n in inside], len(self.names)), "members")
         parts = (run or self.run, step.encode(), head or self.head, members, *false)
         attested = hashed("board-attestation", *self.bound, *parts)
         who = self._set(signers)
-        need(len(who) >= self.shape.quorum and set(who) <= set(inside), "quorum")
+        required(len(who) >= self.shape.quorum and set(who) <= set(inside), "quorum")
         for i, name in enumerate(who):
             signature = signatures[64 * i : 64 * i + 64]
             self._signed(step, name, msgspec.msgpack.encode([attested]), signature, run)
@@ -263,7 +263,7 @@ class Audit:
     def certify_list(self, run: bytes, head: bytes, members: bytes, signers: bytes, signed: bytes) -> None:
         """Check the signatures on a head of the session log, after the line of a run."""
         present = self._set(members)
-        need(len(signed) == 64 * len(self._set(signers)), "one signature for each signer")
+        required(len(signed) == 64 * len(self._set(signers)), "one signature for each signer")
         self._certify("attest-begin", [members, signers, signed], present, head=head, run=run)
 
     def _certify_commitments(self, _name: str, fields: list[Any]) -> None:
@@ -294,12 +294,14 @@ class Audit:
 
     def _coin(self, name: str, fields: list[Any]) -> None:
         expected = self._entries["commit"][name]["coin"]
-        need(hashed("coin-commitment", *self.bound, self.run, name.encode(), fields[0]) == expected, "coin")
+        required(
+            hashed("coin-commitment", *self.bound, self.run, name.encode(), fields[0]) == expected, "coin"
+        )
         self._entries["coin"][name] = fields[0]
 
     def _certify_coins(self, _name: str, fields: list[Any]) -> None:
         coins = self._entries["coin"]
-        need(list(coins) == self.participants, "coins")
+        required(list(coins) == self.participants, "coins")
         self.combined = hashed("coins", *self.bound, self.run, self.packed, b"".join(coins.values()))
         self._certify("attest-coins", fields)
 
@@ -310,13 +312,13 @@ class Audit:
             values = integers(x_hat, self.shape.length)
             decode_scalar(blinding)
             decode_point(noise)
-            need(len(proof) == 32 * (2 * (self.shape.length * self.bits - 1).bit_length() + 5), "length")
+            required(len(proof) == 32 * (2 * (self.shape.length * self.bits - 1).bit_length() + 5), "length")
         except (Refused, TypeError, ValueError):
             return "malformed"
         return "bounds" if max(map(abs, values)) > self.most_x_hat else ""
 
     def _publish(self, name: str, fields: list[Any]) -> None:
-        need(name in self.participants, "participant")
+        required(name in self.participants, "participant")
         if false := self._refused(fields):
             self.excluded[name] = false
             self._entries["publish"][name] = []
@@ -347,7 +349,7 @@ class Audit:
 
     def _certify_exclusions(self, _name: str, fields: list[Any]) -> None:
         fresh, good = {*self.excluded} - self._known, self._good()
-        need(fresh, "a round without a reason")
+        required(fresh, "a round without a reason")
         self._known |= fresh
         self._owed = {name: fresh & {*self.edges[name]} for name in good}
         false = b"".join(index.to_bytes(2, "little") for index, n in enumerate(self.names, 1) if n in fresh)
@@ -361,15 +363,15 @@ class Audit:
         try:
             parties, deltas, blindings = fields
             numbers = [int.from_bytes(parties[i : i + 2], "little") for i in range(0, len(parties), 2)]
-            need(len(parties) % 2 == 0 and sorted({*numbers}) == numbers, "list")
-            need(all(1 <= number <= len(self.names) for number in numbers), "list")
-            need(len(deltas) == size * len(numbers) and len(blindings) == 32 * len(numbers), "length")
+            required(len(parties) % 2 == 0 and sorted({*numbers}) == numbers, "list")
+            required(all(1 <= number <= len(self.names) for number in numbers), "list")
+            required(len(deltas) == size * len(numbers) and len(blindings) == 32 * len(numbers), "length")
         except (Refused, TypeError, ValueError):
             return "opening-malformed"
         peers = [self.names[number - 1] for number in numbers]
         if {*peers} != self._owed[name]:
             return "opening-other"
-        need(peers, "an opening of nothing")
+        required(peers, "an opening of nothing")
         opened, wrong = {}, False
         for i, peer in enumerate(peers):
             delta = integers(deltas[size * i : size * (i + 1)], self.shape.length)
@@ -387,23 +389,23 @@ class Audit:
         return ""
 
     def _open(self, name: str, fields: Any) -> None:
-        need(name in self._owed and name not in self.excluded, "opens, and is out")
+        required(name in self._owed and name not in self.excluded, "opens, and is out")
         if false := self._false_opening(name, fields):
             self.excluded[name] = false
 
     def _tally(self, _name: str, fields: list[Any]) -> None:
         counted, published, residual = fields
         good = self._good()
-        need({*self.excluded} == self._known, "no edges opened to who was shown false")
-        need(counted == party_set([self.names.index(n) + 1 for n in good], len(self.names)), "counted")
+        required({*self.excluded} == self._known, "no edges opened to who was shown false")
+        required(counted == party_set([self.names.index(n) + 1 for n in good], len(self.names)), "counted")
         values = [self._entries["publish"][name] for name in good]
         opened = [delta for (name, _), delta in self._opened.items() if name in good]
         self.total = [sum(v[i] for v in values) - sum(d[i] for d in opened) for i in range(self.shape.length)]
-        need(integers(published, self.shape.length) == self.total, "total")
+        required(integers(published, self.shape.length) == self.total, "total")
         left = sum(
             (name, peer) not in self._opened for name in good for peer in self.edges[name] if peer not in good
         )
-        need(left == residual == 0, "residual pairs")
+        required(left == residual == 0, "residual pairs")
 
     def _certify_tally(self, _name: str, fields: list[Any]) -> None:
         self._certify("attest-tally", fields)
@@ -436,18 +438,18 @@ def spelt(line: str, fields: dict[str, Any]) -> dict[str, Any]:
     """Return the fields of a line, digests as bytes; they are all there, in this order, in one spelling."""
     try:
         result = json.loads(line)
-        need(list(result) == list(fields), "the format")
-        need(json.dumps(result, separators=(",", ":")) == line, "the format")
+        required(list(result) == list(fields), "the format")
+        required(json.dumps(result, separators=(",", ":")) == line, "the format")
         for name, kind in fields.items():
             value = result[name]
             if kind is bytes:
                 result[name] = bytes.fromhex(value)
-                need(len(result[name]) == 32 and result[name].hex() == value, "the format")
+                required(len(result[name]) == 32 and result[name].hex() == value, "the format")
             elif kind is b64decode:
                 result[name] = b64decode(value)
-                need(b64encode(result[name]).decode() == value, "the format")
+                required(b64encode(result[name]).decode() == value, "the format")
             else:
-                need(type(value) is kind and (kind is str or value >= 0), "the format")
+                required(type(value) is kind and (kind is str or value >= 0), "the format")
     except (ValueError, TypeError):
         raise Refused("the format") from None
     return dict(result)
@@ -461,9 +463,9 @@ class SessionLog:
     """The list of all runs of a session, read from its lines; Refused says which check refuses it."""
 
     def __init__(self, lines: list[str]) -> None:
-        need(lines, "the format")
+        required(lines, "the format")
         first = spelt(lines[0], FIRST)
-        need((first["format"], first["version"]) == ("smpc-dp session log", 1), "the format")
+        required((first["format"], first["version"]) == ("smpc-dp session log", 1), "the format")
         self.session, self.scope = first["session"], first["scope"]
         self.runs: list[Line] = []
         self.heads = [hashed("session-log", self.scope)]
@@ -472,11 +474,11 @@ class SessionLog:
         for line in lines[1:]:
             if line.startswith('{"certifies"'):
                 self.certified = spelt(line, CERTIFIED)
-                need(expected and self.certified["certifies"] == len(self.runs), "the order of lines")
+                required(expected and self.certified["certifies"] == len(self.runs), "the order of lines")
                 expected = False
                 continue
             fields = spelt(line, RUN)
-            need(fields["number"] == len(self.runs) + 1, "the order of lines")
+            required(fields["number"] == len(self.runs) + 1, "the order of lines")
             self.runs.append(Line(fields["request"], fields["run_id"], fields["before"]))
             self.heads.append(next_head(self.heads[-1], len(self.runs), self.runs[-1]))
             expected = True
@@ -484,15 +486,15 @@ class SessionLog:
     def check(self, audit: Audit) -> None:
         """Check that the list has the run of a log, with this end, and that a quorum has signed that."""
         number = audit.number
-        need(self.session == self.scope == audit.digest, "the session and its scope")
-        need(self.heads[number : number + 1] == [audit.session_head], "the run is a line")
+        required(self.session == self.scope == audit.digest, "the session and its scope")
+        required(self.heads[number : number + 1] == [audit.session_head], "the run is a line")
         after = self.runs[number : number + 1]
-        need(not after or after[0].before == audit.head, "the end of the run before")
+        required(not after or after[0].before == audit.head, "the end of the run before")
         try:
-            need(self.certified is not None, "no certificate")
+            required(self.certified is not None, "no certificate")
             result: dict[str, Any] = self.certified or {}
             last = result["certifies"]
-            need(last >= number and (result["protocol"], result["version"]) == ("gopa", 2), "which")
+            required(last >= number and (result["protocol"], result["version"]) == ("gopa", 2), "which")
             signed = (result["members"], result["signers"], result["signatures"])
             audit.certify_list(self.runs[last - 1].run, self.heads[last], *signed)
         except Refused:
@@ -502,14 +504,14 @@ class SessionLog:
         self, audit: Audit, run: bytes | None = None, request: int | None = None, head: bytes | None = None
     ) -> tuple[int, int, bool]:
         """Tell which try of how many a run is, and whether what a user has from its result selects it."""
-        need(request in (None, audit.request), "the request that was given")
-        need(run in (None, audit.run), "the run that was given")
+        required(request in (None, audit.request), "the request that was given")
+        required(run in (None, audit.run), "the run that was given")
         self.check(audit)
         number = audit.number
         tries = [index for index, line in enumerate(self.runs, 1) if line.request == audit.request]
         index, last = tries.index(number) + 1, number == tries[-1]
         own = head in (audit.head, audit.session_head)
-        need(head is None or own or head in self.heads[number:], "the head that was given")
+        required(head is None or own or head in self.heads[number:], "the head that was given")
         later = head in self.heads[number + 1 :] and request is not None and last
         return index, len(tries), run is not None or own or later
 
@@ -517,19 +519,21 @@ class SessionLog:
 def shown(seen: Seen, scope: bytes, body: bytes, request: int, run: bytes) -> bytes:
     """Return the head that a user signs which is shown a list, or refuse it."""
     fields = unpacked(body)
-    need(fields is not None and fields[2], "the format")
+    required(fields is not None and fields[2], "the format")
     base, listed = fields[0], [Line(*line) for line in fields[2]]
     head: bytes = fields[1]
-    need(listed[-1][:2] == (request, run), "this run is last")
-    need(base + len(listed) > seen.number, "what the party has signed")
-    need(not seen.number or base <= seen.number, "what the party has signed")
-    need(base or head == hashed("session-log", scope), "the session and its scope")
+    required(listed[-1][:2] == (request, run), "this run is last")
+    required(base + len(listed) > seen.number, "what the party has signed")
+    required(not seen.number or base <= seen.number, "what the party has signed")
+    required(base or head == hashed("session-log", scope), "the session and its scope")
     for number, line in enumerate(listed, base + 1):
-        need(not seen.number or number != seen.number + 1 or head == seen.head, "what the party has signed")
+        required(
+            not seen.number or number != seen.number + 1 or head == seen.head, "what the party has signed"
+        )
         if number == 1:
-            need(line.before == bytes(32), "the end of the run before")
+            required(line.before == bytes(32), "the end of the run before")
         if seen.closed:
             ended = number != seen.closed + 1 or line.before == seen.closed_head
-            need(ended, "the end of the run before")
+            required(ended, "the end of the run before")
         head = next_head(head, number, line)
     return head

@@ -144,12 +144,12 @@ def test_ring_sum_leaves_the_last_contributions_bare(n: int, rounds: int) -> Non
 
 def gopa_degree(n_honest: int, rho: float, delta: float) -> int:
     """Return the least k of Theorem 4.1, which gives (epsilon, 3 delta)."""
-    needs = (
+    requirements = (
         4 * math.log(2 * n_honest / (3 * delta)),
         6 * math.log(n_honest / 3),
         1.5 + 2.25 * math.log(2 * math.e / delta),
     )
-    return math.ceil(max(needs) / rho)
+    return math.ceil(max(requirements) / rho)
 
 
 def gopa_sigma(n_honest: int, rho: float, k: int, delta_prime: float, delta: float, users: int) -> float:

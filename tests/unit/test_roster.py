@@ -123,10 +123,10 @@ def test_same_key_under_two_names() -> None:
 def test_number_of_aggregators() -> None:
     base = members()
     assert faults_of([base[0], base[2]]) == [("roster", "no member has the role 'aggregator'")]
-    assert Roster([base[0], base[2]], needs_aggregator=False).aggregator is None
+    assert Roster([base[0], base[2]], requires_aggregator=False).aggregator is None
     second = IDENTITIES["eve"].entry("aggregator", "127.0.0.1:7009")
     for needed in (True, False):
-        result = faults_of([*base, second], needs_aggregator=needed)
+        result = faults_of([*base, second], requires_aggregator=needed)
         assert result == [("roster", "one aggregator at most, not 2: agg, eve")]
     assert faults_of([base[1]]) == [("roster", "no member has the role 'party'")]
     assert len(faults_of([])) == 2

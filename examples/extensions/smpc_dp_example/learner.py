@@ -10,7 +10,7 @@ import numpy as np
 from smpc_dp.errors import ConfigCheck, ConfigError, Fault, LocalError
 from smpc_dp.learn.averager import FAILURES
 from smpc_dp.learn.methods import STEPS
-from smpc_dp.learn.needs import Learned, Means, Needs, PrivateAverages, Table
+from smpc_dp.learn.needs import Learned, LearnerContext, Requirements, PrivateAverages, Table
 
 
 class PrivateMean(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
@@ -31,10 +31,12 @@ class PrivateMean(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fiel
             )
         ]
 
-    def needs(self, users: int) -> Needs:
+    def required(self, users: int) -> Requirements:
         """Return what it communicates: one private average of all users."""
         half, once = (self.upper - self.lower) / 2, np.ones(users, np.intp)
-        return Needs(average=PrivateAverages(1, half, frozenset({users}), once, self.epsilon, self.delta))
+        return Requirements(
+            average=PrivateAverages(1, half, frozenset({users}), once, self.epsilon, self.delta)
+        )
 
     def check_data(self, table: Table, user: str) -> None:
         """Raise ConfigError unless a user's data are one column of numbers within the bounds."""
@@ -43,16 +45,16 @@ class PrivateMean(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fiel
             reason = f"must be one column of numbers from {self.lower:g} to {self.upper:g}"
             raise ConfigError([Fault(user, reason, ConfigCheck.RANGE)])
 
-    async def run(self, means: Means, data: list[Table]) -> Learned:
+    async def run(self, context: LearnerContext, data: list[Table]) -> Learned:
         """Average; see `needs.Learner`. `data` is empty at the aggregator, which makes the same calls."""
-        if means.average is None:
+        if context.average is None:
             raise LocalError("private-mean needs an average")
         middle = (self.lower + self.upper) / 2
         # Inside the bounds by more than rounding to the grid moves a value.
         own = np.array([[table.mean() - middle] for table in data]).reshape(-1, 1) * (1 - 1 / STEPS)
         steps = np.ones(len(data), np.intp)
         try:
-            result = (await means.average.average(own)).values + middle
+            result = (await context.average.average(own)).values + middle
         except FAILURES as error:
             return Learned("private-mean", own * math.nan, ("mean",), steps, 0 * steps, (str(error),))
-        return Learned("private-mean", result, ("mean",), steps, steps, claim=means.average.claim)
+        return Learned("private-mean", result, ("mean",), steps, steps, claim=context.average.claim)

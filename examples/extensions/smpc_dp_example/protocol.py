@@ -45,7 +45,7 @@ def everyone(aggregator: Collector[SumParameters], _state: CollectorState) -> in
 
 
 PARTY = states.PARTY.with_row(states.AwaitSurvivors, on_survivors)
-AGGREGATOR = CollectorRole(tuple(replace(row, needs=everyone) for row in states.AGGREGATOR.rows))
+AGGREGATOR = CollectorRole(tuple(replace(row, required=everyone) for row in states.AGGREGATOR.rows))
 
 
 def check(parameters: Mapping[str, object], parties: int) -> tuple[UnanimousParameters | None, list[Fault]]:

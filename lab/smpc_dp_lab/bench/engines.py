@@ -216,9 +216,9 @@ def _of_circuits(m: int, runs: int, pairs: Sequence[Pair], advance: Callable[[],
     counted = run_servers(two, records[:2], m, 1, delay=DELAY)
     advance()
     name, how = f"mpyc, {m} servers, a user's kernel", "Kendall's tau as if it were a user's own circuit"
-    rival = "the same kernel compiled from its definition"
+    baseline = "the same kernel compiled from its definition"
     known_version, note = version("smpc-dp"), f"{how}; all servers, range checks and one noise included"
-    busy, sent = (Peer.of(rival, known_version, values) for values in (other.cpu, other.sent))
+    busy, sent = (Peer.of(baseline, known_version, values) for values in (other.cpu, other.sent))
     whole, own_noise = f"{name}, all pairs of {USERS}", f"mpyc, {m} servers, a pair with noise of its own"
     law = "Kendall's tau, the law of a garbled pair; all servers, range checks included"
     return [
@@ -243,13 +243,13 @@ def _error(users: int, epsilon: float) -> Figure:
         opened = [program.noise[0].draw(total, source)]
         central.append(read_answer(program, opened).values[0] - true)
         paired.append(_two_party(kernel, codes, epsilon, source) - true)
-    rival = Peer("two-party protocol, P = 1", version("smpc-dp"), _root_mean_square(paired))
+    baseline = Peer("two-party protocol, P = 1", version("smpc-dp"), _root_mean_square(paired))
     note = (
         f"root mean squared error of tau = 1/3 over {DRAWS} samples and noises, ideal functionalities; "
         "substitution of one record"
     )
     name = f"error, epsilon {epsilon:g}, {users} users"
-    return cost(name, "tau", [_root_mean_square(central)], note, peer=rival)
+    return cost(name, "tau", [_root_mean_square(central)], note, peer=baseline)
 
 
 def _two_party(kernel: Kernel, codes: Codes, epsilon: float, source: SeededRandomnessForSimulation) -> float:

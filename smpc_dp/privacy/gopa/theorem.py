@@ -37,12 +37,12 @@ def theta(n_honest: int, rho: float, k: int, sigma_eta: float, sigma_delta: floa
 def smallest_k(n_honest: int, rho: float, delta: float) -> int:
     """The least k that Theorem 4.1 admits for (epsilon, delta)-DP; its own delta is a third of that."""
     third = delta / 3
-    needs = (
+    required = (
         4 * math.log(2 * n_honest / (3 * third)),
         6 * math.log(n_honest / 3),
         1.5 + 2.25 * math.log(2 * math.e / third),
     )
-    return math.ceil(max(needs) / rho)
+    return math.ceil(max(required) / rho)
 
 
 def corollary_kappa(curator_delta: float, delta: float) -> float:

@@ -213,7 +213,7 @@ class CollectorRow:
     state: type[CollectorState]
     accept: Callable[[Any, Any, int, Envelope], Item]
     finish: Callable[[Any, Any], Transition]
-    needs: Callable[[Any, Any], int]
+    required: Callable[[Any, Any], int]
     next: tuple[type[CollectorState], ...]
     sends: tuple[str, ...]
     ends: str
@@ -282,7 +282,7 @@ class CollectorRole:
         if state.over:
             return False
         row = self.row(state)
-        return row.agreed(collector, state) >= row.needs(collector, state)
+        return row.agreed(collector, state) >= row.required(collector, state)
 
     def step(self, collector: Collector[Any], state: CollectorState, event: events.Event) -> Transition:
         """Return the next state of a collecting role and what it sends.
@@ -437,7 +437,7 @@ class CollectorRole:
         """Finish the step when all parties that are left have sent; raise TimeoutFault with too few."""
         self.check(collector, state)
         inbox, row = state.inbox, self.row(state)
-        needed = row.needs(collector, state)
+        needed = row.required(collector, state)
         if len(inbox.alive) < needed:
             raise collector.too_few(state, needed)
         if len(inbox.items) >= len(inbox.alive):

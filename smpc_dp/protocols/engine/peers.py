@@ -368,7 +368,7 @@ class PeerRole:
             raise PeerFault(envelope.sender, "left another session", Check.OTHER_SESSION)
         teller = dataclasses.replace(peer.context, aggregator=peer.name_of(peer.coordinator))
         aborts = envelope.step == ABORT
-        if party == peer.coordinator and (aborts or _needs_coordinator(peer, state, self.last)):
+        if party == peer.coordinator and (aborts or _requires_coordinator(peer, state, self.last)):
             raise error_of(abort, teller)
         if aborts:
             raise PeerFault(
@@ -386,13 +386,13 @@ def letter_of(envelope: Envelope, body_hash: bytes) -> Letter:
 def lose(peer: Peer[Any], state: PeerState[Any], names: Iterable[str], last: str) -> None:
     """Wait no longer for these parties; raise TimeoutFault where one is the coordinator and is needed."""
     parties = {_number(peer, name) for name in names} - {0}
-    if peer.coordinator in parties and _needs_coordinator(peer, state, last):
+    if peer.coordinator in parties and _requires_coordinator(peer, state, last):
         name = peer.name_of(peer.coordinator)
         raise TimeoutFault({name}, state.step, "connection lost", code=Code.LOST)
     state.inbox.gone |= dict.fromkeys(sorted(parties))
 
 
-def _needs_coordinator(peer: Peer[Any], state: PeerState[Any], last: str) -> bool:
+def _requires_coordinator(peer: Peer[Any], state: PeerState[Any], last: str) -> bool:
     """Tell whether the run cannot end well without another message of the coordinator."""
     return not peer.coordinates and state.inbox.letter(last, peer.coordinator) is None
 

@@ -127,7 +127,7 @@ class ServerMachine(Member):
         """True when as many users have said hello as are needed."""
         return self.step == m.HELLO and len(self._hellos) >= self._fewest
 
-    def needs(self, peer: str) -> bool:
+    def expects(self, peer: str) -> bool:
         """Tell whether something is still due from a peer: users may leave once they have shared."""
         if self._over:
             return False
@@ -165,7 +165,7 @@ class ServerMachine(Member):
             raise TimeoutFault(gone, step, f"connection lost; {NO_SURVIVAL}", code=Code.LOST)
         for name in peers:
             user = self._number.get(name)
-            if user is not None and self.needs(name):
+            if user is not None and self.expects(name):
                 lost = TimeoutFault({name}, self.step, "connection lost", code=Code.LOST)
                 self._drop(user, lost)
         return self._guard(self._advance)

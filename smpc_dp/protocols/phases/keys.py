@@ -19,7 +19,7 @@ def run_identifier(context: Context, operation: str, present: bytes, root: bytes
     return context.remember(
         ("run id", operation, present, root),
         lambda: digest(
-            Label.STAR_RUN_ID,
+            Label.AGGREGATOR_RUN_ID,
             *context.bound,
             context.session_digest,
             encode_uint(context.request),

@@ -303,7 +303,7 @@ class ComputingServer:
         run, number, is_server = drive.run, drive.request, inbound.peer in self._others
         if inbound.envelope is None:
             # A user that leaves before a request begins is absent from it, and no reason for it to fail.
-            next_report = run.needs(inbound.peer) and (is_server or not self._idle)
+            next_report = run.expects(inbound.peer) and (is_server or not self._idle)
             if self._pool.is_live(inbound.peer) or not next_report:
                 return None
             drive.notify_lost(inbound.peer)

@@ -298,13 +298,13 @@ def test_disagreement_and_descent_hold_on_quadratics() -> None:
     ]
     bound = disagreement_bound(weights, gap, mu, largest[0], noise.real_scale, length)
     assert max(away) <= bound
-    means = [float((0.5 * ((c - targets) ** 2).sum(axis=2)).mean()) for c in centroids]
+    context = [float((0.5 * ((c - targets) ** 2).sum(axis=2)).mean()) for c in centroids]
     slopes = [float(((c - targets.mean(axis=0)) ** 2).sum(axis=1).mean()) for c in centroids]
     for i in range(1, 61):
-        fall = means[i] - means[i - 1]
+        fall = context[i] - context[i - 1]
         assert fall <= descent_bound(mu, 1.0, largest[0], slopes[i - 1], away[i - 1])
         assert fall <= descent_bound(mu, 1.0, largest[0], slopes[i - 1], bound)
-    assert means[60] < means[0]
+    assert context[60] < context[0]
 
 
 def test_bad_requests_are_named() -> None:

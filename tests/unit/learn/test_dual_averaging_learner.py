@@ -14,7 +14,7 @@ from smpc_dp.kernels.fields import nearest_codes
 from smpc_dp.learn import topology
 from smpc_dp.learn.averager import Boxes, PlainExchange, Rows, Users
 from smpc_dp.learn.dual_averaging import dual_averaging, inverse_root
-from smpc_dp.learn.needs import Means
+from smpc_dp.learn.needs import LearnerContext
 from smpc_dp.learn.pair_descent import DualAveraging, DualAveragingReports, PairDescent
 from smpc_dp.learn.pairwise_losses import l1, logistic_auc, logistic_metric, objective
 from smpc_dp.learn.registry import check_learn
@@ -104,21 +104,21 @@ def test_only_reports_are_sent(labels: str) -> None:
         ticks=12_000,
         labels="public" if labels == "public" else "private",
     )
-    need = learner.needs(1_000)
-    assert need.exchange is not None
-    assert need.own is not None
+    required = learner.requirements(1_000)
+    assert required.exchange is not None
+    assert required.own is not None
     data = [np.array([[0.0, 1.0]])] * 1_000
-    result = asyncio.run(learner.run(Means(exchange=Watched(1_000)), data))
+    result = asyncio.run(learner.run(LearnerContext(exchange=Watched(1_000)), data))
     cells = 2 if labels == "public" else 4
     answers = sent[0][:, 1]
     # Each answer with chance 1/cells, but for epsilon: within 6 deviations, 2e-9.
     assert abs(float(np.mean(answers == 0)) - 1 / cells) < 6 * np.sqrt(0.25 / 1_000) + 0.01
     assert answers.max() == cells - 1
-    assert max(float(np.linalg.norm(rows, axis=1).max()) for rows in sent) <= need.exchange.l2_bound
+    assert max(float(np.linalg.norm(rows, axis=1).max()) for rows in sent) <= required.exchange.l2_bound
     assert result.guarantee is not None
     assert result.guarantee.epsilon == pytest.approx(0.01)
     assert result.guarantee.delta == 0
-    assert sent[0].shape[1] == need.exchange.length == (4 if labels == "public" else 3)
+    assert sent[0].shape[1] == required.exchange.length == (4 if labels == "public" else 3)
 
 
 def test_cells_stand_for_their_records() -> None:
@@ -141,7 +141,7 @@ def largest_message(settings: PairDescent, data: list[np.ndarray]) -> float:
             return await super().exchange(vector, partner)
 
     assert isinstance(settings, (DualAveraging, DualAveragingReports))
-    asyncio.run(settings.run(Means(exchange=Watched(6)), data))
+    asyncio.run(settings.run(LearnerContext(exchange=Watched(6)), data))
     return float(max(seen))
 
 
@@ -154,11 +154,11 @@ def test_no_message_exceeds_its_bound(loss: Any, clock: Any) -> None:
     clear = DualAveraging(record_bound=1.0, clock=clock, **given)
     reports = DualAveragingReports(lower=-1.0, upper=1.0, bins=4, epsilon=0.5, clock=clock, **given)
     for settings, length in ((clear, 3), (reports, 3)):
-        need = settings.needs(6).exchange
-        assert need is not None
-        assert largest_message(settings, data) <= need.l2_bound
-        assert need.length == length
-        assert need.participations.sum() == 400
+        required = settings.requirements(6).exchange
+        assert required is not None
+        assert largest_message(settings, data) <= required.l2_bound
+        assert required.length == length
+        assert required.participations.sum() == 400
 
 
 def test_the_hub_makes_the_same_calls_without_rows() -> None:
@@ -187,8 +187,8 @@ def test_the_hub_makes_the_same_calls_without_rows() -> None:
             return await super().exchange(vector, partner)
 
     learner = DualAveraging(features=2, record_bound=6.0, ticks=100)
-    asyncio.run(learner.run(Means(exchange=Everybody(12)), DATA))
-    result = asyncio.run(learner.run(Means(exchange=Aggregator()), []))
+    asyncio.run(learner.run(LearnerContext(exchange=Everybody(12)), DATA))
+    result = asyncio.run(learner.run(LearnerContext(exchange=Aggregator()), []))
     assert partners["hub"] == partners["all"]
     assert result.values.shape == (0, 2)
 

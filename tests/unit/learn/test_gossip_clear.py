@@ -11,7 +11,7 @@ import pytest
 
 from smpc_dp.errors import ConfigError
 from smpc_dp.learn.averager import PlainExchange, Rows, Users
-from smpc_dp.learn.needs import Means
+from smpc_dp.learn.needs import LearnerContext
 from smpc_dp.learn.pair_statistics import GossipClear
 from smpc_dp.learn.registry import check_learn
 from smpc_dp.simulate.learning import learn
@@ -128,11 +128,11 @@ def test_no_message_exceeds_its_bound(statistic: Any, method: Any, clock: Any) -
     if statistic == "auc":
         ends = [np.array([[2.0 * (-1) ** user, float(user % 2)]]) for user in range(6)]
     tables = [table[:, : learner.fields] for table in ends]
-    need = learner.needs(6).exchange
-    assert need is not None
-    asyncio.run(learner.run(Means(exchange=Watched(6)), tables))
-    assert max(seen) <= need.l2_bound
-    assert need.participations.sum() == (800 if method == "u2" else 400)
+    required = learner.requirements(6).exchange
+    assert required is not None
+    asyncio.run(learner.run(LearnerContext(exchange=Watched(6)), tables))
+    assert max(seen) <= required.l2_bound
+    assert required.participations.sum() == (800 if method == "u2" else 400)
 
 
 @pytest.mark.parametrize(

@@ -10,7 +10,7 @@ import pytest
 
 from smpc_dp.errors import PeerFault
 from smpc_dp.learn.averager import PlainExchange, Rows, Users
-from smpc_dp.learn.needs import Means
+from smpc_dp.learn.needs import LearnerContext
 from smpc_dp.learn.registry import check_learn
 from smpc_dp.privacy.sampling import NoiseSource
 
@@ -72,7 +72,7 @@ def test_who_sends_what_nobody_can_have_is_named(
     assert checked is not None, faults
     source = NoiseSource.keyed(bytes(32), b"test")
     with pytest.raises(PeerFault, match=r"at tick \d+ it sent an estimate") as caught:
-        asyncio.run(checked.learner.run(Means(exchange=Lying(column, value), source=source), tables))
+        asyncio.run(checked.learner.run(LearnerContext(exchange=Lying(column, value), source=source), tables))
     assert caught.value.culprit == f"user {LIAR}"
 
 
@@ -94,7 +94,7 @@ def test_a_lie_within_the_bounds_ends_nobody(parameters: dict[str, Any]) -> None
             return await super().exchange(vector, partner)
 
     # As large as is believed at the first tick.
-    asyncio.run(checked.learner.run(Means(exchange=Watched(0, 1.0)), tables))
+    asyncio.run(checked.learner.run(LearnerContext(exchange=Watched(0, 1.0)), tables))
     assert plan.parameters.encoding.l2_bound is not None
     assert 1.0 < largest <= plan.parameters.encoding.l2_bound
 

@@ -12,7 +12,7 @@ from scipy.stats import kendalltau
 
 from smpc_dp.errors import ConfigError
 from smpc_dp.learn.averager import PlainExchange, Rows, Users
-from smpc_dp.learn.needs import Means
+from smpc_dp.learn.needs import LearnerContext
 from smpc_dp.learn.pair_statistics import GossipReports
 from smpc_dp.learn.registry import check_learn
 from smpc_dp.simulate.learning import learn
@@ -68,13 +68,13 @@ def test_only_reports_are_sent() -> None:
     learner = GossipReports(
         statistic="variance", lower=0.0, upper=1.0, bins=2, epsilon=0.01, ticks=40_000, topology="ring"
     )
-    need = learner.needs(2_000)
-    assert need.exchange is not None
-    assert need.own is not None
-    asyncio.run(learner.run(Means(exchange=Watched(2_000)), [np.zeros((1, 1))] * 2_000))
+    required = learner.requirements(2_000)
+    assert required.exchange is not None
+    assert required.own is not None
+    asyncio.run(learner.run(LearnerContext(exchange=Watched(2_000)), [np.zeros((1, 1))] * 2_000))
     # Half of 2,000 equal records are reported as the other one, within 6 deviations: 2e-9.
     assert abs(float(sent[0][:, 1].mean()) - 0.5) < 6 / np.sqrt(4 * 2_000)
-    assert max(float(np.linalg.norm(rows, axis=1).max()) for rows in sent) <= need.exchange.l2_bound
+    assert max(float(np.linalg.norm(rows, axis=1).max()) for rows in sent) <= required.exchange.l2_bound
     assert np.array_equal(np.sort(sent[-1][:, 2]), np.arange(2_000))
 
 
@@ -85,7 +85,8 @@ def test_estimates_are_unbiased_under_real_noise() -> None:
     )
     data = [np.array([[0.1 if user % 3 else 0.9]]) for user in range(60)]
     runs = [
-        asyncio.run(learner.run(Means(exchange=PlainExchange(60)), data)).values.mean() for _ in range(60)
+        asyncio.run(learner.run(LearnerContext(exchange=PlainExchange(60)), data)).values.mean()
+        for _ in range(60)
     ]
     expected = 0.75 * 2 * 20 * 40 / (60 * 59)
     assert abs(np.mean(runs) - expected) < 5 * np.std(runs, ddof=1) / np.sqrt(60) + 0.01

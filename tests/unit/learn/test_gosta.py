@@ -99,12 +99,12 @@ def test_theorem_3_1_needs_the_frobenius_norm() -> None:
     """H = 1 for different users: the printed norm of a matrix, read as the spectral one, is too small."""
     graph = topology.complete(30)
     matrix = 1.0 - np.eye(30)
-    means = matrix.mean(axis=1)
+    context = matrix.mean(axis=1)
     rate = graph.spectral_gap / len(graph.edges)
     for ticks in (100, 1000):
         away = np.linalg.norm(expected(graph, matrix, ticks) - matrix.mean())
-        within = np.linalg.norm(matrix - means[:, None], 2)
-        assert np.linalg.norm(means - means.mean()) < 1e-12
+        within = np.linalg.norm(matrix - context[:, None], 2)
+        assert np.linalg.norm(context - context.mean()) < 1e-12
         assert away > 1.5 * (2 / (rate * ticks) + np.exp(-rate * ticks)) * within
         assert away <= gosta_bound(graph, matrix, np.array([ticks]))[0]
 

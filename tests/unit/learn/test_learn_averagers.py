@@ -23,8 +23,8 @@ GROUP = np.array([0, 1, 0, 1, -1, 0, 1, 1, 0])
 
 
 def private(table: AveragerTable, sizes: set[int], count: int = 3, length: int = 2) -> Averaging:
-    need = PrivateAverages(length, 1.0, frozenset(sizes), np.full(9, count), 2.0, 1e-5)
-    return plan_private(table, need, 9)
+    required = PrivateAverages(length, 1.0, frozenset(sizes), np.full(9, count), 2.0, 1e-5)
+    return plan_private(table, required, 9)
 
 
 def vectors(seed: int, length: int = 2) -> np.ndarray:
@@ -113,8 +113,8 @@ def test_only_the_honest_shares_are_counted_on() -> None:
 
 
 def test_large_groups_count_on_all_honest_members_too() -> None:
-    need = PrivateAverages(2, 1.0, frozenset({120}), np.full(120, 3), 2.0, 1e-5)
-    plan = plan_private(AveragerTable(missing=2), need, 120).plan(120)
+    required = PrivateAverages(2, 1.0, frozenset({120}), np.full(120, 3), 2.0, 1e-5)
+    plan = plan_private(AveragerTable(missing=2), required, 120).plan(120)
     noise = plan.noise(120, 0)
     assert noise is not None
     assert noise.honest == 117

@@ -15,7 +15,7 @@ from smpc_dp.errors import Check, ConfigError, VerificationError
 from smpc_dp.learn.averager import Averaged, Groups, PlainAverager, Rows
 from smpc_dp.learn.block_gossip import GroupDraws
 from smpc_dp.learn.models import Model, clip_rows
-from smpc_dp.learn.needs import Means
+from smpc_dp.learn.needs import LearnerContext
 from smpc_dp.learn.registry import check_learn
 
 RNG = np.random.default_rng(4)
@@ -153,7 +153,7 @@ class Lied(PlainAverager):
 def test_a_sum_that_nothing_explains_costs_a_step_and_not_the_run() -> None:
     checked, _ = check_learn(GIVEN, 6)
     assert checked is not None
-    result = asyncio.run(checked.learner.run(Means(Lied(6), PlainAverager(6)), DATA))
+    result = asyncio.run(checked.learner.run(LearnerContext(Lied(6), PlainAverager(6)), DATA))
     assert (result.steps - result.done).sum() == 3
     assert result.failures == ("no 3 vectors within the bounds have this sum: somebody lies",)
 

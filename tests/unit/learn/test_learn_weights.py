@@ -34,8 +34,8 @@ def private(
     weights: tuple[float, float] | None = None,
     size: int = 4,
 ) -> Averaging:
-    need = PrivateAverages(length, 1.0, frozenset({size}), np.full(9, count), epsilon, 1e-5, weights)
-    return plan_private(AveragerTable(method=method), need, 9)  # type: ignore[arg-type]
+    required = PrivateAverages(length, 1.0, frozenset({size}), np.full(9, count), epsilon, 1e-5, weights)
+    return plan_private(AveragerTable(method=method), required, 9)  # type: ignore[arg-type]
 
 
 def vectors(length: int = 3) -> np.ndarray:

@@ -16,7 +16,7 @@ from smpc_dp.kernels import Field, Kernel, circuit_kernel, collision, kendall_ta
 from smpc_dp.kernels.described import describe
 from smpc_dp.kernels.fields import Cells
 from smpc_dp.learn.averager import PlainExchange, Rows, Users
-from smpc_dp.learn.needs import Means
+from smpc_dp.learn.needs import LearnerContext
 from smpc_dp.learn.pair_statistics import GossipClear
 from smpc_dp.learn.registry import check_learn
 from smpc_dp.runtime.local import create_local_session
@@ -102,11 +102,11 @@ def test_no_message_exceeds_its_bound() -> None:
             return await super().exchange(vector, partner)
 
     learner = GossipClear(statistic=describe(BELOW), ticks=200, clock="synchronous")
-    need = learner.needs(N).exchange
-    assert need is not None
-    asyncio.run(learner.run(Means(exchange=Watched(N)), list(records(BELOW)[:, None])))
-    assert need.length == 3
-    assert 80_000 < max(seen) <= need.l2_bound
+    required = learner.requirements(N).exchange
+    assert required is not None
+    asyncio.run(learner.run(LearnerContext(exchange=Watched(N)), list(records(BELOW)[:, None])))
+    assert required.length == 3
+    assert 80_000 < max(seen) <= required.l2_bound
 
 
 @pytest.mark.parametrize(("column", "value"), [(0, 1.5), (1, 10.0), (1, 0.5), (2, float(N)), (2, -1.0)])
@@ -121,7 +121,7 @@ def test_who_sends_what_is_no_code_is_named(column: int, value: float) -> None:
 
     learner = GossipClear(statistic=describe(NEAR), ticks=60)
     with pytest.raises(PeerFault, match=r"at tick \d+ it sent an estimate") as caught:
-        asyncio.run(learner.run(Means(exchange=Lying(N)), list(RECORDS[:, None])))
+        asyncio.run(learner.run(LearnerContext(exchange=Lying(N)), list(RECORDS[:, None])))
     assert caught.value.culprit == "user 2"
 
 

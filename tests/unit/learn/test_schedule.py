@@ -67,14 +67,14 @@ def test_rounds_keep_the_order_of_everybody() -> None:
     depth = 0
     for step in rounds(30, pairs):
         np.testing.assert_array_equal(step.partner[step.partner], np.arange(30))
-        np.testing.assert_array_equal(step.partner == np.arange(30), step.meeting < 0)
-        for user in np.flatnonzero(step.meeting >= 0).tolist():
-            assert set(pairs[step.meeting[user]]) == {user, step.partner[user]}
-            seen[user].append(int(step.meeting[user]))
+        np.testing.assert_array_equal(step.partner == np.arange(30), step.pairing < 0)
+        for user in np.flatnonzero(step.pairing >= 0).tolist():
+            assert set(pairs[step.pairing[user]]) == {user, step.partner[user]}
+            seen[user].append(int(step.pairing[user]))
         depth += 1
     assert depth < 500 / 4
-    for user, meetings in seen.items():
-        assert meetings == np.flatnonzero((pairs == user).any(axis=1)).tolist()
+    for user, pairings in seen.items():
+        assert pairings == np.flatnonzero((pairs == user).any(axis=1)).tolist()
     assert list(rounds(5, np.zeros((0, 2), dtype=int))) == []
 
 

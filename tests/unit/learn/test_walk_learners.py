@@ -19,7 +19,7 @@ from smpc_dp.errors import ConfigError, LocalError, PeerFault, SmpcError, Timeou
 from smpc_dp.learn.averager import Boxes, PlainExchange, Users
 from smpc_dp.learn.exchange_tokens import CoveredTokens, packed, token_messages, unpacked, width
 from smpc_dp.learn.exchanges import Exchanging, plan_messages
-from smpc_dp.learn.needs import Means
+from smpc_dp.learn.needs import LearnerContext
 from smpc_dp.learn.registry import check_learn
 from smpc_dp.learn.token_learners import WalkLearner, WalkSumLearner, planned_walk
 from smpc_dp.learn.tokens import PlainTokens, Token, TokenPassing, Values
@@ -105,8 +105,8 @@ def test_tokens_of_reals_travel_exactly(values: list[float]) -> None:
 
 @pytest.mark.parametrize("values", [1, 7, 30_000])
 def test_the_largest_token_is_on_the_grid_of_messages(values: int) -> None:
-    need = token_messages(values, 3, 2)
-    encoding = plan_messages(need, 3).parameters.encoding
+    required = token_messages(values, 3, 2)
+    encoding = plan_messages(required, 3).parameters.encoding
     assert encoding.length == width(values)
     token = packed(Token(100_000, np.full(values, -1, np.int64)))
     lanes, clipped = encoding.encode(token, party="ann")
@@ -155,8 +155,8 @@ def by_messages(
         async def one(user: int) -> Any:
             exchange = aggregator.exchanges[user]
             try:
-                means = Means(exchange=exchange, source=source(seed, user))
-                return (await learner.run(means, [tables[user]])).values[0]
+                context = LearnerContext(exchange=exchange, source=source(seed, user))
+                return (await learner.run(context, [tables[user]])).values[0]
             except SmpcError as error:
                 return error
             finally:
@@ -386,7 +386,7 @@ def test_the_hub_makes_the_calls_of_all_steps() -> None:
 
     aggregator = Aggregator()
     learner, _ = planned(SUM, 3)
-    result = asyncio.run(learner.run(Means(exchange=aggregator), []))
+    result = asyncio.run(learner.run(LearnerContext(exchange=aggregator), []))
     assert aggregator.calls == SUM["steps"] + 1
     assert result.values.shape == (0, 1)
 

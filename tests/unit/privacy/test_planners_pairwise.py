@@ -18,7 +18,7 @@ from numpy.typing import NDArray
 from smpc_dp.errors import ConfigError
 from smpc_dp.privacy import local_auc, local_pairwise, pairwise_plan
 from smpc_dp.privacy.local_pairwise import zetas
-from smpc_dp.privacy.local_rivals import local_rivals, read_model
+from smpc_dp.privacy.local_rivals import local_baselines, read_model
 from smpc_dp.privacy.response import ResponseLaw
 
 Floats = NDArray[np.float64]
@@ -218,7 +218,7 @@ def test_auc_bound_has_its_condition() -> None:
 
 def test_rivals_are_the_ones_described() -> None:
     kernel, distribution = (kendall(2) + 1) / 2, np.full(4, 0.25)
-    rivals = local_rivals(
+    baselines = local_baselines(
         100,
         1.0,
         categories=4,
@@ -227,11 +227,11 @@ def test_rivals_are_the_ones_described() -> None:
         density_lipschitz=2.0,
         auc=(30, 3),
     )
-    assert [r.proven for r in rivals] == [True, True, True, True, False]
-    assert rivals[0].bound == rivals[1].bound
-    assert rivals[0].exact is not None
-    assert rivals[0].exact <= rivals[0].bound
-    assert local_rivals(100, 1.0) == []
+    assert [r.proven for r in baselines] == [True, True, True, True, False]
+    assert baselines[0].bound == baselines[1].bound
+    assert baselines[0].exact is not None
+    assert baselines[0].exact <= baselines[0].bound
+    assert local_baselines(100, 1.0) == []
 
 
 @pytest.mark.parametrize(

@@ -57,12 +57,16 @@ def charge_all(parameters: LearnParameters, epsilon: float, delta: float) -> Non
     book = ledger(epsilon, delta)
     check_budget(book, parameters, 0)
     events: list[Event] = []
-    needs = parameters.learner.needs(USERS)
-    if needs.average is not None and parameters.average is not None:
+    requirements = parameters.learner.requirements(USERS)
+    if requirements.average is not None and parameters.average is not None:
         plans = list(parameters.average.plans.values())
-        events += [plans[k % len(plans)].event() for k in range(int(needs.average.participations[0]))]
-    if needs.exchange is not None and parameters.exchange is not None and parameters.exchange.guarantee:
-        events += [parameters.exchange.parameters.event()] * int(needs.exchange.participations[0])
+        events += [plans[k % len(plans)].event() for k in range(int(requirements.average.participations[0]))]
+    if (
+        requirements.exchange is not None
+        and parameters.exchange is not None
+        and parameters.exchange.guarantee
+    ):
+        events += [parameters.exchange.parameters.event()] * int(requirements.exchange.participations[0])
     own = own_release(parameters)
     events += [] if own is None else [own]
     assert events

@@ -14,10 +14,10 @@ from smpc_dp.errors import PeerFault, TimeoutFault
 from smpc_dp.identity import Identity
 from smpc_dp.roster import Roster
 from smpc_dp.transport import connect
-from smpc_dp.transport import lobby as lobbies
+from smpc_dp.transport import acceptor as lobbies
 from smpc_dp.transport.blocking import BlockingChannel, Halt
 from smpc_dp.transport.endpoint import Endpoint
-from smpc_dp.transport.lobby import MAX_EACH, Lobby, call
+from smpc_dp.transport.lobby import MAX_EACH, Acceptor, call
 
 PATIENCE = 20.0
 
@@ -31,7 +31,7 @@ class Pair:
             address = f"127.0.0.1:{free.getsockname()[1]}"
         identities = {name: Identity.generate(name) for name in ("alice", "bob")}
         members = [identities["alice"].entry("party", address), identities["bob"].entry("party", None)]
-        roster = Roster(members, needs_aggregator=False)
+        roster = Roster(members, requires_aggregator=False)
         self.ends = {
             name: Endpoint(
                 identity=identity,
@@ -43,7 +43,7 @@ class Pair:
             )
             for name, identity in identities.items()
         }
-        self.lobby = Lobby(self.ends["alice"])
+        self.acceptor = Acceptor(self.ends["alice"])
         self._pool = ThreadPoolExecutor(8)
         self._halts: list[Halt] = []
 
@@ -52,20 +52,20 @@ class Pair:
         before, halt = self.waiting(), Halt()
         self._halts.append(halt)
         calling = self._pool.submit(call, self.ends["bob"], "alice", PATIENCE, halt)
-        with self.lobby._inbound:
-            assert self.lobby._inbound.wait_for(lambda: self.waiting() > before, 5.0)
+        with self.acceptor._inbound:
+            assert self.acceptor._inbound.wait_for(lambda: self.waiting() > before, 5.0)
         return calling
 
     def waiting(self) -> int:
-        return len(self.lobby._waiting.get("bob", ()))
+        return len(self.acceptor._waiting.get("bob", ()))
 
     def claim(self) -> BlockingChannel:
-        return self.lobby.claim(self.ends["alice"], "bob", PATIENCE, Halt())
+        return self.acceptor.claim(self.ends["alice"], "bob", PATIENCE, Halt())
 
     def close(self) -> None:
         for halt in self._halts:
             halt.now()
-        self.lobby.close()
+        self.acceptor.close()
         self._pool.shutdown()
 
 
