@@ -261,7 +261,7 @@ class NoiseKey:
     def keyed(key: bytes, context: Sequence[bytes]) -> NoiseKey: ...
     @property
     def calls(self) -> int: ...
-    def draw(self, law: str, terms: Sequence[bytes], count: int, threads: int) -> NDArray[np.int64]:
+    def draw(self, distribution: str, terms: Sequence[bytes], count: int, threads: int) -> NDArray[np.int64]:
         """The next `count` (at most 2^32) values of `law`, by 1 to 256 threads.
 
         Raises ValueError for an unknown law or parameters that it does not take, OverflowError for a value

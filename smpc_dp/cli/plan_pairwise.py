@@ -85,7 +85,7 @@ def pairwise(
             first if zeta_1 is None else zeta_1,
             second,
             delta=delta,
-            law="gaussian" if delta else "laplace",
+            distribution="gaussian" if delta else "laplace",
             width=width,
             steps=steps,
             partners=partners or 0,
@@ -128,7 +128,7 @@ def _print_central(plan: CentralPlan, as_json: bool) -> None:
         ("pairs", str(plan.pairs), over),
         ("sensitivity", f"{plan.sensitivity:.4g}", "of the mean over pairs, for one record"),
         ("sampling error", f"{plan.sampling_error:.4g}", "variance from the data"),
-        ("noise error", f"{plan.noise_error:.4g}", f"variance from one draw of {plan.law} noise"),
+        ("noise error", f"{plan.noise_error:.4g}", f"variance from one draw of {plan.distribution} noise"),
         ("error", f"{plan.mean_squared_error:.4g}", f"mean squared; its root: {plan.standard_error:.4g}"),
         ("two-party", baseline, gain),
     ]

@@ -66,13 +66,15 @@ class NoiseSource:
         """How many calls have been made."""
         return self._core.calls
 
-    def draw(self, law: str, count: int, parameters: Sequence[Fraction], threads: int) -> NDArray[np.int64]:
+    def draw(
+        self, distribution: str, count: int, parameters: Sequence[Fraction], threads: int
+    ) -> NDArray[np.int64]:
         """Return `count` values of the law of that name; what `smpc_dp.privacy.sampling` calls.
 
         Raises ValueError for an unknown law or wrong parameters, OverflowError for a value beyond int64.
         """
         terms = [_encode(term) for value in parameters for term in (value.numerator, value.denominator)]
-        return self._core.draw(law, terms, count, threads)
+        return self._core.draw(distribution, terms, count, threads)
 
 
 def _encode(term: int) -> bytes:

@@ -109,7 +109,7 @@ class LocalReports:
 
         The mean of the estimates tends to (n - 1)/n times (3.9). Raises ConfigError.
         """
-        table = self.response.law.unbiased_pairs(self._square(matrix))
+        table = self.response.distribution.unbiased_pairs(self._square(matrix))
 
         def kernel(own: Rows, other: Rows) -> Floats:
             values = table[_answers(own), _answers(other)]
@@ -123,7 +123,7 @@ class LocalReports:
         0 for equal labels: n^2 / (n+ n-) times the mean of the estimates estimates the mean over the pairs of
         a record of either label. Raises ConfigError.
         """
-        table = self.response.law.unbiased_pairs(self._square(matrix)) / 2
+        table = self.response.distribution.unbiased_pairs(self._square(matrix)) / 2
 
         def kernel(own: Rows, other: Rows) -> Floats:
             first, second = _answers(own), _answers(other)
@@ -172,7 +172,7 @@ class LocalReports:
             everywhere = gradient(
                 np.repeat(theta, k * k, axis=0), _records(own, first), _records(other, second)
             ).reshape(rows, k, k, p)
-            unbiased = self.response.law.unbiased_pairs(np.moveaxis(everywhere, 0, 2))
+            unbiased = self.response.distribution.unbiased_pairs(np.moveaxis(everywhere, 0, 2))
             values = unbiased[_answers(own), _answers(other), np.arange(rows)]
             return np.where(_own(own, other)[:, None], 0.0, values)
 

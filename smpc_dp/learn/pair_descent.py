@@ -307,7 +307,7 @@ class DualAveragingReports(OnReports, PairDescent, frozen=True, kw_only=True):
     def _slope(self) -> float:
         """Bound an unbiased gradient's l2 norm."""
         apart = (self.upper - self.lower) * math.sqrt(self.features)
-        return self.slope_bound(apart) * self.reports.response.law.pair_growth()
+        return self.slope_bound(apart) * self.reports.response.distribution.pair_growth()
 
     def check_data(self, table: Table, user: str) -> None:
         """Raise ConfigError, naming the user, unless its table is one record within the bounds."""

@@ -359,7 +359,7 @@ class GossipReports(OnReports, PairEstimate, frozen=True, kw_only=True):
     @cached_property
     def _largest(self) -> float:
         """Bound the unbiased kernel's absolute value."""
-        return float(np.abs(self.reports.response.law.unbiased_pairs(self._matrix)).max())
+        return float(np.abs(self.reports.response.distribution.unbiased_pairs(self._matrix)).max())
 
     def _kernel(self) -> PairKernel:
         """Return the unbiased kernel on reports, of the statistic over all pairs."""

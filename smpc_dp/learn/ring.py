@@ -22,7 +22,7 @@ from smpc_dp.learn.tokens import Possible, Token, TokenPassing, Values, check_to
 from smpc_dp.privacy.guarantee import PrivacyGuarantee
 from smpc_dp.privacy.network.grid import Grid, check_plan, guarantee
 from smpc_dp.privacy.network.plan import NetworkPlan
-from smpc_dp.privacy.response import ResponseLaw
+from smpc_dp.privacy.response import ResponseDistribution
 from smpc_dp.privacy.sampling import NoiseSource, uniform
 
 Integers = NDArray[np.int64]
@@ -148,13 +148,13 @@ class PlannedHistogram:
         if plan.beta is None:
             raise ConfigError([Fault("plan", "has no beta", ConfigCheck.UNSUPPORTED)])
         self.plan, self.categories = plan, categories
-        self.law = ResponseLaw.of_beta(categories, Fraction(plan.beta))
+        self.distribution = ResponseDistribution.of_beta(categories, Fraction(plan.beta))
 
     def ended(self, total: NDArray[Any], answers: int, where: str) -> TokenHistogram:
         """Return the counts that the token's `total`, its random elements off, has of so many answers."""
         mechanism = f"randomised response, beta = {self.plan.beta:.6g}, {where}"
         claim = guarantee(self.plan, 0.0, mechanism)
-        return TokenHistogram(self.law.unbiased(total, answers), answers, self.plan.error_std, claim)
+        return TokenHistogram(self.distribution.unbiased(total, answers), answers, self.plan.error_std, claim)
 
 
 class RingHistogram(PlannedHistogram):
@@ -167,7 +167,7 @@ class RingHistogram(PlannedHistogram):
     def __init__(self, plan: NetworkPlan, categories: int) -> None:
         """See `PlannedHistogram`."""
         super().__init__(plan, categories, "ring")
-        self.random = math.ceil(self.law.beta * plan.parties)
+        self.random = math.ceil(self.distribution.beta * plan.parties)
 
     async def run(self, tokens: TokenPassing, values: Integers, source: NoiseSource) -> TokenHistogram:
         """Add randomised answers for `values`, shape (rows, K) in 0..d-1, and return the published counts.
@@ -180,7 +180,7 @@ class RingHistogram(PlannedHistogram):
         if np.shape(values) != (len(here), rounds):
             reason = f"shape must be ({len(here)}, {rounds}), is {np.shape(values)}"
             raise ConfigError([Fault("values", reason, ConfigCheck.SHAPE)])
-        answers = self.law.answers(values, source)
+        answers = self.distribution.answers(values, source)
         ends = {
             user: np.bincount(uniform(source, self.random, d), minlength=d)
             for user in (0, n - 1)

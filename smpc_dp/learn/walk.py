@@ -21,7 +21,7 @@ from smpc_dp.learn.ring import PlannedHistogram, TokenHistogram, TokenSum
 from smpc_dp.learn.tokens import Token, TokenPassing, Values, check_token
 from smpc_dp.privacy.network.grid import Grid, check_plan, guarantee
 from smpc_dp.privacy.network.plan import NetworkPlan
-from smpc_dp.privacy.response import ResponseLaw
+from smpc_dp.privacy.response import ResponseDistribution
 from smpc_dp.privacy.sampling import NoiseSource, uniform
 
 Integers = NDArray[np.int64]
@@ -298,11 +298,11 @@ class WalkHistogram(PlannedHistogram):
             raise ConfigError(
                 [Fault("values", f"shape must be ({len(here)},), is {np.shape(values)}", ConfigCheck.SHAPE)]
             )
-        values = self.law.checked(values)
-        counter = _Counter(values, here, self.law, source)
+        values = self.distribution.checked(values)
+        counter = _Counter(values, here, self.distribution, source)
         if len(here) == tokens.users:
             path = Path.draw(tokens.users, self.steps, Limits(), source)
-            answers = self.law.answers(values[path.users[1:]], source)
+            answers = self.distribution.answers(values[path.users[1:]], source)
             total = np.bincount(answers, minlength=d) + np.bincount(uniform(source, 1, d), minlength=d)
         else:
             shadow, start = replace(counter, source=NoiseSource.system()), np.zeros(d, np.int64)
@@ -315,7 +315,7 @@ class WalkHistogram(PlannedHistogram):
 class _Counter:
     values: Integers
     here: Users
-    law: ResponseLaw[Fraction]
+    distribution: ResponseDistribution[Fraction]
     source: NoiseSource
 
     def possible(self, values: Values, steps: int) -> bool:
@@ -324,7 +324,9 @@ class _Counter:
     def hold(self, values: Values, visit: Visit) -> Values:
         counts, d = values.astype(np.int64), len(values)
         row = int(np.searchsorted(self.here, visit.user))
-        law = self.law if visit.contributes else ResponseLaw.of_beta(d, Fraction(1))
-        own = law.answers(self.values[row : row + 1], self.source)
+        distribution = (
+            self.distribution if visit.contributes else ResponseDistribution.of_beta(d, Fraction(1))
+        )
+        own = distribution.answers(self.values[row : row + 1], self.source)
         counts[own] += 1
         return counts

@@ -20,7 +20,7 @@ from numpy.typing import NDArray
 
 from smpc_dp.errors import ConfigCheck, ConfigError, Fault
 from smpc_dp.privacy.circuit_noise import Source
-from smpc_dp.privacy.laws import DiscreteGaussianLaw
+from smpc_dp.privacy.laws import DiscreteGaussianDistribution
 
 if TYPE_CHECKING:
     from smpc_dp.privacy.accountant.events import AnyDescription, Event
@@ -186,7 +186,7 @@ def table_of(variance: Fraction) -> tuple[tuple[int, ...], tuple[int, ...], tupl
     """
     middle = SLOTS // 2
     with localcontext(Context(prec=60)):
-        bell = DiscreteGaussianLaw(variance).weights(middle - 1)
+        bell = DiscreteGaussianDistribution(variance).weights(middle - 1)
         # The tail is below 2^-86 of the whole: without it the masses are not too small.
         whole = bell[0] + 2 * sum(bell[1:])
         share = [int(mass / whole * (1 << WHOLE_BITS)) for mass in bell]

@@ -105,12 +105,12 @@ class FlooredLaplace:
     def masses(self, integer: int) -> dict[int, Fraction]:
         """Return the probability of each result for one integer, exactly; for tests of small designs."""
         base = self.floor.probability / (1 << self.bits)
-        law = {index - self.reach: base for index in range(1 << self.bits)}
+        distribution = {index - self.reach: base for index in range(1 << self.bits)}
         inner = self.inner.masses()
         for index, mass in enumerate(inner):
             noise = index if index < self.reach else index - len(inner)
-            law[integer + noise] += (1 - self.floor.probability) * mass
-        return law
+            distribution[integer + noise] += (1 - self.floor.probability) * mass
+        return distribution
 
     def draw(self, integer: int, source: Source) -> int:
         """Return one result of the ideal functionality."""
@@ -176,11 +176,13 @@ class CoarseGaussian:
         """Return the probability of each result for one integer, exactly."""
         edges = (0, *self.table.cuts, 1 << LOOKUP_BITS)
         middle = (integer >> self.drop) + len(self.table.cuts)
-        law: dict[int, Fraction] = {}
+        distribution: dict[int, Fraction] = {}
         for magnitude, (low, high) in enumerate(itertools.pairwise(edges)):
             for result in (middle - magnitude, middle + magnitude):
-                law[result] = law.get(result, Fraction(0)) + Fraction(high - low, 1 << LOOKUP_BITS + 1)
-        return law
+                distribution[result] = distribution.get(result, Fraction(0)) + Fraction(
+                    high - low, 1 << LOOKUP_BITS + 1
+                )
+        return distribution
 
     def draw(self, integer: int, source: Source) -> int:
         """Return one result of the ideal functionality."""
@@ -207,10 +209,10 @@ def _number(bits: int, source: Source) -> int:
     return int.from_bytes(source.bytes(count), "little") >> (8 * count - bits)
 
 
-def _check(sensitivity: int, span: int, epsilon: float, law: str) -> None:
+def _check(sensitivity: int, span: int, epsilon: float, distribution: str) -> None:
     result = Arguments()
     if not is_number(epsilon) or not LEAST_EPSILON <= epsilon <= GREATEST_EPSILON:
-        reason = f"{epsilon!r} is not a number in {LEAST_EPSILON:g}..{GREATEST_EPSILON:g}, for {law} noise"
+        reason = f"{epsilon!r} is not a number in {LEAST_EPSILON:g}..{GREATEST_EPSILON:g}, for {distribution} noise"
         result.fault("epsilon", reason, ConfigCheck.RANGE)
     if not 1 <= sensitivity <= span:
         result.fault("sensitivity", f"{sensitivity} is not 1 to the range's {span}", ConfigCheck.RANGE)

@@ -17,8 +17,8 @@ from smpc_dp.privacy.arguments import Arguments, is_number
 from smpc_dp.privacy.central_noise import CentralNoise, CoarseGaussian, FlooredLaplace
 from smpc_dp.privacy.pairwise_plan import check_zetas, complete_error, plan_pairwise, sampling_error
 
-CentralLaw = Literal["laplace", "gaussian"]
-LAWS = ("laplace", "gaussian")
+CentralDistribution = Literal["laplace", "gaussian"]
+DISTRIBUTIONS = ("laplace", "gaussian")
 COUNT_SHARE = Fraction(1, 4)
 """Of epsilon, what the number of records of label 1 gets beside the sum over pairs, with private labels."""
 
@@ -51,7 +51,11 @@ def split(epsilon: float, shares: list[Fraction]) -> list[float]:
 
 
 def design_central(
-    law: CentralLaw, sensitivities: list[int], spans: list[int], epsilon: float, delta: float
+    distribution: CentralDistribution,
+    sensitivities: list[int],
+    spans: list[int],
+    epsilon: float,
+    delta: float,
 ) -> list[CentralNoise]:
     """Return the noise of integers that are opened together, (epsilon, delta)-DP for one record.
 
@@ -59,9 +63,9 @@ def design_central(
     Raises ConfigError for delta 0 with Gaussian noise, or above 0 with Laplace.
     """
     result = Arguments()
-    if law not in LAWS:
-        result.fault("noise", f"{law!r} is none of {', '.join(LAWS)}", ConfigCheck.CHOICE)
-    elif not is_number(delta) or not (0 < delta < 1 if law == "gaussian" else delta == 0):
+    if distribution not in DISTRIBUTIONS:
+        result.fault("noise", f"{distribution!r} is none of {', '.join(DISTRIBUTIONS)}", ConfigCheck.CHOICE)
+    elif not is_number(delta) or not (0 < delta < 1 if distribution == "gaussian" else delta == 0):
         result.fault("delta", f"{delta!r}: in (0, 1) for Gaussian noise, else 0", ConfigCheck.RANGE)
     result.budget(epsilon)
     result.done()
@@ -69,7 +73,7 @@ def design_central(
     budgets, deltas = split(epsilon, shares), split(delta, shares) if delta else [0.0] * len(shares)
     return [
         CoarseGaussian.design(sensitivity, span, part, loss)
-        if law == "gaussian"
+        if distribution == "gaussian"
         else FlooredLaplace.design(sensitivity, span, part)
         for sensitivity, span, part, loss in zip(sensitivities, spans, budgets, deltas, strict=True)
     ]
@@ -81,7 +85,7 @@ class CentralPlan(msgspec.Struct, frozen=True, kw_only=True):
     parties: int
     epsilon: float
     delta: float
-    law: CentralLaw
+    distribution: CentralDistribution
     partners: int
     """Pairs of each user; 0 for all pairs."""
     pairs: int
@@ -112,7 +116,7 @@ def plan_central(
     zeta_2: float,
     *,
     delta: float = 0.0,
-    law: CentralLaw = "laplace",
+    distribution: CentralDistribution = "laplace",
     width: float = 1.0,
     steps: int = 2,
     partners: int = 0,
@@ -131,7 +135,7 @@ def plan_central(
     result.done()
     pairs = partners * (parties // 2) if partners else parties * (parties - 1) // 2
     moved = sum_sensitivity(steps, parties, None, partners)
-    (noise,) = design_central(law, [moved], [pairs * steps], epsilon, delta)
+    (noise,) = design_central(distribution, [moved], [pairs * steps], epsilon, delta)
     unit = width / steps
     noise_error = noise.variance * (unit / pairs) ** 2
     sampling = (
@@ -147,7 +151,7 @@ def plan_central(
         parties=parties,
         epsilon=epsilon,
         delta=delta,
-        law=law,
+        distribution=distribution,
         partners=partners,
         pairs=pairs,
         zeta_1=zeta_1,

@@ -13,7 +13,7 @@ from numpy.typing import NDArray
 from smpc_dp.errors import ConfigCheck, ConfigError, Fault
 from smpc_dp.privacy.arguments import Arguments
 from smpc_dp.privacy.circuit_noise import LOOKUP_BITS, Coin, Integers, Noise, Randomiser, Raw, Source
-from smpc_dp.privacy.laws import DiscreteGaussianLaw
+from smpc_dp.privacy.laws import DiscreteGaussianDistribution
 from smpc_dp.privacy.search import narrowed
 
 MAX_CUTS = 512
@@ -118,27 +118,29 @@ def total_delta(sigma: float, steps: int, epsilon: float, evaluations: int) -> f
     x = np.arange(-reach, reach + 1, dtype=np.float64)
     one = np.exp(-(x**2) / (2 * sigma**2))
     one /= one.sum()
-    law = np.ones(1)
+    distribution = np.ones(1)
     for number in range(1, evaluations + 1):
         # What is cut off is below 2^-62 each time: sums are sub-Gaussian with sigma sqrt(number).
-        law = _middle(np.convolve(law, one), math.ceil(REACH * sigma * math.sqrt(number)) + 1)
-    total = np.arange(len(law), dtype=np.float64) - len(law) // 2
+        distribution = _middle(
+            np.convolve(distribution, one), math.ceil(REACH * sigma * math.sqrt(number)) + 1
+        )
+    total = np.arange(len(distribution), dtype=np.float64) - len(distribution) // 2
     loss = (evaluations * steps**2 - 2 * steps * total) / (2 * sigma**2)
     gain = loss > epsilon
-    ideal = float(np.sum(law[gain] * -np.expm1(epsilon - loss[gain]))) * (1 + MARGIN)
+    ideal = float(np.sum(distribution[gain] * -np.expm1(epsilon - loss[gain]))) * (1 + MARGIN)
     variation = (reach + 4) * 2.0**-LOOKUP_BITS
     return ideal + evaluations * (1 + math.exp(min(epsilon, 700))) * variation + 1e-15
 
 
-def _middle(law: NDArray[np.float64], reach: int) -> NDArray[np.float64]:
-    cut = max(0, len(law) // 2 - reach)
-    return law[cut : len(law) - cut]
+def _middle(distribution: NDArray[np.float64], reach: int) -> NDArray[np.float64]:
+    cut = max(0, len(distribution) // 2 - reach)
+    return distribution[cut : len(distribution) - cut]
 
 
 def _table(sigma: float) -> tuple[int, ...]:
     """Return the distribution function of the magnitude, in units of 2**-63, at 0, 1, .."""
     with localcontext(Context(prec=60)):
-        bell = DiscreteGaussianLaw(Fraction(sigma) ** 2).weights(math.ceil(REACH * sigma))
+        bell = DiscreteGaussianDistribution(Fraction(sigma) ** 2).weights(math.ceil(REACH * sigma))
         masses = [bell[0], *(2 * mass for mass in bell[1:])]
         whole = sum(masses)
         cuts, reached = [], Decimal(0)

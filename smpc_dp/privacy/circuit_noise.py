@@ -19,7 +19,7 @@ from numpy.typing import NDArray
 
 from smpc_dp.errors import ConfigCheck, ConfigError, Fault
 from smpc_dp.privacy.arguments import Arguments
-from smpc_dp.privacy.response import ResponseLaw
+from smpc_dp.privacy.response import ResponseDistribution
 
 Integers = NDArray[np.int64]
 Raw = NDArray[np.uint64]
@@ -297,7 +297,7 @@ class RandomisedResponse(Noise):
                 bits = k.bit_length() - 1 if even else precision + k.bit_length()
                 cuts = tuple(round(Fraction(index << bits, k)) for index in range(1, k))
                 target = budget * (1 - SLACK)
-                exchange = Coin.near(ResponseLaw.of_gain(k, target.exp() - 1).beta, precision)
+                exchange = Coin.near(ResponseDistribution.of_gain(k, target.exp() - 1).beta, precision)
                 design = cls(steps, epsilon, exchange, cuts, bits, Fraction(0))
                 # The greatest ratio of probabilities of one output under two inputs.
                 lie = exchange.probability * min(design.chances)

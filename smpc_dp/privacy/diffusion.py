@@ -15,7 +15,7 @@ import numpy as np
 from smpc_dp.errors import ConfigCheck, PrivacyError
 from smpc_dp.privacy.arguments import Arguments
 from smpc_dp.privacy.guarantee import PrivacyGuarantee
-from smpc_dp.privacy.laws import DiscreteLaplaceLaw
+from smpc_dp.privacy.laws import DiscreteLaplaceDistribution
 from smpc_dp.privacy.search import first_integer
 
 if TYPE_CHECKING:
@@ -115,7 +115,7 @@ class DiffusionNoise(msgspec.Struct, frozen=True, kw_only=True):
         Homomorphic: mu G (i^2 + i) / b_v, (27) with an l1 bound. I.i.d.: 2 mu G i / b_v.
         """
         shifts = steps * (steps + 1) if self.kind == "homomorphic" else 2 * steps
-        return DiscreteLaplaceLaw(self.scale).epsilon(self.update * shifts)
+        return DiscreteLaplaceDistribution(self.scale).epsilon(self.update * shifts)
 
     def publication(self, steps: int, epsilon: float) -> Fraction:
         """Return b_p in grid steps: noise for an agent's model after i steps, for `epsilon` more.
@@ -130,7 +130,9 @@ class DiffusionNoise(msgspec.Struct, frozen=True, kw_only=True):
                 "kind", "i.i.d. noise covers models: they are published as they are", ConfigCheck.CONFLICT
             )
         result.done()
-        scale = Fraction(math.ceil(DiscreteLaplaceLaw.for_epsilon(2 * self.update * steps, epsilon).scale))
+        scale = Fraction(
+            math.ceil(DiscreteLaplaceDistribution.for_epsilon(2 * self.update * steps, epsilon).scale)
+        )
         if scale > _MOST:
             result.fault("publish", f"{epsilon:g} is too small for {steps} steps", ConfigCheck.INFEASIBLE)
             result.done()

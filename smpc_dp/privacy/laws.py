@@ -36,7 +36,7 @@ MAX_CONVOLUTION = 1 << 13
 MAX_RECURRENCE = 1 << 17
 
 
-class Law(msgspec.Struct, frozen=True, tag_field="law", forbid_unknown_fields=True):
+class NoiseDistribution(msgspec.Struct, frozen=True, tag_field="law", forbid_unknown_fields=True):
     """The law of one share of noise on the integers, centred at 0: a family, and its one parameter."""
 
     words: ClassVar[str]
@@ -87,7 +87,7 @@ class Law(msgspec.Struct, frozen=True, tag_field="law", forbid_unknown_fields=Tr
         raise NotImplementedError
 
 
-class DiscreteGaussianLaw(Law, frozen=True, tag="discrete-gaussian"):
+class DiscreteGaussianDistribution(NoiseDistribution, frozen=True, tag="discrete-gaussian"):
     """Mass proportional to exp(-x^2 / (2 variance)) [Canonne, Kamath, Steinke 2020, Definition 1]."""
 
     variance: Fraction
@@ -110,7 +110,7 @@ class DiscreteGaussianLaw(Law, frozen=True, tag="discrete-gaussian"):
         return -(_symmetric(math.sqrt(2 * (_LOG_TAIL + 1) * variance) + more) ** 2) / (2 * variance)
 
 
-class DiscreteLaplaceLaw(Law, frozen=True, tag="discrete-laplace"):
+class DiscreteLaplaceDistribution(NoiseDistribution, frozen=True, tag="discrete-laplace"):
     """Mass proportional to exp(-|x| / scale) [Ghosh, Roughgarden, Sundararajan 2009]."""
 
     scale: Fraction
@@ -172,7 +172,7 @@ class DiscreteLaplaceLaw(Law, frozen=True, tag="discrete-laplace"):
         return np.asarray(np.log(np.maximum(whole[centre - reach : centre + reach + 1], 1e-300)))
 
 
-class SkellamLaw(Law, frozen=True, tag="skellam"):
+class SkellamDistribution(NoiseDistribution, frozen=True, tag="skellam"):
     """The difference of two Poisson variables of mean variance / 2; sums of shares are Skellam again."""
 
     variance: Fraction
@@ -201,7 +201,7 @@ class SkellamLaw(Law, frozen=True, tag="skellam"):
         return np.concatenate((right[::-1], [0.0], right))
 
 
-class BinomialLaw(Law, frozen=True, tag="binomial"):
+class BinomialDistribution(NoiseDistribution, frozen=True, tag="binomial"):
     """Heads of `trials` fair coins less trials // 2, a public constant; sums of shares are binomial again."""
 
     trials: int
@@ -245,7 +245,9 @@ class BinomialLaw(Law, frozen=True, tag="binomial"):
         return np.concatenate(([0.0], np.cumsum(np.log((trials - x) / (x + 1)))))
 
 
-AnyLaw = DiscreteGaussianLaw | DiscreteLaplaceLaw | SkellamLaw | BinomialLaw
+AnyDistribution = (
+    DiscreteGaussianDistribution | DiscreteLaplaceDistribution | SkellamDistribution | BinomialDistribution
+)
 
 
 def checked_parameter(name: str, value: object) -> Fraction:
@@ -264,13 +266,13 @@ def checked_parameter(name: str, value: object) -> Fraction:
 
 
 @functools.lru_cache(maxsize=64)
-def log_masses(law: AnyLaw, shares: int = 1, more: int = 0) -> Floats:
+def log_masses(distribution: AnyDistribution, shares: int = 1, more: int = 0) -> Floats:
     """Return the log masses of a sum of `shares` draws on -W..W, `more` wider than the tail asks for.
 
     The binomial stands on 0..trials, or what of it is not in the tails. Raises ConfigError where the range
     would be too wide to sum, and for a sum of discrete Gaussians, which has no simple form.
     """
-    normal = _normalised(law.logs(shares, more))
+    normal = _normalised(distribution.logs(shares, more))
     normal.setflags(write=False)
     return normal
 
@@ -292,23 +294,23 @@ def _symmetric(width: float) -> Floats:
     return np.arange(-reach, reach + 1, dtype=np.float64)
 
 
-def losses(law: AnyLaw, shares: int, shift: int) -> tuple[Floats, Floats, float]:
+def losses(distribution: AnyDistribution, shares: int, shift: int) -> tuple[Floats, Floats, float]:
     """Return (loss log P(x)/P(x - shift), log mass P(x), mass whose loss counts as infinite), shift >= 1.
 
     By symmetry the loss of the moved noise against the one in place has the same law.
     """
-    logs = log_masses(law, shares, shift)
+    logs = log_masses(distribution, shares, shift)
     if shift >= len(logs):
         return np.empty(0), np.empty(0), 1.0
     infinite = TAIL + math.fsum(np.exp(logs[:shift]))
     return logs[shift:] - logs[:-shift], logs[shift:], infinite
 
 
-def hockey_stick(law: AnyLaw, shares: int, shift: int, epsilon: float) -> float:
+def hockey_stick(distribution: AnyDistribution, shares: int, shift: int, epsilon: float) -> float:
     """Return the least delta at `epsilon` between the noise and the noise moved by `shift`, rounded up."""
     if shift == 0:
         return 0.0
-    loss, mass, infinite = losses(law, shares, shift)
+    loss, mass, infinite = losses(distribution, shares, shift)
     gain = loss > epsilon
     total = math.fsum(np.exp(mass[gain]) * -np.expm1(epsilon - loss[gain]))
     return min(1.0, (total + infinite) * (1 + MARGIN))

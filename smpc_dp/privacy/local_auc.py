@@ -16,7 +16,7 @@ import numpy.typing as npt
 
 from smpc_dp.errors import ConfigCheck, ConfigError, Fault
 from smpc_dp.privacy.arguments import Arguments
-from smpc_dp.privacy.response import ResponseLaw
+from smpc_dp.privacy.response import ResponseDistribution
 
 Floats = npt.NDArray[np.float64]
 Split = Literal["users", "budget"]
@@ -25,7 +25,7 @@ Split = Literal["users", "budget"]
 def node_variance(parties: float, levels: int, epsilon: float, split: Split = "budget") -> float:
     """V of Theorem 3.5: a bound on the variance of each node's estimate, reached by empty nodes."""
     repeat, each = (levels, epsilon) if split == "users" else (1, epsilon / levels)
-    return parties * repeat / ResponseLaw.of_epsilon(2, each).retained ** 2
+    return parties * repeat / ResponseDistribution.of_epsilon(2, each).retained ** 2
 
 
 def published_error_bound(

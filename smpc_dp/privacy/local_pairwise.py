@@ -15,7 +15,7 @@ import numpy.typing as npt
 from smpc_dp.errors import ConfigCheck, ConfigError, Fault
 from smpc_dp.privacy.arguments import Arguments
 from smpc_dp.privacy.pairwise_plan import complete_error
-from smpc_dp.privacy.response import ResponseLaw
+from smpc_dp.privacy.response import ResponseDistribution
 
 Floats = npt.NDArray[np.float64]
 
@@ -24,13 +24,13 @@ MAX_BINS = 100_000
 
 def published_variance_bound(parties: int, bins: int, epsilon: float) -> float:
     """The bound of Theorem 3.3: 1/(n (1-b)^2) + (1+b)^2 / (2 n (n-1) (1-b)^4)."""
-    n, rest = parties, ResponseLaw.of_epsilon(bins, epsilon).retained
+    n, rest = parties, ResponseDistribution.of_epsilon(bins, epsilon).retained
     return 1 / (n * rest**2) + (2 - rest) ** 2 / (2 * n * (n - 1) * rest**4)
 
 
 def variance_bound(parties: int, bins: int, epsilon: float) -> float:
     """A smaller bound that docs/proofs/planners.md proves: 1/(n (1-b)^2) + 1 / (2 n (n-1) (1-b)^4)."""
-    n, rest = parties, ResponseLaw.of_epsilon(bins, epsilon).retained
+    n, rest = parties, ResponseDistribution.of_epsilon(bins, epsilon).retained
     return 1 / (n * rest**2) + 1 / (2 * n * (n - 1) * rest**4)
 
 
@@ -57,7 +57,7 @@ def exact_variance(kernel: Floats, distribution: Floats, parties: int, epsilon: 
         )
     if np.any(distribution < 0) or not math.isclose(float(distribution.sum()), 1.0, rel_tol=1e-9):
         raise ConfigError([Fault("distribution", "not chances that add up to 1", ConfigCheck.RANGE)])
-    response = ResponseLaw.of_epsilon(k, epsilon)
+    response = ResponseDistribution.of_epsilon(k, epsilon)
     values = response.unbiased_pairs(kernel)
     answers = response.retained * distribution + response.lie
     return complete_error(parties, *zetas(values, answers))
@@ -76,7 +76,7 @@ def two_sample_variance(kernel: Floats, first: Floats, second: Floats, epsilon: 
         )
     if min(first.min(), second.min()) < 0 or not min(first.sum(), second.sum()) > 0:
         raise ConfigError([Fault("counts", "negative, or a sample is empty", ConfigCheck.RANGE)])
-    response = ResponseLaw.of_epsilon(k, epsilon)
+    response = ResponseDistribution.of_epsilon(k, epsilon)
     rest, b = response.retained, response.lie
 
     def covariance(counts: Floats) -> Floats:

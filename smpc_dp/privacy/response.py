@@ -21,7 +21,7 @@ N = TypeVar("N", Fraction, Decimal, float)
 
 
 @dataclass(frozen=True)
-class ResponseLaw(Generic[N]):
+class ResponseDistribution(Generic[N]):
     """An answer in 0..categories-1 is the truth with chance `kept`, else uniform over all, the truth with it.
 
     [Kairouz, Oh, Viswanath 2014; Bellet 2021, (3.8)]. `beta` = 1 - kept, without cancellation. Chances are
@@ -33,19 +33,19 @@ class ResponseLaw(Generic[N]):
     beta: N
 
     @classmethod
-    def of_gain(cls, categories: int, gain: N) -> ResponseLaw[N]:
+    def of_gain(cls, categories: int, gain: N) -> ResponseDistribution[N]:
         """Return the response whose truth is 1 + gain = e^epsilon times as likely as any other answer."""
-        return ResponseLaw(categories, gain / (categories + gain), categories / (categories + gain))
+        return ResponseDistribution(categories, gain / (categories + gain), categories / (categories + gain))
 
     @classmethod
-    def of_epsilon(cls, categories: int, epsilon: float) -> ResponseLaw[float]:
+    def of_epsilon(cls, categories: int, epsilon: float) -> ResponseDistribution[float]:
         """Return the response of this epsilon."""
-        return ResponseLaw.of_gain(categories, math.expm1(epsilon))
+        return ResponseDistribution.of_gain(categories, math.expm1(epsilon))
 
     @classmethod
-    def of_beta(cls, categories: int, beta: N) -> ResponseLaw[N]:
+    def of_beta(cls, categories: int, beta: N) -> ResponseDistribution[N]:
         """Return the response with this chance of a uniform answer."""
-        return ResponseLaw(categories, 1 - beta, beta)
+        return ResponseDistribution(categories, 1 - beta, beta)
 
     @property
     def lie(self) -> N:

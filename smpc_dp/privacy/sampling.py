@@ -106,7 +106,9 @@ def uniform(source: NoiseSource, count: int, below: int) -> Integers:
     return drawn
 
 
-def _draw(source: NoiseSource, law: str, count: int, threads: int, *parameters: Fraction) -> Integers:
+def _draw(
+    source: NoiseSource, distribution: str, count: int, threads: int, *parameters: Fraction
+) -> Integers:
     if not isinstance(count, int) or isinstance(count, bool) or not 0 <= count <= MAX_COUNT:
         raise ConfigError(f"count is {count!r}: it must be an integer from 0 to 2**32", ConfigCheck.RANGE)
     if not isinstance(threads, int) or isinstance(threads, bool) or not 1 <= threads <= MAX_THREADS:
@@ -117,7 +119,7 @@ def _draw(source: NoiseSource, law: str, count: int, threads: int, *parameters: 
         raise ConfigError(
             [Fault("source", f"must be a NoiseSource, is {type(source).__name__}", ConfigCheck.TYPE)]
         )
-    return source.draw(law, count, parameters, threads)
+    return source.draw(distribution, count, parameters, threads)
 
 
 def _positive(name: str, value: Rational, high: int) -> Fraction:

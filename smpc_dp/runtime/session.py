@@ -22,7 +22,7 @@ if TYPE_CHECKING:
     from smpc_dp.kernels.kernel import Kernel
     from smpc_dp.privacy.accountant.ledger import Ledger
     from smpc_dp.privacy.circuit_noise import NoiseKind
-    from smpc_dp.protocols.mpyc.terms import PairLaw
+    from smpc_dp.protocols.mpyc.terms import PairDistribution
     from smpc_dp.protocols.pairwise.evaluation import AnyCircuit, Evaluation, Input, Role
     from smpc_dp.protocols.pairwise.params import Mode, Output
     from smpc_dp.protocols.pairwise.statistic_result import StatisticResult
@@ -217,7 +217,7 @@ class Session:
         P: int | None = None,  # noqa: N803 - the paper's symbol
         *,
         delta: float = 0.0,
-        noise: NoiseKind | PairLaw = "laplace",
+        noise: NoiseKind | PairDistribution = "laplace",
         zetas: tuple[float, float] | None = None,
         public_label: int | None = None,
         engine: Engine | None = None,

@@ -73,10 +73,10 @@ def run_ideal(program: Program, records: Codes, source: Randomness) -> list[int]
     if not program.noise:
         return exact
     results = []
-    for noise, value, (low, _), law in zip(
+    for noise, value, (low, _), distribution in zip(
         program.noises, exact, output_spans(terms), terms.noise * len(exact), strict=False
     ):
-        base = 0 if law.law == "gaussian" else low
+        base = 0 if distribution.distribution == "gaussian" else low
         results.append(noise.draw(value - low, source) + base)
     return results
 

@@ -15,7 +15,7 @@ from smpc_dp.kernels.kernel import Kernel
 from smpc_dp.kernels.named import find_kernel
 from smpc_dp.privacy.circuit_noise import NoiseKind, Raw
 from smpc_dp.protocols.envelope import Context
-from smpc_dp.protocols.mpyc.terms import PairLaw
+from smpc_dp.protocols.mpyc.terms import PairDistribution
 from smpc_dp.protocols.names import PAIRWISE, VERSION
 from smpc_dp.protocols.pairwise.aggregator import AggregatorRole
 from smpc_dp.protocols.pairwise.draw import Pairs, bipartite_matchings, matchings
@@ -31,7 +31,7 @@ from smpc_dp.simulate.randomness import SeededRandomnessForSimulation
 from smpc_dp.simulate.shared import run_alone, run_ideal
 from smpc_dp.simulate.stage import Signer
 from smpc_dp.statistics.compiled import plan_statistic
-from smpc_dp.statistics.shared.pairs import PAIR_LAWS
+from smpc_dp.statistics.shared.pairs import PAIR_DISTRIBUTIONS
 from smpc_dp.statistics.shared.plan import read_answer, statistic_program
 from smpc_dp.statistics.shared.result import statistic_result
 
@@ -55,7 +55,7 @@ def pairwise(  # noqa: PLR0913 - those of `Session.pairwise`, and what a simulat
     *,
     labels: Any = None,
     delta: float = 0.0,
-    noise: NoiseKind | PairLaw = "laplace",
+    noise: NoiseKind | PairDistribution = "laplace",
     zetas: tuple[float, float] | None = None,
     fidelity: Fidelity | None = None,
     engine: Engine = "garbled",
@@ -98,13 +98,13 @@ def pairwise(  # noqa: PLR0913 - those of `Session.pairwise`, and what a simulat
     if seed_for_simulation is not None:
         source = SeededRandomnessForSimulation(seed_for_simulation, "pairwise")
     if engine == "mpyc":
-        partners = P or (1 if noise in PAIR_LAWS else 0)
+        partners = P or (1 if noise in PAIR_DISTRIBUTIONS else 0)
         program = statistic_program(
             known,
             len(codes),
             epsilon,
             delta,
-            law=noise,
+            distribution=noise,
             public_labels=marks or (),
             partners=partners,
             design=source.bytes(32) if partners else b"",

@@ -7,14 +7,14 @@ from __future__ import annotations
 
 from smpc_dp.kernels.fields import Codes
 from smpc_dp.kernels.kernel import Kernel
-from smpc_dp.privacy.laws import DiscreteLaplaceLaw
+from smpc_dp.privacy.laws import DiscreteLaplaceDistribution
 from smpc_dp.privacy.pairwise_plan import sampling_error
 from smpc_dp.privacy.sampling import NoiseSource
 
 
-def noise_law(kernel: Kernel, epsilon: float, partners: int) -> DiscreteLaplaceLaw:
+def noise_distribution(kernel: Kernel, epsilon: float, partners: int) -> DiscreteLaplaceDistribution:
     """Return the noise of scale P (max h - min h) / epsilon, in steps of the kernel's grid."""
-    return DiscreteLaplaceLaw.for_epsilon(partners * kernel.steps, epsilon)
+    return DiscreteLaplaceDistribution.for_epsilon(partners * kernel.steps, epsilon)
 
 
 def noisy_mean(kernel: Kernel, codes: Codes, matchings: Codes, epsilon: float, source: NoiseSource) -> float:
@@ -23,7 +23,7 @@ def noisy_mean(kernel: Kernel, codes: Codes, matchings: Codes, epsilon: float, s
     `codes` (n, fields) are the records, n even; `matchings` (P, n) permutations: neighbours are a pair.
     """
     first, second = codes[matchings[:, ::2].ravel()], codes[matchings[:, 1::2].ravel()]
-    noise = noise_law(kernel, epsilon, len(matchings))
+    noise = noise_distribution(kernel, epsilon, len(matchings))
     integers = kernel.integer(first, second) + noise.draw(source, len(first))
     return float(kernel.low + kernel.unit * integers.mean())
 
@@ -32,5 +32,5 @@ def noisy_mean_variance(
     kernel: Kernel, parties: int, epsilon: float, partners: int, zeta_1: float, zeta_2: float
 ) -> float:
     """Return its variance for independent records: Theorem 3.7, corrected, with the discrete noise's own."""
-    noise = kernel.unit**2 * noise_law(kernel, epsilon, partners).variance
+    noise = kernel.unit**2 * noise_distribution(kernel, epsilon, partners).variance
     return sampling_error(parties, partners, zeta_1, zeta_2) + noise * 2 / (partners * parties)

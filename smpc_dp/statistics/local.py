@@ -265,7 +265,7 @@ class LocalPairwise:
 
     def unbiased(self, matrix: Floats) -> Floats:
         """Return the kernel of (3.10) between answers: (1-beta)^-2 (e_i - b)' A (e_j - b)."""
-        return self.response.law.unbiased_pairs(matrix)
+        return self.response.distribution.unbiased_pairs(matrix)
 
     def exact_error(self, distribution: Floats, parties: int) -> float:
         """Return the standard deviation of the estimate for independent records of a known law.

@@ -93,9 +93,13 @@ class Tree:
 
     def variance(self, level: int) -> float:
         """Return a bound on what each user adds to the variance of a node's estimate in a level."""
-        law = self.response(level).law
+        distribution = self.response(level).distribution
         repeat = self.levels if self.split == "users" else 1
-        return repeat / float(law.retained) ** 2 if self.oracle == "hadamard" else law.count_variance(repeat)
+        return (
+            repeat / float(distribution.retained) ** 2
+            if self.oracle == "hadamard"
+            else distribution.count_variance(repeat)
+        )
 
     def indices(self, users: Codes) -> tuple[Codes, Codes]:
         """Return (levels, coefficients) of the answers of users, (n, width) each.
@@ -194,10 +198,10 @@ class Histogram:
     def counts(self, level: int, nodes: Codes) -> Floats:
         """Return the estimates for nodes of a level (1 to alpha), which ascend."""
         tree = self._tree
-        law = tree.response(level).law
+        distribution = tree.response(level).distribution
         repeat = tree.levels if tree.split == "users" else 1
         if tree.oracle == "hadamard":
-            sums: Floats = repeat / float(law.retained) * self._sums(level, nodes)
+            sums: Floats = repeat / float(distribution.retained) * self._sums(level, nodes)
             return sums
         hits, there = np.zeros(len(nodes)), 0
         if not len(nodes):
@@ -206,7 +210,7 @@ class Histogram:
             index = np.minimum(np.searchsorted(nodes, answers), len(nodes) - 1)
             hits += np.bincount(index[nodes[index] == answers], minlength=len(nodes))
             there += len(answers)
-        return repeat * law.unbiased(hits, there)
+        return repeat * distribution.unbiased(hits, there)
 
     def _sums(self, level: int, nodes: Codes) -> Floats:
         """Return the sums over reports of their sign (-1)^<node, coefficient>, for each node."""

@@ -131,7 +131,7 @@ def _operations(**rest: object) -> tuple[bytes, ...]:
 
 def targets() -> list[Target]:
     """Return the targets of this file."""
-    shares = _operations(epsilon=1.0, delta=0.0, law="laplace", partners=0)
+    shares = _operations(epsilon=1.0, delta=0.0, distribution="laplace", partners=0)
     pairs = _operations(epsilon=1.0, delta=0.0, partners=1, noise="laplace")[:2]
     log = b"".join(line + b"\n" for line in _LINES)
     return [

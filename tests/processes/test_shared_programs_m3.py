@@ -50,7 +50,9 @@ def test_circuits_are_evaluated_on_real_shares() -> None:
     terms = statistic_program(near, 9, None).terms
     wanted = int(np.abs(codes - codes.T).sum()) // 2
     assert run_servers(terms, codes.tolist(), 3, way="circuit", runs=0).opened == [wanted]
-    program = statistic_program(near, 9, 12.0, law="randomised_response", partners=2, design=bytes(32))
+    program = statistic_program(
+        near, 9, 12.0, distribution="randomised_response", partners=2, design=bytes(32)
+    )
     opened = run_servers(program.terms, codes.tolist(), 3, runs=0).opened
     pairs = design_pairs(program.terms)
     exact_ones = np.abs(codes[pairs[:, 0]] - codes[pairs[:, 1]]).reshape(-1)

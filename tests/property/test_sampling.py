@@ -40,7 +40,7 @@ def check(
     expected = twin.source_key(key, b"property")
     for call in range(2):
         drawn = function(source, count, *parameters).tolist()
-        assert drawn == twin.draw_law(expected, call, count, name, *parameters)
+        assert drawn == twin.draw_distribution(expected, call, count, name, *parameters)
 
 
 @given(KEYS, COUNTS, WIDE)

@@ -34,8 +34,8 @@ def noise(key: bytes, variance: Fraction, count: int) -> list[int]:
     call = sampling_twin.call_key(
         sampling_twin.source_key(key, b"exchange", b"noise"), 0, "discrete-gaussian", variance
     )
-    law = _table(variance)
-    return sampling_twin.samples(call, count, lambda words: sampling_twin.draw(words, law))
+    distribution = _table(variance)
+    return sampling_twin.samples(call, count, lambda words: sampling_twin.draw(words, distribution))
 
 
 class User:

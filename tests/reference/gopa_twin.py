@@ -30,8 +30,8 @@ def noise(seed: bytes, purpose: str, variance: int, count: int) -> list[int]:
     """`count` values of the first call, a discrete Gaussian, of the source of this seed and purpose."""
     source = sampling_twin.source_key(seed, b"gopa", purpose.encode())
     key = sampling_twin.call_key(source, 0, "discrete-gaussian", Fraction(variance))
-    law = _table(variance)
-    return sampling_twin.samples(key, count, lambda words: sampling_twin.draw(words, law))
+    distribution = _table(variance)
+    return sampling_twin.samples(key, count, lambda words: sampling_twin.draw(words, distribution))
 
 
 class MerkleCommitmentBack(secagg_twin.Session):

@@ -63,7 +63,7 @@ def exp_bounds(x: Fraction, bits: int) -> tuple[int, int]:
 
 
 @dataclass(frozen=True)
-class Law:
+class NoiseDistribution:
     """A log-concave law on the integers: mass f with f(mode) = 1, and what its strips are cut by."""
 
     mode: int
@@ -72,29 +72,29 @@ class Law:
     exact: Callable[[int], Fraction | None]
 
 
-def gaussian(variance: Fraction) -> Law:
+def gaussian(variance: Fraction) -> NoiseDistribution:
     def exponent(k: int) -> Fraction:
         return k * k / (2 * variance)
 
     return _exponential(exponent, math.floor(variance))
 
 
-def laplace(scale: Fraction) -> Law:
+def laplace(scale: Fraction) -> NoiseDistribution:
     return _exponential(lambda k: abs(k) / scale, math.floor(scale * scale))
 
 
-def geometric(x: Fraction) -> Law:
-    law = _exponential(lambda k: k * x, math.floor(1 / (x * x)))
-    return Law(
+def geometric(x: Fraction) -> NoiseDistribution:
+    distribution = _exponential(lambda k: k * x, math.floor(1 / (x * x)))
+    return NoiseDistribution(
         0,
-        law.spread,
-        lambda k, bits: (0, 0) if k < 0 else law.bounds(k, bits),
-        lambda k: Fraction(0) if k < 0 else law.exact(k),
+        distribution.spread,
+        lambda k, bits: (0, 0) if k < 0 else distribution.bounds(k, bits),
+        lambda k: Fraction(0) if k < 0 else distribution.exact(k),
     )
 
 
-def _exponential(exponent: Callable[[int], Fraction], spread: int) -> Law:
-    return Law(
+def _exponential(exponent: Callable[[int], Fraction], spread: int) -> NoiseDistribution:
+    return NoiseDistribution(
         0, spread, lambda k, bits: exp_bounds(exponent(k), bits), lambda k: Fraction(1) if k == 0 else None
     )
 
@@ -103,7 +103,7 @@ def _exponential(exponent: Callable[[int], Fraction], spread: int) -> Law:
 _FACTORS = 600
 
 
-def poisson(mean: Fraction) -> Law:
+def poisson(mean: Fraction) -> NoiseDistribution:
     mode = math.floor(mean)
 
     def exact(k: int) -> Fraction | None:
@@ -119,10 +119,10 @@ def poisson(mean: Fraction) -> Law:
         log_mean = mp.log(mpf(mean.numerator) / mpf(mean.denominator))
         return (k - mode) * log_mean - mp.loggamma(k + 1) + mp.loggamma(mode + 1)
 
-    return Law(mode, mode, _by_logarithm(logarithm, exact), exact)
+    return NoiseDistribution(mode, mode, _by_logarithm(logarithm, exact), exact)
 
 
-def binomial(trials: int, p: Fraction) -> Law:
+def binomial(trials: int, p: Fraction) -> NoiseDistribution:
     mode = min(trials, math.floor((trials + 1) * p))
 
     def exact(k: int) -> Fraction | None:
@@ -145,7 +145,7 @@ def binomial(trials: int, p: Fraction) -> Law:
             + (mp.loggamma(trials - mode + 1) - mp.loggamma(trials - k + 1))
         )
 
-    return Law(mode, math.floor(trials * p * (1 - p)), _by_logarithm(logarithm, exact), exact)
+    return NoiseDistribution(mode, math.floor(trials * p * (1 - p)), _by_logarithm(logarithm, exact), exact)
 
 
 def _by_logarithm(logarithm: Callable[[int], mpf], exact: Callable[[int], Fraction | None]) -> Bounds:
@@ -162,14 +162,16 @@ def _by_logarithm(logarithm: Callable[[int], mpf], exact: Callable[[int], Fracti
     return bounds
 
 
-def compare(law: Law, k: int, factor: Fraction) -> int:
+def compare(distribution: NoiseDistribution, k: int, factor: Fraction) -> int:
     """The floor of `factor` times f(k)."""
-    known = law.exact(k)
+    known = distribution.exact(k)
     if known is not None:
         return math.floor(factor * known)
     bits = 128 + factor.numerator.bit_length()
     while True:
-        low, high = (math.floor(Fraction(bound, 1 << bits) * factor) for bound in law.bounds(k, bits))
+        low, high = (
+            math.floor(Fraction(bound, 1 << bits) * factor) for bound in distribution.bounds(k, bits)
+        )
         if low == high:
             return low
         bits *= 2
@@ -190,22 +192,22 @@ class Segment:
 class Table:
     """The segments of a law and the scale of their heights."""
 
-    law: Law
+    distribution: NoiseDistribution
     bits: int
     segments: tuple[Segment, ...]
     scale: Fraction
 
 
-def table(law: Law) -> Table:
+def table(distribution: NoiseDistribution) -> Table:
     """[protocols/sampling/README.md, "The table"]."""
-    bits = max(0, (law.spread.bit_length() - 1) // 2 - 4) if law.spread else 0
+    bits = max(0, (distribution.spread.bit_length() - 1) // 2 - 4) if distribution.spread else 0
     width = 1 << bits
     # (first value, direction, height, how many strips its weight counts for, bits of a piece of the tail)
     rough: list[tuple[int, int, int, int, int | None]] = []
-    for start, step in ((law.mode, 1), (law.mode - 1, -1)):
+    for start, step in ((distribution.mode, 1), (distribution.mode - 1, -1)):
         offset = 0
         while True:
-            height = compare(law, start + step * offset, Fraction(1 << 32)) + 1
+            height = compare(distribution, start + step * offset, Fraction(1 << 32)) + 1
             if height <= 1 << 12:
                 break
             rough.append((start + step * offset, step, height, 1, None))
@@ -220,16 +222,16 @@ def table(law: Law) -> Table:
     for first, step, height, times, tail in rough:
         scaled = height * room // total + 1
         segments.append(Segment(first, step, scaled, scaled * times, tail))
-    return Table(law, bits, tuple(segments), Fraction(room << 32, total))
+    return Table(distribution, bits, tuple(segments), Fraction(room << 32, total))
 
 
-def below(words: Words, law: Law, k: int, factor: Fraction) -> bool:
+def below(words: Words, distribution: NoiseDistribution, k: int, factor: Fraction) -> bool:
     """Whether a uniform real, read word by word, is below `factor` times f(k)."""
     read = number = 0
     while True:
         number = number << WORD | words.next()
         read += WORD
-        known = law.exact(k)
+        known = distribution.exact(k)
         if known is not None:
             edge = known * factor * (1 << read)
             if number >= edge:
@@ -238,7 +240,7 @@ def below(words: Words, law: Law, k: int, factor: Fraction) -> bool:
                 return True
             continue
         # f(k) is irrational, or so long a fraction that no word meets it.
-        floor = compare(law, k, factor * (1 << read))
+        floor = compare(distribution, k, factor * (1 << read))
         if number != floor:
             return number < floor
 
@@ -267,7 +269,7 @@ def draw(words: Words, t: Table) -> int:
             offset = (piece << segment.tail_bits) + (words.next() & ((1 << segment.tail_bits) - 1))
             height /= 1 << piece
         k = segment.first + segment.step * offset
-        if below(words, t.law, k, t.scale / height):
+        if below(words, t.distribution, k, t.scale / height):
             return k
 
 
@@ -290,11 +292,13 @@ def source_key(key: bytes, *context: bytes) -> bytes:
     return _tuple_hash("smpc-dp/1/noise-source", key, *context)
 
 
-def call_key(source: bytes, call: int, law: str, *parameters: Fraction) -> bytes:
+def call_key(source: bytes, call: int, distribution: str, *parameters: Fraction) -> bytes:
     """[protocols/sampling/README.md, "Keys"]"""
     terms = [term for value in parameters for term in (value.numerator, value.denominator)]
     encoded = [term.to_bytes((term.bit_length() + 7) // 8, "big") for term in terms]
-    return _tuple_hash("smpc-dp/1/noise-call", source, call.to_bytes(8, "big"), law.encode(), *encoded)
+    return _tuple_hash(
+        "smpc-dp/1/noise-call", source, call.to_bytes(8, "big"), distribution.encode(), *encoded
+    )
 
 
 def _tuple_hash(label: str, *parts: bytes) -> bytes:
@@ -304,14 +308,16 @@ def _tuple_hash(label: str, *parts: bytes) -> bytes:
     return hasher.digest()
 
 
-LAWS: dict[str, Callable[[Fraction], Law]] = {
+DISTRIBUTIONS: dict[str, Callable[[Fraction], NoiseDistribution]] = {
     "geometric": geometric,
     "discrete-laplace": laplace,
     "discrete-gaussian": gaussian,
 }
 
 
-def draw_law(source: bytes, call: int, count: int, name: str, *parameters: Fraction | int) -> list[int]:
+def draw_distribution(
+    source: bytes, call: int, count: int, name: str, *parameters: Fraction | int
+) -> list[int]:
     """What call number `call` of the source with key `source` returns."""
     values = [Fraction(value) for value in parameters]
     key = call_key(source, call, name, *values)
@@ -319,8 +325,8 @@ def draw_law(source: bytes, call: int, count: int, name: str, *parameters: Fract
         (x,) = values
         if not x:
             return [1] * count
-        law = _exponential(lambda k: k * x, 1)
-        return samples(key, count, lambda words: int(below(words, law, 1, Fraction(1))))
+        distribution = _exponential(lambda k: k * x, 1)
+        return samples(key, count, lambda words: int(below(words, distribution, 1, Fraction(1))))
     if name == "skellam":
         of_poisson = table(poisson(values[0] / 2))
         return samples(key, count, lambda words: draw(words, of_poisson) - draw(words, of_poisson))
@@ -330,5 +336,5 @@ def draw_law(source: bytes, call: int, count: int, name: str, *parameters: Fract
             return [int(trials * p)] * count
         t = table(binomial(trials, p))
     else:
-        t = table(LAWS[name](*values))
+        t = table(DISTRIBUTIONS[name](*values))
     return samples(key, count, lambda words: draw(words, t))

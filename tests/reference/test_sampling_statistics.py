@@ -101,7 +101,7 @@ def p_value(samples: Integers, mass: Mapping[int, float]) -> float:
     return 2 * min(pooled_p_value(counts, size, mass, least) for least in (20, size / 64))
 
 
-LAWS: dict[str, tuple[Draw, dict[int, float]]] = {
+DISTRIBUTIONS: dict[str, tuple[Draw, dict[int, float]]] = {
     "gaussian 100^2": (lambda s, n: discrete_gaussian(s, n, 10_000), gaussian_mass(Fraction(10_000))),
     "gaussian 1/3": (
         lambda s, n: discrete_gaussian(s, n, Fraction(1, 3)),
@@ -142,9 +142,9 @@ LAWS: dict[str, tuple[Draw, dict[int, float]]] = {
 }
 
 
-@pytest.mark.parametrize("name", LAWS)
+@pytest.mark.parametrize("name", DISTRIBUTIONS)
 def test_chi_square(name: str) -> None:
-    draw, mass = LAWS[name]
+    draw, mass = DISTRIBUTIONS[name]
     assert p_value(draw(source(name), COUNT), mass) > ALARM
 
 
@@ -179,7 +179,7 @@ def rounded_normal(s: NoiseSource, count: int) -> Integers:
     ],
 )
 def test_chi_square_finds_planted_errors(name: str, faulty: Draw) -> None:
-    assert p_value(faulty(source(f"planted in {name}"), COUNT), LAWS[name][1]) < ALARM
+    assert p_value(faulty(source(f"planted in {name}"), COUNT), DISTRIBUTIONS[name][1]) < ALARM
 
 
 def standard_gaussian(variance: int, count: int) -> Callable[[NoiseSource], NDArray[np.float64]]:
@@ -250,11 +250,11 @@ def test_long_draws_equal_the_twin(name: str, parameters: tuple[Fraction, ...]) 
     """Over two blocks and through decisions that take more than a threshold."""
     key = b"long draws".ljust(32)
     drawn = NoiseSource.keyed(key).draw(name, 4500, parameters, 2).tolist()
-    assert drawn == twin.draw_law(twin.source_key(key), 0, 4500, name, *parameters)
+    assert drawn == twin.draw_distribution(twin.source_key(key), 0, 4500, name, *parameters)
 
 
 @pytest.mark.parametrize(
-    ("name", "parameters", "law"),
+    ("name", "parameters", "distribution"),
     [
         ("discrete-gaussian", (Fraction(10_000),), twin.gaussian),
         ("discrete-gaussian", (Fraction(1 << 75),), twin.gaussian),
@@ -264,10 +264,10 @@ def test_long_draws_equal_the_twin(name: str, parameters: tuple[Fraction, ...]) 
     ],
 )
 def test_values_in_the_tails_equal_the_twin(
-    name: str, parameters: tuple[Fraction, ...], law: Callable[..., twin.Law]
+    name: str, parameters: tuple[Fraction, ...], distribution: Callable[..., twin.NoiseDistribution]
 ) -> None:
     """Values from a tail are about one in a million or ten: one is looked for, and its block compared."""
-    t = twin.table(law(*parameters))
+    t = twin.table(distribution(*parameters))
     right, left = (
         next(s.first for s in t.segments if s.tail_bits is not None and s.step == step) for step in (1, -1)
     )

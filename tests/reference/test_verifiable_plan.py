@@ -27,7 +27,7 @@ def _pairwise(edges: list[tuple[int, int]], sigma: float) -> Floats:
     steps = np.arange(-reach, reach + 1)
     masses = np.exp(-(steps**2) / (2 * sigma**2))
     size = 4 * reach + 2 * MARGIN + 1
-    law = np.zeros((size, size))
+    distribution = np.zeros((size, size))
     centre = size // 2
     first, second, weight = np.zeros(1, np.int64), np.zeros(1, np.int64), np.ones(1)
     for u, v in edges:
@@ -37,8 +37,8 @@ def _pairwise(edges: list[tuple[int, int]], sigma: float) -> Floats:
             moved.append((old[:, None] + sign * steps).ravel())
         first, second = moved
         weight = (weight[:, None] * masses).ravel()
-    np.add.at(law, (first + centre, second + centre), weight)
-    normal: Floats = law / law.sum()
+    np.add.at(distribution, (first + centre, second + centre), weight)
+    normal: Floats = distribution / distribution.sum()
     return normal
 
 
@@ -324,10 +324,10 @@ def test_the_best_that_cheats_can_keep_is_below_the_bias(bits: int, corrupt: int
     """Exactly: the greatest of so many sums of max(0, eta), which is the best strategy there is."""
     eta = np.maximum(np.arange(bits + 1) - bits // 2, 0)
     retained = np.bincount(eta, weights=_binomial(bits))
-    law = np.ones(1)
+    distribution = np.ones(1)
     for _ in range(corrupt):
-        law = np.convolve(law, retained)
-    best = np.diff(np.cumsum(law) ** tries, prepend=0.0) @ np.arange(len(law))
+        distribution = np.convolve(distribution, retained)
+    best = np.diff(np.cumsum(distribution) ** tries, prepend=0.0) @ np.arange(len(distribution))
     bound = greatest_bias(bits, corrupt, tries)
     assert best <= bound
     # The square root of c and ln T is right: not more than twice and a half too much.

@@ -29,5 +29,5 @@ def test_the_twin_produces_the_first_values(path: Path) -> None:
     )
     for case in vector["cases"]:
         parameters = [Fraction(value) for value in case["parameters"]]
-        drawn = twin.draw_law(source, case["call"], len(case["first"]), vector["law"], *parameters)
+        drawn = twin.draw_distribution(source, case["call"], len(case["first"]), vector["law"], *parameters)
         assert [str(value) for value in drawn] == case["first"]

@@ -209,7 +209,7 @@ def _of_circuits(m: int, runs: int, pairs: Sequence[Pair], advance: Callable[[],
     terms, known = (statistic_program(kernel, USERS, EPSILON).terms for kernel in (own, tau))
     taken, other = run_servers(terms, records, m, runs), run_servers(known, records, m, runs)
     advance()
-    pair = statistic_program(tau, 2, EPSILON, law="pair_laplace", partners=1, design=bytes(32)).terms
+    pair = statistic_program(tau, 2, EPSILON, distribution="pair_laplace", partners=1, design=bytes(32)).terms
     alone = run_servers(pair, records[:2], m, runs)
     advance()
     two = statistic_program(own, 2, EPSILON).terms
@@ -220,12 +220,12 @@ def _of_circuits(m: int, runs: int, pairs: Sequence[Pair], advance: Callable[[],
     known_version, note = version("smpc-dp"), f"{how}; all servers, range checks and one noise included"
     busy, sent = (Peer.of(baseline, known_version, values) for values in (other.cpu, other.sent))
     whole, own_noise = f"{name}, all pairs of {USERS}", f"mpyc, {m} servers, a pair with noise of its own"
-    law = "Kendall's tau, the law of a garbled pair; all servers, range checks included"
+    distribution = "Kendall's tau, the law of a garbled pair; all servers, range checks included"
     return [
         cost(f"{whole}: processor time", "s", taken.cpu, note, peer=busy),
         cost(f"{whole}: sent", "B", taken.sent, note, peer=sent),
         cost(f"{name}, a pair: rounds", "rounds", [counted.rounds], how),
-        cost(f"{own_noise}: processor time", "s", alone.cpu, law, peer=_peer(pairs, "fresh")),
+        cost(f"{own_noise}: processor time", "s", alone.cpu, distribution, peer=_peer(pairs, "fresh")),
     ]
 
 

@@ -88,7 +88,7 @@ class Kendall(msgspec.Struct, frozen=True, kw_only=True):
         return sorted((p for p in self.points if p.method == method), key=lambda p: p.epsilon)
 
 
-def ratings_law() -> Floats:
+def ratings_distribution() -> Floats:
     """Return the chances of the pairs of ratings, (36,): marginals to the good side, likes near likes."""
     marginal = np.array(_MARGINAL)
     distance = np.abs(np.subtract.outer(np.arange(RATINGS), np.arange(RATINGS)))
@@ -152,7 +152,7 @@ class _Setting:
     """The kernel, the law of records, local DP at each epsilon, and the exact tau and zetas."""
 
     kernel: Kernel
-    law: Floats
+    distribution: Floats
     local: Mapping[float, LocalPairwise]
     tau: float
     zetas: tuple[float, float]
@@ -165,11 +165,11 @@ class _Setting:
 
         field = Field(0, RATINGS - 1, exact=True)
         kernel = kendall_tau(field, field)
-        law = ratings_law()
+        distribution = ratings_distribution()
         local = {epsilon: LocalPairwise.plan(kernel, epsilon) for epsilon in epsilons}
         matrix = local[epsilons[0]].quantiser.matrix(kernel)
-        zeta_1, zeta_2 = (value / kernel.width**2 for value in zetas(matrix, law))
-        return cls(kernel, law, local, float(law @ matrix @ law), (zeta_1, zeta_2))
+        zeta_1, zeta_2 = (value / kernel.width**2 for value in zetas(matrix, distribution))
+        return cls(kernel, distribution, local, float(distribution @ matrix @ distribution), (zeta_1, zeta_2))
 
 
 def _check(parties: int, repetitions: int, epsilons: Sequence[float]) -> None:
@@ -195,7 +195,7 @@ def _measure(
     points = next(iter(setting.local.values())).quantiser.points()
     squares: dict[tuple[str, float, int | None], list[float]] = {}
     rng = np.random.default_rng(seed)
-    cumulative = np.cumsum(setting.law)
+    cumulative = np.cumsum(setting.distribution)
     for repetition in range(repetitions):
         if progress is not None:
             progress(f"repetition {repetition + 1}", repetition, repetitions)
@@ -223,18 +223,18 @@ def _run_points(
     from smpc_dp.privacy.pairwise_plan import plan_pairwise
     from smpc_dp.statistics.ideal import noisy_mean_variance
 
-    kernel, law = setting.kernel, setting.law
+    kernel, distribution = setting.kernel, setting.distribution
     for (method, epsilon, partners), values in squares.items():
         measured = math.sqrt(float(np.mean(values))) / kernel.width
         if partners is None:
-            exact = setting.local[epsilon].exact_error(law, parties) / kernel.width
-            bound = math.sqrt(published_variance_bound(parties, len(law), epsilon))
+            exact = setting.local[epsilon].exact_error(distribution, parties) / kernel.width
+            bound = math.sqrt(published_variance_bound(parties, len(distribution), epsilon))
         else:
             own = (zeta * kernel.width**2 for zeta in setting.zetas)
             variance = noisy_mean_variance(kernel, parties, epsilon, partners, *own)
             exact = math.sqrt(variance) / kernel.width
-            for_all_laws = plan_pairwise(parties, epsilon, *LARGEST_ZETAS, partners=partners)
-            bound = math.sqrt(for_all_laws.mean_squared_error)
+            for_all_distributions = plan_pairwise(parties, epsilon, *LARGEST_ZETAS, partners=partners)
+            bound = math.sqrt(for_all_distributions.mean_squared_error)
         yield Point(method, epsilon, partners, exact, bound, measured)
 
 

@@ -43,7 +43,7 @@ SCALE = 100
 
 
 @dataclass(frozen=True, slots=True)
-class _Law:
+class _Distribution:
     """What is measured: our call, the peer's task if it has one, and numpy's call as the limit."""
 
     name: str
@@ -76,13 +76,15 @@ def run_sampling_bench(
     """
     refuse(within("runs", runs, 1), within("values", values, 1000))
     with OpenDpPeer(peer_python) as peer:
-        figures = [_of_law(law, runs, values, peer, progress) for law in _laws()]
+        figures = [
+            _of_distribution(distribution, runs, values, peer, progress) for distribution in _distributions()
+        ]
         known = versions("numpy", opendp=peer.version)
     figures += [_keyed(runs, progress), _first_call(runs, progress)]
     return Report("sampling", figures, known, {"runs": runs, "values": values, "peer_values": PEER_VALUES})
 
 
-def _laws() -> list[_Law]:
+def _distributions() -> list[_Distribution]:
     source, keyed = NoiseSource.system(), NoiseSource.keyed(bytes(32), b"bench")
     generator = np.random.default_rng()
 
@@ -95,7 +97,7 @@ def _laws() -> list[_Law]:
     target = Target("ratio_to_peer", TIMES_AS_FAST_AS_PEER)
     wide = Fraction(1 << 60)
     return [
-        _Law(
+        _Distribution(
             "discrete Gaussian, sigma 100",
             lambda n: discrete_gaussian(source, n, SCALE**2),
             "numpy normal",
@@ -104,21 +106,21 @@ def _laws() -> list[_Law]:
             "gaussian",
             target,
         ),
-        _Law(
+        _Distribution(
             "discrete Gaussian, sigma 100, keyed",
             lambda n: discrete_gaussian(keyed, n, SCALE**2),
             "numpy normal",
             normal,
             "a source that two parties share",
         ),
-        _Law(
+        _Distribution(
             "discrete Gaussian, sigma 2^30",
             lambda n: discrete_gaussian(source, n, wide),
             "numpy normal",
             normal,
             "key of the operating system",
         ),
-        _Law(
+        _Distribution(
             "discrete Laplace, scale 100",
             lambda n: discrete_laplace(source, n, SCALE),
             "numpy laplace",
@@ -127,21 +129,21 @@ def _laws() -> list[_Law]:
             "laplace",
             target,
         ),
-        _Law(
+        _Distribution(
             "Skellam, variance 100^2",
             lambda n: skellam(source, n, SCALE**2),
             "numpy, two Poissons",
             poissons,
             "two Poisson values each",
         ),
-        _Law(
+        _Distribution(
             "binomial, 2^20 trials, p 1/2",
             lambda n: binomial(source, n, 1 << 20, Fraction(1, 2)),
             "numpy binomial",
             lambda n: generator.binomial(1 << 20, 0.5, n),
             "key of the operating system",
         ),
-        _Law(
+        _Distribution(
             "Bernoulli(exp(-1/2))",
             lambda n: bernoulli_exp(source, n, Fraction(1, 2)),
             "numpy random < p",
@@ -157,31 +159,35 @@ def _cpu_nanoseconds(call: Callable[[int], object], count: int) -> float:
     return (time.process_time() - begun) / count * 1e9
 
 
-def _of_law(law: _Law, runs: int, values: int, peer: OpenDpPeer, progress: Progress | None) -> Figure:
+def _of_distribution(
+    distribution: _Distribution, runs: int, values: int, peer: OpenDpPeer, progress: Progress | None
+) -> Figure:
     count = min(values, PEER_VALUES)
 
     def of_peer() -> float | None:
-        seconds = None if law.task is None else peer.seconds(law.task, count=count, scale=SCALE)
+        seconds = (
+            None if distribution.task is None else peer.seconds(distribution.task, count=count, scale=SCALE)
+        )
         return None if seconds is None else seconds / count * 1e9
 
     measures: dict[str, Measure] = {
-        "ours": lambda: _cpu_nanoseconds(law.ours, values),
+        "ours": lambda: _cpu_nanoseconds(distribution.ours, values),
         "peer": of_peer,
-        "limit": lambda: _cpu_nanoseconds(law.limit, values),
+        "limit": lambda: _cpu_nanoseconds(distribution.limit, values),
     }
     for measure in measures.values():
         measure()
-    taken = alternate(runs, measures, Steps(progress, law.name, runs))
+    taken = alternate(runs, measures, Steps(progress, distribution.name, runs))
     return cost(
-        law.name,
+        distribution.name,
         "ns",
         taken["ours"],
-        f"CPU time of one value, {values} values in one call, one thread; {law.note}"
-        + ("; the peer turns lists of Python integers into lists" if law.task else "")
+        f"CPU time of one value, {values} values in one call, one thread; {distribution.note}"
+        + ("; the peer turns lists of Python integers into lists" if distribution.task else "")
         + "; the limit is inexact and not cryptographic",
         peer=Peer.of(peer.name, peer.version, taken["peer"]),
-        limit=Limit.of(law.limit_name, taken["limit"]),
-        target=law.target,
+        limit=Limit.of(distribution.limit_name, taken["limit"]),
+        target=distribution.target,
     )
 
 

@@ -20,7 +20,7 @@ LENGTH = 9000
 
 JsonObject = dict[str, object]
 
-LAWS: dict[str, tuple[tuple[Fraction, ...], ...]] = {
+DISTRIBUTIONS: dict[str, tuple[tuple[Fraction, ...], ...]] = {
     "bernoulli-exp": tuple((Fraction(x),) for x in ("0", "1/2", "1", "7/100", "40")),
     "geometric": tuple((Fraction(x),) for x in ("3", "1/2", "1/100", f"1/{1 << 50}")),
     "discrete-laplace": tuple((Fraction(s),) for s in ("1/3", "1", "70/3", f"{1 << 30}", f"{1 << 50}")),
@@ -37,22 +37,24 @@ LAWS: dict[str, tuple[tuple[Fraction, ...], ...]] = {
 
 def generate() -> dict[str, JsonObject]:
     """Return the content of every published file by its name; the same on every machine."""
-    return {law: _of_law(law, cases) for law, cases in LAWS.items()}
-
-
-def _of_law(law: str, cases: Sequence[tuple[Fraction, ...]]) -> JsonObject:
-    source = NoiseSource.keyed(KEY, *CONTEXT)
     return {
-        "law": law,
-        "key": KEY.hex(),
-        "context": [part.hex() for part in CONTEXT],
-        "cases": [_case(source, law, parameters) for parameters in cases],
+        distribution: _of_distribution(distribution, cases) for distribution, cases in DISTRIBUTIONS.items()
     }
 
 
-def _case(source: NoiseSource, law: str, parameters: tuple[Fraction, ...]) -> JsonObject:
+def _of_distribution(distribution: str, cases: Sequence[tuple[Fraction, ...]]) -> JsonObject:
+    source = NoiseSource.keyed(KEY, *CONTEXT)
+    return {
+        "law": distribution,
+        "key": KEY.hex(),
+        "context": [part.hex() for part in CONTEXT],
+        "cases": [_case(source, distribution, parameters) for parameters in cases],
+    }
+
+
+def _case(source: NoiseSource, distribution: str, parameters: tuple[Fraction, ...]) -> JsonObject:
     call = source.calls
-    drawn = source.draw(law, LENGTH, parameters, 1)
+    drawn = source.draw(distribution, LENGTH, parameters, 1)
     return {
         "call": call,
         "parameters": [f"{value.numerator}/{value.denominator}" for value in parameters],

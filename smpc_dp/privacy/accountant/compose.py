@@ -197,12 +197,14 @@ class _Losses:
             self._mu_squared += count * description.mu**2
             self._closeness += count * description.closeness
         elif isinstance(description, Shift):
-            single = Shift(description.law, description.shares, description.shift)
+            single = Shift(description.distribution, description.shares, description.shift)
             self._counts[single] += count * description.coordinates
             self._closeness += count * description.closeness
         elif isinstance(description, Shifts):
             for shift, coordinates in description.moves:
-                self._counts[Shift(description.law, description.shares, shift)] += count * coordinates
+                self._counts[Shift(description.distribution, description.shares, shift)] += (
+                    count * coordinates
+                )
             self._closeness += count * description.closeness
         elif isinstance(description, RandomisedResponse):
             single_answer = RandomisedResponse(description.categories, description.ratio)
@@ -262,11 +264,11 @@ def _distribution(description: AnyDescription) -> tuple[Any, float, int]:
     The variance is infinite where no distribution is made, the losses being too large.
     """
     match description:
-        case Shift(law, shares, shift):
-            loss, log_mass, infinite = losses(law, shares, shift)
+        case Shift(noise, shares, shift):
+            loss, log_mass, infinite = losses(noise, shares, shift)
             mass = np.exp(log_mass)
         case RandomisedResponse():
-            (loss, mass), infinite = description.law.losses(), 0.0
+            (loss, mass), infinite = description.distribution.losses(), 0.0
         case Pure(epsilon, delta):
             loss = np.array([epsilon, -epsilon])
             mass, infinite = (1 - delta) / (1 + np.exp(-loss)), delta
@@ -317,10 +319,12 @@ def _delta_of(description: AnyDescription, epsilon: float) -> float:
             return _pure_delta(whole, delta, epsilon) if whole > epsilon else delta
         case Gaussian(mu, closeness) if mu <= GREATEST_MU and epsilon >= closeness:
             return min(1.0, math.exp(closeness) * gaussian_delta(epsilon - closeness, mu))
-        case Shift(law, shares, shift, 1, _, closeness) if epsilon >= closeness:
-            return min(1.0, math.exp(closeness) * hockey_stick(law, shares, shift, epsilon - closeness))
+        case Shift(distribution, shares, shift, 1, _, closeness) if epsilon >= closeness:
+            return min(
+                1.0, math.exp(closeness) * hockey_stick(distribution, shares, shift, epsilon - closeness)
+            )
         case RandomisedResponse(values=1):
-            return description.law.delta(epsilon)
+            return description.distribution.delta(epsilon)
         case _:
             return 1.0
 

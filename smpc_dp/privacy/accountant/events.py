@@ -16,8 +16,8 @@ from msgspec import Meta
 
 from smpc_dp.errors import ConfigCheck, ConfigError, Fault, PrivacyError
 from smpc_dp.privacy.guarantee import Relation
-from smpc_dp.privacy.laws import AnyLaw
-from smpc_dp.privacy.response import ResponseLaw
+from smpc_dp.privacy.laws import AnyDistribution
+from smpc_dp.privacy.response import ResponseDistribution
 
 NonNegative = Annotated[float, Meta(ge=0, le=1e9)]
 Probability = Annotated[float, Meta(ge=0, lt=1)]
@@ -86,7 +86,7 @@ class Shift(Description, frozen=True, tag="shift"):
     `Gaussian`.
     """
 
-    law: AnyLaw
+    distribution: AnyDistribution
     shares: Count
     shift: Count
     coordinates: Count = 1
@@ -96,7 +96,9 @@ class Shift(Description, frozen=True, tag="shift"):
     def doubled(self) -> Shift:
         # two steps move at most twice as many coordinates, each at most twice as far
         moved = min(2 * self.coordinates, self.dimension)
-        return Shift(self.law, self.shares, 2 * self.shift, moved, self.dimension, 2 * self.closeness)
+        return Shift(
+            self.distribution, self.shares, 2 * self.shift, moved, self.dimension, 2 * self.closeness
+        )
 
 
 class Shifts(Description, frozen=True, tag="shifts"):
@@ -106,14 +108,14 @@ class Shifts(Description, frozen=True, tag="shifts"):
     `closeness` is that of `Gaussian`.
     """
 
-    law: AnyLaw
+    distribution: AnyDistribution
     shares: Count
     moves: Annotated[tuple[tuple[Count, Count], ...], Meta(min_length=1, max_length=64)]
     closeness: NonNegative = 0.0
 
     def doubled(self) -> Shifts:
         moves = tuple((2 * shift, coordinates) for shift, coordinates in self.moves)
-        return Shifts(self.law, self.shares, moves, 2 * self.closeness)
+        return Shifts(self.distribution, self.shares, moves, 2 * self.closeness)
 
 
 class RandomisedResponse(Description, frozen=True, tag="randomised-response"):
@@ -124,9 +126,9 @@ class RandomisedResponse(Description, frozen=True, tag="randomised-response"):
     values: Count = 1
 
     @property
-    def law(self) -> ResponseLaw[Fraction]:
+    def distribution(self) -> ResponseDistribution[Fraction]:
         """The law of one answer."""
-        return ResponseLaw.of_gain(self.categories, self.ratio - 1)
+        return ResponseDistribution.of_gain(self.categories, self.ratio - 1)
 
     def doubled(self) -> RandomisedResponse:
         # any input is a neighbour of any other already; two steps move twice as many answers

@@ -15,7 +15,7 @@ import msgspec
 
 from smpc_dp.errors import ConfigCheck, ConfigError, Fault
 from smpc_dp.privacy.accountant.events import Event, Line, Renyi, Shift, Shifts
-from smpc_dp.privacy.laws import BinomialLaw
+from smpc_dp.privacy.laws import BinomialDistribution
 
 # So many different widths of a box are composed exactly.
 MOST_WIDTHS = 16
@@ -87,12 +87,12 @@ class Reach(msgspec.Struct, frozen=True):
 
         Raises ConfigError if the coins are too few for the ball's bound to hold at all.
         """
-        law = BinomialLaw(bits)
+        distribution = BinomialDistribution(bits)
         if len(self.moves) == 1:
-            shift = Shift(law, honest, self.steps, self.length, self.length, more)
+            shift = Shift(distribution, honest, self.steps, self.length, self.length, more)
             return Event(mechanism, "substitution", (shift,))
         if self.moves:
-            return Event(mechanism, "substitution", (Shifts(law, honest, self.moves, more),))
+            return Event(mechanism, "substitution", (Shifts(distribution, honest, self.moves, more),))
         rho = self.rho(honest * bits)
         if rho == math.inf:
             raise ConfigError(

@@ -26,11 +26,11 @@ from smpc_dp.privacy.accountant.events import (
 )
 from smpc_dp.privacy.guarantee import Relation
 from smpc_dp.privacy.laws import (
-    AnyLaw,
-    BinomialLaw,
-    DiscreteGaussianLaw,
-    DiscreteLaplaceLaw,
-    SkellamLaw,
+    AnyDistribution,
+    BinomialDistribution,
+    DiscreteGaussianDistribution,
+    DiscreteLaplaceDistribution,
+    SkellamDistribution,
     log_masses,
 )
 from smpc_dp.privacy.mechanisms.base import (
@@ -64,7 +64,7 @@ class AdditiveNoise(Mechanism):
     """
 
     sensitivity: Sensitivity
-    family: ClassVar[type[AnyLaw]]
+    family: ClassVar[type[AnyDistribution]]
     assumption = CENTRAL
     unit = "grid step"
 
@@ -74,13 +74,13 @@ class AdditiveNoise(Mechanism):
         object.__setattr__(self, name, self.family.checked(getattr(self, name)))
 
     @functools.cached_property
-    def law(self) -> AnyLaw:
+    def distribution(self) -> AnyDistribution:
         """The law of the noise in one coordinate."""
         return self.family(getattr(self, self.family.parameter()))
 
     @property
     def name(self) -> str:
-        return self.law.describe()
+        return self.distribution.describe()
 
     @abstractmethod
     def descriptions(self, shares: int) -> tuple[AnyDescription, ...]:
@@ -88,7 +88,7 @@ class AdditiveNoise(Mechanism):
 
     def noise(self, source: NoiseSource, count: int) -> Integers:
         """Draw `count` independent values of the noise."""
-        return self.law.draw(source, count)
+        return self.distribution.draw(source, count)
 
     @classmethod
     def of(cls, sensitivity: Sensitivity, parameter: Fraction) -> Self:
@@ -128,7 +128,7 @@ class AdditiveNoise(Mechanism):
         exact = checked_integers(values, self.sensitivity.dimension)
         return added(exact, self.noise(source, count * len(exact)).reshape(count, -1))
 
-    def _shift(self, law: AnyLaw, shares: int, closeness: float = 0.0) -> tuple[Shift, ...]:
+    def _shift(self, distribution: AnyDistribution, shares: int, closeness: float = 0.0) -> tuple[Shift, ...]:
         """Return the description by masses, or nothing where it is too wide to sum or too loose to help.
 
         It takes every coordinate that moves to move by linf, which may be much more than l2 allows.
@@ -138,10 +138,10 @@ class AdditiveNoise(Mechanism):
         if moved > 1 and (moved > _MOST_COORDINATES or moved * bounds.shift**2 > 1.5 * bounds.l2**2):
             return ()
         try:
-            log_masses(law, shares, bounds.shift)
+            log_masses(distribution, shares, bounds.shift)
         except ConfigError:
             return ()
-        return (Shift(law, shares, bounds.shift, bounds.coordinates, bounds.dimension, closeness),)
+        return (Shift(distribution, shares, bounds.shift, bounds.coordinates, bounds.dimension, closeness),)
 
 
 @dataclass(frozen=True)
@@ -149,14 +149,14 @@ class DiscreteLaplace(AdditiveNoise):
     """Mass proportional to exp(-|x| / scale) [Ghosh, Roughgarden, Sundararajan 2009]; pure l1 / scale."""
 
     scale: Fraction
-    family = DiscreteLaplaceLaw
+    family = DiscreteLaplaceDistribution
     proof = "l1 / scale; below it, mass functions summed, composed over coordinates"
 
     def descriptions(self, shares: int) -> tuple[AnyDescription, ...]:
         bounds = self.sensitivity
         # of a sum, every other share is post-processing
-        pure = Pure(DiscreteLaplaceLaw(self.scale).epsilon(bounds.l1))
-        return (*self._shift(self.law, shares), pure)
+        pure = Pure(DiscreteLaplaceDistribution(self.scale).epsilon(bounds.l1))
+        return (*self._shift(self.distribution, shares), pure)
 
 
 @dataclass(frozen=True)
@@ -164,7 +164,7 @@ class DiscreteGaussian(AdditiveNoise):
     """Mass proportional to exp(-x^2 / (2 variance)) [Canonne, Kamath, Steinke 2020]."""
 
     variance: Fraction
-    family = DiscreteGaussianLaw
+    family = DiscreteGaussianDistribution
 
     @property
     def proof(self) -> str:
@@ -198,7 +198,7 @@ class DiscreteGaussian(AdditiveNoise):
             smooth = Gaussian(bounds.l2 / math.sqrt(total - s) * _UP, near + moved * ripple(s))
             known.insert(0, smooth)
         if near < 1:
-            shift = self._shift(DiscreteGaussianLaw(self.variance * shares), 1, near)
+            shift = self._shift(DiscreteGaussianDistribution(self.variance * shares), 1, near)
             known = [*shift, *known] if moved == 1 or total <= 2 * s else [*known, *shift]
         if not known:
             raise ConfigError(
@@ -218,7 +218,7 @@ class Skellam(AdditiveNoise):
     """The difference of two Poisson variables of mean variance / 2; sums of shares are Skellam again."""
 
     variance: Fraction
-    family = SkellamLaw
+    family = SkellamDistribution
     proof = "mass functions summed and composed over coordinates, or [Agarwal, Kairouz, Liu 2021]"
 
     def descriptions(self, shares: int) -> tuple[AnyDescription, ...]:
@@ -229,7 +229,7 @@ class Skellam(AdditiveNoise):
             Line(max(0.0, 6 * one - two) / (4 * v * v) * _UP, (two / (2 * v) + two / (2 * v * v)) * _UP),
             Line(3 * one / (2 * v) * _UP, two / (2 * v) * _UP),
         )
-        return (*self._shift(SkellamLaw(self.variance * shares), 1), Renyi(lines))
+        return (*self._shift(SkellamDistribution(self.variance * shares), 1), Renyi(lines))
 
 
 @dataclass(frozen=True)
@@ -237,11 +237,11 @@ class Binomial(AdditiveNoise):
     """Heads of `trials` fair coins (an even number) less trials / 2; sums of shares are binomial again."""
 
     trials: int
-    family = BinomialLaw
+    family = BinomialDistribution
     proof = "mass functions summed and composed over coordinates"
 
     def descriptions(self, shares: int) -> tuple[AnyDescription, ...]:
-        known = self._shift(BinomialLaw(self.trials * shares), 1)
+        known = self._shift(BinomialDistribution(self.trials * shares), 1)
         if not known:
             raise ConfigError(
                 [

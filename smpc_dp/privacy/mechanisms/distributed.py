@@ -123,4 +123,4 @@ class DistributedSum(Mechanism):
         def make(parameter: Fraction) -> DistributedSum:
             return cls(kind.of(sensitivity, parameter), parties, missing, corrupt)
 
-        return least(make, whole.law.share(honest), epsilon, delta)
+        return least(make, whole.distribution.share(honest), epsilon, delta)

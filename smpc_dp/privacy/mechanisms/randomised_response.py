@@ -17,7 +17,7 @@ from smpc_dp.privacy.arguments import Arguments
 from smpc_dp.privacy.guarantee import Relation, check_budget
 from smpc_dp.privacy.laws import checked_parameter
 from smpc_dp.privacy.mechanisms.base import Integers, Mechanism
-from smpc_dp.privacy.response import ResponseLaw
+from smpc_dp.privacy.response import ResponseDistribution
 from smpc_dp.privacy.sampling import NoiseSource
 
 MAX_CATEGORIES = 1 << 40
@@ -49,9 +49,9 @@ class KaryRandomisedResponse(Mechanism):
             raise ConfigError([Fault("ratio", f"must be above 1, is {self.ratio}", ConfigCheck.RANGE)])
 
     @functools.cached_property
-    def law(self) -> ResponseLaw[Fraction]:
+    def distribution(self) -> ResponseDistribution[Fraction]:
         """The law of an answer."""
-        return ResponseLaw.of_gain(self.categories, self.ratio - 1)
+        return ResponseDistribution.of_gain(self.categories, self.ratio - 1)
 
     @property
     def name(self) -> str:
@@ -72,7 +72,7 @@ class KaryRandomisedResponse(Mechanism):
             raise ConfigError(
                 [Fault("values", f"must be in one row, their shape is {array.shape}", ConfigCheck.SHAPE)]
             )
-        return self.law.answers(np.tile(array, (count, 1)), source)
+        return self.distribution.answers(np.tile(array, (count, 1)), source)
 
     @classmethod
     def calibrate(cls, epsilon: float, delta: float, categories: int, changed: int = 1) -> Self:

@@ -17,7 +17,7 @@ from smpc_dp.errors import ConfigCheck, ConfigError, Fault
 from smpc_dp.privacy.arguments import LEAST_NUMERICAL_DELTA, Arguments, delta_warnings
 from smpc_dp.privacy.gaussian import gaussian_mu
 from smpc_dp.privacy.network.curves import composed_delta, exceeded, sampled_gaussian, spotted_gaussians
-from smpc_dp.privacy.network.mixture import Law, grid_end, summed, tabulate, with_direct
+from smpc_dp.privacy.network.mixture import NoiseDistribution, grid_end, summed, tabulate, with_direct
 from smpc_dp.privacy.network.plan import NetworkPlan, observers, without_grid
 from smpc_dp.privacy.network.published import sgd_sigma
 from smpc_dp.privacy.search import least_sufficient
@@ -113,9 +113,9 @@ def local_sigma(
     if contributions is not None:
         return sensitivity * math.sqrt(contributions) / gaussian_mu(epsilon, delta)
     most, beyond = exceeded(steps, 1 / parties, delta * _SIDE)
-    law = Law(binom.pmf(np.arange(most + 1), steps, 1 / parties), 1.0, beyond)
+    distribution = NoiseDistribution(binom.pmf(np.arange(most + 1), steps, 1 / parties), 1.0, beyond)
     start = sensitivity / gaussian_mu(epsilon, delta)
-    return least_sufficient(lambda s: law.delta(epsilon, sensitivity / s) <= delta, start)
+    return least_sufficient(lambda s: distribution.delta(epsilon, sensitivity / s) <= delta, start)
 
 
 def hidden_delta(epsilon: float, mu: float, steps: int, others: int) -> float:
@@ -128,7 +128,9 @@ def seen_steps(visits: int) -> int:
     return 2 * visits + 1
 
 
-def gaps_law(parties: int, colluding: int, contributions: int, edge_cap: int | None, tail: float) -> Law:
+def gaps_distribution(
+    parties: int, colluding: int, contributions: int, edge_cap: int | None, tail: float
+) -> NoiseDistribution:
     """A law above that of S on a known path: the sum of 1/g over a user's contributions.
 
     g counts the noisy steps from a contribution to the next visit to the same user or to a colluder.
@@ -152,8 +154,8 @@ def gaps_law(parties: int, colluding: int, contributions: int, edge_cap: int | N
     direct = colluding / parties
     rest = weights.copy()
     rest[0] -= direct
-    law = tabulate(values, rest / (1 - direct), step, size)
-    return with_direct(law, contributions, direct, edge_cap * colluding, tail).coarser(_SIZE)
+    distribution = tabulate(values, rest / (1 - direct), step, size)
+    return with_direct(distribution, contributions, direct, edge_cap * colluding, tail).coarser(_SIZE)
 
 
 def _grid_size(contributions: int, finest: int) -> int:
@@ -199,8 +201,8 @@ def _curve(
     beyond = 0.0
     if contributions is None:
         contributions, beyond = exceeded(steps, 1 / parties, tail)
-    law = gaps_law(parties, colluding, contributions, edge_cap, tail)
-    return lambda mu: beyond + law.delta(epsilon, mu)
+    distribution = gaps_distribution(parties, colluding, contributions, edge_cap, tail)
+    return lambda mu: beyond + distribution.delta(epsilon, mu)
 
 
 _SEEN = {

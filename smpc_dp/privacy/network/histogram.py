@@ -25,7 +25,7 @@ from smpc_dp.privacy.network.published import (
     epsilon_of_each,
     shuffled_local_epsilon,
 )
-from smpc_dp.privacy.response import ResponseLaw
+from smpc_dp.privacy.response import ResponseDistribution
 from smpc_dp.privacy.search import least_sufficient
 
 # Groups of blanket sizes; each counts as its smallest.
@@ -123,9 +123,9 @@ def count_std(beta: float, parties: int, rounds: int, random: int, categories: i
 
     (token - random/d - n K beta/d) / (1 - beta) with `random` uniform elements [T, Algorithm 4.3, corrected].
     """
-    law = ResponseLaw.of_beta(categories, beta)
-    uniform = random * (1 / categories) * (1 - 1 / categories) / law.retained**2
-    return math.sqrt(parties * rounds * law.count_variance() + uniform)
+    distribution = ResponseDistribution.of_beta(categories, beta)
+    uniform = random * (1 / categories) * (1 - 1 / categories) / distribution.retained**2
+    return math.sqrt(parties * rounds * distribution.count_variance() + uniform)
 
 
 def least_beta(total: Callable[[float], float], delta: float) -> float:
@@ -166,7 +166,7 @@ def plan_ring_histogram(
             answer = shuffled_local_epsilon(each, part, parties)
         else:
             answer = clones_local_epsilon(each, part, parties - 1)
-        beta = ResponseLaw.of_epsilon(categories, answer).beta
+        beta = ResponseDistribution.of_epsilon(categories, answer).beta
     local = least_beta(lambda b: local_delta(epsilon, b, rounds, categories), delta)
     if min(beta, local) >= 1:
         result.fault(

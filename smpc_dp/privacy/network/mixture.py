@@ -20,7 +20,7 @@ from smpc_dp.privacy.network.curves import Floats, hockey_stick
 _GROUPS = 32
 
 
-class Law(NamedTuple):
+class NoiseDistribution(NamedTuple):
     """Mass at 0, step, 2 step, ..., and what is beyond (or lost to truncation)."""
 
     mass: Floats
@@ -33,7 +33,7 @@ class Law(NamedTuple):
         deltas = hockey_stick(epsilon, mu * np.sqrt(held * self.step))
         return min(1.0, float(self.mass[held] @ deltas) * (1 + 1e-9) + self.beyond)
 
-    def coarser(self, size: int) -> Law:
+    def coarser(self, size: int) -> NoiseDistribution:
         """The law on a grid of `size` cells, a divisor of this one's, rounded up."""
         factor = len(self.mass) // size
         if factor == 1:
@@ -41,35 +41,39 @@ class Law(NamedTuple):
         # Cell j takes what lies in (j - 1, j] of the coarser steps; the last ones go beyond.
         padded = np.concatenate([np.zeros(factor - 1), self.mass, [0.0]])
         cells = padded.reshape(-1, factor).sum(axis=1)
-        return Law(cells[:size], self.step * factor, self.beyond + float(cells[size:].sum()))
+        return NoiseDistribution(cells[:size], self.step * factor, self.beyond + float(cells[size:].sum()))
 
     def mean(self) -> float:
         """The mean of S, without what is beyond."""
         return float(self.mass @ np.arange(len(self.mass))) * self.step
 
 
-def tabulate(values: Floats, weights: Floats, step: float, size: int, beyond: float = 0.0) -> Law:
+def tabulate(
+    values: Floats, weights: Floats, step: float, size: int, beyond: float = 0.0
+) -> NoiseDistribution:
     """The law of a single variable, its values rounded up to the grid."""
     index = np.ceil(np.maximum(values, 0.0) / step * (1 - 1e-12)).astype(np.int64)
     inside = index < size
     mass = np.bincount(index[inside], weights=weights[inside], minlength=size).astype(np.float64)
-    return Law(mass, step, beyond + float(weights[~inside].sum()))
+    return NoiseDistribution(mass, step, beyond + float(weights[~inside].sum()))
 
 
-def summed(law: Law, times: int, tail: float) -> Law:
+def summed(distribution: NoiseDistribution, times: int, tail: float) -> NoiseDistribution:
     """The law of the sum of `times` independent copies; `tail` bounds P[sum beyond the grid].
 
     The convolution is circular: mass beyond the grid's end comes back at its beginning, at most `tail` of it.
     """
-    size = len(law.mass)
+    size = len(distribution.mass)
     if times == 0:
         mass = np.zeros(size)
         mass[0] = 1.0
-        return Law(mass, law.step, 0.0)
-    power = np.fft.irfft(np.fft.rfft(law.mass) ** times, n=size)
+        return NoiseDistribution(mass, distribution.step, 0.0)
+    power = np.fft.irfft(np.fft.rfft(distribution.mass) ** times, n=size)
     # The transforms err by a few units of 2^-53 in the mean square, spread over all entries.
     rounding = 4e-16 * times * math.sqrt(size)
-    return Law(np.maximum(power, 0.0), law.step, min(1.0, times * law.beyond + tail + rounding))
+    return NoiseDistribution(
+        np.maximum(power, 0.0), distribution.step, min(1.0, times * distribution.beyond + tail + rounding)
+    )
 
 
 def grid_end(values: Floats, weights: Floats, times: int, tail: float) -> float:
@@ -82,7 +86,9 @@ def grid_end(values: Floats, weights: Floats, times: int, tail: float) -> float:
     return best
 
 
-def with_direct(rest: Law, chances: int, rate: float, cap: int, tail: float) -> Law:
+def with_direct(
+    rest: NoiseDistribution, chances: int, rate: float, cap: int, tail: float
+) -> NoiseDistribution:
     """A law above that of min(B, cap) + the sum of chances - B copies of the rest, B ~ Bin(chances, rate).
 
     B is grouped: a group has its largest min(B, cap) and its most copies.
@@ -99,4 +105,4 @@ def with_direct(rest: Law, chances: int, rate: float, cap: int, tail: float) -> 
         retained = max(0, size - shift)
         total[shift:] += chance * several.mass[:retained]
         beyond += chance * (several.beyond + float(several.mass[retained:].sum()))
-    return Law(total, step, min(1.0, beyond))
+    return NoiseDistribution(total, step, min(1.0, beyond))

@@ -13,7 +13,7 @@ from smpc_dp.privacy.network.complete import seen_steps, walk_assumption
 from smpc_dp.privacy.network.curves import Curve, Floats, composed_delta, exceeded, grouped, sampled
 from smpc_dp.privacy.network.histogram import count_std, least_beta, local_delta
 from smpc_dp.privacy.network.plan import NetworkPlan
-from smpc_dp.privacy.response import ResponseLaw
+from smpc_dp.privacy.response import ResponseDistribution
 
 # Of delta, for the number of visits.
 _SIDE = 1e-3
@@ -25,7 +25,7 @@ def response_curve(beta: float, categories: int, answers: int) -> Curve:
 
     The loss of an answer is e0, 0 or -e0 with e0 = ln(1 + (1 - beta) d / beta); the losses add up.
     """
-    single, masses = ResponseLaw.of_beta(categories, beta).losses()
+    single, masses = ResponseDistribution.of_beta(categories, beta).losses()
     chances = np.ones(1)
     for _ in range(answers):
         chances = np.convolve(chances, masses)

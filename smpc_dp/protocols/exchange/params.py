@@ -260,7 +260,7 @@ def plan_exchange(
         result = DistributedSum.calibrate(
             DiscreteGaussian, epsilon, delta, sensitivity_of(encoding), parties=honest
         )
-        variance = Fraction(math.ceil(result.share.law.variance))
+        variance = Fraction(math.ceil(result.share.distribution.variance))
         check_room(encoding, math.isqrt(math.ceil(parties * variance)) + 1)
     return ExchangeParameters(
         encoding=encoding, plan=plan, variance=variance, epsilon=epsilon, delta=delta, honest=honest

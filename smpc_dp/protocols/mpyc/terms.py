@@ -13,8 +13,8 @@ from smpc_dp.crypto.labels import Label
 from smpc_dp.crypto.transcript import digest
 
 ProgramKind = Literal["sum", "mean", "weighted-mean", "statistic", "pairs"]
-PairLaw = Literal["pair_laplace", "pair_gaussian", "randomised_response"]
-NoiseLaw = Literal["laplace", "gaussian", "wide-gaussian"] | PairLaw
+PairDistribution = Literal["pair_laplace", "pair_gaussian", "randomised_response"]
+NoiseDistribution = Literal["laplace", "gaussian", "wide-gaussian"] | PairDistribution
 
 # Mersenne primes p = 3 (mod 4), as mpyc's random bits need them.
 MODULUS_BITS = (127, 521, 607, 1279)
@@ -31,7 +31,7 @@ class NoiseTerms(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_onl
     a program draws it: random bits of a draw, or bits of a pair's output, and thresholds in hex.
     """
 
-    law: NoiseLaw
+    distribution: NoiseDistribution
     parameter: Ratio
     bits: Annotated[int, Meta(ge=0, le=1024)] = 0
     cuts: tuple[Hex, ...] = ()
@@ -39,7 +39,7 @@ class NoiseTerms(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_onl
     @property
     def paired(self) -> bool:
         """Whether it is drawn anew in each pair, and every pair opened."""
-        return self.law in get_args(PairLaw)
+        return self.distribution in get_args(PairDistribution)
 
     @property
     def exact(self) -> Fraction:

@@ -15,7 +15,7 @@ from numpy.typing import NDArray
 from smpc_dp.crypto.randomness import Randomness
 from smpc_dp.encoding import Encoding, Lanes
 from smpc_dp.errors import Check, ConfigCheck, ConfigError, Fault, PrivacyError, VerificationError
-from smpc_dp.privacy.laws import DiscreteGaussianLaw, SkellamLaw
+from smpc_dp.privacy.laws import DiscreteGaussianDistribution, SkellamDistribution
 from smpc_dp.privacy.sampling import NoiseSource
 from smpc_dp.protocols.phases.parameters import SumParameters
 from smpc_dp.protocols.result import WHOLE_PARTY, Noise, Privacy
@@ -29,7 +29,7 @@ if TYPE_CHECKING:
     from smpc_dp.privacy.secagg_plan import SecAggPlan
 
 MechanismName = Literal["discrete-gaussian", "skellam"]
-LAWS = {"discrete-gaussian": DiscreteGaussianLaw, "skellam": SkellamLaw}
+DISTRIBUTIONS = {"discrete-gaussian": DiscreteGaussianDistribution, "skellam": SkellamDistribution}
 # Noise further out than this many standard deviations has a probability below 2^-1000.
 TAIL = 40
 # A step of the grid is this fraction of the range of a coordinate, unless the session says otherwise.
@@ -60,7 +60,7 @@ class NoisySumParameters(SumParameters, frozen=True):
 
     def own_noise(self, source: NoiseSource, count: int) -> NDArray[np.int64]:
         """Return so many draws of a share, in grid steps."""
-        return LAWS[self.mechanism](self.variance).draw(source, count)
+        return DISTRIBUTIONS[self.mechanism](self.variance).draw(source, count)
 
     def planned(self) -> str:
         """Return the variance of a share in hexadecimal."""
@@ -271,7 +271,7 @@ def _planned(
         FAMILIES[mechanism], epsilon, delta, sensitivity, parties=parties, missing=missing, corrupt=looking
     )
     curator = DiscreteGaussian.calibrate(epsilon, delta, sensitivity)
-    variance = Fraction(math.ceil(result.share.law.variance))
+    variance = Fraction(math.ceil(result.share.distribution.variance))
     check_room(encoding, math.isqrt(math.ceil(plan.parties * variance)) + 1)
     return NoisySumParameters(
         encoding=encoding,

@@ -24,7 +24,7 @@ from smpc_dp.protocols.mpyc.params import SharedParameters, VectorParameters
 from smpc_dp.protocols.mpyc.terms import ProgramKind, ProgramTerms
 from smpc_dp.protocols.pairwise.statistic_result import StatisticResult
 from smpc_dp.protocols.result import Evidence, Noise, Outcome
-from smpc_dp.statistics.shared.pairs import PAIR_LAWS
+from smpc_dp.statistics.shared.pairs import PAIR_DISTRIBUTIONS
 from smpc_dp.statistics.shared.plan import (
     Program,
     read_answer,
@@ -36,9 +36,9 @@ from smpc_dp.statistics.shared.vectors import vector_program
 
 if TYPE_CHECKING:
     from smpc_dp.privacy.accountant.events import Event
-    from smpc_dp.privacy.central_pairwise import CentralLaw
+    from smpc_dp.privacy.central_pairwise import CentralDistribution
 
-LAWS = ("laplace", "gaussian", *PAIR_LAWS)
+DISTRIBUTIONS = ("laplace", "gaussian", *PAIR_DISTRIBUTIONS)
 
 
 def compile_operation(
@@ -55,24 +55,41 @@ def compile_operation(
     try:
         requested: Any = json.loads(operation)
         kernel = read_kernel(requested)
-        epsilon, delta, law, partners = (requested[key] for key in ("epsilon", "delta", "law", "partners"))
+        epsilon, delta, distribution, partners = (
+            requested[key] for key in ("epsilon", "delta", "law", "partners")
+        )
     except (ValueError, KeyError, TypeError, RecursionError) as error:
         raise ConfigError([Fault("question", f"not a statistic's ({error})", ConfigCheck.FORMAT)]) from None
-    if law not in LAWS or type(partners) is not int or not all(type(x) is float for x in (epsilon, delta)):
+    if (
+        distribution not in DISTRIBUTIONS
+        or type(partners) is not int
+        or not all(type(x) is float for x in (epsilon, delta))
+    ):
         raise ConfigError([Fault("question", "its noise is none that there is", ConfigCheck.CHOICE)])
     if users < parameters.users:
         # Some are absent, which must not spoil what all could have had.
         partners = min(partners, users - 1)
     return statistic_program(
-        kernel, users, epsilon, delta, law=law, public_labels=public_labels, partners=partners, design=seed
+        kernel,
+        users,
+        epsilon,
+        delta,
+        distribution=distribution,
+        public_labels=public_labels,
+        partners=partners,
+        design=seed,
     )
 
 
-def operation_of(kernel: Kernel, epsilon: float, delta: float, law: str, partners: int | None) -> str:
+def operation_of(
+    kernel: Kernel, epsilon: float, delta: float, distribution: str, partners: int | None
+) -> str:
     """Return what servers are asked for, as JSON; raise ConfigError for what does not go into a message."""
     described = describe(kernel)
-    if law not in LAWS:
-        raise ConfigError([Fault("noise", f"{law!r} is none of {', '.join(LAWS)}", ConfigCheck.CHOICE)])
+    if distribution not in DISTRIBUTIONS:
+        raise ConfigError(
+            [Fault("noise", f"{distribution!r} is none of {', '.join(DISTRIBUTIONS)}", ConfigCheck.CHOICE)]
+        )
     for name, value in (("epsilon", epsilon), ("delta", delta)):
         if isinstance(value, bool) or not isinstance(value, int | float) or not math.isfinite(value):
             raise ConfigError([Fault(name, f"{value!r} is not a finite number", ConfigCheck.RANGE)])
@@ -82,8 +99,8 @@ def operation_of(kernel: Kernel, epsilon: float, delta: float, law: str, partner
         **described,
         "epsilon": float(epsilon),
         "delta": float(delta),
-        "law": law,
-        "partners": partners or (1 if law in PAIR_LAWS else 0),
+        "law": distribution,
+        "partners": partners or (1 if distribution in PAIR_DISTRIBUTIONS else 0),
     }
     operation = json.dumps(requested, sort_keys=True)
     if len(operation) > MAX_OPERATION:
@@ -210,7 +227,7 @@ def _sum(parameters: SharedParameters, requested: str, users: int) -> Program:
         bounds,
         parameters.epsilon,
         parameters.delta,
-        law=cast("CentralLaw", parameters.mechanism),
+        distribution=cast("CentralDistribution", parameters.mechanism),
     )
 
 

@@ -13,7 +13,7 @@ from smpc_dp.kernels.share_gadgets import Shared, below, below_each, number
 from smpc_dp.privacy.central_gaussian import WideGaussian
 from smpc_dp.privacy.central_noise import CentralNoise, FlooredLaplace
 from smpc_dp.privacy.circuit_noise import LOOKUP_BITS, Coin
-from smpc_dp.privacy.laws import DiscreteLaplaceLaw
+from smpc_dp.privacy.laws import DiscreteLaplaceDistribution
 from smpc_dp.protocols.mpyc.terms import NoiseTerms
 from smpc_dp.statistics.shared.wide import wide_noise, wide_reach, wide_terms
 
@@ -26,13 +26,13 @@ def noise_terms(design: CentralNoise) -> NoiseTerms:
     """
     if isinstance(design, FlooredLaplace):
         coins = (*design.inner.coins, design.floor)
-        scale = DiscreteLaplaceLaw.for_epsilon(design.sensitivity, design.epsilon).scale
-        return NoiseTerms(law="laplace", parameter=str(scale), bits=design.bits, cuts=written(coins))
+        scale = DiscreteLaplaceDistribution.for_epsilon(design.sensitivity, design.epsilon).scale
+        return NoiseTerms(distribution="laplace", parameter=str(scale), bits=design.bits, cuts=written(coins))
     if isinstance(design, WideGaussian):
         return wide_terms(design)
     spread = Fraction(design.table.sigma) ** 2 * 4**design.drop
     cuts = written(design.table.randomiser.coins)
-    return NoiseTerms(law="gaussian", parameter=str(spread), bits=design.drop, cuts=cuts)
+    return NoiseTerms(distribution="gaussian", parameter=str(spread), bits=design.drop, cuts=cuts)
 
 
 def written(coins: Iterable[Coin]) -> tuple[str, ...]:
@@ -50,13 +50,15 @@ def read_coins(terms: NoiseTerms) -> list[Coin]:
         if bits < 1 or coin.threshold < 1:
             raise ConfigError([Fault("noise.cuts", f"0x{text} is no threshold", ConfigCheck.FORMAT)])
         coins.append(coin)
-    if len(coins) < (3 if terms.law == "laplace" else 1):
+    if len(coins) < (3 if terms.distribution == "laplace" else 1):
         raise ConfigError(
-            [Fault("noise.cuts", f"{len(coins)} of them for {terms.law} noise", ConfigCheck.SHAPE)]
+            [Fault("noise.cuts", f"{len(coins)} of them for {terms.distribution} noise", ConfigCheck.SHAPE)]
         )
     compared = {"gaussian": LOOKUP_BITS, "pair_gaussian": LOOKUP_BITS, "randomised_response": terms.bits}
-    expected = compared.get(terms.law)
-    if expected and any(coin.bits != expected for coin in coins[terms.law == "randomised_response" :]):
+    expected = compared.get(terms.distribution)
+    if expected and any(
+        coin.bits != expected for coin in coins[terms.distribution == "randomised_response" :]
+    ):
         raise ConfigError([Fault("noise.cuts", f"not all of {expected} bits", ConfigCheck.RANGE)])
     return coins
 
@@ -65,9 +67,9 @@ def width(terms: NoiseTerms) -> int:
     """Return the bits of the greatest absolute value that noise can make of an integer in range, at least."""
     if terms.paired:
         return terms.bits
-    if terms.law == "wide-gaussian":
+    if terms.distribution == "wide-gaussian":
         return wide_reach(terms).bit_length() + 1
-    return terms.bits + 1 if terms.law == "laplace" else len(terms.cuts).bit_length() + 1
+    return terms.bits + 1 if terms.distribution == "laplace" else len(terms.cuts).bit_length() + 1
 
 
 async def add_noise(mpc: Any, secint: Any, integers: Shared, terms: NoiseTerms, span_bits: int) -> Shared:
@@ -76,10 +78,10 @@ async def add_noise(mpc: Any, secint: Any, integers: Shared, terms: NoiseTerms, 
     `span_bits` bounds their bits; the Gaussian's program decomposes them.
     """
     count = integers.shape[0]
-    if terms.law == "wide-gaussian":
+    if terms.distribution == "wide-gaussian":
         return integers + await wide_noise(mpc, secint, count, terms)
     coins = read_coins(terms)
-    if terms.law == "gaussian":
+    if terms.distribution == "gaussian":
         fair = mpc.np_random_bits(secint, count * (LOOKUP_BITS + 1)).reshape(count, LOOKUP_BITS + 1)
         reached = 1 - below_each(fair[:, :LOOKUP_BITS], [coin.threshold for coin in coins])
         magnitude = np.sum(reached, axis=-1)

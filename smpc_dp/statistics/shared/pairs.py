@@ -21,12 +21,12 @@ from smpc_dp.errors import ConfigCheck, ConfigError, Fault
 from smpc_dp.kernels.kernel import Kernel
 from smpc_dp.kernels.share_gadgets import Shared, joined, number
 from smpc_dp.privacy.circuit_noise import Noise, NoiseKind, Randomiser
-from smpc_dp.protocols.mpyc.terms import NoiseTerms, PairLaw
+from smpc_dp.protocols.mpyc.terms import NoiseTerms, PairDistribution
 from smpc_dp.protocols.pairwise.draw import Pairs
 from smpc_dp.statistics.shared.kernels import CHUNK
 from smpc_dp.statistics.shared.noise import read_coins, written
 
-PAIR_LAWS: Mapping[str, NoiseKind] = {
+PAIR_DISTRIBUTIONS: Mapping[str, NoiseKind] = {
     "pair_laplace": "laplace",
     "pair_gaussian": "gaussian",
     "randomised_response": "randomised_response",
@@ -41,15 +41,22 @@ def pair_terms(design: Noise) -> NoiseTerms:
     `parameter` is the variance of an output as it is read.
     """
     kind, coins, bits = design.randomiser
-    law = cast("PairLaw", next(law for law, garbled in PAIR_LAWS.items() if garbled == kind))
-    return NoiseTerms(law=law, parameter=str(Fraction(design.variance)), bits=bits, cuts=written(coins))
+    distribution = cast(
+        "PairDistribution",
+        next(distribution for distribution, garbled in PAIR_DISTRIBUTIONS.items() if garbled == kind),
+    )
+    return NoiseTerms(
+        distribution=distribution, parameter=str(Fraction(design.variance)), bits=bits, cuts=written(coins)
+    )
 
 
 def randomiser_of(terms: NoiseTerms) -> Randomiser:
     """Return the randomiser of one pair's noise. Raises ConfigError for terms that are none."""
     if not terms.paired:
-        raise ConfigError([Fault("noise", f"{terms.law!r} is not of single pairs", ConfigCheck.UNSUPPORTED)])
-    return Randomiser(PAIR_LAWS[terms.law], tuple(read_coins(terms)), terms.bits)
+        raise ConfigError(
+            [Fault("noise", f"{terms.distribution!r} is not of single pairs", ConfigCheck.UNSUPPORTED)]
+        )
+    return Randomiser(PAIR_DISTRIBUTIONS[terms.distribution], tuple(read_coins(terms)), terms.bits)
 
 
 @lru_cache(maxsize=16)

@@ -18,13 +18,13 @@ from smpc_dp.kernels.kernel import Kernel
 from smpc_dp.privacy.arguments import Arguments
 from smpc_dp.privacy.central_gaussian import WideGaussian
 from smpc_dp.privacy.central_noise import CentralNoise, CoarseGaussian
-from smpc_dp.privacy.central_pairwise import CentralLaw, design_central, split, sum_sensitivity
-from smpc_dp.protocols.mpyc.terms import NoiseTerms, PairLaw, ProgramKind, ProgramTerms, modulus_for
+from smpc_dp.privacy.central_pairwise import CentralDistribution, design_central, split, sum_sensitivity
+from smpc_dp.protocols.mpyc.terms import NoiseTerms, PairDistribution, ProgramKind, ProgramTerms, modulus_for
 from smpc_dp.protocols.pairwise.estimate import Estimate, estimate
 from smpc_dp.protocols.pairwise.statistic import StatisticPlan
 from smpc_dp.statistics.compiled import plan_statistic
 from smpc_dp.statistics.shared.noise import noise_terms
-from smpc_dp.statistics.shared.pairs import PAIR_LAWS, pair_terms
+from smpc_dp.statistics.shared.pairs import PAIR_DISTRIBUTIONS, pair_terms
 from smpc_dp.statistics.shared.program import (
     LEAST_SECURITY,
     count_pairs,
@@ -87,7 +87,7 @@ def statistic_program(
     epsilon: float | None,
     delta: float = 0.0,
     *,
-    law: CentralLaw | PairLaw = "laplace",
+    distribution: CentralDistribution | PairDistribution = "laplace",
     public_labels: Sequence[int] = (),
     partners: int = 0,
     design: bytes = b"",
@@ -135,8 +135,8 @@ def statistic_program(
     )
     if faults := size_faults(bare):
         raise ConfigError(faults)
-    if law in PAIR_LAWS:
-        return _pairs_program(kernel, bare, law, epsilon, delta)
+    if distribution in PAIR_DISTRIBUTIONS:
+        return _pairs_program(kernel, bare, distribution, epsilon, delta)
     if faults := pair_faults(kernel, bare):
         raise ConfigError(faults)
     if epsilon is None:
@@ -144,19 +144,23 @@ def statistic_program(
     sides = (sum(bare.public_labels), users - sum(bare.public_labels)) if public_labels else None
     moved = [sum_sensitivity(kernel.steps, users, sides, partners), 1]
     spans = [high for _, high in output_spans(bare)]
-    noise = design_central(cast("CentralLaw", law), moved[: len(spans)], spans, epsilon, delta)
+    noise = design_central(
+        cast("CentralDistribution", distribution), moved[: len(spans)], spans, epsilon, delta
+    )
     return _with_noise(bare, noise, epsilon, delta)
 
 
 def _pairs_program(
-    kernel: Kernel, bare: ProgramTerms, law: str, epsilon: float | None, delta: float
+    kernel: Kernel, bare: ProgramTerms, distribution: str, epsilon: float | None, delta: float
 ) -> Program:
     """Return the program whose pairs have noise of their own. Raises ConfigError."""
     if epsilon is None:
         raise ConfigError(
             [Fault("epsilon", "pairs that are opened one by one have noise", ConfigCheck.CONFLICT)]
         )
-    plan = plan_statistic(kernel, bare.users, epsilon, delta, partners=bare.partners, noise=PAIR_LAWS[law])
+    plan = plan_statistic(
+        kernel, bare.users, epsilon, delta, partners=bare.partners, noise=PAIR_DISTRIBUTIONS[distribution]
+    )
     terms = _sized(msgspec.structs.replace(bare, kind="pairs", noise=(pair_terms(plan.noise),)))
     if faults := pair_faults(kernel, terms):
         raise ConfigError(faults)
@@ -170,7 +174,7 @@ def sum_program(
     epsilon: float | None,
     delta: float = 0.0,
     *,
-    law: CentralLaw = "laplace",
+    distribution: CentralDistribution = "laplace",
     security: int | None = None,
 ) -> Program:
     """Return the program of a secure sum, mean or weighted mean of records of integers.
@@ -207,11 +211,11 @@ def sum_program(
         return Program(terms=bare)
     spans = [high - low for low, high in output_spans(bare)]
     moved = [span // users for span in spans]
-    if law == "gaussian":
+    if distribution == "gaussian":
         noise: list[CentralNoise] = _gaussians(moved, spans, epsilon, delta)
     else:
         (part,) = split(epsilon, [Fraction(1, len(spans))])
-        noise = _alike(moved, spans, lambda m, s: design_central(law, [m], [s], part, delta)[0])
+        noise = _alike(moved, spans, lambda m, s: design_central(distribution, [m], [s], part, delta)[0])
     return _with_noise(bare, noise, epsilon, delta)
 
 
@@ -330,8 +334,8 @@ def _alike(
 def _with_noise(bare: ProgramTerms, noise: list[CentralNoise], epsilon: float, delta: float) -> Program:
     one = len(set(noise)) == 1
     retained = noise[:1] if one else noise
-    laws: tuple[NoiseTerms, ...] = tuple(noise_terms(design) for design in retained)
-    terms = _sized(msgspec.structs.replace(bare, noise=laws))
+    distributions: tuple[NoiseTerms, ...] = tuple(noise_terms(design) for design in retained)
+    terms = _sized(msgspec.structs.replace(bare, noise=distributions))
     return Program(terms=terms, noise=tuple(retained), epsilon=float(epsilon), delta=float(delta))
 
 

@@ -73,20 +73,25 @@ async def run_program(
     spans = output_spans(terms)
     if terms.noise:
         lows = public([low for low, _ in spans])
-        laws = terms.noise * len(spans) if len(terms.noise) == 1 else terms.noise
+        distributions = terms.noise * len(spans) if len(terms.noise) == 1 else terms.noise
         shifted = integers - lows
         if len(terms.noise) == 1:
             span_bits = max(high - low for low, high in spans).bit_length()
-            integers = await add_noise(mpc, secint, shifted, laws[0], span_bits)
+            integers = await add_noise(mpc, secint, shifted, distributions[0], span_bits)
         else:
             parts = [
-                await add_noise(mpc, secint, shifted[index : index + 1], law, (high - low).bit_length())
-                for index, (law, (low, high)) in enumerate(zip(laws, spans, strict=True))
+                await add_noise(
+                    mpc, secint, shifted[index : index + 1], distribution, (high - low).bit_length()
+                )
+                for index, (distribution, (low, high)) in enumerate(zip(distributions, spans, strict=True))
             ]
             integers = np.concatenate(parts)
         # A Gaussian's result is on a coarser grid: it stays relative to the least value.
         integers = integers + public(
-            [0 if law.law == "gaussian" else low for law, (low, _) in zip(laws, spans, strict=True)]
+            [
+                0 if distribution.distribution == "gaussian" else low
+                for distribution, (low, _) in zip(distributions, spans, strict=True)
+            ]
         )
     opened = await mpc.output(integers)
     return [*(int(value) for value in opened), *refused]
@@ -282,14 +287,14 @@ def needed_bits(terms: ProgramTerms) -> int:
     spans = [*output_spans(terms), *zip(terms.lower, terms.upper, strict=True)]
     exact = max(max(abs(low), abs(high), high - low).bit_length() for low, high in spans)
     # Laplace noise has a result of `bits` bits in all; Gaussian noise is less than the integer, or a table.
-    noisy = max((max(width(law), exact) + 1 for law in terms.noise), default=exact)
+    noisy = max((max(width(distribution), exact) + 1 for distribution in terms.noise), default=exact)
     return noisy + 2
 
 
 def _check_statistic(terms: ProgramTerms) -> list[Fault]:
     kernel = kernel_in(terms)
     faults = []
-    paired = [law.paired for law in terms.noise]
+    paired = [distribution.paired for distribution in terms.noise]
     if any(paired) if terms.kind == "statistic" else paired != [True]:
         faults.append(
             Fault(

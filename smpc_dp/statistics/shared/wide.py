@@ -30,7 +30,9 @@ def wide_terms(design: WideGaussian) -> NoiseTerms:
     _, thresholds, aliases = table_of(design.variance_0)
     codes = [(alias << NUMBER_BITS) + cut for cut, alias in zip(thresholds, aliases, strict=True)]
     cuts = tuple(f"{code:x}" for code in (design.factor, design.levels, *codes))
-    return NoiseTerms(law="wide-gaussian", parameter=str(design.parameter), bits=NUMBER_BITS, cuts=cuts)
+    return NoiseTerms(
+        distribution="wide-gaussian", parameter=str(design.parameter), bits=NUMBER_BITS, cuts=cuts
+    )
 
 
 def wide_reach(terms: NoiseTerms) -> int:

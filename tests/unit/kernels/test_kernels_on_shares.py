@@ -244,8 +244,8 @@ def test_a_number_with_more_bits_than_its_range_needs_serves_every_noise() -> No
         return both, never, never
 
     kernel = dataclasses.replace(lying(field, 1), gadget=wide)
-    for law in ("laplace", "pair_laplace", "randomised_response"):
-        program = statistic_program(kernel, 4, 12.0, law=law, partners=1, design=SEED)
+    for distribution in ("laplace", "pair_laplace", "randomised_response"):
+        program = statistic_program(kernel, 4, 12.0, distribution=distribution, partners=1, design=SEED)
         assert abs(read_answer(program, run_alone(program, [[1], [3], [1], [1]])).values[0] - 1) < 4
     long = dataclasses.replace(lying(FINE, 1), gadget=lambda _builder, x, y: (*x[0], *x[0], *x[0], *y[0]))
     with pytest.raises(ConfigError, match="gives a number of 64 bits, at most 62"):

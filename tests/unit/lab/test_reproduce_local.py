@@ -39,9 +39,9 @@ def test_measured_errors_are_the_calculated_ones() -> None:
         assert point.exact <= point.bound
     assert result.ranks["1"][0] == "two-party"
     assert set(result.ranks["1"]) == {"two-party", "local", "naive, advanced", "naive, optimal"}
-    law = kendall.ratings_law()
-    assert law.sum() == pytest.approx(1)
-    assert (law > 0).all()
+    distribution = kendall.ratings_distribution()
+    assert distribution.sum() == pytest.approx(1)
+    assert (distribution > 0).all()
 
 
 def test_ideal_functionality_is_unbiased_with_its_variance() -> None:
@@ -55,14 +55,14 @@ def test_ideal_functionality_is_unbiased_with_its_variance() -> None:
         source = NoiseSource.keyed(bytes([partners]) * 32)
         grids = [np.arange(field.steps + 1) for field in kernel.fields]
         domain = np.stack([axis.ravel() for axis in np.meshgrid(*grids, indexing="ij")], axis=-1)
-        law = rng.dirichlet(np.ones(len(domain)))
+        distribution = rng.dirichlet(np.ones(len(domain)))
         matrix = np.array([kernel.function(point, domain) for point in domain], dtype=np.float64)
-        truth = float(law @ matrix @ law)
-        zeta_1 = float(law @ (matrix @ law) ** 2) - truth**2
-        zeta_2 = float(law @ matrix**2 @ law) - truth**2
+        truth = float(distribution @ matrix @ distribution)
+        zeta_1 = float(distribution @ (matrix @ distribution) ** 2) - truth**2
+        zeta_2 = float(distribution @ matrix**2 @ distribution) - truth**2
         values = np.empty(4_000)
         for run in range(len(values)):
-            codes = domain[rng.choice(len(domain), p=law, size=10)]
+            codes = domain[rng.choice(len(domain), p=distribution, size=10)]
             matchings = np.stack([rng.permutation(10) for _ in range(partners)])
             values[run] = noisy_mean(kernel, codes, matchings, epsilon, source)
         errors = (values - truth) ** 2

@@ -26,7 +26,7 @@ REPORTS = LocalReports.plan(1.0, K)
 POINTS = np.array([[0.0, 1.0], [2.0, -1.0], [0.5, 0.5]])
 
 
-def law() -> NDArray[np.float64]:
+def distribution() -> NDArray[np.float64]:
     """P(answer | record), shape (k, k), from the definition."""
     ratio = float(REPORTS.response.ratio)
     chances = np.ones((K, K)) + (ratio - 1) * np.eye(K)
@@ -36,7 +36,7 @@ def law() -> NDArray[np.float64]:
 
 def test_kernel_is_unbiased_over_all_answers() -> None:
     matrix = np.random.default_rng(1).normal(size=(K, K))
-    kernel, chances = REPORTS.kernel(matrix), law()
+    kernel, chances = REPORTS.kernel(matrix), distribution()
     for x, y in itertools.product(range(K), repeat=2):
         mean = sum(
             chances[x, i] * chances[y, j] * kernel(np.array([[i, 4.0]]), np.array([[j, 7.0]]))[0]
@@ -59,7 +59,7 @@ def test_the_table_is_that_of_the_aggregator() -> None:
 
 @pytest.mark.parametrize("k", [2, 3, 1_000])
 def test_pairs_grow_by_no_more_than_is_said(k: int) -> None:
-    response = LocalReports.plan(1.0, k).response.law
+    response = LocalReports.plan(1.0, k).response.distribution
     signs = np.where(np.arange(k) == 0, 1.0, -1.0)
     result = np.abs(response.unbiased_pairs(np.outer(signs, signs))).max()
     assert result <= response.pair_growth()
@@ -76,7 +76,7 @@ def test_gradient_is_unbiased_over_all_answers(labels: tuple[float, float] | Non
             theta, *(np.column_stack([rows, np.ones(len(rows))]) for rows in (own, other))
         )
     p = 4 if labels is None else 2
-    gradient, chances = REPORTS.gradient(plain, POINTS, labelled=labels is not None), law()
+    gradient, chances = REPORTS.gradient(plain, POINTS, labelled=labels is not None), distribution()
     theta = np.random.default_rng(2).normal(size=(1, p))
     for x, y in itertools.product(range(K), repeat=2):
         mean = np.zeros(p)
@@ -124,7 +124,7 @@ def test_gossip_on_reports_estimates_the_statistic_of_the_records() -> None:
     assert abs(runs.mean() - truth) < 5 * error + left
     # The plain kernel on reports is far off: the test can fail.
     table = np.asarray(matrix)
-    chances = law()
+    chances = distribution()
     naive = (chances @ table @ chances.T)[categories[:, None], categories[None]]
     naive_mean = (naive.sum() - np.trace(naive)) / (n * (n - 1))
     assert abs(naive_mean - truth) > 5 * error + left

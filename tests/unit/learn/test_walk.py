@@ -139,9 +139,9 @@ def test_without_noise_the_sum_is_that_of_the_path(monkeypatch: pytest.MonkeyPat
 
 
 def response(beta: float, d: int, value: int) -> NDArray[np.float64]:
-    law = np.full(d, beta / d)
-    law[value] += 1 - beta
-    return law
+    distribution = np.full(d, beta / d)
+    distribution[value] += 1 - beta
+    return distribution
 
 
 @pytest.mark.parametrize(("beta", "d"), [(0.3, 3), (0.6, 2)])
@@ -154,8 +154,8 @@ def test_response_curves_bound_enumerated_laws(beta: float, d: int) -> None:
 
     for answers in (1, 3):
         p, q = (
-            np.array([math.prod(law[list(a)]) for a in itertools.product(range(d), repeat=answers)])
-            for law in (one, two)
+            np.array([math.prod(distribution[list(a)]) for a in itertools.product(range(d), repeat=answers)])
+            for distribution in (one, two)
         )
         np.testing.assert_allclose(
             response_curve(beta, d, answers)(epsilons), delta(p, q), rtol=1e-9, atol=1e-15

@@ -36,7 +36,11 @@ from smpc_dp.privacy.accountant.theorems import (
     simple_composition,
 )
 from smpc_dp.privacy.gaussian import gaussian_delta, gaussian_epsilon
-from smpc_dp.privacy.laws import DiscreteGaussianLaw, DiscreteLaplaceLaw, SkellamLaw
+from smpc_dp.privacy.laws import (
+    DiscreteGaussianDistribution,
+    DiscreteLaplaceDistribution,
+    SkellamDistribution,
+)
 
 
 def event(*descriptions: AnyDescription, slack: float = 0.0) -> Event:
@@ -107,7 +111,7 @@ def test_convolutions_err_less_than_is_allowed_for() -> None:
 def test_losses_that_are_too_large_for_a_grid_leave_the_other_bounds() -> None:
     assert Composition([event(Pure(100.0))] * 1000).epsilon(1e-6) == pytest.approx(1e5, rel=0.1)
     assert Composition([event(Gaussian(100.0)), event(Pure(1.0))]).epsilon(1e-6) < 6000
-    bare = event(Shift(DiscreteGaussianLaw(Fraction(1, 10**6)), 1, 1, 2, 2))
+    bare = event(Shift(DiscreteGaussianDistribution(Fraction(1, 10**6)), 1, 1, 2, 2))
     assert math.isinf(Composition([bare, bare]).epsilon(1e-6))
     assert Composition([bare]).delta(1.0) == 1.0
 
@@ -135,14 +139,14 @@ def test_randomised_response_closed_forms() -> None:
 
 
 def test_shifts_of_several_coordinates_by_brute_force() -> None:
-    law = DiscreteLaplaceLaw(Fraction(2))
+    distribution = DiscreteLaplaceDistribution(Fraction(2))
     x = np.arange(-60, 61)
     mass = np.exp(-np.abs(x) / 2)
     mass /= mass.sum()
     loss = np.log(mass[1:] / mass[:-1])
     pairs = loss[:, None] + loss[None, :]
     both = mass[1:, None] * mass[None, 1:]
-    two = Composition([event(Shift(law, 1, 1, 2, 2))])
+    two = Composition([event(Shift(distribution, 1, 1, 2, 2))])
     for epsilon in (0.1, 0.5, 0.9):
         truth = float(np.sum(both * np.maximum(0.0, -np.expm1(epsilon - pairs))))
         assert truth * (1 - 1e-9) <= two.delta(epsilon) <= truth + 2e-4
@@ -150,7 +154,7 @@ def test_shifts_of_several_coordinates_by_brute_force() -> None:
 
 def test_zcdp_and_losses_may_stand_side_by_side() -> None:
     rho = event(Renyi((Line(0.0, 0.02),), all_orders=True))
-    shift = event(Shift(DiscreteGaussianLaw(Fraction(100)), 1, 2))
+    shift = event(Shift(DiscreteGaussianDistribution(Fraction(100)), 1, 2))
     together = Composition([rho, shift]).epsilon(1e-6)
     assert together >= max(Composition([rho]).epsilon(1e-6), Composition([shift]).epsilon(1e-6))
     # a Gaussian of the same zCDP and the same shift is a lower bound on what must be claimed
@@ -203,12 +207,12 @@ def test_relations_do_not_mix() -> None:
         (Gaussian(0.3, 0.1), Gaussian(0.6, 0.2)),
         (Renyi((Line(0.0, 0.1),), all_orders=True), Renyi((Line(0.0, 0.4),), all_orders=True)),
         (
-            Shift(SkellamLaw(Fraction(3)), 1, 2, 2, 3),
-            Shift(SkellamLaw(Fraction(3)), 1, 4, 3, 3),
+            Shift(SkellamDistribution(Fraction(3)), 1, 2, 2, 3),
+            Shift(SkellamDistribution(Fraction(3)), 1, 4, 3, 3),
         ),
         (
-            Shifts(SkellamLaw(Fraction(3)), 2, ((1, 4), (5, 1)), 0.1),
-            Shifts(SkellamLaw(Fraction(3)), 2, ((2, 4), (10, 1)), 0.2),
+            Shifts(SkellamDistribution(Fraction(3)), 2, ((1, 4), (5, 1)), 0.1),
+            Shifts(SkellamDistribution(Fraction(3)), 2, ((2, 4), (10, 1)), 0.2),
         ),
     ],
 )
@@ -229,8 +233,8 @@ def test_two_steps_where_nothing_is_proven() -> None:
 
 def test_the_exact_doubling_of_a_pure_guarantee_is_needed() -> None:
     """Group privacy is tight: two steps of discrete Laplace noise are one of twice the shift."""
-    law = DiscreteLaplaceLaw(Fraction(4))
-    two_steps = Event("t", "add-remove", (Shift(law, 1, 1),)).under("substitution")
+    distribution = DiscreteLaplaceDistribution(Fraction(4))
+    two_steps = Event("t", "add-remove", (Shift(distribution, 1, 1),)).under("substitution")
     assert Composition([two_steps]).delta(0.25) > Composition([event(Pure(0.25))]).delta(0.25)
 
 
@@ -325,13 +329,13 @@ def test_bad_deltas_are_named(bad: float) -> None:
 
 
 def test_different_shifts_are_those_of_each_coordinate() -> None:
-    law = DiscreteGaussianLaw(Fraction(100))
-    both = Composition([event(Shifts(law, 1, ((2, 3), (7, 1))))])
-    apart = Composition([event(Shift(law, 1, 2, 3, 3)), event(Shift(law, 1, 7))])
+    distribution = DiscreteGaussianDistribution(Fraction(100))
+    both = Composition([event(Shifts(distribution, 1, ((2, 3), (7, 1))))])
+    apart = Composition([event(Shift(distribution, 1, 2, 3, 3)), event(Shift(distribution, 1, 7))])
     assert both.delta(1.0) == apart.delta(1.0)
     assert both.epsilon(1e-5) == apart.epsilon(1e-5)
-    alike = Composition([event(Shifts(law, 1, ((2, 3),), 0.1))])
-    assert alike.epsilon(1e-5) == Composition([event(Shift(law, 1, 2, 3, 3, 0.1))]).epsilon(1e-5)
+    alike = Composition([event(Shifts(distribution, 1, ((2, 3),), 0.1))])
+    assert alike.epsilon(1e-5) == Composition([event(Shift(distribution, 1, 2, 3, 3, 0.1))]).epsilon(1e-5)
     # A Gaussian is near, of the root of the sum of squares.
     near = Composition([event(Gaussian(math.sqrt(3 * 4 + 49) / 10))]).epsilon(1e-5)
     assert both.epsilon(1e-5) == pytest.approx(near, rel=0.02)
@@ -342,7 +346,7 @@ def test_different_shifts_are_those_of_each_coordinate() -> None:
 
 def test_events_survive_json() -> None:
     whole = event(
-        Shift(DiscreteGaussianLaw(Fraction(7, 3)), 2, 5, 2, 9, 0.25),
+        Shift(DiscreteGaussianDistribution(Fraction(7, 3)), 2, 5, 2, 9, 0.25),
         Renyi((Line(0.5, 0.1),)),
         Pure(0.5, 1e-9),
         RandomisedResponse(5, Fraction(11, 4)),
@@ -351,7 +355,7 @@ def test_events_survive_json() -> None:
     text = msgspec.json.encode(whole, enc_hook=encode_hook)
     assert b'"7/3"' in text
     assert msgspec.json.decode(text, type=Event, dec_hook=decode_hook) == whole
-    moves = event(Shifts(DiscreteGaussianLaw(Fraction(7, 3)), 2, ((5, 2), (1, 9)), 0.25))
+    moves = event(Shifts(DiscreteGaussianDistribution(Fraction(7, 3)), 2, ((5, 2), (1, 9)), 0.25))
     text = msgspec.json.encode(moves, enc_hook=encode_hook)
     assert msgspec.json.decode(text, type=Event, dec_hook=decode_hook) == moves
     for wrong in (b"[]", b"[[0,1]]", b"[[5,0]]", b"[[5]]", b"[[5,2,1]]"):
@@ -377,7 +381,9 @@ def test_events_survive_json() -> None:
     ],
 )
 def test_events_are_decoded_strictly(old: bytes, new: bytes) -> None:
-    text = msgspec.json.encode(event(Shift(DiscreteGaussianLaw(Fraction(7, 3)), 1, 5)), enc_hook=encode_hook)
+    text = msgspec.json.encode(
+        event(Shift(DiscreteGaussianDistribution(Fraction(7, 3)), 1, 5)), enc_hook=encode_hook
+    )
     assert old in text
     with pytest.raises(msgspec.ValidationError):
         msgspec.json.decode(text.replace(old, new), type=Event, dec_hook=decode_hook)

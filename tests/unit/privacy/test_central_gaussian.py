@@ -60,7 +60,7 @@ def test_a_table_is_the_discrete_gaussian_within_its_distance(variance: Fraction
     assert off < DISTANCE
 
 
-def law_of(design: WideGaussian, ideal: bool) -> dict[int, float]:
+def distribution_of(design: WideGaussian, ideal: bool) -> dict[int, float]:
     """Return the masses of a draw, from its table or from exact discrete Gaussians."""
     half = SLOTS // 2
     if ideal:
@@ -69,16 +69,16 @@ def law_of(design: WideGaussian, ideal: bool) -> dict[int, float]:
         masses /= masses.sum()
     else:
         masses = np.array([mass / 2**WHOLE_BITS for mass in table_of(design.variance_0)[0]])
-    law = {0: 1.0}
+    distribution = {0: 1.0}
     for level in range(design.levels):
         step = design.factor**level
         parts: dict[int, float] = {}
-        for value, mass in law.items():
+        for value, mass in distribution.items():
             for index in np.flatnonzero(masses > 1e-40):
                 moved = value + int(index - half) * step
                 parts[moved] = parts.get(moved, 0.0) + mass * masses[index]
-        law = parts
-    return law
+        distribution = parts
+    return distribution
 
 
 @pytest.mark.parametrize(
@@ -87,11 +87,11 @@ def law_of(design: WideGaussian, ideal: bool) -> dict[int, float]:
 def test_a_sum_of_scaled_draws_is_within_its_ripples(variance: str, factor: int, levels: int) -> None:
     """The proof's bound, where it is far above rounding: it holds, and is not five times too large."""
     design = WideGaussian(1, 1.0, 1.0, 1.0, Fraction(variance), factor, levels)
-    law = law_of(design, ideal=True)
+    distribution = distribution_of(design, ideal=True)
     total = float(design.parameter)
     # Not so far out that the tables' ends are seen.
-    near = [x for x in law if abs(x) < 5 * math.sqrt(total)]
-    logs = [math.log(law[x]) + x * x / (2 * total) for x in near]
+    near = [x for x in distribution if abs(x) < 5 * math.sqrt(total)]
+    logs = [math.log(distribution[x]) + x * x / (2 * total) for x in near]
     spread = max(logs) - min(logs)
     assert 1e-8 < spread <= design.closeness * (1 + 1e-6)
     assert design.closeness < 5 * spread
@@ -146,10 +146,10 @@ def test_the_accountant_is_told_a_curators_noise_and_the_tables_distance() -> No
     assert loose.closeness > 1e-4
 
 
-def chi_square(drawn: NDArray[np.int64], law: dict[int, float]) -> float:
+def chi_square(drawn: NDArray[np.int64], distribution: dict[int, float]) -> float:
     """Return the p-value of draws, all outcomes that are rarely expected taken together."""
-    values = sorted(x for x, mass in law.items() if mass * len(drawn) >= 10)
-    expected = [law[x] * len(drawn) for x in values]
+    values = sorted(x for x, mass in distribution.items() if mass * len(drawn) >= 10)
+    expected = [distribution[x] * len(drawn) for x in values]
     observed = [int(np.sum(drawn == x)) for x in values]
     rest = len(drawn) - sum(expected)
     return float(stats.chisquare([*observed, len(drawn) - sum(observed)], [*expected, rest]).pvalue)
@@ -158,16 +158,16 @@ def chi_square(drawn: NDArray[np.int64], law: dict[int, float]) -> float:
 def test_programs_and_simulations_draw_the_law_of_the_table(monkeypatch: pytest.MonkeyPatch) -> None:
     """A program draws in parts: here 200 levels at once, which are 100 of the 300 draws."""
     monkeypatch.setattr(wide, "AT_ONCE", 200)
-    law = law_of(SMALL, ideal=False)
+    distribution = distribution_of(SMALL, ideal=False)
     drawn = SMALL.draws(SeededRandomnessForSimulation(1, "wide"), 40_000)
-    assert chi_square(drawn, law) > FALSE_ALARM
+    assert chi_square(drawn, distribution) > FALSE_ALARM
     program = wide_sum_program(2, [(0, 3)] * 300, SMALL, 1.0, 1e-6)
     records = np.stack([np.full(300, 2), np.full(300, 1)])
     # Real random bits: a sound program fails once in a million runs.
     shared = np.array(run_alone(program, records.tolist())) - 3
-    assert chi_square(shared, law) > FALSE_ALARM
+    assert chi_square(shared, distribution) > FALSE_ALARM
     ideal = run_ideal(program, records, SeededRandomnessForSimulation(2, "wide"))
-    assert chi_square(np.array(ideal) - 3, law) > FALSE_ALARM
+    assert chi_square(np.array(ideal) - 3, distribution) > FALSE_ALARM
 
 
 class Words:

@@ -96,22 +96,22 @@ def test_shares_of_a_budget_never_exceed_it() -> None:
         assert math.isclose(sum(parts), epsilon)
 
 
-@pytest.mark.parametrize("law", ["laplace", "gaussian"])
+@pytest.mark.parametrize("distribution", ["laplace", "gaussian"])
 @pytest.mark.parametrize(("users", "epsilon"), [(20, 1.0), (200, 0.5)])
-def test_the_planned_noise_is_the_noise(law: Any, users: int, epsilon: float) -> None:
+def test_the_planned_noise_is_the_noise(distribution: Any, users: int, epsilon: float) -> None:
     """The variance of 1,000 draws; a squared Laplace has variance 5, so 5 deviations are 0.36."""
     kernel = kendall_tau(SMALL, SMALL)
-    delta = 1e-5 if law == "gaussian" else 0.0
-    program = statistic_program(kernel, users, epsilon, delta, law=law)
-    source = SeededRandomnessForSimulation(1, f"{law} {users}")
+    delta = 1e-5 if distribution == "gaussian" else 0.0
+    program = statistic_program(kernel, users, epsilon, delta, distribution=distribution)
+    source = SeededRandomnessForSimulation(1, f"{distribution} {users}")
     pairs = users * (users - 1) // 2
     true = kernel.low + kernel.unit
     values = [
         read_answer(program, [program.noise[0].draw(pairs, source)]).values[0] - true for _ in range(1000)
     ]
-    plan = plan_central(users, epsilon, 0.1, 0.9, delta=delta, law=law, width=2.0)
+    plan = plan_central(users, epsilon, 0.1, 0.9, delta=delta, distribution=distribution, width=2.0)
     assert abs(np.mean(np.square(values)) / plan.noise_error - 1) < 0.36
-    if law == "laplace":
+    if distribution == "laplace":
         # 2 (2 width / (n epsilon))**2, but for the grid and what the coins give up.
         assert math.isclose(plan.noise_error, 2 * (2 * 2.0 / (users * epsilon)) ** 2, rel_tol=0.02)
 

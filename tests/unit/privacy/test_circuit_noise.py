@@ -44,12 +44,14 @@ Design = Callable[[int, float], CyclicLaplace | RandomisedResponse]
 def greatest_log_ratio(noise: Noise) -> float:
     """Over all pairs of kernel integers and all outputs, from the exact law."""
     if isinstance(noise, RandomisedResponse):
-        laws = [noise.masses(h) for h in range(noise.steps + 1)]
+        distributions = [noise.masses(h) for h in range(noise.steps + 1)]
     else:
         assert isinstance(noise, CyclicLaplace)
-        law = noise.masses()
-        laws = [law[-h:] + law[:-h] if h else law for h in range(noise.steps + 1)]
-    return max(math.log(max(column) / min(column)) for column in zip(*laws, strict=True))
+        distribution = noise.masses()
+        distributions = [
+            distribution[-h:] + distribution[:-h] if h else distribution for h in range(noise.steps + 1)
+        ]
+    return max(math.log(max(column) / min(column)) for column in zip(*distributions, strict=True))
 
 
 def test_a_greater_epsilon_would_need_longer_coins(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -91,10 +93,10 @@ def test_a_small_epsilon_is_made_use_of(steps: int, epsilon: float) -> None:
 @pytest.mark.parametrize(("steps", "epsilon"), [(2, 1.0), (2, 0.2), (30, 1.0)])
 def test_laplace_moments_are_those_of_the_law(steps: int, epsilon: float) -> None:
     noise = CyclicLaplace.design(steps, epsilon)
-    law = noise.masses()
-    assert sum(law) == 1
-    half = len(law) // 2
-    signed = [(x if x < half else x - len(law), mass) for x, mass in enumerate(law)]
+    distribution = noise.masses()
+    assert sum(distribution) == 1
+    half = len(distribution) // 2
+    signed = [(x if x < half else x - len(distribution), mass) for x, mass in enumerate(distribution)]
     assert sum((x * m for x, m in signed), Fraction(0)) == noise.mean
     assert sum((x * x * m for x, m in signed), Fraction(0)) - noise.mean**2 == noise.exact_variance
     q = math.exp(-epsilon / steps)
@@ -132,10 +134,10 @@ def outputs(
     return unpack_bytes(result, count)[:, 0]
 
 
-def exact_law(noise: Noise, integer: int) -> NDArray[np.float64]:
+def exact_distribution(noise: Noise, integer: int) -> NDArray[np.float64]:
     if isinstance(noise, CyclicLaplace):
-        law = np.array([float(m) for m in noise.masses()])
-        return np.roll(law, integer)
+        distribution = np.array([float(m) for m in noise.masses()])
+        return np.roll(distribution, integer)
     if isinstance(noise, RandomisedResponse):
         return np.array([float(m) for m in noise.masses(integer)])
     assert isinstance(noise, TableGaussian)
@@ -159,11 +161,11 @@ def exact_law(noise: Noise, integer: int) -> NDArray[np.float64]:
 def test_the_circuit_has_the_exact_law_even_if_one_partys_bits_are_zeros(noise: Noise, zero: str) -> None:
     count, integer = 200_000, 2
     result = np.bincount(outputs(noise.steps, noise, integer, count, 7, zero))
-    law = exact_law(noise, integer)
-    assert len(result) <= len(law)
-    result = np.pad(result, (0, len(law) - len(result)))
-    common = law * count >= 10
-    expected = np.append(law[common], law[~common].sum()) * count
+    distribution = exact_distribution(noise, integer)
+    assert len(result) <= len(distribution)
+    result = np.pad(result, (0, len(distribution) - len(result)))
+    common = distribution * count >= 10
+    expected = np.append(distribution[common], distribution[~common].sum()) * count
     seen = np.append(result[common], result[~common].sum())
     keep = expected > 0
     assert seen[~keep].sum() == 0
@@ -174,10 +176,10 @@ def test_the_circuit_has_the_exact_law_even_if_one_partys_bits_are_zeros(noise: 
 def test_the_ideal_functionality_has_the_circuits_law(kind: NoiseKind) -> None:
     noise = design_noise(3, 1.0, 1e-5 if kind == "gaussian" else 0.0, 1, kind)
     drawn = noise.draw(np.full(200_000, 1), SeededRandomnessForSimulation(3, "ideal"))
-    law = exact_law(noise, 1)
-    result = np.bincount(drawn.astype(np.int64), minlength=len(law))
-    common = law * 200_000 >= 10
-    expected = np.append(law[common], law[~common].sum())
+    distribution = exact_distribution(noise, 1)
+    result = np.bincount(drawn.astype(np.int64), minlength=len(distribution))
+    common = distribution * 200_000 >= 10
+    expected = np.append(distribution[common], distribution[~common].sum())
     seen = np.append(result[common], result[~common].sum())
     keep = expected > 0
     assert chisquare(seen[keep], expected[keep] / expected.sum() * 200_000).pvalue > ALARM
@@ -260,8 +262,8 @@ def test_epsilon_must_be_a_budget(epsilon: object) -> None:
 def test_gaussian_delta_covers_the_exact_law_of_all_evaluations(evaluations: int) -> None:
     """Against all outputs of the evaluations, by brute force on the circuit's own law."""
     noise = TableGaussian.design(1, 6.0, 1e-3, evaluations)
-    law = exact_law(noise, 0)
-    first, second = np.append(law, 0.0), np.append(0.0, law)
+    distribution = exact_distribution(noise, 0)
+    first, second = np.append(distribution, 0.0), np.append(0.0, distribution)
     p, q = np.ones(1), np.ones(1)
     for _ in range(evaluations):
         p, q = np.outer(p, first).ravel(), np.outer(q, second).ravel()

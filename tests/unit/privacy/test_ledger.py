@@ -21,7 +21,7 @@ from smpc_dp.errors import ConfigError, LocalError, PrivacyError
 from smpc_dp.privacy.accountant.compose import Composition
 from smpc_dp.privacy.accountant.events import Event, Gaussian, Pure, Shift, exact_release
 from smpc_dp.privacy.accountant.ledger import Ledger
-from smpc_dp.privacy.laws import BinomialLaw
+from smpc_dp.privacy.laws import BinomialDistribution
 from smpc_dp.privacy.mechanisms import DiscreteGaussian, Sensitivity, Skellam
 from smpc_dp.protocols.result import Privacy
 
@@ -150,7 +150,7 @@ def test_adaptive_composition_costs_more_and_uses_one_order(tmp_path: Path) -> N
             assert spent <= 1.0
         counts[kind] = number
     assert counts["fixed"] > counts["adaptive"] > counts["fixed"] / 2
-    nothing_known = Event("binomial", "substitution", (Shift(BinomialLaw(400), 1, 1),))
+    nothing_known = Event("binomial", "substitution", (Shift(BinomialDistribution(400), 1, 1),))
     with pytest.raises(PrivacyError, match="no Rényi bound"):
         book.charge(run(99), nothing_known)
     # what may fail has half of delta

@@ -21,7 +21,7 @@ from smpc_dp.privacy.accountant.events import Renyi
 from smpc_dp.privacy.accountant.renyi import curve
 from smpc_dp.privacy.gaussian import gaussian_mu
 from smpc_dp.privacy.guarantee import PrivacyGuarantee
-from smpc_dp.privacy.laws import DiscreteGaussianLaw, hockey_stick
+from smpc_dp.privacy.laws import DiscreteGaussianDistribution, hockey_stick
 from smpc_dp.privacy.mechanisms import (
     AdditiveNoise,
     Binomial,
@@ -201,7 +201,7 @@ def test_a_sum_of_tiny_discrete_gaussians_is_no_discrete_gaussian() -> None:
     """The trap: shares of variance 0.1 give a sum that shows more than a discrete Gaussian of the total."""
     shares, variance = 8, Fraction(1, 10)
     exact = twin.summed(twin.discrete_gaussian(variance, 8), shares)
-    naive = hockey_stick(DiscreteGaussianLaw(variance * shares), 1, 1, 1.0)
+    naive = hockey_stick(DiscreteGaussianDistribution(variance * shares), 1, 1, 1.0)
     assert float(twin.delta(exact, 1, 1.0)) > 1.2 * naive
     assert DistributedSum(DiscreteGaussian(ONE, Fraction(1, 2)), shares).delta(1.0) >= 0
     with pytest.raises(ConfigError, match="too little"):

@@ -17,7 +17,7 @@ from smpc_dp.privacy.accountant.theorems import advanced_composition, optimal_co
 from smpc_dp.privacy.gaussian import gaussian_mu
 from smpc_dp.privacy.local_pairwise import exact_variance, zetas
 from smpc_dp.privacy.naive_pairwise import plan_naive
-from smpc_dp_lab.bench.kendall import ratings_law
+from smpc_dp_lab.bench.kendall import ratings_distribution
 
 
 @given(epsilon=st.floats(0.001, 2), count=st.integers(1, 60), part=st.floats(0, 1.2))
@@ -62,14 +62,14 @@ def test_advanced_composition_costs_more_and_many_pairs_are_a_gaussian() -> None
 
 def test_all_pairs_are_not_worst_at_small_epsilon() -> None:
     """T, Fig. 3.7, by the formulas: 246,000 records of 36 values, kernel in [0, 1], delta = 1e-8."""
-    law = ratings_law()
+    distribution = ratings_distribution()
     pairs = np.array(list(itertools.product(range(6), repeat=2)))
     signs = np.sign(pairs[:, None, :] - pairs[None, :, :])
     kernel = (1 + signs[..., 0] * signs[..., 1]) / 2
     worst = {}
     for epsilon in (0.25, 0.5, 1.0, 2.0):
-        local = exact_variance(kernel, law, 246_000, epsilon)
-        plan = plan_naive(246_000, epsilon, 1e-8, *zetas(kernel, law), composition="advanced")
+        local = exact_variance(kernel, distribution, 246_000, epsilon)
+        plan = plan_naive(246_000, epsilon, 1e-8, *zetas(kernel, distribution), composition="advanced")
         worst[epsilon] = plan.mean_squared_error > local
     assert worst == {0.25: False, 0.5: False, 1.0: True, 2.0: True}
 

@@ -109,15 +109,19 @@ def test_gap_law_covers_simulated_walks(colluders: int) -> None:
     paths = rng.integers(0, n, (4_000, steps)).tolist()
     shifts = np.array([walk_shift(path, limit, colluders, None) for path in paths])
     deltas = curves.hockey_stick(epsilon, mu * np.sqrt(shifts))
-    law = complete.gaps_law(n, colluders, limit, None, 1e-9)
+    distribution = complete.gaps_distribution(n, colluders, limit, None, 1e-9)
     error = float(deltas.std()) / math.sqrt(len(deltas))
-    assert float(deltas.mean()) - 5 * error <= law.delta(epsilon, mu) <= float(deltas.mean()) * 1.6
-    assert float(law.mass.sum()) + law.beyond == pytest.approx(1, abs=1e-6)
-    capped = complete.gaps_law(n, colluders, limit, 1, 1e-9)
+    assert float(deltas.mean()) - 5 * error <= distribution.delta(epsilon, mu) <= float(deltas.mean()) * 1.6
+    assert float(distribution.mass.sum()) + distribution.beyond == pytest.approx(1, abs=1e-6)
+    capped = complete.gaps_distribution(n, colluders, limit, 1, 1e-9)
     fewer = np.array([walk_shift(path, limit, colluders, 1) for path in paths])
     less = curves.hockey_stick(epsilon, mu * np.sqrt(fewer))
     error = float(less.std()) / math.sqrt(len(less))
-    assert float(less.mean()) - 5 * error <= capped.delta(epsilon, mu) <= law.delta(epsilon, mu) * (1 + 1e-3)
+    assert (
+        float(less.mean()) - 5 * error
+        <= capped.delta(epsilon, mu)
+        <= distribution.delta(epsilon, mu) * (1 + 1e-3)
+    )
 
 
 def test_a_law_with_a_cap_on_edges_is_grouped_upwards(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -125,15 +129,17 @@ def test_a_law_with_a_cap_on_edges_is_grouped_upwards(monkeypatch: pytest.Monkey
     sums: list[int] = []
     summed = mixture.summed
 
-    def counted(law: mixture.Law, times: int, tail: float) -> mixture.Law:
+    def counted(
+        distribution: mixture.NoiseDistribution, times: int, tail: float
+    ) -> mixture.NoiseDistribution:
         sums.append(times)
-        return summed(law, times, tail)
+        return summed(distribution, times, tail)
 
     monkeypatch.setattr(mixture, "summed", counted)
-    grouped = complete.gaps_law(4, 1, 500, 20, 1e-9)
+    grouped = complete.gaps_distribution(4, 1, 500, 20, 1e-9)
     assert len(sums) <= 34
     monkeypatch.setattr(mixture, "_GROUPS", 10_000)
-    exact = complete.gaps_law(4, 1, 500, 20, 1e-9)
+    exact = complete.gaps_distribution(4, 1, 500, 20, 1e-9)
     for mu in (0.1, 0.2):
         assert exact.delta(1.0, mu) <= grouped.delta(1.0, mu) <= 1.01 * exact.delta(1.0, mu)
 
@@ -144,35 +150,37 @@ def test_a_law_of_many_contributions_is_not_below_its_mean(n: int, times: int) -
     gaps = np.arange(1, 100_000)
     stop = 2 / n
     mean = times * float(((1 - stop) ** (gaps - 1) * stop / gaps).sum())
-    law = complete.gaps_law(n, 1, times, None, 1e-9)
-    assert mean <= law.mean() <= 1.02 * mean
-    assert law.beyond < 1e-6
+    distribution = complete.gaps_distribution(n, 1, times, None, 1e-9)
+    assert mean <= distribution.mean() <= 1.02 * mean
+    assert distribution.beyond < 1e-6
 
 
 def test_a_coarser_law_is_rounded_up() -> None:
-    law = mixture.Law(np.array([0.1, 0.2, 0.3, 0.1, 0.2, 0.05, 0.03, 0.02]), 0.5, 0.0).coarser(4)
-    np.testing.assert_allclose(law.mass, [0.1, 0.5, 0.3, 0.08])
-    assert law.step == 1.0
-    assert law.beyond == pytest.approx(0.02)
+    distribution = mixture.NoiseDistribution(
+        np.array([0.1, 0.2, 0.3, 0.1, 0.2, 0.05, 0.03, 0.02]), 0.5, 0.0
+    ).coarser(4)
+    np.testing.assert_allclose(distribution.mass, [0.1, 0.5, 0.3, 0.08])
+    assert distribution.step == 1.0
+    assert distribution.beyond == pytest.approx(0.02)
 
 
 def test_contributions_beyond_the_grid_are_refused() -> None:
     with pytest.raises(ConfigError, match="limit contributions"):
-        complete.gaps_law(3, 1, 3_000_000, None, 1e-9)
+        complete.gaps_distribution(3, 1, 3_000_000, None, 1e-9)
     with pytest.raises(ConfigError, match="limit contributions"):
-        complete.gaps_law(3, 1, 200_000, 1, 1e-9)
+        complete.gaps_distribution(3, 1, 200_000, 1, 1e-9)
 
 
 def test_law_of_a_sum_is_that_of_direct_convolution() -> None:
     values, weights = np.array([0.0, 0.11, 0.5]), np.array([0.5, 0.3, 0.2])
-    law = mixture.tabulate(values, weights, 0.01, 400)
+    distribution = mixture.tabulate(values, weights, 0.01, 400)
     direct = np.array([1.0])
     for _ in range(5):
-        direct = np.convolve(direct, law.mass[:60])
-    several = mixture.summed(law, 5, 0.0)
+        direct = np.convolve(direct, distribution.mass[:60])
+    several = mixture.summed(distribution, 5, 0.0)
     assert np.abs(several.mass[: len(direct)] - direct).max() < 1e-15
-    assert several.mean() == pytest.approx(5 * law.mean())
-    assert law.mean() >= float(values @ weights)
+    assert several.mean() == pytest.approx(5 * distribution.mean())
+    assert distribution.mean() >= float(values @ weights)
     end = mixture.grid_end(values, weights, 5, 1e-3)
     assert float(several.mass[math.ceil(end / 0.01) :].sum()) <= 1e-3
 
@@ -269,7 +277,7 @@ def test_ring_theorem_is_valid_and_refuses_beyond_its_range() -> None:
 def shuffled_delta(epsilon: float, beta: float, d: int, others: list[int]) -> float:
     """The exact delta of a histogram of randomised responses, one value 0 against 1, by enumeration."""
 
-    def law(values: list[int]) -> dict[tuple[int, ...], float]:
+    def distribution(values: list[int]) -> dict[tuple[int, ...], float]:
         counts: dict[tuple[int, ...], float] = {(0,) * d: 1.0}
         for value in values:
             more: dict[tuple[int, ...], float] = {}
@@ -280,7 +288,7 @@ def shuffled_delta(epsilon: float, beta: float, d: int, others: list[int]) -> fl
             counts = more
         return counts
 
-    one, two = law([0, *others]), law([1, *others])
+    one, two = distribution([0, *others]), distribution([1, *others])
     return sum(max(0.0, chance - math.exp(epsilon) * two[key]) for key, chance in one.items())
 
 
@@ -306,7 +314,7 @@ def test_fixed_blanket_is_exact() -> None:
     uniform = shuffled_delta
     pmf = histogram._segment([(m, 1.0)], beta, d, 0.0)
 
-    def law(value: int) -> dict[tuple[int, int, int], float]:
+    def distribution(value: int) -> dict[tuple[int, int, int], float]:
         result: dict[tuple[int, int, int], float] = {}
         for cells in itertools.product(range(d), repeat=m):
             for answer in range(d):
@@ -316,7 +324,7 @@ def test_fixed_blanket_is_exact() -> None:
                 result[key] = result.get(key, 0.0) + chance
         return result
 
-    one, two = law(0), law(1)
+    one, two = distribution(0), distribution(1)
     for epsilon in (0.1, 0.5, 1.0):
         exact = sum(max(0.0, c - math.exp(epsilon) * two[key]) for key, c in one.items())
         assert exact <= pmf.get_delta_for_epsilon(epsilon) <= exact + 1e-3

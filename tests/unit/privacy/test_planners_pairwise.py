@@ -19,7 +19,7 @@ from smpc_dp.errors import ConfigError
 from smpc_dp.privacy import local_auc, local_pairwise, pairwise_plan
 from smpc_dp.privacy.local_pairwise import zetas
 from smpc_dp.privacy.local_rivals import local_baselines, read_model
-from smpc_dp.privacy.response import ResponseLaw
+from smpc_dp.privacy.response import ResponseDistribution
 
 Floats = NDArray[np.float64]
 
@@ -100,7 +100,7 @@ def test_exact_local_variance_by_simulation() -> None:
     k = len(kernel)
     rng = np.random.default_rng(3)
     distribution = rng.dirichlet(np.ones(k))
-    beta = ResponseLaw.of_epsilon(k, epsilon).beta
+    beta = ResponseDistribution.of_epsilon(k, epsilon).beta
     records = rng.choice(k, p=distribution, size=(runs, n))
     answers = np.where(rng.random((runs, n)) < beta, rng.integers(0, k, (runs, n)), records)
     shifted = (np.eye(k)[answers] - beta / k) / (1 - beta)  # (runs, n, k)
@@ -115,9 +115,9 @@ def test_exact_local_variance_by_simulation() -> None:
 
 def test_randomised_response_has_its_epsilon_exactly() -> None:
     for k, epsilon in ((2, 0.1), (5, 1.0), (1000, 6.0)):
-        beta = ResponseLaw.of_epsilon(k, epsilon).beta
+        beta = ResponseDistribution.of_epsilon(k, epsilon).beta
         assert (1 - beta + beta / k) / (beta / k) == pytest.approx(math.exp(epsilon))
-        assert ResponseLaw.of_epsilon(k, epsilon).retained == pytest.approx(1 - beta)
+        assert ResponseDistribution.of_epsilon(k, epsilon).retained == pytest.approx(1 - beta)
 
 
 @given(seed=st.integers(0, 10**6), k=st.integers(1, 6), n=st.integers(2, 50), epsilon=st.floats(0.05, 8))
@@ -181,7 +181,7 @@ def test_auc_variance_by_simulation() -> None:
     """Every user answers in every level by one Hadamard coefficient of its node, with epsilon / alpha."""
     epsilon, levels, runs = 6.0, 2, 40_000
     scores = {1: np.array([3, 3, 2, 1]), -1: np.array([0, 1, 1, 2, 3])}
-    scale = 1 / ResponseLaw.of_epsilon(2, epsilon / levels).retained
+    scale = 1 / ResponseDistribution.of_epsilon(2, epsilon / levels).retained
     rng = np.random.default_rng(5)
     total = np.zeros(runs)
     for level in range(1, levels + 1):
@@ -206,7 +206,7 @@ def test_auc_bound_has_its_condition() -> None:
     bound = local_auc.published_error_bound(300, 700, 6, 2.0)
     assert bound > local_auc.published_error_bound(300, 700, 6, 4.0)
     # Any a will do for a bound, so the one taken is the least over a coarse list.
-    n, square = 1000, 1 / ResponseLaw.of_epsilon(2, 2.0 / 6).retained ** 2
+    n, square = 1000, 1 / ResponseDistribution.of_epsilon(2, 2.0 / 6).retained ** 2
     values = [
         square / 6 * 36 * (2 * n + (4 * a + 1) * 300 + 21 * math.sqrt(2 * n * square) / (math.sqrt(a) - 1))
         for a in (1.1, 2, 5, 10, 50)

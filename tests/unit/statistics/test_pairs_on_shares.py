@@ -23,26 +23,32 @@ from smpc_dp.protocols.mpyc.params import check_parameters
 from smpc_dp.runtime.servers.programs import compile_operation, operation_of
 from smpc_dp.simulate.randomness import SeededRandomnessForSimulation
 from smpc_dp.simulate.shared import _lone_runtime, run_alone, run_ideal
-from smpc_dp.statistics.shared.pairs import PAIR_LAWS, each_pair, pair_circuit, pair_layers, pair_terms
+from smpc_dp.statistics.shared.pairs import (
+    PAIR_DISTRIBUTIONS,
+    each_pair,
+    pair_circuit,
+    pair_layers,
+    pair_terms,
+)
 from smpc_dp.statistics.shared.plan import read_answer, statistic_program
 
 # The chance that a sound implementation fails one of the chi-square tests.
 FALSE_ALARM = 1e-6
 SEED = bytes(range(32))
 DIGITS = Field(0, 3)
-LAWS: list[Noise] = [
+DISTRIBUTIONS: list[Noise] = [
     CyclicLaplace.design(3, 2.0),
     RandomisedResponse.design(3, 2.0),
     TableGaussian.design(3, 12.0, 1e-2, 1),
 ]
-NAMED = [law.name for law in LAWS]
+NAMED = [distribution.name for distribution in DISTRIBUTIONS]
 
 
 def exact_masses(noise: Any, integer: int) -> dict[int, Fraction]:
     """The law of an output, from the coins as they are."""
     if isinstance(noise, CyclicLaplace):
-        law = noise.masses()
-        return {(integer + shift) % len(law): mass for shift, mass in enumerate(law)}
+        distribution = noise.masses()
+        return {(integer + shift) % len(distribution): mass for shift, mass in enumerate(distribution)}
     if isinstance(noise, RandomisedResponse):
         return dict(enumerate(noise.masses(integer)))
     edges = [0, *noise.cuts, 1 << LOOKUP_BITS]
@@ -58,7 +64,7 @@ def near(top: int) -> Kernel:
     return table_kernel("near", lambda x, y: float(min(abs(x[0] - y[0]), 3)), Field(0, top), low=0, high=3)
 
 
-@pytest.mark.parametrize("noise", LAWS, ids=NAMED)
+@pytest.mark.parametrize("noise", DISTRIBUTIONS, ids=NAMED)
 @pytest.mark.parametrize("kernel", [gini_mean_difference(DIGITS), near(5)], ids=["gini", "users"])
 def test_a_pair_is_what_the_garbled_circuit_gives_for_the_same_bits(noise: Noise, kernel: Kernel) -> None:
     """Whatever both parties draw, its circuit on the XOR is the two-party circuit, on integers as on bits."""
@@ -81,7 +87,7 @@ def test_a_pair_is_what_the_garbled_circuit_gives_for_the_same_bits(noise: Noise
     assert sum(row << index for index, row in enumerate(result)).tolist() == wanted
 
 
-@pytest.mark.parametrize("noise", LAWS, ids=NAMED)
+@pytest.mark.parametrize("noise", DISTRIBUTIONS, ids=NAMED)
 def test_both_compilations_of_a_randomiser_have_the_exact_mass_function(
     noise: Any, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -151,21 +157,23 @@ def test_randomised_response_on_shares_has_its_masses_exactly() -> None:
         assert share == noise.masses(int(x == y))[1]
 
 
-@pytest.mark.parametrize("law", PAIR_LAWS)
-def test_pairs_on_shares_are_read_like_garbled_ones(law: Any) -> None:
+@pytest.mark.parametrize("distribution", PAIR_DISTRIBUTIONS)
+def test_pairs_on_shares_are_read_like_garbled_ones(distribution: Any) -> None:
     """The same plan, the same pairs, the same estimator; 14 deviations are passed once in e^19 runs."""
     kernel, users = kendall_tau(Field(0, 99), Field(0, 99)), 40
     codes = np.stack([np.arange(users), np.arange(users)], axis=1)
-    delta = 1e-5 if law == "pair_gaussian" else 0.0
-    program = statistic_program(kernel, users, 6.0, delta, law=law, partners=3, design=SEED)
+    delta = 1e-5 if distribution == "pair_gaussian" else 0.0
+    program = statistic_program(kernel, users, 6.0, delta, distribution=distribution, partners=3, design=SEED)
     ideal = run_ideal(program, codes, SeededRandomnessForSimulation(1, "pairs"))
     for opened in (run_alone(program, codes.tolist()), ideal):
         answer = read_answer(program, opened)
         assert answer.result is not None
         assert answer.result.pairs == 60 == len(opened)
         assert abs(answer.values[0] - 1) < 14 * answer.noise_error[0]
-    result = simulate.pairwise(kernel, codes, 6.0, 3, delta=delta, noise=law, engine="mpyc")
-    garbled = simulate.pairwise(kernel, codes, 6.0, 3, delta=delta, noise=PAIR_LAWS[law], fidelity="ideal")
+    result = simulate.pairwise(kernel, codes, 6.0, 3, delta=delta, noise=distribution, engine="mpyc")
+    garbled = simulate.pairwise(
+        kernel, codes, 6.0, 3, delta=delta, noise=PAIR_DISTRIBUTIONS[distribution], fidelity="ideal"
+    )
     assert result.noise_error == garbled.noise_error
     assert (result.pairs, result.partners, result.privacy.epsilon) == (60, 3, 6.0)
     assert "each" in result.privacy.guarantee.mechanism  # type: ignore[union-attr]
@@ -177,7 +185,7 @@ def test_public_labels_pair_both_sides() -> None:
         auc(Field(0, 9)),
         5,
         12.0,
-        law="randomised_response",
+        distribution="randomised_response",
         public_labels=public_labels,
         partners=1,
         design=SEED,
@@ -186,7 +194,7 @@ def test_public_labels_pair_both_sides() -> None:
 
 
 def test_a_cheater_is_named_among_pairs() -> None:
-    program = statistic_program(near(5), 4, 1.0, law="randomised_response", partners=1, design=SEED)
+    program = statistic_program(near(5), 4, 1.0, distribution="randomised_response", partners=1, design=SEED)
     opened = run_alone(program, [[0], [6], [1], [2]])
     assert len(opened) == 3
     assert read_answer(program, opened).refused == [1]
@@ -198,7 +206,7 @@ def test_what_pairs_cannot_be() -> None:
         arguments: Any = {"epsilon": 1.0, "law": "pair_laplace", "partners": 1, "design": SEED} | change
         with pytest.raises(ConfigError):
             statistic_program(kernel, 50, **arguments)
-    program = statistic_program(kernel, 4, 1.0, law="pair_laplace", partners=1, design=SEED)
+    program = statistic_program(kernel, 4, 1.0, distribution="pair_laplace", partners=1, design=SEED)
     central = statistic_program(kernel, 4, 1.0).terms
     but = msgspec.structs.replace
     for terms in (
@@ -207,8 +215,8 @@ def test_what_pairs_cannot_be() -> None:
         but(central, noise=program.terms.noise),
         but(program.terms, partners=0),
         but(program.terms, noise=(but(program.terms.noise[0], bits=3),)),
-        but(program.terms, noise=(but(program.terms.noise[0], law="randomised_response"),)),
-        but(program.terms, noise=(but(program.terms.noise[0], law="pair_gaussian"),)),
+        but(program.terms, noise=(but(program.terms.noise[0], distribution="randomised_response"),)),
+        but(program.terms, noise=(but(program.terms.noise[0], distribution="pair_gaussian"),)),
     ):
         with pytest.raises(ConfigError):
             run_alone(but(program, terms=terms), [[0, 0]] * 4)
@@ -227,13 +235,13 @@ def test_a_question_for_pairs_is_compiled_alike() -> None:
     assert program.terms.noise == (pair_terms(RandomisedResponse.design(3, 1.5)),)
 
 
-@pytest.mark.parametrize("law", ["laplace", "pair_laplace"])
-def test_an_absent_user_leaves_no_more_partners_than_there_are(law: str) -> None:
+@pytest.mark.parametrize("distribution", ["laplace", "pair_laplace"])
+def test_an_absent_user_leaves_no_more_partners_than_there_are(distribution: str) -> None:
     """Every user asked for as many partners as there are others, and one did not come."""
-    requested = operation_of(near(5), 3.0, 0.0, law, 5)
+    requested = operation_of(near(5), 3.0, 0.0, distribution, 5)
     parameters, _ = check_parameters({"dropout": 0.2}, 6)
     assert parameters is not None
     assert compile_operation(parameters, requested, 6, (), SEED).terms.partners == 5
     assert compile_operation(parameters, requested, 5, (), SEED).terms.partners == 4
     with pytest.raises(ConfigError, match="partners: 6 is not 0 to 5"):
-        compile_operation(parameters, operation_of(near(5), 3.0, 0.0, law, 6), 6, (), SEED)
+        compile_operation(parameters, operation_of(near(5), 3.0, 0.0, distribution, 6), 6, (), SEED)

@@ -233,11 +233,11 @@ def test_a_wrong_coin_fails_the_chi_square() -> None:
 def test_epsilon_of_the_floored_law_is_pure(moved: int, span: int, epsilon: float) -> None:
     """From all masses, exactly, for every shift up to the sensitivity; and it is nearly used up."""
     noise = FlooredLaplace.design(moved, span, epsilon)
-    laws = [noise.masses(integer) for integer in range(span + 1)]
-    assert all(law.keys() == laws[0].keys() for law in laws)
-    assert min(float(mass) for law in laws for mass in law.values()) > 0
+    distributions = [noise.masses(integer) for integer in range(span + 1)]
+    assert all(distribution.keys() == distributions[0].keys() for distribution in distributions)
+    assert min(float(mass) for distribution in distributions for mass in distribution.values()) > 0
     worst = max(
-        max(laws[a][result] / laws[b][result] for result in laws[a])
+        max(distributions[a][result] / distributions[b][result] for result in distributions[a])
         for a in range(span + 1)
         for b in range(span + 1)
         if abs(a - b) <= moved
@@ -249,13 +249,13 @@ def test_epsilon_of_the_floored_law_is_pure(moved: int, span: int, epsilon: floa
 def test_delta_of_the_coarse_gaussian_holds(moved: int, span: int) -> None:
     epsilon, delta = 2.0, 1e-3
     noise = CoarseGaussian.design(moved, span, epsilon, delta)
-    laws = [noise.masses(integer) for integer in range(span + 1)]
+    distributions = [noise.masses(integer) for integer in range(span + 1)]
     rate = Fraction(math.exp(epsilon))
     for a in range(span + 1):
         for b in range(max(0, a - moved), min(span, a + moved) + 1):
             lost = sum(
-                max(mass - rate * laws[b].get(result, Fraction(0)), Fraction(0))
-                for result, mass in laws[a].items()
+                max(mass - rate * distributions[b].get(result, Fraction(0)), Fraction(0))
+                for result, mass in distributions[a].items()
             )
             assert lost <= delta
 
@@ -267,13 +267,14 @@ def test_terms_carry_the_coins() -> None:
 
 @pytest.mark.parametrize("kind", ["sum", "mean", "weighted-mean"])
 @pytest.mark.parametrize(
-    ("epsilon", "law", "delta"), [(None, "laplace", 0.0), (2.0, "laplace", 0.0), (2.0, "gaussian", 1e-5)]
+    ("epsilon", "distribution", "delta"),
+    [(None, "laplace", 0.0), (2.0, "laplace", 0.0), (2.0, "gaussian", 1e-5)],
 )
-def test_sums(kind: Any, epsilon: float | None, law: Any, delta: float) -> None:
+def test_sums(kind: Any, epsilon: float | None, distribution: Any, delta: float) -> None:
     bounds = [(-5, 1000), (0, 7), (1, 9)]
     generator = np.random.default_rng(3)
     records = np.stack([generator.integers(low, high + 1, 40) for low, high in bounds], axis=1)
-    program = sum_program(kind, 40, bounds, epsilon, delta, law=law)
+    program = sum_program(kind, 40, bounds, epsilon, delta, distribution=distribution)
     answer = read_answer(program, run_alone(program, records.tolist()))
     ideal = read_answer(program, run_ideal(program, records, SeededRandomnessForSimulation(3, "sums")))
     plain = records.sum(axis=0).astype(float)

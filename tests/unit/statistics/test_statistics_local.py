@@ -38,7 +38,7 @@ from smpc_dp.privacy.local_pairwise import (
     published_variance_bound,
     variance_bound,
 )
-from smpc_dp.privacy.response import ResponseLaw
+from smpc_dp.privacy.response import ResponseDistribution
 from smpc_dp.simulate.randomness import SeededRandomnessForSimulation
 from smpc_dp.statistics.local import LocalPairwise
 from smpc_dp.statistics.local_estimate import all_pairs, two_samples
@@ -58,7 +58,7 @@ def test_counts_give_what_all_pairs_give(seed: int, k: int, n: int, epsilon: flo
     matrix = rng.random((k, k))
     matrix += matrix.T
     answers = rng.integers(0, k, n)
-    beta = ResponseLaw.of_epsilon(k, epsilon).beta
+    beta = ResponseDistribution.of_epsilon(k, epsilon).beta
 
     def h_hat(i: int, j: int) -> float:
         left, right = np.eye(k)[i] - beta / k, np.eye(k)[j] - beta / k
@@ -205,19 +205,19 @@ def test_theorem_3_4_holds() -> None:
     """Exact mean squared error, of response and rounding, below the corrected bound."""
     fine = np.arange(401) / 400
     for epsilon, n, bins in itertools.product((0.5, 1.0, 3.0), (100, 10_000), (2, 5, 20)):
-        for law in (
+        for distribution in (
             np.ones(401),
             fine**4,
             np.exp(-(((fine - 0.5) / 0.02) ** 2)),
             1.0 * (np.arange(401) == 80),
         ):
-            law = law / law.sum()
+            distribution = distribution / distribution.sum()
             kernel = gini_mean_difference(Field(0, 1, 0.0025))
             plan = LocalPairwise.plan(kernel, epsilon, bins=bins)
             codes = np.arange(401)[:, None]
             category = plan.quantiser.categorise(codes, SeededRandomnessForSimulation(1, "x"))
-            cells = np.bincount(category, weights=law, minlength=bins).astype(np.float64)
-            truth = float(law @ np.abs(np.subtract.outer(fine, fine)) @ law)
+            cells = np.bincount(category, weights=distribution, minlength=bins).astype(np.float64)
+            truth = float(distribution @ np.abs(np.subtract.outer(fine, fine)) @ distribution)
             rounded = float(cells @ plan.quantiser.matrix(kernel) @ cells)
             error = plan.exact_error(cells, n) ** 2 + (rounded - truth) ** 2
             bias = plan.quantiser.bias(kernel)
@@ -309,7 +309,7 @@ def test_response_is_epsilon_private_exactly() -> None:
         assert true + (k - 1) * lie == 1
         assert true / lie == ratio <= Fraction(math.exp(epsilon))
         # (3.8), as corrected.
-        beta = ResponseLaw.of_epsilon(k, epsilon).beta
+        beta = ResponseDistribution.of_epsilon(k, epsilon).beta
         assert float(true) == pytest.approx(1 - beta + beta / k)
 
 

@@ -107,7 +107,7 @@ def test_fast_transform_gives_what_the_sum_gives(seed: int, level: int, users: i
     numbers = rng.permutation(10**6)[:users]
     nodes = np.sort(rng.choice(1 << level, min(wanted, 1 << level), replace=False))
     _, coefficients = tree.indices(numbers)
-    retained = float(tree.response(level).law.retained)
+    retained = float(tree.response(level).distribution.retained)
     expected = [
         sum(
             (-1) ** (int(answer) + bin(int(node) & int(coefficient)).count("1"))
@@ -299,8 +299,8 @@ def test_one_bit_is_sent_and_it_is_private(tmp_path: Path) -> None:
     assert again.value == pytest.approx(estimate.value)
     for oracle, split in itertools.product(("hadamard", "krr"), ("users", "budget")):
         tree = Tree(8, 1.0, oracle, split, coins(1))  # type: ignore[arg-type]
-        law = tree.response(4).law
-        retained, lie = float(law.retained), float(law.lie)
+        distribution = tree.response(4).distribution
+        retained, lie = float(distribution.retained), float(distribution.lie)
         ratio = (retained + lie) / lie
         assert ratio**tree.width == pytest.approx(math.e, rel=1e-7)
         ledger = Ledger.create(

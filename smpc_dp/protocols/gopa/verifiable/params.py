@@ -26,7 +26,7 @@ from smpc_dp.errors import (
     VerificationError,
 )
 from smpc_dp.privacy.gaussian import gaussian_mu
-from smpc_dp.privacy.laws import BinomialLaw
+from smpc_dp.privacy.laws import BinomialDistribution
 from smpc_dp.privacy.sampling import NoiseSource
 from smpc_dp.protocols.gopa.params import GopaParameters, OnDropout, check_and_plan
 from smpc_dp.protocols.gopa.plan import Neighbourhood, SessionNoise, complete_neighbourhood, with_degree
@@ -202,7 +202,7 @@ class VerifiableParameters(GopaParameters, frozen=True):
 
     def own_noise(self, source: NoiseSource, count: int) -> NDArray[np.int64]:
         """Return so many draws of the law of one user's coin flips, centred, in grid steps."""
-        return BinomialLaw(self.bits).draw(source, count)
+        return BinomialDistribution(self.bits).draw(source, count)
 
     def event(self) -> Event:
         """Return what one request is to a privacy ledger: the binomial of the honest total, and the rest."""
