@@ -26,7 +26,7 @@ from pathlib import Path
 from typing import Any
 
 from smpc_dp.board.keeping import MemoryBoard
-from smpc_dp.encoding import Lanes
+from smpc_dp.encoding import RingVector
 from smpc_dp.errors import LocalError, SmpcError
 from smpc_dp.protocols.contract import Envelope
 from smpc_dp.protocols.engine.codec import Codec
@@ -69,7 +69,7 @@ class Desk:
     context: Context
     parameters: SumParameters
     signer: Signer
-    vector: Lanes
+    vector: RingVector
     folder: Path
     counted: bool
 
@@ -271,7 +271,7 @@ class Session:
     parameters: SumParameters
     context: Context
     signers: Mapping[str, Signer]
-    lanes: Mapping[str, Lanes]
+    ring_vector: Mapping[str, RingVector]
     board: MemoryBoard | None
 
     @classmethod
@@ -290,11 +290,11 @@ class Session:
         if isinstance(parameters, VerifiableParameters):
             simulated, board = with_board(simulated, NOISY)
         values = random.Random(seed)  # noqa: S311 - the values are nobody's
-        lanes = {
+        ring_vector = {
             name: parameters.encoding.encode([values.randint(0, MOST) for _ in range(LENGTH)], party=name)[0]
             for name in simulated.context.names
         }
-        return cls(parameters, simulated.context, simulated.signers, lanes, board)
+        return cls(parameters, simulated.context, simulated.signers, ring_vector, board)
 
     def aggregator(self) -> Run[Outcome]:
         """Return the aggregator of the run."""
@@ -302,14 +302,14 @@ class Session:
 
     def is_right(self, outcome: Outcome) -> bool:
         """Tell whether a total is the sum of the survivors' vectors, with no more noise than there can be."""
-        lanes = [self.lanes[name] for name in outcome.survivors]
-        total = lanes[0].copy()
-        for others in lanes[1:]:
+        ring_vector = [self.ring_vector[name] for name in outcome.survivors]
+        total = ring_vector[0].copy()
+        for others in ring_vector[1:]:
             total += others
-        exact, _ = self.parameters.decode(total, len(lanes))
+        exact, _ = self.parameters.decode(total, len(ring_vector))
         # A party adds up at most half of its bits to each coordinate, or takes them off.
         noise = self.parameters.bits // 2 if isinstance(self.parameters, VerifiableParameters) else 0
-        return bool((abs(outcome.total - exact) <= noise * len(lanes)).all())
+        return bool((abs(outcome.total - exact) <= noise * len(ring_vector)).all())
 
     def audit(self, outcome: Outcome, folder: Path) -> int:
         """Audit the log as `smpc-dp audit` does, and return its exit code; 0 where there is no log."""
@@ -331,8 +331,8 @@ def execute(protocol: str, seed: int, rate: float, *, counted: bool) -> bool:
     aggregator = session.aggregator()
     with tempfile.TemporaryDirectory() as folder:
         desks = {
-            name: Desk(context, parameters, session.signers[name], lanes, Path(folder, name), counted)
-            for name, lanes in session.lanes.items()
+            name: Desk(context, parameters, session.signers[name], ring_vector, Path(folder, name), counted)
+            for name, ring_vector in session.ring_vector.items()
         }
         hall = Hall(desks, aggregator, seed, rate)
         hall.execute()
@@ -360,8 +360,8 @@ def equals_uninterrupted(protocol: str, seed: int, outcome: Outcome) -> bool:
     session = Session.of(protocol, seed)
     aggregator = session.aggregator()
     parties = [
-        make_party(session.context, session.parameters, session.signers[name], lanes)
-        for name, lanes in session.lanes.items()
+        make_party(session.context, session.parameters, session.signers[name], ring_vector)
+        for name, ring_vector in session.ring_vector.items()
     ]
     drive([aggregator, *parties], MemoryNetwork(), AGGREGATOR)
     plain = aggregator.result

@@ -22,7 +22,7 @@ from smpc_dp.box import Bound, each_of, fractional_bits_of, inward, on_grid, sid
 from smpc_dp.errors import Check, ConfigCheck, ConfigError, Fault, PrivacyError, VerificationError
 
 # uint32 or uint64, whichever the encoding uses.
-Lanes = NDArray[np.unsignedinteger[Any]]
+RingVector = NDArray[np.unsignedinteger[Any]]
 
 MAX_LENGTH = 1 << 26
 # Up to here every integer is a float64.
@@ -151,7 +151,7 @@ class Encoding(msgspec.Struct, frozen=True, omit_defaults=True):
         return math.ldexp(1.0, -self.fractional_bits)
 
     @property
-    def lanes(self) -> int:
+    def ring_vector(self) -> int:
         """Coordinates that travel: one more than `length` when weights are used."""
         return self.length + (1 if self.max_weight else 0)
 
@@ -160,9 +160,9 @@ class Encoding(msgspec.Struct, frozen=True, omit_defaults=True):
         """The lane that arithmetic is done in."""
         return np.uint32 if self.element_bytes <= 4 else np.uint64
 
-    def zeros(self) -> Lanes:
+    def zeros(self) -> RingVector:
         """Return the sum of no vectors, shape (lanes,)."""
-        return np.zeros(self.lanes, dtype=self.dtype)
+        return np.zeros(self.ring_vector, dtype=self.dtype)
 
     @property
     def modulus_bits(self) -> int:
@@ -171,7 +171,7 @@ class Encoding(msgspec.Struct, frozen=True, omit_defaults=True):
 
     def encode(
         self, vector: ArrayLike, *, party: str, weight: float | None = None, clip: bool = False
-    ) -> tuple[Lanes, int]:
+    ) -> tuple[RingVector, int]:
         """Return the lanes of one party's vector, shape (lanes,), and how many values were clipped.
 
         Raises:
@@ -194,8 +194,8 @@ class Encoding(msgspec.Struct, frozen=True, omit_defaults=True):
                     )
                 ]
             )
-        lanes: Lanes = offset.astype(self.dtype)
-        return lanes, clipped
+        ring_vector: RingVector = offset.astype(self.dtype)
+        return ring_vector, clipped
 
     def _in_box(self, values: NDArray[Any], party: str, clip: bool) -> tuple[NDArray[np.int64], int]:
         lower, upper = self.bounds
@@ -279,24 +279,26 @@ class Encoding(msgspec.Struct, frozen=True, omit_defaults=True):
             raise PrivacyError(f"{party}: the weight is outside [0, {self.max_weight}]")
         return int(weight)
 
-    def pack(self, lanes: Lanes) -> bytes:
+    def pack(self, ring_vector: RingVector) -> bytes:
         """Return the lanes modulo 2^modulus_bits, little-endian, element_bytes each."""
-        size = lanes.dtype.itemsize
+        size = ring_vector.dtype.itemsize
         if size == self.element_bytes:
-            return lanes.astype(lanes.dtype.newbyteorder("<"), copy=False).tobytes()
-        octets = lanes.astype(lanes.dtype.newbyteorder("<"), copy=False).view(np.uint8)
+            return ring_vector.astype(ring_vector.dtype.newbyteorder("<"), copy=False).tobytes()
+        octets = ring_vector.astype(ring_vector.dtype.newbyteorder("<"), copy=False).view(np.uint8)
         return octets.reshape(-1, size)[:, : self.element_bytes].tobytes()
 
-    def unpack(self, packed: bytes) -> Lanes:
+    def unpack(self, packed: bytes) -> RingVector:
         """Invert `pack`; raise ValueError on a wrong length."""
-        if len(packed) != self.lanes * self.element_bytes:
-            raise ValueError(f"{len(packed)} bytes where {self.lanes * self.element_bytes} are due")
-        octets = np.zeros((self.lanes, np.dtype(self.dtype).itemsize), dtype=np.uint8)
-        octets[:, : self.element_bytes] = np.frombuffer(packed, dtype=np.uint8).reshape(self.lanes, -1)
-        lanes: Lanes = octets.reshape(-1).view(np.dtype(self.dtype).newbyteorder("<")).astype(self.dtype)
-        return lanes
+        if len(packed) != self.ring_vector * self.element_bytes:
+            raise ValueError(f"{len(packed)} bytes where {self.ring_vector * self.element_bytes} are due")
+        octets = np.zeros((self.ring_vector, np.dtype(self.dtype).itemsize), dtype=np.uint8)
+        octets[:, : self.element_bytes] = np.frombuffer(packed, dtype=np.uint8).reshape(self.ring_vector, -1)
+        ring_vector: RingVector = (
+            octets.reshape(-1).view(np.dtype(self.dtype).newbyteorder("<")).astype(self.dtype)
+        )
+        return ring_vector
 
-    def decode(self, lanes: Lanes, contributors: int) -> tuple[NDArray[np.int64], int]:
+    def decode(self, ring_vector: RingVector, contributors: int) -> tuple[NDArray[np.int64], int]:
         """Return (sum on the integer grid, shape (length,); sum of weights, without them `contributors`).
 
         `lanes` is the sum of `contributors` encoded vectors modulo 2^modulus_bits.
@@ -304,7 +306,7 @@ class Encoding(msgspec.Struct, frozen=True, omit_defaults=True):
         Raises:
             VerificationError: no vectors and weights within their bounds have this sum.
         """
-        values = lanes.astype(np.uint64) & np.uint64((1 << self.modulus_bits) - 1)
+        values = ring_vector.astype(np.uint64) & np.uint64((1 << self.modulus_bits) - 1)
         weight = int(values[-1]) if self.max_weight else contributors
         largest = int(values[: self.length].max())
         if weight > contributors * max(1, self.max_weight) or largest > weight * (self.highest - self.lowest):

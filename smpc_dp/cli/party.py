@@ -220,10 +220,10 @@ async def _contribute(
         )
     encoding = member.encoding
     vector = read_vector(host.input_file)
-    lanes, clipped = encoding.encode(vector, party=host.name, weight=weight, clip=clip)
+    ring_vector, clipped = encoding.encode(vector, party=host.name, weight=weight, clip=clip)
     async with host.connect() as opened:
         # Added at once: it is there, whatever the audit says.
-        results.append(await opened.sum_encoded(operation, lanes, clipped))
+        results.append(await opened.sum_encoded(operation, ring_vector, clipped))
         return None if host.audit is None else await opened.log().audit(keep=host.audit)
 
 

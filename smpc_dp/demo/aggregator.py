@@ -9,7 +9,7 @@ import sys
 
 import smpc_dp
 from smpc_dp.demo.process import parser, run_member
-from smpc_dp.encoding import Lanes
+from smpc_dp.encoding import RingVector
 from smpc_dp.runtime.launcher import print_event
 
 
@@ -22,8 +22,8 @@ def main() -> int:
     arguments = parser("The aggregator of the demonstration.", shard=False).parse_args()
     received: dict[str, list[int]] = {}
 
-    def watch(lender: str, lanes: Lanes) -> None:
-        received[lender] = lanes.tolist()
+    def watch(lender: str, ring_vector: RingVector) -> None:
+        received[lender] = ring_vector.tolist()
 
     async def act() -> object:
         (ended,) = await smpc_dp.serve(

@@ -15,7 +15,7 @@ from msgspec.structs import replace
 
 from smpc_dp.crypto import commit, proofs
 from smpc_dp.crypto.randomness import Randomness
-from smpc_dp.encoding import Lanes
+from smpc_dp.encoding import RingVector
 from smpc_dp.protocols.engine.run import Run
 from smpc_dp.protocols.engine.state import Transition
 from smpc_dp.protocols.envelope import Context, Signer, decode
@@ -82,7 +82,7 @@ def _make(
     context: Context,
     parameters: VerifiableParameters,
     identity: Signer,
-    lanes: Lanes,
+    ring_vector: RingVector,
     randomness: Randomness | None = None,
     fixed: FixedSurvivors | None = None,  # noqa: ARG001 - of other protocols
     seen: Seen = NOTHING_SEEN,
@@ -90,7 +90,9 @@ def _make(
     check_total: bool = True,
 ) -> Run[Outcome]:
     """Return the run of a lender that cheats."""
-    return cheat(party(context, parameters, identity, lanes, randomness, seen=seen, check_total=check_total))
+    return cheat(
+        party(context, parameters, identity, ring_vector, randomness, seen=seen, check_total=check_total)
+    )
 
 
 ROLES: Mapping[str, MakeParty] = {

@@ -76,16 +76,16 @@ class PlainTokens(AllHere):
     def __init__(self, users: int) -> None:
         super().__init__(users)
         self._users = users
-        self._lanes = [asyncio.Queue[Taken]()] * users
+        self._ring_vector = [asyncio.Queue[Taken]()] * users
 
     @classmethod
     def apart(cls, users: int) -> list[PlainTokens]:
         """Return one for each user, connected: each has its user `here` alone, as processes would."""
-        lanes = [asyncio.Queue[Taken]() for _ in range(users)]
+        queues = [asyncio.Queue[Taken]() for _ in range(users)]
         result = []
         for user in range(users):
             one = cls(users)
-            one._here, one._lanes = np.array([user]), lanes
+            one._here, one._ring_vector = np.array([user]), queues
             result.append(one)
         return result
 
@@ -111,11 +111,11 @@ class PlainTokens(AllHere):
                 f"from {sender} to {receiver}: the sender must live here, the receiver be one of the users"
             )
             raise ConfigError([Fault("token", reason, ConfigCheck.RANGE)])
-        await self._lanes[receiver].put(Taken(sender, receiver, token, self.name_of(sender)))
+        await self._ring_vector[receiver].put(Taken(sender, receiver, token, self.name_of(sender)))
 
     async def take(self, idle: Callable[[], None] = nothing) -> Taken:  # noqa: ARG002
         """Return the next token; see `TokenPassing.take`."""
-        return await self._lanes[int(self._here[0])].get()
+        return await self._ring_vector[int(self._here[0])].get()
 
     async def publish(self, sender: int, token: Token) -> None:
         """Put it into everybody's lane; see `TokenPassing.publish`."""

@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Protocol
 
 from smpc_dp.crypto.randomness import Randomness
-from smpc_dp.encoding import Lanes, shown
+from smpc_dp.encoding import RingVector, shown
 from smpc_dp.errors import ConfigCheck, Fault
 from smpc_dp.extensions import Extension, Group, find
 from smpc_dp.protocols.descriptor import DESCRIPTORS, Descriptor
@@ -172,7 +172,7 @@ class MakeParty(Protocol):
         context: Context,
         parameters: Any,
         identity: Signer,
-        lanes: Lanes,
+        ring_vector: RingVector,
         randomness: Randomness | None = None,
         fixed: FixedSurvivors | None = None,
         seen: Seen = NOTHING_SEEN,
@@ -264,7 +264,7 @@ def make_party(
     context: Context,
     parameters: SumParameters,
     identity: Signer,
-    lanes: Lanes,
+    ring_vector: RingVector,
     randomness: Randomness | None = None,
     fixed: FixedSurvivors | None = None,
     seen: Seen = NOTHING_SEEN,
@@ -272,7 +272,7 @@ def make_party(
 ) -> Run[Any]:
     """Return the role of a party in one request of any protocol; see `MakeParty`."""
     make: Callable[..., Run[Any]] = described(parameters).party
-    return make(context, parameters, identity, lanes, randomness, fixed, seen, **verifiable)
+    return make(context, parameters, identity, ring_vector, randomness, fixed, seen, **verifiable)
 
 
 def make_aggregator(

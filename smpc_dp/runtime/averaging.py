@@ -147,7 +147,7 @@ class PartyAverager(_Requests):
         membership = self._connection.membership.of_group(parameters, names)
         try:
             sent = self._averaging.outgoing(vector, weight)
-            lanes, _ = membership.encoding.encode(sent[0], party=self._name)
+            ring_vector, _ = membership.encoding.encode(sent[0], party=self._name)
         except SmpcError as error:
             # The others must not wait for this vector.
             await self._connection.decline(number, error, membership)
@@ -155,7 +155,9 @@ class PartyAverager(_Requests):
         operation = " ".join(part for part in (self._requested, parameters.planned()) if part)
         charge = partial(charge_run, self._charged, membership.parameters.event, number)
         try:
-            outcome, _ = await self._connection.run(number, operation, lanes, charge, membership, before)
+            outcome, _ = await self._connection.run(
+                number, operation, ring_vector, charge, membership, before
+            )
         except SmpcError as error:
             raise self._connection.lost(number, error) from None
         return outcome

@@ -33,7 +33,7 @@ from smpc_dp.runtime.requests import Counter
 if TYPE_CHECKING:
     from scipy import sparse
 
-    from smpc_dp.encoding import Lanes
+    from smpc_dp.encoding import RingVector
     from smpc_dp.privacy.accountant.events import Event as ReleaseEvent
     from smpc_dp.privacy.accountant.ledger import Ledger
     from smpc_dp.privacy.accountant.receipt import Receipt
@@ -123,7 +123,7 @@ class PartyExchange(_Exchanges, OneUser):
             # The others must not wait for this vector.
             await self._connection.decline(number, error, membership)
             raise
-        lanes = np.stack(rows).reshape(parameters.shape)
+        ring_vector = np.stack(rows).reshape(parameters.shape)
         ledger = self._ledger if sends else None
 
         async def charge(run_id: bytes, raised: ReleaseEvent | None = None) -> Receipt | None:
@@ -136,11 +136,11 @@ class PartyExchange(_Exchanges, OneUser):
 
         operation = f"{self._requested} {parameters.planned()}"
         try:
-            await self._connection.run(number, operation, lanes, charge, membership, before)
+            await self._connection.run(number, operation, ring_vector, charge, membership, before)
         except SmpcError as error:
             raise self._connection.lost(number, error) from None
-        received: dict[str, Lanes] = self._connection.ended.state.received
-        return {self._names.index(who): parameters.real(lanes) for who, lanes in received.items()}
+        received: dict[str, RingVector] = self._connection.ended.state.received
+        return {self._names.index(who): parameters.real(ring_vector) for who, ring_vector in received.items()}
 
 
 class AggregatorExchange(_Exchanges):

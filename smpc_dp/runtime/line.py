@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from smpc_dp.encoding import Lanes
+from smpc_dp.encoding import RingVector
 from smpc_dp.errors import SmpcError, TimeoutFault
 from smpc_dp.protocols.abort import QUIT, abort_of
 from smpc_dp.protocols.contract import Envelope
@@ -71,7 +71,7 @@ class Connection(ABC):
         self,
         request: int,
         operation: str,
-        lanes: Lanes,
+        ring_vector: RingVector,
         charge: Charge,
         membership: Any = None,
         before: int = 0,
@@ -186,7 +186,7 @@ class AggregatorConnection(Connection):
         self,
         request: int,
         operation: str,
-        lanes: Lanes,
+        ring_vector: RingVector,
         charge: Charge,
         membership: Membership | None = None,
         before: int = 0,
@@ -194,7 +194,7 @@ class AggregatorConnection(Connection):
         """See `Line.run`."""
         member = membership or self.membership
         retained = StoredRun(member.runs_seen, member.context(request).scope)
-        run = self._party(member, request, operation, lanes, retained.seen)
+        run = self._party(member, request, operation, ring_vector, retained.seen)
         logged = member.parameters if member.parameters.is_logged else None
         self.followed = None
         waits = AggregatorWaits.for_aggregator(self._timeouts, before)
@@ -247,7 +247,12 @@ class AggregatorConnection(Connection):
         self.connections.send(request, claimed)
 
     def _party(
-        self, membership: Membership, request: int, operation: str, lanes: Lanes, seen: Seen = NOTHING_SEEN
+        self,
+        membership: Membership,
+        request: int,
+        operation: str,
+        ring_vector: RingVector,
+        seen: Seen = NOTHING_SEEN,
     ) -> Run[Any]:
         context = membership.context(request, operation)
         parameters, identity = membership.parameters, membership.identity
@@ -255,4 +260,4 @@ class AggregatorConnection(Connection):
         chosen = {}
         if parameters.is_logged and not self.check_total:
             chosen["check_total"], self.check_total = False, True
-        return make(context, parameters, identity, lanes, fixed=self._fixed, seen=seen, **chosen)
+        return make(context, parameters, identity, ring_vector, fixed=self._fixed, seen=seen, **chosen)

@@ -11,7 +11,7 @@ from typing import cast
 
 import numpy as np
 
-from smpc_dp.encoding import Lanes
+from smpc_dp.encoding import RingVector
 from smpc_dp.errors import Check, Code, ConfigError, PeerFault, SmpcError, TimeoutFault
 from smpc_dp.privacy.accountant.receipt import Receipt
 from smpc_dp.protocols.engine import events
@@ -84,13 +84,13 @@ class Mesh(Connection):
         self,
         request: int,
         operation: str,
-        lanes: Lanes,
+        ring_vector: RingVector,
         charge: Charge,
         membership: Membership | None = None,
         before: int = 0,  # noqa: ARG002
     ) -> tuple[Outcome, Receipt | None]:
         """See `Line.run`."""
-        run = self._party(membership or self.membership, request, operation, lanes)
+        run = self._party(membership or self.membership, request, operation, ring_vector)
         timer = StepTimer(self._timeouts, first=False)
         drive = Drive(
             request,
@@ -189,14 +189,16 @@ class Mesh(Connection):
 
     # Requests
 
-    def _party(self, membership: Membership, request: int, operation: str, lanes: Lanes) -> Run[Outcome]:
+    def _party(
+        self, membership: Membership, request: int, operation: str, ring_vector: RingVector
+    ) -> Run[Outcome]:
         context = membership.context(request, operation)
         parameters = cast("DirectParameters", membership.parameters)
-        return direct_states.party(context, parameters, membership.identity, lanes)
+        return direct_states.party(context, parameters, membership.identity, ring_vector)
 
     def _declined(self, membership: Membership, request: int) -> Run[Outcome]:
         encoding = membership.parameters.encoding
-        return self._party(membership, request, "", np.zeros(encoding.lanes, dtype=encoding.dtype))
+        return self._party(membership, request, "", np.zeros(encoding.ring_vector, dtype=encoding.dtype))
 
     def begin_step(self, drive: Drive) -> None:
         """See `Holder.begin_step`."""

@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     # `connect` loads what the session needs, and what only some requests need is loaded by them.
     from numpy.typing import ArrayLike
 
-    from smpc_dp.encoding import Lanes
+    from smpc_dp.encoding import RingVector
     from smpc_dp.kernels.kernel import Kernel
     from smpc_dp.privacy.accountant.ledger import Ledger
     from smpc_dp.privacy.circuit_noise import NoiseKind
@@ -302,22 +302,24 @@ class Session:
         self._request += 1
         try:
             encoding = self._membership.encoding
-            lanes, clipped = encoding.encode(vector, party=self.party, weight=weight, clip=clip)
+            ring_vector, clipped = encoding.encode(vector, party=self.party, weight=weight, clip=clip)
         except SmpcError as error:
             # The others must neither wait for this vector nor take the next one for it.
             await self._connection.decline(self._request, error)
             raise
-        return await self._run_encoded(kind, lanes, clipped, label)
+        return await self._run_encoded(kind, ring_vector, clipped, label)
 
-    async def sum_encoded(self, kind: Kind, lanes: Lanes, clipped: int = 0, label: str = "") -> Result:
+    async def sum_encoded(
+        self, kind: Kind, ring_vector: RingVector, clipped: int = 0, label: str = ""
+    ) -> Result:
         """Return the "sum" or "average" of lanes that the session's encoding has made before; a request.
 
         For callers who check an input before they connect. `lanes` is copied.
         """
         self._request += 1
-        return await self._run_encoded(kind, lanes.copy(), clipped, label)
+        return await self._run_encoded(kind, ring_vector.copy(), clipped, label)
 
-    async def _run_encoded(self, kind: Kind, lanes: Lanes, clipped: int, label: str) -> Result:
+    async def _run_encoded(self, kind: Kind, ring_vector: RingVector, clipped: int, label: str) -> Result:
         parameters = self._membership.parameters
         from smpc_dp.protocols.registry import origin_of
         from smpc_dp.protocols.result import Result
@@ -327,7 +329,7 @@ class Session:
         operation = " ".join(part for part in (kind, label, parameters.planned(), origin) if part)
 
         charge = partial(charge_run, self._ledger, self._membership.event, self._request)
-        outcome, receipt = await self._connection.run(self._request, operation, lanes, charge)
+        outcome, receipt = await self._connection.run(self._request, operation, ring_vector, charge)
         self._notify_done(outcome.survivors, outcome.absent)
         return Result.of(outcome, kind, clipped, receipt)
 

@@ -92,10 +92,14 @@ def sum_roles(
     unaided = replace(context, verify=verify, memo=None) if alone else context
     for index, name in enumerate(context.names):
         weight = None if weights is None else weights[index]
-        lanes, changed = parameters.encoding.encode(vectors[index], party=name, weight=weight, clip=clip)
+        ring_vector, changed = parameters.encoding.encode(
+            vectors[index], party=name, weight=weight, clip=clip
+        )
         clipped += changed
         own = unaided if index in alone else context
-        parties.append(make_party(own, parameters, simulated.signers[name], lanes, simulated.sources[name]))
+        parties.append(
+            make_party(own, parameters, simulated.signers[name], ring_vector, simulated.sources[name])
+        )
     aggregator = make_aggregator(
         context, parameters, simulated.signers[AGGREGATOR], threads=threads, board=board
     )

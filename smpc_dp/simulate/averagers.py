@@ -247,6 +247,10 @@ def grid_rows(encoding: Encoding, vectors: Rows) -> NDArray[np.int64]:
         odd = np.flatnonzero(np.einsum("rc,rc->r", real, real) > limit * (1 - _NEAR))
     lowest = np.int64(encoding.lowest)
     for row in odd:
-        lanes, _ = encoding.encode(vectors[row], party=f"user {row}")
-        grid[row] = lanes.view(np.int64) + lowest if lanes.itemsize == 8 else lanes.astype(np.int64) + lowest
+        ring_vector, _ = encoding.encode(vectors[row], party=f"user {row}")
+        grid[row] = (
+            ring_vector.view(np.int64) + lowest
+            if ring_vector.itemsize == 8
+            else ring_vector.astype(np.int64) + lowest
+        )
     return grid

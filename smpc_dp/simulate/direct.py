@@ -58,10 +58,12 @@ def direct_roles(
     users: list[Run[Outcome]] = []
     clipped = 0
     for name, vector in zip(names, vectors, strict=True):
-        lanes, changed = parameters.encoding.encode(vector, party=name, clip=clip)
+        ring_vector, changed = parameters.encoding.encode(vector, party=name, clip=clip)
         clipped += changed
         users.append(
-            direct_states.party(context, parameters, simulated.signers[name], lanes, simulated.sources[name])
+            direct_states.party(
+                context, parameters, simulated.signers[name], ring_vector, simulated.sources[name]
+            )
         )
     return DirectRoles(context, users), clipped
 

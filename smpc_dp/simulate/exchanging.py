@@ -8,7 +8,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from smpc_dp.encoding import Lanes
+from smpc_dp.encoding import RingVector
 from smpc_dp.errors import ConfigCheck, ConfigError, Fault, LocalError, SmpcError
 from smpc_dp.learn.averager import Rows, Users
 from smpc_dp.learn.exchanges import Exchanging, OneUser, Recipients, request_of
@@ -23,7 +23,7 @@ from smpc_dp.transport.memory import Faults, MemoryNetwork
 
 def drive_exchange(
     parameters: ExchangeParameters,
-    lanes: Sequence[Lanes],
+    ring_vector: Sequence[RingVector],
     *,
     request: int = 1,
     seed_for_simulation: int | None = None,
@@ -34,7 +34,7 @@ def drive_exchange(
     `kill`: by the place of a user, the number of the message that it dies before.
     """
     simulated = simulated_run(
-        len(lanes),
+        len(ring_vector),
         request=request,
         seed_for_simulation=seed_for_simulation,
         protocol=parameters.protocol,
@@ -43,7 +43,7 @@ def drive_exchange(
     names = simulated.context.names
     parties = [
         states.party(simulated.context, parameters, simulated.signers[name], brought, simulated.sources[name])
-        for name, brought in zip(names, lanes, strict=True)
+        for name, brought in zip(names, ring_vector, strict=True)
     ]
     aggregator = states.aggregator(simulated.context, parameters, simulated.signers[AGGREGATOR])
     faults = Faults(kill={names[index]: message for index, message in (kill or {}).items()})
@@ -116,8 +116,8 @@ class MemoryRelay:
     def _run(self, calls: dict[int, _Call], edges: Recipients | None) -> None:
         parameters, involved = request_of(self.exchanging.parameters, edges)
         dying = {user for user, request in self._kill.items() if request == self._requests}
-        lanes = [
-            self._lanes(parameters, calls[user].vectors)
+        ring_vector = [
+            self._ring_vector(parameters, calls[user].vectors)
             if user in calls
             else np.zeros(parameters.shape, parameters.encoding.dtype)
             for user in involved
@@ -126,7 +126,7 @@ class MemoryRelay:
         kill |= {index: 1 for index, user in enumerate(involved) if user in self._left}
         seed = None if self._seed is None else self._seed + (self._requests << 32)
         parties, errors = drive_exchange(
-            parameters, lanes, request=self._requests, seed_for_simulation=seed, kill=kill
+            parameters, ring_vector, request=self._requests, seed_for_simulation=seed, kill=kill
         )
         number = {party.name: user for party, user in zip(parties, involved, strict=True)}
         by_user = {number[party.name]: party for party in parties}
@@ -140,9 +140,11 @@ class MemoryRelay:
                 call.answer.set_exception(errors[party.name])
             else:
                 received = party.state.received.items()
-                call.answer.set_result({number[name]: parameters.real(lanes) for name, lanes in received})
+                call.answer.set_result(
+                    {number[name]: parameters.real(ring_vector) for name, ring_vector in received}
+                )
 
-    def _lanes(self, parameters: ExchangeParameters, vectors: Rows) -> Lanes:
+    def _ring_vector(self, parameters: ExchangeParameters, vectors: Rows) -> RingVector:
         rows = [parameters.encoding.encode(vector, party="a user")[0] for vector in vectors]
         return np.stack(rows).reshape(parameters.shape)
 

@@ -108,7 +108,7 @@ def average_on_shares(
             SERVERS,
             simulated.signers[name],
             room.terms,
-            [int(lane) for lane in encoding.encode(vector, party=name)[0]],
+            [int(element) for element in encoding.encode(vector, party=name)[0]],
             threshold=threshold_of(len(SERVERS)),
             fewest=parameters.fewest,
             randomness=simulated.sources[name],

@@ -87,9 +87,11 @@ class DirectRow:
         self.errors: dict[str, SmpcError] = {}
         self.users: dict[str, Run[Outcome]] = {}
         for phase, name in enumerate(self.names):
-            lanes, _ = self.encoding.encode(self.vectors[phase], party=name)
+            ring_vector, _ = self.encoding.encode(self.vectors[phase], party=name)
             randomness = SeededRandomnessForSimulation(self.run, f"direct {request} {name}")
-            self.users[name] = party(self.context, self.parameters, self.signers[name], lanes, randomness)
+            self.users[name] = party(
+                self.context, self.parameters, self.signers[name], ring_vector, randomness
+            )
 
     def execute(self, tamper: Tamper = lambda envelope: (envelope,), out: Iterable[str] = ()) -> DirectRow:
         """Run to the end, in order of sending; `out` are processes that are not there at all."""

@@ -151,7 +151,7 @@ class SplitViewAggregator:
     def open_vector(self, victim: str, masked_with: frozenset[int]) -> NDArray[np.int64]:
         """Take every mask off one party's vector."""
         simulated = self.simulated
-        lanes = simulated.encoding.unpack(self.masked[victim].vector)
+        ring_vector = simulated.encoding.unpack(self.masked[victim].vector)
         own = self.secret(victim, survived=True)
         seeds = [keys.self_mask_seed(simulated.context, self.run_id, victim, own)]
         signs = [-1]
@@ -168,5 +168,5 @@ class SplitViewAggregator:
                 )
             )
             signs.append(-1 if simulated.number(victim) < number else 1)
-        add_masks(lanes, seeds, signs)
-        return simulated.encoding.decode(lanes, 1)[0]
+        add_masks(ring_vector, seeds, signs)
+        return simulated.encoding.decode(ring_vector, 1)[0]

@@ -85,8 +85,10 @@ class DirectScene:
     def __init__(self) -> None:
         self._simulated = DirectRow(users=5)
         self._number = self._simulated.number(self.name) - 1
-        lanes, _ = self._simulated.encoding.encode(self._simulated.vectors[self._number], party=self.name)
-        self._lanes, self.input = lanes, lanes.tobytes()
+        ring_vector, _ = self._simulated.encoding.encode(
+            self._simulated.vectors[self._number], party=self.name
+        )
+        self._ring_vector, self.input = ring_vector, ring_vector.tobytes()
         others = [run for run in self._simulated.users.values() if run.name != self.name]
         self._first = Others(others, [claimed for run in others for claimed in run.handle(Start())])
         # By what the party has sent and the variant, the answers and the others after them.
@@ -94,7 +96,9 @@ class DirectScene:
 
     def process(self) -> tuple[PeerRole, Any, State]:
         simulated = self._simulated
-        run = party(simulated.context, simulated.parameters, simulated.signers[self.name], self._lanes.copy())
+        run = party(
+            simulated.context, simulated.parameters, simulated.signers[self.name], self._ring_vector.copy()
+        )
         return run.role, run.member, run.state
 
     def answer(self, sent: Sequence[Envelope], variant: int = 0) -> Sequence[Envelope | PeersLost]:

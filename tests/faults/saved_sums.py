@@ -98,9 +98,9 @@ def roles_request(scenario: runs.Scenario, request: int) -> runs.RecordedRun:
     context = dataclasses.replace(new_run.context, request=request)
     parties = {
         name: make_party(
-            context, scenario.parameters, new_run.signers[name], lanes.copy(), new_run.randomness[name]
+            context, scenario.parameters, new_run.signers[name], ring_vector.copy(), new_run.randomness[name]
         )
-        for name, lanes in new_run.lanes.items()
+        for name, ring_vector in new_run.ring_vector.items()
     }
     signer = new_run.signers[runs.AGGREGATOR]
     aggregator = make_aggregator(context, scenario.parameters, signer, board=MemoryBoard(""))
@@ -118,8 +118,8 @@ class SumScene:
     def __init__(self, request: int = 1, fixed: FixedSurvivors | None = None) -> None:
         self._roles = roles_request(self.scenario, request)
         self.fixed = fixed
-        self._lanes = self._roles.lanes[PARTY]
-        self.input = self._lanes.tobytes()
+        self._ring_vector = self._roles.ring_vector[PARTY]
+        self.input = self._ring_vector.tobytes()
         self._first = World.of(self._roles)
         # By what the party has sent and the variant, the answers and the world after them.
         self._reported: dict[tuple[bytes, int], tuple[list[Envelope], World]] = {}
@@ -127,7 +127,7 @@ class SumScene:
     def process(self) -> tuple[PartyRole, Any, State]:
         signer: Signer = self._roles.signers[PARTY]
         run = make_party(
-            self._roles.context, self.scenario.parameters, signer, self._lanes.copy(), fixed=self.fixed
+            self._roles.context, self.scenario.parameters, signer, self._ring_vector.copy(), fixed=self.fixed
         )
         return run.role, run.member, run.state
 
@@ -185,9 +185,9 @@ class SumScene:
         self.check_total(world.total)
 
     def check_total(self, total: list[int]) -> None:
-        parameters, lanes = self.scenario.parameters, self._roles.lanes
-        sum_of_all = sum(lanes.values(), start=0 * self._lanes)
-        expected, _ = parameters.decode(sum_of_all, len(lanes))
+        parameters, ring_vector = self.scenario.parameters, self._roles.ring_vector
+        sum_of_all = sum(ring_vector.values(), start=0 * self._ring_vector)
+        expected, _ = parameters.decode(sum_of_all, len(ring_vector))
         assert total == expected.tolist()
 
 

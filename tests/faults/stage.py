@@ -118,12 +118,12 @@ class SimulatedRun:
     def machine(self, name: str) -> Run[Any]:
         """Return a machine of a party."""
         vector = self.vectors[self.names.index(name)]
-        lanes, _ = self.encoding.encode(vector, party=name)
+        ring_vector, _ = self.encoding.encode(vector, party=name)
         return make_party(
             self.context,
             self.parameters,
             self.signers[name],
-            lanes,
+            ring_vector,
             self.randomness[name],
             self.fixed.get(name),
         )

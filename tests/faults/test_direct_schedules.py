@@ -10,7 +10,7 @@ import pytest
 from numpy.typing import NDArray
 
 from smpc_dp.crypto.randomness import Randomness
-from smpc_dp.encoding import Lanes, fixed_point_sum
+from smpc_dp.encoding import RingVector, fixed_point_sum
 from smpc_dp.errors import PeerFault, SmpcError
 from smpc_dp.protocols.gopa.direct_params import DirectParameters, check_parameters
 from smpc_dp.protocols.gopa.params import GopaParameters
@@ -78,7 +78,7 @@ def check_ends(
 
 @pytest.mark.parametrize("first", batches(SCHEDULES, BATCH, ran=1))
 def test_every_schedule_ends_in_one_total_or_names_who(first: int, monkeypatch: pytest.MonkeyPatch) -> None:
-    def silence(_parameters: GopaParameters, _lanes: Lanes, _randomness: Randomness) -> None:
+    def silence(_parameters: GopaParameters, _ring_vector: RingVector, _randomness: Randomness) -> None:
         return
 
     monkeypatch.setattr(GopaParameters, "add_noise", silence)

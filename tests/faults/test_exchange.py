@@ -128,8 +128,8 @@ def test_no_byte_of_a_vector_leaves_its_party_in_clear(monkeypatch: pytest.Monke
 
 def test_noise_is_drawn_once_for_all_receivers() -> None:
     given = plan_exchange(3, length=2, l2_bound=1.0, precision=2**-16, epsilon=1.0, delta=1e-6)
-    lanes = [given.encoding.encode(vector, party="a party")[0] for vector in VECTORS]
-    (first, second, third), errors = drive_exchange(given, lanes, seed_for_simulation=3)
+    ring_vector = [given.encoding.encode(vector, party="a party")[0] for vector in VECTORS]
+    (first, second, third), errors = drive_exchange(given, ring_vector, seed_for_simulation=3)
     assert not errors
     for name, one, other in (
         (first.name, second, third),
@@ -303,10 +303,10 @@ def test_a_partner_that_dies_is_named_to_its_receiver_alone() -> None:
 def test_a_vector_out_of_bounds_names_its_sender(apart: bool, far: int) -> None:
     """Also where another user's makes up for it in the sum."""
     given = parameters().to_each() if apart else parameters()
-    lanes = [np.zeros(given.shape, np.uint64) for _ in VECTORS]
-    lanes[1][...] = np.int64(far).view(np.uint64)
-    lanes[2][...] = np.int64(-far).view(np.uint64)
-    parties, errors = drive_exchange(given, lanes, seed_for_simulation=1)
+    ring_vector = [np.zeros(given.shape, np.uint64) for _ in VECTORS]
+    ring_vector[1][...] = np.int64(far).view(np.uint64)
+    ring_vector[2][...] = np.int64(-far).view(np.uint64)
+    parties, errors = drive_exchange(given, ring_vector, seed_for_simulation=1)
     error = errors[parties[0].name]
     assert isinstance(error, PeerFault)
     assert error.culprit == parties[1].name
@@ -326,9 +326,9 @@ def test_each_vector_is_checked_by_itself(lies: tuple[int, int], culprit: int, n
         grid = np.array([lie, lie]) - given.encoding.lowest
         context = run.simulated.context
         name = context.names[index]
-        lanes = grid.astype(np.int64).view(np.uint64)
+        ring_vector = grid.astype(np.int64).view(np.uint64)
         run.parties[index] = states.party(
-            context, given, run.simulated.signers[name], lanes, run.simulated.sources[name]
+            context, given, run.simulated.signers[name], ring_vector, run.simulated.sources[name]
         )
     error = refused(run, lambda envelope: envelope)
     assert isinstance(error, PeerFault)

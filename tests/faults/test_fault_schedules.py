@@ -21,7 +21,7 @@ import pytest
 from numpy.typing import NDArray
 
 from smpc_dp.crypto.randomness import Randomness, SystemRandomness
-from smpc_dp.encoding import Lanes, fixed_point_sum
+from smpc_dp.encoding import RingVector, fixed_point_sum
 from smpc_dp.errors import PeerFault, SmpcError, TimeoutFault
 from smpc_dp.protocols.envelope import Context
 from smpc_dp.protocols.exchange.params import plan_exchange
@@ -113,14 +113,14 @@ async def execute(scene: Scene, seed: int, vectors: NDArray[np.float64], reporte
         line = AggregatorConnection(scene.members[name], ignore)
         line.connections.welcome(pipe)  # type: ignore[arg-type]
         encoding = membership.parameters.encoding
-        lanes, _ = encoding.encode(vectors[scene.names.index(name)], party=name)
+        ring_vector, _ = encoding.encode(vectors[scene.names.index(name)], party=name)
 
         async def charge(run_id: bytes, raised: object = None) -> None:
             return None
 
         began = loop.time()
         try:
-            outcome, _ = await line.run(1, "sum", lanes, charge, membership)
+            outcome, _ = await line.run(1, "sum", ring_vector, charge, membership)
             reported.outcomes[name] = outcome
         except SmpcError as error:
             reported.errors[name] = error
@@ -202,7 +202,7 @@ def check(scene: Scene, vectors: NDArray[np.float64], reported: Reported) -> str
 def test_every_schedule_is_exact_or_names_a_guilty_party_in_time(
     protocol: str, schedules: range, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    def silence(_parameters: GopaParameters, _lanes: Lanes, _randomness: Randomness) -> None:
+    def silence(_parameters: GopaParameters, _ring_vector: RingVector, _randomness: Randomness) -> None:
         return
 
     monkeypatch.setattr(GopaParameters, "add_noise", silence)

@@ -10,7 +10,7 @@ import pytest
 from numpy.typing import NDArray
 
 from smpc_dp.crypto import agree
-from smpc_dp.encoding import Lanes
+from smpc_dp.encoding import RingVector
 from smpc_dp.errors import Code
 from smpc_dp.protocols.abort import ABORT, LEAVE, Abort
 from smpc_dp.protocols.contract import Envelope
@@ -46,28 +46,28 @@ class PairTerms:
 
         def overhear(
             parameters: GopaParameters,
-            lanes: Lanes,
+            ring_vector: RingVector,
             seeds: Sequence[bytes],
             signs: Sequence[int],
             threads: int = 1,
         ) -> None:
             self.calls.append((list(seeds), list(signs)))
-            original(parameters, lanes, seeds, signs, threads)
+            original(parameters, ring_vector, seeds, signs, threads)
 
         monkeypatch.setattr(GopaParameters, "add_pair_terms", overhear)
 
 
 def without_terms(
     simulated: SimulatedRun, vector: bytes, seeds: Sequence[bytes], signs: Sequence[int]
-) -> Lanes:
+) -> RingVector:
     """Return what is left of a vector when these pairwise terms are taken out, as offsets from zero."""
-    lanes = simulated.encoding.unpack(vector)
-    parameters_of(simulated).add_pair_terms(lanes, seeds, [-sign for sign in signs])
-    left: Lanes = lanes + np.int64(simulated.encoding.lowest).view(np.uint64)
+    ring_vector = simulated.encoding.unpack(vector)
+    parameters_of(simulated).add_pair_terms(ring_vector, seeds, [-sign for sign in signs])
+    left: RingVector = ring_vector + np.int64(simulated.encoding.lowest).view(np.uint64)
     return left
 
 
-def distance(simulated: SimulatedRun, left: Lanes) -> NDArray[np.float64]:
+def distance(simulated: SimulatedRun, left: RingVector) -> NDArray[np.float64]:
     """Return how far the remains of the victim's vector are from its secret, in own standard deviations."""
     off = (left - simulated.grid(VICTIM).view(np.uint64)).view(np.int64)
     deviation = parameters_of(simulated).session.own_variance ** 0.5

@@ -10,7 +10,7 @@ import pytest
 from msgspec.structs import replace
 
 from smpc_dp.crypto.randomness import Randomness
-from smpc_dp.encoding import Lanes
+from smpc_dp.encoding import RingVector
 from smpc_dp.errors import Code, ConfigError, PrivacyError
 from smpc_dp.privacy.secagg_plan import check_plan, plan_secagg
 from smpc_dp.protocols.abort import LEAVE, Abort
@@ -133,10 +133,14 @@ def test_relay_hides_from_the_victim_who_drew_it(monkeypatch: pytest.MonkeyPatch
     original = GopaParameters.add_pair_terms
 
     def overhear(
-        parameters: GopaParameters, lanes: Lanes, seeds: list[bytes], signs: list[int], threads: int = 1
+        parameters: GopaParameters,
+        ring_vector: RingVector,
+        seeds: list[bytes],
+        signs: list[int],
+        threads: int = 1,
     ) -> None:
         calls.append(len(seeds))
-        original(parameters, lanes, seeds, signs, threads)
+        original(parameters, ring_vector, seeds, signs, threads)
 
     monkeypatch.setattr(GopaParameters, "add_pair_terms", overhear)
     simulated = sparse_row()

@@ -15,7 +15,7 @@ import pytest
 from numpy.typing import NDArray
 
 from smpc_dp.crypto.randomness import Randomness, SystemRandomness
-from smpc_dp.encoding import Lanes, fixed_point_sum
+from smpc_dp.encoding import RingVector, fixed_point_sum
 from smpc_dp.errors import PeerFault, SmpcError, TimeoutFault
 from smpc_dp.protocols.gopa.direct_states import PARTY
 from smpc_dp.protocols.gopa.params import GopaParameters
@@ -80,9 +80,9 @@ async def execute_direct(
         join(one, two)
 
     async def take_part(name: str) -> None:
-        lanes, _ = parameters.encoding.encode(vectors[names.index(name)], party=name)
+        ring_vector, _ = parameters.encoding.encode(vectors[names.index(name)], party=name)
         try:
-            reported.outcomes[name], _ = await meshes[name].run(1, "sum", lanes, no_charge)
+            reported.outcomes[name], _ = await meshes[name].run(1, "sum", ring_vector, no_charge)
         except SmpcError as error:
             reported.errors[name] = error
         reported.times[name] = loop.time()
@@ -127,7 +127,7 @@ def check_blame(reported: Reported, members: Sequence[str], servers: Collection[
 def test_every_schedule_without_a_relay(
     schedules: range, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    def silence(_parameters: GopaParameters, _lanes: Lanes, _randomness: Randomness) -> None:
+    def silence(_parameters: GopaParameters, _ring_vector: RingVector, _randomness: Randomness) -> None:
         return
 
     monkeypatch.setattr(GopaParameters, "add_noise", silence)
@@ -238,9 +238,9 @@ async def execute_servers(
 
     async def take_part(name: str) -> None:
         encoding = users[name].parameters.sums
-        lanes, _ = encoding.encode(vectors[names.index(name)], party=name)
+        ring_vector, _ = encoding.encode(vectors[names.index(name)], party=name)
         try:
-            reported.outcomes[name], _ = await lines[name].run(1, "sum", lanes, no_charge)
+            reported.outcomes[name], _ = await lines[name].run(1, "sum", ring_vector, no_charge)
         except SmpcError as error:
             reported.errors[name] = error
 

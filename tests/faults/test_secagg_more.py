@@ -90,8 +90,8 @@ def test_who_asks_another_question_is_excluded_and_the_most_frequent_one_is_answ
 def test_an_impossible_sum_is_refused_by_all_and_blames_nobody() -> None:
     """A party that adds more than its bound is not seen alone; a total beyond all bounds is."""
     new_run = session()
-    lanes = new_run.parties[4].state.vector
-    lanes += 2000
+    ring_vector = new_run.parties[4].state.vector
+    ring_vector += 2000
     errors = drive(new_run.machines, MemoryNetwork(), AGGREGATOR)
     assert set(errors) == {AGGREGATOR, *new_run.context.names}
     assert {type(error) for error in errors.values()} == {VerificationError}

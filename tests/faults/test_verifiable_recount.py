@@ -28,9 +28,9 @@ Tallied = v.Tallied
 
 
 def more(total: bytes) -> bytes:
-    lanes = np.frombuffer(total, "<u8").copy()
-    lanes[0] += np.uint64(1)
-    return lanes.tobytes()
+    ring_vector = np.frombuffer(total, "<u8").copy()
+    ring_vector[0] += np.uint64(1)
+    return ring_vector.tobytes()
 
 
 class Miscounting(VerifiableAggregator):

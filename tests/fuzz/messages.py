@@ -145,15 +145,15 @@ _ENCODING = Encoding.plan(length=5, lower=-1.0, upper=1.0, precision=1e-4, parti
 
 def _vector(content: bytes) -> bytes:
     try:
-        lanes = _ENCODING.unpack(content)
+        ring_vector = _ENCODING.unpack(content)
     except ValueError:
         # The length is what its callers have checked.
-        assert len(content) != _ENCODING.lanes * _ENCODING.element_bytes
+        assert len(content) != _ENCODING.ring_vector * _ENCODING.element_bytes
         return content
-    with_weights = lanes.copy()
+    with_weights = ring_vector.copy()
     with contextlib.suppress(VerificationError):
         _ENCODING.decode(with_weights, 100)
-    return _ENCODING.pack(lanes)
+    return _ENCODING.pack(ring_vector)
 
 
 _LEAVES = [(bytes([i]), bytes(32)) for i in range(7)]

@@ -213,9 +213,9 @@ async def test_lanes_may_be_used_again(tmp_path: Path) -> None:
     encoding = load_session(path).checked_parameters.encoding  # type: ignore[attr-defined]
 
     async def act(session: smpc_dp.Session, index: int) -> None:
-        lanes, _ = encoding.encode([float(index), 0.0], party=session.party)
+        ring_vector, _ = encoding.encode([float(index), 0.0], party=session.party)
         for _ in range(2):
-            assert (await session.sum_encoded("sum", lanes)).value.tolist() == [15.0, 0.0]
+            assert (await session.sum_encoded("sum", ring_vector)).value.tolist() == [15.0, 0.0]
 
     await execute(path, act)
 

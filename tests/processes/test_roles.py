@@ -22,9 +22,13 @@ async def test_a_party_and_the_aggregator_run_the_roles_that_they_are_given(tmp_
     path = create_local_session(tmp_path, PARTIES, PARAMETERS, timeouts=Timeouts(connect=10.0, step=5.0))
     made: list[str] = []
 
-    def liar(context: Any, parameters: Any, identity: Any, lanes: Any, *rest: Any, **named: Any) -> Run[Any]:
+    def liar(
+        context: Any, parameters: Any, identity: Any, ring_vector: Any, *rest: Any, **named: Any
+    ) -> Run[Any]:
         made.append(identity.name)
-        return make_party(context, parameters, identity, lanes + lanes.dtype.type(1), *rest, **named)
+        return make_party(
+            context, parameters, identity, ring_vector + ring_vector.dtype.type(1), *rest, **named
+        )
 
     def aggregator(context: Any, parameters: Any, identity: Any, **named: Any) -> Any:
         made.append(identity.name)

@@ -64,10 +64,10 @@ def values_of(draw: st.DataObject, encoding: Encoding) -> Any:
 def test_round_trip_is_the_nearest_grid_point(encoding: Encoding, data: st.DataObject) -> None:
     vector = values_of(data, encoding)
     weight = data.draw(st.integers(0, encoding.max_weight)) if encoding.max_weight else None
-    lanes, clipped = encoding.encode(vector, party="ann", weight=weight)
+    ring_vector, clipped = encoding.encode(vector, party="ann", weight=weight)
     assert clipped == 0
-    assert lanes.max() < 1 << encoding.modulus_bits
-    grid, total_weight = encoding.decode(encoding.unpack(encoding.pack(lanes)), 1)
+    assert ring_vector.max() < 1 << encoding.modulus_bits
+    grid, total_weight = encoding.decode(encoding.unpack(encoding.pack(ring_vector)), 1)
     assert total_weight == (1 if weight is None else weight)
     for value, point in zip(vector.tolist(), grid.tolist(), strict=True):
         exact = Fraction(value) * Fraction(2) ** encoding.fractional_bits
@@ -82,12 +82,12 @@ def test_no_overflow_at_the_corners(encoding: Encoding, upper: bool) -> None:
     bound = encoding.upper if upper else encoding.lower
     vector = np.full(3, bound, dtype=np.int64 if encoding.integer else np.float64)
     weight = encoding.max_weight or None
-    lanes, _ = encoding.encode(vector, party="ann", weight=weight)
-    total = np.zeros_like(lanes)
+    ring_vector, _ = encoding.encode(vector, party="ann", weight=weight)
+    total = np.zeros_like(ring_vector)
     with np.errstate(over="raise"):
         for _ in range(encoding.parties):
-            total += lanes
-    assert [int(lane) for lane in total] == [encoding.parties * int(lane) for lane in lanes]
+            total += ring_vector
+    assert [int(element) for element in total] == [encoding.parties * int(element) for element in ring_vector]
     grid, total_weight = encoding.decode(encoding.unpack(encoding.pack(total)), encoding.parties)
     edge = encoding.highest if upper else encoding.lowest
     assert grid.tolist() == [encoding.parties * (weight or 1) * edge] * 3

@@ -41,10 +41,12 @@ def noise(key: bytes, variance: Fraction, count: int) -> list[int]:
 class User:
     """One user: what it draws, in order, and what it brings, for all or for each receiver."""
 
-    def __init__(self, number: int, name: str, draws: list[bytes], lanes: list[Any], apart: bool) -> None:
+    def __init__(
+        self, number: int, name: str, draws: list[bytes], ring_vector: list[Any], apart: bool
+    ) -> None:
         self.number, self.name, self._draws = number, name, list(draws)
         self.nonce, self.secret = self.take(), self.take()
-        self.lanes, self.apart = lanes, apart
+        self.ring_vector, self.apart = ring_vector, apart
 
     def take(self) -> bytes:
         """The next draw."""
@@ -53,12 +55,14 @@ class User:
     def blur(self, variance: Fraction) -> None:
         """Add the noise; vectors that differ by receiver have none, and draw no key for it."""
         if not self.apart:
-            added = noise(self.take(), variance, len(self.lanes))
-            self.lanes = [(lane + more) % 2**64 for lane, more in zip(self.lanes, added, strict=True)]
+            added = noise(self.take(), variance, len(self.ring_vector))
+            self.ring_vector = [
+                (element + more) % 2**64 for element, more in zip(self.ring_vector, added, strict=True)
+            ]
 
     def brings(self, receiver: User) -> list[int]:
         """The vector for a user, or what it keeps for itself."""
-        return self.lanes[receiver.number - 1] if self.apart else self.lanes
+        return self.ring_vector[receiver.number - 1] if self.apart else self.ring_vector
 
 
 class Exchange(secagg_twin.Session):
@@ -160,7 +164,7 @@ class Exchange(secagg_twin.Session):
             "absent": [name for name in self.names if name not in names],
             "weight": len(names),
             "fixed_point": [
-                (lane - 2**64 if lane >= 2**63 else lane) + len(names) * self.encoding["lowest"]
-                for lane in totals
+                (element - 2**64 if element >= 2**63 else element) + len(names) * self.encoding["lowest"]
+                for element in totals
             ],
         }

@@ -220,11 +220,14 @@ def rows_of(circuit: Circuit, setting: Setting, stream: bytes) -> list[list[tupl
     rows = [[(0, 0)] * len(order) for _ in range(setting.n_instances)]
     taken = 0
     for start in range(0, setting.n_instances, setting.tile):
-        lanes = min(setting.tile, setting.n_instances - start)
+        ring_vector = min(setting.tile, setting.n_instances - start)
         for number in order:
-            for lane in range(lanes):
-                rows[start + lane][number] = (blocks[taken + lane], blocks[taken + lanes + lane])
-            taken += 2 * lanes
+            for element in range(ring_vector):
+                rows[start + element][number] = (
+                    blocks[taken + element],
+                    blocks[taken + ring_vector + element],
+                )
+            taken += 2 * ring_vector
     return rows
 
 

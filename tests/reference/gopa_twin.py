@@ -44,22 +44,22 @@ class MerkleCommitmentBack(secagg_twin.Session):
     def own_noise(self, p: Party) -> list[int]:
         """eta: its key is the last thing that a user draws."""
         if p not in self.own:
-            self.own[p] = noise(p.take(), "own", self.session["own_variance"], len(p.lanes))
+            self.own[p] = noise(p.take(), "own", self.session["own_variance"], len(p.ring_vector))
         return self.own[p]
 
     def pair_terms(self, p: Party, secret: bytes, q: Party) -> list[int]:
         """Delta of a pair, from the seed of its mask: plus at the smaller number."""
         seed = self.run.pair_seed(secret, secagg_twin.public_key(q.mask_secret), p.name, q.name)
-        terms = noise(seed, "pair", self.session["pair_variance"], len(p.lanes))
+        terms = noise(seed, "pair", self.session["pair_variance"], len(p.ring_vector))
         return terms if p.number < q.number else [-term for term in terms]
 
     def masked(self, p: Party, participants: list[Party]) -> list[int]:
         """x_hat under the self-mask."""
         return self.reduced(super().masked(p, participants), self.own_noise(p))
 
-    def offset(self, lane: int) -> int:
+    def offset(self, element: int) -> int:
         """With noise a total may lie below the lower bounds."""
-        return lane - 2**64 if lane >= 2**63 else lane
+        return element - 2**64 if element >= 2**63 else element
 
 
 class Keep(MerkleCommitmentBack):
@@ -68,7 +68,7 @@ class Keep(MerkleCommitmentBack):
     def self_mask(self, p: Party, seed: bytes) -> list[int]:
         """There is none."""
         assert seed == b""
-        return [0] * len(p.lanes)
+        return [0] * len(p.ring_vector)
 
     def _go_on(self, revealed: list[Party]) -> Ends:
         n = len(self.names)
@@ -89,14 +89,14 @@ class Keep(MerkleCommitmentBack):
                 "run_id": self.run.run_id.hex(),
                 "participants_digest": digest.hex(),
                 "survivors_digest": None,
-                "masked": {p.name: self.packed(lanes).hex() for p, lanes in x_hat.items()},
+                "masked": {p.name: self.packed(ring_vector).hex() for p, ring_vector in x_hat.items()},
             },
             "result": {
                 "survivors": [p.name for p in publishing],
                 "absent": [p.name for p in self.parties if p not in publishing],
                 "weight": len(publishing),
                 "fixed_point": [
-                    self.offset(lane) + len(publishing) * self.encoding["lowest"] for lane in total
+                    self.offset(element) + len(publishing) * self.encoding["lowest"] for element in total
                 ],
                 "residual_pairs": residual,
                 "total": self.packed(total).hex(),

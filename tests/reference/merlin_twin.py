@@ -13,30 +13,33 @@ def _rotate(word: int, by: int) -> int:
 
 def keccak_f(state: bytearray) -> None:
     """Keccak-f[1600] [FIPS 202, section 3.3] on 200 bytes."""
-    lanes = {
+    ring_vector = {
         (x, y): int.from_bytes(state[8 * (x + 5 * y) :][:8], "little") for x in range(5) for y in range(5)
     }
     shift_register = 1
     for _ in range(24):
-        columns = [lanes[x, 0] ^ lanes[x, 1] ^ lanes[x, 2] ^ lanes[x, 3] ^ lanes[x, 4] for x in range(5)]
+        columns = [
+            ring_vector[x, 0] ^ ring_vector[x, 1] ^ ring_vector[x, 2] ^ ring_vector[x, 3] ^ ring_vector[x, 4]
+            for x in range(5)
+        ]
         for x in range(5):
             parity = columns[x - 1] ^ _rotate(columns[(x + 1) % 5], 1)
             for y in range(5):
-                lanes[x, y] ^= parity
-        x, y, moved = 1, 0, lanes[1, 0]
+                ring_vector[x, y] ^= parity
+        x, y, moved = 1, 0, ring_vector[1, 0]
         for t in range(24):
             x, y = y, (2 * x + 3 * y) % 5
-            moved, lanes[x, y] = lanes[x, y], _rotate(moved, (t + 1) * (t + 2) // 2 % 64)
+            moved, ring_vector[x, y] = ring_vector[x, y], _rotate(moved, (t + 1) * (t + 2) // 2 % 64)
         for y in range(5):
-            row = [lanes[x, y] for x in range(5)]
+            row = [ring_vector[x, y] for x in range(5)]
             for x in range(5):
-                lanes[x, y] = row[x] ^ (~row[(x + 1) % 5] & row[(x + 2) % 5])
+                ring_vector[x, y] = row[x] ^ (~row[(x + 1) % 5] & row[(x + 2) % 5])
         for j in range(7):
             if shift_register & 1:
-                lanes[0, 0] ^= 1 << (1 << j) - 1
+                ring_vector[0, 0] ^= 1 << (1 << j) - 1
             shift_register = shift_register << 1 ^ (shift_register >> 7) * 0x171
-    for (x, y), lane in lanes.items():
-        state[8 * (x + 5 * y) : 8 * (x + 5 * y) + 8] = lane.to_bytes(8, "little")
+    for (x, y), element in ring_vector.items():
+        state[8 * (x + 5 * y) : 8 * (x + 5 * y) + 8] = element.to_bytes(8, "little")
 
 
 class Transcript:

@@ -134,8 +134,10 @@ class Bound:
 class Party:
     """One party's secrets, read off its random bytes in the order in which they are drawn."""
 
-    def __init__(self, number: int, name: str, draws: list[bytes], lanes: list[int], seed: bytes) -> None:
-        self.number, self.name, self.lanes, self.seed = number, name, lanes, seed
+    def __init__(
+        self, number: int, name: str, draws: list[bytes], ring_vector: list[int], seed: bytes
+    ) -> None:
+        self.number, self.name, self.ring_vector, self.seed = number, name, ring_vector, seed
         self._draws = list(draws)
         self.nonce = self.take()
         self.advertise = self.commitment = self.reveal = self.self_seed = b""
@@ -311,18 +313,18 @@ class Session:
     def self_mask(self, p: Party, seed: bytes) -> list[int]:
         """What hides a party's vector besides what it shares with others."""
         width = 4 if self.encoding["element_bytes"] <= 4 else 8
-        return mask(self.run.digest("self-mask", p.name, seed), len(p.lanes), width)
+        return mask(self.run.digest("self-mask", p.name, seed), len(p.ring_vector), width)
 
     def pair_terms(self, p: Party, secret: bytes, q: Party) -> list[int]:
         """What p, whose secret this is, puts in with q: plus at the smaller number."""
         width = 4 if self.encoding["element_bytes"] <= 4 else 8
         seed = self.run.pair_seed(secret, public_key(q.mask_secret), p.name, q.name)
-        return [(1 if p.number < q.number else -1) * word for word in mask(seed, len(p.lanes), width)]
+        return [(1 if p.number < q.number else -1) * word for word in mask(seed, len(p.ring_vector), width)]
 
     def masked(self, p: Party, participants: list[Party]) -> list[int]:
         """A party's vector with its self-mask and every mask that it shares with a participant."""
         shared = [self.pair_terms(p, p.mask_secret, q) for q in p.neighbours if q in participants]
-        return self.reduced(p.lanes, self.self_mask(p, p.self_seed), *shared)
+        return self.reduced(p.ring_vector, self.self_mask(p, p.self_seed), *shared)
 
     def reduced(self, *vectors: Sequence[int]) -> list[int]:
         """The sum of vectors, modulo that of the encoding."""
@@ -345,13 +347,13 @@ class Session:
             total = self.reduced(total, *lost)
         return total
 
-    def offset(self, lane: int) -> int:
+    def offset(self, element: int) -> int:
         """A lane of the total as a distance from the lower bounds."""
-        return lane
+        return element
 
-    def packed(self, lanes: Sequence[int]) -> bytes:
+    def packed(self, ring_vector: Sequence[int]) -> bytes:
         """The lanes as they travel."""
-        return b"".join(lane.to_bytes(self.encoding["element_bytes"], "little") for lane in lanes)
+        return b"".join(element.to_bytes(self.encoding["element_bytes"], "little") for element in ring_vector)
 
     def _sum(self, participants: list[Party]) -> tuple[dict[Message, tuple[str, str]], dict[str, Any]]:
         digest = self.run.digest("participants", self.merkle_commitment_digest, self.members)
@@ -374,12 +376,12 @@ class Session:
             signatures = b"".join(q.share_signatures[p] for q in p.dealers)
             dealers = party_list([q.number for q in p.dealers])
             self.send(self.run, "unmask", p.name, self.aggregator, (dealers, shown, others, signatures))
-        lanes = self.unmasked(participants, survivors, revealing)
+        ring_vector = self.unmasked(participants, survivors, revealing)
         for p in revealing:
-            self.send(self.run, "result", self.aggregator, p.name, (self.packed(lanes),))
+            self.send(self.run, "result", self.aggregator, p.name, (self.packed(ring_vector),))
         weighted = self.encoding["max_weight"] > 0
-        weight = lanes[-1] if weighted else len(survivors)
-        values = lanes[:-1] if weighted else lanes
+        weight = ring_vector[-1] if weighted else len(survivors)
+        values = ring_vector[:-1] if weighted else ring_vector
         return self.messages, {
             "intermediate": {
                 "run_id": self.run.run_id.hex(),
@@ -392,6 +394,6 @@ class Session:
                 "absent": [p.name for p in self.parties if p not in survivors],
                 "weight": weight,
                 "fixed_point": [self.offset(value) + weight * self.encoding["lowest"] for value in values],
-                "total": self.packed(lanes).hex(),
+                "total": self.packed(ring_vector).hex(),
             },
         }

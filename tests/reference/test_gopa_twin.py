@@ -75,8 +75,8 @@ def test_a_vector_at_the_surface_of_the_ball_is_rounded_toward_zero() -> None:
         ]
         for name, given in vector["inputs"].items()
     }
-    lanes = {
-        name: [lane + encoding["lowest"] for lane in given["lanes"]]
+    ring_vector = {
+        name: [element + encoding["lowest"] for element in given["lanes"]]
         for name, given in vector["inputs"].items()
     }
-    assert any(lanes[name] != nearest[name] for name in lanes)
+    assert any(ring_vector[name] != nearest[name] for name in ring_vector)

@@ -140,11 +140,15 @@ def test_encoding() -> None:
         )
         weight = 1 if case["weight"] is None else case["weight"]
         grid = [twin.round_half_even(Fraction(value) * scale) for value in case["vector"]]
-        lanes = [weight * (value - low) for value in grid] + ([weight] if encoding["max_weight"] else [])
-        assert case["lanes"] == lanes
-        assert case["packed"] == b"".join(lane.to_bytes(size, "little") for lane in lanes).hex()
+        ring_vector = [weight * (value - low) for value in grid] + (
+            [weight] if encoding["max_weight"] else []
+        )
+        assert case["lanes"] == ring_vector
+        assert case["packed"] == b"".join(element.to_bytes(size, "little") for element in ring_vector).hex()
         copies = case["copies"]
-        assert case["packed_total"] == b"".join((copies * x).to_bytes(size, "little") for x in lanes).hex()
+        assert (
+            case["packed_total"] == b"".join((copies * x).to_bytes(size, "little") for x in ring_vector).hex()
+        )
         assert case["fixed_point"] == [copies * weight * value for value in grid]
         assert case["total_weight"] == copies * weight
 

@@ -85,15 +85,15 @@ def test_a_vector_outside_is_refused_or_scaled(kind: str) -> None:
     outside = np.array([30, 40]) if kind == "integer" else np.array([30.0, 40.0])
     with pytest.raises(PrivacyError, match=r"alice: the L2 norm is above 10\.0$"):
         encoding.encode(outside, party="alice")
-    lanes, clipped = encoding.encode(outside, party="alice", clip=True)
-    grid = lanes.astype(np.int64) + encoding.lowest
+    ring_vector, clipped = encoding.encode(outside, party="alice", clip=True)
+    grid = ring_vector.astype(np.int64) + encoding.lowest
     np.testing.assert_allclose(grid * encoding.step, [6, 8], atol=encoding.step)
     assert clipped == 2
     with pytest.raises(PrivacyError, match="must be finite"):
         encoding.encode(np.array([np.inf, 0.0]), party="alice") if kind == "real" else _fail()
-    lanes, clipped = encoding.encode(outside // 5, party="alice")
+    ring_vector, clipped = encoding.encode(outside // 5, party="alice")
     assert clipped == 0
-    np.testing.assert_array_equal((lanes.astype(np.int64) + encoding.lowest) * encoding.step, [6, 8])
+    np.testing.assert_array_equal((ring_vector.astype(np.int64) + encoding.lowest) * encoding.step, [6, 8])
 
 
 def _fail() -> None:
@@ -104,8 +104,8 @@ def test_huge_and_tiny_vectors_are_scaled_without_overflow() -> None:
     encoding = Encoding.plan(length=2, l2_bound=1.0, precision=2.0**-10, parties=3)
     with pytest.raises(PrivacyError, match="is above 1"):
         encoding.encode(np.array([1e300, -1e300]), party="a")
-    lanes, _ = encoding.encode(np.array([1e300, -1e300]), party="a", clip=True)
-    np.testing.assert_array_equal(lanes.astype(np.int64) + encoding.lowest, [724, -724])
+    ring_vector, _ = encoding.encode(np.array([1e300, -1e300]), party="a", clip=True)
+    np.testing.assert_array_equal(ring_vector.astype(np.int64) + encoding.lowest, [724, -724])
 
 
 @pytest.mark.parametrize("check", [check_gopa, check_noisy])
@@ -141,8 +141,8 @@ def test_the_box_may_differ_from_coordinate_to_coordinate() -> None:
     assert encoding.diameter == pytest.approx(math.hypot(1024, 4096, 512))
     with pytest.raises(PrivacyError, match=r"vector\[2\] is outside \[5.0, 5.5\]$"):
         encoding.encode(np.array([0.5, 1.5, 4.5]), party="alice")
-    lanes, clipped = encoding.encode(np.array([0.5, 3.0, 4.5]), party="alice", clip=True)
-    np.testing.assert_array_equal((lanes.astype(np.int64) + encoding.lowest) / 1024, [0.5, 2.0, 5.0])
+    ring_vector, clipped = encoding.encode(np.array([0.5, 3.0, 4.5]), party="alice", clip=True)
+    np.testing.assert_array_equal((ring_vector.astype(np.int64) + encoding.lowest) / 1024, [0.5, 2.0, 5.0])
     assert clipped == 2
 
 
@@ -151,8 +151,8 @@ def test_a_box_of_integers_and_an_exact_sum() -> None:
     parameters, faults = check_exact(given, 4)
     assert parameters is not None, faults
     rows = [np.array(row) for row in ([0, -7], [1, 9], [1, 0], [0, 3])]
-    lanes = [parameters.encoding.encode(row, party="p")[0] for row in rows]
-    total = np.asarray(np.sum(lanes, axis=0, dtype=lanes[0].dtype))
+    ring_vector = [parameters.encoding.encode(row, party="p")[0] for row in rows]
+    total = np.asarray(np.sum(ring_vector, axis=0, dtype=ring_vector[0].dtype))
     assert parameters.encoding.decode(total, 4)[0].tolist() == [2, 5]
     with pytest.raises(PrivacyError, match=r"vector\[0\] is outside \[0, 1\]$"):
         parameters.encoding.encode(np.array([2, 0]), party="p")

@@ -63,9 +63,9 @@ def test_not_finite(value: float, clip: bool) -> None:
 def test_out_of_bounds(value: float) -> None:
     with pytest.raises(PrivacyError, match=r"ann: vector\[2\] is outside \[-2.0, 2.0\]$"):
         real().encode([0.0, 0.0, value], party="ann")
-    lanes, clipped = real().encode([0.0, 0.0, value], party="ann", clip=True)
+    ring_vector, clipped = real().encode([0.0, 0.0, value], party="ann", clip=True)
     assert clipped == 1
-    assert lanes[2] == (real().highest - real().lowest if value > 0 else 0)
+    assert ring_vector[2] == (real().highest - real().lowest if value > 0 else 0)
 
 
 @pytest.mark.parametrize("vector", [[], [0.0], [[0.0] * 3], 1.0, [0.0] * 4])
@@ -101,8 +101,8 @@ def test_integer_bounds_are_exact_beyond_float64() -> None:
     encoding = integers(length=1, lower=0.0, upper=2.0**60, parties=3)
     with pytest.raises(PrivacyError, match="outside"):
         encoding.encode(np.array([(1 << 60) + 1]), party="ann")
-    lanes, clipped = encoding.encode(np.array([(1 << 60) + 1]), party="ann", clip=True)
-    assert (int(lanes[0]), clipped) == (1 << 60, 1)
+    ring_vector, clipped = encoding.encode(np.array([(1 << 60) + 1]), party="ann", clip=True)
+    assert (int(ring_vector[0]), clipped) == (1 << 60, 1)
 
 
 WIDE = 1 << 53
@@ -124,14 +124,14 @@ def test_a_real_value_is_within_integer_bounds_exactly_or_refused(
 ) -> None:
     encoding = real(length=1, lower=lower, upper=upper, precision=1.0)
     for value in (least, greatest):
-        lanes, _ = encoding.encode([value], party="alice")
-        assert encoding.decode(lanes, 1)[0].tolist() == [int(value)]
+        ring_vector, _ = encoding.encode([value], party="alice")
+        assert encoding.decode(ring_vector, 1)[0].tolist() == [int(value)]
     for value in (np.nextafter(least, -np.inf), np.nextafter(greatest, np.inf)):
         with pytest.raises(PrivacyError, match=rf"outside \[{lower}, {upper}\]"):
             encoding.encode([value], party="alice")
-        lanes, clipped = encoding.encode([value], party="alice", clip=True)
+        ring_vector, clipped = encoding.encode([value], party="alice", clip=True)
         assert clipped == 1
-        assert encoding.decode(lanes, 1)[0].tolist() == [int(least if value < least else greatest)]
+        assert encoding.decode(ring_vector, 1)[0].tolist() == [int(least if value < least else greatest)]
 
 
 def test_rows_on_the_grid_are_within_integer_bounds_exactly() -> None:
@@ -198,8 +198,8 @@ def test_wrong_weight(weight: Any, error: type[Exception], words: str) -> None:
 
 @pytest.mark.parametrize("weight", [7, np.int8(7), 7.0, np.float64(7.0), np.float32(7.0)])
 def test_a_whole_number_is_a_weight_whatever_its_type(weight: Any) -> None:
-    lanes, _ = real(max_weight=7).encode([0.0] * 3, party="ann", weight=weight)
-    assert lanes[-1] == 7
+    ring_vector, _ = real(max_weight=7).encode([0.0] * 3, party="ann", weight=weight)
+    assert ring_vector[-1] == 7
 
 
 def test_weight_without_weights() -> None:
@@ -212,10 +212,10 @@ def test_two_thousand_parties_at_22_bits() -> None:
     top, parties = (1 << 22) - 1, 2000
     encoding = integers(lower=0, upper=top, parties=parties)
     assert (encoding.modulus_bits, encoding.dtype) == (40, np.uint64)
-    lanes, _ = encoding.encode(np.array([top, 1]), party="ann")
-    total = np.zeros_like(lanes)
+    ring_vector, _ = encoding.encode(np.array([top, 1]), party="ann")
+    total = np.zeros_like(ring_vector)
     for _ in range(parties):
-        total += lanes
+        total += ring_vector
     grid, weight = encoding.decode(encoding.unpack(encoding.pack(total)), parties)
     assert (grid.tolist(), weight) == ([parties * top, parties], parties)
     assert parties * top > 1 << 32

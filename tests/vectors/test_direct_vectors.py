@@ -15,7 +15,7 @@ from nacl.signing import SigningKey
 
 from smpc_dp.crypto.labels import Label
 from smpc_dp.crypto.transcript import digest
-from smpc_dp.encoding import Encoding, Lanes
+from smpc_dp.encoding import Encoding, RingVector
 from smpc_dp.errors import PeerFault, SmpcError, TimeoutFault
 from smpc_dp.privacy.secagg_plan import plan_secagg
 from smpc_dp.protocols.contract import Envelope
@@ -82,8 +82,8 @@ def machines_of(vector: dict[str, Any]) -> tuple[dict[str, Run[Outcome]], dict[s
     users = {}
     for name in session["names"]:
         signer = Signer(name, SigningKey(bytes.fromhex(identities[name]["signing_seed"])))
-        lanes: Lanes = np.array(vector["inputs"][name]["lanes"], parameters.encoding.dtype)
-        users[name] = party(context, parameters, signer, lanes, draws[name])
+        ring_vector: RingVector = np.array(vector["inputs"][name]["lanes"], parameters.encoding.dtype)
+        users[name] = party(context, parameters, signer, ring_vector, draws[name])
     return users, draws
 
 

@@ -12,7 +12,7 @@ from cryptography.hazmat.primitives.ciphers.modes import CTR
 
 from smpc_dp.crypto import agree, shamir
 from smpc_dp.crypto.prg import add_masks
-from smpc_dp.encoding import Lanes
+from smpc_dp.encoding import RingVector
 from smpc_dp.privacy.secagg_plan import SecAggPlan
 from smpc_dp.protocols.phases import keys
 from smpc_dp.protocols.phases import messages as m
@@ -46,7 +46,7 @@ def keystream_rate() -> float:
 
 def mask_rate(length: int, dtype: type[np.uint32] | type[np.uint64], masks: int) -> float:
     """Return the bytes a CPU second at which one thread expands `masks` masks and adds them to one vector."""
-    total: Lanes = np.zeros(length, dtype=dtype)
+    total: RingVector = np.zeros(length, dtype=dtype)
     seeds = [number.to_bytes(32, "little") for number in range(masks)]
     signs = [1 if index % 2 else -1 for index in range(masks)]
     begun = time.process_time()
@@ -71,7 +71,7 @@ class Wreck:
     drawn: dict[int, tuple[int, ...]]
     neighbours: dict[int, tuple[int, ...]]
     unmasks: dict[int, m.Unmask]
-    total: Lanes
+    total: RingVector
 
     @property
     def pair_masks(self) -> int:

@@ -76,15 +76,17 @@ def _machine(request: _Request) -> Machine:
     if request.name == AGGREGATOR:
         return secagg.aggregator(simulated.context, request.parameters, signer)
     row = vectors(request.parameters, request.seed)[simulated.context.names.index(request.name)]
-    lanes, _ = request.parameters.encoding.encode(row, party=request.name)
-    return secagg.party(simulated.context, request.parameters, signer, lanes, simulated.sources[request.name])
+    ring_vector, _ = request.parameters.encoding.encode(row, party=request.name)
+    return secagg.party(
+        simulated.context, request.parameters, signer, ring_vector, simulated.sources[request.name]
+    )
 
 
 def _replayed(request: _Request, frames: Iterator[bytes]) -> int:
     machine = _machine(request)
-    lanes = request.parameters.encoding.lanes * request.parameters.encoding.dtype().itemsize
+    ring_vector = request.parameters.encoding.ring_vector * request.parameters.encoding.dtype().itemsize
     # The vector was there before the count began.
-    before = 0 if request.name == AGGREGATOR else lanes
+    before = 0 if request.name == AGGREGATOR else ring_vector
     tracemalloc.start()
     machine.handle(Start())
     for frame in frames:

@@ -51,15 +51,15 @@ class _Bench:
 
     @property
     def length(self) -> int:
-        return self.parameters.encoding.lanes
+        return self.parameters.encoding.ring_vector
 
     @property
-    def lane_bytes(self) -> int:
+    def element_bytes_of(self) -> int:
         return self.parameters.encoding.dtype().itemsize
 
     @property
     def bytes_a_mask(self) -> int:
-        return self.length * self.lane_bytes
+        return self.length * self.element_bytes_of
 
     def trials(self, name: str, measures: dict[str, Measure]) -> dict[str, list[float]]:
         """Take rounds of these and of the machine's keystream, and tell the progress of each."""
@@ -123,7 +123,7 @@ def run_secagg_bench(
                 "degree": plan.degree,
                 "threshold": plan.threshold,
                 "element_bytes": encoding.element_bytes,
-                "lane_bytes": bench.lane_bytes,
+                "lane_bytes": bench.element_bytes_of,
             },
         )
 
@@ -148,7 +148,7 @@ def _masks(bench: _Bench) -> Figure:
         "mask expansion and addition",
         "B/s",
         taken["ours"],
-        f"{masks} masks of {bench.length} elements of {bench.lane_bytes} bytes added to one vector, one "
+        f"{masks} masks of {bench.length} elements of {bench.element_bytes_of} bytes added to one vector, one "
         "thread; bound by the processor's AES units. The peer's elements are counted with the same bytes.",
         peer=bench.beside(taken, lambda seconds: made / seconds),
         limit=Limit.of(KEYSTREAM, taken["limit"]),
@@ -183,7 +183,7 @@ def _runs(bench: _Bench) -> list[Figure]:
         },
     )
     own = Limit(f"{KEYSTREAM} keystream of the client's masks", made / median(taken["limit"]))
-    alone = Limit("the vector alone, packed", float(encoding.lanes * encoding.element_bytes))
+    alone = Limit("the vector alone, packed", float(encoding.ring_vector * encoding.element_bytes))
     return [
         cost(
             "client CPU time",

@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Literal
 import msgspec
 import numpy as np
 
-from smpc_dp.encoding import Lanes
+from smpc_dp.encoding import RingVector
 from smpc_dp.errors import ConfigCheck, ConfigError, Fault
 from smpc_dp.protocols.gopa.params import GopaParameters, check_parameters
 from smpc_dp.protocols.secagg.noisy import DEFAULT_STEPS
@@ -145,7 +145,7 @@ def _planned(parties: int, epsilon: float, delta: float, corrupt: float) -> Gopa
     return parameters
 
 
-def _deviation(noise: Lanes) -> float:
+def _deviation(noise: RingVector) -> float:
     return float(np.sqrt(np.mean(noise.view(np.int64).astype(np.float64) ** 2)))
 
 

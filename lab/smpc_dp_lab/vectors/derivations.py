@@ -220,18 +220,18 @@ def _encoding(
     declared: Mapping[str, object], vector: Sequence[float], weight: int | None, copies: int
 ) -> JsonObject:
     encoding = msgspec.convert(declared, _Declared).plan()
-    lanes, _ = encoding.encode(list(vector), party="alice", weight=weight)
-    total = np.zeros_like(lanes)
+    ring_vector, _ = encoding.encode(list(vector), party="alice", weight=weight)
+    total = np.zeros_like(ring_vector)
     for _ in range(copies):
-        total += lanes
+        total += ring_vector
     fixed_point, total_weight = encoding.decode(encoding.unpack(encoding.pack(total)), copies)
     return {
         "declared": dict(declared),
         "encoding": msgspec.to_builtins(encoding),
         "vector": list(vector),
         "weight": weight,
-        "lanes": lanes.tolist(),
-        "packed": encoding.pack(lanes).hex(),
+        "lanes": ring_vector.tolist(),
+        "packed": encoding.pack(ring_vector).hex(),
         "copies": copies,
         "packed_total": encoding.pack(total).hex(),
         "fixed_point": fixed_point.tolist(),

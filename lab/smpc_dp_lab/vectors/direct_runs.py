@@ -93,11 +93,11 @@ def new_run(scenario: GopaScenario) -> DirectRun:
     parameters = direct_parameters(scenario)
     users = {
         name: direct_states.party(
-            setup.context, parameters, setup.signers[name], lanes.copy(), setup.randomness[name]
+            setup.context, parameters, setup.signers[name], ring_vector.copy(), setup.randomness[name]
         )
-        for name, lanes in setup.lanes.items()
+        for name, ring_vector in setup.ring_vector.items()
     }
-    return DirectRun(scenario, setup.context, setup.signers, setup.randomness, setup.lanes, users)
+    return DirectRun(scenario, setup.context, setup.signers, setup.randomness, setup.ring_vector, users)
 
 
 def to_json(scenario: GopaScenario) -> dict[str, object]:

@@ -108,16 +108,16 @@ def new_run(scenario: ExchangeScenario) -> RecordedRun:
     if scenario.given.apart:
         for index, name in enumerate(scenario.names):
             rows = [scenario.encoding.encode(row, party=name)[0] for row in scenario.rows(index)]
-            setup.lanes[name] = np.stack(rows)
+            setup.ring_vector[name] = np.stack(rows)
     parties = {
         name: states.party(
-            setup.context, scenario.given, setup.signers[name], lanes.copy(), setup.randomness[name]
+            setup.context, scenario.given, setup.signers[name], ring_vector.copy(), setup.randomness[name]
         )
-        for name, lanes in setup.lanes.items()
+        for name, ring_vector in setup.ring_vector.items()
     }
     aggregator = states.aggregator(setup.context, scenario.given, setup.signers[AGGREGATOR])
     return RecordedRun(
-        scenario, setup.context, setup.signers, setup.randomness, setup.lanes, parties, aggregator
+        scenario, setup.context, setup.signers, setup.randomness, setup.ring_vector, parties, aggregator
     )
 
 
@@ -138,7 +138,7 @@ def to_json(scenario: ExchangeScenario) -> dict[str, object]:
         "intermediate": {
             "run_id": run.parties[scenario.names[0]].run_id.hex(),
             "received": {
-                name: {sender: lanes.tolist() for sender, lanes in party.state.received.items()}
+                name: {sender: ring_vector.tolist() for sender, ring_vector in party.state.received.items()}
                 for name, party in ended.items()
             },
         },

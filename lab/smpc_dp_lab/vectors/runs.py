@@ -12,7 +12,7 @@ from nacl.signing import SigningKey
 
 from smpc_dp.board.keeping import MemoryBoard
 from smpc_dp.crypto.randomness import Randomness
-from smpc_dp.encoding import Encoding, Lanes
+from smpc_dp.encoding import Encoding, RingVector
 from smpc_dp.errors import LocalError
 from smpc_dp.privacy.secagg_plan import SecAggPlan, check_plan, plan_secagg
 from smpc_dp.protocols.contract import Envelope
@@ -166,7 +166,7 @@ class Staged:
     context: Context
     signers: dict[str, Signer]
     randomness: dict[str, Recording]
-    lanes: dict[str, Lanes]
+    ring_vector: dict[str, RingVector]
     sent: list[Envelope] = field(default_factory=list, kw_only=True)
 
     @property
@@ -217,12 +217,12 @@ def set_up(scenario: Scenario, aggregator: str, aggregators: tuple[str, ...]) ->
         keys={name: bytes(signer.key.verify_key) for name, signer in signers.items()},
         operation=scenario.operation,
     )
-    lanes: dict[str, Lanes] = {}
+    ring_vector: dict[str, RingVector] = {}
     for index, name in enumerate(scenario.names):
         weight = None if scenario.weights is None else scenario.weights[index]
-        lanes[name], _ = scenario.encoding.encode(scenario.vectors[index], party=name, weight=weight)
+        ring_vector[name], _ = scenario.encoding.encode(scenario.vectors[index], party=name, weight=weight)
     randomness = {name: Recording(source(name, "run")) for name in scenario.names}
-    return Staged(scenario, context, signers, randomness, lanes)
+    return Staged(scenario, context, signers, randomness, ring_vector)
 
 
 def new_run(scenario: Scenario) -> RecordedRun:
@@ -230,11 +230,13 @@ def new_run(scenario: Scenario) -> RecordedRun:
     setup = set_up(scenario, AGGREGATOR, (AGGREGATOR,))
     context, parameters = setup.context, scenario.parameters
     parties = {
-        name: make_party(context, parameters, setup.signers[name], lanes.copy(), setup.randomness[name])
-        for name, lanes in setup.lanes.items()
+        name: make_party(context, parameters, setup.signers[name], ring_vector.copy(), setup.randomness[name])
+        for name, ring_vector in setup.ring_vector.items()
     }
     aggregator = make_aggregator(context, parameters, setup.signers[AGGREGATOR], board=MemoryBoard(""))
-    return RecordedRun(scenario, context, setup.signers, setup.randomness, setup.lanes, parties, aggregator)
+    return RecordedRun(
+        scenario, context, setup.signers, setup.randomness, setup.ring_vector, parties, aggregator
+    )
 
 
 def to_json(scenario: Scenario) -> dict[str, object]:
@@ -292,7 +294,7 @@ def inputs_json(run: Staged) -> dict[str, object]:
             name: {
                 "vector": list(scenario.vectors[index]),
                 "weight": None if scenario.weights is None else scenario.weights[index],
-                "lanes": run.lanes[name].tolist(),
+                "lanes": run.ring_vector[name].tolist(),
             }
             for index, name in enumerate(scenario.names)
         },

@@ -151,6 +151,6 @@ def _certificates() -> Iterator[Cheat]:
 
 
 def _one_more(packed: bytes) -> bytes:
-    lanes = np.frombuffer(packed, dtype="<u8").copy()
-    lanes[0] += np.uint64(1)
-    return lanes.tobytes()
+    ring_vector = np.frombuffer(packed, dtype="<u8").copy()
+    ring_vector[0] += np.uint64(1)
+    return ring_vector.tobytes()

@@ -413,14 +413,14 @@ def execute(
     )
     users: list[Cheater] = []
     for name in names:
-        lanes, _ = checked.encoding.encode(np.array(setting.inputs[name]), party=name)
+        ring_vector, _ = checked.encoding.encode(np.array(setting.inputs[name]), party=name)
         randomness = SeededRandomnessForSimulation(run, name)
         retained = (seen or {}).get(name, NOTHING_SEEN)
         user = party(
             context,
             checked,
             identities[name],
-            lanes,
+            ring_vector,
             randomness,
             seen=retained,
             check_total=name not in unchecked,

@@ -79,8 +79,8 @@ class RealMechanism(Mechanism):
 
     def release_many(self, values: ArrayLike, source: NoiseSource, count: int) -> NDArray[np.float64]:
         """Return rows of float64 grid points; raise PrivacyError for values out of bounds."""
-        lanes, _ = self.encoding.encode(values, party="values")
-        grid = lanes.astype(np.int64) + np.int64(self.encoding.lowest)
+        ring_vector, _ = self.encoding.encode(values, party="values")
+        grid = ring_vector.astype(np.int64) + np.int64(self.encoding.lowest)
         noise = self.discrete.noise(source, count * len(grid)).reshape(count, -1)
         return self.encoding.real(added(grid, noise))
 

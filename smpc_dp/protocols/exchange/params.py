@@ -13,7 +13,7 @@ from numpy.typing import NDArray
 
 from smpc_dp.ball import TOLERANCE
 from smpc_dp.crypto.randomness import Randomness
-from smpc_dp.encoding import Encoding, Lanes
+from smpc_dp.encoding import Encoding, RingVector
 from smpc_dp.errors import Check, ConfigCheck, ConfigError, Fault, VerificationError
 from smpc_dp.privacy.sampling import NoiseSource, discrete_gaussian
 from smpc_dp.privacy.secagg_plan import SecAggPlan
@@ -58,7 +58,7 @@ class ExchangeParameters(SumParameters, frozen=True):
     @property
     def shape(self) -> tuple[int, ...]:
         """The shape of what a user brings."""
-        return (self.plan.parties, self.encoding.lanes) if self.apart else (self.encoding.lanes,)
+        return (self.plan.parties, self.encoding.ring_vector) if self.apart else (self.encoding.ring_vector,)
 
     @property
     def party_steps(self) -> tuple[str, ...]:
@@ -68,7 +68,7 @@ class ExchangeParameters(SumParameters, frozen=True):
     @property
     def extra_bytes(self) -> int:
         """A message holds a vector for each user, and a hello of each."""
-        return self.plan.parties * (self.encoding.lanes * self.encoding.element_bytes + 2048)
+        return self.plan.parties * (self.encoding.ring_vector * self.encoding.element_bytes + 2048)
 
     def own_noise(self, source: NoiseSource, count: int) -> NDArray[np.int64]:
         """Return so many draws of the noise on a vector, in grid steps."""
@@ -76,12 +76,12 @@ class ExchangeParameters(SumParameters, frozen=True):
             return np.zeros(count, dtype=np.int64)
         return discrete_gaussian(source, count, self.variance)
 
-    def add_noise(self, lanes: Lanes, randomness: Randomness) -> None:
+    def add_noise(self, ring_vector: RingVector, randomness: Randomness) -> None:
         """Add this user's noise; drawn once, whoever the vector goes to."""
         source = NoiseSource.keyed(randomness.bytes(32), b"exchange", b"noise")
-        lanes += self.own_noise(source, len(lanes)).view(np.uint64)
+        ring_vector += self.own_noise(source, len(ring_vector)).view(np.uint64)
 
-    def decode(self, total: Lanes, contributors: int) -> tuple[NDArray[np.int64], int]:
+    def decode(self, total: RingVector, contributors: int) -> tuple[NDArray[np.int64], int]:
         """Return the sum on the grid, shape (length,), and the number of contributors.
 
         Raises:
@@ -109,13 +109,13 @@ class ExchangeParameters(SumParameters, frozen=True):
             )
         return replace(self, apart=True)
 
-    def check_vector(self, lanes: Lanes) -> None:
+    def check_vector(self, ring_vector: RingVector) -> None:
         """Raise VerificationError unless one user's vector with its noise can be this.
 
         Without noise its norm is checked too, where that is bounded: of a sum nobody could tell whose it was.
         """
         encoding, deviation = self.encoding, math.isqrt(math.ceil(self.variance))
-        grid = decode_noisy(encoding, lanes, 1, deviation)[0].astype(np.float64)
+        grid = decode_noisy(encoding, ring_vector, 1, deviation)[0].astype(np.float64)
         if self.variance or encoding.l2_bound is None:
             return
         norm = float(np.linalg.norm(grid)) * encoding.step
@@ -124,9 +124,9 @@ class ExchangeParameters(SumParameters, frozen=True):
                 f"its L2 norm {norm:g} is above {encoding.l2_bound:g}", Check.OUT_OF_BOUNDS
             )
 
-    def real(self, lanes: Lanes) -> NDArray[np.float64]:
+    def real(self, ring_vector: RingVector) -> NDArray[np.float64]:
         """Return one vector with its noise, in the caller's unit."""
-        return self.encoding.real(lanes.view(np.int64) + np.int64(self.encoding.lowest))
+        return self.encoding.real(ring_vector.view(np.int64) + np.int64(self.encoding.lowest))
 
     def receivers(self, number: int) -> frozenset[int]:
         """Return the numbers of those whom user `number` sends to."""

@@ -16,7 +16,7 @@ from smpc_dp.crypto.labels import Label
 from smpc_dp.crypto.randomness import Randomness, SystemRandomness
 from smpc_dp.crypto.seal import seal, unseal
 from smpc_dp.crypto.transcript import digest, encode_uint
-from smpc_dp.encoding import Lanes
+from smpc_dp.encoding import RingVector
 from smpc_dp.errors import Check, PeerFault, TimeoutFault, VerificationError, check_of
 from smpc_dp.protocols.abort import ABORT, abort_of, code_of
 from smpc_dp.protocols.contract import Envelope
@@ -71,7 +71,7 @@ class AwaitStart(PartyState, frozen=True, kw_only=True, eq=False):
     expects: ClassVar[str] = m.START
     renews: ClassVar[bool] = True
     releases: ClassVar[bool] = True
-    vector: Lanes
+    vector: RingVector
     nonce: bytes
     secret: bytes
 
@@ -83,7 +83,7 @@ class AwaitDelivery(PartyState, frozen=True, kw_only=True, eq=False):
     """
 
     expects: ClassVar[str] = m.DELIVER
-    own: Lanes
+    own: RingVector
     present: PartySet
     sealing: Sealing
 
@@ -96,7 +96,7 @@ class Finished(PartyState, frozen=True, kw_only=True, eq=False):
 
     over: ClassVar[bool] = True
     outcome: Outcome
-    received: dict[str, Lanes]
+    received: dict[str, RingVector]
 
 
 def say_hello(member: Party, state: Ready) -> Transition:
@@ -165,7 +165,7 @@ def on_deliver(member: Party, state: AwaitDelivery, body: bytes) -> Transition:
     if parameters.edges is not None and len(expected) < len(senders):
         missing = [member.name_of(party) for party in senders if party not in sent]
         raise TimeoutFault(missing, m.DELIVER, "have not sent")
-    total: Lanes = np.asarray(sum(received.values(), state.own), dtype=parameters.encoding.dtype)
+    total: RingVector = np.asarray(sum(received.values(), state.own), dtype=parameters.encoding.dtype)
     outcome = _outcome(member, state.run_id, total, received, sent)
     return Transition(Finished(outcome=outcome, received=received))
 
@@ -199,7 +199,7 @@ def party(
     context: Context,
     parameters: ExchangeParameters,
     identity: Signer,
-    lanes: Lanes,
+    ring_vector: RingVector,
     randomness: Randomness | None = None,
     fixed: FixedSurvivors | None = None,  # noqa: ARG001 - of exact sums
     seen: Seen = NOTHING_SEEN,  # noqa: ARG001 - of protocols with a log
@@ -208,9 +208,9 @@ def party(
 
     `lanes` is one row for each receiver where `parameters.apart`, and is not changed.
     """
-    parameters.check_lanes(identity.name, lanes)
+    parameters.check_ring_vector(identity.name, ring_vector)
     member = Member(context, parameters, identity, randomness or SystemRandomness())
-    return Run(PARTY, member, Ready(vector=lanes))
+    return Run(PARTY, member, Ready(vector=ring_vector))
 
 
 def _members_of(member: Party, packed: bytes) -> PartySet:
@@ -236,33 +236,33 @@ def _key_of(member: Party, party: int, content: bytes, signature: bytes, nonce: 
     return hello.key
 
 
-def _seal(member: Party, run_id: bytes, sealing: Sealing, party: int, vector: Lanes) -> bytes:
+def _seal(member: Party, run_id: bytes, sealing: Sealing, party: int, vector: RingVector) -> bytes:
     """Return a vector that only `party` can read."""
     packed = member.parameters.encoding.pack(vector)
     bound = keys.seal_context(member.context, run_id, member.name, member.name_of(party))
     return seal(sealing.key(member, run_id, party, sending=True), packed, bound, member.random)
 
 
-def _open(member: Party, state: AwaitDelivery, party: int, box: bytes) -> Lanes:
+def _open(member: Party, state: AwaitDelivery, party: int, box: bytes) -> RingVector:
     """Return the vector that `party` has sealed for this party; raise PeerFault unless it can be one."""
     name, parameters, run_id = member.name_of(party), member.parameters, state.run_id
     key = state.sealing.key(member, run_id, party, sending=False)
     bound = keys.seal_context(member.context, run_id, name, member.name)
     try:
-        lanes = parameters.encoding.unpack(unseal(key, box, bound))
+        ring_vector = parameters.encoding.unpack(unseal(key, box, bound))
     except (VerificationError, ValueError) as error:
         reason = f"its vector cannot be read, or {member.context.aggregator} has changed it: {error}"
         raise PeerFault(name, reason, check_of(error, Check.MALFORMED)) from None
     try:
         # Each vector by itself: in a sum nobody would know its sender.
-        parameters.check_vector(lanes)
+        parameters.check_vector(ring_vector)
     except VerificationError as error:
         raise PeerFault(name, f"its vector is out of bounds: {error}", Check.OUT_OF_BOUNDS) from None
-    return lanes
+    return ring_vector
 
 
 def _outcome(
-    member: Party, run_id: bytes, total: Lanes, received: Mapping[str, Lanes], sent: PartySet
+    member: Party, run_id: bytes, total: RingVector, received: Mapping[str, RingVector], sent: PartySet
 ) -> Outcome:
     """Return the sum of a party's own vector and of those that it has received."""
     parameters, context = member.parameters, member.context

@@ -13,7 +13,7 @@ import msgspec
 from msgspec.structs import replace
 
 from smpc_dp.crypto import agree
-from smpc_dp.encoding import Lanes
+from smpc_dp.encoding import RingVector
 from smpc_dp.errors import Check, PeerFault, VerificationError
 from smpc_dp.protocols.contract import Envelope
 from smpc_dp.protocols.engine.peers import PeerState
@@ -77,7 +77,7 @@ class Ready(PeerState[DirectInbox], frozen=True, kw_only=True, eq=False):
     """The party has a vector, encoded; the hellos of others may come already."""
 
     expects: ClassVar[str] = m.HELLO
-    vector: Lanes
+    vector: RingVector
 
 
 class AwaitStart(PeerState[DirectInbox], frozen=True, kw_only=True, eq=False):
@@ -85,7 +85,7 @@ class AwaitStart(PeerState[DirectInbox], frozen=True, kw_only=True, eq=False):
 
     expects: ClassVar[str] = d.START
     patient: ClassVar[bool] = True
-    vector: Lanes
+    vector: RingVector
 
 
 class AwaitMerkleCommitment(PeerState[DirectInbox], frozen=True, kw_only=True, eq=False):
@@ -94,7 +94,7 @@ class AwaitMerkleCommitment(PeerState[DirectInbox], frozen=True, kw_only=True, e
     expects: ClassVar[str] = d.MERKLE_COMMITMENT
     phase: ClassVar[int] = 1
     patient: ClassVar[bool] = True
-    vector: Lanes
+    vector: RingVector
     drawn: Drawn
 
 
@@ -104,7 +104,7 @@ class AwaitParticipants(PeerState[DirectInbox], frozen=True, kw_only=True, eq=Fa
     expects: ClassVar[str] = d.PARTICIPANTS
     phase: ClassVar[int] = 2
     patient: ClassVar[bool] = True
-    vector: Lanes
+    vector: RingVector
     advertised: Advertised
 
 
@@ -114,7 +114,7 @@ class CertifyParticipants(PeerState[DirectInbox], frozen=True, kw_only=True, eq=
     expects: ClassVar[str] = m.ATTEST_PARTICIPANTS
     phase: ClassVar[int] = 3
     releases: ClassVar[bool] = True
-    vector: Lanes
+    vector: RingVector
     graph: Graph
     agreed: Agreed
 
@@ -201,7 +201,7 @@ def open_draw(peer: DirectPeer, state: DirectState, drawn: Drawn) -> tuple[Adver
 
 
 def attest_participants(
-    peer: DirectPeer, state: DirectState, vector: Lanes, advertised: Advertised
+    peer: DirectPeer, state: DirectState, vector: RingVector, advertised: Advertised
 ) -> Transition:
     """Take `participants`: check every opening, and attest the set."""
     body = body_of(peer, state, d.PARTICIPANTS)

@@ -12,7 +12,7 @@ from typing import ClassVar
 
 from msgspec.structs import replace
 
-from smpc_dp.encoding import Lanes
+from smpc_dp.encoding import RingVector
 from smpc_dp.errors import Check, Code, PeerFault, SmpcError, TimeoutFault
 from smpc_dp.protocols.abort import ABORT, abort_of, code_of
 from smpc_dp.protocols.contract import Envelope
@@ -60,7 +60,7 @@ class CollectHello(PeerState[DirectInbox], frozen=True, kw_only=True, eq=False):
     """The coordinator has said hello with a fresh nonce."""
 
     expects: ClassVar[str] = m.HELLO
-    vector: Lanes
+    vector: RingVector
 
 
 class CollectAdvertise(PeerState[DirectInbox], frozen=True, kw_only=True, eq=False):
@@ -68,7 +68,7 @@ class CollectAdvertise(PeerState[DirectInbox], frozen=True, kw_only=True, eq=Fal
 
     expects: ClassVar[str] = m.ADVERTISE
     phase: ClassVar[int] = 1
-    vector: Lanes
+    vector: RingVector
     drawn: Drawn
 
 
@@ -77,7 +77,7 @@ class CollectReveal(PeerState[DirectInbox], frozen=True, kw_only=True, eq=False)
 
     expects: ClassVar[str] = m.REVEAL
     phase: ClassVar[int] = 2
-    vector: Lanes
+    vector: RingVector
     advertised: Advertised
 
 

@@ -73,7 +73,7 @@ def check_parameters(
         )
     if faults or checked is None:
         return None, faults
-    size = 8 * checked.encoding.lanes * parties
+    size = 8 * checked.encoding.ring_vector * parties
     if size > MAX_PUBLISHED_BYTES:
         reason = f"{parties} vectors have {size} bytes, at most {MAX_PUBLISHED_BYTES} without a relay"
         return None, [Fault("length", reason, ConfigCheck.TOO_LARGE)]

@@ -9,7 +9,7 @@ import hashlib
 from collections.abc import Collection
 from typing import ClassVar
 
-from smpc_dp.encoding import Lanes
+from smpc_dp.encoding import RingVector
 from smpc_dp.errors import Check, LocalError, PeerFault
 from smpc_dp.protocols.engine.peers import PeerState
 from smpc_dp.protocols.engine.state import State, Transition
@@ -84,7 +84,7 @@ class CertifyTotal(PeerState[DirectInbox], frozen=True, kw_only=True, eq=False):
     agreed: Agreed
     certificate: Certificate
     survivors: tuple[int, ...]
-    total: Lanes
+    total: RingVector
     digest: bytes
 
 
@@ -199,7 +199,7 @@ def _x_hat(peer: DirectPeer, state: DirectState, party: int, body_hash: bytes) -
     return body
 
 
-def read_x_hat(peer: DirectPeer, party: int, body: bytes) -> Lanes:
+def read_x_hat(peer: DirectPeer, party: int, body: bytes) -> RingVector:
     """Return a party's noisy vector; raise PeerFault naming the party unless it is one."""
     name = peer.name_of(party)
     try:

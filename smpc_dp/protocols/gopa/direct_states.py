@@ -8,7 +8,7 @@ participants, or has a result before a quorum has signed the one total.
 from __future__ import annotations
 
 from smpc_dp.crypto.randomness import Randomness, SystemRandomness
-from smpc_dp.encoding import Lanes
+from smpc_dp.encoding import RingVector
 from smpc_dp.protocols.engine.peers import Peer, PeerRole, Phase, Wait
 from smpc_dp.protocols.engine.run import Run
 from smpc_dp.protocols.envelope import Context, Signer
@@ -190,7 +190,7 @@ def party(
     context: Context,
     parameters: GopaParameters,
     identity: Signer,
-    lanes: Lanes,
+    ring_vector: RingVector,
     randomness: Randomness | None = None,
 ) -> Run[Outcome]:
     """Return the run of one party, which coordinates it or not.
@@ -202,7 +202,9 @@ def party(
         lanes: the party's vector, encoded.
         randomness: by default the operating system's; a seeded one only in simulations and tests.
     """
-    parameters.check_lanes(identity.name, lanes)
+    parameters.check_ring_vector(identity.name, ring_vector)
     number = coordinator_of(context.request, len(context.names))
     peer = Peer(context, parameters, identity, randomness or SystemRandomness(), number)
-    return Run(COORDINATOR if peer.coordinates else PARTY, peer, Ready(inbox=DirectInbox(), vector=lanes))
+    return Run(
+        COORDINATOR if peer.coordinates else PARTY, peer, Ready(inbox=DirectInbox(), vector=ring_vector)
+    )

@@ -12,7 +12,7 @@ from msgspec.structs import replace
 from numpy.typing import NDArray
 
 from smpc_dp.crypto.randomness import Randomness
-from smpc_dp.encoding import Encoding, Lanes
+from smpc_dp.encoding import Encoding, RingVector
 from smpc_dp.errors import Code, ConfigCheck, ConfigError, Fault, PrivacyError
 from smpc_dp.privacy.guarantee import PrivacyGuarantee, delta_warnings
 from smpc_dp.privacy.sampling import NoiseSource, discrete_gaussian
@@ -55,22 +55,22 @@ class GopaParameters(SumParameters, frozen=True):
         return PARTY_STEPS if self.on_dropout == "keep" else super().party_steps
 
     def add_pair_terms(
-        self, lanes: Lanes, seeds: Sequence[bytes], signs: Sequence[int], threads: int = 1
+        self, ring_vector: RingVector, seeds: Sequence[bytes], signs: Sequence[int], threads: int = 1
     ) -> None:
         """Add Delta of each pair, from the seed of both: it cancels [Bellet 2021, Alg. 4.1, line 2]."""
         del threads
         for seed, sign in zip(seeds, signs, strict=True):
             source = NoiseSource.keyed(seed, b"gopa", b"pair")
-            terms = discrete_gaussian(source, len(lanes), self.session.pair_variance).view(np.uint64)
+            terms = discrete_gaussian(source, len(ring_vector), self.session.pair_variance).view(np.uint64)
             if sign > 0:
-                lanes += terms
+                ring_vector += terms
             else:
-                lanes -= terms
+                ring_vector -= terms
 
-    def add_noise(self, lanes: Lanes, randomness: Randomness) -> None:
+    def add_noise(self, ring_vector: RingVector, randomness: Randomness) -> None:
         """Add eta, this party's own noise [Bellet 2021, Alg. 4.1, line 4]."""
         source = NoiseSource.keyed(randomness.bytes(32), b"gopa", b"own")
-        lanes += self.own_noise(source, len(lanes)).view(np.uint64)
+        ring_vector += self.own_noise(source, len(ring_vector)).view(np.uint64)
 
     def own_noise(self, source: NoiseSource, count: int) -> NDArray[np.int64]:
         """Return so many draws of eta, in grid steps."""
@@ -96,7 +96,7 @@ class GopaParameters(SumParameters, frozen=True):
                 code=Code.NEIGHBOURHOOD,
             )
 
-    def decode(self, total: Lanes, contributors: int) -> tuple[NDArray[np.int64], int]:
+    def decode(self, total: RingVector, contributors: int) -> tuple[NDArray[np.int64], int]:
         """Return the noisy sum on the grid, shape (length,), and the number of contributors.
 
         Raises:

@@ -10,7 +10,7 @@ from typing import ClassVar
 
 from smpc_dp.board.keeping import Board
 from smpc_dp.crypto.randomness import Randomness, SystemRandomness
-from smpc_dp.encoding import Lanes
+from smpc_dp.encoding import RingVector
 from smpc_dp.errors import Check
 from smpc_dp.protocols.contract import Envelope
 from smpc_dp.protocols.engine.collector import CollectorRole, CollectorState, Item, CollectorRow
@@ -50,7 +50,7 @@ class AwaitParticipants(PartyState, frozen=True, kw_only=True, eq=False):
 
     expects: ClassVar[str] = m.PARTICIPANTS
     releases: ClassVar[bool] = True
-    vector: Lanes
+    vector: RingVector
     graph: Graph
     digest: bytes
 
@@ -149,15 +149,15 @@ def party(
     context: Context,
     parameters: GopaParameters,
     identity: Signer,
-    lanes: Lanes,
+    ring_vector: RingVector,
     randomness: Randomness | None = None,
     fixed: FixedSurvivors | None = None,  # noqa: ARG001 - of exact sums
     seen: Seen = NOTHING_SEEN,  # noqa: ARG001 - of protocols with a log
 ) -> Run[Outcome]:
     """Return the run of one party; arguments as of `smpc_dp.protocols.secagg.states.party`."""
-    parameters.check_lanes(identity.name, lanes)
+    parameters.check_ring_vector(identity.name, ring_vector)
     member = SumMember(context, parameters, identity, randomness or SystemRandomness())
-    return Run(PARTY, member, Ready(vector=lanes))
+    return Run(PARTY, member, Ready(vector=ring_vector))
 
 
 # The aggregator
@@ -177,7 +177,7 @@ class CollectPublished(CollectorState, frozen=True, kw_only=True, eq=False):
     expects: ClassVar[str] = g.PUBLISH
     edges: Edges
     participation: Participation
-    total: Lanes
+    total: RingVector
     published: list[int]
 
 

@@ -8,7 +8,7 @@ from itertools import compress
 import msgspec
 import numpy as np
 
-from smpc_dp.encoding import Lanes
+from smpc_dp.encoding import RingVector
 from smpc_dp.errors import Check
 from smpc_dp.protocols.engine.party import Member
 from smpc_dp.protocols.envelope import Context
@@ -18,7 +18,7 @@ from smpc_dp.protocols.result import Certificate, Evidence, Outcome
 from smpc_dp.protocols.sets import PartySet, pack_set
 
 
-def unpack_total(member: Member[SumParameters], message: msgspec.Struct, packed: bytes) -> Lanes:
+def unpack_total(member: Member[SumParameters], message: msgspec.Struct, packed: bytes) -> RingVector:
     """Return the total that the aggregator sent in `message`; raise PeerFault where it is none."""
     try:
         return member.parameters.encoding.unpack(packed)
@@ -30,7 +30,7 @@ def outcome(
     context: Context,
     parameters: SumParameters,
     run_id: bytes,
-    total: Lanes,
+    total: RingVector,
     participation: Participation,
     *,
     survivors: Collection[int],

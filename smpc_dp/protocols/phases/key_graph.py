@@ -16,7 +16,7 @@ import msgspec
 
 from smpc_dp.crypto import agree
 from smpc_dp.crypto.labels import Label
-from smpc_dp.encoding import Lanes
+from smpc_dp.encoding import RingVector
 from smpc_dp.errors import Check, Code, PeerFault, TimeoutFault, VerificationError
 from smpc_dp.protocols.contract import Envelope
 from smpc_dp.protocols.engine.collector import Collector, CollectorState, Item, CollectorRow
@@ -33,7 +33,7 @@ from smpc_dp.protocols.phases.survivors import FixedSurvivors
 from smpc_dp.protocols.sets import PartySet, pack_list, pack_set, unpack_list
 
 P_co = TypeVar("P_co", bound=SumParameters, covariant=True)
-Watch = Callable[[str, Lanes], None]
+Watch = Callable[[str, RingVector], None]
 
 # The party's side
 
@@ -123,7 +123,7 @@ class Sealing(Secret, frozen=True):
 class Ready(PartyState, frozen=True, kw_only=True, eq=False):
     """The party has a vector, encoded, and the run has not begun for it."""
 
-    vector: Lanes
+    vector: RingVector
 
 
 class AwaitStart(PartyState, frozen=True, kw_only=True, eq=False):
@@ -131,7 +131,7 @@ class AwaitStart(PartyState, frozen=True, kw_only=True, eq=False):
 
     expects: ClassVar[str] = m.START
     renews: ClassVar[bool] = True
-    vector: Lanes
+    vector: RingVector
     nonce: bytes
 
 
@@ -139,7 +139,7 @@ class AwaitMerkleCommitment(PartyState, frozen=True, kw_only=True, eq=False):
     """The party has drawn its neighbours and committed to them."""
 
     expects: ClassVar[str] = m.MERKLE_COMMITMENT
-    vector: Lanes
+    vector: RingVector
     drawn: Drawn
 
 
@@ -147,7 +147,7 @@ class AwaitNeighbours(PartyState, frozen=True, kw_only=True, eq=False):
     """The party has opened its draw."""
 
     expects: ClassVar[str] = m.NEIGHBOURS
-    vector: Lanes
+    vector: RingVector
     advertised: Advertised
 
 

@@ -14,7 +14,7 @@ import msgspec
 from smpc_dp.crypto import shamir
 from smpc_dp.crypto.prg import add_masks
 from smpc_dp.crypto.seal import seal, unseal
-from smpc_dp.encoding import Lanes
+from smpc_dp.encoding import RingVector
 from smpc_dp.errors import Check, PeerFault, TimeoutFault, VerificationError
 from smpc_dp.protocols.contract import Envelope
 from smpc_dp.protocols.engine.collector import Collector, CollectorState, Item
@@ -124,18 +124,18 @@ def _digests(
 def mask_vector(
     member: Member[SumParameters],
     run_id: bytes,
-    vector: Lanes,
+    vector: RingVector,
     graph: Graph,
     participants: PartySet,
     self_seed: bytes | None,
 ) -> bytes:
     """Return the vector plus pair terms, self-mask (if there is a seed) and noise, packed."""
-    parameters, lanes = member.parameters, vector.copy()
-    parameters.add_pair_terms(lanes, *graph.mask_seeds(member, run_id, participants))
+    parameters, ring_vector = member.parameters, vector.copy()
+    parameters.add_pair_terms(ring_vector, *graph.mask_seeds(member, run_id, participants))
     if self_seed is not None:
-        add_masks(lanes, [keys.self_mask_seed(member.context, run_id, member.name, self_seed)], [1])
-    parameters.add_noise(lanes, member.random)
-    return parameters.encoding.pack(lanes)
+        add_masks(ring_vector, [keys.self_mask_seed(member.context, run_id, member.name, self_seed)], [1])
+    parameters.add_noise(ring_vector, member.random)
+    return parameters.encoding.pack(ring_vector)
 
 
 def open_shares(
@@ -204,7 +204,7 @@ def deliver(
 
 
 def add_masked(
-    aggregator: SumAggregator[SumParameters], total: Lanes, dealt: Dealt, party: int, envelope: Envelope
+    aggregator: SumAggregator[SumParameters], total: RingVector, dealt: Dealt, party: int, envelope: Envelope
 ) -> Item:
     """Add a masked vector to the total, in place; keep the dealers whose share did not open."""
     masked = decode(envelope.body, m.Masked, envelope.sender)
@@ -218,16 +218,16 @@ def add_masked(
 
 
 def add_vector(
-    aggregator: SumAggregator[SumParameters], total: Lanes, sender: str, packed: bytes, kind: str
+    aggregator: SumAggregator[SumParameters], total: RingVector, sender: str, packed: bytes, kind: str
 ) -> None:
     """Add a party's packed vector to the total, in place: keeping it would cost a vector for each party."""
     try:
-        lanes = aggregator.parameters.encoding.unpack(packed)
+        ring_vector = aggregator.parameters.encoding.unpack(packed)
     except ValueError as error:
         raise PeerFault(sender, f"malformed {kind}: {error}", Check.MALFORMED) from None
     if aggregator.watch is not None:
-        aggregator.watch(sender, lanes)
-    total += lanes
+        aggregator.watch(sender, ring_vector)
+    total += ring_vector
 
 
 def accept_unmask(collector: Collector[SumParameters], expected: tuple[int, ...], envelope: Envelope) -> Item:

@@ -11,7 +11,7 @@ from numpy.typing import NDArray
 
 from smpc_dp.crypto.prg import add_masks
 from smpc_dp.crypto.randomness import Randomness
-from smpc_dp.encoding import Encoding, Lanes
+from smpc_dp.encoding import Encoding, RingVector
 from smpc_dp.errors import LocalError
 from smpc_dp.privacy.sampling import NoiseSource
 from smpc_dp.privacy.secagg_plan import SecAggPlan
@@ -27,12 +27,14 @@ MAX_PARTIES = 65_535
 
 
 # (lanes, seeds, signs, threads): add the terms of these pairs to the lanes, in place.
-AddPairTerms = Callable[[Lanes, Sequence[bytes], Sequence[int], int], None]
+AddPairTerms = Callable[[RingVector, Sequence[bytes], Sequence[int], int], None]
 
 
-def add_uniform_terms(lanes: Lanes, seeds: Sequence[bytes], signs: Sequence[int], threads: int = 1) -> None:
+def add_uniform_terms(
+    ring_vector: RingVector, seeds: Sequence[bytes], signs: Sequence[int], threads: int = 1
+) -> None:
     """Add the uniform masks of these pairs, in place; `signs` as in `smpc_dp.crypto.prg.add_masks`."""
-    add_masks(lanes, seeds, signs, threads=threads)
+    add_masks(ring_vector, seeds, signs, threads=threads)
 
 
 class SumParameters(msgspec.Struct, frozen=True):
@@ -65,11 +67,11 @@ class SumParameters(msgspec.Struct, frozen=True):
     @property
     def shape(self) -> tuple[int, ...]:
         """The shape of what a party brings: (encoding.lanes,)."""
-        return (self.encoding.lanes,)
+        return (self.encoding.ring_vector,)
 
-    def check_lanes(self, name: str, lanes: Lanes) -> None:
+    def check_ring_vector(self, name: str, ring_vector: RingVector) -> None:
         """Raise LocalError unless these are lanes of the encoding, of shape `shape`."""
-        if lanes.shape != self.shape or lanes.dtype != self.encoding.dtype:
+        if ring_vector.shape != self.shape or ring_vector.dtype != self.encoding.dtype:
             many = " x ".join(str(size) for size in self.shape)
             raise LocalError(f"{name}: lanes must be {many} of {self.encoding.dtype.__name__}")
 
@@ -89,10 +91,10 @@ class SumParameters(msgspec.Struct, frozen=True):
         return 0
 
     def add_pair_terms(
-        self, lanes: Lanes, seeds: Sequence[bytes], signs: Sequence[int], threads: int = 1
+        self, ring_vector: RingVector, seeds: Sequence[bytes], signs: Sequence[int], threads: int = 1
     ) -> None:
         """Add to `lanes`, in place, the terms of these pairs, as `add_uniform_terms` does."""
-        add_uniform_terms(lanes, seeds, signs, threads)
+        add_uniform_terms(ring_vector, seeds, signs, threads)
 
     def check_neighbourhood(self, party: str, own: int, drawn_by: int) -> None:
         """Raise PrivacyError unless what is claimed holds for a party in this place of the graph.
@@ -104,10 +106,10 @@ class SumParameters(msgspec.Struct, frozen=True):
         """Return `count` draws, in grid steps, of the noise that one party leaves in one coordinate."""
         return np.zeros(count, dtype=np.int64)
 
-    def add_noise(self, lanes: Lanes, randomness: Randomness) -> None:
+    def add_noise(self, ring_vector: RingVector, randomness: Randomness) -> None:
         """Add to `lanes`, in place, the noise that stays in the sum; without differential privacy none."""
 
-    def decode(self, total: Lanes, contributors: int) -> tuple[NDArray[np.int64], int]:
+    def decode(self, total: RingVector, contributors: int) -> tuple[NDArray[np.int64], int]:
         """Return the sum on the integer grid, shape (length,), and its weight; raise VerificationError."""
         return self.encoding.decode(total, contributors)
 

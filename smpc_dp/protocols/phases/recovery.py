@@ -8,7 +8,7 @@ import numpy as np
 
 from smpc_dp.crypto import agree, shamir
 from smpc_dp.crypto.prg import add_masks
-from smpc_dp.encoding import Lanes
+from smpc_dp.encoding import RingVector
 from smpc_dp.errors import Check, PeerFault, TimeoutFault, VerificationError
 from smpc_dp.privacy.secagg_plan import SecAggPlan
 from smpc_dp.protocols.envelope import Context
@@ -58,7 +58,7 @@ class Recovery:
         for dealer in complaints:
             self._complaints.setdefault(dealer, []).append(holder)
 
-    def remove_masks(self, total: Lanes, threads: int) -> None:
+    def remove_masks(self, total: RingVector, threads: int) -> None:
         """Subtract every self-mask and every mask that a dropout left behind from `total`, in place.
 
         Raises:

@@ -13,7 +13,7 @@ from msgspec.structs import replace
 from numpy.typing import NDArray
 
 from smpc_dp.crypto.randomness import Randomness
-from smpc_dp.encoding import Encoding, Lanes
+from smpc_dp.encoding import Encoding, RingVector
 from smpc_dp.errors import Check, ConfigCheck, ConfigError, Fault, PrivacyError, VerificationError
 from smpc_dp.privacy.laws import DiscreteGaussianDistribution, SkellamDistribution
 from smpc_dp.privacy.sampling import NoiseSource
@@ -53,10 +53,10 @@ class NoisySumParameters(SumParameters, frozen=True):
     honest: int
     curator_deviation: float
 
-    def add_noise(self, lanes: Lanes, randomness: Randomness) -> None:
+    def add_noise(self, ring_vector: RingVector, randomness: Randomness) -> None:
         """Add this party's share of the noise."""
         source = NoiseSource.keyed(randomness.bytes(32), b"secagg", b"noise")
-        lanes += self.own_noise(source, len(lanes)).view(np.uint64)
+        ring_vector += self.own_noise(source, len(ring_vector)).view(np.uint64)
 
     def own_noise(self, source: NoiseSource, count: int) -> NDArray[np.int64]:
         """Return so many draws of a share, in grid steps."""
@@ -66,7 +66,7 @@ class NoisySumParameters(SumParameters, frozen=True):
         """Return the variance of a share in hexadecimal."""
         return f"{self.variance.numerator:x}/{self.variance.denominator:x}"
 
-    def decode(self, total: Lanes, contributors: int) -> tuple[NDArray[np.int64], int]:
+    def decode(self, total: RingVector, contributors: int) -> tuple[NDArray[np.int64], int]:
         """Return the noisy sum on the grid, shape (length,), and the number of contributors.
 
         Raises:
@@ -118,7 +118,7 @@ class NoisySumParameters(SumParameters, frozen=True):
 
 
 def decode_noisy(
-    encoding: Encoding, total: Lanes, contributors: int, deviation: int
+    encoding: Encoding, total: RingVector, contributors: int, deviation: int
 ) -> tuple[NDArray[np.int64], int]:
     """Return a noisy sum on the grid, shape (length,), and the number of contributors.
 

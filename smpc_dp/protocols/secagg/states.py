@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, ClassVar
 import msgspec
 
 from smpc_dp.crypto.randomness import Randomness, SystemRandomness
-from smpc_dp.encoding import Lanes
+from smpc_dp.encoding import RingVector
 from smpc_dp.errors import Code, TimeoutFault
 from smpc_dp.protocols.contract import Envelope
 from smpc_dp.protocols.engine.collector import CollectorRole, CollectorState, Inbox, Item, CollectorRow
@@ -56,7 +56,7 @@ class AwaitDelivery(PartyState, frozen=True, kw_only=True, eq=False):
     """The party has dealt shares of its secrets to its holders."""
 
     expects: ClassVar[str] = m.DELIVER
-    vector: Lanes
+    vector: RingVector
     graph: Graph
     sealing: Sealing
     self_seed: bytes
@@ -67,7 +67,7 @@ class AwaitParticipants(PartyState, frozen=True, kw_only=True, eq=False):
 
     expects: ClassVar[str] = m.PARTICIPANTS
     releases: ClassVar[bool] = True
-    vector: Lanes
+    vector: RingVector
     graph: Graph
     self_seed: bytes
     delivered: Delivered
@@ -241,7 +241,7 @@ def party(
     context: Context,
     parameters: SumParameters,
     identity: Signer,
-    lanes: Lanes,
+    ring_vector: RingVector,
     randomness: Randomness | None = None,
     fixed: FixedSurvivors | None = None,
     seen: Seen = NOTHING_SEEN,  # noqa: ARG001 - of protocols with a log
@@ -260,10 +260,10 @@ def party(
     Raises:
         LocalError: `lanes` has another shape or type.
     """
-    parameters.check_lanes(identity.name, lanes)
+    parameters.check_ring_vector(identity.name, ring_vector)
     retained = fixed if parameters.keeps_survivors else None
     member = SumMember(context, parameters, identity, randomness or SystemRandomness(), retained)
-    return Run(PARTY, member, Ready(vector=lanes))
+    return Run(PARTY, member, Ready(vector=ring_vector))
 
 
 # The aggregator
@@ -296,7 +296,7 @@ class Agreed(msgspec.Struct, frozen=True):
 class Added(msgspec.Struct, frozen=True):
     """The sum of the masked vectors, and of each sender the dealers whose share did not open."""
 
-    total: Lanes
+    total: RingVector
     complaints: dict[int, tuple[int, ...]]
 
 

@@ -6,7 +6,7 @@ import asyncio
 from functools import partial
 from typing import TYPE_CHECKING, Any
 
-from smpc_dp.encoding import Lanes
+from smpc_dp.encoding import RingVector
 from smpc_dp.errors import LocalError, SmpcError
 from smpc_dp.kernels.kernel import Kernel
 from smpc_dp.privacy.accountant.receipt import Receipt
@@ -95,7 +95,7 @@ class ServersConnection(Connection):
         self,
         request: int,
         operation: str,
-        lanes: Lanes,
+        ring_vector: RingVector,
         charge: Charge,
         membership: Membership | None = None,
         before: int = 0,
@@ -103,7 +103,7 @@ class ServersConnection(Connection):
         """See `Line.run`."""
         member = membership or self.membership
         parameters, servers = member.parameters, len(member.servers)
-        requested = _Request(member, request, operation, sum_record(parameters.sums, lanes.tolist()))
+        requested = _Request(member, request, operation, sum_record(parameters.sums, ring_vector.tolist()))
         receipt = await self._drive(requested, charge, before)
         opened = requested.machine.result
         return sum_outcome(requested.context, parameters, servers, requested.program, opened), receipt

@@ -116,9 +116,9 @@ def operation_of(
     return operation
 
 
-def sum_record(encoding: Encoding, lanes: Sequence[int]) -> list[int]:
+def sum_record(encoding: Encoding, ring_vector: Sequence[int]) -> list[int]:
     """Return what is shared of a vector: without weights its lanes; else its values and its weight."""
-    values = [int(lane) for lane in lanes]
+    values = [int(element) for element in ring_vector]
     if not encoding.max_weight:
         return values
     weight = values[-1]
@@ -142,8 +142,8 @@ def sum_outcome(
     """Return the sum that a run has opened; raise VerificationError for one that there cannot be."""
     encoding = parameters.sums
     program = _of(planned, opened.terms)
-    sums = opened.values[: encoding.lanes]
-    if len(sums) < encoding.lanes:
+    sums = opened.values[: encoding.ring_vector]
+    if len(sums) < encoding.ring_vector:
         raise VerificationError("the servers opened fewer values than vectors have", Check.WRONG_LENGTH)
     noises = program.noises
     if noises:
@@ -170,7 +170,7 @@ def sum_outcome(
         encoding=encoding,
         survivors=opened.included,
         absent=_absent(context, opened),
-        faults=(*opened.faults, *_refused(opened, encoding.lanes)),
+        faults=(*opened.faults, *_refused(opened, encoding.ring_vector)),
         privacy=with_servers(privacy_of(program, servers)),
         evidence=_evidence(context, opened),
         noise=Noise(total=error, curator=error, honest=users, residual_pairs=0) if noises else None,

@@ -44,7 +44,7 @@ def sum_event(parameters: SharedParameters) -> Event:
 
 def largest_message(parameters: SharedParameters, servers: int) -> int:
     """Return a bound in bytes on any message of a run: a question, a record's shares, what is opened."""
-    values = 64 if parameters.encoding is None else parameters.encoding.lanes
+    values = 64 if parameters.encoding is None else parameters.encoding.ring_vector
     users = parameters.users
     # A server says why it lacks a user's shares; what is opened has all servers' reasons, for few users.
     faults = max(users, (users - parameters.fewest) * servers) * FAULT_BYTES

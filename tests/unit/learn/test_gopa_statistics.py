@@ -15,7 +15,7 @@ import numpy as np
 import pytest
 from numpy.typing import NDArray
 
-from smpc_dp.encoding import Lanes
+from smpc_dp.encoding import RingVector
 from smpc_dp.privacy.empirical import Claim, audit
 from smpc_dp.protocols.gopa.params import GopaParameters, check_parameters
 from smpc_dp.protocols.phases.draws import draw_neighbours
@@ -93,20 +93,20 @@ class JointView:
         seeds = {pair: randomness.bytes(32) for pair in itertools.combinations(users, 2)}
         seen = []
         for user in self._honest:
-            lanes = np.full(count, width * which if user == 1 else 0, dtype=np.uint64)
+            ring_vector = np.full(count, width * which if user == 1 else 0, dtype=np.uint64)
             if not (self._no_own and user == 1):
-                self._parameters.add_noise(lanes, randomness)
-            self._add_terms(lanes, {pair: seed for pair, seed in seeds.items() if user in pair}, user)
+                self._parameters.add_noise(ring_vector, randomness)
+            self._add_terms(ring_vector, {pair: seed for pair, seed in seeds.items() if user in pair}, user)
             # Of the noise that it shares with each of them, the colluder knows every bit.
-            self._add_terms(lanes, {(user, self._present): seeds[user, self._present]}, self._present)
-            seen.append(lanes.view(np.int64))
+            self._add_terms(ring_vector, {(user, self._present): seeds[user, self._present]}, self._present)
+            seen.append(ring_vector.view(np.int64))
         scores: NDArray[np.float64] = np.stack(seen, axis=1) @ self._direction()[:, np.newaxis]
         return scores
 
-    def _add_terms(self, lanes: Lanes, seeds: dict[tuple[int, int], bytes], user: int) -> None:
+    def _add_terms(self, ring_vector: RingVector, seeds: dict[tuple[int, int], bytes], user: int) -> None:
         if not self._no_pairs:
             signs = [1 if user == pair[0] else -1 for pair in seeds]
-            self._parameters.add_pair_terms(lanes, list(seeds.values()), signs)
+            self._parameters.add_pair_terms(ring_vector, list(seeds.values()), signs)
 
     def _direction(self) -> NDArray[np.float64]:
         """M^-1 e_1, up to a factor: the statistic that tells two values of user 1 apart best."""

@@ -109,10 +109,10 @@ def test_the_largest_token_is_on_the_grid_of_messages(values: int) -> None:
     encoding = plan_messages(required, 3).parameters.encoding
     assert encoding.length == width(values)
     token = packed(Token(100_000, np.full(values, -1, np.int64)))
-    lanes, clipped = encoding.encode(token, party="ann")
+    ring_vector, clipped = encoding.encode(token, party="ann")
     assert not clipped
     np.testing.assert_array_equal(
-        encoding.real(lanes.view(np.int64) + np.int64(encoding.lowest)).astype(np.float64), token
+        encoding.real(ring_vector.view(np.int64) + np.int64(encoding.lowest)).astype(np.float64), token
     )
 
 
@@ -406,11 +406,11 @@ def test_every_message_of_a_step_has_the_same_length(monkeypatch: pytest.MonkeyP
     parameters = exchanging.parameters.to_each()
     vectors = np.zeros((4, 4, width(1)))
     vectors[2, 3] = packed(Token(5, np.array([-77])))
-    lanes = [
+    ring_vector = [
         np.stack([parameters.encoding.encode(row, party="p")[0] for row in vectors[user]])
         for user in range(4)
     ]
-    parties, errors = drive_exchange(parameters, lanes, seed_for_simulation=1)
+    parties, errors = drive_exchange(parameters, ring_vector, seed_for_simulation=1)
     assert not errors
     assert [sorted(party.state.received) for party in parties] == [
         [f"party-{other + 1:05d}" for other in range(4) if other != user] for user in range(4)

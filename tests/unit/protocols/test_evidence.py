@@ -84,9 +84,9 @@ def test_evidence_without_a_relay_signs_the_total_too() -> None:
     assert evidence.participants.set_digest == participants
     # Lanes hold each value's offset from the lower bound.
     encoding = outcome.encoding
-    lanes = (outcome.total - len(outcome.survivors) * encoding.lowest).view(np.uint64)
+    ring_vector = (outcome.total - len(outcome.survivors) * encoding.lowest).view(np.uint64)
     total = total_digest(
-        context, evidence.run_id, participants, packed(outcome.survivors), encoding.pack(lanes)
+        context, evidence.run_id, participants, packed(outcome.survivors), encoding.pack(ring_vector)
     )
     assert evidence.survivors is not None
     assert evidence.survivors.set_digest == total

@@ -47,11 +47,11 @@ def test_the_vector_of_the_caller_stays_without_noise(monkeypatch: pytest.Monkey
     assert len(result) == len(SCENARIOS[0].names)
     for step in result:
         name = step.run.name
-        lanes, _ = SCENARIOS[0].encoding.encode(
+        ring_vector, _ = SCENARIOS[0].encoding.encode(
             SCENARIOS[0].vectors[SCENARIOS[0].names.index(name)], party=name
         )
-        assert np.array_equal(step.before.vector, lanes)
-        assert not np.array_equal(step.after.own, lanes)
+        assert np.array_equal(step.before.vector, ring_vector)
+        assert not np.array_equal(step.after.own, ring_vector)
 
 
 def test_what_must_be_forgotten_is_in_no_later_state(monkeypatch: pytest.MonkeyPatch) -> None:

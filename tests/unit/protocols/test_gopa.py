@@ -13,7 +13,7 @@ from numpy.typing import NDArray
 
 from smpc_dp import simulate
 from smpc_dp.crypto.randomness import Randomness
-from smpc_dp.encoding import Lanes, fixed_point_sum
+from smpc_dp.encoding import RingVector, fixed_point_sum
 from smpc_dp.errors import ConfigError, TimeoutFault
 from smpc_dp.privacy.gaussian import gaussian_delta
 from smpc_dp.privacy.gopa import exact_privacy, honest_graph
@@ -34,7 +34,7 @@ def planned(parties: int, **more: object) -> GopaParameters:
 
 @pytest.fixture
 def no_own_noise(monkeypatch: pytest.MonkeyPatch) -> None:
-    def silence(_parameters: GopaParameters, _lanes: Lanes, _randomness: Randomness) -> None:
+    def silence(_parameters: GopaParameters, _ring_vector: RingVector, _randomness: Randomness) -> None:
         return
 
     monkeypatch.setattr(GopaParameters, "add_noise", silence)

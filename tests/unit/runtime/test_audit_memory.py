@@ -18,7 +18,7 @@ import pytest
 from smpc_dp import files
 from smpc_dp.board import header as long_header
 from smpc_dp.board.log import Chain, encode_line
-from smpc_dp.encoding import Lanes
+from smpc_dp.encoding import RingVector
 from smpc_dp.identity import Identity
 from smpc_dp.protocols.envelope import Context
 from smpc_dp.protocols.gopa.verifiable import audit as verifiable
@@ -161,7 +161,7 @@ class Rightly(Rules):
     def __init__(self) -> None:
         pass
 
-    def check_open(self, party: int, *_: object) -> dict[int, Lanes]:
+    def check_open(self, party: int, *_: object) -> dict[int, RingVector]:
         return {peer: np.full(1 << 14, party, dtype=np.uint64) for peer in range(101, 165)}
 
 

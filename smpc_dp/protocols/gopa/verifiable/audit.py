@@ -108,12 +108,12 @@ class Auditor:
         self._commits = StoredCommits(self._parties)
         self._coins = StoredBytes(self._parties, COIN_BYTES)
         self._published = array.array("H")
-        lanes = parameters.encoding.lanes
-        self._openings = OpeningAudit(self._rules, self._edges, self._parties, lanes)
+        ring_vector = parameters.encoding.ring_vector
+        self._openings = OpeningAudit(self._rules, self._edges, self._parties, ring_vector)
         self._order = list(v.ORDER)
         # Excluded users of whom everybody knows: a round of openings is about the others.
         self._known_false: set[int] = set()
-        self._total = np.zeros(lanes, dtype=np.uint64)
+        self._total = np.zeros(ring_vector, dtype=np.uint64)
         self._x_hat = StoredBytes(self._parties, self._total.nbytes)
         self._closed = False
         self._tally: v.Tally | None = None
@@ -385,7 +385,7 @@ class Auditor:
         good = sorted(self._good)
         self._same({*counted}, good, "is counted", "has signed nothing false")
         for party in good:
-            self._total += self._rules.lanes(self._x_hat.pop(party), "")
+            self._total += self._rules.ring_vector(self._x_hat.pop(party), "")
         left = self._openings.left(self._good)
         self._total -= left.opened
         if tally.total != self._parameters.encoding.pack(self._total):

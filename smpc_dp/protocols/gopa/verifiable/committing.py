@@ -11,7 +11,7 @@ import numpy as np
 from smpc_dp.board.followed import Followed
 from smpc_dp.board.log import entry_digest
 from smpc_dp.crypto import commit, proofs
-from smpc_dp.encoding import Lanes
+from smpc_dp.encoding import RingVector
 from smpc_dp.errors import Check, PeerFault
 from smpc_dp.protocols.contract import Envelope
 from smpc_dp.protocols.engine.party import PartyState
@@ -51,7 +51,7 @@ class Secrets(Secret, frozen=True):
         noise_secret: the secret bits of its own noise.
     """
 
-    vector: Lanes
+    vector: RingVector
     value_blinding: bytes
     noise_secret: proofs.SecretBytes
 

@@ -9,7 +9,7 @@ from typing import ClassVar
 import msgspec
 
 from smpc_dp.crypto import proofs
-from smpc_dp.encoding import Lanes
+from smpc_dp.encoding import RingVector
 from smpc_dp.protocols.contract import Envelope
 from smpc_dp.protocols.engine.collector import CollectorState, Item
 from smpc_dp.protocols.engine.state import Transition
@@ -89,7 +89,7 @@ class Round(msgspec.Struct, frozen=True, kw_only=True):
     claimed: tuple[Claimed, ...] = ()
     false: tuple[int, ...] = ()
     published: frozenset[int]
-    opened: dict[int, dict[int, Lanes]]
+    opened: dict[int, dict[int, RingVector]]
 
 
 class CollectPublish(CollectorState, frozen=True, kw_only=True, eq=False):
@@ -146,7 +146,7 @@ class CollectTally(CollectorState, frozen=True, kw_only=True, eq=False):
     participation: Participation
     shown_false: int
     published: frozenset[int]
-    total: Lanes
+    total: RingVector
     residual: int
     unchecked: set[int]
     attesting: Attesting
@@ -174,7 +174,7 @@ def accept_publish(
     published = rules.read_publish(envelope.body, envelope.sender)
     refused = published if isinstance(published, str) else ""
     if aggregator.watch is not None and not isinstance(published, str):
-        aggregator.watch(envelope.sender, rules.lanes(published.x_hat, envelope.sender))
+        aggregator.watch(envelope.sender, rules.ring_vector(published.x_hat, envelope.sender))
     state.publications[party] = item = Item(refused, envelope.body, envelope.signature)
     return item
 
@@ -283,7 +283,7 @@ def _tally(
     encoding, edges = aggregator.parameters.encoding, state.agreed.committed.canceling
     total, residual = encoding.zeros(), 0
     for party in sorted(published):
-        total += rules.lanes(decode(last.claimed[0][party].body, v.Publish, "").x_hat, "")
+        total += rules.ring_vector(decode(last.claimed[0][party].body, v.Publish, "").x_hat, "")
         own = last.opened.get(party, {})
         for delta in own.values():
             total -= delta

@@ -9,7 +9,7 @@ from typing import Protocol
 from smpc_dp.board.followed import Followed
 from smpc_dp.board.log import HEAD_BYTES, entry_digest
 from smpc_dp.crypto import proofs
-from smpc_dp.encoding import Lanes
+from smpc_dp.encoding import RingVector
 from smpc_dp.errors import Check
 from smpc_dp.protocols.contract import Envelope
 from smpc_dp.protocols.engine.party import Member
@@ -40,7 +40,7 @@ class VerifiableMember(Member[VerifiableParameters]):
 
 
 # Delta with a neighbour as this party adds it, and the blinding of its commitment.
-Term = tuple[Lanes, bytes]
+Term = tuple[RingVector, bytes]
 
 
 # Sets and lists of parties

@@ -11,7 +11,7 @@ from smpc_dp.board.followed import Followed
 from smpc_dp.crypto import commit, proofs
 from smpc_dp.crypto.labels import Label
 from smpc_dp.crypto.transcript import digest
-from smpc_dp.encoding import Lanes
+from smpc_dp.encoding import RingVector
 from smpc_dp.privacy.sampling import NoiseSource, discrete_gaussian
 from smpc_dp.protocols import begin
 from smpc_dp.protocols.engine.party import PartyState
@@ -31,7 +31,7 @@ class AwaitBegin(PartyState, frozen=True, kw_only=True, eq=False):
     """The party has drawn its neighbours, and has told nobody yet."""
 
     expects: ClassVar[str] = m.BEGIN
-    vector: Lanes
+    vector: RingVector
     drawn: Drawn
     advertise: m.Advertise
 
@@ -40,7 +40,7 @@ class AwaitBegun(PartyState, frozen=True, kw_only=True, eq=False):
     """The party has attested the session log, in which the run is the last."""
 
     expects: ClassVar[str] = m.BEGUN
-    vector: Lanes
+    vector: RingVector
     drawn: Drawn
     advertise: m.Advertise
 
@@ -49,7 +49,7 @@ class AwaitMerkleCommitment(PartyState, frozen=True, kw_only=True, eq=False):
     """The party has committed to its draw, and follows the log of the run."""
 
     expects: ClassVar[str] = m.MERKLE_COMMITMENT
-    vector: Lanes
+    vector: RingVector
     drawn: Drawn
     log: Followed
 
@@ -58,7 +58,7 @@ class AwaitNeighbours(PartyState, frozen=True, kw_only=True, eq=False):
     """The party has opened its draw."""
 
     expects: ClassVar[str] = m.NEIGHBOURS
-    vector: Lanes
+    vector: RingVector
     advertised: Advertised
     log: Followed
 

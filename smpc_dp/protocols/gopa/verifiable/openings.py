@@ -11,7 +11,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from smpc_dp.encoding import Lanes
+from smpc_dp.encoding import RingVector
 from smpc_dp.protocols.gopa.verifiable import messages as v
 from smpc_dp.protocols.gopa.verifiable.edges import EdgeAudit, Edges
 from smpc_dp.protocols.gopa.verifiable.kept import StoredBytes
@@ -21,7 +21,7 @@ from smpc_dp.protocols.gopa.verifiable.statements import Rules
 class Left(NamedTuple):
     """What is left to do to the total: Delta to take out of it, and pairs of which it is not known."""
 
-    opened: Lanes
+    opened: RingVector
     unopened: list[tuple[int, int]]
 
 
@@ -31,13 +31,13 @@ class OpeningAudit:
     Values have so many `lanes`, names are of so many `parties`.
     """
 
-    def __init__(self, rules: Rules, edges: EdgeAudit, parties: int, lanes: int) -> None:
-        self._rules, self._edges, self._lanes = rules, edges, lanes
+    def __init__(self, rules: Rules, edges: EdgeAudit, parties: int, ring_vector: int) -> None:
+        self._rules, self._edges, self._ring_vector = rules, edges, ring_vector
         self.number = 0
         self._owed: Edges = {}
         self._expected: set[tuple[int, int]] = set()
         # By user the sum of what it has opened, and to whom that was.
-        self._sums = StoredBytes(parties, 8 * lanes)
+        self._sums = StoredBytes(parties, 8 * ring_vector)
         self._opened: set[tuple[int, int]] = set()
 
     @property
@@ -68,14 +68,16 @@ class OpeningAudit:
 
     def left(self, good: Collection[int]) -> Left:
         """Return what follows from all rounds, for those who are good in the end."""
-        total = np.zeros(self._lanes, dtype=np.uint64)
+        total = np.zeros(self._ring_vector, dtype=np.uint64)
         for party in good:
             total += self._sum_of(party)
         expected = sorted(pair for pair in self._expected if pair[0] in good)
         return Left(total, [pair for pair in expected if pair not in self._opened])
 
-    def _sum_of(self, party: int) -> Lanes:
+    def _sum_of(self, party: int) -> RingVector:
         retained = self._sums.get(party)
         return (
-            np.zeros(self._lanes, dtype=np.uint64) if retained is None else np.frombuffer(retained, np.uint64)
+            np.zeros(self._ring_vector, dtype=np.uint64)
+            if retained is None
+            else np.frombuffer(retained, np.uint64)
         )

@@ -14,7 +14,7 @@ from numpy.typing import NDArray
 from smpc_dp.board.log import MAX_PAYLOAD_BYTES
 from smpc_dp.crypto import commit, proofs
 from smpc_dp.crypto.randomness import Randomness
-from smpc_dp.encoding import Encoding, Lanes, shown
+from smpc_dp.encoding import Encoding, RingVector, shown
 from smpc_dp.errors import (
     Check,
     Code,
@@ -169,7 +169,7 @@ class VerifiableParameters(GopaParameters, frozen=True):
             return self.most_heard_bytes
         a_set = self.plan.parties // 8 + 16
         if kind == v.TALLY:
-            return a_set + 8 * self.encoding.lanes + 64
+            return a_set + 8 * self.encoding.ring_vector + 64
         return 2 * a_set + SIGNATURE_BYTES * self.plan.parties + 64
 
     @property
@@ -196,7 +196,7 @@ class VerifiableParameters(GopaParameters, frozen=True):
                 code=Code.NEIGHBOURHOOD,
             )
 
-    def add_noise(self, lanes: Lanes, randomness: Randomness) -> None:  # noqa: ARG002
+    def add_noise(self, ring_vector: RingVector, randomness: Randomness) -> None:  # noqa: ARG002
         """Refuse: this noise comes from committed bits and public coins, and the machine adds it."""
         raise LocalError("the noise of verifiable GOPA is not drawn by one party")
 

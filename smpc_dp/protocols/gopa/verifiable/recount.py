@@ -14,7 +14,7 @@ from msgspec.structs import replace
 
 from smpc_dp.board.followed import Followed
 from smpc_dp.board.log import entry_digest
-from smpc_dp.encoding import Lanes
+from smpc_dp.encoding import RingVector
 from smpc_dp.errors import Check, PeerFault, VerificationError
 from smpc_dp.protocols.envelope import decode, encode
 from smpc_dp.protocols.gopa.verifiable import messages as v
@@ -42,7 +42,7 @@ class Recount:
     log: Followed
     batches: Sequence[Batch]
 
-    def total(self, counted: Collection[int], claimed: Sequence[v.Claimed]) -> Lanes:
+    def total(self, counted: Collection[int], claimed: Sequence[v.Claimed]) -> RingVector:
         """Return the sum of the counted parties' publications, less the edges that they opened.
 
         Raises PeerFault, of the aggregator, if an entry that it shows is not on the board, or its author has
@@ -55,8 +55,8 @@ class Recount:
             # Whatever an author did, the aggregator has counted it.
             raise PeerFault(relay, f"does not show what is in its total: {error}", Check.NOT_SHOWN) from None
 
-    def _total(self, counted: Collection[int], claimed: Sequence[v.Claimed]) -> Lanes:
-        total = np.zeros(self.rules.parameters.encoding.lanes, dtype=np.uint64)
+    def _total(self, counted: Collection[int], claimed: Sequence[v.Claimed]) -> RingVector:
+        total = np.zeros(self.rules.parameters.encoding.ring_vector, dtype=np.uint64)
         for batch, shown in zip(self.batches, claimed, strict=True):
             authors = [(at, party) for at, party in enumerate(batch.authors) if party in counted]
             if len(shown.signatures) != SIGNATURE * len(authors):
@@ -68,7 +68,9 @@ class Recount:
                 )
         return total
 
-    def _add(self, total: Lanes, kind: str, number: int, name: str, body: bytes, signature: bytes) -> None:
+    def _add(
+        self, total: RingVector, kind: str, number: int, name: str, body: bytes, signature: bytes
+    ) -> None:
         publishes = kind == v.PUBLISH
         if publishes:
             body = widened(self.rules.parameters, body)
@@ -81,25 +83,25 @@ class Recount:
         except PeerFault:
             raise ValueError(f"{name} did not sign entry {number}") from None
         if publishes:
-            total += self.rules.lanes(decode(body, v.Publish, name).x_hat, name)
+            total += self.rules.ring_vector(decode(body, v.Publish, name).x_hat, name)
             return
         deltas = decode(body, v.Open, name).deltas
         size = total.nbytes
         for position in range(0, len(deltas), size):
-            total -= self.rules.lanes(deltas[position : position + size], name)
+            total -= self.rules.ring_vector(deltas[position : position + size], name)
 
 
 def narrowed(parameters: VerifiableParameters, body: bytes) -> bytes:
     """Return a publication as the aggregator shows it: of x_hat no more bytes than its bound needs."""
     message = decode(body, v.Publish, "")
-    lanes = np.frombuffer(message.x_hat, dtype=np.uint8).reshape(-1, 8)
-    return encode(replace(message, x_hat=lanes[:, : parameters.published_bytes].tobytes()))
+    ring_vector = np.frombuffer(message.x_hat, dtype=np.uint8).reshape(-1, 8)
+    return encode(replace(message, x_hat=ring_vector[:, : parameters.published_bytes].tobytes()))
 
 
 def widened(parameters: VerifiableParameters, body: bytes) -> bytes:
     """Return the publication of which `narrowed` made this; ValueError or PeerFault if it is none."""
     message, size = decode(body, v.Publish, ""), parameters.published_bytes
     short = np.frombuffer(message.x_hat, dtype=np.uint8).reshape(-1, size)
-    lanes = np.where(short[:, -1:] >= 0x80, 0xFF, 0).astype(np.uint8).repeat(8, axis=1)
-    lanes[:, :size] = short
-    return encode(replace(message, x_hat=lanes.tobytes()))
+    ring_vector = np.where(short[:, -1:] >= 0x80, 0xFF, 0).astype(np.uint8).repeat(8, axis=1)
+    ring_vector[:, :size] = short
+    return encode(replace(message, x_hat=ring_vector.tobytes()))

@@ -16,7 +16,7 @@ from smpc_dp.crypto import commit, proofs
 from smpc_dp.crypto.labels import Label
 from smpc_dp.crypto.randomness import Randomness
 from smpc_dp.crypto.transcript import digest
-from smpc_dp.encoding import Lanes
+from smpc_dp.encoding import RingVector
 from smpc_dp.errors import Check, PeerFault, VerificationError
 from smpc_dp.protocols.envelope import Context, decode
 from smpc_dp.protocols.gopa.verifiable import messages as v
@@ -150,7 +150,7 @@ class Rules:
 
     def _decode_publish(self, body: bytes, sender: str) -> v.Publish:
         message = decode(body, v.Publish, sender)
-        self.lanes(message.x_hat, sender)
+        self.ring_vector(message.x_hat, sender)
         if len(message.noise_proof) != proofs.noise_proof_bytes(self.length, self.parameters.bits):
             raise PeerFault(sender, f"a noise proof has {len(message.noise_proof)} bytes", Check.BAD_PROOF)
         try:
@@ -162,7 +162,7 @@ class Rules:
 
     def check_open(
         self, party: int, body: bytes, sender: str, owed: Mapping[int, bytes]
-    ) -> dict[int, Lanes] | str:
+    ) -> dict[int, RingVector] | str:
         """Return Delta by neighbour of a signed opening; or return which of `FALSE` it is.
 
         `owed` are the party's commitments to Delta with each neighbour to which it must open the edge: a
@@ -173,14 +173,14 @@ class Rules:
             parties = unpack_list(message.parties, len(self.context.names), sender)
         except PeerFault:
             return OPENING_MALFORMED
-        size = self.parameters.encoding.lanes * self.parameters.encoding.element_bytes
+        size = self.parameters.encoding.ring_vector * self.parameters.encoding.element_bytes
         if len(message.deltas) != size * len(parties) or len(message.blindings) != 32 * len(parties):
             return OPENING_MALFORMED
         if set(parties) != owed.keys():
             return OPENING_OTHER
         opened, batch = {}, proofs.Batch()
         for i, peer in enumerate(parties):
-            opened[peer] = self.lanes(message.deltas[size * i : size * (i + 1)], sender)
+            opened[peer] = self.ring_vector(message.deltas[size * i : size * (i + 1)], sender)
             values, blinding = signed(opened[peer]), message.blindings[32 * i : 32 * i + 32]
             if max(map(abs, values)) > self.parameters.greatest_delta:
                 return OPENING_BOUNDS
@@ -191,7 +191,7 @@ class Rules:
             batch.add_opening((party, OPENING, peer), [owed[peer]], (), values, blinding)
         return OPENING if opened and failures(batch) else opened
 
-    def lanes(self, packed: bytes, sender: str) -> Lanes:
+    def ring_vector(self, packed: bytes, sender: str) -> RingVector:
         """Return packed lanes; raise PeerFault on a wrong length."""
         try:
             return self.parameters.encoding.unpack(packed)
@@ -200,16 +200,18 @@ class Rules:
 
     def integers(self, packed: bytes, sender: str) -> list[int]:
         """Return packed lanes as signed integers; raise PeerFault on a wrong length."""
-        return signed(self.lanes(packed, sender))
+        return signed(self.ring_vector(packed, sender))
 
-    def values_of(self, lanes: Lanes) -> list[int]:
+    def values_of(self, ring_vector: RingVector) -> list[int]:
         """Return what is committed to, of a vector as it travels."""
         centre = self.parameters.centre
-        return [value - centre for value in signed(lanes)]
+        return [value - centre for value in signed(ring_vector)]
 
-    def prove_values(self, name: str, lanes: Lanes, blinding: bytes, randomness: Randomness) -> bytes:
+    def prove_values(
+        self, name: str, ring_vector: RingVector, blinding: bytes, randomness: Randomness
+    ) -> bytes:
         """Prove that a vector is within the bounds: each coordinate, or its norm."""
-        context, values = self.proof_context(name), self.values_of(lanes)
+        context, values = self.proof_context(name), self.values_of(ring_vector)
         bound = self.parameters.bound_squared
         if bound is None:
             low, high = self.parameters.bounds
@@ -250,7 +252,7 @@ class Rules:
             message.noise_proof,
         )
         plus = [committed.value, message.noise, *edges]
-        values = self.values_of(self.lanes(message.x_hat, name))
+        values = self.values_of(self.ring_vector(message.x_hat, name))
         batch.add_opening((party, SUM), plus, (), values, message.blinding)
 
     def is_right(
@@ -297,9 +299,9 @@ def cancel(first: bytes, second: bytes) -> bool:
         return False
 
 
-def signed(lanes: Lanes) -> list[int]:
+def signed(ring_vector: RingVector) -> list[int]:
     """Return lanes modulo 2^64 as signed integers."""
-    return [int(value) for value in lanes.view(np.int64)]
+    return [int(value) for value in ring_vector.view(np.int64)]
 
 
 def failures(batch: proofs.Batch, threads: int = 1) -> Sequence[tuple[Any, ...]]:

@@ -12,7 +12,7 @@ from __future__ import annotations
 
 from smpc_dp.board.keeping import Board
 from smpc_dp.crypto.randomness import Randomness, SystemRandomness
-from smpc_dp.encoding import Lanes
+from smpc_dp.encoding import RingVector
 from smpc_dp.errors import ConfigCheck, ConfigError, Fault
 from smpc_dp.protocols import begin
 from smpc_dp.protocols.engine.collector import CollectorRole, CollectorRow
@@ -174,7 +174,7 @@ def party(
     context: Context,
     parameters: VerifiableParameters,
     identity: Signer,
-    lanes: Lanes,
+    ring_vector: RingVector,
     randomness: Randomness | None = None,
     fixed: FixedSurvivors | None = None,  # noqa: ARG001 - of exact sums
     seen: Seen = NOTHING_SEEN,
@@ -189,11 +189,11 @@ def party(
             before the state's messages are sent.
         check_total: whether the party adds up the total before it attests it.
     """
-    parameters.check_lanes(identity.name, lanes)
+    parameters.check_ring_vector(identity.name, ring_vector)
     member = VerifiableMember(
         context, parameters, identity, randomness or SystemRandomness(), check_total=check_total
     )
-    return Run(PARTY, member, Ready(vector=lanes, seen=seen))
+    return Run(PARTY, member, Ready(vector=ring_vector, seen=seen))
 
 
 def _rounds(aggregator: VerifiableAggregator) -> int:

@@ -8,7 +8,7 @@ from typing import ClassVar
 import numpy as np
 
 from smpc_dp.board.followed import Followed
-from smpc_dp.encoding import Lanes
+from smpc_dp.encoding import RingVector
 from smpc_dp.errors import Check
 from smpc_dp.protocols import begin
 from smpc_dp.protocols.engine.party import PartyState
@@ -52,7 +52,7 @@ class AwaitClosed(PartyState, frozen=True, kw_only=True, eq=False):
 
     expects: ClassVar[str] = v.CLOSED
     counted: PartySet
-    total: Lanes
+    total: RingVector
     residual: int
     participation: Participation
     log: Followed
@@ -79,7 +79,7 @@ def on_tallied(member: VerifiableMember, state: AwaitTallied, body: bytes) -> Tr
         raise member.refuse(f"left {member.name} out of the average", Check.NOT_INCLUDED)
     if tally.counted != state.good.packed or len(counted) < parameters.least_left(state.false_count):
         raise member.refuse("counts others than those who said nothing false, or too few", Check.SET_DIFFERS)
-    total, residual = rules.lanes(tally.total, aggregator), tally.residual_pairs
+    total, residual = rules.ring_vector(tally.total, aggregator), tally.residual_pairs
     parameters.check_total(signed(total), len(counted), residual)
     # Edges to silent parties; the noise that others have left is not known here.
     if residual < len([peer for peer in state.agreed if peer not in counted]):
