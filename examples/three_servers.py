@@ -72,7 +72,7 @@ async def main(count: int = len(BORROWERS), servers: int = SERVERS) -> dict[str,
             )
             for number in range(1, servers + 1)
         ]
-        users = [
+        parties = [
             await asyncio.create_subprocess_exec(
                 *(sys.executable, __file__, "--as", name, "--session", path, "--count", str(count)),
                 stdout=asyncio.subprocess.PIPE,
@@ -80,7 +80,7 @@ async def main(count: int = len(BORROWERS), servers: int = SERVERS) -> dict[str,
             )
             for name in names
         ]
-        reported = [await user.communicate() for user in users]
+        reported = [await party.communicate() for party in parties]
         codes = [await server.wait() for server in serving]
     outputs, errors = zip(*reported, strict=True)
     if any(codes) or not all(outputs):

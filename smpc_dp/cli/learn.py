@@ -85,9 +85,9 @@ def check_budgets(checked: LearnParameters, ledgers: Mapping[str, Path]) -> None
     Else those that do would be charged for a run that cannot end. `ledgers`: in the roster's order.
     """
     refused: list[str] = []
-    for user, (name, file) in enumerate(ledgers.items()):
+    for party, (name, file) in enumerate(ledgers.items()):
         try:
-            check_budget(open_ledger(file, name), checked, user)
+            check_budget(open_ledger(file, name), checked, party)
         except PrivacyError as error:
             refused.append(str(error))
     if refused:

@@ -12,7 +12,7 @@ from rich.text import Text
 
 from smpc_dp.cli.output import progress_console
 from smpc_dp.protocols.gopa.direct_messages import COORDINATED_STEPS, COORDINATOR_STEPS
-from smpc_dp.protocols.mpyc.messages import SERVER_STEPS, USER_STEPS
+from smpc_dp.protocols.mpyc.messages import SERVER_STEPS, EVERY_PARTY_STEPS
 from smpc_dp.protocols.phases.messages import AGGREGATOR_STEPS, PARTY_STEPS
 from smpc_dp.runtime.events import Event
 
@@ -123,7 +123,7 @@ def _inbound(event: Event) -> str:
 
 
 def _index(event: Event) -> int:
-    on_shares = (SERVER_STEPS, USER_STEPS)
+    on_shares = (SERVER_STEPS, EVERY_PARTY_STEPS)
     for steps in (PARTY_STEPS, AGGREGATOR_STEPS, COORDINATED_STEPS, COORDINATOR_STEPS, *on_shares):
         if event.step in steps:
             return steps.index(event.step)

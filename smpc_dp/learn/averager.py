@@ -32,7 +32,7 @@ if TYPE_CHECKING:
 Rows = NDArray[np.float64]
 # Shape (rows, n, length): a vector for each user from each user here.
 Boxes = NDArray[np.float64]
-Users = NDArray[np.intp]
+Parties = NDArray[np.intp]
 # Group number of each of the n users, -1 for one who sits out.
 Groups = NDArray[np.intp]
 
@@ -65,12 +65,12 @@ class Location(Protocol):
     """Where some users of a network live."""
 
     @property
-    def users(self) -> int:
+    def parties(self) -> int:
         """n, the users of the network, who are 0 to n - 1."""
         ...
 
     @property
-    def here(self) -> Users:
+    def here(self) -> Parties:
         """Shape (rows,): the users that live here, ascending."""
         ...
 
@@ -104,11 +104,11 @@ class Averager(Location, Protocol):
 class PeerExchange(Location, Protocol):
     """Messages between single users: what a user sends, its receiver sees."""
 
-    def name_of(self, user: int) -> str:
+    def name_of(self, party: int) -> str:
         """What errors call a user."""
         ...
 
-    async def exchange(self, vector: Rows, partner: Users) -> Rows:
+    async def exchange(self, vector: Rows, partner: Parties) -> Rows:
         """Return, for each user here, its partner's vector.
 
         Args:
@@ -141,22 +141,22 @@ class PeerExchange(Location, Protocol):
 class AllHere:
     """An averager, an exchange or a token's line in whose process all users live."""
 
-    def __init__(self, users: int) -> None:
-        self._here = np.arange(users)
+    def __init__(self, parties: int) -> None:
+        self._here = np.arange(parties)
 
     @property
-    def users(self) -> int:
+    def parties(self) -> int:
         """n: all users live here."""
         return len(self._here)
 
     @property
-    def here(self) -> Users:
+    def here(self) -> Parties:
         """All users."""
         return self._here
 
-    def name_of(self, user: int) -> str:
+    def name_of(self, party: int) -> str:
         """See `PeerExchange.name_of`."""
-        return f"user {user}"
+        return f"user {party}"
 
 
 class PlainAverager(AllHere):
@@ -198,14 +198,14 @@ class PlainExchange(AllHere):
         """No protection at all."""
         return "NO PRIVACY: every receiver sees what it is sent; for tests and comparison only"
 
-    async def exchange(self, vector: Rows, partner: Users) -> Rows:
+    async def exchange(self, vector: Rows, partner: Parties) -> Rows:
         """Return the partners' vectors; see `PeerExchange.exchange`."""
-        vector, partner = check_rows(self, vector), check_partners(self.users, partner)
+        vector, partner = check_rows(self, vector), check_partners(self.parties, partner)
         return vector[partner]
 
     async def mix(self, vector: Rows, weights: sparse.csr_array) -> Rows:
         """Return the weighted sums; see `PeerExchange.mix`."""
-        vector, weights = check_rows(self, vector), check_mixing(self.users, weights)
+        vector, weights = check_rows(self, vector), check_mixing(self.parties, weights)
         return np.asarray(weights @ vector)
 
     async def all_to_all(self, vectors: Boxes) -> Boxes:
@@ -236,7 +236,7 @@ def whole(values: Rows, below: int) -> NDArray[np.bool_]:
 def check_received(
     location: PeerExchange,
     received: Rows,
-    senders: Users,
+    senders: Parties,
     ticks: NDArray[np.intp],
     is_plausible: PlausibilityCheck | None,
 ) -> None:
@@ -257,33 +257,35 @@ def check_received(
 def check_boxes(location: PeerExchange, vectors: Boxes) -> Boxes:
     """Return `vectors` as float64; raise ConfigError unless finite, of shape (rows, n, length)."""
     vectors = np.asarray(vectors, dtype=np.float64)
-    if vectors.ndim != 3 or vectors.shape[:2] != (len(location.here), location.users):
-        reason = f"shape must be ({len(location.here)}, {location.users}, length), is {vectors.shape}"
+    if vectors.ndim != 3 or vectors.shape[:2] != (len(location.here), location.parties):
+        reason = f"shape must be ({len(location.here)}, {location.parties}, length), is {vectors.shape}"
         raise ConfigError([Fault("vectors", reason, ConfigCheck.SHAPE)])
     if not np.isfinite(vectors).all():
         raise ConfigError([Fault("vectors", "must be finite", ConfigCheck.RANGE)])
     return vectors
 
 
-def check_partners(users: int, partner: Users) -> Users:
+def check_partners(parties: int, partner: Parties) -> Parties:
     """Return `partner`; raise ConfigError unless it is an involution of the n users."""
     partner = np.asarray(partner)
-    if partner.shape != (users,) or partner.dtype.kind not in "iu":
-        raise ConfigError([Fault("partner", f"must be {users} integers", ConfigCheck.RANGE)])
-    if partner.min() < 0 or partner.max() >= users or np.any(partner[partner] != np.arange(users)):
+    if partner.shape != (parties,) or partner.dtype.kind not in "iu":
+        raise ConfigError([Fault("partner", f"must be {parties} integers", ConfigCheck.RANGE)])
+    if partner.min() < 0 or partner.max() >= parties or np.any(partner[partner] != np.arange(parties)):
         raise ConfigError(
             [Fault("partner", "must pair the users: partner[partner[i]] = i", ConfigCheck.RANGE)]
         )
     return partner.astype(np.intp)
 
 
-def check_mixing(users: int, weights: sparse.csr_array) -> sparse.csr_array:
+def check_mixing(parties: int, weights: sparse.csr_array) -> sparse.csr_array:
     """Return `weights`; raise ConfigError unless they are finite and there is one for each two users."""
-    if weights.shape != (users, users):
+    if weights.shape != (parties, parties):
         raise ConfigError(
             [
                 Fault(
-                    "weights", f"shape must be (n, n) with n = {users}, is {weights.shape}", ConfigCheck.SHAPE
+                    "weights",
+                    f"shape must be (n, n) with n = {parties}, is {weights.shape}",
+                    ConfigCheck.SHAPE,
                 )
             ]
         )
@@ -300,10 +302,10 @@ def check_average(
     weight = np.ones(len(vector)) if weight is None else np.asarray(weight, dtype=np.float64)
     if weight.shape != (len(vector),) or not np.all(np.isfinite(weight)) or np.any(weight < 0):
         raise ConfigError([Fault("weight", f"must be {len(vector)} non-negative numbers", ConfigCheck.RANGE)])
-    group = np.zeros(location.users, dtype=np.intp) if group is None else np.asarray(group)
-    if group.shape != (location.users,) or group.dtype.kind not in "iu" or np.any(group < ALONE):
+    group = np.zeros(location.parties, dtype=np.intp) if group is None else np.asarray(group)
+    if group.shape != (location.parties,) or group.dtype.kind not in "iu" or np.any(group < ALONE):
         raise ConfigError(
-            [Fault("group", f"must be {location.users} integers from {ALONE}", ConfigCheck.RANGE)]
+            [Fault("group", f"must be {location.parties} integers from {ALONE}", ConfigCheck.RANGE)]
         )
     return vector, weight, group.astype(np.intp)
 
@@ -314,14 +316,14 @@ class Planned:
     `most`: for each user, or None where nothing is protected.
     """
 
-    def __init__(self, users: int, most: int | None) -> None:
-        self._taken = np.zeros(users, dtype=np.intp)
+    def __init__(self, parties: int, most: int | None) -> None:
+        self._taken = np.zeros(parties, dtype=np.intp)
         self._most = most
 
-    def take(self, users: Users) -> None:
+    def take(self, parties: Parties) -> None:
         """Count these users once more; raise PrivacyError, and count nobody, if that is once too often."""
-        if self._most is not None and np.any(over := self._taken[users] >= self._most):
+        if self._most is not None and np.any(over := self._taken[parties] >= self._most):
             raise PrivacyError(
-                f"user {users[over][0]}: noise is planned for {self._most} private vectors, this is one more"
+                f"user {parties[over][0]}: noise is planned for {self._most} private vectors, this is one more"
             )
-        self._taken[users] += 1
+        self._taken[parties] += 1

@@ -27,18 +27,20 @@ class BlockGossip(SgdSettings, frozen=True, kw_only=True):
         Meta(description="s, members of a group, at most the number of parties"),
     ]
 
-    def faults(self, users: int) -> list[Fault]:
+    def faults(self, parties: int) -> list[Fault]:
         """Return what is wrong with the settings for so many users."""
-        faults = super().faults(users)
-        if self.group > users:
+        faults = super().faults(parties)
+        if self.group > parties:
             faults.append(
-                Fault("group", f"of {self.group} cannot be drawn from {users} users", ConfigCheck.UNSUPPORTED)
+                Fault(
+                    "group", f"of {self.group} cannot be drawn from {parties} users", ConfigCheck.UNSUPPORTED
+                )
             )
         return faults
 
-    def groups(self, users: int) -> NDArray[np.intp]:
+    def groups(self, parties: int) -> NDArray[np.intp]:
         """Return the drawn groups, shape (steps, s)."""
-        return GroupDraws(users, self.group, self.seed).draw(self.steps)
+        return GroupDraws(parties, self.group, self.seed).draw(self.steps)
 
 
 # The stream of `PublicDraws` that groups are drawn from.
@@ -59,19 +61,19 @@ class GroupDraws:
         seed: public, 0 to 2^63 - 1.
     """
 
-    users: int
+    parties: int
     size: int
     seed: int
 
     def draw(self, steps: int) -> Ints:
         """Return the groups of the first `steps` steps, shape (steps, size), each ascending."""
-        each = self.users // self.size
+        each = self.parties // self.size
         rounds = -(-steps // each)
-        keys = PublicDraws(self.seed, STREAM).uniform(rounds * self.users).reshape(rounds, self.users)
+        keys = PublicDraws(self.seed, STREAM).uniform(rounds * self.parties).reshape(rounds, self.parties)
         orders = np.argsort(keys, axis=1, kind="stable")
         groups = orders[:, : each * self.size].reshape(-1, self.size)
         return np.sort(groups[:steps], axis=1).astype(np.intp)
 
     def participations(self, steps: int) -> Ints:
         """Return in how many of the first `steps` groups each user is, shape (users,)."""
-        return np.bincount(self.draw(steps).ravel(), minlength=self.users)
+        return np.bincount(self.draw(steps).ravel(), minlength=self.parties)

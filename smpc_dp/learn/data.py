@@ -117,7 +117,7 @@ class Dataset:
         """Columns without the label."""
         return int(self.table.shape[1]) - 1
 
-    def split(self, users: int, test: float, seed: int) -> tuple[list[Table], Table]:
+    def split(self, parties: int, test: float, seed: int) -> tuple[list[Table], Table]:
         """Return a table for each user, as equal as can be, and the test points, after a public shuffle.
 
         Raises ConfigError if there are not as many points as users.
@@ -126,11 +126,11 @@ class Dataset:
 
         order = np.argsort(PublicDraws(seed, _SPLIT).uniform(len(self.table)), kind="stable")
         held = round(test * len(order))
-        if not 0 <= test < 1 or len(order) - held < users or users < 1:
-            reason = f"{len(order) - held} points cannot be given to {users} users"
+        if not 0 <= test < 1 or len(order) - held < parties or parties < 1:
+            reason = f"{len(order) - held} points cannot be given to {parties} users"
             raise ConfigError([Fault("users", reason, ConfigCheck.UNSUPPORTED)])
         train = self.table[order[held:]]
-        return [train[user::users] for user in range(users)], self.table[order[:held]]
+        return [train[party::parties] for party in range(parties)], self.table[order[:held]]
 
     def scaled(self) -> Dataset:
         """Return it with every feature shifted and scaled to [-1, 1] by its own range.

@@ -144,11 +144,11 @@ def _check(
     source: NoiseSource | None,
 ) -> None:
     faults = []
-    if weights.shape != (exchange.users, exchange.users):
+    if weights.shape != (exchange.parties, exchange.parties):
         faults.append(
             Fault(
                 "weights",
-                f"shape must be (n, n), n = {exchange.users}, is {weights.shape}",
+                f"shape must be (n, n), n = {exchange.parties}, is {weights.shape}",
                 ConfigCheck.SHAPE,
             )
         )

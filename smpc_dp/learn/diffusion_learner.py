@@ -94,16 +94,16 @@ class Diffusion(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields
         """Return what holds after all steps."""
         return noise.guarantee(self.steps, self.epsilon, publish=self.publish)
 
-    def combination(self, users: int) -> sparse.csr_array:
+    def combination(self, parties: int) -> sparse.csr_array:
         """Return A; raise ConfigError unless the graph is connected."""
-        drawn = graph_of(self.topology, users)
+        drawn = graph_of(self.topology, parties)
         return drawn.metropolis() if self.weights == "metropolis" else drawn.max_degree()
 
-    def check_data(self, table: Table, user: str) -> None:
+    def check_data(self, table: Table, party: str) -> None:
         """Raise ConfigError, naming the user, unless its data fit."""
-        self.loss.check(table, user)
+        self.loss.check(table, party)
 
-    def faults(self, users: int) -> list[Fault]:
+    def faults(self, parties: int) -> list[Fault]:
         """Return what is wrong with the settings."""
         result = []
         if self.rate * self.ridge > 1:
@@ -127,7 +127,7 @@ class Diffusion(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields
                 )
             )
         try:
-            self.combination(users)
+            self.combination(parties)
             noise = self.planned
             if noise is not None and not result:
                 if self._largest(noise) > EXACT_STEPS:
@@ -154,9 +154,9 @@ class Diffusion(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields
             return self.radius * math.sqrt(self.loss.length) * (1 + 1e-9)
         return math.ldexp(EXACT_STEPS, -self.planned.bits)
 
-    def requirements(self, users: int) -> Requirements:
+    def requirements(self, parties: int) -> Requirements:
         """Return what it communicates: a message of each user to its neighbours in each step."""
-        messages = PrivateMessages(self.loss.length, self._bound, np.full(users, self.steps), None, None)
+        messages = PrivateMessages(self.loss.length, self._bound, np.full(parties, self.steps), None, None)
         if self.planned is None:
             return Requirements(exchange=messages)
         return Requirements(exchange=messages, own=spent(self.claimed(self.planned)))
@@ -188,7 +188,7 @@ class Diffusion(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields
         try:
             return await diffuse(
                 exchange,
-                self.combination(exchange.users),
+                self.combination(exchange.parties),
                 lambda models, _step: model.gradient(models, points, rows) if len(data) else models,
                 np.zeros((len(data), model.length)),
                 self.steps,

@@ -101,7 +101,7 @@ class _State:
                 [Fault("step_size", "must be positive and must not increase", ConfigCheck.RANGE)]
             )
         self.exchange, self.gradient, self.prox, self.is_plausible = exchange, gradient, prox, is_plausible
-        self.spans = spans(clock, exchange.users, ticks, ticks if every is None else every)
+        self.spans = spans(clock, exchange.parties, ticks, ticks if every is None else every)
         self.auxiliary = self.records.copy()
         self.dual, self.theta, self.average = (np.zeros((len(self.records), dimension)) for _ in range(3))
         self.ticks: list[int] = []
@@ -136,9 +136,9 @@ class _State:
         # Written so that NaN is caught.
         wrong = np.flatnonzero(~(np.linalg.norm(theta, axis=1) <= DIVERGED))
         if len(wrong):
-            user = self.exchange.name_of(int(self.exchange.here[who][wrong[0]]))
+            party = self.exchange.name_of(int(self.exchange.here[who][wrong[0]]))
             reason = (
-                f"the run diverges: theta of {user} exceeds {DIVERGED:g} at tick {tick[wrong[0]]}; "
+                f"the run diverges: theta of {party} exceeds {DIVERGED:g} at tick {tick[wrong[0]]}; "
                 "take smaller steps, a regulariser or scaled records"
             )
             raise ConfigError([Fault("step_size", reason, ConfigCheck.INFEASIBLE)])
@@ -189,14 +189,14 @@ async def dual_averaging(
     state = _State(exchange, records, gradient, clock, ticks, **settings)
     rows = len(exchange.here)
     for span in state.spans:
-        if span.copies * 2 > exchange.users:
+        if span.copies * 2 > exchange.parties:
             raise ConfigError(
                 [Fault("clock", "has more meetings in a tick than there are pairs", ConfigCheck.RANGE)]
             )
         pairs = span.pairs
         for tick in range(span.start + 1, span.end + 1):
             held = pairs[(tick - span.start - 1) * span.copies :][: span.copies]
-            partner = np.arange(exchange.users)
+            partner = np.arange(exchange.parties)
             partner[held] = held[:, ::-1]
             met = np.flatnonzero(partner[exchange.here] != exchange.here)
             await state.meet(met, partner, np.full(len(met), tick))

@@ -18,7 +18,7 @@ from smpc_dp.errors import (
     PeerFault,
     VerificationError,
 )
-from smpc_dp.learn.averager import Boxes, PeerExchange, Users
+from smpc_dp.learn.averager import Boxes, PeerExchange, Parties
 from smpc_dp.learn.needs import PrivateMessages
 from smpc_dp.learn.tokens import Taken, Token, Values, nothing
 
@@ -36,12 +36,12 @@ class _OnExchange:
     _exchange: PeerExchange
 
     @property
-    def users(self) -> int:
+    def parties(self) -> int:
         """n."""
-        return self._exchange.users
+        return self._exchange.parties
 
     @property
-    def here(self) -> Users:
+    def here(self) -> Parties:
         """The party's own number, or nobody at a hub."""
         return self._exchange.here
 
@@ -55,9 +55,9 @@ class _OnExchange:
         """That of the exchange."""
         return self._exchange.claim
 
-    def name_of(self, user: int) -> str:
+    def name_of(self, party: int) -> str:
         """That of the exchange."""
-        return self._exchange.name_of(user)
+        return self._exchange.name_of(party)
 
 
 class PathTokens(_OnExchange):
@@ -67,14 +67,14 @@ class PathTokens(_OnExchange):
     `take` takes part in the hops of others until one is its own.
     """
 
-    def __init__(self, exchange: PeerExchange, path: Users, bits: int, length: int = 1) -> None:
+    def __init__(self, exchange: PeerExchange, path: Parties, bits: int, length: int = 1) -> None:
         """`bits`: tokens are `length` integers, and travel in units of 2^-bits."""
         last = int(path[-1])
-        others = [user for user in range(exchange.users) if user != last]
+        others = [party for party in range(exchange.parties) if party != last]
         self._exchange, self._bits, self._length, self._hop = exchange, bits, length, 0
         passed = [(int(a), int(b)) for a, b in pairwise(path)]
         # Who keeps the token sends nothing.
-        self._hops = [pair for pair in passed if pair[0] != pair[1]] + [(last, user) for user in others]
+        self._hops = [pair for pair in passed if pair[0] != pair[1]] + [(last, party) for party in others]
         self._steps = [t for t, pair in enumerate(passed, 1) if pair[0] != pair[1]] + [len(path)] * len(
             others
         )
@@ -89,9 +89,9 @@ class PathTokens(_OnExchange):
 
     async def publish(self, sender: int, token: Token) -> None:
         """Hand the token to everybody else, one after the other; see `TokenPassing.publish`."""
-        for user in range(self.users):
-            if user != sender:
-                await self.pass_on(sender, user, token)
+        for party in range(self.parties):
+            if party != sender:
+                await self.pass_on(sender, party, token)
 
     async def take(self, idle: Callable[[], None] = nothing) -> Taken:  # noqa: ARG002
         """Take part in hops until one ends here, and return its token; raise LocalError if none does."""
@@ -111,7 +111,7 @@ class PathTokens(_OnExchange):
     async def _swap(self, vector: NDArray[np.float64]) -> NDArray[np.float64]:
         sender, receiver = self._hops[self._hop]
         self._hop += 1
-        partner = np.arange(self.users)
+        partner = np.arange(self.parties)
         partner[[sender, receiver]] = receiver, sender
         return await self._exchange.exchange(np.tile(vector, (len(self.here), 1)), partner)
 
@@ -143,7 +143,7 @@ class CoveredTokens(_OnExchange):
 
     async def pass_on(self, sender: int, receiver: int, token: Token) -> None:
         """Hand the token on at the hop of its step; raise LocalError when that is past."""
-        if not (sender in self.here and 0 <= receiver < self.users):
+        if not (sender in self.here and 0 <= receiver < self.parties):
             raise LocalError(f"a token from user {sender} to {receiver} does not leave here")
         boxes = self._cover()
         boxes[0, receiver] = packed(token)
@@ -177,7 +177,7 @@ class CoveredTokens(_OnExchange):
             await self._swap(self._cover())
 
     def _cover(self) -> Boxes:
-        return np.zeros((len(self.here), self.users, width(self._start.size)))
+        return np.zeros((len(self.here), self.parties, width(self._start.size)))
 
     async def _at(self, step: int, boxes: Boxes) -> None:
         if self._hop != step:
@@ -236,10 +236,10 @@ def unpacked(vector: NDArray[np.float64], like: Values, sender: str) -> Token | 
     return Token(int(whole[1]), bits.view(np.int64) if like.dtype == np.int64 else bits.view(np.float64))
 
 
-def token_messages(values: int, users: int, hops: int) -> PrivateMessages:
+def token_messages(values: int, parties: int, hops: int) -> PrivateMessages:
     """Return what `CoveredTokens` sends; raise ConfigError for tokens of too many values."""
     if values > MAX_VALUES:
         raise ConfigError([Fault("token", f"has {values} values, {MAX_VALUES} at most", ConfigCheck.RANGE)])
     # A power of two of at least the norm of the largest message.
     bound = 2.0 ** np.ceil(np.log2(_HALF * np.sqrt(width(values))))
-    return PrivateMessages(width(values), float(bound), np.full(users, hops), None, None)
+    return PrivateMessages(width(values), float(bound), np.full(parties, hops), None, None)

@@ -13,7 +13,7 @@ from smpc_dp.learn.averager import (
     Location,
     Planned,
     Rows,
-    Users,
+    Parties,
     check_boxes,
     check_mixing,
     check_partners,
@@ -50,9 +50,9 @@ class Exchanging:
     guarantee: PrivacyGuarantee | None = None
     participations: int = 0
 
-    def planned(self, users: int) -> Planned:
+    def planned(self, parties: int) -> Planned:
         """Return what keeps each of so many users within `participations`."""
-        return Planned(users, None if self.guarantee is None else self.participations)
+        return Planned(parties, None if self.guarantee is None else self.participations)
 
     @property
     def claim(self) -> str:
@@ -60,7 +60,7 @@ class Exchanging:
         return self.parameters.privacy(self.parameters.plan.parties).claim
 
 
-def plan_messages(required: PrivateMessages, users: int) -> Exchanging:
+def plan_messages(required: PrivateMessages, parties: int) -> Exchanging:
     """Return messages with local differential privacy: all vectors of a user are (epsilon, delta)-DP.
 
     Raises ConfigError if no noise can do that.
@@ -68,13 +68,13 @@ def plan_messages(required: PrivateMessages, users: int) -> Exchanging:
     if required.epsilon is None or required.delta is None:
         precision = required.l2_bound / EXACT_STEPS
         return Exchanging(
-            plan_exchange(users, length=required.length, l2_bound=required.l2_bound, precision=precision)
+            plan_exchange(parties, length=required.length, l2_bound=required.l2_bound, precision=precision)
         )
     count = max(1, int(required.participations.max(initial=0)))
 
     def one(epsilon: float, delta: float) -> ExchangeParameters:
         return plan_exchange(
-            users,
+            parties,
             length=required.length,
             l2_bound=required.l2_bound,
             precision=required.l2_bound / STEPS,
@@ -85,7 +85,7 @@ def plan_messages(required: PrivateMessages, users: int) -> Exchanging:
     parameters = calibrate(one, required.epsilon, required.delta, count)
     guarantee = of_all(
         (required.epsilon, required.delta),
-        users,
+        parties,
         parameters.encoding.diameter,
         f"{count} vectors at most, each with discrete Gaussian noise of variance {parameters.variance}",
         "none about others: local differential privacy; who sends to whom is public",
@@ -94,12 +94,12 @@ def plan_messages(required: PrivateMessages, users: int) -> Exchanging:
     return Exchanging(parameters, guarantee, count)
 
 
-class OneUser(Location):
+class OneParty(Location):
     """A `PeerExchange` of one user, who takes part in one request for each call; `meet` says how."""
 
-    def name_of(self, user: int) -> str:
+    def name_of(self, party: int) -> str:
         """What errors call a user."""
-        return f"user {user}"
+        return f"user {party}"
 
     async def meet(self, vectors: Rows, edges: Recipients | None) -> dict[int, Rows]:
         """Return by user what this one was sent.
@@ -110,15 +110,15 @@ class OneUser(Location):
         """
         raise NotImplementedError
 
-    async def exchange(self, vector: Rows, partner: Users) -> Rows:
+    async def exchange(self, vector: Rows, partner: Parties) -> Rows:
         """Return the partner's vector; see `PeerExchange.exchange`."""
-        vector, partner = check_rows(self, vector), check_partners(self.users, partner)
+        vector, partner = check_rows(self, vector), check_partners(self.parties, partner)
         received = await self.meet(vector, partner_edges(partner))
         return np.asarray(received.get(int(partner[self.here[0]]), vector[0])[None])
 
     async def mix(self, vector: Rows, weights: sparse.csr_array) -> Rows:
         """Return the weighted sum of the own vector and those received; see `PeerExchange.mix`."""
-        vector, weights = check_rows(self, vector), check_mixing(self.users, weights)
+        vector, weights = check_rows(self, vector), check_mixing(self.parties, weights)
         received = await self.meet(vector, weight_edges(weights))
         return mixed_row(vector[0], received, int(self.here[0]), weights)[None]
 
@@ -126,8 +126,8 @@ class OneUser(Location):
         """Return what every user had for this one; see `PeerExchange.all_to_all`."""
         vectors = check_boxes(self, vectors)
         result = vectors.copy()
-        for user, vector in (await self.meet(vectors[0], None)).items():
-            result[0, user] = vector
+        for party, vector in (await self.meet(vectors[0], None)).items():
+            result[0, party] = vector
         return result
 
 
@@ -137,26 +137,26 @@ def request_of(
     """Return the parameters of a request, and the users in it, ascending; `edges` as of `OneUser.meet`."""
     if edges is None:
         return parameters.to_each(), list(range(parameters.plan.parties))
-    involved = sorted({*edges, *(user for sent in edges.values() for user in sent)})
-    index = {user: number for number, user in enumerate(involved, 1)}
-    numbered = tuple(tuple(sorted(index[to] for to in edges.get(user, []))) for user in involved)
+    involved = sorted({*edges, *(party for sent in edges.values() for party in sent)})
+    index = {party: number for number, party in enumerate(involved, 1)}
+    numbered = tuple(tuple(sorted(index[to] for to in edges.get(party, []))) for party in involved)
     return parameters.between(numbered), involved
 
 
-def partner_edges(partner: Users) -> Recipients:
+def partner_edges(partner: Parties) -> Recipients:
     """Return for each user that has a partner to whom it sends."""
-    return {int(user): [int(partner[user])] for user in np.flatnonzero(partner != np.arange(len(partner)))}
+    return {int(party): [int(partner[party])] for party in np.flatnonzero(partner != np.arange(len(partner)))}
 
 
-def mixed_row(own: Rows, received: dict[int, Rows], user: int, weights: sparse.csr_array) -> Rows:
+def mixed_row(own: Rows, received: dict[int, Rows], party: int, weights: sparse.csr_array) -> Rows:
     """Return the weighted sum of a user's own vector and those received, (length,).
 
     In the order of `IdealExchange`, the own vector last, so that both have the same bits.
     """
-    row = weights[[user]].tocoo()
+    row = weights[[party]].tocoo()
     total, mine = np.zeros_like(own), 0.0
     for other, weight in sorted(zip(row.col.tolist(), row.data.tolist(), strict=True)):
-        if other == user:
+        if other == party:
             mine = weight
         elif weight != 0:
             total += weight * received[other]

@@ -28,9 +28,9 @@ def gosta_bound(topology: Topology, matrix: Floats, ticks: NDArray[np.integer]) 
         ConfigError: the graph is disconnected, or the matrix does not go with it.
     """
     topology.require_connected()
-    if matrix.shape != (topology.users, topology.users):
+    if matrix.shape != (topology.parties, topology.parties):
         raise ConfigError(
-            [Fault("matrix", f"shape must be (n, n) with n = {topology.users}", ConfigCheck.SHAPE)]
+            [Fault("matrix", f"shape must be (n, n) with n = {topology.parties}", ConfigCheck.SHAPE)]
         )
     rate = topology.spectral_gap / len(topology.edges)
     means = matrix.mean(axis=1)

@@ -86,7 +86,7 @@ async def gosta(
     since = np.zeros(len(here), dtype=np.intp)
     recorded: list[Floats] = []
     times: list[int] = []
-    for span in spans(clock, exchange.users, ticks, every):
+    for span in spans(clock, exchange.parties, ticks, every):
         for step in span.rounds:
             met = np.flatnonzero(step.pairing[here] >= 0)
             at = span.tick(step.pairing[here[met]])
@@ -128,7 +128,7 @@ async def gosta_asynchronous(
     pairings = np.zeros(len(here))
     recorded: list[Floats] = []
     times: list[int] = []
-    for span in spans(clock, exchange.users, ticks, every):
+    for span in spans(clock, exchange.parties, ticks, every):
         for step in span.rounds:
             met = np.flatnonzero(step.pairing[here] >= 0)
             own = state[met]
@@ -170,7 +170,7 @@ async def u2_gossip(
     recorded: list[Floats] = []
     times: list[int] = []
     own = np.arange(len(here))
-    for span in spans(clock, exchange.users, ticks, every, pairings=2):
+    for span in spans(clock, exchange.parties, ticks, every, pairings=2):
         single = span.copies // 2
         for step in span.rounds:
             met = np.flatnonzero(step.pairing[here] >= 0)
@@ -216,10 +216,10 @@ def check_clocked(exchange: PeerExchange, records: Rows, clock: Clock, ticks: in
     result.integer("ticks", ticks, 1, MAX_TICKS)
     if every is not None:
         result.integer("every", every, 1, MAX_TICKS)
-    if len(clock.chances) != exchange.users:
+    if len(clock.chances) != exchange.parties:
         result.fault(
             "clock",
-            f"is for {len(clock.chances)} users, the network has {exchange.users}",
+            f"is for {len(clock.chances)} users, the network has {exchange.parties}",
             ConfigCheck.DIFFERS,
         )
     result.done()

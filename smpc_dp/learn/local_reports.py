@@ -14,7 +14,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from smpc_dp.errors import ConfigCheck, ConfigError, Fault
-from smpc_dp.learn.averager import Rows, Users, whole
+from smpc_dp.learn.averager import Rows, Parties, whole
 from smpc_dp.learn.gosta import PairKernel
 from smpc_dp.learn.pairwise_losses import PairGradient
 from smpc_dp.privacy.guarantee import PrivacyGuarantee
@@ -29,7 +29,7 @@ CLAIM = (
 )
 # Numbers that a gradient on reports has in memory at a time.
 _BLOCK = 1 << 22
-_ANSWER, _USER, _LABEL = 0, 1, 2
+_ANSWER, _PARTY, _LABEL = 0, 1, 2
 
 
 @dataclass(frozen=True)
@@ -64,7 +64,7 @@ class LocalReports:
     def randomise(
         self,
         categories: NDArray[np.integer],
-        here: Users,
+        here: Parties,
         *,
         labels: Floats | None = None,
         source: NoiseSource | None = None,
@@ -95,11 +95,11 @@ class LocalReports:
         columns = [answers, here] if labels is None else [answers, here, labels]
         return np.column_stack(columns).astype(np.float64)
 
-    def known(self, users: int, *, labels: int | None = None) -> Callable[[Rows], NDArray[np.bool_]]:
+    def known(self, parties: int, *, labels: int | None = None) -> Callable[[Rows], NDArray[np.bool_]]:
         """Return which rows, (m, columns), can be reports of so many users, with one of so many labels."""
 
         def known(rows: Rows) -> NDArray[np.bool_]:
-            good = whole(rows[:, _ANSWER], self.response.categories) & whole(rows[:, _USER], users)
+            good = whole(rows[:, _ANSWER], self.response.categories) & whole(rows[:, _PARTY], parties)
             return good if labels is None else good & whole(rows[:, _LABEL], labels)
 
         return known
@@ -204,4 +204,4 @@ def _answers(rows: Rows) -> NDArray[np.intp]:
 
 
 def _own(own: Rows, other: Rows) -> NDArray[np.bool_]:
-    return np.asarray(np.rint(own[:, _USER]) == np.rint(other[:, _USER]))
+    return np.asarray(np.rint(own[:, _PARTY]) == np.rint(other[:, _PARTY]))

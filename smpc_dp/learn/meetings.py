@@ -24,9 +24,9 @@ if TYPE_CHECKING:
     from smpc_dp.privacy.accountant.events import Event
 
 CLAIM = "NO PRIVACY between users: records wander from user to user, and each sees those that it gets"
-User = Annotated[int, Meta(ge=0, le=65_534)]
+Party = Annotated[int, Meta(ge=0, le=65_534)]
 Graph = Annotated[
-    Literal["ring", "complete"] | tuple[tuple[User, User], ...],
+    Literal["ring", "complete"] | tuple[tuple[Party, Party], ...],
     Meta(
         description="edges of parties by name or by number from 0 in the roster's order",
         extra={"range": '`"ring"`, `"complete"`, or edges `[["alice", "bob"], ...]`'},
@@ -41,14 +41,14 @@ Ticks = Annotated[int, Meta(ge=1, le=1_000_000)]
 Seed = Annotated[int, Meta(ge=0, le=2**63 - 1)]
 
 
-def graph_of(graph: Graph, users: int) -> Topology:
+def graph_of(graph: Graph, parties: int) -> Topology:
     """Return a session's graph; raise ConfigError unless it is connected and leads to its users alone."""
     if graph == "ring":
-        return topology.ring(users)
+        return topology.ring(parties)
     if graph == "complete":
-        return topology.complete(users)
+        return topology.complete(parties)
     try:
-        drawn = topology.from_edges(users, np.array(graph, dtype=np.int64).reshape(-1, 2), "the graph")
+        drawn = topology.from_edges(parties, np.array(graph, dtype=np.int64).reshape(-1, 2), "the graph")
     except ConfigError as error:
         raise renamed(error, "edges", "topology") from None
     drawn.require_connected()
@@ -99,15 +99,15 @@ class PairingSchedule(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_
         """Meetings in all."""
         return self.ticks
 
-    def clock_of(self, users: int) -> Clock:
+    def clock_of(self, parties: int) -> Clock:
         """Return a new clock for so many users."""
-        graph = graph_of(self.topology, users)
+        graph = graph_of(self.topology, parties)
         return EdgeClock(graph, self.seed) if self.clock == "synchronous" else PoissonClock(graph, self.seed)
 
-    def pairings(self, users: int) -> NDArray[np.intp]:
+    def pairings(self, parties: int) -> NDArray[np.intp]:
         """Return how many messages each user sends, shape (n,)."""
-        drawn = self.clock_of(users).draw(self.draws)
-        return np.bincount(drawn.ravel(), minlength=users).astype(np.intp)
+        drawn = self.clock_of(parties).draw(self.draws)
+        return np.bincount(drawn.ravel(), minlength=parties).astype(np.intp)
 
     @property
     def fields(self) -> int:
@@ -128,11 +128,11 @@ class PairingSchedule(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_
         """What holds of records, the guarantee of all messages and what they are to a ledger."""
         return f"{CLAIM}; ", None, None
 
-    def setting_faults(self, users: int) -> list[Fault]:
+    def setting_faults(self, parties: int) -> list[Fault]:
         """Return what is wrong with the settings by themselves, for so many users; may raise ConfigError."""
         raise NotImplementedError
 
-    def bound(self, users: int) -> float:
+    def bound(self, parties: int) -> float:
         """Bound a message's l2 norm; raises ConfigError."""
         raise NotImplementedError
 
@@ -144,16 +144,16 @@ class PairingSchedule(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_
         """Gossip on the records of the users here, (rows, fields); return what they have learned."""
         raise NotImplementedError
 
-    def faults(self, users: int) -> list[Fault]:
+    def faults(self, parties: int) -> list[Fault]:
         """Return what is wrong with the settings for so many users."""
         try:
-            return self.setting_faults(users) or self.largest_faults(self.bound(users))
+            return self.setting_faults(parties) or self.largest_faults(self.bound(parties))
         except ConfigError as error:
             return list(error.faults)
 
-    def requirements(self, users: int) -> Requirements:
+    def requirements(self, parties: int) -> Requirements:
         """Return what it communicates: what wanders with records or reports, a message a meeting."""
-        messages = PrivateMessages(self.length, self.bound(users), self.pairings(users))
+        messages = PrivateMessages(self.length, self.bound(parties), self.pairings(parties))
         return Requirements(exchange=messages, own=self.protected[2])
 
     async def run(self, context: LearnerContext, data: list[Table]) -> Learned:
@@ -161,13 +161,13 @@ class PairingSchedule(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_
         exchange, (claim, guarantee, _) = context.peers, self.protected
         records = np.concatenate(data) if data else np.zeros((0, self.fields))
         values = await self.gossip(exchange, records, context.source)
-        steps = self.pairings(exchange.users)[exchange.here]
+        steps = self.pairings(exchange.parties)[exchange.here]
         claim += exchange.claim
         return Learned(self.kind, values, self.names, steps, steps, (), guarantee, claim)
 
-    def pairing_faults(self, users: int) -> list[Fault]:
+    def pairing_faults(self, parties: int) -> list[Fault]:
         """Return that a user never meets anybody; raise ConfigError for the graph."""
-        counted = self.pairings(users)
+        counted = self.pairings(parties)
         if counted.all():
             return []
         reason = f"{self.ticks} are too few: user {int(counted.argmin())} never meets anybody"

@@ -221,9 +221,9 @@ class Averaging:
     participations: int = 0
     weighting: Weighting | None = None
 
-    def planned(self, users: int) -> Planned:
+    def planned(self, parties: int) -> Planned:
         """Return what keeps each of so many users within `participations`."""
-        return Planned(users, None if self.guarantee is None else self.participations)
+        return Planned(parties, None if self.guarantee is None else self.participations)
 
     def plan(self, size: int) -> SumParameters:
         """Return the parameters for a group of this size; raise ConfigError if none is planned."""
@@ -309,7 +309,7 @@ def check_weights(weight: NDArray[np.float64]) -> None:
         raise ConfigError([Fault("weight", reason, ConfigCheck.UNSUPPORTED)])
 
 
-def plan_private(table: AveragerTable, required: PrivateAverages, users: int) -> Averaging:
+def plan_private(table: AveragerTable, required: PrivateAverages, parties: int) -> Averaging:
     """Return private averages whose composition over a user's participations is (epsilon, delta)-DP.
 
     Raises:
@@ -332,7 +332,7 @@ def plan_private(table: AveragerTable, required: PrivateAverages, users: int) ->
     one = _privacy(some).guarantee
     guarantee = of_all(
         (required.epsilon, required.delta),
-        users,
+        parties,
         _encoding(some).diameter,
         f"{count} averages at most, each: {'' if one is None else one.mechanism}",
         f"{_assumption(table)}; every group's average is public, and who is in it",
@@ -371,7 +371,7 @@ def plan_public(table: AveragerTable, required: PublicAverages) -> Averaging:
 
 
 def of_all(
-    budget: tuple[float, float], users: int, diameter: float, mechanism: str, assumption: str, over: str
+    budget: tuple[float, float], parties: int, diameter: float, mechanism: str, assumption: str, over: str
 ) -> PrivacyGuarantee:
     """Return the guarantee of all releases of a user together, of vectors `diameter` grid steps apart."""
     epsilon, delta = budget
@@ -384,7 +384,7 @@ def of_all(
         mechanism=mechanism,
         assumption=assumption,
         proof=f"composition over {over} (privacy.accountant)",
-        warnings=delta_warnings(delta, users),
+        warnings=delta_warnings(delta, parties),
     )
 
 

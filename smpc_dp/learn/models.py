@@ -61,30 +61,30 @@ class Model:
             return one
         return tuple(f"{name} of {label}" for label in range(self.classes) for name in one)
 
-    def check(self, table: Table, user: str) -> None:
+    def check(self, table: Table, party: str) -> None:
         """Raise ConfigError, naming the user, unless the table has features and labels that fit."""
         faults: list[Fault] = []
         if table.ndim != 2 or table.shape[1] != self.features + 1:
             columns = table.shape[1] if table.ndim == 2 else 0
             reason = f"has {columns} columns, needs {self.features} features and a label"
-            raise ConfigError([Fault(user, reason, ConfigCheck.SHAPE)])
+            raise ConfigError([Fault(party, reason, ConfigCheck.SHAPE)])
         if not len(table):
-            faults.append(Fault(user, "has no points", ConfigCheck.MISSING))
+            faults.append(Fault(party, "has no points", ConfigCheck.MISSING))
         labels = table[:, -1]
         # Written so that NaN fails.
         if len(bad := np.flatnonzero(~(np.abs(table[:, :-1]) <= LARGEST).all(axis=1))):
             faults.append(
                 Fault(
-                    user,
+                    party,
                     f"a feature of point {bad[0]} is not finite, or beyond {LARGEST:g}",
                     ConfigCheck.RANGE,
                 )
             )
         if len(bad := np.flatnonzero(~np.isfinite(labels))):
-            faults.append(Fault(user, f"the label of point {bad[0]} is missing", ConfigCheck.MISSING))
+            faults.append(Fault(party, f"the label of point {bad[0]} is missing", ConfigCheck.MISSING))
         elif len(bad := np.flatnonzero(np.abs(labels) > LARGEST)):
             faults.append(
-                Fault(user, f"the label of point {bad[0]} is beyond {LARGEST:g}", ConfigCheck.RANGE)
+                Fault(party, f"the label of point {bad[0]} is beyond {LARGEST:g}", ConfigCheck.RANGE)
             )
         elif self.kind != "linear":
             most = 1 if self.kind == "logistic" else self.classes - 1
@@ -93,7 +93,7 @@ class Model:
                 reason = (
                     f"the label of point {bad[0]} is {labels[bad[0]]:g}, must be an integer from 0 to {most}"
                 )
-                faults.append(Fault(user, reason, ConfigCheck.RANGE))
+                faults.append(Fault(party, reason, ConfigCheck.RANGE))
         if faults:
             raise ConfigError(faults)
 

@@ -167,15 +167,15 @@ class Learned:
 class Learner(Protocol):
     """A learner with its settings: a frozen struct, as `[parameters]` of a session file give them."""
 
-    def faults(self, users: int) -> list[Fault]:
+    def faults(self, parties: int) -> list[Fault]:
         """Return what is wrong with the settings for so many users; every fault by its key."""
         ...
 
-    def requirements(self, users: int) -> Requirements:
+    def requirements(self, parties: int) -> Requirements:
         """Return what it will communicate; it must not do anything else."""
         ...
 
-    def check_data(self, table: Table, user: str) -> None:
+    def check_data(self, table: Table, party: str) -> None:
         """Raise ConfigError, naming the user, unless its data fit."""
         ...
 

@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     from smpc_dp.privacy.accountant.events import Event
     from smpc_dp.privacy.guarantee import PrivacyGuarantee
 
-OfUser = Annotated[
+OfParty = Annotated[
     Annotated[float, Meta(gt=0, le=100)], Meta(description="of each user; there is no `delta`")
 ]
 # Of a message's norm: answers, users' numbers and labels are whole, and have so many steps of the grid in 1.
@@ -32,7 +32,7 @@ class OnReports(PairingSchedule, frozen=True, kw_only=True):
 
     if TYPE_CHECKING:
         # Settings stand in the order of the documents, in each learner.
-        epsilon: OfUser
+        epsilon: OfParty
 
     @property
     def quantiser(self) -> Quantiser:

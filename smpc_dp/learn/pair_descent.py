@@ -23,7 +23,7 @@ from smpc_dp.learn.dual_averaging import dual_averaging, dual_averaging_asynchro
 from smpc_dp.learn.exchanges import EXACT_STEPS, on_messages_grid
 from smpc_dp.learn.meetings import PairingSchedule, Positive, renamed
 from smpc_dp.learn.needs import Table, bound_faults
-from smpc_dp.learn.on_reports import MOST, OfUser, OnReports
+from smpc_dp.learn.on_reports import MOST, OfParty, OnReports
 from smpc_dp.learn.pair_statistics import SLACK, Known
 from smpc_dp.learn.pairwise_losses import (
     PairGradient,
@@ -103,7 +103,7 @@ class PairDescent(PairingSchedule, frozen=True, kw_only=True):
             return tuple(f"theta {index}" for index in range(d))
         return tuple(f"M {row},{column}" for row in range(d) for column in range(d))
 
-    def setting_faults(self, users: int) -> list[Fault]:
+    def setting_faults(self, parties: int) -> list[Fault]:
         """Return what is wrong with these settings for so many users."""
         if self.dimension > _LONGEST:
             return [
@@ -117,27 +117,27 @@ class PairDescent(PairingSchedule, frozen=True, kw_only=True):
             return [Fault("regulariser", '"psd" is of the loss "metric"', ConfigCheck.UNSUPPORTED)]
         if self.classes != 2 and self.loss != "metric":
             return [Fault("classes", 'is of the loss "metric"', ConfigCheck.UNSUPPORTED)]
-        return self.pairing_faults(users)
+        return self.pairing_faults(parties)
 
     def slope_bound(self, distance: float) -> float:
         """Bound the l2 norm of a gradient, for records whose features are at most `distance` apart."""
         return distance if self.loss == "auc" else distance**2
 
-    def dual_bound(self, slope: float, users: int) -> float:
+    def dual_bound(self, slope: float, parties: int) -> float:
         """Bound the l2 norm of a sum of gradients: a tick adds one to it, weighted, of norm `slope`."""
-        return self.ticks * self._weight(users) * slope
+        return self.ticks * self._weight(parties) * slope
 
-    def _weight(self, users: int) -> float:
+    def _weight(self, parties: int) -> float:
         """Bound the weight of a gradient."""
-        return 1 / float(self.clock_of(users).chances.min()) if self.clock == "asynchronous" else 1.0
+        return 1 / float(self.clock_of(parties).chances.min()) if self.clock == "asynchronous" else 1.0
 
-    def is_plausible(self, slope: float, users: int, bound: float, known: Known) -> PlausibilityCheck:
+    def is_plausible(self, slope: float, parties: int, bound: float, known: Known) -> PlausibilityCheck:
         """Return what is believed of others.
 
         Records that are known, and sums of gradients by tick t of norm t times the largest, so that an honest
         user's own messages stay within `bound`.
         """
-        most, p = self._weight(users) * slope, self.dimension
+        most, p = self._weight(parties) * slope, self.dimension
 
         def possible(rows: Rows, ticks: NDArray[np.intp]) -> NDArray[np.bool_]:
             near = np.linalg.norm(rows[:, :p], axis=1) <= most * ticks + SLACK * bound
@@ -145,13 +145,13 @@ class PairDescent(PairingSchedule, frozen=True, kw_only=True):
 
         return possible
 
-    def check_shape(self, table: Table, user: str) -> None:
+    def check_shape(self, table: Table, party: str) -> None:
         """Raise ConfigError, naming the user, unless its table is one record with a label."""
         if table.shape != (1, self.features + 1):
             reason = f"must be one record of {self.features} features and a label, shape is {table.shape}"
-            raise ConfigError([Fault(user, reason, ConfigCheck.SHAPE)])
+            raise ConfigError([Fault(party, reason, ConfigCheck.SHAPE)])
         if not np.isfinite(table[0, :-1]).all():
-            raise ConfigError([Fault(user, "a feature is missing or not finite", ConfigCheck.MISSING)])
+            raise ConfigError([Fault(party, "a feature is missing or not finite", ConfigCheck.MISSING)])
         # Written so that NaN is caught.
         label = float(table[0, -1])
         if not (label == np.rint(label) and 0 <= label < self.classes):
@@ -159,7 +159,7 @@ class PairDescent(PairingSchedule, frozen=True, kw_only=True):
             raise ConfigError(
                 [
                     Fault(
-                        user,
+                        party,
                         "the label is missing" if np.isnan(label) else f"the label {reason}",
                         ConfigCheck.RANGE,
                     )
@@ -176,7 +176,7 @@ class PairDescent(PairingSchedule, frozen=True, kw_only=True):
                 exchange,
                 rows,
                 gradient,
-                self.clock_of(exchange.users),
+                self.clock_of(exchange.parties),
                 self.ticks,
                 dimension=self.dimension,
                 is_plausible=is_plausible,
@@ -210,9 +210,9 @@ class DualAveraging(PairDescent, frozen=True, kw_only=True):
             return [Fault("ticks", reason, ConfigCheck.TOO_LARGE)]
         return []
 
-    def bound(self, users: int) -> float:
+    def bound(self, parties: int) -> float:
         """Bound a message's l2 norm."""
-        dual = self.dual_bound(self.slope_bound(2 * self.record_bound), users)
+        dual = self.dual_bound(self.slope_bound(2 * self.record_bound), parties)
         return math.hypot(dual, self.record_bound, self.classes) * (1 + 1e-9)
 
     def _known(self, bound: float, records: Rows) -> NDArray[np.bool_]:
@@ -220,13 +220,13 @@ class DualAveraging(PairDescent, frozen=True, kw_only=True):
         norms = np.linalg.norm(records[:, :-1], axis=1)
         return np.asarray((norms <= self.record_bound + SLACK * bound) & whole(records[:, -1], self.classes))
 
-    def check_data(self, table: Table, user: str) -> None:
+    def check_data(self, table: Table, party: str) -> None:
         """Raise ConfigError, naming the user, unless its table is one record within its bound."""
-        self.check_shape(table, user)
+        self.check_shape(table, party)
         norm = float(np.linalg.norm(table[0, :-1]))
         if norm > self.record_bound:
             raise ConfigError(
-                [Fault(user, f"the record's norm exceeds {self.record_bound:g}", ConfigCheck.RANGE)]
+                [Fault(party, f"the record's norm exceeds {self.record_bound:g}", ConfigCheck.RANGE)]
             )
 
     async def gossip(
@@ -236,10 +236,10 @@ class DualAveraging(PairDescent, frozen=True, kw_only=True):
         source: NoiseSource,  # noqa: ARG002
     ) -> Rows:
         """Descend on records."""
-        slope, bound = self.slope_bound(2 * self.record_bound), self.bound(exchange.users)
+        slope, bound = self.slope_bound(2 * self.record_bound), self.bound(exchange.parties)
         # What others have of a record is then exactly what its user has.
         records = on_messages_grid(records, bound)
-        is_plausible = self.is_plausible(slope, exchange.users, bound, partial(self._known, bound))
+        is_plausible = self.is_plausible(slope, exchange.parties, bound, partial(self._known, bound))
         return await self.descend(exchange, records, self.pairwise_loss.gradient, is_plausible)
 
 
@@ -257,7 +257,7 @@ class DualAveragingReports(OnReports, PairDescent, frozen=True, kw_only=True):
         Annotated[int, Meta(ge=2, le=MAX_CELLS)],
         Meta(description="cells of a feature; 256 cells of a record at most"),
     ]
-    epsilon: OfUser
+    epsilon: OfParty
     labels: Annotated[Literal["private", "public"], Meta(description="public labels are not protected")] = (
         "private"
     )
@@ -275,7 +275,7 @@ class DualAveragingReports(OnReports, PairDescent, frozen=True, kw_only=True):
         """Numbers of a message: a sum of gradients, and a report, an answer, its user and maybe a label."""
         return self.dimension + (2 if self.labels == "private" else 3)
 
-    def setting_faults(self, users: int) -> list[Fault]:
+    def setting_faults(self, parties: int) -> list[Fault]:
         """Return what is wrong with the settings by themselves, for so many users."""
         if faults := bound_faults(self.lower, self.upper):
             return faults
@@ -289,7 +289,7 @@ class DualAveragingReports(OnReports, PairDescent, frozen=True, kw_only=True):
                     ConfigCheck.TOO_LARGE,
                 )
             ]
-        return super().setting_faults(users)
+        return super().setting_faults(parties)
 
     def largest_faults(self, bound: float) -> list[Fault]:
         """Return why reports would be rounded away beside what messages of this bound may reach."""
@@ -298,10 +298,10 @@ class DualAveragingReports(OnReports, PairDescent, frozen=True, kw_only=True):
             return [Fault("epsilon", reason, ConfigCheck.INFEASIBLE)]
         return []
 
-    def bound(self, users: int) -> float:
+    def bound(self, parties: int) -> float:
         """Bound a message's l2 norm."""
-        dual = self.dual_bound(self._slope, users)
-        return math.hypot(dual, self.quantiser.categories, users, self.classes) * (1 + 1e-9)
+        dual = self.dual_bound(self._slope, parties)
+        return math.hypot(dual, self.quantiser.categories, parties, self.classes) * (1 + 1e-9)
 
     @property
     def _slope(self) -> float:
@@ -309,12 +309,12 @@ class DualAveragingReports(OnReports, PairDescent, frozen=True, kw_only=True):
         apart = (self.upper - self.lower) * math.sqrt(self.features)
         return self.slope_bound(apart) * self.reports.response.distribution.pair_growth()
 
-    def check_data(self, table: Table, user: str) -> None:
+    def check_data(self, table: Table, party: str) -> None:
         """Raise ConfigError, naming the user, unless its table is one record within the bounds."""
-        self.check_shape(table, user)
+        self.check_shape(table, party)
         if not np.all((table[:, :-1] >= self.lower) & (table[:, :-1] <= self.upper)):
             raise ConfigError(
-                [Fault(user, f"a feature is outside [{self.lower:g}, {self.upper:g}]", ConfigCheck.RANGE)]
+                [Fault(party, f"a feature is outside [{self.lower:g}, {self.upper:g}]", ConfigCheck.RANGE)]
             )
 
     async def gossip(self, exchange: PeerExchange, records: Table, source: NoiseSource) -> Rows:
@@ -325,6 +325,6 @@ class DualAveragingReports(OnReports, PairDescent, frozen=True, kw_only=True):
         rows = self.reports.randomise(cells, exchange.here, labels=labels, source=source)
         points = self.quantiser.points()
         gradient = self.reports.gradient(self.pairwise_loss.gradient, points, labelled=public)
-        known = self.reports.known(exchange.users, labels=self.classes if public else None)
-        is_plausible = self.is_plausible(self._slope, exchange.users, self.bound(exchange.users), known)
+        known = self.reports.known(exchange.parties, labels=self.classes if public else None)
+        is_plausible = self.is_plausible(self._slope, exchange.parties, self.bound(exchange.parties), known)
         return await self.descend(exchange, rows, gradient, is_plausible)

@@ -29,7 +29,7 @@ from smpc_dp.learn.exchanges import EXACT_STEPS, on_messages_grid
 from smpc_dp.learn.gosta import Estimates, PairKernel, gosta, gosta_asynchronous, u2_gossip
 from smpc_dp.learn.meetings import PairingSchedule
 from smpc_dp.learn.needs import Table, bound_faults
-from smpc_dp.learn.on_reports import MOST, OfUser, OnReports
+from smpc_dp.learn.on_reports import MOST, OfParty, OnReports
 from smpc_dp.privacy.sampling import NoiseSource
 
 STATISTICS = ("gini_mean_difference", "variance", "kendall_tau", "auc")
@@ -85,7 +85,7 @@ class PairEstimate(PairingSchedule, frozen=True, kw_only=True):
         """Values of a record."""
         return len(self.own.fields) if self.own else len(self.form.fields) + (self.statistic == "auc")
 
-    def setting_faults(self, users: int) -> list[Fault]:
+    def setting_faults(self, parties: int) -> list[Fault]:
         """Return what is wrong with these settings for so many users."""
         try:
             own = self.own
@@ -114,17 +114,17 @@ class PairEstimate(PairingSchedule, frozen=True, kw_only=True):
         faults = []
         if self.method == "u2" and self.clock != "synchronous":
             faults.append(Fault("clock", 'must be "synchronous" for "u2"', ConfigCheck.CHOICE))
-        if self.statistic == "auc" and not 1 <= (self.positives or 0) < users:
+        if self.statistic == "auc" and not 1 <= (self.positives or 0) < parties:
             faults.append(
                 Fault(
-                    "positives", f"must be 1 to {users - 1} for auc, is {self.positives}", ConfigCheck.RANGE
+                    "positives", f"must be 1 to {parties - 1} for auc, is {self.positives}", ConfigCheck.RANGE
                 )
             )
         if self.statistic != "auc" and self.positives is not None:
             faults.append(Fault("positives", "is of auc alone", ConfigCheck.UNSUPPORTED))
         if faults:
             return faults
-        return self.pairing_faults(users)
+        return self.pairing_faults(parties)
 
     @property
     def draws(self) -> int:
@@ -158,18 +158,18 @@ class PairEstimate(PairingSchedule, frozen=True, kw_only=True):
         """Numbers that travel beside a record."""
         return 0 if self.method == "u2" else 1
 
-    def check_data(self, table: Table, user: str) -> None:
+    def check_data(self, table: Table, party: str) -> None:
         """Raise ConfigError, naming the user, unless its table is one record within the bounds."""
         if table.shape != (1, self.fields):
             record = "a score and a label" if self.statistic == "auc" else f"{self.fields} values"
             raise ConfigError(
-                [Fault(user, f"must be one record of {record}, shape is {table.shape}", ConfigCheck.SHAPE)]
+                [Fault(party, f"must be one record of {record}, shape is {table.shape}", ConfigCheck.SHAPE)]
             )
         if self.own is not None:
             try:
                 self.own.codes(table)
             except PrivacyError as error:
-                raise ConfigError([Fault(user, str(error), ConfigCheck.RANGE)]) from None
+                raise ConfigError([Fault(party, str(error), ConfigCheck.RANGE)]) from None
             return
         values = table[:, :1] if self.statistic == "auc" else table
         # Written so that NaN is caught.
@@ -177,14 +177,14 @@ class PairEstimate(PairingSchedule, frozen=True, kw_only=True):
             raise ConfigError(
                 [
                     Fault(
-                        user,
+                        party,
                         f"a value is missing or outside [{self.lower:g}, {self.upper:g}]",
                         ConfigCheck.MISSING,
                     )
                 ]
             )
         if self.statistic == "auc" and table[0, 1] not in (0.0, 1.0):
-            raise ConfigError([Fault(user, "the label is missing, or neither 0 nor 1", ConfigCheck.MISSING)])
+            raise ConfigError([Fault(party, "the label is missing, or neither 0 nor 1", ConfigCheck.MISSING)])
 
     async def estimate(
         self, exchange: PeerExchange, rows: Rows, kernel: PairKernel, is_plausible: PlausibilityCheck
@@ -196,15 +196,15 @@ class PairEstimate(PairingSchedule, frozen=True, kw_only=True):
         run: Callable[..., Awaitable[Estimates]] = u2_gossip
         if self.method == "gosta":
             run = gosta if self.clock == "synchronous" else gosta_asynchronous
-        users = exchange.users
+        parties = exchange.parties
         result = await run(
-            exchange, rows, kernel, self.clock_of(users), self.ticks, is_plausible=is_plausible
+            exchange, rows, kernel, self.clock_of(parties), self.ticks, is_plausible=is_plausible
         )
         # Of the mean over all n^2 pairs.
         if self.positives is not None:
-            factor = users**2 / (2 * self.positives * (users - self.positives))
+            factor = parties**2 / (2 * self.positives * (parties - self.positives))
         else:
-            factor = users / (users - 1)
+            factor = parties / (parties - 1)
         return np.asarray(result.final[:, None] * factor)
 
 
@@ -242,12 +242,12 @@ class GossipClear(PairEstimate, frozen=True, kw_only=True):
             return [Fault("ticks", reason, ConfigCheck.TOO_LARGE)]
         return []
 
-    def bound(self, users: int) -> float:
+    def bound(self, parties: int) -> float:
         """Bound a message's l2 norm: what the method sends of its estimate, and a record."""
         if self.own is None:
             record = math.sqrt(self.fields) * max(abs(self.lower), abs(self.upper), 1.0)
         else:
-            record = math.hypot(users, *(field.steps for field in self.own.fields))
+            record = math.hypot(parties, *(field.steps for field in self.own.fields))
         return math.hypot(self.state_bound(self._largest), record) * (1 + 1e-9)
 
     @property
@@ -257,14 +257,14 @@ class GossipClear(PairEstimate, frozen=True, kw_only=True):
             return max(abs(self.own.low), abs(self.own.high))
         return max(abs(self.form.low), abs(self.form.high(self.upper - self.lower)))
 
-    def _known(self, users: int, records: Rows) -> NDArray[np.bool_]:
+    def _known(self, parties: int, records: Rows) -> NDArray[np.bool_]:
         """Tell which records are within the bounds, shape (m,)."""
         if self.own is not None:
-            below = (*(field.steps + 1 for field in self.own.fields), users)
+            below = (*(field.steps + 1 for field in self.own.fields), parties)
             possible = [whole(column, most) for column, most in zip(records.T, below, strict=True)]
             return np.asarray(np.logical_and.reduce(possible))
         values = records[:, :1] if self.statistic == "auc" else records
-        slack = SLACK * self.bound(users)
+        slack = SLACK * self.bound(parties)
         good = ((values >= self.lower - slack) & (values <= self.upper + slack)).all(axis=1)
         return np.asarray(good & whole(records[:, 1], 2) if self.statistic == "auc" else good)
 
@@ -275,14 +275,14 @@ class GossipClear(PairEstimate, frozen=True, kw_only=True):
         source: NoiseSource,  # noqa: ARG002
     ) -> Rows:
         """Gossip on records, or on their codes."""
-        users = exchange.users
-        bound = self.bound(users)
+        parties = exchange.parties
+        bound = self.bound(parties)
         if self.own is not None:
             rows, kernel = np.column_stack([self.own.codes(records), exchange.here]) * 1.0, on_codes(self.own)
         else:
             # A record that comes back to its user must be the same: h jumps at equal values.
             rows, kernel = on_messages_grid(records, bound), self.form.value
-        is_plausible = self.is_plausible(self._largest, bound, partial(self._known, users))
+        is_plausible = self.is_plausible(self._largest, bound, partial(self._known, parties))
         return await self.estimate(exchange, rows, kernel, is_plausible)
 
 
@@ -302,7 +302,7 @@ class GossipReports(OnReports, PairEstimate, frozen=True, kw_only=True):
         Annotated[int, Meta(ge=2, le=MAX_CELLS)],
         Meta(description="cells of a value; 1,024 cells of a record at most"),
     ]
-    epsilon: OfUser
+    epsilon: OfParty
     labels: Annotated[
         Literal["private", "public"], Meta(description="of auc: public labels are not protected")
     ] = "private"
@@ -330,11 +330,11 @@ class GossipReports(OnReports, PairEstimate, frozen=True, kw_only=True):
         """Numbers of a message: a report has an answer, its user and maybe a label."""
         return self.columns + (3 if self.labelled else 2)
 
-    def setting_faults(self, users: int) -> list[Fault]:
+    def setting_faults(self, parties: int) -> list[Fault]:
         """Return what is wrong with the settings by themselves, for so many users."""
         if self.labels == "public" and self.statistic != "auc":
             return [Fault("labels", "are of auc alone", ConfigCheck.UNSUPPORTED)]
-        faults = super().setting_faults(users)
+        faults = super().setting_faults(parties)
         if not faults and math.prod(bins_of(self.kernel, self.bins)) > MAX_CELLS:
             reason = f"{self.bins} for each value of a record are more than {MAX_CELLS} cells"
             return [Fault("bins", reason, ConfigCheck.TOO_LARGE)]
@@ -347,9 +347,9 @@ class GossipReports(OnReports, PairEstimate, frozen=True, kw_only=True):
             return [Fault("epsilon", reason, ConfigCheck.INFEASIBLE)]
         return []
 
-    def bound(self, users: int) -> float:
+    def bound(self, parties: int) -> float:
         """Bound a message's l2 norm: an estimate is a mean of values of the unbiased kernel."""
-        return math.hypot(self.state_bound(self._largest), self.quantiser.categories, users) * (1 + 1e-9)
+        return math.hypot(self.state_bound(self._largest), self.quantiser.categories, parties) * (1 + 1e-9)
 
     @cached_property
     def _matrix(self) -> Floats:
@@ -374,6 +374,6 @@ class GossipReports(OnReports, PairEstimate, frozen=True, kw_only=True):
         codes = self.kernel.codes(records[:, : len(self.kernel.fields)])
         cells = self.quantiser.categorise(codes)
         rows = self.reports.randomise(cells, exchange.here, labels=labels, source=source)
-        known = self.reports.known(exchange.users, labels=2 if self.labelled else None)
-        is_plausible = self.is_plausible(self._largest, self.bound(exchange.users), known)
+        known = self.reports.known(exchange.parties, labels=2 if self.labelled else None)
+        is_plausible = self.is_plausible(self._largest, self.bound(exchange.parties), known)
         return await self.estimate(exchange, rows, self._kernel(), is_plausible)

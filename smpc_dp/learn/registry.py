@@ -65,7 +65,7 @@ class LearnParameters:
     `origin`: the package, with its version, of a learner of another one.
     """
 
-    users: int
+    parties: int
     learner: Learner
     average: Averaging | None
     mix: Averaging | None
@@ -80,7 +80,7 @@ class LearnParameters:
         """Return what was learned with the guarantee of all its steps."""
         result = [part.guarantee for part in (self.average, self.exchange) if part is not None]
         # A learner that both averages and sends, or adds its own noise, gives the guarantee itself.
-        given = len(result) == 1 and self.learner.requirements(self.users).own is None
+        given = len(result) == 1 and self.learner.requirements(self.parties).own is None
         return replace(learned, guarantee=result[0]) if given else learned
 
     @property
@@ -93,7 +93,7 @@ class LearnParameters:
 
 
 def check_learn_as(
-    version: int, parameters: Mapping[str, object], users: int
+    version: int, parameters: Mapping[str, object], parties: int
 ) -> tuple[LearnParameters | None, list[Fault]]:
     """Check a `[parameters]` table as `check_learn`, for this version of the protocol."""
     expected = version_of(LEARN, parameters)
@@ -103,10 +103,10 @@ def check_learn_as(
         )
         reason = f"{why} need version = {expected}, this session file has version = {version}"
         return None, [Fault("averager.verifiable", reason, ConfigCheck.CONFLICT)]
-    return check_learn(parameters, users)
+    return check_learn(parameters, parties)
 
 
-def check_learn(parameters: Mapping[str, object], users: int) -> tuple[LearnParameters | None, list[Fault]]:
+def check_learn(parameters: Mapping[str, object], parties: int) -> tuple[LearnParameters | None, list[Fault]]:
     """Check a `[parameters]` table for a session of so many users; return every fault found."""
     name = parameters.get("learner")
     kind, origin = _kind_of(name)
@@ -121,12 +121,12 @@ def check_learn(parameters: Mapping[str, object], users: int) -> tuple[LearnPara
     if learner is None or table is None:
         return None, faults
     try:
-        faults += learner.faults(users)
+        faults += learner.faults(parties)
     except PrivacyError as error:
         faults.append(Fault("epsilon", str(error), ConfigCheck.INFEASIBLE))
     if faults:
         return None, faults
-    requirements = learner.requirements(users)
+    requirements = learner.requirements(parties)
     sizes = set() if requirements.average is None else requirements.average.sizes
     faults += [fault for size in sizes for fault in table.faults(size)]
     if has_servers(LEARN, parameters) and (requirements.average is None or requirements.exchange is not None):
@@ -135,14 +135,14 @@ def check_learn(parameters: Mapping[str, object], users: int) -> tuple[LearnPara
     if faults:
         return None, faults
     try:
-        average = None if requirements.average is None else plan_private(table, requirements.average, users)
+        average = None if requirements.average is None else plan_private(table, requirements.average, parties)
         mix = None if requirements.mix is None else plan_public(table, requirements.mix)
-        exchange = None if requirements.exchange is None else plan_messages(requirements.exchange, users)
+        exchange = None if requirements.exchange is None else plan_messages(requirements.exchange, parties)
     except ConfigError as error:
         return None, list(error.faults)
     except PrivacyError as error:
         return None, [Fault("epsilon", str(error), ConfigCheck.INFEASIBLE)]
-    return LearnParameters(users, learner, average, mix, exchange, origin), []
+    return LearnParameters(parties, learner, average, mix, exchange, origin), []
 
 
 def _kind_of(name: object) -> tuple[type[Any] | None, str]:

@@ -17,7 +17,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from smpc_dp.errors import ConfigCheck, ConfigError, Fault
-from smpc_dp.learn.averager import Users
+from smpc_dp.learn.averager import Parties
 from smpc_dp.learn.tokens import Possible, Token, TokenPassing, Values, check_token
 from smpc_dp.privacy.guarantee import PrivacyGuarantee
 from smpc_dp.privacy.network.grid import Grid, check_plan, guarantee
@@ -64,7 +64,7 @@ class RingSum:
 
     def __init__(self, plan: NetworkPlan, lower: float, upper: float) -> None:
         """Contributions lie in [lower, upper]; raise ConfigError if the plan is for something else."""
-        check_plan(plan, topology="ring", task="sum", users=plan.parties, rounds=plan.rounds)
+        check_plan(plan, topology="ring", task="sum", parties=plan.parties, rounds=plan.rounds)
         n, rounds = plan.parties, plan.rounds or 0
         self.plan, self.lower, self.upper = plan, lower, upper
         spread = plan.noise == "distributed"
@@ -88,7 +88,7 @@ class RingSum:
         # Every n - 1 hops, and the last one has noise too: what follows the last noise would be bare.
         return ((hops % (n - 1) == 0) | (hops == last)).astype(np.int64), np.zeros_like(hops)
 
-    def increments(self, contributions: NDArray[np.float64], here: Users, source: NoiseSource) -> Integers:
+    def increments(self, contributions: NDArray[np.float64], here: Parties, source: NoiseSource) -> Integers:
         """Return what the users here add to the token at each visit, shape (rows, K), in grid steps.
 
         Raises PrivacyError for a contribution out of bounds.
@@ -114,7 +114,7 @@ class RingSum:
         first step if the plan is for other users.
         """
         n, rounds = self.plan.parties, self.plan.rounds or 0
-        check_plan(self.plan, topology="ring", task="sum", users=tokens.users, rounds=rounds)
+        check_plan(self.plan, topology="ring", task="sum", parties=tokens.parties, rounds=rounds)
         added = self.increments(contributions, tokens.here, source)
         if len(tokens.here) == n:
             total = int(added.sum())
@@ -144,7 +144,7 @@ class PlannedHistogram:
 
     def __init__(self, plan: NetworkPlan, categories: int, topology: str) -> None:
         """`categories`: d, that of the plan; raise ConfigError if the plan is for something else."""
-        check_plan(plan, topology=topology, task="histogram", users=plan.parties, rounds=plan.rounds)
+        check_plan(plan, topology=topology, task="histogram", parties=plan.parties, rounds=plan.rounds)
         if plan.beta is None:
             raise ConfigError([Fault("plan", "has no beta", ConfigCheck.UNSUPPORTED)])
         self.plan, self.categories = plan, categories
@@ -175,16 +175,16 @@ class RingHistogram(PlannedHistogram):
         Raises PrivacyError for a value that is no category; ConfigError as `RingSum.run`.
         """
         n, rounds, d = self.plan.parties, self.plan.rounds or 0, self.categories
-        check_plan(self.plan, topology="ring", task="histogram", users=tokens.users, rounds=rounds)
+        check_plan(self.plan, topology="ring", task="histogram", parties=tokens.parties, rounds=rounds)
         here = tokens.here
         if np.shape(values) != (len(here), rounds):
             reason = f"shape must be ({len(here)}, {rounds}), is {np.shape(values)}"
             raise ConfigError([Fault("values", reason, ConfigCheck.SHAPE)])
         answers = self.distribution.answers(values, source)
         ends = {
-            user: np.bincount(uniform(source, self.random, d), minlength=d)
-            for user in (0, n - 1)
-            if user in here
+            party: np.bincount(uniform(source, self.random, d), minlength=d)
+            for party in (0, n - 1)
+            if party in here
         }
         if len(here) == n:
             total = np.bincount(answers.ravel(), minlength=d) + ends[0] + ends[n - 1]
@@ -216,17 +216,17 @@ async def _tour(
         raise ConfigError(
             [Fault("here", "a token on a ring runs with all users here, or with one", ConfigCheck.CONFLICT)]
         )
-    user, n = int(tokens.here[0]), tokens.users
+    party, n = int(tokens.here[0]), tokens.parties
     value = start
     for k in range(rounds):
-        hop = k * n + user
+        hop = k * n + party
         if hop:
             taken = await tokens.take()
             value = check_token(taken, hop, hop, start, possible).astype(np.int64)
         value = add(value, 0, k)
         if hop == n * rounds - 1:
-            await tokens.publish(user, Token(n * rounds, value))
+            await tokens.publish(party, Token(n * rounds, value))
             return value
-        await tokens.pass_on(user, (user + 1) % n, Token(hop + 1, value))
+        await tokens.pass_on(party, (party + 1) % n, Token(hop + 1, value))
     taken = await tokens.take()
     return check_token(taken, n * rounds, n * rounds, start, possible).astype(np.int64)

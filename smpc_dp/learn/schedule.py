@@ -96,7 +96,7 @@ class PoissonClock:
     def chances(self) -> Floats:
         """Shape (n,): p_u = (1 + the sum over neighbours v of 1/d_v) / n."""
         inverse = 1.0 / self.topology.degrees
-        return np.asarray(1.0 + self.topology.adjacency @ inverse) / self.topology.users
+        return np.asarray(1.0 + self.topology.adjacency @ inverse) / self.topology.parties
 
     def draw(self, ticks: int) -> Ints:
         """Return who wakes up and whom it turns to at the next ticks, shape (ticks, 2)."""
@@ -107,9 +107,9 @@ class PoissonClock:
         graph = self.topology
         # Row by row, so that ticks do not depend on how many are drawn at once.
         drawn = self._draws.uniform(3 * ticks).reshape(ticks, 3)
-        times = self.now + np.cumsum(-np.log1p(-drawn[:, 0])) / graph.users
+        times = self.now + np.cumsum(-np.log1p(-drawn[:, 0])) / graph.parties
         self.now = float(times[-1]) if ticks else self.now
-        awake = (drawn[:, 1] * graph.users).astype(np.intp)
+        awake = (drawn[:, 1] * graph.parties).astype(np.intp)
         choice = (drawn[:, 2] * graph.degrees[awake]).astype(np.intp)
         called = graph.adjacency.indices[graph.adjacency.indptr[awake] + choice]
         return times, np.stack([awake, called.astype(np.intp)], axis=1)
@@ -124,7 +124,7 @@ class ManyClocks:
 
     def __init__(self, clocks: list[Clock]) -> None:
         """Raises ConfigError if the clocks have differing numbers of users."""
-        if not clocks or len({clock.topology.users for clock in clocks}) != 1:
+        if not clocks or len({clock.topology.parties for clock in clocks}) != 1:
             raise ConfigError([Fault("clocks", "must be on graphs of one size", ConfigCheck.RANGE)])
         self._clocks = clocks
         self.topology = clocks[0].topology
@@ -136,7 +136,7 @@ class ManyClocks:
 
     def draw(self, ticks: int) -> Ints:
         """Return the users of the next ticks, shape (ticks copies, 2), copies next to each other."""
-        size = self.topology.users
+        size = self.topology.parties
         drawn = [clock.draw(ticks) + copy * size for copy, clock in enumerate(self._clocks)]
         return np.stack(drawn, axis=1).reshape(-1, 2)
 
@@ -154,7 +154,7 @@ class Round:
     pairing: Ints
 
 
-def rounds(users: int, pairs: Ints) -> Iterator[Round]:
+def rounds(parties: int, pairs: Ints) -> Iterator[Round]:
     """Group meetings into rounds such that every user has its meetings in the order of `pairs`.
 
     As meetings of different users do not touch each other, the outcome is that of one after the other. A
@@ -165,14 +165,17 @@ def rounds(users: int, pairs: Ints) -> Iterator[Round]:
     """
     person = pairs.ravel()
     # A radix sort, where numbers are small.
-    order = np.argsort(person.astype(np.uint16) if users <= 1 << 16 else person, kind="stable")
-    own = np.arange(users)
+    order = np.argsort(person.astype(np.uint16) if parties <= 1 << 16 else person, kind="stable")
+    own = np.arange(parties)
     # All meetings of user 0, then those of user 1, ..., each user's closed by one that never comes.
-    last = np.cumsum(np.bincount(person, minlength=users)) + own
+    last = np.cumsum(np.bincount(person, minlength=parties)) + own
     slots = np.arange(len(person)) + person[order]
-    queue, other = np.empty(len(person) + users, dtype=np.intp), np.empty(len(person) + users, dtype=np.intp)
+    queue, other = (
+        np.empty(len(person) + parties, dtype=np.intp),
+        np.empty(len(person) + parties, dtype=np.intp),
+    )
     queue[slots], other[slots] = order >> 1, person[order ^ 1]
-    queue[last], other[last] = -1 - own, (own + 1) % users
+    queue[last], other[last] = -1 - own, (own + 1) % parties
     index = np.concatenate([[0], last[:-1] + 1])
     left = len(person)
     while left:
@@ -195,13 +198,13 @@ class Span:
     start: int
     end: int
     pairs: Ints
-    users: int
+    parties: int
     copies: int
 
     @property
     def rounds(self) -> Iterator[Round]:
         """The meetings in rounds, everybody's in order."""
-        return rounds(self.users, self.pairs)
+        return rounds(self.parties, self.pairs)
 
     def tick(self, pairing: Ints) -> Ints:
         """Return the ticks of meetings, given by their rows in `pairs`, in the shape of `meeting`."""
@@ -209,9 +212,9 @@ class Span:
         return passed + (self.start + 1)
 
 
-def spans(clock: Clock, users: int, ticks: int, every: int, *, pairings: int = 1) -> Iterator[Span]:
+def spans(clock: Clock, parties: int, ticks: int, every: int, *, pairings: int = 1) -> Iterator[Span]:
     """Draw `ticks` ticks in spans of `every` (the last may be shorter); a tick has `meetings` draws."""
     for start in range(0, ticks, every):
         end = min(ticks, start + every)
         pairs = clock.draw((end - start) * pairings)
-        yield Span(start, end, pairs, users, len(pairs) // (end - start))
+        yield Span(start, end, pairs, parties, len(pairs) // (end - start))

@@ -36,7 +36,7 @@ def plan_vectors(
     _check_work(encoding.parties, encoding, 0 if noise is None else noise.levels)
     epsilon, delta = budget or (None, 0.0)
     return VectorParameters(
-        users=encoding.parties,
+        parties=encoding.parties,
         fewest=encoding.parties - missing,
         encoding=encoding,
         epsilon=epsilon,
@@ -47,13 +47,13 @@ def plan_vectors(
     )
 
 
-def _check_work(users: int, encoding: Encoding, levels: int) -> None:
+def _check_work(parties: int, encoding: Encoding, levels: int) -> None:
     """Raise ConfigError for what mpyc would not compute in time: users would have been charged by then."""
     bits = (encoding.highest - encoding.lowest).bit_length()
-    seconds = encoding.length * (levels * _DRAW_SECONDS + users * bits * _BIT_SECONDS)
+    seconds = encoding.length * (levels * _DRAW_SECONDS + parties * bits * _BIT_SECONDS)
     if seconds > SECONDS / 2:
         reason = (
-            f"vectors of {encoding.length} in groups of {users} take each server about {seconds:.0f} s of "
+            f"vectors of {encoding.length} in groups of {parties} take each server about {seconds:.0f} s of "
             f"processor time on shares, at most {SECONDS / 2:.0f} are allowed"
         )
         raise ConfigError([Fault("features", reason, ConfigCheck.TOO_LARGE)])

@@ -69,19 +69,19 @@ class SgdSettings(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fiel
         """The model."""
         return Model(self.model, self.features, self.classes)
 
-    def check_data(self, table: Table, user: str) -> None:
+    def check_data(self, table: Table, party: str) -> None:
         """Raise ConfigError, naming the user, unless its data fit."""
-        self.loss.check(table, user)
+        self.loss.check(table, party)
 
-    def groups(self, users: int) -> NDArray[np.intp]:
+    def groups(self, parties: int) -> NDArray[np.intp]:
         """Return who takes part in each step, shape (steps, size)."""
         raise NotImplementedError
 
-    def participations(self, groups: NDArray[np.intp], users: int) -> NDArray[np.intp]:
+    def participations(self, groups: NDArray[np.intp], parties: int) -> NDArray[np.intp]:
         """Return in how many of these groups each user is, shape (n,)."""
-        return np.bincount(groups.ravel(), minlength=users)
+        return np.bincount(groups.ravel(), minlength=parties)
 
-    def faults(self, users: int) -> list[Fault]:  # noqa: ARG002
+    def faults(self, parties: int) -> list[Fault]:  # noqa: ARG002
         """Return what is wrong with the settings whatever the groups are."""
         if self.rate * self.ridge >= 2:
             reason = f"{self.rate:g} with ridge = {self.ridge:g} diverges: their product must be below 2"
@@ -96,14 +96,14 @@ class SgdSettings(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fiel
             ]
         return []
 
-    def requirements(self, users: int) -> Requirements:
+    def requirements(self, parties: int) -> Requirements:
         """Return what it communicates: a private average of each step's group, and before it one of models.
 
         The models of all users differ only for those who have missed a step.
         """
-        groups, length = self.groups(users), self.loss.length
+        groups, length = self.groups(parties), self.loss.length
         sizes = frozenset({groups.shape[1]})
-        participations = self.participations(groups, users)
+        participations = self.participations(groups, parties)
         weights = (1.0, float(self.max_points)) if self.weights == "points" else None
         average = PrivateAverages(length, self.clip, sizes, participations, self.epsilon, self.delta, weights)
         return Requirements(average, PublicAverages(length, self.radius, sizes))
@@ -118,13 +118,13 @@ class FederatedSgd(SgdSettings, frozen=True, kw_only=True):
 
     kind: ClassVar[str] = "sgd"
 
-    def groups(self, users: int) -> NDArray[np.intp]:
+    def groups(self, parties: int) -> NDArray[np.intp]:
         """Return everybody for each step."""
-        return np.broadcast_to(np.arange(users), (self.steps, users))
+        return np.broadcast_to(np.arange(parties), (self.steps, parties))
 
-    def participations(self, groups: NDArray[np.intp], users: int) -> NDArray[np.intp]:
+    def participations(self, groups: NDArray[np.intp], parties: int) -> NDArray[np.intp]:
         """Return the number of steps for everybody."""
-        return np.full(users, len(groups))
+        return np.full(parties, len(groups))
 
 
 # Averages of a step: of models, then of gradients.
@@ -144,11 +144,11 @@ async def descend(settings: SgdSettings, context: LearnerContext, data: list[Tab
     averager, mixer, model = context.average, context.mix, settings.loss
     if averager is None or mixer is None:
         raise LocalError(f"{settings.kind} needs averages of gradients and of models")
-    here, users = averager.here, averager.users
+    here, parties = averager.here, averager.parties
     if len(data) != len(here):
         raise ConfigError([Fault("data", f"{len(data)} tables for {len(here)} users", ConfigCheck.SHAPE)])
-    for user, table in zip(here, data, strict=True):
-        model.check(table, f"user {user}")
+    for party, table in zip(here, data, strict=True):
+        model.check(table, f"user {party}")
     points = model.points(data)
     weights: Rows = np.zeros((len(here), model.length))
     weight = None
@@ -158,8 +158,8 @@ async def descend(settings: SgdSettings, context: LearnerContext, data: list[Tab
     failures: dict[str, None] = {}
     # Inside the ball by more than rounding to the grid moves a vector.
     inside = settings.clip * max(0.5, 1 - math.sqrt(model.length) / STEPS)
-    for step, members in enumerate(settings.groups(users)):
-        group = np.full(users, ALONE)
+    for step, members in enumerate(settings.groups(parties)):
+        group = np.full(parties, ALONE)
         group[members] = 0
         rows = np.flatnonzero(group[here] == 0)
         planned[rows] += 1

@@ -93,7 +93,7 @@ class TokenLearner(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fie
         """Return what is wrong whatever the number of users."""
         return []
 
-    def planned(self, users: int) -> Any:
+    def planned(self, parties: int) -> Any:
         """Return the protocol with its planned noise; raises ConfigError."""
         raise NotImplementedError
 
@@ -117,22 +117,22 @@ class TokenLearner(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fie
         """Return what a run is to every observer; None where only its epsilon and delta are known."""
         return None
 
-    def faults(self, users: int) -> list[Fault]:
+    def faults(self, parties: int) -> list[Fault]:
         """Return what is wrong with the settings."""
         result = self.settings_faults()
         if result:
             return result
         try:
-            self.messages(planned_walk(self, users))
+            self.messages(planned_walk(self, parties))
         except ConfigError as error:
             return list(error.faults)
         return []
 
-    def requirements(self, users: int) -> Requirements:
+    def requirements(self, parties: int) -> Requirements:
         """Return what it communicates: the messages of the token."""
         from smpc_dp.privacy.network.grid import guarantee
 
-        protocol = planned_walk(self, users)
+        protocol = planned_walk(self, parties)
         claim = guarantee(protocol.plan, protocol.grid.closeness, self.mechanism)
         return Requirements(exchange=self.messages(protocol), own=spent(claim, self.known(protocol)))
 
@@ -140,22 +140,22 @@ class TokenLearner(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fie
         """Learn; see `needs.Learner`. Whom a token goes to is drawn from the same source as the noise."""
         exchange, guarantee = context.peers, None
         here = exchange.here
-        protocol = planned_walk(self, exchange.users)
+        protocol = planned_walk(self, exchange.parties)
         tokens, claim = self.passing(exchange, protocol)
         learned = np.zeros((0, len(self.names)))
         if len(here):
             values, guarantee = await self.walked(protocol, tokens, data, context.source)
             learned = np.tile(np.asarray(values, dtype=np.float64), (len(here), 1))
-        if len(here) < exchange.users and not isinstance(tokens, PlainTokens):
+        if len(here) < exchange.parties and not isinstance(tokens, PlainTokens):
             await tokens.drain()
         steps = np.full(len(here), self.tour_length)
         return Learned(self.kind, learned, self.names, steps, steps, (), guarantee, claim)
 
 
 @lru_cache(maxsize=64)
-def planned_walk(settings: TokenLearner, users: int) -> Any:
+def planned_walk(settings: TokenLearner, parties: int) -> Any:
     """Return the protocol of these settings; raises ConfigError."""
-    return settings.planned(users)
+    return settings.planned(parties)
 
 
 class RingLearner(TokenLearner, frozen=True, kw_only=True):
@@ -176,13 +176,13 @@ class RingLearner(TokenLearner, frozen=True, kw_only=True):
 
     def messages(self, protocol: Any) -> PrivateMessages:
         """Return which messages carry the token: one a hop, and nothing from who only receives."""
-        users = protocol.plan.parties
+        parties = protocol.plan.parties
         bound = math.ldexp(EXACT_STEPS, -protocol.grid.bits)
-        return PrivateMessages(self.start.size, bound, np.full(users, 2 * self.rounds + users))
+        return PrivateMessages(self.start.size, bound, np.full(parties, 2 * self.rounds + parties))
 
     def passing(self, exchange: PeerExchange, protocol: Any) -> tuple[PathTokens, str]:
         """Return the path of neighbours, and what it and the noise give away, against whom."""
-        path = np.tile(np.arange(exchange.users), self.rounds)
+        path = np.tile(np.arange(exchange.parties), self.rounds)
         tokens = PathTokens(exchange, path, protocol.grid.bits, self.start.size)
         return tokens, f"{self.by}: {protocol.plan.assumption}; the line by itself: {exchange.claim}"
 
@@ -209,8 +209,8 @@ class WalkLearner(TokenLearner, frozen=True, kw_only=True):
     def passing(self, exchange: PeerExchange, protocol: Any) -> tuple[CoveredTokens | PlainTokens, str]:
         """Return messages that hide who has the token, and what they give away, against whom."""
         assumption = protocol.plan.assumption
-        if len(exchange.here) == exchange.users:
-            return PlainTokens(exchange.users), f"a simulation of a walk: {assumption}"
+        if len(exchange.here) == exchange.parties:
+            return PlainTokens(exchange.parties), f"a simulation of a walk: {assumption}"
         covered = CoveredTokens(exchange, self.steps, self.start)
         return covered, f"by the noise in the token: {assumption}; {covered.claim}"
 
@@ -236,12 +236,12 @@ class _Sum(TokenLearner, frozen=True, kw_only=True):
         """Return what is wrong whatever the number of users."""
         return bound_faults(self.lower, self.upper)
 
-    def check_data(self, table: Table, user: str) -> None:
+    def check_data(self, table: Table, party: str) -> None:
         """Raise ConfigError, naming the user, unless its data are numbers within the bounds."""
-        check_column(table, self.lines, user)
+        check_column(table, self.lines, party)
         if not np.all((table >= self.lower) & (table <= self.upper)):
             reason = f"a contribution is outside [{self.lower:g}, {self.upper:g}]"
-            raise ConfigError([Fault(user, reason, ConfigCheck.RANGE)])
+            raise ConfigError([Fault(party, reason, ConfigCheck.RANGE)])
 
     async def walked(
         self, protocol: Any, tokens: TokenPassing, data: list[Table], source: NoiseSource
@@ -266,12 +266,12 @@ class _Histogram(TokenLearner, frozen=True, kw_only=True):
         """No answers."""
         return np.zeros(self.categories, np.int64)
 
-    def check_data(self, table: Table, user: str) -> None:
+    def check_data(self, table: Table, party: str) -> None:
         """Raise ConfigError, naming the user, unless its data are categories."""
-        check_column(table, self.lines, user)
+        check_column(table, self.lines, party)
         if not np.all((table >= 0) & (table < self.categories) & (table == np.rint(table))):
             reason = f"a value is no category: an integer from 0 to {self.categories - 1}"
-            raise ConfigError([Fault(user, reason, ConfigCheck.RANGE)])
+            raise ConfigError([Fault(party, reason, ConfigCheck.RANGE)])
 
     def values(self, data: list[Table]) -> NDArray[np.int64]:
         """Return the categories of the users here, shape (rows, lines)."""
@@ -305,13 +305,13 @@ class RingSumLearner(_Sum, RingLearner, frozen=True, kw_only=True):
         """What protects a contribution, for the ledger."""
         return f"{self.noise} noise on a ring, network DP"
 
-    def planned(self, users: int) -> RingSum:
+    def planned(self, parties: int) -> RingSum:
         """Return the protocol with its planned noise; raises ConfigError."""
         # Not at the top: scipy.
         from smpc_dp.learn.ring import RingSum
 
         plan = plan_ring_sum(
-            users,
+            parties,
             self.rounds,
             self.epsilon,
             self.delta,
@@ -320,7 +320,7 @@ class RingSumLearner(_Sum, RingLearner, frozen=True, kw_only=True):
             colluding=self.colluding,
         )
         ring = RingSum(plan, self.lower, self.upper)
-        largest = users * self.rounds * max(abs(self.lower), abs(self.upper)) + 64 * plan.error_std
+        largest = parties * self.rounds * max(abs(self.lower), abs(self.upper)) + 64 * plan.error_std
         if largest * 2.0**ring.grid.bits >= EXACT_STEPS:
             raise ConfigError(
                 [
@@ -357,12 +357,12 @@ class RingHistogramLearner(_Histogram, RingLearner, frozen=True, kw_only=True):
         """What protects an answer, for the ledger."""
         return "randomised response on a ring, network DP"
 
-    def planned(self, users: int) -> RingHistogram:
+    def planned(self, parties: int) -> RingHistogram:
         """Return the protocol with its planned chance of a random answer; raises ConfigError."""
         from smpc_dp.learn.ring import RingHistogram
         from smpc_dp.privacy.network.histogram import plan_ring_histogram
 
-        plan = plan_ring_histogram(users, self.rounds, self.categories, self.epsilon, self.delta)
+        plan = plan_ring_histogram(parties, self.rounds, self.categories, self.epsilon, self.delta)
         return RingHistogram(plan, self.categories)
 
 
@@ -400,11 +400,11 @@ class WalkSumLearner(_Sum, WalkLearner, frozen=True, kw_only=True):
             )
         return result
 
-    def planned(self, users: int) -> WalkSum:
+    def planned(self, parties: int) -> WalkSum:
         """Return the protocol with its planned noise; raises ConfigError."""
         from smpc_dp.learn.walk import WalkSum
 
-        return WalkSum(walk_plan(self, "sum", users, self.upper - self.lower), self.lower, self.upper)
+        return WalkSum(walk_plan(self, "sum", parties, self.upper - self.lower), self.lower, self.upper)
 
 
 class WalkHistogramLearner(_Histogram, WalkLearner, frozen=True, kw_only=True):
@@ -413,13 +413,13 @@ class WalkHistogramLearner(_Histogram, WalkLearner, frozen=True, kw_only=True):
     kind: ClassVar[str] = "walk-histogram"
     categories: Categories
 
-    def planned(self, users: int) -> WalkHistogram:
+    def planned(self, parties: int) -> WalkHistogram:
         """Return the protocol with its planned chance of a random answer; raises ConfigError."""
         from smpc_dp.learn.walk import WalkHistogram
         from smpc_dp.privacy.network.walk_histogram import plan_walk_histogram
 
         plan = plan_walk_histogram(
-            users, self.steps, self.categories, self.epsilon, self.delta, colluding=self.colluding
+            parties, self.steps, self.categories, self.epsilon, self.delta, colluding=self.colluding
         )
         return WalkHistogram(plan, self.categories)
 
@@ -428,13 +428,13 @@ class WalkHistogramLearner(_Histogram, WalkLearner, frozen=True, kw_only=True):
         return super().values(data)[:, 0]
 
 
-def walk_plan(learner: Any, task: str, users: int, sensitivity: float) -> NetworkPlan:
+def walk_plan(learner: Any, task: str, parties: int, sensitivity: float) -> NetworkPlan:
     """Return the noise of a walk whose paths may be known, planned; raises ConfigError."""
     from smpc_dp.privacy.network.complete import plan_walk
 
     return plan_walk(
         task,
-        users,
+        parties,
         learner.steps,
         learner.epsilon,
         learner.delta,
@@ -446,8 +446,8 @@ def walk_plan(learner: Any, task: str, users: int, sensitivity: float) -> Networ
     )
 
 
-def check_column(table: Table, lines: int, user: str) -> None:
+def check_column(table: Table, lines: int, party: str) -> None:
     """Raise ConfigError, naming the user, unless a table is so many lines of one number."""
     if table.shape != (lines, 1):
         reason = f"must be {lines} lines of one number, has shape {table.shape}"
-        raise ConfigError([Fault(user, reason, ConfigCheck.SHAPE)])
+        raise ConfigError([Fault(party, reason, ConfigCheck.SHAPE)])

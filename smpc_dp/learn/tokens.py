@@ -50,7 +50,7 @@ class TokenPassing(Location, Protocol):
         """Whether a receiver does not learn who sent, nor a sender whom it sent to (Remark 4.5)."""
         ...
 
-    def name_of(self, user: int) -> str:
+    def name_of(self, party: int) -> str:
         """What errors call a user."""
         ...
 
@@ -73,26 +73,26 @@ class TokenPassing(Location, Protocol):
 class PlainTokens(AllHere):
     """Tokens in the memory of one process, for simulations and tests: nothing hides who passes to whom."""
 
-    def __init__(self, users: int) -> None:
-        super().__init__(users)
-        self._users = users
-        self._ring_vector = [asyncio.Queue[Taken]()] * users
+    def __init__(self, parties: int) -> None:
+        super().__init__(parties)
+        self._parties = parties
+        self._ring_vector = [asyncio.Queue[Taken]()] * parties
 
     @classmethod
-    def apart(cls, users: int) -> list[PlainTokens]:
+    def apart(cls, parties: int) -> list[PlainTokens]:
         """Return one for each user, connected: each has its user `here` alone, as processes would."""
-        queues = [asyncio.Queue[Taken]() for _ in range(users)]
+        queues = [asyncio.Queue[Taken]() for _ in range(parties)]
         result = []
-        for user in range(users):
-            one = cls(users)
-            one._here, one._ring_vector = np.array([user]), queues
+        for party in range(parties):
+            one = cls(parties)
+            one._here, one._ring_vector = np.array([party]), queues
             result.append(one)
         return result
 
     @property
-    def users(self) -> int:
+    def parties(self) -> int:
         """n, though one of `apart` has a single user here."""
-        return self._users
+        return self._parties
 
     @property
     def anonymous(self) -> bool:
@@ -106,7 +106,7 @@ class PlainTokens(AllHere):
 
     async def pass_on(self, sender: int, receiver: int, token: Token) -> None:
         """Put the token into the receiver's lane; see `TokenPassing.pass_on`."""
-        if not (sender in self._here and 0 <= receiver < self._users):
+        if not (sender in self._here and 0 <= receiver < self._parties):
             reason = (
                 f"from {sender} to {receiver}: the sender must live here, the receiver be one of the users"
             )
@@ -119,8 +119,8 @@ class PlainTokens(AllHere):
 
     async def publish(self, sender: int, token: Token) -> None:
         """Put it into everybody's lane; see `TokenPassing.publish`."""
-        for user in np.setdiff1d(np.arange(self._users), self._here).tolist():
-            await self.pass_on(sender, user, token)
+        for party in np.setdiff1d(np.arange(self._parties), self._here).tolist():
+            await self.pass_on(sender, party, token)
 
 
 def check_token(taken: Taken, after: int, steps: int, start: Values, possible: Possible) -> Values:

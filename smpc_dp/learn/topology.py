@@ -24,7 +24,7 @@ if TYPE_CHECKING:
 Ints = NDArray[np.intp]
 Floats = NDArray[np.float64]
 
-MAX_USERS = 1_000_000
+MAX_PARTIES = 1_000_000
 MAX_EDGES = 20_000_000
 # Up to here all eigenvalues are computed, beyond an iterative method finds the two that count.
 _DENSE = 1_500
@@ -44,7 +44,7 @@ class Topology:
     """
 
     name: str
-    users: int
+    parties: int
     edges: Ints
 
     @cached_property
@@ -54,12 +54,12 @@ class Topology:
 
         ends = np.concatenate([self.edges, self.edges[:, ::-1]])
         ones = np.ones(len(ends))
-        return sparse.csr_array((ones, (ends[:, 0], ends[:, 1])), shape=(self.users, self.users))
+        return sparse.csr_array((ones, (ends[:, 0], ends[:, 1])), shape=(self.parties, self.parties))
 
     @cached_property
     def degrees(self) -> Ints:
         """Shape (n,): how many neighbours each user has."""
-        return np.bincount(self.edges.ravel(), minlength=self.users).astype(np.intp)
+        return np.bincount(self.edges.ravel(), minlength=self.parties).astype(np.intp)
 
     @cached_property
     def components(self) -> Ints:
@@ -93,12 +93,12 @@ class Topology:
         """
         if not self.connected:
             return 0.0
-        if 2 * len(self.edges) == self.users * (self.users - 1):
-            return float(self.users)
+        if 2 * len(self.edges) == self.parties * (self.parties - 1):
+            return float(self.parties)
         from scipy import sparse
 
         laplacian = sparse.diags_array(self.degrees.astype(np.float64)) - self.adjacency
-        if self.users <= _DENSE:
+        if self.parties <= _DENSE:
             return float(np.linalg.eigvalsh(laplacian.toarray())[1])
         # Just off 0, where the Laplacian cannot be inverted.
         values = _largest(sparse.csc_array(laplacian), sigma=-1e-6)
@@ -117,12 +117,12 @@ class Topology:
         from scipy import sparse
 
         first, second = self.edges.T
-        out = np.bincount(first, weight, self.users) + np.bincount(second, weight, self.users)
-        own = np.arange(self.users)
+        out = np.bincount(first, weight, self.parties) + np.bincount(second, weight, self.parties)
+        own = np.arange(self.parties)
         rows = np.concatenate([first, second, own])
         columns = np.concatenate([second, first, own])
         values = np.concatenate([weight, weight, 1.0 - out])
-        return sparse.csr_array((values, (rows, columns)), shape=(self.users, self.users))
+        return sparse.csr_array((values, (rows, columns)), shape=(self.parties, self.parties))
 
     def require_connected(self) -> None:
         """Raise ConfigError, naming the smallest component, unless the graph is connected."""
@@ -156,17 +156,17 @@ def mixing_gap(weights: sparse.csr_array) -> float:
         )
     from scipy import sparse
 
-    users = weights.shape[0]
-    if users <= _DENSE:
+    parties = weights.shape[0]
+    if parties <= _DENSE:
         values = np.linalg.eigvalsh(weights.toarray())
         return float(1 - max(abs(values[0]), abs(values[-2])))
-    last = sparse.linalg.eigsh(weights, k=1, which="SA", return_eigenvectors=False, v0=_start(users))
+    last = sparse.linalg.eigsh(weights, k=1, which="SA", return_eigenvectors=False, v0=_start(parties))
     # Just above 1, the greatest eigenvalue.
     second = _largest(sparse.csc_array(weights), sigma=1 + 1e-6)[0]
     return float(1 - max(abs(float(last[0])), abs(float(second))))
 
 
-def from_edges(users: int, edges: NDArray[np.integer], name: str = "graph") -> Topology:
+def from_edges(parties: int, edges: NDArray[np.integer], name: str = "graph") -> Topology:
     """Return the graph with the given edges.
 
     Args:
@@ -177,7 +177,7 @@ def from_edges(users: int, edges: NDArray[np.integer], name: str = "graph") -> T
         ConfigError: an edge is a loop or leads to nobody.
     """
     result = Arguments()
-    result.integer("users", users, 2, MAX_USERS)
+    result.integer("users", parties, 2, MAX_PARTIES)
     result.done()
     edges = np.asarray(edges)
     if edges.ndim != 2 or edges.shape[1] != 2 or edges.dtype.kind not in "iu":
@@ -189,22 +189,22 @@ def from_edges(users: int, edges: NDArray[np.integer], name: str = "graph") -> T
             [Fault("edges", f"must be 1 to {MAX_EDGES:,}, are {len(edges):,}", ConfigCheck.RANGE)]
         )
     wrong = np.flatnonzero(
-        (edges < 0).any(axis=1) | (edges >= users).any(axis=1) | (edges[:, 0] == edges[:, 1])
+        (edges < 0).any(axis=1) | (edges >= parties).any(axis=1) | (edges[:, 0] == edges[:, 1])
     )
     if len(wrong):
         first, second = map(int, edges[wrong[0]])
-        reason = "is a loop" if first == second else f"leads out of 0..{users - 1}"
+        reason = "is a loop" if first == second else f"leads out of 0..{parties - 1}"
         raise ConfigError([Fault(f"edges[{wrong[0]}]", f"{first}, {second} {reason}", ConfigCheck.RANGE)])
     ends = np.sort(edges.astype(np.int64), axis=1)
-    keys = np.unique(ends[:, 0] * users + ends[:, 1])
-    return Topology(name, users, np.stack([keys // users, keys % users], axis=1).astype(np.intp))
+    keys = np.unique(ends[:, 0] * parties + ends[:, 1])
+    return Topology(name, parties, np.stack([keys // parties, keys % parties], axis=1).astype(np.intp))
 
 
-def ring(users: int) -> Topology:
+def ring(parties: int) -> Topology:
     """Return the cycle 0, 1, ..., n - 1, n at least 3; bipartite for even n."""
-    _sizes(users, least=3)
-    own = np.arange(users)
-    return from_edges(users, np.stack([own, (own + 1) % users], axis=1), "ring")
+    _sizes(parties, least=3)
+    own = np.arange(parties)
+    return from_edges(parties, np.stack([own, (own + 1) % parties], axis=1), "ring")
 
 
 def grid(rows: int, columns: int, *, odd: bool = False) -> Topology:
@@ -213,8 +213,8 @@ def grid(rows: int, columns: int, *, odd: bool = False) -> Topology:
     Grids are bipartite; `odd` adds the diagonal of one corner's square, which ends that.
     """
     result = Arguments()
-    result.integer("rows", rows, 1, MAX_USERS)
-    result.integer("columns", columns, 1, MAX_USERS)
+    result.integer("rows", rows, 1, MAX_PARTIES)
+    result.integer("columns", columns, 1, MAX_PARTIES)
     result.done()
     _sizes(rows * columns)
     if odd and min(rows, columns) < 2:
@@ -227,7 +227,7 @@ def grid(rows: int, columns: int, *, odd: bool = False) -> Topology:
     return from_edges(rows * columns, edges, "odd grid" if odd else "grid")
 
 
-def watts_strogatz(users: int, neighbours: int, rewired: float, seed: int) -> Topology:
+def watts_strogatz(parties: int, neighbours: int, rewired: float, seed: int) -> Topology:
     """Return a ring of `neighbours` nearest neighbours each, a part `rewired` of the edges moved at random.
 
     Drawn until connected, 100 times at most. [Watts, Strogatz 1998]
@@ -240,64 +240,64 @@ def watts_strogatz(users: int, neighbours: int, rewired: float, seed: int) -> To
         LocalError: networkx is not installed; so for every random graph.
     """
     result = Arguments()
-    result.integer("neighbours", neighbours, 2, max(2, users - 1))
+    result.integer("neighbours", neighbours, 2, max(2, parties - 1))
     result.within("rewired", rewired, 0, 1)
     result.done()
     if neighbours % 2:
         raise ConfigError([Fault("neighbours", f"must be even, is {neighbours}", ConfigCheck.RANGE)])
-    _sizes(users, users * neighbours // 2, least=3)
+    _sizes(parties, parties * neighbours // 2, least=3)
     networkx = optional("networkx")
     try:
-        drawn = networkx.connected_watts_strogatz_graph(users, neighbours, rewired, _TRIES, seed)
+        drawn = networkx.connected_watts_strogatz_graph(parties, neighbours, rewired, _TRIES, seed)
     except networkx.NetworkXError:
         reason = f"no connected graph in {_TRIES} draws: more neighbours or fewer rewired"
         raise ConfigError([Fault("neighbours", reason, ConfigCheck.INFEASIBLE)]) from None
-    return _drawn("Watts-Strogatz", drawn, users)
+    return _drawn("Watts-Strogatz", drawn, parties)
 
 
-def random_k_out(users: int, chosen: int, seed: int) -> Topology:
+def random_k_out(parties: int, chosen: int, seed: int) -> Topology:
     """Return the graph of users who each choose `chosen` others, 1 to n - 1; it may be disconnected."""
     result = Arguments()
-    result.integer("chosen", chosen, 1, max(1, users - 1))
+    result.integer("chosen", chosen, 1, max(1, parties - 1))
     result.done()
-    _sizes(users, users * chosen)
+    _sizes(parties, parties * chosen)
     directed = optional("networkx.generators.directed")
     drawn = directed.random_uniform_k_out_graph(
-        users, chosen, self_loops=False, with_replacement=False, seed=seed
+        parties, chosen, self_loops=False, with_replacement=False, seed=seed
     )
-    return _drawn(f"random {chosen}-out", drawn, users)
+    return _drawn(f"random {chosen}-out", drawn, parties)
 
 
-def erdos_renyi(users: int, chance: float, seed: int) -> Topology:
+def erdos_renyi(parties: int, chance: float, seed: int) -> Topology:
     """Return the graph in which each pair is an edge with `chance`, above 0; it may be disconnected."""
     result = Arguments()
     result.positive("chance", chance, 1)
     result.done()
-    _sizes(users, round(chance * users * (users - 1) / 2))
-    drawn = optional("networkx").fast_gnp_random_graph(users, chance, seed)
-    return _drawn("Erd\u0151s-R\u00e9nyi", drawn, users)
+    _sizes(parties, round(chance * parties * (parties - 1) / 2))
+    drawn = optional("networkx").fast_gnp_random_graph(parties, chance, seed)
+    return _drawn("Erd\u0151s-R\u00e9nyi", drawn, parties)
 
 
-def complete(users: int) -> Topology:
+def complete(parties: int) -> Topology:
     """Return the graph of all pairs, at most 20,000,000 of them: n up to 6,325."""
-    _sizes(users, users * (users - 1) // 2)
-    return Topology("complete", users, np.stack(np.triu_indices(users, 1), axis=1).astype(np.intp))
+    _sizes(parties, parties * (parties - 1) // 2)
+    return Topology("complete", parties, np.stack(np.triu_indices(parties, 1), axis=1).astype(np.intp))
 
 
-def _sizes(users: int, edges: int = 0, *, least: int = 2) -> None:
+def _sizes(parties: int, edges: int = 0, *, least: int = 2) -> None:
     result = Arguments()
-    result.integer("users", users, least, MAX_USERS)
+    result.integer("users", parties, least, MAX_PARTIES)
     if edges > MAX_EDGES:
         result.fault("users", f"{edges:,} edges, more than {MAX_EDGES:,}", ConfigCheck.TOO_LARGE)
     result.done()
 
 
-def _drawn(name: str, graph: Any, users: int) -> Topology:
+def _drawn(name: str, graph: Any, parties: int) -> Topology:
     """Return the graph that networkx drew."""
     edges = np.array([edge[:2] for edge in graph.edges], dtype=np.int64).reshape(-1, 2)
     if not len(edges):
         raise ConfigError([Fault("topology", f"{name} has no edge", ConfigCheck.MISSING)])
-    return from_edges(users, edges, name)
+    return from_edges(parties, edges, name)
 
 
 def _largest(matrix: sparse.csc_array, sigma: float) -> Floats:
@@ -309,7 +309,7 @@ def _largest(matrix: sparse.csc_array, sigma: float) -> Floats:
     return np.sort(np.asarray(values, dtype=np.float64))
 
 
-def _start(users: int) -> Floats:
+def _start(parties: int) -> Floats:
     """A start that is the same every time, and orthogonal to no eigenvector that counts."""
-    start: Floats = np.cos(np.arange(users) * 1.618) + 1.0
+    start: Floats = np.cos(np.arange(parties) * 1.618) + 1.0
     return start

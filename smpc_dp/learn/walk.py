@@ -16,7 +16,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from smpc_dp.errors import ConfigCheck, ConfigError, Fault
-from smpc_dp.learn.averager import Users
+from smpc_dp.learn.averager import Parties
 from smpc_dp.learn.ring import PlannedHistogram, TokenHistogram, TokenSum
 from smpc_dp.learn.tokens import Token, TokenPassing, Values, check_token
 from smpc_dp.privacy.network.grid import Grid, check_plan, guarantee
@@ -55,7 +55,7 @@ def check_paths(plan: NetworkPlan, tokens: TokenPassing) -> None:
 
     A simulation, where all users live here, has no observers.
     """
-    if plan.paths == "hidden" and not tokens.anonymous and len(tokens.here) < tokens.users:
+    if plan.paths == "hidden" and not tokens.anonymous and len(tokens.here) < tokens.parties:
         reason = (
             "is for a hidden path, and here a receiver knows the sender and a sender the receiver; "
             "plan with --paths neighbours"
@@ -81,24 +81,24 @@ class Path:
     `contributes`: whose step is not noise alone.
     """
 
-    users: Users
+    parties: Parties
     visits: Integers
     contributes: Flags
 
     @classmethod
-    def draw(cls, users: int, steps: int, limits: Limits, source: NoiseSource) -> Path:
+    def draw(cls, parties: int, steps: int, limits: Limits, source: NoiseSource) -> Path:
         """Draw a walk of `steps` uniform users."""
-        return cls.along(uniform(source, steps, users), users, limits)
+        return cls.along(uniform(source, steps, parties), parties, limits)
 
     @classmethod
-    def along(cls, path: Integers, users: int, limits: Limits) -> Path:
+    def along(cls, path: Integers, parties: int, limits: Limits) -> Path:
         """Apply the limits to a walk."""
         steps = len(path)
         # The first holder's noise is no visit: nothing of its was spent.
         visits = np.append(0, earlier(path[1:])) if steps else np.zeros(0, np.int64)
         used = np.zeros(steps, np.int64)
         if steps > 1:
-            edges = path[:-1] * users + path[1:]
+            edges = path[:-1] * parties + path[1:]
             # Who keeps the token shows it to nobody.
             used[:-1] = np.where(path[:-1] == path[1:], 0, earlier(edges))
         return cls(path, visits, np.asarray(limits.allows(np.arange(steps), visits, used, steps)))
@@ -107,7 +107,7 @@ class Path:
 class Visit(NamedTuple):
     """A step of the walk: `before` is how often the user held the token."""
 
-    user: int
+    party: int
     step: int
     before: int
     contributes: bool
@@ -148,7 +148,7 @@ async def walk(
     operating system's randomness in a real run, for privacy needs paths that nobody foresees. `shadow` holds
     the token of the start at each step in which the user here waits, so that it is as busy as who has it.
     """
-    n, memory = tokens.users, _Visits()
+    n, memory = tokens.parties, _Visits()
     here = tokens.here.tolist()
 
     def wait() -> None:
@@ -163,19 +163,19 @@ async def walk(
     while True:
         taken = await tokens.take(wait)
         values = check_token(taken, seen, steps, start, holder.possible)
-        user, step = taken.receiver, taken.token.step
+        party, step = taken.receiver, taken.token.step
         if step == steps:
             return values
         following = int(uniform(source, 1, n)[0])
-        allowed = limits.allows(step, memory.visits[user], memory.edges[user, following], steps)
-        values = holder.hold(values, Visit(user, step, memory.visits[user], bool(allowed)))
-        memory.visits[user] += step > 0
-        memory.edges[user, following] += following != user
+        allowed = limits.allows(step, memory.visits[party], memory.edges[party, following], steps)
+        values = holder.hold(values, Visit(party, step, memory.visits[party], bool(allowed)))
+        memory.visits[party] += step > 0
+        memory.edges[party, following] += following != party
         seen = step + 1
         if seen == steps:
-            await tokens.publish(user, Token(seen, values))
+            await tokens.publish(party, Token(seen, values))
             return values
-        await tokens.pass_on(user, following, Token(seen, values))
+        await tokens.pass_on(party, following, Token(seen, values))
 
 
 class WalkSum:
@@ -186,7 +186,7 @@ class WalkSum:
 
     def __init__(self, plan: NetworkPlan, lower: float, upper: float) -> None:
         """Contributions lie in [lower, upper]; raise ConfigError if the plan is for something else."""
-        check_plan(plan, topology="complete", task="sum", users=plan.parties)
+        check_plan(plan, topology="complete", task="sum", parties=plan.parties)
         self.plan, self.lower, self.upper = plan, lower, upper
         self.steps = plan.steps or 0
         self.limits = Limits(plan.max_contributions, plan.edge_cap)
@@ -204,7 +204,7 @@ class WalkSum:
         Raises PrivacyError for a contribution out of bounds; ConfigError before the first step for a plan for
         others or columns that it does not cover, and at a user's visit for which it has no contribution.
         """
-        check_plan(self.plan, topology="complete", task="sum", users=tokens.users)
+        check_plan(self.plan, topology="complete", task="sum", parties=tokens.parties)
         check_paths(self.plan, tokens)
         contributions = np.asarray(contributions, dtype=np.float64)
         if contributions.ndim != 2 or len(contributions) != len(tokens.here) or not contributions.shape[1]:
@@ -219,12 +219,12 @@ class WalkSum:
         largest = max(abs(self.lower), abs(self.upper))
         on_grid = self.grid.to_grid(contributions, self.lower, self.upper)
         adder = _Adder(self.grid, on_grid, tokens.here, source, self.grid.reach(largest))
-        if len(tokens.here) == tokens.users:
-            path = Path.draw(tokens.users, self.steps, self.limits, source)
+        if len(tokens.here) == tokens.parties:
+            path = Path.draw(tokens.parties, self.steps, self.limits, source)
             made = path.contributes
             total = int(
                 self.grid.noise(source, self.steps).sum()
-                + adder.of(path.users[made], path.visits[made]).sum()
+                + adder.of(path.parties[made], path.visits[made]).sum()
             )
         else:
             shadow = replace(adder, source=NoiseSource.system())
@@ -247,14 +247,14 @@ class WalkSum:
 class _Adder:
     grid: Grid
     contributions: Integers
-    here: Users
+    here: Parties
     source: NoiseSource
     reach: float
 
     def possible(self, values: Values, steps: int) -> bool:
         return bool(abs(int(values[0])) <= steps * self.reach)
 
-    def of(self, users: Users, visits: Integers) -> Integers:
+    def of(self, parties: Parties, visits: Integers) -> Integers:
         """Return the contributions of these visits."""
         columns = self.contributions.shape[1]
         if columns == 1:
@@ -262,17 +262,17 @@ class _Adder:
         late = np.flatnonzero(visits >= columns)
         if len(late):
             reason = (
-                f"user {users[late[0]]} has {columns} and is to contribute once more: "
+                f"user {parties[late[0]]} has {columns} and is to contribute once more: "
                 "plan with --max-contributions"
             )
             raise ConfigError([Fault("contributions", reason, ConfigCheck.INFEASIBLE)])
-        return np.asarray(self.contributions[np.searchsorted(self.here, users), visits])
+        return np.asarray(self.contributions[np.searchsorted(self.here, parties), visits])
 
     def hold(self, values: Values, visit: Visit) -> Values:
         added = values.astype(np.int64) + self.grid.noise(self.source, 1)
         if not visit.contributes:
             return added
-        return added + self.of(np.array([visit.user]), np.array([visit.before]))
+        return added + self.of(np.array([visit.party]), np.array([visit.before]))
 
 
 class WalkHistogram(PlannedHistogram):
@@ -291,7 +291,7 @@ class WalkHistogram(PlannedHistogram):
 
         Raises PrivacyError for a value that is no category, ConfigError for a plan for others.
         """
-        check_plan(self.plan, topology="complete", task="histogram", users=tokens.users)
+        check_plan(self.plan, topology="complete", task="histogram", parties=tokens.parties)
         check_paths(self.plan, tokens)
         here, d = tokens.here, self.categories
         if np.shape(values) != (len(here),):
@@ -300,9 +300,9 @@ class WalkHistogram(PlannedHistogram):
             )
         values = self.distribution.checked(values)
         counter = _Counter(values, here, self.distribution, source)
-        if len(here) == tokens.users:
-            path = Path.draw(tokens.users, self.steps, Limits(), source)
-            answers = self.distribution.answers(values[path.users[1:]], source)
+        if len(here) == tokens.parties:
+            path = Path.draw(tokens.parties, self.steps, Limits(), source)
+            answers = self.distribution.answers(values[path.parties[1:]], source)
             total = np.bincount(answers, minlength=d) + np.bincount(uniform(source, 1, d), minlength=d)
         else:
             shadow, start = replace(counter, source=NoiseSource.system()), np.zeros(d, np.int64)
@@ -314,7 +314,7 @@ class WalkHistogram(PlannedHistogram):
 @dataclass(frozen=True, slots=True)
 class _Counter:
     values: Integers
-    here: Users
+    here: Parties
     distribution: ResponseDistribution[Fraction]
     source: NoiseSource
 
@@ -323,7 +323,7 @@ class _Counter:
 
     def hold(self, values: Values, visit: Visit) -> Values:
         counts, d = values.astype(np.int64), len(values)
-        row = int(np.searchsorted(self.here, visit.user))
+        row = int(np.searchsorted(self.here, visit.party))
         distribution = (
             self.distribution if visit.contributes else ResponseDistribution.of_beta(d, Fraction(1))
         )

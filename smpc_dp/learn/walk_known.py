@@ -54,7 +54,7 @@ class KnownWalkSgd:
 
         Raises ConfigError if the plan is for something else, or where integers would not be exact.
         """
-        check_plan(plan, topology="complete", task="sgd", users=plan.parties)
+        check_plan(plan, topology="complete", task="sgd", parties=plan.parties)
         faults = []
         if plan.paths != "known" or plan.method != "exact":
             faults.append(
@@ -113,13 +113,13 @@ class KnownWalkSgd:
 
         Arguments as of `WalkSgd.run`. Raises ConfigError before the first step for a plan for others.
         """
-        check_plan(self.plan, topology="complete", task="sgd", users=tokens.users)
+        check_plan(self.plan, topology="complete", task="sgd", parties=tokens.parties)
         holder = _Descent(self, gradient, source)
         values: Integers = np.zeros(self.length, np.int64)
-        if len(tokens.here) == tokens.users:
-            path = Path.draw(tokens.users, self.steps, self.limits, source)
-            for step, (user, before) in enumerate(zip(path.users, path.visits, strict=True)):
-                visit = Visit(int(user), step, int(before), bool(path.contributes[step]))
+        if len(tokens.here) == tokens.parties:
+            path = Path.draw(tokens.parties, self.steps, self.limits, source)
+            for step, (party, before) in enumerate(zip(path.parties, path.visits, strict=True)):
+                visit = Visit(int(party), step, int(before), bool(path.contributes[step]))
                 values = holder.hold(values, visit)
         else:
             shadow = replace(holder, source=NoiseSource.system())
@@ -146,6 +146,6 @@ class _Descent:
 
     def hold(self, values: Values, visit: Visit) -> Integers:
         token = values.astype(np.int64)
-        gradient = self.gradient(self.sgd.point(token)[None, :], np.array([visit.user]))[0]
+        gradient = self.gradient(self.sgd.point(token)[None, :], np.array([visit.party]))[0]
         noise = self.sgd.grid.noise(self.source, len(token))
         return self.sgd.move(token, gradient, noise, visit.contributes)

@@ -16,7 +16,7 @@ from scipy.special import expit
 
 from smpc_dp import ball
 from smpc_dp.errors import ConfigCheck, ConfigError, Fault
-from smpc_dp.learn.averager import Rows, Users
+from smpc_dp.learn.averager import Rows, Parties
 from smpc_dp.learn.tokens import TokenPassing, Values
 from smpc_dp.learn.walk import Limits, Visit, check_paths, walk
 from smpc_dp.privacy.guarantee import PrivacyGuarantee
@@ -26,7 +26,7 @@ from smpc_dp.privacy.sampling import NoiseSource, uniform
 
 Integers = NDArray[np.int64]
 # The users' gradients, (rows, p), each at its own point: points (rows, p) and users (rows,).
-Gradient = Callable[[Rows, Users], Rows]
+Gradient = Callable[[Rows, Parties], Rows]
 
 _BLOCK = 1_000
 _FAR = 1e12
@@ -54,7 +54,7 @@ class SgdNoise:
         Raises ConfigError if the plan is for something else, for a smaller L, or for known paths: its
         amplification by iteration is proven for continuous steps, and rounded gradients are none.
         """
-        check_plan(plan, topology="complete", task="sgd", users=plan.parties)
+        check_plan(plan, topology="complete", task="sgd", parties=plan.parties)
         if plan.paths == "known" or plan.method == "theorem":
             reason = (
                 "rests on amplification by iteration, which is not proven for gradients rounded to a grid; "
@@ -214,13 +214,13 @@ class WalkSgd:
             paths = uniform(source, count * walks, n).reshape(count, walks)
             noise = self.noise.draw(source, count * walks * p).reshape(count, walks, p)
             for t in range(count):
-                step, users = begin + t, paths[t]
-                visit = held[each, users]
+                step, parties = begin + t, paths[t]
+                visit = held[each, parties]
                 contributes = np.broadcast_to(self.noise.limits.allows(step, visit, 0, steps), (walks,))
                 if limited and step:
-                    held[each, users] += 1
+                    held[each, parties] += 1
                 size = self.step_sizes[step] * factor
-                tokens = self.move(tokens, gradient(tokens, users), noise[t], contributes, size)
+                tokens = self.move(tokens, gradient(tokens, parties), noise[t], contributes, size)
                 if every is not None and (step + 1) % every == 0:
                     trace.append(tokens)
         return Walks(tokens, np.array(trace) if trace else np.zeros((0, walks, p)))
@@ -234,12 +234,12 @@ class WalkSgd:
         paths as well. Raises ConfigError before the first step for a plan for others.
         """
         plan, start = self.noise.plan, np.asarray(start, dtype=np.float64)
-        if tokens.users != self.noise.parties:
+        if tokens.parties != self.noise.parties:
             raise ConfigError(
                 [
                     Fault(
                         "plan",
-                        f"is for {self.noise.parties} users, the network has {tokens.users}",
+                        f"is for {self.noise.parties} users, the network has {tokens.parties}",
                         ConfigCheck.DIFFERS,
                     )
                 ]
@@ -248,7 +248,7 @@ class WalkSgd:
             raise ConfigError([Fault("start", "must be one finite vector", ConfigCheck.SHAPE)])
         if plan is not None:
             check_paths(plan, tokens)
-        if len(tokens.here) == tokens.users:
+        if len(tokens.here) == tokens.parties:
             result = self.simulate(gradient, start, source).tokens[0]
         else:
             holder = _Descent(self, gradient, source)
@@ -276,7 +276,7 @@ class _Descent:
     def hold(self, values: Values, visit: Visit) -> Values:
         token = values.astype(np.float64)[None, :]
         noise = self.sgd.noise.draw(self.source, token.shape[1])[None, :]
-        gradients = self.gradient(token, np.array([visit.user]))
+        gradients = self.gradient(token, np.array([visit.party]))
         moved = self.sgd.move(
             token, gradients, noise, np.array([visit.contributes]), self.sgd.step_sizes[visit.step]
         )
@@ -324,9 +324,9 @@ class Logistic:
                 [Fault("features, labels", "must be finite, and labels -1 or 1", ConfigCheck.RANGE)]
             )
 
-    def gradient(self, points: Rows, users: Users) -> Rows:
+    def gradient(self, points: Rows, parties: Parties) -> Rows:
         """Return the users' gradients, shape (rows, p), at these points."""
-        x, y = self.features[users], self.labels[users]
+        x, y = self.features[parties], self.labels[parties]
         weight = -y * expit(-y * (x * points[:, None, :]).sum(axis=2)) / x.shape[1]
         return np.asarray((weight[:, :, None] * x).sum(axis=1))
 

@@ -9,7 +9,7 @@ import numpy as np
 from msgspec import Meta
 
 from smpc_dp.errors import ConfigCheck, ConfigError, Fault
-from smpc_dp.learn.averager import Rows, Users
+from smpc_dp.learn.averager import Rows, Parties
 from smpc_dp.learn.meetings import Positive
 from smpc_dp.learn.models import Model, ModelName
 from smpc_dp.learn.needs import Table
@@ -105,20 +105,20 @@ class WalkSgdLearner(WalkLearner, frozen=True, kw_only=True):
         zeros: Values = np.zeros(self.loss.length)
         return zeros.astype(np.int64) if self.paths == "known" else zeros
 
-    def planned(self, users: int) -> WalkSgd | KnownWalkSgd:
+    def planned(self, parties: int) -> WalkSgd | KnownWalkSgd:
         """Return the protocol with its planned noise; raises ConfigError."""
         from smpc_dp.learn.walk_known import KnownWalkSgd
         from smpc_dp.learn.walk_sgd import SgdNoise, WalkSgd
 
-        plan = walk_plan(self, "sgd", users, 2 * self.clip)
+        plan = walk_plan(self, "sgd", parties, 2 * self.clip)
         if self.paths == "known":
             length = self.loss.length
             return KnownWalkSgd(plan, self.clip, length=length, rate=self.rate, radius=self.radius)
         return WalkSgd(SgdNoise.of(plan, self.clip), self.rate, radius=self.radius)
 
-    def check_data(self, table: Table, user: str) -> None:
+    def check_data(self, table: Table, party: str) -> None:
         """Raise ConfigError, naming the user, unless its data fit."""
-        self.loss.check(table, user)
+        self.loss.check(table, party)
         if self.record_bound is None:
             return
         norms = np.linalg.norm(table[:, :-1], axis=1)
@@ -126,7 +126,7 @@ class WalkSgdLearner(WalkLearner, frozen=True, kw_only=True):
             reason = (
                 f"point {int(norms.argmax())} has norm {norms.max():g}, record_bound is {self.record_bound:g}"
             )
-            raise ConfigError([Fault(user, reason, ConfigCheck.RANGE)])
+            raise ConfigError([Fault(party, reason, ConfigCheck.RANGE)])
 
     async def walked(
         self, protocol: WalkSgd | KnownWalkSgd, tokens: TokenPassing, data: list[Table], source: NoiseSource
@@ -138,8 +138,8 @@ class WalkSgdLearner(WalkLearner, frozen=True, kw_only=True):
         model, here = self.loss, tokens.here
         points = model.points(data)
 
-        def gradient(weights: Rows, users: Users) -> Rows:
-            return model.gradient(weights, points, np.searchsorted(here, users))
+        def gradient(weights: Rows, parties: Parties) -> Rows:
+            return model.gradient(weights, points, np.searchsorted(here, parties))
 
         if isinstance(protocol, KnownWalkSgd):
             terms = model.length + points.labels.shape[1] + 8

@@ -24,7 +24,7 @@ COUNT_SHARE = Fraction(1, 4)
 
 
 def sum_sensitivity(
-    steps: int, users: int, public_labels: tuple[int, int] | None = None, partners: int = 0
+    steps: int, parties: int, public_labels: tuple[int, int] | None = None, partners: int = 0
 ) -> int:
     """Return by how much S moves when one of n records is substituted.
 
@@ -38,7 +38,7 @@ def sum_sensitivity(
     """
     if partners:
         return partners * steps
-    return (max(public_labels) if public_labels else users - 1) * steps
+    return (max(public_labels) if public_labels else parties - 1) * steps
 
 
 def split(epsilon: float, shares: list[Fraction]) -> list[float]:

@@ -17,7 +17,7 @@ from smpc_dp.errors import ConfigCheck, ConfigError, Fault
 from smpc_dp.privacy.accountant.theorems import advanced_composition
 from smpc_dp.privacy.arguments import LEAST_NUMERICAL_DELTA, Arguments, delta_warnings
 from smpc_dp.privacy.network.complete import MAX_STEPS, hidden_delta, local_sigma, plan_walk
-from smpc_dp.privacy.network.plan import SUBSTITUTE_USER
+from smpc_dp.privacy.network.plan import SUBSTITUTE_PARTY
 from smpc_dp.privacy.search import bisect, least_sufficient
 
 # How the script searches: by how much it scales its candidate and its split, and when the two parts are
@@ -211,7 +211,7 @@ def plan_sgd(
             "out of n for central; different accounting in each, so not to be compared"
         ),
         fair=Sigmas(local=local, central=min(central, local), network=sigmas[0]),
-        relation=SUBSTITUTE_USER,
+        relation=SUBSTITUTE_PARTY,
         rows=rows,
         warnings=warnings,
     )

@@ -10,7 +10,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from smpc_dp.errors import SmpcError
-from smpc_dp.learn.averager import Averaged, Groups, Rows, Users, check_average
+from smpc_dp.learn.averager import Averaged, Groups, Rows, Parties, check_average
 from smpc_dp.learn.methods import Averaging
 from smpc_dp.protocols.result import Outcome, Result
 from smpc_dp.runtime.charging import charge_run
@@ -62,7 +62,7 @@ class _Requests:
         self._names = list(names)
 
     @property
-    def users(self) -> int:
+    def parties(self) -> int:
         """n, the parties of the roster."""
         return len(self._names)
 
@@ -78,7 +78,7 @@ class _Requests:
         return {int(label): first + index for index, label in enumerate(labels)}
 
     def _members(self, group: Groups, label: int) -> tuple[str, ...]:
-        return tuple(self._names[user] for user in np.flatnonzero(group == label))
+        return tuple(self._names[party] for party in np.flatnonzero(group == label))
 
 
 class PartyAverager(_Requests):
@@ -101,12 +101,12 @@ class PartyAverager(_Requests):
         self._purpose = purpose
         self._requested = f"average {requested}" if connection.membership.servers else requested
         self._charged = charged
-        self._planned = averaging.planned(self.users)
+        self._planned = averaging.planned(self.parties)
         self._on_event = on_event
         self._last = 0
 
     @property
-    def here(self) -> Users:
+    def here(self) -> Parties:
         """The party's own number."""
         return np.array([self._names.index(self._name)])
 
@@ -171,7 +171,7 @@ class ServingAverager(_Requests):
         self._served = served
 
     @property
-    def here(self) -> Users:
+    def here(self) -> Parties:
         """Nobody."""
         return np.zeros(0, dtype=np.intp)
 

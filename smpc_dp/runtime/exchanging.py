@@ -10,7 +10,7 @@ from smpc_dp.errors import SmpcError
 from smpc_dp.learn.averager import (
     Boxes,
     Rows,
-    Users,
+    Parties,
     check_boxes,
     check_mixing,
     check_partners,
@@ -18,7 +18,7 @@ from smpc_dp.learn.averager import (
 )
 from smpc_dp.learn.exchanges import (
     Exchanging,
-    OneUser,
+    OneParty,
     Recipients,
     partner_edges,
     request_of,
@@ -49,7 +49,7 @@ class _Exchanges:
         self._names = [member.name for member in membership.session.roster.parties]
 
     @property
-    def users(self) -> int:
+    def parties(self) -> int:
         """n, the parties of the roster."""
         return len(self._names)
 
@@ -58,17 +58,17 @@ class _Exchanges:
         """What the messages give away, and against whom that holds."""
         return self._exchanging.claim
 
-    def name_of(self, user: int) -> str:
+    def name_of(self, party: int) -> str:
         """Return the name of a party by its place in the roster, from 0."""
-        return self._names[user]
+        return self._names[party]
 
     def _of(self, edges: Recipients | None) -> Membership:
         """Return the membership of a request along these edges; None: from everyone to everyone."""
         parameters, involved = request_of(self._exchanging.parameters, edges)
-        return self._membership.of_group(parameters, tuple(self._names[user] for user in involved))
+        return self._membership.of_group(parameters, tuple(self._names[party] for party in involved))
 
 
-class PartyExchange(_Exchanges, OneUser):
+class PartyExchange(_Exchanges, OneParty):
     """The messages of one party; a `PeerExchange` whose one row is its own.
 
     `charged`: the ledger, if there is one and it is to be charged: each vector that leaves once, whoever it
@@ -93,10 +93,10 @@ class PartyExchange(_Exchanges, OneUser):
         self._charged = False
         self._last = 0
         self._own = self._names.index(membership.name)
-        self._planned = exchanging.planned(self.users)
+        self._planned = exchanging.planned(self.parties)
 
     @property
-    def here(self) -> Users:
+    def here(self) -> Parties:
         """The party's own number."""
         return np.array([self._own])
 
@@ -151,19 +151,19 @@ class AggregatorExchange(_Exchanges):
         self._served = served
 
     @property
-    def here(self) -> Users:
+    def here(self) -> Parties:
         """Nobody."""
         return np.zeros(0, dtype=np.intp)
 
-    async def exchange(self, vector: Rows, partner: Users) -> Rows:
+    async def exchange(self, vector: Rows, partner: Parties) -> Rows:
         """Serve one exchange; see `PeerExchange.exchange`."""
-        vector, partner = check_rows(self, vector), check_partners(self.users, partner)
+        vector, partner = check_rows(self, vector), check_partners(self.parties, partner)
         await self._serve(partner_edges(partner))
         return vector
 
     async def mix(self, vector: Rows, weights: sparse.csr_array) -> Rows:
         """Serve one round of messages; see `PeerExchange.mix`."""
-        vector, weights = check_rows(self, vector), check_mixing(self.users, weights)
+        vector, weights = check_rows(self, vector), check_mixing(self.parties, weights)
         await self._serve(weight_edges(weights))
         return vector
 

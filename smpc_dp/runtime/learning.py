@@ -97,20 +97,20 @@ async def learn(
     return parameters.completed(learned)
 
 
-def check_budget(ledger: Ledger, parameters: LearnParameters, user: int) -> None:
+def check_budget(ledger: Ledger, parameters: LearnParameters, party: int) -> None:
     """Raise PrivacyError unless the ledger affords all that the user is planned to take part in."""
-    requirements = parameters.learner.requirements(parameters.users)
+    requirements = parameters.learner.requirements(parameters.parties)
     planned: list[ReleaseEvent] = []
     if requirements.average is not None and parameters.average is not None:
         # Groups of several sizes have noise for one and the same epsilon.
         event = next(iter(parameters.average.plans.values())).event()
-        planned += [event] * int(requirements.average.participations[user])
+        planned += [event] * int(requirements.average.participations[party])
     if (
         requirements.exchange is not None
         and parameters.exchange is not None
         and parameters.exchange.guarantee
     ):
-        planned += [parameters.exchange.parameters.event()] * int(requirements.exchange.participations[user])
+        planned += [parameters.exchange.parameters.event()] * int(requirements.exchange.participations[party])
     whole = own_release(parameters)
     if whole is not None:
         planned.append(whole)
@@ -122,7 +122,7 @@ def own_release(parameters: LearnParameters) -> ReleaseEvent | None:
 
     Messages that nothing protects are an exact release, which a budget refuses.
     """
-    requirements = parameters.learner.requirements(parameters.users)
+    requirements = parameters.learner.requirements(parameters.parties)
     if (
         requirements.own is not None
         or parameters.exchange is None

@@ -24,12 +24,12 @@ def group_of(
     if not isinstance(learner, SgdSettings):
         raise VerificationError(f"a run of '{session.protocol}' that is not verifiable", Check.NOT_VERIFIABLE)
     step, rest = divmod(request, REQUESTS_A_STEP)
-    groups = learner.groups(planned.users)
+    groups = learner.groups(planned.parties)
     if rest or not 1 <= step <= len(groups) or planned.average is None:
         raise VerificationError(
             f"request {request} is no average of gradients in this session", Check.NOT_VERIFIABLE
         )
-    names = tuple(session.names[int(user)] for user in groups[step - 1])
+    names = tuple(session.names[int(party)] for party in groups[step - 1])
     parameters = planned.average.plan(len(names))
     if not parameters.is_logged:
         raise VerificationError(f"a run of '{session.protocol}' that is not verifiable", Check.NOT_VERIFIABLE)

@@ -22,7 +22,7 @@ from smpc_dp.learn.averager import (
     Boxes,
     Groups,
     Rows,
-    Users,
+    Parties,
     check_average,
     check_boxes,
     check_mixing,
@@ -50,10 +50,10 @@ _NEAR = 1e-7
 class _Simulated(AllHere):
     """What both averagers of a simulation have in common."""
 
-    def __init__(self, users: int, averaging: Averaging) -> None:
-        super().__init__(users)
+    def __init__(self, parties: int, averaging: Averaging) -> None:
+        super().__init__(parties)
         self._averaging = averaging
-        self._planned = averaging.planned(users)
+        self._planned = averaging.planned(parties)
 
     def _claim(self, how: str) -> str:
         return f"a simulation{how} of: {self._averaging.claim}"
@@ -68,12 +68,12 @@ class IdealAverager(_Simulated):
 
     def __init__(
         self,
-        users: int,
+        parties: int,
         averaging: Averaging,
         source: NoiseSource | None = None,
         coins: Randomness | None = None,
     ) -> None:
-        super().__init__(users, averaging)
+        super().__init__(parties, averaging)
         self._source = source or NoiseSource.system()
         self._coins = coins or SystemRandomness()
 
@@ -89,7 +89,7 @@ class IdealAverager(_Simulated):
         vector, weight, group = check_average(self, vector, weight, group)
         sent = self._averaging.outgoing(vector, weight)
         self._planned.take(np.flatnonzero(group >= 0))
-        values, weights = vector.copy(), np.zeros(self.users)
+        values, weights = vector.copy(), np.zeros(self.parties)
         members = np.flatnonzero(group >= 0)
         order = members[np.argsort(group[members], kind="stable")]
         sizes = np.unique(group[members], return_counts=True)[1]
@@ -125,8 +125,8 @@ class MachineAverager(_Simulated):
     `seed_for_simulation` makes the run reproducible and thereby insecure.
     """
 
-    def __init__(self, users: int, averaging: Averaging, seed_for_simulation: int | None = None) -> None:
-        super().__init__(users, averaging)
+    def __init__(self, parties: int, averaging: Averaging, seed_for_simulation: int | None = None) -> None:
+        super().__init__(parties, averaging)
         self._seed = seed_for_simulation
         self._requests = 0
 
@@ -142,7 +142,7 @@ class MachineAverager(_Simulated):
         vector, weight, group = check_average(self, vector, weight, group)
         sent = self._averaging.outgoing(vector, weight)
         self._planned.take(np.flatnonzero(group >= 0))
-        values, weights = vector.copy(), np.zeros(self.users)
+        values, weights = vector.copy(), np.zeros(self.parties)
         for label in np.unique(group[group >= 0]):
             rows = np.flatnonzero(group == label)
             self._requests += 1
@@ -175,10 +175,10 @@ class IdealExchange(AllHere):
     `source` as of `IdealAverager`.
     """
 
-    def __init__(self, users: int, exchanging: Exchanging, source: NoiseSource | None = None) -> None:
-        super().__init__(users)
+    def __init__(self, parties: int, exchanging: Exchanging, source: NoiseSource | None = None) -> None:
+        super().__init__(parties)
         self._exchanging = exchanging
-        self._planned = exchanging.planned(users)
+        self._planned = exchanging.planned(parties)
         self._source = source or NoiseSource.system()
 
     @property
@@ -186,13 +186,13 @@ class IdealExchange(AllHere):
         """What a message gives away in a real run."""
         return f"a simulation without cryptography of: {self._exchanging.claim}"
 
-    def name_of(self, user: int) -> str:
+    def name_of(self, party: int) -> str:
         """See `PeerExchange.name_of`."""
-        return f"user {user}"
+        return f"user {party}"
 
-    async def exchange(self, vector: Rows, partner: Users) -> Rows:
+    async def exchange(self, vector: Rows, partner: Parties) -> Rows:
         """Return the partners' vectors with their noise; see `PeerExchange.exchange`."""
-        vector, partner = check_rows(self, vector), check_partners(self.users, partner)
+        vector, partner = check_rows(self, vector), check_partners(self.parties, partner)
         paired = np.flatnonzero(partner != self._here)
         received = vector.copy()
         received[partner[paired]] = self._sent(vector, paired)
@@ -202,7 +202,7 @@ class IdealExchange(AllHere):
         """Return the weighted sums, each of others' vectors with noise; see `PeerExchange.mix`."""
         from scipy import sparse
 
-        vector, weights = check_rows(self, vector), check_mixing(self.users, weights)
+        vector, weights = check_rows(self, vector), check_mixing(self.parties, weights)
         own = weights.diagonal()
         others = sparse.csr_array(weights - sparse.diags_array(own))
         others.eliminate_zeros()
@@ -219,7 +219,7 @@ class IdealExchange(AllHere):
         grid = grid_rows(parameters.encoding, vectors.reshape(-1, vectors.shape[2]))
         return parameters.encoding.real(grid).reshape(vectors.shape).transpose(1, 0, 2)
 
-    def _sent(self, vector: Rows, senders: Users) -> Rows:
+    def _sent(self, vector: Rows, senders: Parties) -> Rows:
         """Return the vectors of these users as they leave: on the grid, with noise."""
         parameters = self._exchanging.parameters
         self._planned.take(senders)

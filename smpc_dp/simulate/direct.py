@@ -25,12 +25,12 @@ class DirectRoles:
     """The parties of one simulated run without a relay."""
 
     context: Context
-    users: list[Run[Outcome]]
+    parties: list[Run[Outcome]]
 
     @property
     def coordinator(self) -> Run[Outcome]:
         """The one that proposes the sets."""
-        return self.users[coordinator_of(self.context.request, len(self.users)) - 1]
+        return self.parties[coordinator_of(self.context.request, len(self.parties)) - 1]
 
 
 def direct_roles(
@@ -55,17 +55,17 @@ def direct_roles(
     context = replace(
         simulated.context, aggregator=EVERYONE, keys={name: simulated.context.keys[name] for name in names}
     )
-    users: list[Run[Outcome]] = []
+    parties: list[Run[Outcome]] = []
     clipped = 0
     for name, vector in zip(names, vectors, strict=True):
         ring_vector, changed = parameters.encoding.encode(vector, party=name, clip=clip)
         clipped += changed
-        users.append(
+        parties.append(
             direct_states.party(
                 context, parameters, simulated.signers[name], ring_vector, simulated.sources[name]
             )
         )
-    return DirectRoles(context, users), clipped
+    return DirectRoles(context, parties), clipped
 
 
 def run_direct(
@@ -90,8 +90,8 @@ def run_direct(
     messages = (len(vectors) - 1) * (len(parameters.party_steps) - 2)
     kills = draw_kills(others, dropout * len(vectors) / len(others), chooser, messages)
     network = MemoryNetwork(Faults(kill=kills), seed=seed_for_simulation or 0)
-    errors = drive(roles.users, network, coordinator.name, progress, mesh=True)
-    for user in (coordinator, *roles.users):
-        if user.name in errors and not network.is_dead(user.name):
-            raise errors[user.name]
+    errors = drive(roles.parties, network, coordinator.name, progress, mesh=True)
+    for party in (coordinator, *roles.parties):
+        if party.name in errors and not network.is_dead(party.name):
+            raise errors[party.name]
     return Result.of(coordinator.result, kind, clipped)

@@ -10,8 +10,8 @@ import numpy as np
 
 from smpc_dp.encoding import RingVector
 from smpc_dp.errors import ConfigCheck, ConfigError, Fault, LocalError, SmpcError
-from smpc_dp.learn.averager import Rows, Users
-from smpc_dp.learn.exchanges import Exchanging, OneUser, Recipients, request_of
+from smpc_dp.learn.averager import Rows, Parties
+from smpc_dp.learn.exchanges import Exchanging, OneParty, Recipients, request_of
 from smpc_dp.protocols.engine.run import Run
 from smpc_dp.protocols.exchange import states
 from smpc_dp.protocols.exchange.params import ExchangeParameters
@@ -70,42 +70,42 @@ class MemoryRelay:
 
     def __init__(
         self,
-        users: int,
+        parties: int,
         exchanging: Exchanging,
         *,
         seed_for_simulation: int | None = None,
         kill: Mapping[int, int] | None = None,
     ) -> None:
-        self.users = users
+        self.parties = parties
         self.exchanging = exchanging
-        self.exchanges = [MemoryExchange(self, user) for user in range(users)]
+        self.exchanges = [MemoryExchange(self, party) for party in range(parties)]
         self._seed, self._kill = seed_for_simulation, dict(kill or {})
         self._calls: dict[int, _Call] = {}
         self._left: set[int] = set()
         self._requests = 0
 
-    async def call(self, user: int, vectors: Rows, edges: Recipients | None) -> dict[int, Rows]:
+    async def call(self, party: int, vectors: Rows, edges: Recipients | None) -> dict[int, Rows]:
         """Return what the user is sent in the next request."""
         answer: asyncio.Future[dict[int, Rows]] = asyncio.get_running_loop().create_future()
-        self._calls[user] = _Call(vectors, edges, answer)
+        self._calls[party] = _Call(vectors, edges, answer)
         self._begin()
         return await answer
 
-    def leave(self, user: int) -> None:
+    def leave(self, party: int) -> None:
         """Go on without a user, who is missing from now on."""
-        self._left.add(user)
+        self._left.add(party)
         self._begin()
 
     def _begin(self) -> None:
-        if not self._calls or len(self._calls) + len(self._left) < self.users:
+        if not self._calls or len(self._calls) + len(self._left) < self.parties:
             return
         calls, self._calls = self._calls, {}
         self._requests += 1
         first = next(iter(calls.values()))
-        for user, call in calls.items():
+        for party, call in calls.items():
             if call.edges != first.edges:
                 raise LocalError(
-                    f"user {user} makes another call than the others in request {self._requests}"
+                    f"user {party} makes another call than the others in request {self._requests}"
                 )
         if first.edges is not None and not first.edges:
             for call in calls.values():
@@ -115,25 +115,25 @@ class MemoryRelay:
 
     def _run(self, calls: dict[int, _Call], edges: Recipients | None) -> None:
         parameters, involved = request_of(self.exchanging.parameters, edges)
-        dying = {user for user, request in self._kill.items() if request == self._requests}
+        dying = {sender for sender, request in self._kill.items() if request == self._requests}
         ring_vector = [
-            self._ring_vector(parameters, calls[user].vectors)
-            if user in calls
+            self._ring_vector(parameters, calls[sender].vectors)
+            if sender in calls
             else np.zeros(parameters.shape, parameters.encoding.dtype)
-            for user in involved
+            for sender in involved
         ]
-        kill = {index: 2 for index, user in enumerate(involved) if user in dying}
-        kill |= {index: 1 for index, user in enumerate(involved) if user in self._left}
+        kill = {index: 2 for index, sender in enumerate(involved) if sender in dying}
+        kill |= {index: 1 for index, sender in enumerate(involved) if sender in self._left}
         seed = None if self._seed is None else self._seed + (self._requests << 32)
         parties, errors = drive_exchange(
             parameters, ring_vector, request=self._requests, seed_for_simulation=seed, kill=kill
         )
-        number = {party.name: user for party, user in zip(parties, involved, strict=True)}
-        by_user = {number[party.name]: party for party in parties}
-        for user, call in calls.items():
-            party = by_user.get(user)
-            if user in dying:
-                call.answer.set_exception(LocalError(f"user {user} was killed"))
+        number = {party.name: sender for party, sender in zip(parties, involved, strict=True)}
+        by_party = {number[party.name]: party for party in parties}
+        for sender, call in calls.items():
+            party = by_party.get(sender)
+            if sender in dying:
+                call.answer.set_exception(LocalError(f"user {sender} was killed"))
             elif party is None:
                 call.answer.set_result({})
             elif party.name in errors:
@@ -149,24 +149,24 @@ class MemoryRelay:
         return np.stack(rows).reshape(parameters.shape)
 
 
-class MemoryExchange(OneUser):
+class MemoryExchange(OneParty):
     """The messages of one user of a `MemoryHub`; a `PeerExchange`."""
 
-    def __init__(self, aggregator: MemoryRelay, user: int) -> None:
-        if not 0 <= user < aggregator.users:
+    def __init__(self, aggregator: MemoryRelay, party: int) -> None:
+        if not 0 <= party < aggregator.parties:
             raise ConfigError(
-                [Fault("user", f"must be below {aggregator.users}, is {user}", ConfigCheck.RANGE)]
+                [Fault("user", f"must be below {aggregator.parties}, is {party}", ConfigCheck.RANGE)]
             )
-        self._aggregator, self._own = aggregator, user
-        self._planned = aggregator.exchanging.planned(aggregator.users)
+        self._aggregator, self._own = aggregator, party
+        self._planned = aggregator.exchanging.planned(aggregator.parties)
 
     @property
-    def users(self) -> int:
+    def parties(self) -> int:
         """n, the users of the hub."""
-        return self._aggregator.users
+        return self._aggregator.parties
 
     @property
-    def here(self) -> Users:
+    def here(self) -> Parties:
         """The user's own number."""
         return np.array([self._own])
 

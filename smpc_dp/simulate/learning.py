@@ -55,20 +55,20 @@ def learn(
             ]
         )
     tables = [np.asarray(table, dtype=np.float64) for table in data]
-    for user, table in enumerate(tables):
-        checked.learner.check_data(table, f"user {user}")
-    users, seed = len(data), seed_for_simulation
+    for party, table in enumerate(tables):
+        checked.learner.check_data(table, f"user {party}")
+    parties, seed = len(data), seed_for_simulation
     randomness = SystemRandomness() if seed is None else SeededRandomnessForSimulation(seed, "learn")
 
     def averager(averaging: Averaging | None) -> Averager | None:
         if averaging is None:
             return None
         if fidelity == "plain":
-            return PlainAverager(users)
+            return PlainAverager(parties)
         if fidelity == "machines":
-            return MachineAverager(users, averaging, seed)
+            return MachineAverager(parties, averaging, seed)
         return IdealAverager(
-            users, averaging, NoiseSource.keyed(randomness.bytes(32), b"learn"), coins=randomness
+            parties, averaging, NoiseSource.keyed(randomness.bytes(32), b"learn"), coins=randomness
         )
 
     exchanging = checked.exchange
@@ -76,9 +76,9 @@ def learn(
         return checked.completed(asyncio.run(_by_machines(checked, exchanging, tables, seed)))
     exchange: PeerExchange | None = None
     if checked.exchange is not None and fidelity == "plain":
-        exchange = PlainExchange(users)
+        exchange = PlainExchange(parties)
     elif checked.exchange is not None:
-        exchange = IdealExchange(users, checked.exchange, NoiseSource.keyed(randomness.bytes(32), b"learn"))
+        exchange = IdealExchange(parties, checked.exchange, NoiseSource.keyed(randomness.bytes(32), b"learn"))
     # The same whatever the fidelity.
     drawn = SystemRandomness() if seed is None else SeededRandomnessForSimulation(seed, "learner")
     own = NoiseSource.keyed(drawn.bytes(32), b"learner")
@@ -87,18 +87,18 @@ def learn(
     return learned if fidelity == "plain" else checked.completed(learned)
 
 
-def _checked(parameters: Mapping[str, object] | LearnParameters, users: int) -> LearnParameters:
+def _checked(parameters: Mapping[str, object] | LearnParameters, parties: int) -> LearnParameters:
     """Return the parameters for so many users; raise ConfigError if they are refused or for others."""
     checked: LearnParameters | None
     if isinstance(parameters, Mapping):
-        checked, faults = check_learn(parameters, users)
+        checked, faults = check_learn(parameters, parties)
         if faults:
             raise ConfigError(faults)
     else:
         checked = parameters
-    if checked is None or checked.users != users:
+    if checked is None or checked.parties != parties:
         raise ConfigError(
-            [Fault("data", f"{users} tables, planned for another number of users", ConfigCheck.DIFFERS)]
+            [Fault("data", f"{parties} tables, planned for another number of users", ConfigCheck.DIFFERS)]
         )
     return checked
 
@@ -107,18 +107,18 @@ async def _by_machines(
     parameters: LearnParameters, exchanging: Exchanging, tables: list[Table], seed: int | None
 ) -> Learned:
     """Run the learner once for each user, over the in-memory network, and return what all learned."""
-    aggregator = MemoryRelay(parameters.users, exchanging, seed_for_simulation=seed)
+    aggregator = MemoryRelay(parameters.parties, exchanging, seed_for_simulation=seed)
     errors: list[SmpcError] = []
 
-    async def one(user: int) -> Learned | None:
-        exchange = aggregator.exchanges[user]
+    async def one(party: int) -> Learned | None:
+        exchange = aggregator.exchanges[party]
         randomness = (
-            SystemRandomness() if seed is None else SeededRandomnessForSimulation(seed, f"learner {user}")
+            SystemRandomness() if seed is None else SeededRandomnessForSimulation(seed, f"learner {party}")
         )
         source = NoiseSource.keyed(randomness.bytes(32), b"learner")
         try:
             return await parameters.learner.run(
-                LearnerContext(exchange=exchange, source=source), [tables[user]]
+                LearnerContext(exchange=exchange, source=source), [tables[party]]
             )
         except SmpcError as error:
             errors.append(error)
@@ -126,7 +126,7 @@ async def _by_machines(
         finally:
             exchange.leave()
 
-    result = await asyncio.gather(*(one(user) for user in range(parameters.users)))
+    result = await asyncio.gather(*(one(party) for party in range(parameters.parties)))
     for error in errors:
         raise error
     learned = [one for one in result if one is not None]

@@ -136,14 +136,14 @@ class Sampled:
     down: list[int]
 
 
-def record_sample(parameters: SumParameters, users: int, seed: int) -> Sampled:
+def record_sample(parameters: SumParameters, party_count: int, seed: int) -> Sampled:
     """Run the protocol and measure `users` of its parties, evenly spread; these check everything themselves.
 
     Raises:
         SmpcError: the run failed.
     """
     parties = parameters.plan.parties
-    indices = [number * parties // users for number in range(users)]
+    indices = [number * parties // party_count for number in range(party_count)]
     begun = time.process_time()
     rows = list(vectors(parameters, seed))
     roles, _ = sum_roles(parameters, rows, seed_for_simulation=seed, alone=indices)
@@ -159,7 +159,7 @@ def record_sample(parameters: SumParameters, users: int, seed: int) -> Sampled:
     seconds = [machine.seconds for machine in sample.values()]
     spent = time.process_time() - begun - sum(seconds)
     return Sampled(
-        others_per_second=(parties - users) / spent,
+        others_per_second=(parties - party_count) / spent,
         seconds=seconds,
         up=[network.up[name] for name in sample],
         down=[network.down[name] for name in sample],

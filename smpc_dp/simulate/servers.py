@@ -20,7 +20,7 @@ from smpc_dp.protocols.gopa.direct_messages import EVERYONE
 from smpc_dp.protocols.mpyc.params import VectorParameters, threshold_of
 from smpc_dp.protocols.mpyc.server import ServerMachine
 from smpc_dp.protocols.mpyc.terms import ProgramTerms
-from smpc_dp.protocols.mpyc.user import UserMachine
+from smpc_dp.protocols.mpyc.user import PartyMachine
 from smpc_dp.protocols.names import MPYC
 from smpc_dp.simulate.drive import drive
 from smpc_dp.simulate.randomness import SeededRandomnessForSimulation
@@ -40,9 +40,9 @@ class _Room:
         self.servers: list[_Server] = []
 
     def terms(
-        self, _operation: str, users: int, _public_labels: tuple[int, ...], _seed: bytes
+        self, _operation: str, parties: int, _public_labels: tuple[int, ...], _seed: bytes
     ) -> ProgramTerms:
-        return vector_program(self._parameters, users).terms
+        return vector_program(self._parameters, parties).terms
 
     def compute(self) -> list[Envelope]:
         jobs = [server.job for server in self.servers]
@@ -53,7 +53,7 @@ class _Room:
         first, second = (np.array(job.shares, dtype=object) for job in there[:2])
         # Of degree 1, with the servers at 1, 2, 3: f(0) = 2 f(1) - f(2).
         records = (2 * first - second) % terms.prime
-        planned = vector_program(self._parameters, terms.users)
+        planned = vector_program(self._parameters, terms.parties)
         opened = run_alone(planned, records.tolist())
         return [envelope for server in self.servers for envelope in server.report(opened)]
 
@@ -102,8 +102,8 @@ def average_on_shares(
         server.room = room
         room.servers.append(server)
     encoding = parameters.sums
-    users = [
-        UserMachine(
+    parties = [
+        PartyMachine(
             context,
             SERVERS,
             simulated.signers[name],
@@ -116,9 +116,9 @@ def average_on_shares(
         for name, vector in zip(context.names, vectors, strict=True)
     ]
     network = MemoryNetwork(seed=seed_for_simulation or 0)
-    for error in drive([*room.servers, *users], network, SERVERS[0]).values():
+    for error in drive([*room.servers, *parties], network, SERVERS[0]).values():
         raise error
-    opened = users[0].result
+    opened = parties[0].result
     count = len(opened.included)
     total = np.array(opened.values[: encoding.length], np.int64) + count * encoding.lowest
     return encoding.average(total, count), count

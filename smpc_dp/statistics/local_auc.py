@@ -28,7 +28,7 @@ from smpc_dp.privacy.accountant.ledger import Ledger
 from smpc_dp.privacy.local_auc import Split
 from smpc_dp.statistics.local import FINGERPRINT_BYTES, noise_source
 from smpc_dp.statistics.local_estimate import LocalEstimate, joined, local_privacy, normal_interval
-from smpc_dp.statistics.local_tree import MAX_USERS, Histogram, Oracle, Tree
+from smpc_dp.statistics.local_tree import MAX_PARTIES, Histogram, Oracle, Tree
 
 A = 2.0
 """a of Theorem 3.5: a count is taken to be sqrt(a V) / 2 at least where a node may be discarded."""
@@ -97,7 +97,7 @@ class LocalAuc:
         }
         return digest(Label.LOCAL_AUC, msgspec.json.encode(terms))[:FINGERPRINT_BYTES]
 
-    def randomise(self, score: float, user: int, *, ledger: Ledger | None = None, label: str = "") -> bytes:
+    def randomise(self, score: float, party: int, *, ledger: Ledger | None = None, label: str = "") -> bytes:
         """Return a user's report on its score, with fresh randomness of the operating system.
 
         Each call is a release of its own. With `ledger` that is charged, durably, before anything is drawn.
@@ -110,14 +110,14 @@ class LocalAuc:
             number. LocalError: the ledger cannot be written.
         """
         codes = self.score.codes([score])
-        users = checked_users([user], 1)
+        parties = checked_parties([party], 1)
         if ledger is not None:
             ledger.charge(secrets.token_bytes(16), self.event, label)
-        answers = self.tree.answer(self._leaves(codes), users, noise_source(None))
+        answers = self.tree.answer(self._leaves(codes), parties, noise_source(None))
         return self.fingerprint + self.tree.encode(answers)[0]
 
     def randomise_many(
-        self, scores: ArrayLike, users: ArrayLike | None = None, randomness: Randomness | None = None
+        self, scores: ArrayLike, parties: ArrayLike | None = None, randomness: Randomness | None = None
     ) -> Codes:
         """Return the answers of many users, (n, answers of each); for simulations and batches.
 
@@ -130,7 +130,7 @@ class LocalAuc:
                 [Fault("scores", f"shape {codes.shape} is not one score for each user", ConfigCheck.SHAPE)]
             )
         return self.tree.answer(
-            self._leaves(codes), checked_users(users, len(codes)), noise_source(randomness)
+            self._leaves(codes), checked_parties(parties, len(codes)), noise_source(randomness)
         )
 
     def _leaves(self, codes: Codes) -> Codes:
@@ -145,7 +145,7 @@ class LocalAuc:
         reports: Sequence[bytes] | Codes,
         labels: ArrayLike,
         *,
-        users: ArrayLike | None = None,
+        parties: ArrayLike | None = None,
         ties: float = 0.5,
         threshold: float | None = None,
         confidence: float = 0.95,
@@ -177,14 +177,14 @@ class LocalAuc:
             raise ConfigError([Fault("ties", f"must be 0 to 1, is {ties}", ConfigCheck.RANGE)])
         if threshold is not None and not 0 <= threshold < math.inf:
             raise ConfigError([Fault("threshold", f"must be 0 or more, is {threshold}", ConfigCheck.RANGE)])
-        numbers = checked_users(users, len(reports))
+        numbers = checked_parties(parties, len(reports))
         answers = self._checked(reports, numbers)
         public_labels = checked_labels(labels, len(answers))
         up, down = (self.tree.histogram(numbers, answers, public_labels == label) for label in (1, 0))
         walk = Walk(up, down, ties, threshold)
         for level in range(1, self.tree.levels + 1):
             walk.descend(level, last=level == self.tree.levels)
-        pairs = up.users * down.users
+        pairs = up.parties * down.parties
         value, error = walk.total / pairs, math.sqrt(walk.variance) / pairs
         bias = min(1.0, math.sqrt(walk.discarded_below / pairs)) / 2
         kernel = auc(self.score)
@@ -204,14 +204,14 @@ class LocalAuc:
             visited=walk.visited,
         )
 
-    def _checked(self, reports: Sequence[bytes] | Codes, users: Codes) -> Codes:
+    def _checked(self, reports: Sequence[bytes] | Codes, parties: Codes) -> Codes:
         if not isinstance(reports, np.ndarray):
             rows = joined(reports, self.fingerprint, FINGERPRINT_BYTES + self.tree.size)
-            return self.tree.decode(rows[:, FINGERPRINT_BYTES:], users)
+            return self.tree.decode(rows[:, FINGERPRINT_BYTES:], parties)
         if reports.ndim != 2 or reports.shape[1] != self.tree.width or reports.dtype.kind not in "iu":
             reason = f"{reports.dtype} {reports.shape}, not integers (n, {self.tree.width})"
             raise ConfigError([Fault("reports", reason, ConfigCheck.FORMAT)])
-        return self.tree.checked(reports.astype(np.int64, copy=False), users)
+        return self.tree.checked(reports.astype(np.int64, copy=False), parties)
 
 
 class Walk:
@@ -285,15 +285,15 @@ class Walk:
             self.discarded_below = max(self.discarded_below, threshold)
 
 
-def checked_users(users: ArrayLike | None, count: int) -> Codes:
+def checked_parties(parties: ArrayLike | None, count: int) -> Codes:
     """Return the users' numbers, (count,); raise ConfigError unless they differ and are in 0..2^40-1."""
-    if users is None:
+    if parties is None:
         return np.arange(count, dtype=np.int64)
-    array = np.asarray(users)
+    array = np.asarray(parties)
     if array.shape != (count,) or array.dtype.kind not in "iu":
         reason = f"{array.dtype} {array.shape} is not an integer for each of {count} reports"
         raise ConfigError([Fault("users", reason, ConfigCheck.FORMAT)])
-    if count and not (array.min() >= 0 and array.max() < MAX_USERS):
+    if count and not (array.min() >= 0 and array.max() < MAX_PARTIES):
         raise ConfigError([Fault("users", "a number is not in 0..2^40-1", ConfigCheck.RANGE)])
     if len(np.unique(array)) < count:
         raise ConfigError([Fault("users", "a user reports twice", ConfigCheck.DUPLICATE)])

@@ -28,7 +28,7 @@ from smpc_dp.privacy.sampling import NoiseSource
 Oracle = Literal["hadamard", "krr"]
 
 MAX_LEVELS = 30
-MAX_USERS = 1 << 40
+MAX_PARTIES = 1 << 40
 ANSWER_BYTES = 4
 # Users whose answers are looked at together, nodes of a level that are always transformed at once, and words
 # of the coins that are made at once for users apart; farther apart, on average, each is looked up alone.
@@ -101,13 +101,13 @@ class Tree:
             else distribution.count_variance(repeat)
         )
 
-    def indices(self, users: Codes) -> tuple[Codes, Codes]:
+    def indices(self, parties: Codes) -> tuple[Codes, Codes]:
         """Return (levels, coefficients) of the answers of users, (n, width) each.
 
         A level is a 64-bit number modulo alpha: uniform up to 2^-59. Coefficients are uniform.
         """
         per = 2 if self.split == "users" else self.levels
-        words = _words(self.coins, users, per)
+        words = _words(self.coins, parties, per)
         if self.split == "users":
             levels = (words[:, :1] % np.uint64(self.levels)).astype(np.int64) + 1
             words = words[:, 1:]
@@ -116,9 +116,9 @@ class Tree:
         coefficients = (words >> (64 - levels).astype(np.uint64)).astype(np.int64)
         return levels, coefficients
 
-    def answer(self, leaves: Codes, users: Codes, source: NoiseSource) -> Codes:
+    def answer(self, leaves: Codes, parties: Codes, source: NoiseSource) -> Codes:
         """Return the answers of users with these leaves, (n, width)."""
-        levels, coefficients = self.indices(users)
+        levels, coefficients = self.indices(parties)
         nodes = leaves[:, None] >> (self.levels - levels)
         if self.oracle == "hadamard":
             bits = _parity(nodes & coefficients)
@@ -142,7 +142,7 @@ class Tree:
         """Bytes of a user's answers."""
         return -(-self.width // 8) if self.oracle == "hadamard" else ANSWER_BYTES * self.width
 
-    def decode(self, rows: NDArray[np.uint8], users: Codes) -> Codes:
+    def decode(self, rows: NDArray[np.uint8], parties: Codes) -> Codes:
         """Undo `encode`; raise ConfigError, naming the first report that is wrong."""
         if self.oracle == "hadamard":
             bits = np.unpackbits(rows, axis=1).astype(np.int64)
@@ -150,13 +150,13 @@ class Tree:
             answers[np.any(bits[:, self.width :] != 0, axis=1)] = -1  # no bit follows the answers
         else:
             answers = np.ascontiguousarray(rows).view(">u4").astype(np.int64)
-        return self.checked(answers, users)
+        return self.checked(answers, parties)
 
-    def checked(self, answers: Codes, users: Codes) -> Codes:
+    def checked(self, answers: Codes, parties: Codes) -> Codes:
         """Return answers as they are; raise ConfigError, naming the first that cannot be."""
         for start in range(0, len(answers), CHUNK):
             part = answers[start : start + CHUNK]
-            levels, _ = self.indices(users[start : start + CHUNK])
+            levels, _ = self.indices(parties[start : start + CHUNK])
             most = 2 if self.oracle == "hadamard" else 1 << levels
             wrong = ((part < 0) | (part >= most)).any(axis=1)
             if wrong.any():
@@ -166,9 +166,9 @@ class Tree:
                 )
         return answers
 
-    def histogram(self, users: Codes, answers: Codes, chosen: NDArray[np.bool_] | None = None) -> Histogram:
+    def histogram(self, parties: Codes, answers: Codes, chosen: NDArray[np.bool_] | None = None) -> Histogram:
         """Return the estimates that the answers of users give, of those that are `chosen`."""
-        return Histogram(self, users, answers, chosen)
+        return Histogram(self, parties, answers, chosen)
 
 
 class Histogram:
@@ -182,18 +182,18 @@ class Histogram:
     """
 
     def __init__(
-        self, tree: Tree, users: Codes, answers: Codes, chosen: NDArray[np.bool_] | None = None
+        self, tree: Tree, parties: Codes, answers: Codes, chosen: NDArray[np.bool_] | None = None
     ) -> None:
         self._tree = tree
-        self._numbers, self._answers, self._chosen = users, answers, chosen
-        self.users = len(users) if chosen is None else int(np.count_nonzero(chosen))
+        self._numbers, self._answers, self._chosen = parties, answers, chosen
+        self.parties = len(parties) if chosen is None else int(np.count_nonzero(chosen))
         # With answers in all levels, or numbers far apart, places are too dear to make for each level.
-        apart = len(users) > 0 and int(users.max() - users.min()) > APART * len(users) + 1_000
-        self._indices = tree.indices(users) if apart or tree.split == "budget" else None
+        apart = len(parties) > 0 and int(parties.max() - parties.min()) > APART * len(parties) + 1_000
+        self._indices = tree.indices(parties) if apart or tree.split == "budget" else None
 
     def variance(self, level: int) -> float:
         """Return V: a bound on the variance of each estimate in a level."""
-        return self.users * self._tree.variance(level)
+        return self.parties * self._tree.variance(level)
 
     def counts(self, level: int, nodes: Codes) -> Floats:
         """Return the estimates for nodes of a level (1 to alpha), which ascend."""
@@ -263,19 +263,19 @@ def _parity(values: Codes) -> Codes:
     return values & 1
 
 
-def _words(coins: bytes, users: Codes, per: int) -> NDArray[np.uint64]:
+def _words(coins: bytes, parties: Codes, per: int) -> NDArray[np.uint64]:
     """Return `per` words of the public stream for each user, (n, per): those at per * user and after."""
-    if not len(users):
+    if not len(parties):
         return np.zeros((0, per), dtype=np.uint64)
-    first, last = int(users.min()), int(users.max())
+    first, last = int(parties.min()), int(parties.max())
     # A word costs far less to make than to look up alone.
-    if last - first < 4 * len(users) + 1_000 or (
-        last - first < APART * len(users) and (last - first) * per < MAX_WORDS
+    if last - first < 4 * len(parties) + 1_000 or (
+        last - first < APART * len(parties) and (last - first) * per < MAX_WORDS
     ):
         words = np.zeros((last - first + 1) * per, dtype=np.uint64)
         add_masks(words, [coins], [1], offset=first * per)
-        return words.reshape(-1, per)[users - first]
-    rows = np.zeros((len(users), per), dtype=np.uint64)
-    for row, user in zip(rows, users, strict=True):
-        add_masks(row, [coins], [1], offset=int(user) * per)
+        return words.reshape(-1, per)[parties - first]
+    rows = np.zeros((len(parties), per), dtype=np.uint64)
+    for row, party in zip(rows, parties, strict=True):
+        add_masks(row, [coins], [1], offset=int(party) * per)
     return rows

@@ -49,10 +49,10 @@ KINDS: Mapping[str, type[msgspec.Struct]] = {
 }
 
 
-def parameters_for(users: int, **more: object) -> DirectParameters:
+def parameters_for(parties: int, **more: object) -> DirectParameters:
     given: dict[str, object] = {"length": LENGTH, "lower": -9.0, "upper": 9.0, "epsilon": 1.0, "delta": 1e-6}
     given |= {"dropout": 0.25, "corrupt": 0.13, "topology": "direct"} | more
-    parameters, faults = check_parameters(given, users)
+    parameters, faults = check_parameters(given, parties)
     assert isinstance(parameters, DirectParameters), faults
     return parameters
 
@@ -60,15 +60,15 @@ def parameters_for(users: int, **more: object) -> DirectParameters:
 class DirectRow:
     """Requests of one session; p1 coordinates the first one, p2 the second."""
 
-    def __init__(self, users: int = 8, run: int = 1, **more: object) -> None:
-        self.parameters = parameters_for(users, **more)
+    def __init__(self, parties: int = 8, run: int = 1, **more: object) -> None:
+        self.parameters = parameters_for(parties, **more)
         self.encoding = self.parameters.encoding
         keys = SeededRandomnessForSimulation(1, "direct attack")
-        self.names = tuple(f"p{number}" for number in range(1, users + 1))
+        self.names = tuple(f"p{number}" for number in range(1, parties + 1))
         self.signers = {name: Signer(name, SigningKey(keys.bytes(32))) for name in self.names}
         self.digest = keys.bytes(32)
         self.run = run
-        self.vectors = np.random.default_rng(run).uniform(-9, 9, (users, LENGTH))
+        self.vectors = np.random.default_rng(run).uniform(-9, 9, (parties, LENGTH))
         self.begin(1)
 
     def begin(self, request: int) -> None:
@@ -85,11 +85,11 @@ class DirectRow:
         )
         self.sent: list[Envelope] = []
         self.errors: dict[str, SmpcError] = {}
-        self.users: dict[str, Run[Outcome]] = {}
+        self.parties: dict[str, Run[Outcome]] = {}
         for phase, name in enumerate(self.names):
             ring_vector, _ = self.encoding.encode(self.vectors[phase], party=name)
             randomness = SeededRandomnessForSimulation(self.run, f"direct {request} {name}")
-            self.users[name] = party(
+            self.parties[name] = party(
                 self.context, self.parameters, self.signers[name], ring_vector, randomness
             )
 
@@ -100,10 +100,10 @@ class DirectRow:
 
         def act(name: str, event: Event) -> None:
             try:
-                sent = list(self.users[name].handle(event))
+                sent = list(self.parties[name].handle(event))
             except SmpcError as error:
                 self.errors[name] = error
-                sent = list(self.users[name].handle(Cancellation(error)))
+                sent = list(self.parties[name].handle(Cancellation(error)))
             self.sent += sent
             for envelope in sent:
                 queue.extend(tamper(envelope))
@@ -120,11 +120,11 @@ class DirectRow:
                 if envelope.receiver not in {*self.errors, *absent}:
                     act(envelope.receiver, Message(envelope))
             waiting = [
-                user for name, user in self.users.items() if not user.finished and name not in {*absent}
+                party for name, party in self.parties.items() if not party.finished and name not in {*absent}
             ]
             if not waiting:
                 return self
-            latest = min(waiting, key=lambda user: (user.state.patient, user.state.phase))
+            latest = min(waiting, key=lambda party: (party.state.patient, party.state.phase))
             act(latest.name, Deadline())
 
     def sign(self, envelope: Envelope) -> Envelope:
@@ -159,9 +159,9 @@ class DirectRow:
     def outcomes(self) -> dict[str, Outcome]:
         """Return the results of those who have one; all must have the same."""
         results = {
-            name: user.result
-            for name, user in self.users.items()
-            if user.finished and name not in {*self.errors, *self.out}
+            name: party.result
+            for name, party in self.parties.items()
+            if party.finished and name not in {*self.errors, *self.out}
         }
         firsts = next(iter(results.values()), None)
         for outcome in results.values():

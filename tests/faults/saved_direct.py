@@ -83,13 +83,13 @@ class DirectScene:
     steps: ClassVar[list[str]] = [*REPORTED]
 
     def __init__(self) -> None:
-        self._simulated = DirectRow(users=5)
+        self._simulated = DirectRow(parties=5)
         self._number = self._simulated.number(self.name) - 1
         ring_vector, _ = self._simulated.encoding.encode(
             self._simulated.vectors[self._number], party=self.name
         )
         self._ring_vector, self.input = ring_vector, ring_vector.tobytes()
-        others = [run for run in self._simulated.users.values() if run.name != self.name]
+        others = [run for run in self._simulated.parties.values() if run.name != self.name]
         self._first = Others(others, [claimed for run in others for claimed in run.handle(Start())])
         # By what the party has sent and the variant, the answers and the others after them.
         self._reported: dict[tuple[bytes, int], tuple[str, list[Envelope | PeersLost], Others]] = {}

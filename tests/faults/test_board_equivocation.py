@@ -26,7 +26,7 @@ from smpc_dp.protocols.gopa.verifiable.states import AGGREGATOR
 from smpc_dp.protocols.phases import messages as m
 from smpc_dp.protocols.phases.messages import Begun
 from smpc_dp.simulate.randomness import SeededRandomnessForSimulation
-from smpc_dp_lab.vectors.verifiable_runs import RELAY, USERS, Host, RecordedRun, honest, execute
+from smpc_dp_lab.vectors.verifiable_runs import RELAY, PARTIES, Host, RecordedRun, honest, execute
 from tests.faults.hosts import Lie, censoring, liar
 from tests.faults.test_verifiable import audited
 
@@ -84,7 +84,7 @@ def other_head(_relay: Any, _run_id: bytes, message: Begun) -> Begun:
 
 def coins_signed_again(relay: Any, run_id: bytes, message: v.Coins) -> v.Coins:
     """A colluding user has signed its coin a second time: another entry, the same coin."""
-    name, body = USERS[-1], encode(v.Coin(message.coins[-32:]))
+    name, body = PARTIES[-1], encode(v.Coin(message.coins[-32:]))
     statement = relay.context.statement(run_id, v.COIN, name, RELAY, hashlib.sha256(body).digest())
     again = signed_with_another_nonce(SeededRandomnessForSimulation(0, f"key {name}").bytes(32), statement)
     return replace(message, signatures=message.signatures[:-64] + again)
@@ -154,12 +154,12 @@ def test_two_halves_with_two_logs_have_no_quorum(step: str, lie: Any, never: set
     ran = shown_otherwise(step, lie, lied_to=("ann", "ben"))
     assert isinstance(ran.errors[RELAY], TimeoutFault)
     assert not {entry.kind for entry in ran.entries} & {*never, v.CERTIFY_TALLY}
-    assert all(name in ran.errors for name in USERS)
+    assert all(name in ran.errors for name in PARTIES)
 
 
 def test_a_followed_log_holds_every_line() -> None:
     ran = honest()
-    log = ran.users[VICTIM].state.followed
+    log = ran.parties[VICTIM].state.followed
     assert log is not None
     assert len(log) == len(ran.lines) - 1
     for number, line in enumerate(ran.lines):

@@ -17,7 +17,7 @@ from tests.faults.direct_stage import KINDS, DirectRow
 from tests.faults.test_schedules import batches
 
 RUNS, BATCH = 60, 30
-USERS = 10
+PARTIES = 10
 LIARS = ("p1", "p4")
 CERTIFIED = (m.ATTEST_PARTICIPANTS, d.ATTEST_TOTAL)
 
@@ -74,10 +74,10 @@ class Liars:
 def test_honest_users_agree_and_accuse_liars_only(first: int) -> None:
     ended = proven = 0
     for seed in range(first, first + BATCH):
-        simulated = DirectRow(USERS, corrupt=0.2, dropout=0.2)
+        simulated = DirectRow(PARTIES, corrupt=0.2, dropout=0.2)
         simulated.execute(Liars(simulated, seed))
         honest = [name for name in simulated.names if name not in LIARS]
-        results = {name: simulated.users[name].result for name in honest if name not in simulated.errors}
+        results = {name: simulated.parties[name].result for name in honest if name not in simulated.errors}
         ended += len(results) > 0
         assert len({outcome.total.tobytes() for outcome in results.values()}) <= 1
         assert len({outcome.survivors for outcome in results.values()}) <= 1

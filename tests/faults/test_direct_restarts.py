@@ -30,7 +30,7 @@ def hello_of_another_process(simulated: DirectRow, name: str) -> Sequence[Envelo
 def test_who_starts_again_before_the_run_takes_part(name: str) -> None:
     simulated = DirectRow()
     for envelope in hello_of_another_process(simulated, name):
-        simulated.users[envelope.receiver].handle(Message(envelope))
+        simulated.parties[envelope.receiver].handle(Message(envelope))
     simulated.execute()
     simulated.assert_published(*simulated.names)
     assert all(outcome.faults == () for outcome in simulated.outcomes().values())
@@ -38,11 +38,11 @@ def test_who_starts_again_before_the_run_takes_part(name: str) -> None:
 
 def test_who_calls_again_before_the_run_takes_part() -> None:
     simulated = DirectRow()
-    coordinator = simulated.users[COORDINATOR]
+    coordinator = simulated.parties[COORDINATOR]
     coordinator.handle(Start())
     sent: Sequence[Envelope] = ()
     for name in (AGAIN, *(name for name in simulated.names if name not in (AGAIN, COORDINATOR))):
-        hellos = simulated.users[name].handle(Start())
+        hellos = simulated.parties[name].handle(Start())
         [hello] = [envelope for envelope in hellos if envelope.receiver == COORDINATOR]
         sent = coordinator.handle(Message(hello))
         if name == AGAIN:

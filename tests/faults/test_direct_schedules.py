@@ -24,10 +24,10 @@ BATCH = 100
 LENGTH = 2
 
 
-def parameters(users: int) -> DirectParameters:
+def parameters(parties: int) -> DirectParameters:
     given: dict[str, object] = {"length": LENGTH, "lower": -5.0, "upper": 5.0, "epsilon": 1.0, "delta": 1e-6}
     given |= {"dropout": 0.3, "corrupt": 0.13, "topology": "direct"}
-    planned, faults = check_parameters(given, users)
+    planned, faults = check_parameters(given, parties)
     assert isinstance(planned, DirectParameters), faults
     return planned
 
@@ -59,9 +59,9 @@ def check_ends(
     names = set(new_run.context.names)
     for name, error in errors.items():
         check_error(name, error, names)
-    for user in new_run.users:
-        assert user.finished or user.name in errors or user.name in killed, f"{user} hangs"
-    outcomes = [u.result for u in new_run.users if u.finished and u.name not in {*errors, *killed}]
+    for party in new_run.parties:
+        assert party.finished or party.name in errors or party.name in killed, f"{party} hangs"
+    outcomes = [u.result for u in new_run.parties if u.finished and u.name not in {*errors, *killed}]
     for outcome in outcomes:
         assert outcome.noise is not None
         assert outcome.survivors == outcomes[0].survivors
@@ -85,21 +85,21 @@ def test_every_schedule_ends_in_one_total_or_names_who(first: int, monkeypatch: 
     totals = alone = 0
     for seed in range(first, first + BATCH):
         chooser = random.Random(seed)
-        users = chooser.randint(5, 9)
-        vectors = np.random.default_rng(seed).uniform(-5, 5, (users, LENGTH))
+        parties = chooser.randint(5, 9)
+        vectors = np.random.default_rng(seed).uniform(-5, 5, (parties, LENGTH))
         new_run, _ = direct_roles(
-            parameters(users), list(vectors), request=chooser.randint(1, 20), seed_for_simulation=seed
+            parameters(parties), list(vectors), request=chooser.randint(1, 20), seed_for_simulation=seed
         )
         coordinator = new_run.coordinator.name
         faults = draw_faults(chooser, new_run.context.names, coordinator)
         network = MemoryNetwork(faults, seed=seed)
-        errors = drive(new_run.users, network, coordinator, mesh=True)
+        errors = drive(new_run.parties, network, coordinator, mesh=True)
         if not faults.corrupt:
             liars = [error for error in errors.values() if isinstance(error, PeerFault)]
             assert not liars, "a network that only loses messages makes nobody a liar"
         ended = check_ends(new_run, vectors, errors, network.killed)
         totals += ended > 0
-        alone += 0 < ended < users
+        alone += 0 < ended < parties
     # Neither "everything fails" nor "nothing ever fails" would be a test.
     assert BATCH // 4 < totals < BATCH
     assert alone > 0

@@ -438,7 +438,7 @@ def test_forged_signatures_are_ignored_and_named(step: str) -> None:
 
 def retained_bytes(simulated: DirectRow, name: str) -> int:
     """Return how many bytes of letters a user keeps."""
-    letters = simulated.users[name].state.inbox.letters
+    letters = simulated.parties[name].state.inbox.letters
     return sum(len(letter.body) for of_step in letters.values() for letter in of_step.values())
 
 
@@ -450,7 +450,7 @@ def test_nobody_keeps_a_message_that_is_larger_than_its_step_needs(step: str) ->
             retained = retained_bytes(simulated, name)
             large = Envelope(b"", expected, CHEAT, name, bytes(size), b"")
             if expected != d.HELD or name != COORDINATOR:
-                simulated.users[name].handle(Message(simulated.sign(large)))
+                simulated.parties[name].handle(Message(simulated.sign(large)))
             assert retained_bytes(simulated, name) == retained
     simulated.execute()
     simulated.assert_published(*EVERYBODY)
@@ -511,10 +511,10 @@ def test_a_user_whose_plan_does_not_hold_in_its_place_never_publishes(
 
 # Processes that vanish
 
-USER_STEPS = [m.HELLO, m.ADVERTISE, m.REVEAL, m.ATTEST_PARTICIPANTS, g.PUBLISH, d.HELD, d.ATTEST_TOTAL]
+EVERY_PARTY_STEPS = [m.HELLO, m.ADVERTISE, m.REVEAL, m.ATTEST_PARTICIPANTS, g.PUBLISH, d.HELD, d.ATTEST_TOTAL]
 
 
-@pytest.mark.parametrize("step", USER_STEPS)
+@pytest.mark.parametrize("step", EVERY_PARTY_STEPS)
 def test_a_user_gone_at_each_step(step: str) -> None:
     simulated = DirectRow().execute(silent(CHEAT, step))
     outcome = simulated.outcomes()[COORDINATOR]
@@ -554,7 +554,7 @@ def test_too_few_users_stop_the_run_before_anything_is_published() -> None:
 
 def test_an_input_that_is_refused_stops_nobody_but_its_owner() -> None:
     simulated = DirectRow()
-    machine = simulated.users[CHEAT]
+    machine = simulated.parties[CHEAT]
     hellos = machine.handle(Cancellation(ConfigError("no input", ConfigCheck.MISSING)))
     queued = {e.receiver: e for e in hellos}
 
@@ -564,7 +564,7 @@ def test_an_input_that_is_refused_stops_nobody_but_its_owner() -> None:
         return (envelope,)
 
     queue = [queued.pop(COORDINATOR)]
-    simulated.users[COORDINATOR].handle(Message(queue[0]))
+    simulated.parties[COORDINATOR].handle(Message(queue[0]))
     simulated.execute(tamper, out=[CHEAT])
     simulated.assert_published(*without(CHEAT))
 
@@ -575,7 +575,7 @@ def test_an_input_that_is_refused_stops_nobody_but_its_owner() -> None:
 def test_a_lone_coordinator_cannot_be_what_two_quorums_share() -> None:
     """2q > n + 1 even where nobody is planned to be corrupt: who proposes a set also signs."""
     planned = 0
-    for users in range(3, 13):
+    for parties in range(3, 13):
         for dropout in (0.0, 0.1, 0.25, 0.34, 0.45, 0.499):
             given: dict[str, object] = {
                 "length": 1,
@@ -585,16 +585,16 @@ def test_a_lone_coordinator_cannot_be_what_two_quorums_share() -> None:
                 "delta": 1e-6,
             }
             given |= {"dropout": dropout, "corrupt": 0.0, "topology": "direct"}
-            parameters, _ = check_parameters(given, users)
+            parameters, _ = check_parameters(given, parties)
             if parameters is not None:
                 planned += 1
-                assert 2 * parameters.plan.quorum > users + 1
+                assert 2 * parameters.plan.quorum > parties + 1
                 assert parameters.plan.quorum <= parameters.plan.min_survivors
     assert planned > 30
 
 
 @pytest.mark.parametrize(
-    ("more", "users", "where"),
+    ("more", "parties", "where"),
     [
         ({"on_dropout": "roll-back"}, 8, "on_dropout"),
         ({"topology": "ring"}, 8, "topology"),
@@ -602,10 +602,10 @@ def test_a_lone_coordinator_cannot_be_what_two_quorums_share() -> None:
         ({"length": 1 << 24}, 8, "length"),
     ],
 )
-def test_what_the_direct_topology_refuses(more: dict[str, object], users: int, where: str) -> None:
+def test_what_the_direct_topology_refuses(more: dict[str, object], parties: int, where: str) -> None:
     given: dict[str, object] = {"length": 1, "lower": 0.0, "upper": 1.0, "epsilon": 1.0, "delta": 1e-6}
     given |= {"dropout": 0.1, "corrupt": 0.0, "topology": "direct"} | more
-    parameters, faults = check_parameters(given, users)
+    parameters, faults = check_parameters(given, parties)
     assert parameters is None
     assert where in {fault.where for fault in faults}
 

@@ -201,20 +201,20 @@ class Room:
 
 
 async def execute_servers(
-    users: dict[str, Membership],
+    parties: dict[str, Membership],
     servers: dict[str, Membership],
     seed: int,
     vectors: NDArray[np.float64],
     reported: Reported,
 ) -> None:
     chooser, loop = random.Random(seed), asyncio.get_running_loop()
-    names = tuple(users)
+    names = tuple(parties)
     crooks = reported.crooks = draw_crooks(chooser, names, 3)
     if chooser.random() < 0.2:
         crooks |= {chooser.choice(tuple(servers)): (chooser.choice(ACTS), chooser.randint(1, 9))}
-    everyone = users | servers
+    everyone = parties | servers
     aggregators = {name: ComputingServer(member, ignore) for name, member in servers.items()}
-    lines = {name: ServersConnection(member, ignore) for name, member in users.items()}
+    lines = {name: ServersConnection(member, ignore) for name, member in parties.items()}
     connections = {name: computing_server._pool for name, computing_server in aggregators.items()} | {
         n: line.connections for n, line in lines.items()
     }
@@ -227,7 +227,7 @@ async def execute_servers(
         connections[one].welcome(near)  # type: ignore[arg-type]
         connections[two].welcome(far)
 
-    for one, two in [*itertools.combinations(servers, 2), *itertools.product(users, servers)]:
+    for one, two in [*itertools.combinations(servers, 2), *itertools.product(parties, servers)]:
         join(one, two)
 
     async def serve(name: str) -> None:
@@ -237,7 +237,7 @@ async def execute_servers(
         reported.times[name] = loop.time()
 
     async def take_part(name: str) -> None:
-        encoding = users[name].parameters.sums
+        encoding = parties[name].parameters.sums
         ring_vector, _ = encoding.encode(vectors[names.index(name)], party=name)
         try:
             reported.outcomes[name], _ = await lines[name].run(1, "sum", ring_vector, no_charge)
@@ -245,7 +245,7 @@ async def execute_servers(
             reported.errors[name] = error
 
     tasks = {name: loop.create_task(serve(name)) for name in servers}
-    tasks |= {name: loop.create_task(take_part(name)) for name in users}
+    tasks |= {name: loop.create_task(take_part(name)) for name in parties}
     await asyncio.wait([task for name, task in tasks.items() if name not in crooks])
     stated = servers_run_seconds(SECONDS, TIMEOUTS)
     for name in reported.times.keys() - crooks.keys():
@@ -261,17 +261,17 @@ def test_every_schedule_of_servers(schedules: range, tmp_path: Path, monkeypatch
     names = [f"p{number}" for number in range(1, 6)]
     parameters = BOUNDS | {"precision": 1e-3, "dropout": 0.4, "seconds": SECONDS}
     path = create_local_session(tmp_path, names, parameters, protocol="mpyc", timeouts=TIMEOUTS)
-    users = {name: Membership.load(path, name) for name in names}
-    servers = {name: Membership.load(path, name, role="server") for name in users["p1"].servers}
+    parties = {name: Membership.load(path, name) for name in names}
+    servers = {name: Membership.load(path, name, role="server") for name in parties["p1"].servers}
     ends: Counter[str] = Counter()
     for seed in schedules:
         monkeypatch.setattr(servers_aggregator, "Engine", Room().engine)
         monkeypatch.setattr(SystemRandomness, "bytes", partial(Stream.bytes, Stream(seed)))
-        vectors = np.random.default_rng(seed).uniform(-5, 5, (len(users), 2))
+        vectors = np.random.default_rng(seed).uniform(-5, 5, (len(parties), 2))
         reported = Reported()
         try:
-            run_virtually(partial(execute_servers, users, servers, seed, vectors, reported))
-            honest = check_blame(reported, [*users, *servers], servers)
+            run_virtually(partial(execute_servers, parties, servers, seed, vectors, reported))
+            honest = check_blame(reported, [*parties, *servers], servers)
             outcomes = [reported.outcomes[name] for name in sorted(honest & reported.outcomes.keys())]
             for outcome in outcomes:
                 rows = [vectors[names.index(name)] for name in outcome.survivors]

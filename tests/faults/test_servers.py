@@ -40,7 +40,7 @@ from smpc_dp.protocols.mpyc.params import check_parameters, roster_faults
 from smpc_dp.protocols.mpyc.server import Job, ServerMachine
 from smpc_dp.protocols.mpyc.sharing import field_bytes, split, unpack
 from smpc_dp.protocols.mpyc.terms import ProgramTerms, modulus_for
-from smpc_dp.protocols.mpyc.user import UserMachine
+from smpc_dp.protocols.mpyc.user import PartyMachine
 from smpc_dp.runtime.local import create_local_session
 from smpc_dp.runtime.member import Membership, default_key
 from smpc_dp.runtime.servers import engine as engines
@@ -52,24 +52,24 @@ from smpc_dp.runtime.session_file import Timeouts, load_session, write_session
 from smpc_dp.statistics.shared.plan import statistic_program, sum_program
 from smpc_dp_lab.bench.servers import split_records
 
-USERS = ("alice", "bob", "carol", "dave")
+PARTIES = ("alice", "bob", "carol", "dave")
 SERVERS = ("server1", "server2", "server3")
-IDENTITIES = {name: Identity.generate(name) for name in (*USERS, *SERVERS)}
+IDENTITIES = {name: Identity.generate(name) for name in (*PARTIES, *SERVERS)}
 DIGEST = b"d" * 32
 
 Change = Callable[[Envelope], Envelope | None]
 
 
-def make(_operation: str, users: int, public_labels: tuple[int, ...], _seed: bytes) -> ProgramTerms:
+def make(_operation: str, parties: int, public_labels: tuple[int, ...], _seed: bytes) -> ProgramTerms:
     return ProgramTerms(
-        kind="sum", users=users, length=2, modulus=modulus_for(32, 60), bits=32, lower=(0, 0), upper=(9, 9),
+        kind="sum", parties=parties, length=2, modulus=modulus_for(32, 60), bits=32, lower=(0, 0), upper=(9, 9),
         public_labels=public_labels,
     )  # fmt: skip
 
 
 def context(operation: str = "sum") -> Context:
     keys = {name: identity.public_key for name, identity in IDENTITIES.items()}
-    return Context("mpyc", 1, DIGEST, 1, USERS, "*", keys, operation)
+    return Context("mpyc", 1, DIGEST, 1, PARTIES, "*", keys, operation)
 
 
 class SimulatedRun:
@@ -93,8 +93,8 @@ class SimulatedRun:
         self.lie = lie or {}
         self.errors: dict[str, SmpcError] = {}
         self.queue: list[Envelope] = []
-        self.users = {
-            name: UserMachine(
+        self.parties = {
+            name: PartyMachine(
                 context((operations or {}).get(name, "sum")),
                 SERVERS,
                 IDENTITIES[name],
@@ -104,7 +104,7 @@ class SimulatedRun:
                 fewest=fewest,
                 public_label=(public_labels or {}).get(name, -1),
             )
-            for index, name in enumerate(USERS)
+            for index, name in enumerate(PARTIES)
         }
         self.servers = {
             name: ServerMachine(
@@ -112,7 +112,7 @@ class SimulatedRun:
             )
             for name in SERVERS
         }
-        self.machines: dict[str, UserMachine | ServerMachine] = {**self.users, **self.servers}
+        self.machines: dict[str, PartyMachine | ServerMachine] = {**self.parties, **self.servers}
 
     def act(self, name: str, act: Callable[[], Sequence[Envelope]]) -> None:
         try:
@@ -130,13 +130,13 @@ class SimulatedRun:
             waiting = [name for name in SERVERS if not self.servers[name].finished]
             if not self.queue and waiting:
                 # Nothing moves: deadlines pass, those of steps in which users are awaited first.
-                users = [name for name in waiting if self.servers[name].step in (m.HELLO, m.SHARES)]
-                for name in users or waiting:
+                parties = [name for name in waiting if self.servers[name].step in (m.HELLO, m.SHARES)]
+                for name in parties or waiting:
                     self.act(name, partial(self.servers[name].handle, Deadline()))
             if all(machine.finished for machine in self.machines.values()):
                 break
             if not self.queue and not waiting:
-                for name, machine in self.users.items():
+                for name, machine in self.parties.items():
                     self.act(name, partial(machine.handle, Deadline()))
         return self
 
@@ -184,7 +184,7 @@ def test_everybody_gets_the_sum_with_all_servers_signatures() -> None:
     for machine in simulated.machines.values():
         opened = machine.result
         assert opened.values == (6, 4)
-        assert opened.included == USERS
+        assert opened.included == PARTIES
         assert set(opened.opened_by.signatures) == set(SERVERS)
         assert not opened.faults
 
@@ -254,7 +254,8 @@ def test_one_label_too_many_or_too_few_costs_its_user_alone(most: int, odd: int)
     """A program takes labels from all users or from none: one user could stop every run of the others."""
     public_labels = {"alice": most, "bob": odd, "carol": most, "dave": min(most, 0)}
     simulated = SimulatedRun(
-        public_labels=public_labels, makes=dict.fromkeys((*USERS, *SERVERS), make_labelled(labels=most >= 0))
+        public_labels=public_labels,
+        makes=dict.fromkeys((*PARTIES, *SERVERS), make_labelled(labels=most >= 0)),
     ).run()
     assert set(simulated.errors) == {"bob"}
     assert simulated.errors["bob"].code == Code.OPERATION
@@ -264,22 +265,22 @@ def test_one_label_too_many_or_too_few_costs_its_user_alone(most: int, odd: int)
 
 
 def make_labelled(*, labels: bool) -> MakeTerms:
-    def make_terms(operation: str, users: int, public_labels: tuple[int, ...], seed: bytes) -> ProgramTerms:
+    def make_terms(operation: str, parties: int, public_labels: tuple[int, ...], seed: bytes) -> ProgramTerms:
         if labels != bool(public_labels) or not set(public_labels) <= {0, 1}:
             raise ConfigError([Fault("marks", f"{public_labels}", ConfigCheck.CHOICE)])
-        return make(operation, users, public_labels, seed)
+        return make(operation, parties, public_labels, seed)
 
     return make_terms
 
 
 def test_what_users_say_when_they_leave_fits_into_a_message(tmp_path: Path) -> None:
     """As many as may be missing leave, and each server says so with the longest code."""
-    users = tuple(f"user-{'x' * 50}-{number:04d}" for number in range(400))
+    parties = tuple(f"user-{'x' * 50}-{number:04d}" for number in range(400))
     names = [f"{'s' * 50}-{number}" for number in range(9)]
     path = create_local_session(
-        tmp_path, users, {"dropout": 0.5}, protocol="mpyc", servers=9, timeouts=Timeouts()
+        tmp_path, parties, {"dropout": 0.5}, protocol="mpyc", servers=9, timeouts=Timeouts()
     )
-    largest = Membership.load(path, users[0]).largest_message()
+    largest = Membership.load(path, parties[0]).largest_message()
 
     def change(envelope: Envelope) -> Envelope | None:
         if envelope.step != m.SHARES or envelope.sender != "bob":
@@ -294,13 +295,14 @@ def test_what_users_say_when_they_leave_fits_into_a_message(tmp_path: Path) -> N
     longest = max(Code, key=len)
     reported = [
         m.LeftOut(number, index, longest)
-        for number in range(1, len(users) // 2 + 1)
+        for number in range(1, len(parties) // 2 + 1)
         for index in range(1, len(names) + 1)
     ]
     # The rest of the bound is for questions and values.
-    assert len(msgspec.msgpack.encode(reported)) < len(users) // 2 * len(names) * FAULT_BYTES < largest
+    assert len(msgspec.msgpack.encode(reported)) < len(parties) // 2 * len(names) * FAULT_BYTES < largest
     assert (
-        len(msgspec.msgpack.encode([m.Refused(len(users), longest)] * len(users))) < len(users) * FAULT_BYTES
+        len(msgspec.msgpack.encode([m.Refused(len(parties), longest)] * len(parties)))
+        < len(parties) * FAULT_BYTES
     )
 
 
@@ -335,7 +337,7 @@ def test_a_record_out_of_range_is_never_shared(record: Sequence[int], kind: type
 
 def test_a_server_that_opens_another_value_is_named_by_all() -> None:
     simulated = SimulatedRun(lie={"server2": 1}).run()
-    for name in USERS:
+    for name in PARTIES:
         error = simulated.errors[name]
         assert isinstance(error, PeerFault)
         assert error.culprit == "server2"
@@ -418,7 +420,7 @@ def test_a_server_that_begins_with_other_users_is_named() -> None:
         return envelope
 
     simulated = SimulatedRun(change).run()
-    for name in USERS:
+    for name in PARTIES:
         error = simulated.errors[name]
         assert isinstance(error, PeerFault)
         assert "server3" in str(error)
@@ -438,10 +440,12 @@ def test_a_server_with_another_circuit_is_named_and_nothing_is_shared() -> None:
             integer=lambda a, b: (a[..., 0] == b[..., 1]) * 1,
             gadget=lambda builder, x, y: ((builder.or_ if other else builder.and_)(x[0][0], y[0][0]),),
         )
-        return lambda _operation, users, _public_labels, _seed: statistic_program(kernel, users, 1.0).terms
+        return lambda _operation, parties, _public_labels, _seed: (
+            statistic_program(kernel, parties, 1.0).terms
+        )
 
     agreed = make_of(other=False)
-    makes = dict.fromkeys((*USERS, *SERVERS), agreed)
+    makes = dict.fromkeys((*PARTIES, *SERVERS), agreed)
     assert SimulatedRun(makes=makes).run().errors == {}
     seen: list[str] = []
 
@@ -450,7 +454,7 @@ def test_a_server_with_another_circuit_is_named_and_nothing_is_shared() -> None:
         return envelope
 
     simulated = SimulatedRun(watch, makes=makes | {"server3": make_of(other=True)}).run()
-    for name in USERS:
+    for name in PARTIES:
         error = simulated.errors[name]
         assert isinstance(error, PeerFault)
         assert error.culprit == "server3"
@@ -459,9 +463,9 @@ def test_a_server_with_another_circuit_is_named_and_nothing_is_shared() -> None:
 
 
 def test_a_question_is_kept_once_however_many_ask_it() -> None:
-    simulated = SimulatedRun(operations=dict.fromkeys(USERS, "sum " + "x" * 5000)).run()
+    simulated = SimulatedRun(operations=dict.fromkeys(PARTIES, "sum " + "x" * 5000)).run()
     retained = {id(hello.operation) for _, hello in simulated.servers["server1"]._hellos.values()}
-    assert len(simulated.servers["server1"]._hellos) == len(USERS)
+    assert len(simulated.servers["server1"]._hellos) == len(PARTIES)
     assert len(retained) == 1
 
 
@@ -508,11 +512,11 @@ def test_nothing_is_due_of_who_has_shared_or_opened() -> None:
     assert reported[m.SHARES] == (True, True)
     assert reported[m.HELD] == (False, True)
     assert reported[m.OUTPUT] == (False, True)
-    assert not any(simulated.servers["server1"].expects(name) for name in (*USERS, *SERVERS))
+    assert not any(simulated.servers["server1"].expects(name) for name in (*PARTIES, *SERVERS))
 
 
 def test_marks_reach_everybody() -> None:
-    simulated = SimulatedRun(public_labels=dict(zip(USERS, (1, 0, 1, 0), strict=True))).run()
+    simulated = SimulatedRun(public_labels=dict(zip(PARTIES, (1, 0, 1, 0), strict=True))).run()
     assert simulated.machines["alice"].result.terms.public_labels == (1, 0, 1, 0)
 
 
@@ -530,7 +534,7 @@ def test_too_few_or_even_servers_are_refused_with_the_reason(
     tmp_path: Path, servers: int, fragment: str
 ) -> None:
     with pytest.raises(ConfigError, match=fragment):
-        create_local_session(tmp_path, USERS, {}, protocol="mpyc", servers=servers)
+        create_local_session(tmp_path, PARTIES, {}, protocol="mpyc", servers=servers)
 
 
 @pytest.mark.parametrize(
@@ -562,7 +566,7 @@ FAST = Timeouts(connect=4.0, step=2.0, gather=2.0)
 
 
 async def test_servers_with_other_parameters_do_not_meet(tmp_path: Path) -> None:
-    path = create_local_session(tmp_path, USERS, {}, protocol="mpyc", timeouts=FAST)
+    path = create_local_session(tmp_path, PARTIES, {}, protocol="mpyc", timeouts=FAST)
     loaded = load_session(path)
     other = tmp_path / "other"
     other.mkdir()

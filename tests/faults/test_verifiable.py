@@ -33,7 +33,7 @@ from smpc_dp_lab.vectors.verifiable_runs import (
     INPUTS,
     NINE,
     RELAY,
-    USERS,
+    PARTIES,
     Host,
     RecordedRun,
     entry_of,
@@ -58,26 +58,26 @@ def test_everybody_gets_the_audited_average() -> None:
     assert not ran.errors
     report = audited(ran)
     assert report.ok
-    for machine in (ran.relay, *ran.users.values()):
+    for machine in (ran.relay, *ran.parties.values()):
         outcome = machine.result
         average = outcome.total / outcome.weight
         np.testing.assert_array_equal(average, report.verdict.average)
-        assert outcome.survivors == USERS
+        assert outcome.survivors == PARTIES
         assert outcome.evidence.survivors is not None
         assert outcome.evidence.survivors.set_digest.hex() == report.verdict.attested
 
 
 def test_the_total_is_that_of_values_and_noise() -> None:
     ran = honest()
-    noise = np.sum([ran.users[name].secret.given for name in USERS], axis=0)
-    values = np.sum([INPUTS[name] for name in USERS], axis=0)
+    noise = np.sum([ran.parties[name].secret.given for name in PARTIES], axis=0)
+    values = np.sum([INPUTS[name] for name in PARTIES], axis=0)
     np.testing.assert_array_equal(ran.relay.result.total, values + noise)
 
 
 def assert_total(ran: RecordedRun, inputs: Mapping[str, Any]) -> None:
-    noise = np.sum([ran.users[name].secret.given for name in USERS], axis=0)
-    values = np.sum([inputs[name] for name in USERS], axis=0)
-    for machine in (ran.relay, *ran.users.values()):
+    noise = np.sum([ran.parties[name].secret.given for name in PARTIES], axis=0)
+    values = np.sum([inputs[name] for name in PARTIES], axis=0)
+    for machine in (ran.relay, *ran.parties.values()):
         np.testing.assert_array_equal(machine.result.total, values + noise)
     report = audited(ran)
     assert report.ok
@@ -94,8 +94,8 @@ def test_with_a_range_for_each_coordinate_the_total_is_that_of_values_and_noise(
 
 def test_an_excluded_user_leaves_the_exact_total_of_the_rest() -> None:
     ran = execute({CHEAT: off_by_one})
-    rest = [name for name in USERS if name != CHEAT]
-    noise = np.sum([ran.users[name].secret.given for name in rest], axis=0)
+    rest = [name for name in PARTIES if name != CHEAT]
+    noise = np.sum([ran.parties[name].secret.given for name in rest], axis=0)
     values = np.sum([INPUTS[name] for name in rest], axis=0)
     outcome = ran.relay.result
     np.testing.assert_array_equal(outcome.total, values + noise)
@@ -133,7 +133,7 @@ def test_what_is_missing_is_said_and_nobody_is_accused(monkeypatch: pytest.Monke
     assert silent.faults[0].startswith(f"the board has no publication of {CHEAT}: 4 pairwise terms")
     # The same relay leaves out an opening, and tallies what is left; five users have no quorum for that.
     monkeypatch.setattr(auditing, "check_certificate", lambda *_: None)
-    ran = execute({CHEAT: with_noise(lambda _user: (1, 1))})
+    ran = execute({CHEAT: with_noise(lambda _party: (1, 1))})
     entries = [entry for entry in ran.entries if (entry.party, entry.kind) != (VICTIM, v.OPEN)]
     [index] = [index for index, entry in enumerate(entries) if entry.kind == v.TALLY]
     tally, opened = decode(entries[index].payload, v.Tally, RELAY), entry_of(ran, v.OPEN, VICTIM)
@@ -178,7 +178,7 @@ def test_a_total_that_cannot_be_is_refused() -> None:
             return super().write_own(run_id, kind, message)
 
     ran = execute(relay=Host(member=Inventing))
-    for name in USERS:
+    for name in PARTIES:
         assert isinstance(ran.errors[name], VerificationError)
     assert "somebody lies" in str(ran.errors["ann"])
 
@@ -239,7 +239,7 @@ def test_another_set_for_one_user_gets_no_quorum_there() -> None:
 
     def lie(message: v.Committed) -> v.Committed:
         retained = [item for item in message.commits if item.party != 5]
-        return replace(message, participants=pack_set([1, 2, 3, 4], len(USERS)), commits=retained)
+        return replace(message, participants=pack_set([1, 2, 3, 4], len(PARTIES)), commits=retained)
 
     ran = reported(v.COMMITTED, lie)
     # its attestation is of another set, which an honest relay takes for its fault; a lying one cannot use it
@@ -258,7 +258,7 @@ def test_another_coin_is_refused() -> None:
 def test_a_certificate_that_was_not_signed_is_refused() -> None:
     def lie(message: v.Certificate) -> v.Certificate:
         certified = decode(message.payload, m.Certified, "")
-        few = replace(certified, signers=pack_set([1], len(USERS)), signatures=certified.signatures[:64])
+        few = replace(certified, signers=pack_set([1], len(PARTIES)), signatures=certified.signatures[:64])
         return replace(message, payload=msgspec.msgpack.encode(few))
 
     for step in (v.COMMITMENTS_CERTIFICATE, v.COINS_CERTIFICATE):
@@ -284,7 +284,7 @@ def test_nobody_opens_an_edge_to_a_user_that_said_nothing_false() -> None:
             return super().write(run_id, step, parties, message)
 
     ran = execute(relay=Host(member=Stripping))
-    for name in USERS[1:]:
+    for name in PARTIES[1:]:
         refused(ran, f"says that {VICTIM} said something false, and it did not", name)
     refused(ran, f"says that {VICTIM} has signed something false")
     assert v.OPEN not in shown(ran)
@@ -297,13 +297,13 @@ def test_a_forged_false_publication_is_refused() -> None:
         return replace(message, false=pack_list([1]), shown=[replace(real, body=forged)])
 
     ran = execute(relay=Host(member=liar(v.PUBLICATIONS, lie)))
-    for name in USERS[1:]:
+    for name in PARTIES[1:]:
         refused(ran, f"that {VICTIM} did not sign", name)
     assert v.OPEN not in shown(ran)
 
 
 def without(message: v.Publications, party: int) -> v.Publications:
-    authors = unpack_list(message.authors, len(USERS), "")
+    authors = unpack_list(message.authors, len(PARTIES), "")
     retained = [index for index, number in enumerate(authors) if number != party]
     digests = b"".join(message.digests[32 * index : 32 * index + 32] for index in retained)
     return replace(message, authors=pack_list([authors[index] for index in retained]), digests=digests)
@@ -339,7 +339,7 @@ def test_a_user_sees_that_its_publication_is_left_out() -> None:
 
 def test_a_user_sees_that_it_is_not_counted() -> None:
     def lie(message: v.Tallied) -> v.Tallied:
-        tally = replace(decode(message.tally, v.Tally, ""), counted=pack_set([2, 3, 4, 5], len(USERS)))
+        tally = replace(decode(message.tally, v.Tally, ""), counted=pack_set([2, 3, 4, 5], len(PARTIES)))
         return replace(message, tally=msgspec.msgpack.encode(tally))
 
     refused(reported(v.TALLIED, lie), "left ann out of the average")

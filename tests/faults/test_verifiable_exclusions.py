@@ -30,7 +30,7 @@ from smpc_dp_lab.vectors.verifiable_runs import (
     NINE,
     PARAMETERS,
     RELAY,
-    USERS,
+    PARTIES,
     Host,
     RecordedRun,
     Setting,
@@ -50,7 +50,7 @@ from tests.faults.hosts import liar, losing
 # Nobody may be lost.
 ALL = Setting(INPUTS, PARAMETERS | {"dropout": 0})
 TOO_FAR = out_of_range((5, 0))
-REST = tuple(name for name in USERS if name != CHEAT)
+REST = tuple(name for name in PARTIES if name != CHEAT)
 
 
 def audited(ran: RecordedRun) -> Any:
@@ -60,10 +60,10 @@ def audited(ran: RecordedRun) -> Any:
 @pytest.mark.parametrize("cheat", [TOO_FAR, off_by_one])
 def test_one_cheat_does_not_end_a_run_in_which_nobody_may_be_lost(cheat: Any) -> None:
     ran = execute({CHEAT: cheat}, setting=ALL)
-    noise = np.sum([ran.users[name].secret.given for name in REST], axis=0)
+    noise = np.sum([ran.parties[name].secret.given for name in REST], axis=0)
     values = np.sum([INPUTS[name] for name in REST], axis=0)
     assert set(ran.errors) == {CHEAT}
-    for machine in (ran.relay, *(ran.users[name] for name in REST)):
+    for machine in (ran.relay, *(ran.parties[name] for name in REST)):
         np.testing.assert_array_equal(machine.result.total, values + noise)
         assert machine.result.survivors == REST
         assert machine.result.privacy.guarantee is not None
@@ -86,16 +86,16 @@ def raw(body: bytes) -> Any:
         (at(v.PUBLISH, raw(b"")), MALFORMED),
         (at(v.PUBLISH, raw(bytes(1 << 14))), MALFORMED),
         (at(v.PUBLISH, raw(b"\x94\xc4\x00\xc4")), MALFORMED),
-        (at(v.PUBLISH, lambda _user, message: replace(message, x_hat=b"")), MALFORMED),
-        (at(v.PUBLISH, lambda _user, message: replace(message, blinding=b"\xff" * 32)), MALFORMED),
+        (at(v.PUBLISH, lambda _party, message: replace(message, x_hat=b"")), MALFORMED),
+        (at(v.PUBLISH, lambda _party, message: replace(message, blinding=b"\xff" * 32)), MALFORMED),
     ],
 )
 def test_a_signed_publication_that_is_no_right_one_excludes_its_author(cheat: Any, reason: str) -> None:
     ran = execute({CHEAT: cheat}, setting=ALL)
-    noise = np.sum([ran.users[name].secret.given for name in REST], axis=0)
+    noise = np.sum([ran.parties[name].secret.given for name in REST], axis=0)
     total = np.sum([INPUTS[name] for name in REST], axis=0) + noise
     assert set(ran.errors) == {CHEAT}
-    for machine in (ran.relay, *(ran.users[name] for name in REST)):
+    for machine in (ran.relay, *(ran.parties[name] for name in REST)):
         np.testing.assert_array_equal(machine.result.total, total)
         assert machine.result.survivors == REST
     assert ran.relay.result.faults == (f"{CHEAT}: {FALSE[reason]}",)
@@ -122,18 +122,18 @@ def test_the_same_without_its_authors_signature_excludes_nobody() -> None:
     [
         raw(b""),
         raw(bytes(1 << 14)),
-        lambda _user, message: replace(message, edges=b"\xff" * 32 + message.edges[32:]),
-        lambda _user, message: replace(message, value=b"\xff" * 32),
-        lambda _user, message: replace(message, neighbours=message.neighbours[::-1]),
-        lambda user, message: replace(message, neighbours=pack_list([1, 2, 3, user.member.index])),
-        lambda _user, message: replace(message, range_proof=message.range_proof + b"1"),
+        lambda _party, message: replace(message, edges=b"\xff" * 32 + message.edges[32:]),
+        lambda _party, message: replace(message, value=b"\xff" * 32),
+        lambda _party, message: replace(message, neighbours=message.neighbours[::-1]),
+        lambda party, message: replace(message, neighbours=pack_list([1, 2, 3, party.member.index])),
+        lambda _party, message: replace(message, range_proof=message.range_proof + b"1"),
     ],
 )
 def test_signed_commitments_that_are_no_right_ones_exclude_their_author(commits: Any) -> None:
     """Also one user too few for the plan: the others see what it has signed."""
     ran = execute({CHEAT: at(v.COMMIT, commits)}, setting=ALL)
     assert set(ran.errors) == {CHEAT}
-    for machine in (ran.relay, *(ran.users[name] for name in REST)):
+    for machine in (ran.relay, *(ran.parties[name] for name in REST)):
         assert machine.result.survivors == REST
     assert ran.relay.result.faults == (f"{CHEAT}: {FALSE[COMMIT_MALFORMED]}",)
     report = audited(ran)
@@ -213,7 +213,7 @@ def test_a_false_commit_and_a_loss_do_not_make_users_blame_the_relay() -> None:
     assert [item.party for item in report.excluded] == ["ann"]
     assert report.verdict is not None
     assert report.verdict.silent == ("ben",)
-    assert ran.users["cyd"].result.survivors == report.verdict.counted
+    assert ran.parties["cyd"].result.survivors == report.verdict.counted
 
 
 def test_relay_users_and_audit_have_the_same_epsilon_if_a_cheat_is_lost_before_it_is_shown_false() -> None:
@@ -224,7 +224,7 @@ def test_relay_users_and_audit_have_the_same_epsilon_if_a_cheat_is_lost_before_i
     assert report.code == 3, report.conclusion
     assert report.verdict is not None
     assert report.verdict.epsilon == pytest.approx(3.1947, abs=1e-4)
-    for machine in (ran.relay, ran.users["dan"]):
+    for machine in (ran.relay, ran.parties["dan"]):
         guarantee = machine.result.privacy.guarantee
         assert guarantee is not None
         assert guarantee.epsilon == report.verdict.epsilon

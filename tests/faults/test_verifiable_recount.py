@@ -20,7 +20,7 @@ from smpc_dp.protocols.gopa.verifiable.counting import CollectOpen, CollectPubli
 from smpc_dp.protocols.gopa.verifiable.hosting import VerifiableAggregator
 from smpc_dp.protocols.gopa.verifiable.recount import narrowed, widened
 from smpc_dp.protocols.gopa.verifiable.states import AGGREGATOR
-from smpc_dp_lab.vectors.verifiable_runs import RELAY, USERS, Host, RecordedRun, honest, parameters, execute
+from smpc_dp_lab.vectors.verifiable_runs import RELAY, PARTIES, Host, RecordedRun, honest, parameters, execute
 from smpc_dp_lab.vectors.verifiable_users import CHEAT, off_by_one
 from tests.faults.hosts import liar
 
@@ -55,8 +55,8 @@ def reported(lie: Callable[[Tallied], Tallied]) -> RecordedRun:
     return execute(relay=Host(member=liar(v.TALLIED, lambda _relay, _run_id, message: lie(message))))
 
 
-def refused(ran: RecordedRun, reason: str, users: Sequence[str] = USERS) -> None:
-    for name in users:
+def refused(ran: RecordedRun, reason: str, parties: Sequence[str] = PARTIES) -> None:
+    for name in parties:
         error = ran.errors[name]
         assert isinstance(error, PeerFault), error
         assert error.culprit == RELAY
@@ -71,7 +71,7 @@ def test_every_user_refuses_a_wrong_total(memo: bool) -> None:
 
 
 def test_what_was_opened_must_come_out_of_the_total() -> None:
-    rest = [name for name in USERS if name != CHEAT]
+    rest = [name for name in PARTIES if name != CHEAT]
     assert not set(execute({CHEAT: off_by_one}).errors) & set(rest)
     ran = execute({CHEAT: off_by_one}, relay=Host(role=AGGREGATOR.with_row(CollectOpen, finish=keep)))
     assert v.OPEN in [entry.kind for entry in ran.entries]
@@ -96,9 +96,11 @@ def other_value(body: bytes) -> bytes:
     return encode(replace(message, x_hat=bytes([message.x_hat[0] ^ 1]) + message.x_hat[1:]))
 
 
-@pytest.mark.parametrize("index", range(len(USERS)))
+@pytest.mark.parametrize("index", range(len(PARTIES)))
 def test_a_publication_that_is_not_on_the_board_is_refused(index: int) -> None:
-    refused(reported(lambda message: changed(message, index, other_value)), f"of {USERS[index]}, is another")
+    refused(
+        reported(lambda message: changed(message, index, other_value)), f"of {PARTIES[index]}, is another"
+    )
 
 
 LIES: dict[str, tuple[Callable[[Tallied], Tallied], str]] = {
@@ -148,38 +150,38 @@ def test_a_value_that_its_user_did_not_sign_is_not_counted() -> None:
         return counting.finish_publish(relay, state)
 
     ran = execute(relay=Host(role=AGGREGATOR.with_row(CollectPublish, finish=finish)))
-    refused(ran, f"{USERS[0]} did not sign", USERS[1:])
+    refused(ran, f"{PARTIES[0]} did not sign", PARTIES[1:])
 
 
 # Users who do not check.
 
 
 def test_evidence_says_who_has_checked_and_only_they_vouch() -> None:
-    ran = execute(unchecked=USERS[1:2])
+    ran = execute(unchecked=PARTIES[1:2])
     assert not ran.errors
-    for name, machine in ran.users.items():
-        assert machine.result.evidence.checked is (name != USERS[1])
+    for name, machine in ran.parties.items():
+        assert machine.result.evidence.checked is (name != PARTIES[1])
         certificate = machine.result.evidence.survivors
         assert certificate is not None
-        assert USERS[1] not in certificate.signatures
+        assert PARTIES[1] not in certificate.signatures
     assert ran.relay.result.evidence.checked
-    assert honest().users[USERS[1]].result.evidence.checked
+    assert honest().parties[PARTIES[1]].result.evidence.checked
 
 
 def test_without_a_quorum_that_has_checked_there_is_no_average() -> None:
     quorum = parameters().plan.quorum
-    lazy = USERS[: len(USERS) - quorum + 1]
+    lazy = PARTIES[: len(PARTIES) - quorum + 1]
     ran = execute(unchecked=lazy)
     error = ran.errors[RELAY]
     assert isinstance(error, TimeoutFault)
     assert error.missing == set(lazy)
     assert f"of the quorum of {quorum} only {quorum - 1} have added up the total" in str(error)
-    assert not any(machine.finished and name not in ran.errors for name, machine in ran.users.items())
+    assert not any(machine.finished and name not in ran.errors for name, machine in ran.parties.items())
 
 
 def test_a_miscounted_total_needs_a_quorum_that_does_not_check() -> None:
-    ran = execute(relay=MISCOUNTING, unchecked=USERS[:1])
-    for name in USERS[1:]:
+    ran = execute(relay=MISCOUNTING, unchecked=PARTIES[:1])
+    for name in PARTIES[1:]:
         assert "is not the sum" in str(ran.errors[name])
     assert v.CERTIFY_TALLY not in [entry.kind for entry in ran.entries]
 

@@ -62,7 +62,7 @@ def audited(ran: RecordedRun, threads: int = 1) -> Report:
 
 def exact(ran: RecordedRun, names: Sequence[str], setting: Setting = NINE) -> int:
     """The values of these users and the noise that they drew."""
-    return sum(setting.inputs[name][0] + ran.users[name].secret.given[0] for name in names)
+    return sum(setting.inputs[name][0] + ran.parties[name].secret.given[0] for name in names)
 
 
 def opened_pairs(ran: RecordedRun, setting: Setting = NINE) -> list[tuple[str, str]]:
@@ -95,7 +95,7 @@ def test_the_rest_get_the_exact_total_and_the_epsilon_without_who_was_false(
         assert run.errors[name].culprit == name
     report = audited(run)
     assert report.code == 3, report.conclusion
-    for machine in (run.relay, *(run.users[name] for name in rest)):
+    for machine in (run.relay, *(run.parties[name] for name in rest)):
         np.testing.assert_array_equal(machine.result.total, [exact(run, rest)])
         assert machine.result.survivors == rest
         assert machine.result.noise.residual_pairs == 0
@@ -302,7 +302,7 @@ def test_on_a_sparse_graph_neighbours_see_that_an_opening_is_false() -> None:
 # Whatever a group does.
 
 
-def shifted_by_one(_user: Any, message: Any) -> Any:
+def shifted_by_one(_party: Any, message: Any) -> Any:
     delta = (np.frombuffer(opened(message).deltas, "<u8") + np.uint64(1)).tobytes()
     return replace(message, deltas=delta)
 
@@ -314,7 +314,7 @@ def test_whatever_a_group_does_no_edge_between_others_is_opened(seed: int) -> No
     group = chooser.sample(NAMES, chooser.randint(1, 4))
     ways: list[tuple[str, Any]] = [
         (v.COMMIT, says(b"")),
-        (v.COMMIT, lambda user, message: out_of_range((3,))(user, v.COMMIT, message)),
+        (v.COMMIT, lambda party, message: out_of_range((3,))(party, v.COMMIT, message)),
         (v.PUBLISH, says(b"\x94")),
         *(
             (v.in_round(v.OPEN, number), way)
@@ -342,15 +342,15 @@ def test_whatever_a_group_does_no_edge_between_others_is_opened(seed: int) -> No
     assert set(others) <= set(counted)
     np.testing.assert_array_equal(ran.relay.result.total, [exact(ran, counted)])
     for name in others:
-        np.testing.assert_array_equal(ran.users[name].result.total, [exact(ran, counted)])
+        np.testing.assert_array_equal(ran.parties[name].result.total, [exact(ran, counted)])
     rounds = [int(kind.rpartition("-")[2]) for kind in kinds(ran) if kind.startswith("certify-exclusions-")]
     assert all(two == one + 1 for one, two in pairwise(sorted(rounds)))
     assert len(rounds) < ran.relay.member.parameters.most_false
 
 
-def opened_pairs_of(ran: RecordedRun, users: Sequence[str]) -> list[tuple[str, str]]:
+def opened_pairs_of(ran: RecordedRun, parties: Sequence[str]) -> list[tuple[str, str]]:
     """Who of these users opened the edge to whom."""
-    entries = [entry for entry in ran.entries if entry.party in users and entry.kind.startswith(v.OPEN)]
+    entries = [entry for entry in ran.entries if entry.party in parties and entry.kind.startswith(v.OPEN)]
     return [
         (entry.party, NAMES[peer - 1])
         for entry in entries

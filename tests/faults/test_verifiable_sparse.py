@@ -46,7 +46,7 @@ from smpc_dp_lab.vectors.verifiable_users import off_by_one
 from tests.faults.hosts import liar
 
 NAMES = list(SPARSE.inputs)
-USERS = len(NAMES)
+PARTIES = len(NAMES)
 CHEAT = NAMES[7]
 
 run = functools.partial(execute, setting=SPARSE, memo=True)
@@ -64,12 +64,12 @@ def honest() -> RecordedRun:
 
 def neighbours_of(ran: RecordedRun, name: str) -> list[str]:
     message = decode(entry_of(ran, v.COMMIT, name).payload, v.Commit, name)
-    return [NAMES[party - 1] for party in unpack_list(message.neighbours, USERS, name)]
+    return [NAMES[party - 1] for party in unpack_list(message.neighbours, PARTIES, name)]
 
 
 def total_of(ran: RecordedRun, names: Sequence[str]) -> int:
     """The values of these users and the noise that they drew."""
-    return sum(SPARSE.inputs[name][0] + ran.users[name].secret.given[0] for name in names)
+    return sum(SPARSE.inputs[name][0] + ran.parties[name].secret.given[0] for name in names)
 
 
 def test_the_graph_is_sparse_and_everybody_gets_the_audited_average() -> None:
@@ -79,15 +79,15 @@ def test_the_graph_is_sparse_and_everybody_gets_the_audited_average() -> None:
     assert not ran.errors
     degrees = [len(neighbours_of(ran, name)) for name in NAMES]
     assert checked.plan.degree <= min(degrees)
-    assert max(degrees) < USERS - 1
+    assert max(degrees) < PARTIES - 1
     report = audited(ran)
     assert report.code == 3, report.conclusion
     assert report.verdict is not None
     assert report.verdict.void_edges == ()
     assert report.verdict.epsilon == 4.0
-    for machine in (ran.relay, *ran.users.values()):
+    for machine in (ran.relay, *ran.parties.values()):
         np.testing.assert_array_equal(machine.result.total, [total_of(ran, NAMES)])
-        assert machine.result.weight == USERS
+        assert machine.result.weight == PARTIES
 
 
 def test_who_vanishes_before_it_commits_is_only_absent() -> None:
@@ -132,11 +132,11 @@ def test_who_publishes_something_false_is_excluded_and_the_rest_is_exact() -> No
 def shifted(neighbourhood: int) -> Tamper:
     """Commit to another term for one neighbour."""
 
-    def tamper(user: Cheater, step: str, message: msgspec.Struct) -> msgspec.Struct:
+    def tamper(party: Cheater, step: str, message: msgspec.Struct) -> msgspec.Struct:
         if not isinstance(message, v.Commit):
             return message
-        user.shift_edge(sorted(user.next.terms)[neighbourhood % len(user.next.terms)], 1)
-        return replace(message, edges=b"".join(edge for _, edge in sorted(user.next.edges.items())))
+        party.shift_edge(sorted(party.next.terms)[neighbourhood % len(party.next.terms)], 1)
+        return replace(message, edges=b"".join(edge for _, edge in sorted(party.next.edges.items())))
 
     return tamper
 
@@ -144,12 +144,12 @@ def shifted(neighbourhood: int) -> Tamper:
 def dropped(neighbourhood: int) -> Tamper:
     """Do not claim the edge to one neighbour."""
 
-    def tamper(user: Cheater, step: str, message: msgspec.Struct) -> msgspec.Struct:
+    def tamper(party: Cheater, step: str, message: msgspec.Struct) -> msgspec.Struct:
         if not isinstance(message, v.Commit):
             return message
-        user.drop_edge(sorted(user.next.terms)[neighbourhood % len(user.next.terms)])
-        edges = b"".join(edge for _, edge in sorted(user.next.edges.items()))
-        return replace(message, neighbours=pack_list(sorted(user.next.edges)), edges=edges)
+        party.drop_edge(sorted(party.next.terms)[neighbourhood % len(party.next.terms)])
+        edges = b"".join(edge for _, edge in sorted(party.next.edges.items()))
+        return replace(message, neighbours=pack_list(sorted(party.next.edges)), edges=edges)
 
     return tamper
 
@@ -271,7 +271,7 @@ def test_a_commit_of_nobody_is_refused() -> None:
 def test_more_neighbours_than_anybody_accepts_are_refused() -> None:
     """What an honest user never claims bounds what an audit has to hold."""
     checked = parameters(SPARSE)
-    assert checked.most_neighbours < USERS
+    assert checked.most_neighbours < PARTIES
     fewer = replace(
         checked,
         session=replace(
@@ -317,7 +317,7 @@ def test_a_ledger_is_not_charged_for_cheats_that_the_relay_makes_up() -> None:
     assert isinstance(error, PeerFault)
     assert error.culprit == RELAY
     assert "goes on with too few users" in str(error)
-    assert ran.users[victim].last.false_count == 0
+    assert ran.parties[victim].last.false_count == 0
 
 
 def test_the_cheats_that_a_user_has_seen_are_counted_though_its_run_ends_there() -> None:
@@ -330,10 +330,10 @@ def test_the_cheats_that_a_user_has_seen_are_counted_though_its_run_ends_there()
         return replace(message, false=pack_list(sorted((cheat, *far))))
 
     ran = run({CHEAT: off_by_one}, relay=Host(member=liar(v.PUBLICATIONS, lie, (victim,))))
-    error, last = ran.errors[victim], ran.users[victim].last
+    error, last = ran.errors[victim], ran.parties[victim].last
     assert isinstance(error, PeerFault)
     assert error.culprit == RELAY
     assert "goes on with too few users" in str(error)
     assert isinstance(last, Refused)
     assert last.false_count == 1
-    assert ran.users[victim].finished
+    assert ran.parties[victim].finished

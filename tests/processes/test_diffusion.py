@@ -108,7 +108,7 @@ def test_homomorphic_noise_of_processes_cancels_in_the_average(tmp_path: Path) -
     moves as if there were no noise, to the grid.
     """
     points = np.random.default_rng(2).normal(size=(10, 2))
-    data = [np.c_[points, points @ [0.5, -0.3] + 0.1 * user] for user in range(4)]
+    data = [np.c_[points, points @ [0.5, -0.3] + 0.1 * party] for party in range(4)]
     given = HOMOMORPHIC | {"model": "linear", "steps": 5, "rate": 0.2, "clip": 20.0}
     path, ledgers = start(tmp_path, 100.0, given, data)
     done = run(path, ledgers)
@@ -133,8 +133,8 @@ def test_sockets_have_the_bits_of_the_simulation(tmp_path: Path) -> None:
     assert failures == {}
     for how in ("ideal", "machines"):
         simulated = simulate.learn(PLAIN, tables(), fidelity=how, seed_for_simulation=1)
-        for user, result in enumerate(results):
-            np.testing.assert_array_equal(result.values[0], simulated.values[user])
+        for party, result in enumerate(results):
+            np.testing.assert_array_equal(result.values[0], simulated.values[party])
             assert result.guarantee is None
             assert "NO PRIVACY between neighbours" in result.claim
 
@@ -167,10 +167,10 @@ def test_equal_noise_gives_equal_bits(
         assert task is not None
         name = task.get_name()
         calls[name] += 1
-        users = [PARTIES.index(name)] if name in PARTIES else range(4)
+        parties = [PARTIES.index(name)] if name in PARTIES else range(4)
         rows = [
-            np.random.default_rng([user, calls[name]]).laplace(0, float(scale), count // len(users))
-            for user in users
+            np.random.default_rng([party, calls[name]]).laplace(0, float(scale), count // len(parties))
+            for party in parties
         ]
         return np.rint(np.concatenate(rows)).astype(np.int64)
 
@@ -179,15 +179,15 @@ def test_equal_noise_gives_equal_bits(
     results, _ = asyncio.run(everybody_in(path, ledgers))
     simulated = simulate.learn(parameters, tables())
     total = 90.0 + parameters.get("publish", 0.0)
-    for user, result in enumerate(results):
-        np.testing.assert_array_equal(result.values[0], simulated.values[user])
+    for party, result in enumerate(results):
+        np.testing.assert_array_equal(result.values[0], simulated.values[party])
         assert result.guarantee == simulated.guarantee
         assert result.guarantee is not None
         assert result.guarantee.epsilon == pytest.approx(total, rel=1e-3)
-        spent = Ledger.open(ledgers / f"{PARTIES[user]}.ledger").spent().epsilon
+        spent = Ledger.open(ledgers / f"{PARTIES[party]}.ledger").spent().epsilon
         assert spent == pytest.approx(total, rel=1e-3)
         assert result.confidential == (parameters is HOMOMORPHIC)
-        text = learned_text({PARTIES[user]: result.to_json()})
+        text = learned_text({PARTIES[party]: result.to_json()})
         assert ("confidential: what each party has learned is its own" in text) == result.confidential
     assert calls["ann"] == 6 + ("publish" in parameters)
 

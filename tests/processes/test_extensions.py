@@ -127,7 +127,7 @@ def test_run_runs_a_learner(installed: Path, tmp_path: Path) -> None:
 class ExactAverager:
     """Averages without noise over all users, who live here."""
 
-    users, here, claim = 4, np.arange(4), ""
+    parties, here, claim = 4, np.arange(4), ""
 
     async def average(self, vector: Rows, *_: object) -> Averaged:
         return Averaged(np.broadcast_to(vector.mean(axis=0), vector.shape), np.full(4, 4.0))
@@ -138,7 +138,7 @@ def test_the_learner_averages_means() -> None:
     checked, faults = check_learn(MEAN, 4)
     assert checked is not None, faults
     assert checked.requested("average") == "average of smpc-dp-example 1.0"
-    data = [np.array([[float(user)], [user + 1.0]]) for user in range(4)]
+    data = [np.array([[float(party)], [party + 1.0]]) for party in range(4)]
     learned = asyncio.run(checked.learner.run(LearnerContext(ExactAverager()), data))
     np.testing.assert_allclose(learned.values, np.full((4, 1), 2.0), atol=1e-3)
     with pytest.raises(ConfigError, match="ann: must be one column of numbers from 0 to 10"):

@@ -20,7 +20,7 @@ from smpc_dp.runtime.session_file import Timeouts, load_session
 from smpc_dp.transport.endpoint import dial
 from tests import command
 
-USERS = tuple(f"user{number}" for number in range(1, 7))
+PARTIES = tuple(f"user{number}" for number in range(1, 7))
 PARAMETERS: dict[str, object] = {
     "length": 2,
     "lower": 0.0,
@@ -35,25 +35,25 @@ TIMEOUTS = Timeouts(connect=6.0, step=2.0, gather=4.0)
 
 
 def vector(name: str) -> list[float]:
-    return [USERS.index(name) / len(USERS), 0.5]
+    return [PARTIES.index(name) / len(PARTIES), 0.5]
 
 
 @pytest.fixture
 def session(tmp_path: Path) -> Path:
-    path = create_local_session(tmp_path, USERS, PARAMETERS, protocol="gopa", timeouts=TIMEOUTS)
+    path = create_local_session(tmp_path, PARTIES, PARAMETERS, protocol="gopa", timeouts=TIMEOUTS)
     (tmp_path / "inputs").mkdir()
-    for name in USERS:
+    for name in PARTIES:
         (tmp_path / "inputs" / f"{name}.json").write_text(json.dumps(vector(name)))
     return path
 
 
 def launch(session: Path, on_event: Callable[[Launcher, Event], None]) -> tuple[Launcher, dict[str, Any]]:
     """Run every user as a process; return how they ended and their results."""
-    outputs = {name: session.parent / f"{name}.out.json" for name in USERS}
+    outputs = {name: session.parent / f"{name}.out.json" for name in PARTIES}
     launcher = Launcher(lambda event: on_event(launcher, event))
     commands = {
         name: member_command("party", str(session), "--as", name, "--out", str(outputs[name]))
-        for name in USERS
+        for name in PARTIES
     }
     asyncio.run(launcher.run(commands, None))
     return launcher, {name: json.loads(p.read_text()) for name, p in outputs.items() if p.exists()}
@@ -70,16 +70,16 @@ def test_run_prints_one_average_of_all(session: Path) -> None:
     done = command.smpc_dp("run", str(session), "--json")
     assert done.returncode == 0, done.stderr
     result = json.loads(done.stdout)
-    assert result["survivors"] == list(USERS)
+    assert result["survivors"] == list(PARTIES)
     assert result["residual_pairs"] == 0
-    assert set(result["evidence"]["survivors"]["signatures"]) <= set(USERS)
+    assert set(result["evidence"]["survivors"]["signatures"]) <= set(PARTIES)
     check_value(result)
 
 
 @pytest.mark.parametrize("step", ["roll", "publish"])
 def test_a_user_killed_while_it_waits_is_survived(session: Path, step: str) -> None:
     """Before the certificate it is out; afterwards its value is in if it left in time, else its noise is."""
-    victim = USERS[2]
+    victim = PARTIES[2]
 
     def kill(launcher: Launcher, event: Event) -> None:
         if (event.party, event.kind, event.step) == (victim, "step", step):
@@ -89,7 +89,7 @@ def test_a_user_killed_while_it_waits_is_survived(session: Path, step: str) -> N
     if step == "roll" and any(result["residual_pairs"] for result in results.values()):
         # On a busy machine the kill may come after the certificate: once more.
         launcher, results = launch(session, kill)
-    assert set(results) == set(USERS) - {victim}
+    assert set(results) == set(PARTIES) - {victim}
     assert not launcher.outcomes[victim].ok
     totals = {tuple(result["fixed_point"]) for result in results.values()}
     assert len(totals) == 1, "everyone has the same"
@@ -102,7 +102,7 @@ def test_a_user_killed_while_it_waits_is_survived(session: Path, step: str) -> N
 
 def test_a_coordinator_that_is_killed_is_named_and_the_next_request_works(session: Path) -> None:
     """User 1 coordinates the first request, user 2 the second."""
-    coordinator = USERS[0]
+    coordinator = PARTIES[0]
     launcher = Launcher()
     process = member_command("party", str(session), "--as", coordinator)
 
@@ -123,7 +123,7 @@ def test_a_coordinator_that_is_killed_is_named_and_the_next_request_works(sessio
 
     async def act() -> list[list[smpc_dp.Result | smpc_dp.SmpcError]]:
         launched = asyncio.create_task(launcher.run({coordinator: process}, None))
-        ended = await asyncio.gather(*(one(name) for name in USERS[1:]))
+        ended = await asyncio.gather(*(one(name) for name in PARTIES[1:]))
         await launched
         return ended
 
@@ -137,9 +137,9 @@ def test_a_coordinator_that_is_killed_is_named_and_the_next_request_works(sessio
 
 def test_who_comes_too_late_is_told_and_may_ask_with_the_next_request(tmp_path: Path) -> None:
     timeouts = Timeouts(connect=2.0, step=4.0, gather=8.0)
-    path = create_local_session(tmp_path, USERS, PARAMETERS, protocol="gopa", timeouts=timeouts)
+    path = create_local_session(tmp_path, PARTIES, PARAMETERS, protocol="gopa", timeouts=timeouts)
     first_is_over, late_is_there = asyncio.Event(), asyncio.Event()
-    late = USERS[-1]
+    late = PARTIES[-1]
 
     async def one(name: str) -> list[smpc_dp.Result | smpc_dp.SmpcError]:
         ended: list[smpc_dp.Result | smpc_dp.SmpcError] = []
@@ -158,9 +158,9 @@ def test_who_comes_too_late_is_told_and_may_ask_with_the_next_request(tmp_path: 
         return ended
 
     async def act() -> list[list[smpc_dp.Result | smpc_dp.SmpcError]]:
-        return await asyncio.gather(*(one(name) for name in USERS))
+        return await asyncio.gather(*(one(name) for name in PARTIES))
 
-    ended = dict(zip(USERS, asyncio.run(act()), strict=True))
+    ended = dict(zip(PARTIES, asyncio.run(act()), strict=True))
     reported, second = ended.pop(late)
     assert isinstance(reported, smpc_dp.TimeoutFault)
     assert reported.missing == {late}
@@ -185,16 +185,16 @@ def test_a_session_that_differs_is_refused_and_the_others_go_on(session: Path, t
             return error
 
     async def act() -> list[smpc_dp.Result | smpc_dp.SmpcError]:
-        paths = {name: session if name != USERS[3] else other for name in USERS}
+        paths = {name: session if name != PARTIES[3] else other for name in PARTIES}
         return await asyncio.gather(*(one(name, path) for name, path in paths.items()))
 
-    ended = dict(zip(USERS, asyncio.run(act()), strict=True))
-    odd = ended.pop(USERS[3])
+    ended = dict(zip(PARTIES, asyncio.run(act()), strict=True))
+    odd = ended.pop(PARTIES[3])
     assert isinstance(odd, smpc_dp.ConfigError)
     assert "epsilon" in str(odd)
     for result in ended.values():
         assert isinstance(result, smpc_dp.Result), result
-        assert result.absent == (USERS[3],)
+        assert result.absent == (PARTIES[3],)
 
 
 def test_a_session_without_aggregator_has_no_evaluations(session: Path) -> None:
@@ -202,9 +202,9 @@ def test_a_session_without_aggregator_has_no_evaluations(session: Path) -> None:
         async def one(name: str) -> None:
             async with smpc_dp.connect(session, party=name) as opened:
                 with pytest.raises(smpc_dp.ConfigError, match="topology"):
-                    await opened.evaluate("aes128", [1], peer=USERS[1], role="garbler")
+                    await opened.evaluate("aes128", [1], peer=PARTIES[1], role="garbler")
 
-        await asyncio.gather(*(one(name) for name in USERS))
+        await asyncio.gather(*(one(name) for name in PARTIES))
 
     asyncio.run(act())
 
@@ -225,7 +225,7 @@ def test_files_with_an_aggregator_or_without_addresses_are_refused(session: Path
 async def test_a_user_that_should_be_called_may_not_call(tmp_path: Path) -> None:
     """One channel a pair: the smaller number listens. Two in opposite directions could race."""
     timeouts = Timeouts(connect=1.0, step=1.0)
-    path = create_local_session(tmp_path, USERS, PARAMETERS, protocol="gopa", timeouts=timeouts)
+    path = create_local_session(tmp_path, PARTIES, PARAMETERS, protocol="gopa", timeouts=timeouts)
     refused: list[str] = []
 
     def watch(event: Event) -> None:
@@ -233,24 +233,24 @@ async def test_a_user_that_should_be_called_may_not_call(tmp_path: Path) -> None
             refused.append(event.detail)
 
     async def call() -> None:
-        channel = await dial(Membership.load(path, USERS[0]).endpoint(), USERS[1])
+        channel = await dial(Membership.load(path, PARTIES[0]).endpoint(), PARTIES[1])
         with pytest.raises(smpc_dp.SmpcError):
             await channel.receive()
 
     calling = asyncio.create_task(call())
     with pytest.raises(smpc_dp.TimeoutFault) as caught:
-        async with smpc_dp.connect(path, party=USERS[1], on_event=watch):
+        async with smpc_dp.connect(path, party=PARTIES[1], on_event=watch):
             pass
     await calling
-    assert f"{USERS[0]}: {USERS[0]}: calls a user that calls it" in refused
-    assert caught.value.missing == set(USERS) - {USERS[1]}
+    assert f"{PARTIES[0]}: {PARTIES[0]}: calls a user that calls it" in refused
+    assert caught.value.missing == set(PARTIES) - {PARTIES[1]}
     assert caught.value.step == "connect"
 
 
 @pytest.mark.parametrize(("topology", "address"), [("direct", "nowhere"), ("relay", "127.0.0.1:7100")])
 async def test_where_to_listen_is_checked(tmp_path: Path, topology: str, address: str) -> None:
     given = PARAMETERS | {"topology": topology}
-    path = create_local_session(tmp_path, USERS, given, protocol="gopa", timeouts=TIMEOUTS)
+    path = create_local_session(tmp_path, PARTIES, given, protocol="gopa", timeouts=TIMEOUTS)
     with pytest.raises(smpc_dp.ConfigError, match="listen_on"):
-        async with smpc_dp.connect(path, party=USERS[0], listen_on=address):
+        async with smpc_dp.connect(path, party=PARTIES[0], listen_on=address):
             pass

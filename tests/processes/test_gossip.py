@@ -78,10 +78,10 @@ def test_sockets_have_the_bits_of_the_simulation(
     results, failures = asyncio.run(everybody(path, PARTIES))
     assert failures == {}
     simulated = simulated_learn(parameters, tables, fidelity="ideal", seed_for_simulation=1)
-    for user, name in enumerate(PARTIES):
+    for party, name in enumerate(PARTIES):
         result = results[name]
         assert isinstance(result, Learned), result
-        np.testing.assert_array_equal(result.values[0], simulated.values[user])
+        np.testing.assert_array_equal(result.values[0], simulated.values[party])
         assert result.guarantee == simulated.guarantee
         assert result.names == simulated.names
     assert np.abs(simulated.values).max() > 0
@@ -109,17 +109,17 @@ def test_equal_reports_give_equal_bits(
     def lie(response: KaryRandomisedResponse, values: np.ndarray, _source: NoiseSource) -> np.ndarray:
         task = asyncio.current_task()
         assert task is not None
-        users = [PARTIES.index(task.get_name())] if len(values) == 1 else range(len(values))
+        parties = [PARTIES.index(task.get_name())] if len(values) == 1 else range(len(values))
         return np.array(
-            [(value + user) % response.categories for value, user in zip(values, users, strict=True)]
+            [(value + party) % response.categories for value, party in zip(values, parties, strict=True)]
         )
 
     monkeypatch.setattr(KaryRandomisedResponse, "release", lie)
     path = session(tmp_path, parameters, tables)
     results, _ = asyncio.run(everybody_in(path, names=PARTIES))
     simulated = simulated_learn(parameters, tables)
-    for user, result in enumerate(results):
-        np.testing.assert_array_equal(result.values[0], simulated.values[user])
+    for party, result in enumerate(results):
+        np.testing.assert_array_equal(result.values[0], simulated.values[party])
         assert result.guarantee is not None
         assert result.guarantee.epsilon == pytest.approx(1.0)
 

@@ -59,16 +59,16 @@ GIVEN: dict[str, Any] = {
 TIMEOUTS = Timeouts(connect=30.0, gather=30.0, step=20.0)
 
 
-def table(user: int) -> np.ndarray:
-    drawn = np.random.default_rng(user).normal(size=(8, 2))
+def table(party: int) -> np.ndarray:
+    drawn = np.random.default_rng(party).normal(size=(8, 2))
     return np.column_stack([drawn, (drawn[:, 0] > 0).astype(float)])
 
 
 def session(folder: Path, change: Mapping[str, object], names: tuple[str, ...] = NAMES) -> Path:
     path = create_local_session(folder, names, GIVEN | dict(change), protocol="learn", timeouts=TIMEOUTS)
     (folder / "inputs").mkdir()
-    for user, name in enumerate(names):
-        np.save(folder / "inputs" / f"{name}.npy", table(user))
+    for party, name in enumerate(names):
+        np.save(folder / "inputs" / f"{name}.npy", table(party))
     return path
 
 
@@ -109,18 +109,18 @@ def test_groups_learn_and_are_charged(tmp_path: Path, averager: dict[str, object
     assert failures == {}
     planned = GroupDraws(5, size, 2).participations(5)
     last = GroupDraws(5, size, 2).draw(5)[-1]
-    for user, name in enumerate(NAMES):
+    for party, name in enumerate(NAMES):
         result = results[name]
         assert isinstance(result, Learned), result
-        assert result.done.tolist() == result.steps.tolist() == [planned[user]]
+        assert result.done.tolist() == result.steps.tolist() == [planned[party]]
         assert result.guarantee is not None
         assert (result.guarantee.epsilon, result.guarantee.delta) == (5.0, 1e-5)
         ledger = Ledger.open(tmp_path / f"{name}.ledger")
-        assert len(ledger.entries()) == planned[user]
+        assert len(ledger.entries()) == planned[party]
         spent = ledger.spent().epsilon
         assert spent is not None
         assert spent <= 5.0
-    models = [results[NAMES[user]].values for user in last]  # type: ignore[union-attr]
+    models = [results[NAMES[party]].values for party in last]  # type: ignore[union-attr]
     np.testing.assert_array_equal(models, [models[0]] * size)
 
 
@@ -139,15 +139,15 @@ def test_processes_and_machines_learn_the_same_with_the_same_randomness(
     change = {"averager": {"method": method}, "group": 4}
     results, failures = asyncio.run(everybody(session(tmp_path, change), NAMES))
     assert failures == {}
-    tables = [table(user) for user in range(len(NAMES))]
+    tables = [table(party) for party in range(len(NAMES))]
     simulated = simulate.learn(GIVEN | change, tables, fidelity="machines")
     plain = simulate.learn(GIVEN | change, tables, fidelity="plain")
     assert np.abs(simulated.values - plain.values).max() > 0.01
-    for user, name in enumerate(NAMES):
+    for party, name in enumerate(NAMES):
         result = results[name]
         assert isinstance(result, Learned), result
         # A gradient of one row and of all may differ by an ulp, which can move a step of the grid.
-        np.testing.assert_allclose(result.values[0], simulated.values[user], atol=1e-4, rtol=0)
+        np.testing.assert_allclose(result.values[0], simulated.values[party], atol=1e-4, rtol=0)
 
 
 def test_a_group_that_asks_before_its_turn_is_heard(tmp_path: Path) -> None:
@@ -179,10 +179,10 @@ def test_a_group_that_needs_everybody_fails_and_names_who_is_missing(tmp_path: P
     hit = [step for step in range(5) if 4 in groups[step]]
     assert sorted(failures) == sorted(number for step in hit for number in (2 * step + 1, 2 * step + 2))
     assert all("eve" in reason for reason in failures.values())
-    for user, name in enumerate(NAMES[:4]):
+    for party, name in enumerate(NAMES[:4]):
         result = results[name]
         assert isinstance(result, Learned)
-        missed = sum(user in groups[step] for step in hit)
+        missed = sum(party in groups[step] for step in hit)
         assert result.done[0] == result.steps[0] - missed
         assert all("eve" in reason for reason in result.failures)
         assert bool(result.failures) == bool(missed)
@@ -277,14 +277,14 @@ class Gossip(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=Tr
 
     epsilon: Annotated[float, Meta(gt=0)] | None = None
 
-    def faults(self, users: int) -> list[Fault]:  # noqa: ARG002
+    def faults(self, parties: int) -> list[Fault]:  # noqa: ARG002
         return []
 
-    def requirements(self, users: int) -> Requirements:
+    def requirements(self, parties: int) -> Requirements:
         delta = None if self.epsilon is None else 1e-5
-        return Requirements(exchange=PrivateMessages(3, 8.0, np.full(users, 2), self.epsilon, delta))
+        return Requirements(exchange=PrivateMessages(3, 8.0, np.full(parties, 2), self.epsilon, delta))
 
-    def check_data(self, table: Table, user: str) -> None:
+    def check_data(self, table: Table, party: str) -> None:
         pass
 
     async def run(self, context: LearnerContext, data: list[Table]) -> Learned:
@@ -308,8 +308,8 @@ def test_messages_arrive_with_and_without_noise(
     given = {"learner": "gossip"} | ({} if epsilon is None else {"epsilon": epsilon})
     path = create_local_session(tmp_path, NAMES, given, protocol="learn", timeouts=TIMEOUTS)
     (tmp_path / "inputs").mkdir()
-    for user, name in enumerate(NAMES):
-        np.save(tmp_path / "inputs" / f"{name}.npy", table(user))
+    for party, name in enumerate(NAMES):
+        np.save(tmp_path / "inputs" / f"{name}.npy", table(party))
         relation, budget = "substitution", epsilon
         Ledger.create(
             tmp_path / f"{name}.ledger",
@@ -321,7 +321,7 @@ def test_messages_arrive_with_and_without_noise(
         )
     results, failures = asyncio.run(everybody(path, NAMES, ledgers=True))
     assert failures == {}
-    context = np.array([table(user).mean(axis=0) for user in range(5)])
+    context = np.array([table(party).mean(axis=0) for party in range(5)])
     swapped = context[[1, 0, 2, 4, 3]]
     expected = (swapped + np.roll(swapped, -1, axis=0)) / 2
     expected[2] = swapped[2]
@@ -340,8 +340,8 @@ def test_a_partner_that_is_missing_is_named(tmp_path: Path, monkeypatch: pytest.
     monkeypatch.setattr(registry, "LEARNERS", {"gossip": Gossip})
     path = create_local_session(tmp_path, NAMES, {"learner": "gossip"}, protocol="learn", timeouts=TIMEOUTS)
     (tmp_path / "inputs").mkdir()
-    for user, name in enumerate(NAMES):
-        np.save(tmp_path / "inputs" / f"{name}.npy", table(user))
+    for party, name in enumerate(NAMES):
+        np.save(tmp_path / "inputs" / f"{name}.npy", table(party))
     results, _ = asyncio.run(everybody(path, NAMES[:4], begin_with=4))
     assert isinstance(results["dan"], TimeoutFault)
     assert results["dan"].missing == {"eve"}
@@ -413,7 +413,7 @@ def test_logs_of_verifiable_groups_are_audited(tmp_path: Path) -> None:
         assert report.ok
         assert report.session_checked
         assert report.verdict is not None
-        assert report.verdict.counted == tuple(names[user] for user in group)
+        assert report.verdict.counted == tuple(names[party] for party in group)
     for change, fault in (
         ({"request": 3}, "request 3 is no average"),
         ({"request": 4}, "of the group of step 2"),

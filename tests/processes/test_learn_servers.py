@@ -44,14 +44,14 @@ GIVEN: dict[str, Any] = {
 TIMEOUTS = Timeouts(connect=30.0, gather=30.0, step=20.0)
 
 
-def table(user: int) -> np.ndarray:
-    drawn = np.random.default_rng(user).normal(size=(8 + user, 2))
+def table(party: int) -> np.ndarray:
+    drawn = np.random.default_rng(party).normal(size=(8 + party, 2))
     return np.column_stack([drawn, (drawn[:, 0] > 0).astype(float)])
 
 
 def session(folder: Path, change: Mapping[str, object], names: tuple[str, ...] = NAMES) -> Path:
     path = create_local_session(folder, names, GIVEN | dict(change), protocol="learn", timeouts=TIMEOUTS)
-    tables = {name: table(user) for user, name in enumerate(names)}
+    tables = {name: table(party) for party, name in enumerate(names)}
     supply(folder / "inputs", folder, tables, 5.0, 1e-5)
     return path
 
@@ -92,19 +92,19 @@ def test_servers_average_for_groups_and_members_are_charged(
     assert sorted(opened) == sorted(2 * SERVERS)
     assert failures == [{}, {}, {}], failures
     groups = GroupDraws(4, 3, 2)
-    for user, name in enumerate(NAMES):
+    for party, name in enumerate(NAMES):
         result = results[name]
         assert isinstance(result, Learned), result
         assert result.failures == ()
-        assert result.done.tolist() == [groups.participations(3)[user]]
+        assert result.done.tolist() == [groups.participations(3)[party]]
         assert result.guarantee is not None
         assert "one that deviates" in result.guarantee.assumption
         ledger = Ledger.open(tmp_path / f"{name}.ledger")
-        assert len(ledger.entries()) == groups.participations(3)[user]
+        assert len(ledger.entries()) == groups.participations(3)[party]
         spent = ledger.spent().epsilon
         assert spent is not None
         assert 0 < spent <= 5.0
-    last = [results[NAMES[user]] for user in groups.draw(3)[-1]]
+    last = [results[NAMES[party]] for party in groups.draw(3)[-1]]
     models = [result.values for result in last if isinstance(result, Learned)]
     np.testing.assert_array_equal(models, [models[0]] * 3)
 
@@ -119,10 +119,10 @@ def test_a_group_fails_without_a_member_and_the_others_go_on(tmp_path: Path) -> 
     for reported in failures:
         assert sorted(reported) == sorted(number for step in hit for number in (2 * step + 1, 2 * step + 2))
         assert all("dan" in reason for reason in reported.values())
-    for user, name in enumerate(NAMES[:3]):
+    for party, name in enumerate(NAMES[:3]):
         result = results[name]
         assert isinstance(result, Learned), result
-        missed = sum(user in groups[step] for step in hit)
+        missed = sum(party in groups[step] for step in hit)
         assert result.done[0] == result.steps[0] - missed
         assert all("dan" in reason for reason in result.failures)
         # Whoever is missing is known before anybody shares.
@@ -221,8 +221,8 @@ def test_a_server_that_loses_another_tells_the_third_before_it_goes(
     async def run() -> list[Any]:
         serving = [serve_learning(path, name="server1"), serve_learning(path, name="server3")]
         serving.append(serve_learning(path, name="server2", on_event=cut))
-        users = [one(path, name) for name in NAMES]
-        return await asyncio.gather(*serving, *users, return_exceptions=True)
+        parties = [one(path, name) for name in NAMES]
+        return await asyncio.gather(*serving, *parties, return_exceptions=True)
 
     errors = asyncio.run(run())
     for error in errors:

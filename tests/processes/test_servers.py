@@ -36,7 +36,7 @@ from smpc_dp.runtime.servers.hub import serve_shares
 from smpc_dp.runtime.session_file import Timeouts
 from smpc_dp.statistics.shared.plan import Program
 
-USERS = ("alice", "bob", "carol", "dave")
+PARTIES = ("alice", "bob", "carol", "dave")
 SERVERS = ("server1", "server2", "server3")
 SUMS: dict[str, object] = {"length": 2, "lower": -100, "upper": 100, "kind": "integer", "dropout": 0.25}
 TIMEOUTS = Timeouts(connect=15.0, step=5.0, gather=5.0)
@@ -46,13 +46,13 @@ Act = Callable[[smpc_dp.Session, int], Awaitable[object]]
 
 def session(folder: Path, parameters: dict[str, object] = SUMS, servers: int = 3) -> Path:
     return create_local_session(
-        folder, USERS, parameters, protocol="mpyc", servers=servers, timeouts=TIMEOUTS
+        folder, PARTIES, parameters, protocol="mpyc", servers=servers, timeouts=TIMEOUTS
     )
 
 
-async def user(path: Path, index: int, act: Act, ledger: Path | None = None) -> object:
+async def party(path: Path, index: int, act: Act, ledger: Path | None = None) -> object:
     try:
-        async with smpc_dp.connect(path, party=USERS[index], ledger=ledger) as opened:
+        async with smpc_dp.connect(path, party=PARTIES[index], ledger=ledger) as opened:
             return await act(opened, index)
     except SmpcError as error:
         return error
@@ -72,7 +72,7 @@ async def execute(
         for name in SERVERS
     ]
     got = await asyncio.gather(
-        *(user(path, index, act, (ledgers or {}).get(name)) for index, name in enumerate(USERS))
+        *(party(path, index, act, (ledgers or {}).get(name)) for index, name in enumerate(PARTIES))
     )
     return list(got), [list(await task) for task in serving]
 
@@ -86,14 +86,14 @@ def test_run_adds_up_among_server_processes(tmp_path: Path, servers: int) -> Non
     """Users, servers and their mpyc are processes: with 7 servers 18 of them."""
     path = session(tmp_path, servers=servers)
     (tmp_path / "inputs").mkdir()
-    for index, name in enumerate(USERS):
+    for index, name in enumerate(PARTIES):
         (tmp_path / "inputs" / f"{name}.json").write_text(json.dumps(vector(index)))
     command = [sys.executable, "-m", "smpc_dp", "run", str(path), "--operation", "sum", "--json"]
     done = subprocess.run(command, capture_output=True, text=True, timeout=180, check=False)
     assert done.returncode == 0, done.stderr
     result = json.loads(done.stdout)
     assert result["value"] == [sum(index - 7 for index in range(4)), 60]
-    assert result["survivors"] == list(USERS)
+    assert result["survivors"] == list(PARTIES)
     signed = result["evidence"]["survivors"]["signatures"]
     assert set(signed) == {f"server{index + 1}" for index in range(servers)}
     assert f"any {(servers - 1) // 2} of them" in result["privacy"]["claim"]
@@ -133,7 +133,7 @@ async def test_a_session_goes_on_from_sum_to_average_to_statistic(tmp_path: Path
         assert tau.value == got[0][2].value  # type: ignore[index]
         assert abs(tau.value - 1) < 1 + 1e-9
         assert tau.privacy.epsilon == 12.0
-        assert tau.survivors == USERS
+        assert tau.survivors == PARTIES
         assert set(tau.evidence.opened_by.signatures) == set(SERVERS)
     assert got[1][2].privacy.receipt is not None  # type: ignore[index]
     assert all(isinstance(ended, Opened) for ends in served for ended in ends)
@@ -171,7 +171,7 @@ async def test_channels_are_served_while_noise_is_planned(
     got, _ = await execute(session(tmp_path), act)
     beating.cancel()
     assert all(answer.value.tolist() == [-22, 60] for answer in got)  # type: ignore[attr-defined]
-    assert len(during) == len(SERVERS) + len(USERS)
+    assert len(during) == len(SERVERS) + len(PARTIES)
     # Some fifty on a machine that is idle; none where the loop waits.
     assert min(during) >= 3
 
@@ -236,7 +236,7 @@ async def test_a_ledger_that_refuses_shares_nothing_and_the_others_go_on(tmp_pat
     assert isinstance(alice, PrivacyError)
     for answer in others:
         assert isinstance(answer, StatisticResult)
-        assert answer.survivors == USERS[1:]
+        assert answer.survivors == PARTIES[1:]
         assert answer.absent == ("alice",)
         assert all(fault.startswith("alice: left out") for fault in answer.faults)
     assert not Ledger.open(ledgers["alice"], party="alice").entries()
@@ -263,14 +263,14 @@ async def test_what_cannot_be_computed_is_refused_at_the_user(tmp_path: Path) ->
         return True
 
     got, _ = await execute(session(tmp_path), act)
-    assert got == [True] * len(USERS)
+    assert got == [True] * len(PARTIES)
 
 
 @pytest.mark.parametrize("step", ["connected", "shares", "compute"])
 def test_a_killed_server_ends_everybody_and_is_named(tmp_path: Path, step: str) -> None:
     path = session(tmp_path)
     # Everybody must be connected to everybody: a member that is not yet names a server that has ended for it.
-    expected = {(server, user) for server in SERVERS for user in USERS} | {
+    expected = {(server, party) for server in SERVERS for party in PARTIES} | {
         ("server2", "server1"),
         ("server2", "server3"),
     }
@@ -293,7 +293,7 @@ def test_a_killed_server_ends_everybody_and_is_named(tmp_path: Path, step: str) 
     async def run() -> list[object]:
         async with asyncio.timeout(45):
             running = asyncio.create_task(launcher.run(commands, None))
-            got = await asyncio.gather(*(user(path, index, act) for index in range(len(USERS))))
+            got = await asyncio.gather(*(party(path, index, act) for index in range(len(PARTIES))))
             await running
         return list(got)
 

@@ -262,16 +262,16 @@ async def test_a_ledger_is_told_by_the_same_code_as_a_vector(tmp_path: Path, rep
 async def test_a_record_that_is_refused_on_shares_is_told_by_one_code(
     tmp_path: Path, reported: list[bytes]
 ) -> None:
-    users = PARTIES[:4]
+    parties = PARTIES[:4]
     sums = {
         key: value
         for key, value in INTEGERS.items()
         if key not in ("corrupt", "max_weight", "same_survivors")
     }
-    path = create_local_session(tmp_path, users, sums, protocol="mpyc", timeouts=TIMEOUTS, servers=3)
+    path = create_local_session(tmp_path, parties, sums, protocol="mpyc", timeouts=TIMEOUTS, servers=3)
     serving = [asyncio.create_task(serve_shares(path, f"server{index}", requests=3)) for index in (1, 2, 3)]
 
-    async def user(name: str) -> None:
+    async def party(name: str) -> None:
         async with smpc_dp.connect(path, party=name) as session:
             for data in ((31337.5, 1.0), (2718281828 << 40, 1), (TEXT, 1)):
                 if name == "bob":
@@ -281,7 +281,7 @@ async def test_a_record_that_is_refused_on_shares_is_told_by_one_code(
                     with pytest.raises(smpc_dp.SmpcError):
                         await session.pairwise("kendall_tau", (4711.25, 2.0), 1.0)
 
-    await asyncio.gather(*(user(name) for name in users))
+    await asyncio.gather(*(party(name) for name in parties))
     await asyncio.gather(*serving)
     assert set(leaves(reported, "bob")) == {encode(Abort(Code.OWN))}
 

@@ -148,7 +148,7 @@ def test_a_party_audits_from_the_command_line(tmp_path: Path) -> None:
 
 SMALL = {"length": 1, "lower": 0, "upper": 1, "precision": 0.5, "epsilon": 20.0, "delta": 1e-2}
 SMALL |= {"corrupt": 0.0, "verifiable": True}
-USERS = ("ann", "ben", "cyd")
+PARTIES = ("ann", "ben", "cyd")
 
 
 def average_in_processes(folder: Path, path: Path) -> dict[str, tuple[int, str, str]]:
@@ -156,7 +156,7 @@ def average_in_processes(folder: Path, path: Path) -> dict[str, tuple[int, str, 
     command = [sys.executable, "-m", "smpc_dp", "party", str(path), "--as"]
     (folder / "value.json").write_text("[0.5]")
     commands = {"aggregator": [*command, "aggregator"]}
-    commands |= {name: [*command, name, "--input", str(folder / "value.json"), "--json"] for name in USERS}
+    commands |= {name: [*command, name, "--input", str(folder / "value.json"), "--json"] for name in PARTIES}
     processes = {
         name: subprocess.Popen(given, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
         for name, given in commands.items()
@@ -174,21 +174,21 @@ def average_in_processes(folder: Path, path: Path) -> dict[str, tuple[int, str, 
 )
 def test_users_refuse_a_relay_that_is_back_at_an_older_list(tmp_path: Path, retained: int) -> None:
     """Each request has new processes: what was signed is in a file beside each user's key."""
-    path = create_local_session(tmp_path, list(USERS), SMALL, protocol="gopa")
+    path = create_local_session(tmp_path, list(PARTIES), SMALL, protocol="gopa")
     board, older = tmp_path / "board", tmp_path / "older"
     for _ in range(retained + 1):
         if board.exists():
             shutil.copytree(board, older)
         done = average_in_processes(tmp_path, path)
         assert all(code == 0 for code, _, _ in done.values()), done
-    runs = {name: (tmp_path / "keys" / f"{name}.runs").read_bytes() for name in USERS}
+    runs = {name: (tmp_path / "keys" / f"{name}.runs").read_bytes() for name in PARTIES}
     shutil.rmtree(board)
     if retained:
         older.rename(board)
     before = {*board.glob("request-*.jsonl")}
     done = average_in_processes(tmp_path, path)
     signed = retained + 1
-    for name in USERS:
+    for name in PARTIES:
         code, out, error = done[name]
         assert (code, out) == (1, "")
         shown = f"a session log of {signed} runs, one with {signed} was signed: it was rolled back"
@@ -218,7 +218,7 @@ def forgets(context, *given, board, **more):
 for ended in asyncio.run(smpc_dp.serve(sys.argv[1], requests=2, role=forgets)):
     print(ended if isinstance(ended, Exception) else "ended")
 """
-USER_OF_TWO = """
+PARTY_OF_TWO = """
 import asyncio, sys
 import smpc_dp
 
@@ -237,9 +237,9 @@ except smpc_dp.PeerFault as fault:
 
 @pytest.mark.slow
 def test_users_refuse_a_relay_that_forgets_its_list_between_two_requests(tmp_path: Path) -> None:
-    path = create_local_session(tmp_path, list(USERS), SMALL, protocol="gopa")
+    path = create_local_session(tmp_path, list(PARTIES), SMALL, protocol="gopa")
     commands = {"aggregator": [FORGETTING_RELAY, str(path)]}
-    commands |= {name: [USER_OF_TWO, str(path), name] for name in USERS}
+    commands |= {name: [PARTY_OF_TWO, str(path), name] for name in PARTIES}
     processes = {
         name: subprocess.Popen([sys.executable, "-c", *given], stdout=subprocess.PIPE, text=True)
         for name, given in commands.items()
@@ -247,7 +247,7 @@ def test_users_refuse_a_relay_that_forgets_its_list_between_two_requests(tmp_pat
     claimed = {name: process.communicate(timeout=120)[0].splitlines() for name, process in processes.items()}
     assert [process.returncode for process in processes.values()] == [0, 0, 0, 0]
     refused = "shows a session log of 1 runs, one with 1 was signed: it was rolled back"
-    for name in USERS:
+    for name in PARTIES:
         assert claimed[name] == ["line 1", f"aggregator | aggregator: {refused}"]
     assert claimed["aggregator"][0] == "ended"
     assert "missing in step 'attest-begin'" in claimed["aggregator"][1]

@@ -44,8 +44,8 @@ def results(folder: Path, lies: dict[tuple[str, str], Lie]) -> tuple[dict[str, R
     """Average 0.5 of everybody, some of whom say something else in some steps; return what each got."""
 
     def lying(*given: Any, **named: Any) -> Cheater:
-        def tamper(user: Cheater, step: str, message: msgspec.Struct) -> Any:
-            lie = lies.get((user.name, step))
+        def tamper(party: Cheater, step: str, message: msgspec.Struct) -> Any:
+            lie = lies.get((party.name, step))
             return message if lie is None else lie(message)
 
         return Cheater(make_party(*given, **named), tamper)

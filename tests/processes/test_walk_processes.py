@@ -37,12 +37,12 @@ SUM: dict[str, Any] = {
 }
 SGD: dict[str, Any] = {"learner": "walk-sgd", "steps": 12, "features": 2, "epsilon": 20.0, "delta": 1e-4}
 KNOWN = SGD | {"paths": "known", "record_bound": 4.0, "clip": 4.2, "max_contributions": 3, "edge_cap": 1}
-NUMBERS = [np.array([[user / 4]]) for user in range(4)]
-POINTS = [np.array([[1.0, user, 0.0], [user, 2.0, 1.0]]) for user in range(4)]
+NUMBERS = [np.array([[party / 4]]) for party in range(4)]
+POINTS = [np.array([[1.0, party, 0.0], [party, 2.0, 1.0]]) for party in range(4)]
 
 
-def source(user: int) -> NoiseSource:
-    return NoiseSource.keyed(bytes(32), str(user).encode())
+def source(party: int) -> NoiseSource:
+    return NoiseSource.keyed(bytes(32), str(party).encode())
 
 
 def session(folder: Path, settings: dict[str, Any], tables: list[np.ndarray], epsilon: float = 30.0) -> Path:

@@ -185,8 +185,8 @@ class Audit:
         required(self._simulated < len(self._order), "order")
         required((name == self.relay) == self._order[self._simulated][1], "who")
         fields = unpacked(body)
-        users = kind.startswith(("commit", "publish", "open"))
-        required(fields is not None or users, "not canonical")
+        parties = kind.startswith(("commit", "publish", "open"))
+        required(fields is not None or parties, "not canonical")
         getattr(self, "_" + kind.rstrip("-0123456789").replace("-", "_"))(name, fields)
         self._simulated += self._order[self._simulated][1]
         digest = hashed(

@@ -38,7 +38,7 @@ def noise(key: bytes, variance: Fraction, count: int) -> list[int]:
     return sampling_twin.samples(call, count, lambda words: sampling_twin.draw(words, distribution))
 
 
-class User:
+class Party:
     """One user: what it draws, in order, and what it brings, for all or for each receiver."""
 
     def __init__(
@@ -60,7 +60,7 @@ class User:
                 (element + more) % 2**64 for element, more in zip(self.ring_vector, added, strict=True)
             ]
 
-    def brings(self, receiver: User) -> list[int]:
+    def brings(self, receiver: Party) -> list[int]:
         """The vector for a user, or what it keeps for itself."""
         return self.ring_vector[receiver.number - 1] if self.apart else self.ring_vector
 
@@ -73,7 +73,7 @@ class Exchange(secagg_twin.Session):
         super().__init__(vector | {"randomness": given})
         self.variance = Fraction(*self.session["variance"])
         self.everyone = [
-            User(
+            Party(
                 number,
                 name,
                 [bytes.fromhex(word) for word in vector["randomness"][name]],
@@ -83,11 +83,11 @@ class Exchange(secagg_twin.Session):
             for number, name in enumerate(self.names, 1)
         ]
 
-    def there(self, message: int, among: Sequence[User]) -> list[User]:
+    def there(self, message: int, among: Sequence[Party]) -> list[Party]:
         """Who of `among` sends its message number `message`."""
-        return [user for user in among if message < self.kill.get(user.name, 99)]
+        return [party for party in among if message < self.kill.get(party.name, 99)]
 
-    def sends(self, sender: User, receiver: User) -> bool:
+    def sends(self, sender: Party, receiver: Party) -> bool:
         """Whether there is an edge."""
         edges = self.session["edges"]
         return sender is not receiver and (edges is None or receiver.number in edges[sender.number - 1])
@@ -98,67 +98,71 @@ class Exchange(secagg_twin.Session):
         present = self.there(1, self.everyone)
         requested = (self.session["request"], self.session["question"])
         hellos = {}
-        for user in present:
-            public = secagg_twin.public_key(user.secret)
+        for party in present:
+            public = secagg_twin.public_key(party.secret)
             body = self.send(
                 early,
                 "exchange-hello",
-                user.name,
+                party.name,
                 self.aggregator,
-                (self.digest, *requested, user.nonce, public),
+                (self.digest, *requested, party.nonce, public),
             )
-            hellos[user] = (user.number, body, self.signatures["exchange-hello", user.name, self.aggregator])
-        packed = secagg_twin.party_set([user.number for user in present], n)
-        nonces = b"".join(user.nonce for user in present)
+            hellos[party] = (
+                party.number,
+                body,
+                self.signatures["exchange-hello", party.name, self.aggregator],
+            )
+        packed = secagg_twin.party_set([party.number for party in present], n)
+        nonces = b"".join(party.nonce for party in present)
         head = (self.session["protocol"].encode(), uint(self.session["version"]), self.digest)
         operation = (uint(self.session["request"]), self.session["question"].encode())
         self.run = self.bound(tuple_hash("exchange-run-id", *head, *operation, packed, nonces))
-        for user in present:
-            met = [hellos[other] for other in present if self.sends(user, other) or self.sends(other, user)]
-            self.send(self.run, "exchange-start", self.aggregator, user.name, (packed, nonces, met))
+        for party in present:
+            met = [hellos[other] for other in present if self.sends(party, other) or self.sends(other, party)]
+            self.send(self.run, "exchange-start", self.aggregator, party.name, (packed, nonces, met))
         return self._deliver(present, self.there(2, present))
 
-    def _deliver(self, present: list[User], sending: list[User]) -> Ends:
-        boxes: dict[tuple[User, User], bytes] = {}
-        for user in sending:
-            user.blur(self.variance)
+    def _deliver(self, present: list[Party], sending: list[Party]) -> Ends:
+        boxes: dict[tuple[Party, Party], bytes] = {}
+        for party in sending:
+            party.blur(self.variance)
             for other in present:
-                if self.sends(user, other):
-                    boxes[user, other] = self._box(user, other)
-            sealed = [(other.number, boxes[user, other]) for other in present if (user, other) in boxes]
-            self.send(self.run, "exchange-send", user.name, self.aggregator, (sealed,))
-        senders = secagg_twin.party_set([user.number for user in sending], len(self.names))
-        for user in sending:
-            brought = [(other.number, boxes[other, user]) for other in sending if (other, user) in boxes]
-            self.send(self.run, "exchange-deliver", self.aggregator, user.name, (senders, brought))
+                if self.sends(party, other):
+                    boxes[party, other] = self._box(party, other)
+            sealed = [(other.number, boxes[party, other]) for other in present if (party, other) in boxes]
+            self.send(self.run, "exchange-send", party.name, self.aggregator, (sealed,))
+        senders = secagg_twin.party_set([party.number for party in sending], len(self.names))
+        for party in sending:
+            brought = [(other.number, boxes[other, party]) for other in sending if (other, party) in boxes]
+            self.send(self.run, "exchange-deliver", self.aggregator, party.name, (senders, brought))
         # Who misses a message along an edge has no result.
         outcome = [
-            user
-            for user in sending
+            party
+            for party in sending
             if self.session["edges"] is None
-            or all(other in sending for other in self.everyone if self.sends(other, user))
+            or all(other in sending for other in self.everyone if self.sends(other, party))
         ]
         received = {
-            user: {other.name: other.brings(user) for other in sending if (other, user) in boxes}
-            for user in outcome
+            party: {other.name: other.brings(party) for other in sending if (other, party) in boxes}
+            for party in outcome
         }
         return self.messages, {
             "intermediate": {
                 "run_id": self.run.run_id.hex(),
-                "received": {user.name: result for user, result in received.items()},
+                "received": {party.name: result for party, result in received.items()},
             },
-            "result": {user.name: self._result(user, result) for user, result in received.items()},
+            "result": {party.name: self._result(party, result) for party, result in received.items()},
         }
 
-    def _box(self, user: User, other: User) -> bytes:
-        key = self.run.seal_key(user.secret, secagg_twin.public_key(other.secret), user.name, other.name)
-        associated = self.run.digest("seal-aad", user.name, other.name, "deal", uint(0))
-        return secagg_twin.seal(key, user.take(), self.packed(user.brings(other)), associated)
+    def _box(self, party: Party, other: Party) -> bytes:
+        key = self.run.seal_key(party.secret, secagg_twin.public_key(other.secret), party.name, other.name)
+        associated = self.run.digest("seal-aad", party.name, other.name, "deal", uint(0))
+        return secagg_twin.seal(key, party.take(), self.packed(party.brings(other)), associated)
 
-    def _result(self, user: User, received: dict[str, list[int]]) -> dict[str, Any]:
-        vectors = [user.brings(user), *received.values()]
+    def _result(self, party: Party, received: dict[str, list[int]]) -> dict[str, Any]:
+        vectors = [party.brings(party), *received.values()]
         totals = [sum(column) % 2**64 for column in zip(*vectors, strict=True)]
-        names = [name for name in self.names if name == user.name or name in received]
+        names = [name for name in self.names if name == party.name or name in received]
         return {
             "survivors": names,
             "absent": [name for name in self.names if name not in names],

@@ -104,9 +104,9 @@ def mean_bias(gradient: Callable[..., Floats], theta: Floats, records: Floats, a
     Args:
         theta: shape (n, p). records, auxiliary: shape (n, length), of all users.
     """
-    users = len(records)
+    parties = len(records)
     taken = gradient(theta, records, auxiliary).mean(axis=0)
     full = np.zeros(theta.shape[1])
-    for user in range(users):
-        full += gradient(theta[user], records[user], records).mean(axis=0)
-    return np.asarray(taken - full / users)
+    for party in range(parties):
+        full += gradient(theta[party], records[party], records).mean(axis=0)
+    return np.asarray(taken - full / parties)

@@ -42,7 +42,7 @@ class Run:
 
     def __init__(self, vector: dict[str, Any]) -> None:
         session = vector["session"]
-        self.users, self.servers = session["users"], session["servers"]
+        self.parties, self.servers = session["users"], session["servers"]
         self.request, self.operation = session["request"], session["question"]
         self.session_digest = bytes.fromhex(session["session_digest"])
         self.seeds = {who: bytes.fromhex(keys["signing_seed"]) for who, keys in vector["members"].items()}
@@ -53,19 +53,19 @@ class Run:
         self.length, self.prime = stated["length"], int(stated["modulus"], 16)
         self.width = (self.prime.bit_length() + 7) // 8
         lost = [tuple(key) for key in vector["lost"]]
-        numbers = range(1, len(self.users) + 1)
+        numbers = range(1, len(self.parties) + 1)
         self.held = {
-            server: [n for n in numbers if ("shares", self.users[n - 1], server) not in lost]
+            server: [n for n in numbers if ("shares", self.parties[n - 1], server) not in lost]
             for server in self.servers
         }
         self.included = [n for n in numbers if all(n in held for held in self.held.values())]
-        self.set = party_set(self.included, len(self.users))
-        self.present = party_set(numbers, len(self.users))
-        self.hellos = {who: self._hello(who) for who in self.users}
+        self.set = party_set(self.included, len(self.parties))
+        self.present = party_set(numbers, len(self.parties))
+        self.hellos = {who: self._hello(who) for who in self.parties}
         self.start: Fields = (
             self.present,
-            tuple_hash("shared-hellos", *(self._hash(who) for who in self.users)),
-            bytes(len(self.users)),
+            tuple_hash("shared-hellos", *(self._hash(who) for who in self.parties)),
+            bytes(len(self.parties)),
             tuple_hash("program-terms", self.terms),
         )
         self.run_id = self.run_of(self.start)
@@ -101,7 +101,7 @@ class Run:
         return [
             [n, index, LATE]
             for index, server in enumerate(self.servers, 1)
-            for n in range(1, len(self.users) + 1)
+            for n in range(1, len(self.parties) + 1)
             if n not in self.held[server]
         ]
 
@@ -110,7 +110,7 @@ class Run:
         sums = [
             [
                 sum(column)
-                for column in zip(*(self.shares(self.users[n - 1], x) for n in self.included), strict=True)
+                for column in zip(*(self.shares(self.parties[n - 1], x) for n in self.included), strict=True)
             ]
             for x in range(1, len(self.servers) + 1)
         ]
@@ -141,24 +141,24 @@ def execute(run: Run) -> dict[Key, Message]:
             signature = sign(run.seeds[sender], run.statement(bound, key, body))
             reported[key] = Message(bound.hex(), body.hex(), signature.hex())
 
-    for who in run.users:
+    for who in run.parties:
         say("shared-hello", who, run.servers, run.hellos[who])
         for index, server in enumerate(run.servers, 1):
             shares = b"".join(share.to_bytes(run.width, "big") for share in run.shares(who, index))
             say("shares", who, [server], pack((shares,)))
     values, faults = run.opened(), run.faults()
     result = run.output_statement(run.set, values, faults)
-    digests = b"".join(hashlib.sha256(run.hellos[who]).digest() for who in run.users)
+    digests = b"".join(hashlib.sha256(run.hellos[who]).digest() for who in run.parties)
     for server, seal in zip(run.servers, run.seals, strict=True):
         others = [other for other in run.servers if other != server]
         say("present", server, others, pack((run.present, digests)))
-        say("shared-start", server, run.users, pack(run.start))
+        say("shared-start", server, run.parties, pack(run.start))
         held = run.held[server]
-        refused = [(n, LATE) for n in range(1, len(run.users) + 1) if n not in held]
-        say("held", server, others, pack((party_set(held, len(run.users)), refused)))
+        refused = [(n, LATE) for n in range(1, len(run.parties) + 1) if n not in held]
+        say("held", server, others, pack((party_set(held, len(run.parties)), refused)))
         say("seal", server, others, pack((run.set, seal)))
         output = (values, run.set, faults, run.seals, sign(run.seeds[server], result))
-        say("output", server, [*(run.users[n - 1] for n in run.included), *others], pack(output))
+        say("output", server, [*(run.parties[n - 1] for n in run.included), *others], pack(output))
     return reported
 
 
@@ -193,7 +193,7 @@ def at_fault(run: Run, key: Key, message: Message) -> str:
     right: dict[str, Callable[[], bool]] = {
         "shared-hello": lambda: fields[:2] == [run.session_digest, run.request],
         "shares": lambda: _shares_fit(run, fields[0]),
-        "present": lambda: fields[0] == run.present and len(fields[1]) == 32 * len(run.users),
+        "present": lambda: fields[0] == run.present and len(fields[1]) == 32 * len(run.parties),
         "shared-start": lambda: tuple(fields) == tuple(run.start),
         "held": lambda: _all_accounted_for(run, *fields),
         "seal": lambda: fields[0] == run.set and holds(run.keys[sender], run.set_statement, fields[1]),
@@ -218,6 +218,6 @@ def _shares_fit(run: Run, packed: bytes) -> bool:
 
 def _all_accounted_for(run: Run, held: bytes, refused: list[list[Any]]) -> bool:
     """Whether a server says of every user that is present that it has shares, or why not, and not both."""
-    numbers = list(range(1, len(run.users) + 1))
+    numbers = list(range(1, len(run.parties) + 1))
     without = {number for number, _ in refused}
     return held == party_set([n for n in numbers if n not in without], len(numbers)) and without <= {*numbers}

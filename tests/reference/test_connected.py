@@ -100,9 +100,9 @@ def test_without_a_bad_pair_no_adversary_cuts_the_graph() -> None:
     assert went_on > 100
 
 
-def _accepts(own: set[int], user: int, there: set[int], void: set[frozenset[int]]) -> bool:
+def _accepts(own: set[int], party: int, there: set[int], void: set[frozenset[int]]) -> bool:
     """Whether four of a user's draws count; user 8 is corrupt."""
-    return sum(v == 8 or (v in there and frozenset((user, v)) not in void) for v in own) >= 4
+    return sum(v == 8 or (v in there and frozenset((party, v)) not in void) for v in own) >= 4
 
 
 def test_a_plan_spends_what_it_may_and_a_smaller_degree_does_not_do() -> None:

@@ -84,8 +84,8 @@ def test_dual_averaging_descends_with_the_other_sign() -> None:
 
 def test_ring_histogram_is_unbiased_only_when_all_random_elements_are_taken_out() -> None:
     counts, beta, runs = np.array([30, 8, 2]), 0.4, 20_000
-    d, users, rounds = len(counts), 40, 1
-    initial = round(beta * users)
+    d, parties, rounds = len(counts), 40, 1
+    initial = round(beta * parties)
     rng = np.random.default_rng(3)
     token = rng.multinomial(initial, np.full(d, 1 / d), size=runs).astype(np.float64)
     for value, count in enumerate(counts):
@@ -93,7 +93,7 @@ def test_ring_histogram_is_unbiased_only_when_all_random_elements_are_taken_out(
         chance[value] += 1 - beta
         token += rng.multinomial(count, chance, size=runs)
     printed = (token - beta / d) / (1 - beta)
-    contributions = users * rounds
+    contributions = parties * rounds
     right = (token - initial / d - contributions * beta / d) / (1 - beta)
     for value, count in enumerate(counts):
         assert agrees(right[:, value], count)
@@ -152,11 +152,11 @@ def gopa_degree(n_honest: int, rho: float, delta: float) -> int:
     return math.ceil(max(requirements) / rho)
 
 
-def gopa_sigma(n_honest: int, rho: float, k: int, delta_prime: float, delta: float, users: int) -> float:
+def gopa_sigma(n_honest: int, rho: float, k: int, delta_prime: float, delta: float, parties: int) -> float:
     """Return sigma_Delta of Corollary 4.1 with epsilon = 0.1 and sigma_eta^2 = c^2 / (users epsilon^2)."""
     share = math.log(delta / 3.75) / math.log(delta_prime / 1.25)
     kappa = share / (1 - share)
-    sigma_eta_squared = 2 * math.log(1.25 / delta_prime) / (users * 0.1**2)
+    sigma_eta_squared = 2 * math.log(1.25 / delta_prime) / (parties * 0.1**2)
     spread = 1 / (math.floor((k - 1) * rho / 3) - 1) + (12 + 6 * math.log(n_honest)) / n_honest
     return math.sqrt(kappa * sigma_eta_squared * n_honest * spread)
 

@@ -11,7 +11,7 @@ from smpc_dp.learn.pairwise_losses import logistic_auc
 def test_gossip_consensus_is_slower_than_printed() -> None:
     """Theorem 3.2, C2: with constant gradients of norm L, a user is farther from the mean than printed."""
     graph = topology.ring(60)
-    n, edges = graph.users, len(graph.edges)
+    n, edges = graph.parties, len(graph.edges)
     laplacian = np.diag(graph.degrees.astype(float)) - graph.adjacency.toarray()
     gradients = np.where(np.arange(n) < n // 2, 1.0, -1.0)
     # z <- W z + g with W = I - Laplacian/(2|E|) on average, for ever.
@@ -71,7 +71,7 @@ def test_swaps_on_bipartite_graphs_mix() -> None:
     ):
         assert graph.bipartite
         laplacian = np.diag(graph.degrees.astype(float)) - graph.adjacency.toarray()
-        values = np.linalg.eigvalsh(np.eye(graph.users) - laplacian / len(graph.edges))
+        values = np.linalg.eigvalsh(np.eye(graph.parties) - laplacian / len(graph.edges))
         assert abs(values[0]) <= values[-2] + 1e-12 < 1
     pair = topology.from_edges(2, np.array([[0, 1]]))
     assert np.linalg.eigvalsh(np.eye(2) - np.array([[1, -1], [-1, 1]])).min() == -1

@@ -34,6 +34,6 @@ def test_every_draw_of_a_user_that_went_on_was_needed(path: Path) -> None:
     vector = json.loads(path.read_bytes())
     exchange = twin.Exchange(vector)
     exchange.execute()
-    for user in exchange.everyone:
-        if user.name not in vector["kill"]:
-            assert not user._draws
+    for party in exchange.everyone:
+        if party.name not in vector["kill"]:
+            assert not party._draws

@@ -38,9 +38,9 @@ def covariance(draws: Draws, hidden: Draws, s: float) -> Floats:
     return np.asarray(s * np.eye(len(draws)) + laplacian + np.diag(one_sided.sum(axis=1)))
 
 
-def expansions(draws: Draws, user: int, isolated: int, spared: int) -> tuple[float, float]:
+def expansions(draws: Draws, party: int, isolated: int, spared: int) -> tuple[float, float]:
     """The least draws a user out of, and into, sets of the others that are at most half of them."""
-    others = [v for v in range(len(draws)) if v != user]
+    others = [v for v in range(len(draws)) if v != party]
     out = into = math.inf
     for size in range(1, len(others) // 2 + 1):
         for inside in itertools.combinations(others, size):
@@ -70,10 +70,10 @@ def test_the_bound_holds_whatever_is_hidden(
     draws, hidden, s = graph
     n = len(draws)
     theta = np.linalg.inv(covariance(draws, hidden, s)).diagonal()
-    for user in range(n):
-        out, into = expansions(draws, user, isolated, spared)
-        counted = int(draws[user].sum()) - isolated
-        rest = np.delete(np.delete(draws, user, 0), user, 1)
+    for party in range(n):
+        out, into = expansions(draws, party, isolated, spared)
+        counted = int(draws[party].sum()) - isolated
+        rest = np.delete(np.delete(draws, party, 0), party, 1)
         most_out, most_in = (int(rest.sum(axis=axis).max()) for axis in (1, 0))
         if counted < 1 or min(out, into) <= 0:
             continue
@@ -82,7 +82,7 @@ def test_the_bound_holds_whatever_is_hidden(
             for most, value in ((most_out, out), (most_in, into))
         )
         assume(result > 0)
-        assert theta[user] <= (1 / (s * (n - spared)) + entry(result, counted)) * (1 + 1e-9)
+        assert theta[party] <= (1 / (s * (n - spared)) + entry(result, counted)) * (1 + 1e-9)
 
 
 @settings(max_examples=400)

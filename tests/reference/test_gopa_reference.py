@@ -230,7 +230,7 @@ def test_lattice_mechanism_keeps_its_delta(
             step=1.0,
             sigma_eta=sigma_eta,
             sigma_delta=sigma_delta,
-            users=n,
+            parties=n,
             edges=len(edges),
             greatest=float(np.linalg.eigvalsh(dense_laplacian(graph))[-1]),
             length=1,
@@ -353,8 +353,8 @@ def test_bounds_of_connected_graphs(graph: HonestGraph, sigma_eta: float, sigma_
                 conductance = min(conductance, float(outer / degrees[inside].sum()))
     assert cheeger_gap(conductance) <= gap * (1 + 1e-9)
     truth = dense_theta(graph, sigma_eta, sigma_delta)
-    for user in range(graph.size):
-        near = degrees[laplacian[user] < 0].min()
+    for party in range(graph.size):
+        near = degrees[laplacian[party] < 0].min()
         choice = Connected(
             honest=graph.size,
             removed=0,
@@ -364,8 +364,8 @@ def test_bounds_of_connected_graphs(graph: HonestGraph, sigma_eta: float, sigma_
             least_degree=int(degrees.min()),
             failure=0.0,
         )
-        claimed = choice.theta(degrees, sigma_eta**2, sigma_delta)[user]
-        assert truth[user] <= claimed * (1 + 1e-7)
+        claimed = choice.theta(degrees, sigma_eta**2, sigma_delta)[party]
+        assert truth[party] <= claimed * (1 + 1e-7)
 
 
 def test_failure_of_a_choice_adds_up() -> None:
@@ -398,7 +398,7 @@ def test_process_bounds_hold_on_drawn_graphs(parties: int, honest: int, k: int, 
         for choice in proven.choices:
             assert choice.failure < 5e-6
             claimed = choice.theta(graph.degrees.astype(np.float64), 0.04, 2.0)
-            assert (truth <= claimed[rest.users]).all()
+            assert (truth <= claimed[rest.parties]).all()
     value, _ = proven.delta(1.0, diameter=1.0, sigma_eta=0.3, sigma_delta=3.0, smoothing=CONTINUOUS)
     drawn = exact_privacy(graph, sigma_eta=0.3, sigma_delta=3.0, diameter=1.0, max_dropouts=removed)
     assert value < 30 * drawn.delta(1.0)

@@ -24,7 +24,7 @@ from smpc_dp.simulate.statistic import pairwise, through_gates
 from smpc_dp.statistics import exact
 from smpc_dp.statistics.compiled import plan_statistic
 
-USERS = 10
+PARTIES = 10
 REPETITIONS = 20_000
 EPSILON = 2.0
 GRID = Field(0, 5)
@@ -70,11 +70,11 @@ def u_reference(kernel: Kernel, values: NDArray[np.float64]) -> float:
 def test_the_error_is_that_of_the_corrected_theorem_3_7(name: str, shape: str, partners: int) -> None:
     """20,000 repetitions of the ideal functionality: mean squared error within 5 %, and no bias."""
     kernel = KERNELS[name]
-    plan = plan_statistic(kernel, USERS, EPSILON, partners=partners)
+    plan = plan_statistic(kernel, PARTIES, EPSILON, partners=partners)
     chances, known = distribution(shape), records(kernel)
     rng = np.random.default_rng([37, partners, *name.encode(), *shape.encode()])
-    drawn = known[rng.choice(36, (REPETITIONS, USERS), p=chances)]
-    order = rng.permuted(np.tile(np.arange(USERS), (REPETITIONS, partners, 1)), axis=2)
+    drawn = known[rng.choice(36, (REPETITIONS, PARTIES), p=chances)]
+    order = rng.permuted(np.tile(np.arange(PARTIES), (REPETITIONS, partners, 1)), axis=2)
     runs = np.arange(REPETITIONS)[:, None, None]
     integers = kernel.integer(drawn[runs, order[..., ::2]], drawn[runs, order[..., 1::2]])
     source = SeededRandomnessForSimulation(partners, name + shape)
@@ -84,8 +84,8 @@ def test_the_error_is_that_of_the_corrected_theorem_3_7(name: str, shape: str, p
     values = kernel.values(known)
     matrix = kernel.function(values[:, None], values[None])
     truth = float(chances @ matrix @ chances)
-    sampled = sampling_error(USERS, partners, *zetas(matrix, chances))
-    theory = sampled + kernel.unit**2 * plan.noise.variance / (partners * USERS / 2)
+    sampled = sampling_error(PARTIES, partners, *zetas(matrix, chances))
+    theory = sampled + kernel.unit**2 * plan.noise.variance / (partners * PARTIES / 2)
 
     errors = (estimates - truth) ** 2
     spread = REACH / math.sqrt(REPETITIONS)
@@ -93,7 +93,7 @@ def test_the_error_is_that_of_the_corrected_theorem_3_7(name: str, shape: str, p
     assert errors.mean() == pytest.approx(theory, rel=0.05)
     assert abs(errors.mean() - theory) < spread * errors.std()
     # The theorem as printed has half of the noise.
-    printed = sampled + 2 * partners * (kernel.width / EPSILON) ** 2 / USERS
+    printed = sampled + 2 * partners * (kernel.width / EPSILON) ** 2 / PARTIES
     assert errors.mean() > 1.05 * printed
 
 

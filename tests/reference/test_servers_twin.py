@@ -43,7 +43,7 @@ def test_every_message_follows_from_the_inputs(path: Path) -> None:
     result = vector["result"]
     assert run.opened() == result["opened"]
     assert run.faults() == result["faults"]
-    assert [run.users[n - 1] for n in run.included] == result["included"]
+    assert [run.parties[n - 1] for n in run.included] == result["included"]
     output = run.output_statement(run.set, run.opened(), run.faults())
     assert output.hex() == vector["output_statement"]
 

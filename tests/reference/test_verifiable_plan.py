@@ -15,7 +15,7 @@ from smpc_dp.privacy.gaussian import gaussian_mu
 from smpc_dp.privacy.gopa.verifiable import VerifiablePlan, greatest_bias, plan_verifiable
 
 Floats = NDArray[np.float64]
-USERS = 3
+PARTIES = 3
 GRAPHS = {"path": [(0, 1), (1, 2)], "triangle": [(0, 1), (1, 2), (2, 0)]}
 EPSILONS = (0.2, 0.5, 1.0, 1.5)
 MARGIN = 4
@@ -32,8 +32,8 @@ def _pairwise(edges: list[tuple[int, int]], sigma: float) -> Floats:
     first, second, weight = np.zeros(1, np.int64), np.zeros(1, np.int64), np.ones(1)
     for u, v in edges:
         moved = []
-        for user, old in ((0, first), (1, second)):
-            sign = (u == user) - (v == user)
+        for party, old in ((0, first), (1, second)):
+            sign = (u == party) - (v == party)
             moved.append((old[:, None] + sign * steps).ravel())
         first, second = moved
         weight = (weight[:, None] * masses).ravel()
@@ -42,15 +42,15 @@ def _pairwise(edges: list[tuple[int, int]], sigma: float) -> Floats:
     return normal
 
 
-def _view(pairwise: Floats, bits: int, value: int, user: int) -> Floats:
+def _view(pairwise: Floats, bits: int, value: int, party: int) -> Floats:
     """The law of (total, first, second) if `user` has `value` and the others 0."""
     half = bits // 2
     eta = {k - half: math.comb(bits, k) / 2**bits for k in range(bits + 1)}
-    totals = USERS * half + MARGIN
+    totals = PARTIES * half + MARGIN
     view = np.zeros((2 * totals + 1, *pairwise.shape))
-    for drawn in itertools.product(eta, repeat=USERS):
+    for drawn in itertools.product(eta, repeat=PARTIES):
         published = list(drawn)
-        published[user] += value
+        published[party] += value
         moved = np.roll(pairwise, (published[0], published[1]), axis=(0, 1))
         view[sum(published) + totals] += math.prod(eta[k] for k in drawn) * moved
     return view
@@ -60,13 +60,13 @@ def _delta(p: Floats, q: Floats, epsilon: float) -> float:
     return float(np.maximum(p - math.exp(epsilon) * q, 0).sum())
 
 
-def _bound(pairwise: Floats, bits: int, value: int, user: int, epsilon: float) -> float:
+def _bound(pairwise: Floats, bits: int, value: int, party: int, epsilon: float) -> float:
     """The theorem as it is proven: the total, then the worst move that makes up for it."""
-    trials = USERS * bits
+    trials = PARTIES * bits
     total = [math.comb(trials, k) / 2**trials for k in range(trials + 1)]
     moves = []
-    for others in itertools.combinations_with_replacement(range(USERS), value):
-        move = [value * (user == index) - others.count(index) for index in (0, 1)]
+    for others in itertools.combinations_with_replacement(range(PARTIES), value):
+        move = [value * (party == index) - others.count(index) for index in (0, 1)]
         moves.append(np.roll(pairwise, move, axis=(0, 1)))
     bound = 0.0
     for k, mass in enumerate(total):
@@ -83,13 +83,13 @@ def _bound(pairwise: Floats, bits: int, value: int, user: int, epsilon: float) -
 def test_the_whole_view_is_bounded(graph: str, sigma: float) -> None:
     """At small sigma the rest of the view shows much, at large sigma next to nothing."""
     pairwise = _pairwise(GRAPHS[graph], sigma)
-    for value, user in itertools.product((1, 2), range(USERS)):
-        there, away = _view(pairwise, 2, value, user), _view(pairwise, 2, 0, user)
-        total_alone = _view(np.pad([[1.0]], MARGIN), 2, 0, user).sum(axis=(1, 2))
+    for value, party in itertools.product((1, 2), range(PARTIES)):
+        there, away = _view(pairwise, 2, value, party), _view(pairwise, 2, 0, party)
+        total_alone = _view(np.pad([[1.0]], MARGIN), 2, 0, party).sum(axis=(1, 2))
         moved_total = np.roll(total_alone, value)
         for epsilon in EPSILONS:
             exact = max(_delta(there, away, epsilon), _delta(away, there, epsilon))
-            assert exact <= _bound(pairwise, 2, value, user, epsilon) * (1 + 1e-9)
+            assert exact <= _bound(pairwise, 2, value, party, epsilon) * (1 + 1e-9)
             assert exact >= _delta(total_alone, moved_total, epsilon) * (1 - 1e-9)
 
 
@@ -100,8 +100,8 @@ def test_the_plan_holds_for_the_whole_view(graph: str) -> None:
         plan = plan_verifiable(
             parties=3, honest=3, epsilon=epsilon, delta=0.5, steps=value, bits=2, sigma_delta=5.0
         )
-        for user in range(USERS):
-            there, away = _view(pairwise, 2, value, user), _view(pairwise, 2, 0, user)
+        for party in range(PARTIES):
+            there, away = _view(pairwise, 2, value, party), _view(pairwise, 2, 0, party)
             exact = max(_delta(there, away, epsilon), _delta(away, there, epsilon))
             assert exact <= plan.delta
 

@@ -79,12 +79,12 @@ def machines_of(vector: dict[str, Any]) -> tuple[dict[str, Run[Outcome]], dict[s
         operation=session["question"],
     )
     draws = {name: Drawn(drawn) for name, drawn in vector["randomness"].items()}
-    users = {}
+    parties = {}
     for name in session["names"]:
         signer = Signer(name, SigningKey(bytes.fromhex(identities[name]["signing_seed"])))
         ring_vector: RingVector = np.array(vector["inputs"][name]["lanes"], parameters.encoding.dtype)
-        users[name] = party(context, parameters, signer, ring_vector, draws[name])
-    return users, draws
+        parties[name] = party(context, parameters, signer, ring_vector, draws[name])
+    return parties, draws
 
 
 def test_every_kind_of_loss_is_there() -> None:
@@ -105,9 +105,9 @@ def test_every_kind_of_loss_is_there() -> None:
 @pytest.mark.parametrize("path", RUNS, ids=lambda path: path.stem)
 def test_the_same_inputs_give_the_same_messages_and_results(path: Path) -> None:
     vector = json.loads(path.read_bytes())
-    users, draws = machines_of(vector)
+    parties, draws = machines_of(vector)
     network = RecordingNetwork(Faults(kill=vector["kill"]))
-    drive(users.values(), network, vector["session"]["coordinator"], mesh=True)
+    drive(parties.values(), network, vector["session"]["coordinator"], mesh=True)
     assert [
         {
             "step": envelope.step,
@@ -119,9 +119,9 @@ def test_the_same_inputs_give_the_same_messages_and_results(path: Path) -> None:
         for envelope in network.sent
     ] == vector["messages"]
     expected = vector["result"]
-    assert set(expected["faults"]) == set(users) - set(vector["kill"])
+    assert set(expected["faults"]) == set(parties) - set(vector["kill"])
     for name, faults in expected["faults"].items():
-        outcome = users[name].result
+        outcome = parties[name].result
         assert outcome.total.tolist() == expected["fixed_point"]
         assert list(outcome.survivors) == expected["survivors"]
         assert list(outcome.absent) == expected["absent"]
@@ -159,9 +159,9 @@ def test_the_total_is_the_sum_of_what_was_published(path: Path) -> None:
 def replayed(vector: dict[str, Any]) -> tuple[Run[Outcome], list[Envelope]]:
     """Return a fresh machine, fed up to the fault, and what the base run sent to it from there on."""
     base = json.loads((PUBLISHED / vector["base"]).read_bytes())
-    users, _ = machines_of(base)
+    parties, _ = machines_of(base)
     network = RecordingNetwork(Faults(kill=base["kill"]))
-    drive(users.values(), network, base["session"]["coordinator"], mesh=True)
+    drive(parties.values(), network, base["session"]["coordinator"], mesh=True)
     came = [envelope for envelope in network.sent if envelope.receiver == vector["receiver"]]
     machine = machines_of(base)[0][vector["receiver"]]
     machine.handle(Start())

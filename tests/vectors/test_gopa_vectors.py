@@ -23,7 +23,7 @@ def test_every_kind_is_there() -> None:
     files = [json.loads(path.read_bytes()) for path in PUBLISHED.glob("*.json")]
     runs = [content for content in files if content["kind"] == "run"]
     assert {(run["session"]["on_dropout"], len(run["session"]["names"])) for run in runs} == {
-        (mode, users) for mode in ("keep", "roll-back") for users in (4, 6)
+        (mode, parties) for mode in ("keep", "roll-back") for parties in (4, 6)
     }
     lost = [run["session"]["on_dropout"] for run in runs if run["result"]["absent"]]
     assert {lost.count("keep"), lost.count("roll-back")} == {2, 3}

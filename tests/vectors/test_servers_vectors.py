@@ -62,7 +62,7 @@ def test_a_users_kernel_opens_what_its_circuit_gives(name: str) -> None:
     circuit = parse_bristol(described["circuit"].encode())
     assert circuit.digest.hex() == described["digest"]
     assert json.loads(json.loads(vector["terms"])["kernel_terms"]) == described
-    pairs = [[vector["codes"][user] for user in pair] for pair in vector["pairs"]]
+    pairs = [[vector["codes"][party] for party in pair] for pair in vector["pairs"]]
     integers = [min(circuit.evaluate([*x, *y])[0], described["steps"]) for x, y in pairs]
     assert vector["opened"] == [str(sum(integers))]
     terms = msgspec.json.decode(vector["terms"], type=ProgramTerms)

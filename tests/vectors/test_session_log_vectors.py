@@ -16,7 +16,7 @@ from smpc_dp.runtime.audit import Report, audit
 from smpc_dp.seen import Seen
 from smpc_dp_lab.vectors.verifiable_listed import listed, packed
 from smpc_dp_lab.vectors.verifiable_lists import all_falsified
-from smpc_dp_lab.vectors.verifiable_runs import RELAY, USERS
+from smpc_dp_lab.vectors.verifiable_runs import RELAY, PARTIES
 from tests.vectors.reasons import CHECKS
 
 FOLDER = Path(__file__).resolve().parents[2] / "protocols" / "gopa" / "vectors"
@@ -53,7 +53,7 @@ def attested(number: int, begin: str, seen: dict[str, Any]) -> Seen:
         seen["number"], bytes.fromhex(seen["head"]), seen["closed"], bytes.fromhex(seen["closed_head"])
     )
     run_id = bytes.fromhex(json.loads(run_of(number)["log"][0])["run_id"])
-    present = PartySet.unpack(packed(USERS), len(USERS), RELAY)
+    present = PartySet.unpack(packed(PARTIES), len(PARTIES), RELAY)
     after, _ = attest_begin(context, retained, run_id, present, bytes.fromhex(begin))
     return after
 

@@ -21,7 +21,7 @@ class PrivateMean(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fiel
     epsilon: float
     delta: float
 
-    def faults(self, users: int) -> list[Fault]:  # noqa: ARG002
+    def faults(self, parties: int) -> list[Fault]:  # noqa: ARG002
         """Return what is wrong with the settings; epsilon and delta are checked when noise is planned."""
         if math.isfinite(self.upper - self.lower) and self.lower < self.upper:
             return []
@@ -31,19 +31,19 @@ class PrivateMean(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fiel
             )
         ]
 
-    def required(self, users: int) -> Requirements:
+    def required(self, parties: int) -> Requirements:
         """Return what it communicates: one private average of all users."""
-        half, once = (self.upper - self.lower) / 2, np.ones(users, np.intp)
+        half, once = (self.upper - self.lower) / 2, np.ones(parties, np.intp)
         return Requirements(
-            average=PrivateAverages(1, half, frozenset({users}), once, self.epsilon, self.delta)
+            average=PrivateAverages(1, half, frozenset({parties}), once, self.epsilon, self.delta)
         )
 
-    def check_data(self, table: Table, user: str) -> None:
+    def check_data(self, table: Table, party: str) -> None:
         """Raise ConfigError unless a user's data are one column of numbers within the bounds."""
         within = (table >= self.lower) & (table <= self.upper)
         if table.shape[1] != 1 or not len(table) or not within.all():
             reason = f"must be one column of numbers from {self.lower:g} to {self.upper:g}"
-            raise ConfigError([Fault(user, reason, ConfigCheck.RANGE)])
+            raise ConfigError([Fault(party, reason, ConfigCheck.RANGE)])
 
     async def run(self, context: LearnerContext, data: list[Table]) -> Learned:
         """Average; see `needs.Learner`. `data` is empty at the aggregator, which makes the same calls."""

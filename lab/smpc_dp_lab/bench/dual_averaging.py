@@ -37,7 +37,7 @@ ITERATIONS, REPETITIONS, TIMES = 30_000, 50, 30
 SYNCHRONOUS = 2
 REFERENCE_AUC = 0.99
 # Users of a run whose objective is computed: it costs as many losses as there are pairs of classes.
-SHOWN_USERS = 6
+SHOWN_PARTIES = 6
 _COPIES = 10
 
 
@@ -105,19 +105,19 @@ class AucObjective:
 
     def __init__(self, records: Floats) -> None:
         """`records`: shape (n, features + 1), the label, 0 or 1, last; both labels must occur."""
-        self.users = len(records)
+        self.parties = len(records)
         self.is_positive = records[:, -1] > 0.5
         self.positive, self.negative = records[self.is_positive, :-1], records[~self.is_positive, :-1]
 
     def value(self, theta: Floats) -> float:
         """Return (1/n^2) sum of the losses at theta, (p,)."""
-        return float(np.logaddexp(0.0, self._margins(theta)).sum()) / self.users**2
+        return float(np.logaddexp(0.0, self._margins(theta)).sum()) / self.parties**2
 
     def gradient(self, theta: Floats) -> Floats:
         """Return its gradient, (p,)."""
         slope = expit(self._margins(theta))
         summed = slope.sum(axis=0) @ self.negative - slope.sum(axis=1) @ self.positive
-        return np.asarray(summed / self.users**2)
+        return np.asarray(summed / self.parties**2)
 
     def auc(self, theta: Floats) -> float:
         """Return the AUC of the scores theta'x, ties counted as a half."""
@@ -129,7 +129,7 @@ class AucObjective:
         own = theta[self.is_positive]
         slope = expit(own @ self.negative.T - (own * self.positive).sum(axis=1)[:, None])
         summed = slope.sum(axis=0) @ self.negative - slope.sum(axis=1) @ self.positive
-        return np.asarray(summed / self.users**2)
+        return np.asarray(summed / self.parties**2)
 
     def minimise(self) -> Floats:
         """Return the minimiser, (p,)."""
@@ -196,14 +196,14 @@ def dual_averaging_errors(
 
     started = time.perf_counter()
     records = standardised(features, labels)
-    users = len(records)
-    _check(users, iterations, repetitions, synchronous)
+    parties = len(records)
+    _check(parties, iterations, repetitions, synchronous)
     aim = AucObjective(records)
     optimum = aim.minimise()
     graphs = [
-        topology.ring(users),
-        topology.watts_strogatz(users, NEIGHBOURS, REWIRED, seed),
-        topology.complete(users),
+        topology.ring(parties),
+        topology.watts_strogatz(parties, NEIGHBOURS, REWIRED, seed),
+        topology.complete(parties),
     ]
     curves, terms = [], []
     total = len(graphs) * (repetitions + synchronous)
@@ -227,7 +227,7 @@ def dual_averaging_errors(
         done += synchronous
     _notify(progress, "done", total, total)
     return DualAveragingErrors(
-        parties=users,
+        parties=parties,
         iterations=iterations,
         repetitions=repetitions,
         synchronous=synchronous,
@@ -277,13 +277,15 @@ def _look(
     from smpc_dp.learn.pairwise_losses import logistic_auc
 
     gradient = logistic_auc().gradient
-    users = np.random.default_rng(seed).choice(len(records), SHOWN_USERS, replace=False)
+    parties = np.random.default_rng(seed).choice(len(records), SHOWN_PARTIES, replace=False)
     shape = (len(models.ticks), copies, len(records), -1)
     average, current, dual, auxiliary = (
         recorded.reshape(shape)
         for recorded in (models.average, models.current, models.dual, models.auxiliary)
     )
-    objective = np.array([[[aim.value(run[user]) for user in users] for run in moment] for moment in average])
+    objective = np.array(
+        [[[aim.value(run[party]) for party in parties] for run in moment] for moment in average]
+    )
     bias, full = np.zeros(shape[:2]), []
     for index, tick in enumerate(models.ticks):
         for run in range(copies):
@@ -293,7 +295,7 @@ def _look(
             central = -dual[index, run].mean(axis=0) / np.sqrt(tick)
             bias[index, run] = abs(wrong @ central)
             full.append(wrong @ ((0 if optimum is None else optimum) - central))
-    auc = np.array([[aim.auc(run[user]) for user in users] for run in average[-1]])
+    auc = np.array([[aim.auc(run[party]) for party in parties] for run in average[-1]])
     return _Part(objective, bias, auc, float(np.mean(full)))
 
 
@@ -332,10 +334,10 @@ def _terms(
     )
 
 
-def _check(users: int, iterations: int, repetitions: int, synchronous: int) -> None:
-    few = not 12 <= users <= 5_000
+def _check(parties: int, iterations: int, repetitions: int, synchronous: int) -> None:
+    few = not 12 <= parties <= 5_000
     refuse(
-        [Fault("data", f"must have 12 to 5,000 records, has {users}", ConfigCheck.RANGE)] if few else [],
+        [Fault("data", f"must have 12 to 5,000 records, has {parties}", ConfigCheck.RANGE)] if few else [],
         within("iterations", iterations, TIMES, 10_000_000),
         within("repetitions", repetitions, 1, 1_000),
         within("synchronous", synchronous, 1, 1_000),

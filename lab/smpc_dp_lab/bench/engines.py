@@ -41,7 +41,7 @@ from smpc_dp_lab.bench.servers import DELAY, Measured, run_servers
 from smpc_dp_lab.bench.statistic import both, garbled_session
 
 SERVERS = (3, 5, 7)
-USERS = 30
+PARTIES = 30
 EPSILON = 1.0
 SIZES = (30, 100, 1_000, 10_000)
 EPSILONS = (0.1, 1.0)
@@ -86,14 +86,14 @@ def run_engines_bench(
         figures += _of_servers(m, runs, pairs, advance)
         figures += _over_channels(m, runs)
         advance()
-    for bits, users in WAYS:
-        figures += _of_ways(bits, users, servers[0], runs)
+    for bits, parties in WAYS:
+        figures += _of_ways(bits, parties, servers[0], runs)
         advance()
     figures += _of_circuits(servers[0], runs, pairs, advance)
     for n in sizes:
         figures += [_error(n, epsilon) for epsilon in EPSILONS]
         advance()
-    parameters = {"runs": runs, "servers": list(servers), "users": USERS}
+    parameters = {"runs": runs, "servers": list(servers), "users": PARTIES}
     return Report("engines", figures, versions("mpyc", "numpy"), parameters)
 
 
@@ -120,14 +120,14 @@ def _of_servers(
     generator = np.random.default_rng(m)
     kernel = kendall_tau(GRID, GRID)
     figures = []
-    for users in (2, USERS):
-        records = generator.integers(0, GRID.steps + 1, (users, 2)).tolist()
-        terms = statistic_program(kernel, users, EPSILON).terms
+    for parties in (2, PARTIES):
+        records = generator.integers(0, GRID.steps + 1, (parties, 2)).tolist()
+        terms = statistic_program(kernel, parties, EPSILON).terms
         taken = run_servers(terms, records, m, runs)
-        title = "a pair" if users == 2 else f"all pairs of {users}"
+        title = "a pair" if parties == 2 else f"all pairs of {parties}"
         how = f"{m} servers, processes on loopback, mpyc's sockets; range checks and one noise included"
         name = f"mpyc, {m} servers, {title}"
-        alone = users == 2
+        alone = parties == 2
         busy, sent = (_peer(pairs, key) if alone else None for key in ("fresh", "bytes"))
         figures += [
             cost(f"{name}: wall", "s", taken.wall, f"{how}; the slowest server by the clock"),
@@ -146,14 +146,14 @@ def _of_servers(
 def _over_channels(m: int, runs: int) -> list[Figure]:
     """Measure the same program over our channels and over mpyc's own sockets, in turns."""
     kernel = kendall_tau(GRID, GRID)
-    records = np.random.default_rng(m).integers(0, GRID.steps + 1, (USERS, 2)).tolist()
-    terms = statistic_program(kernel, USERS, EPSILON).terms
+    records = np.random.default_rng(m).integers(0, GRID.steps + 1, (PARTIES, 2)).tolist()
+    terms = statistic_program(kernel, PARTIES, EPSILON).terms
     own, ours = [], []
     for _ in range(runs):
         # Over channels each computation is the first of its process: so it is here.
         own.append(run_servers(terms, records, m, 1, warm=False))
         ours.append(run_servers(terms, records, m, 1, channels=True))
-    name = f"mpyc over our channels, {m} servers, all pairs of {USERS}"
+    name = f"mpyc over our channels, {m} servers, all pairs of {PARTIES}"
     how = "processes on loopback; the first computation of each mpyc process, start-up left out"
     plain, known = "mpyc over its own plain sockets", version("mpyc")
     walls, plain_walls = ([taken.wall[0] for taken in some] for some in (ours, own))
@@ -181,16 +181,16 @@ def _peer(pairs: Sequence[Pair], key: str) -> Peer | None:
     return Peer.of("a garbled pair, both sides", version("smpc-dp"), _both(pairs, key))
 
 
-def _of_ways(bits: int, users: int, servers: int, runs: int) -> list[Figure]:
+def _of_ways(bits: int, parties: int, servers: int, runs: int) -> list[Figure]:
     kernel = gini_mean_difference(Field(0, (1 << bits) - 1))
-    records = np.random.default_rng(bits).integers(0, 1 << bits, (users, 1)).tolist()
-    terms = statistic_program(kernel, users, EPSILON).terms
+    records = np.random.default_rng(bits).integers(0, 1 << bits, (parties, 1)).tolist()
+    terms = statistic_program(kernel, parties, EPSILON).terms
     ways: list[Way] = ["pairs", "counts"] if bits <= 10 else ["pairs"]
     ways.append("sort")
     note = f"Gini's mean difference with noise, {servers} servers on loopback, processor time of all"
     return [
         cost(
-            f"all pairs of {users}, {bits} bits, by {way}",
+            f"all pairs of {parties}, {bits} bits, by {way}",
             "s",
             run_servers(terms, records, servers, runs, way=way).cpu,
             note,
@@ -205,8 +205,8 @@ def _of_circuits(m: int, runs: int, pairs: Sequence[Pair], advance: Callable[[],
     own = circuit_kernel(
         "own_tau", as_circuit(definitions.kendall_tau), tau.integer, *tau.fields, low=-1.0, high=1.0
     )
-    records = np.random.default_rng(m).integers(0, GRID.steps + 1, (USERS, 2)).tolist()
-    terms, known = (statistic_program(kernel, USERS, EPSILON).terms for kernel in (own, tau))
+    records = np.random.default_rng(m).integers(0, GRID.steps + 1, (PARTIES, 2)).tolist()
+    terms, known = (statistic_program(kernel, PARTIES, EPSILON).terms for kernel in (own, tau))
     taken, other = run_servers(terms, records, m, runs), run_servers(known, records, m, runs)
     advance()
     pair = statistic_program(tau, 2, EPSILON, distribution="pair_laplace", partners=1, design=bytes(32)).terms
@@ -219,7 +219,7 @@ def _of_circuits(m: int, runs: int, pairs: Sequence[Pair], advance: Callable[[],
     baseline = "the same kernel compiled from its definition"
     known_version, note = version("smpc-dp"), f"{how}; all servers, range checks and one noise included"
     busy, sent = (Peer.of(baseline, known_version, values) for values in (other.cpu, other.sent))
-    whole, own_noise = f"{name}, all pairs of {USERS}", f"mpyc, {m} servers, a pair with noise of its own"
+    whole, own_noise = f"{name}, all pairs of {PARTIES}", f"mpyc, {m} servers, a pair with noise of its own"
     distribution = "Kendall's tau, the law of a garbled pair; all servers, range checks included"
     return [
         cost(f"{whole}: processor time", "s", taken.cpu, note, peer=busy),
@@ -229,17 +229,17 @@ def _of_circuits(m: int, runs: int, pairs: Sequence[Pair], advance: Callable[[],
     ]
 
 
-def _error(users: int, epsilon: float) -> Figure:
+def _error(parties: int, epsilon: float) -> Figure:
     """The error of tau: central noise on all pairs, beside the two-party protocol with one pair each."""
     kernel = kendall_tau(Field(0, 1023), Field(0, 1023))
-    source = SeededRandomnessForSimulation(users, f"engines {epsilon}")
-    program = statistic_program(kernel, users, epsilon)
+    source = SeededRandomnessForSimulation(parties, f"engines {epsilon}")
+    program = statistic_program(kernel, parties, epsilon)
     true = 1 / 3
     central, paired = [], []
     for draw in range(DRAWS):
-        codes = _correlated(users, draw)
+        codes = _correlated(parties, draw)
         whole = exact.u_statistic(kernel, codes)
-        total = round((whole - kernel.low) / kernel.unit * users * (users - 1) / 2)
+        total = round((whole - kernel.low) / kernel.unit * parties * (parties - 1) / 2)
         opened = [program.noise[0].draw(total, source)]
         central.append(read_answer(program, opened).values[0] - true)
         paired.append(_two_party(kernel, codes, epsilon, source) - true)
@@ -248,7 +248,7 @@ def _error(users: int, epsilon: float) -> Figure:
         f"root mean squared error of tau = 1/3 over {DRAWS} samples and noises, ideal functionalities; "
         "substitution of one record"
     )
-    name = f"error, epsilon {epsilon:g}, {users} users"
+    name = f"error, epsilon {epsilon:g}, {parties} users"
     return cost(name, "tau", [_root_mean_square(central)], note, peer=baseline)
 
 
@@ -257,9 +257,9 @@ def _two_party(kernel: Kernel, codes: Codes, epsilon: float, source: SeededRando
     return noisy_mean(kernel, codes, drawn, epsilon, NoiseSource.keyed(source.bytes(32), b"engines"))
 
 
-def _correlated(users: int, draw: int) -> Codes:
+def _correlated(parties: int, draw: int) -> Codes:
     """Records whose tau is 1/3 in the population: a normal law of correlation sin(pi / 6) = 1/2."""
-    normal = np.random.default_rng((users, draw)).multivariate_normal([0, 0], [[1, 0.5], [0.5, 1]], users)
+    normal = np.random.default_rng((parties, draw)).multivariate_normal([0, 0], [[1, 0.5], [0.5, 1]], parties)
     # Ties of so fine a grid are too few to count.
     return np.clip(np.rint(normal * 128 + 512), 0, 1023).astype(np.int64)
 

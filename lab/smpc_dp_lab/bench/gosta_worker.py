@@ -16,15 +16,15 @@ from typing import Any
 import numpy as np
 
 
-def solver(module: Any, task: str, users: int, ticks: int) -> Any:
+def solver(module: Any, task: str, parties: int, ticks: int) -> Any:
     """Return a solver that has all but the steps behind it."""
     draws = np.random.RandomState(1)
-    labels, scores = np.arange(users) % 4 == 0, draws.permutation(users)
+    labels, scores = np.arange(parties) % 4 == 0, draws.permutation(parties)
     # 1 where the record with the label has the greater score, as int8: it need not touch more memory.
     matrix = (labels[:, None] & ~labels[None] & (scores[:, None] > scores[None])).astype(np.int8)
     matrix |= matrix.T
-    first = draws.randint(users, size=ticks)
-    second = (first + 1 + draws.randint(5, size=ticks)) % users
+    first = draws.randint(parties, size=ticks)
+    second = (first + 1 + draws.randint(5, size=ticks)) % parties
     made = module.GoStaSolver(
         scores[:, None].astype(float),
         None,
@@ -33,7 +33,7 @@ def solver(module: Any, task: str, users: int, ticks: int) -> Any:
         saving_step=ticks,
         target=1.0,
         h_gram=matrix,
-        asynchronous_weights=np.full(users, users / 2.0),
+        asynchronous_weights=np.full(parties, parties / 2.0),
     )
     # Its matrix is of int8, where the code expects a copy of its own.
     made.h_gram = matrix

@@ -36,7 +36,7 @@ if TYPE_CHECKING:
 SIZES = (1_000, 10_000)
 NEIGHBOURS, REWIRED = 10, 0.3
 # Ticks a user of ours, as many as in the figures; ticks of the peer, whose speed does not depend on them.
-TICKS_PER_USER, PEER_TICKS = 50, 3_000
+TICKS_PER_PARTY, PEER_TICKS = 50, 3_000
 DUAL_TICKS = 1_000
 FEATURES = 9
 TIMES_PEER = 20.0
@@ -59,7 +59,7 @@ def run_learn_bench(
     Raises:
         ConfigError: a number is out of range. LocalError: `peer_python` cannot be run.
     """
-    wrong = not sizes or not all(100 <= users <= 100_000 for users in sizes)
+    wrong = not sizes or not all(100 <= parties <= 100_000 for parties in sizes)
     refuse(
         within("runs", runs, 1),
         [Fault("sizes", "must be 100 to 100,000", ConfigCheck.RANGE)] if wrong else [],
@@ -68,13 +68,13 @@ def run_learn_bench(
 
     measures: dict[str, Measure] = {}
     with GostaPeer(peer, peer_python) as theirs:
-        for users in sizes:
-            graph = topology.watts_strogatz(users, NEIGHBOURS, REWIRED, 1)
-            records = scored_records(users, 1)
+        for parties in sizes:
+            graph = topology.watts_strogatz(parties, NEIGHBOURS, REWIRED, 1)
+            records = scored_records(parties, 1)
             for task in ("synchronous", "asynchronous"):
-                measures[f"GoSta {task}, n = {users:,}"] = _gosta(graph, records, task)
-                measures[f"peer GoSta {task}, n = {users:,}"] = _peer(theirs, task, users)
-                measures[f"dual averaging {task}, n = {users:,}"] = _dual(graph, task)
+                measures[f"GoSta {task}, n = {parties:,}"] = _gosta(graph, records, task)
+                measures[f"peer GoSta {task}, n = {parties:,}"] = _peer(theirs, task, parties)
+                measures[f"dual averaging {task}, n = {parties:,}"] = _dual(graph, task)
         taken = alternate(runs, measures, Steps(progress, "rounds", runs))
     figures = [_figure(name, values, taken, theirs) for name, values in taken.items() if "peer" not in name]
     known = versions("numpy", gosta=theirs.version)
@@ -86,12 +86,12 @@ def _figure(name: str, values: list[float], taken: dict[str, list[float]], their
     beside = Peer.of("the authors' gosta", theirs.version, taken.get(f"peer {name}", []))
     if gosta:
         note = (
-            f"Watts-Strogatz graph, {TICKS_PER_USER} ticks a user, schedule included; the peer is given its "
+            f"Watts-Strogatz graph, {TICKS_PER_PARTY} ticks a user, schedule included; the peer is given its "
             f"schedule and the matrix of the kernel. Ours evaluates it for the two who meet and adds up for "
             "the others what does not change, with the same results"
         )
     else:
-        ticks = f"{DUAL_TICKS} ticks, or {TICKS_PER_USER} a user if asynchronous"
+        ticks = f"{DUAL_TICKS} ticks, or {TICKS_PER_PARTY} a user if asynchronous"
         note = f"logistic AUC, {FEATURES} features, Watts-Strogatz graph, {ticks}; no peer"
     target = Target("ratio_to_peer", TIMES_PEER) if gosta else None
     return rate(name, "user-steps/s", values, note, peer=beside, target=target)
@@ -109,23 +109,23 @@ def _gosta(graph: Topology, records: np.ndarray[Any, np.dtype[np.float64]], task
     from smpc_dp.learn.gosta import gosta, gosta_asynchronous
     from smpc_dp.learn.schedule import EdgeClock
 
-    kernel, ticks = auc_private_labels().function, TICKS_PER_USER * graph.users
-    learner, width = (gosta, graph.users) if task == "synchronous" else (gosta_asynchronous, 2)
+    kernel, ticks = auc_private_labels().function, TICKS_PER_PARTY * graph.parties
+    learner, width = (gosta, graph.parties) if task == "synchronous" else (gosta_asynchronous, 2)
 
     def measure() -> float:
         clock = EdgeClock(graph, 1)
         return _rate(
-            lambda: learner(PlainExchange(graph.users), records, kernel, clock, ticks), width * ticks
+            lambda: learner(PlainExchange(graph.parties), records, kernel, clock, ticks), width * ticks
         )
 
     return measure
 
 
-def _peer(theirs: GostaPeer, task: str, users: int) -> Measure:
-    width = users if task == "synchronous" else 2
+def _peer(theirs: GostaPeer, task: str, parties: int) -> Measure:
+    width = parties if task == "synchronous" else 2
 
     def measure() -> float | None:
-        seconds = theirs.seconds(task, users=users, ticks=PEER_TICKS)
+        seconds = theirs.seconds(task, parties=parties, ticks=PEER_TICKS)
         return None if seconds is None else width * PEER_TICKS / seconds
 
     return measure
@@ -138,20 +138,22 @@ def _dual(graph: Topology, task: str) -> Measure:
     from smpc_dp.learn.schedule import EdgeClock
 
     rng = np.random.default_rng(1)
-    labels = (np.arange(graph.users) % 4 == 0) * 1.0
-    records = np.column_stack([rng.normal(size=(graph.users, FEATURES)) + labels[:, None], labels])
+    labels = (np.arange(graph.parties) % 4 == 0) * 1.0
+    records = np.column_stack([rng.normal(size=(graph.parties, FEATURES)) + labels[:, None], labels])
     synchronous = task == "synchronous"
     learner, width, ticks = (
-        (dual_averaging, graph.users, DUAL_TICKS)
+        (dual_averaging, graph.parties, DUAL_TICKS)
         if synchronous
-        else (dual_averaging_asynchronous, 2, TICKS_PER_USER * graph.users)
+        else (dual_averaging_asynchronous, 2, TICKS_PER_PARTY * graph.parties)
     )
 
     def measure() -> float:
         clock = EdgeClock(graph, 1)
         gradient = logistic_auc().gradient
         return _rate(
-            lambda: learner(PlainExchange(graph.users), records, gradient, clock, ticks, dimension=FEATURES),
+            lambda: learner(
+                PlainExchange(graph.parties), records, gradient, clock, ticks, dimension=FEATURES
+            ),
             width * ticks,
         )
 

@@ -32,7 +32,7 @@ if TYPE_CHECKING:
 Kind = Literal["local", "secagg", "gopa", "curator", "none"]
 # Divisors of the users: then all users take part equally often.
 SIZES = (2, 3, 4, 6, 8, 12, 20, 30, 60, 120)
-USERS, PARTICIPATIONS, REPETITIONS, TEST = 120, 12, 10, 0.25
+PARTIES, PARTICIPATIONS, REPETITIONS, TEST = 120, 12, 10, 0.25
 
 Progress = Callable[[str, int, int], None]
 
@@ -64,7 +64,7 @@ class LocalScale(msgspec.Struct, frozen=True, kw_only=True):
     """What `local_scale` found, with what it was asked for."""
 
     data: str
-    users: int
+    parties: int
     participations: int
     epsilon: float
     delta: float
@@ -85,7 +85,7 @@ def local_scale(
     *,
     epsilon: float = 2.0,
     delta: float = 1e-5,
-    users: int = USERS,
+    parties: int = PARTIES,
     sizes: Sequence[int] = SIZES,
     participations: int = PARTICIPATIONS,
     colluders: int = 1,
@@ -109,9 +109,9 @@ def local_scale(
         ConfigError: what cannot be.
     """
     faults = [
-        Fault("sizes", f"{size} does not divide {users} users", ConfigCheck.CONFLICT)
+        Fault("sizes", f"{size} does not divide {parties} users", ConfigCheck.CONFLICT)
         for size in sizes
-        if users % size
+        if parties % size
     ]
     if repetitions < 2:
         faults.append(Fault("repetitions", f"must be at least 2, is {repetitions}", ConfigCheck.RANGE))
@@ -125,10 +125,10 @@ def local_scale(
             ("none", size, colluders),
             (method if size > colluders + 1 else "local", size, colluders),
         ]
-    settings.append(("curator", users, 0))
+    settings.append(("curator", parties, 0))
     points = []
     for index, (kind, size, corrupt) in enumerate(settings):
-        result, steps = [], participations * users // size
+        result, steps = [], participations * parties // size
         noise, honest = 0.0, size
         for repetition in range(repetitions):
             if progress is not None:
@@ -148,11 +148,11 @@ def local_scale(
                     if size <= corrupt + 1
                     else {"method": "secagg" if kind == "curator" else method, "colluders": corrupt},
                 },
-                users,
+                parties,
             )
             if kind == "curator":
-                parameters = _curated(parameters, users)
-            tables, test = data.split(users, TEST, draw)
+                parameters = _curated(parameters, parties)
+            tables, test = data.split(parties, TEST, draw)
             fidelity: Fidelity = "plain" if kind == "none" else "ideal"
             learned = learn(parameters, tables, fidelity=fidelity, seed_for_simulation=draw)
             result.append(float(np.mean([model.accuracy(weights, test) for weights in learned.values])))
@@ -174,7 +174,7 @@ def local_scale(
         )
     return LocalScale(
         data=data.source,
-        users=users,
+        parties=parties,
         participations=participations,
         epsilon=epsilon,
         delta=delta,
@@ -187,22 +187,22 @@ def local_scale(
     )
 
 
-def _planned(given: dict[str, object], users: int) -> LearnParameters:
-    checked, faults = check_learn(given, users)
+def _planned(given: dict[str, object], parties: int) -> LearnParameters:
+    checked, faults = check_learn(given, parties)
     if checked is None:
         raise ConfigError(faults)
     return checked
 
 
-def _curated(parameters: LearnParameters, users: int) -> LearnParameters:
+def _curated(parameters: LearnParameters, parties: int) -> LearnParameters:
     """Return the parameters with the noise that a trusted curator adds to the sum, in equal shares."""
     averaging = parameters.average
-    planned = None if averaging is None else averaging.plan(users)
+    planned = None if averaging is None else averaging.plan(parties)
     if averaging is None or not isinstance(planned, NoisySumParameters):
         raise LocalError("a curator's noise is that of a secure sum")
-    variance = Fraction(math.ceil(planned.curator_deviation**2), users)
-    alone = msgspec.structs.replace(planned, variance=variance, honest=users)
-    return replace(parameters, average=replace(averaging, plans={users: alone}))
+    variance = Fraction(math.ceil(planned.curator_deviation**2), parties)
+    alone = msgspec.structs.replace(planned, variance=variance, honest=parties)
+    return replace(parameters, average=replace(averaging, plans={parties: alone}))
 
 
 def _noise(parameters: LearnParameters, size: int) -> tuple[float, int]:
@@ -260,7 +260,7 @@ def _draw(axes: Axes, result: LocalScale) -> None:
     axes.minorticks_off()
     finish_axes(
         axes,
-        f"{result.users} users, {result.participations} participations each, \u03b5 = {result.epsilon:g}, "
+        f"{result.parties} users, {result.participations} participations each, \u03b5 = {result.epsilon:g}, "
         f"\u03b4 = {result.delta:g}, c = {result.colluders}",
         size=10.5,
         loc="lower right",

@@ -27,13 +27,15 @@ def _peak_bytes() -> int:
     return 1024 * int(result[1])
 
 
-def _making(path: str, users: str, steps: str, epsilon: str, delta: str, corrupt: str) -> Callable[[], bool]:
+def _making(
+    path: str, parties: str, steps: str, epsilon: str, delta: str, corrupt: str
+) -> Callable[[], bool]:
     """Return what writes the log of a simulated run, with real randomness: values on a grid of `steps`."""
     import numpy as np
 
     from smpc_dp.simulate.average import average
 
-    count = int(users)
+    count = int(parties)
     values = np.random.default_rng(count).random((count, 1))
 
     def make() -> bool:

@@ -23,11 +23,11 @@ EPSILON, DELTA, CORRUPT = 1.0, 1e-6, 0.1
 _Taken = dict[str, float]
 
 
-def log_figures(users: Sequence[int], runs: int, progress: Progress | None = None) -> list[Figure]:
+def log_figures(parties: Sequence[int], runs: int, progress: Progress | None = None) -> list[Figure]:
     """Make a log of each number of users, by simulation, and audit it `runs` times: fresh processes."""
     figures: list[Figure] = []
     peaks: dict[int, float] = {}
-    for count in sorted({*users}):
+    for count in sorted({*parties}):
         with TemporaryDirectory() as folder:
             more = _figures(Path(folder) / "board.jsonl", count, runs, progress)
         figures += more
@@ -41,11 +41,11 @@ def log_figures(users: Sequence[int], runs: int, progress: Progress | None = Non
     return figures
 
 
-def _figures(path: Path, users: int, runs: int, progress: Progress | None) -> list[Figure]:
-    name = f"log of {users} users"
+def _figures(path: Path, parties: int, runs: int, progress: Progress | None) -> list[Figure]:
+    name = f"log of {parties} users"
     step = Steps(progress, name, runs + 1)
     given = (STEPS, EPSILON, DELTA, CORRUPT)
-    made = _apart("make", str(path), str(users), *map(str, given))
+    made = _apart("make", str(path), str(parties), *map(str, given))
     step()
     payload_bytes, neighbours = _sizes(path)
     taken = []
@@ -77,7 +77,7 @@ def _figures(path: Path, users: int, runs: int, progress: Progress | None) -> li
 
 def _sizes(path: Path) -> tuple[float, float]:
     """Return the bytes that a user says, and its neighbours, on average."""
-    payload_bytes = neighbours = users = 0
+    payload_bytes = neighbours = party_count = 0
     with path.open("rb") as stream:
         reader = LogReader(stream)
         parties = msgspec.json.decode(reader.session.whole())["roster"]
@@ -85,11 +85,11 @@ def _sizes(path: Path) -> tuple[float, float]:
             if any(entry.kind == kind for kind in ("commit", "coin", "publish")):
                 payload_bytes += len(entry.payload)
             if entry.kind == "commit":
-                users += 1
+                party_count += 1
                 neighbours += _neighbours(entry)
-    if users != len(parties) - 1:
-        raise LocalError(f"{path}: {users} of {len(parties) - 1} users have committed")
-    return payload_bytes / users, neighbours / users
+    if party_count != len(parties) - 1:
+        raise LocalError(f"{path}: {party_count} of {len(parties) - 1} users have committed")
+    return payload_bytes / party_count, neighbours / party_count
 
 
 def _neighbours(entry: Entry) -> int:

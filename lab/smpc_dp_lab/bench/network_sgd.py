@@ -221,10 +221,10 @@ def _split(data: Houses, parties: int, seed: int) -> tuple[Logistic, Floats, Flo
         test.append(rows[len(rows) * 4 // 5 :])
     chosen = rng.permutation(np.concatenate(train))[: parties * POINTS]
     others = np.concatenate(test)
-    users = Logistic(
+    party_count = Logistic(
         features[chosen].reshape(parties, POINTS, -1), data.labels[chosen].reshape(parties, POINTS)
     )
-    return users, features[others], data.labels[others]
+    return party_count, features[others], data.labels[others]
 
 
 def _accuracy(tokens: Floats, features: Floats, labels: Floats) -> Floats:

@@ -50,7 +50,7 @@ MADE = 8
 """Users that are made; a batch repeats them, which is as much work."""
 VALUE_BYTES = 8
 PART_OF_PEER = 1 / 1.2
-PROVE_SECONDS, USER_BYTES, AUDIT_SECONDS = 0.15, 5000, 5.0
+PROVE_SECONDS, PARTY_BYTES, AUDIT_SECONDS = 0.15, 5000, 5.0
 AUDIT_THREADS = 2
 
 # Whom each user calls its neighbours.
@@ -58,7 +58,7 @@ _NEIGHBOURS = np.arange(1, DEGREE + 1, dtype="<u2").tobytes()
 
 
 @dataclass(frozen=True, slots=True)
-class _User:
+class _Party:
     """What one user has published, and how long it took."""
 
     context: bytes
@@ -100,7 +100,7 @@ def run_proofs_bench(
     *,
     lengths: Sequence[int] = (1, 10, 100),
     batch: int = BATCH,
-    users: Sequence[int] = (),
+    parties: Sequence[int] = (),
 ) -> Report:
     """Measure commitments and proofs, by the clock.
 
@@ -121,15 +121,15 @@ def run_proofs_bench(
         *(within(name, value, 1) for name, value in least),
         [
             Fault("users", f"must be from 3 to {MAX_PARTIES}, is {count}", ConfigCheck.RANGE)
-            for count in users
+            for count in parties
             if not 3 <= count <= MAX_PARTIES
         ],
     )
     peers = DriverPeers(drivers, PEERS)
     figures = _ranges(runs, peers, progress)
     for length in lengths:
-        figures += _users(length, runs, batch, progress)
-    figures += log_figures(users, runs, progress)
+        figures += _parties(length, runs, batch, progress)
+    figures += log_figures(parties, runs, progress)
     parameters = {
         "runs": runs,
         "degree": DEGREE,
@@ -212,7 +212,7 @@ def _least(trials: Sequence[Trial], figure: str, unit: str) -> Peer | None:
     return min((peer for peer in result if peer is not None), key=lambda peer: peer.median, default=None)
 
 
-def _user(name: str, length: int, coins: bytes) -> _User:
+def _party(name: str, length: int, coins: bytes) -> _Party:
     randomness = SystemRandomness()
     values = [STEPS] * length
     deltas = [[(-1) ** edge * (edge + 1) << 40] * length for edge in range(DEGREE)]
@@ -229,19 +229,19 @@ def _user(name: str, length: int, coins: bytes) -> _User:
     opened = [sum(parts) for parts in zip(values, eta, *deltas, strict=True)]
     total = add_blindings([r, r_noise, *r_deltas])
     seconds = time.perf_counter() - begun
-    return _User(
+    return _Party(
         context, value, of_deltas, secret.commitment, noise, of_range, of_noise, opened, total, coins, seconds
     )
 
 
-def _users(length: int, runs: int, batch: int, progress: Progress | None) -> list[Figure]:
+def _parties(length: int, runs: int, batch: int, progress: Progress | None) -> list[Figure]:
     """A user of `length` coordinates: what it proves, and what that costs those who check it."""
     name = f"user of length {length}"
     coins = SystemRandomness().bytes(proofs.coin_bytes(length, NOISE_BITS))
-    users = [_user(f"user {number}", length, coins) for number in range(MADE)]
+    parties = [_party(f"user {number}", length, coins) for number in range(MADE)]
 
     def prove() -> float:
-        return median(_user("user", length, coins).seconds for _ in range(3))
+        return median(_party("user", length, coins).seconds for _ in range(3))
 
     def check(count: int, threads: int) -> float:
         """Fold all edges, then verify all proofs, as an audit does; parts of both go to threads."""
@@ -249,11 +249,11 @@ def _users(length: int, runs: int, batch: int, progress: Progress | None) -> lis
         part = -(-count // threads)
 
         def verify(start: int) -> None:
-            mine = [(number + 1, users[number % MADE]) for number in range(start, min(start + part, count))]
-            sums = fold.take([user.claim(number) for number, user in mine])
+            mine = [(number + 1, parties[number % MADE]) for number in range(start, min(start + part, count))]
+            sums = fold.take([party.claim(number) for number, party in mine])
             checked = proofs.Batch()
-            for (_, user), (edges, _) in zip(mine, sums, strict=True):
-                user.add_to(checked, edges)
+            for (_, party), (edges, _) in zip(mine, sums, strict=True):
+                party.add_to(checked, edges)
             checked.verify()
 
         with ThreadPoolExecutor(threads) as pool:
@@ -273,7 +273,7 @@ def _users(length: int, runs: int, batch: int, progress: Progress | None) -> lis
         " coordinate; commitments, range proof, noise proof and opening of the sum, without signatures"
     )
     repeated = f"{note}; {MADE} users, repeated"
-    proven = len(users[0].of_range) + len(users[0].of_noise)
+    proven = len(parties[0].of_range) + len(parties[0].of_noise)
 
     def goal(bound: float, counts: bool = True) -> Target | None:
         return Target("median", bound) if small and counts else None
@@ -284,7 +284,7 @@ def _users(length: int, runs: int, batch: int, progress: Progress | None) -> lis
     audited = f"{repeated}; {AUDIT_THREADS} threads"
     return [
         figure("prove", "s", taken["prove"], f"{note}; one thread", goal(PROVE_SECONDS)),
-        figure("bytes", "B", [users[0].size], f"of which proofs {proven} B; {note}", goal(USER_BYTES)),
+        figure("bytes", "B", [parties[0].size], f"of which proofs {proven} B; {note}", goal(PARTY_BYTES)),
         figure("verify alone", "s", taken["alone"], f"{note}; one thread"),
         figure(f"verify in a batch of {batch}, each", "s", taken["batch"], f"{repeated}; one thread"),
         figure(f"audit {batch}", "s", taken["audit"], audited, goal(AUDIT_SECONDS, batch == BATCH)),

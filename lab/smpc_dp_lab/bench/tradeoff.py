@@ -168,14 +168,14 @@ _STYLES: tuple[tuple[Method, str, str, float, str, float, float], ...] = (
 def _draw(axes: Axes, result: Tradeoff) -> None:
     for method, label, colour, width, marker, size, slope in _STYLES:
         points = result.of(method)
-        users = np.array([point.parties for point in points])
+        parties = np.array([point.parties for point in points])
         # Theory has the slope, the plan for the most users the constant.
         largest = max(points, key=lambda point: point.parties)
-        ends = np.array([users.min() * 0.8, users.max() * 1.25])
+        ends = np.array([parties.min() * 0.8, parties.max() * 1.25])
         theory = largest.planned * (ends / largest.parties) ** slope
         axes.plot(ends, theory, color=colour, linewidth=width, solid_capstyle="butt")
         axes.plot(
-            users,
+            parties,
             [point.measured for point in points],
             linestyle="none",
             marker=marker,

@@ -95,7 +95,7 @@ def proofs(
     drivers: Annotated[
         str | None, typer.Option(help="A folder with the compiled drivers of other crates' range proofs.")
     ] = None,
-    users: Annotated[
+    parties: Annotated[
         list[int] | None,
         typer.Option(help="Make and audit logs of so many users; may be repeated. 10,000 take minutes."),
     ] = None,
@@ -107,7 +107,7 @@ def proofs(
     """
     from smpc_dp_lab.bench import run_proofs_bench
 
-    _show("rounds", as_json, lambda show: run_proofs_bench(runs, show, drivers, users=users or ()))
+    _show("rounds", as_json, lambda show: run_proofs_bench(runs, show, drivers, parties=parties or ()))
 
 
 @app.command()
@@ -203,7 +203,7 @@ def engines(
 @app.command()
 def learn(
     runs: Runs = 5,
-    users: Annotated[
+    parties: Annotated[
         list[int] | None,
         typer.Option(
             help="Users, 100 to 100,000; may be repeated. Left out: 1,000 and 10,000.", show_default=False
@@ -226,7 +226,7 @@ def learn(
     _show(
         "rounds",
         as_json,
-        lambda show: run_learn_bench(runs, show, users or (1_000, 10_000), peer, peer_python),
+        lambda show: run_learn_bench(runs, show, parties or (1_000, 10_000), peer, peer_python),
     )
 
 

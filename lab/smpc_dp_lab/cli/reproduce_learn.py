@@ -23,7 +23,7 @@ def register(app: typer.Typer) -> None:
 def scale(
     epsilon: Annotated[float, typer.Option(help="For all points of a user, all steps together.")] = 2.0,
     delta: Annotated[float, typer.Option(help="Likewise.")] = 1e-5,
-    users: Annotated[int, typer.Option(help="Users.")] = 120,
+    parties: Annotated[int, typer.Option(help="Users.")] = 120,
     sizes: Annotated[
         list[int] | None,
         typer.Option(
@@ -53,7 +53,7 @@ def scale(
             wisconsin(data),
             epsilon=epsilon,
             delta=delta,
-            users=users,
+            parties=parties,
             sizes=sizes or SIZES,
             participations=participations,
             colluders=colluders,
@@ -78,7 +78,7 @@ def scale(
         )
     show = console()
     show.print(table)
-    show.print(f"data: {result.data}, {result.users} users; noise: standard deviation in an average")
+    show.print(f"data: {result.data}, {result.parties} users; noise: standard deviation in an average")
     show.print(f"seed {result.seed}, {result.repetitions} repetitions, {result.seconds:.0f} s")
     if path is not None:
         show.print(f"plot: {path}", markup=False)

@@ -29,7 +29,7 @@ from smpc_dp_lab.vectors.runs import SCHEMA, Staged
 
 RECEIVER = "bob"
 ACCOMPLICE = "dave"
-USERS = 5
+PARTIES = 5
 CULPRIT_NUMBER = 3
 
 _KINDS: Kinds = {
@@ -110,7 +110,7 @@ class _Base(RecordedRun[Staged]):
         """Return the proposal with the first users alone."""
         return self.change(
             d.PARTICIPANTS,
-            participants=pack_set(range(1, number + 1), USERS),
+            participants=pack_set(range(1, number + 1), PARTIES),
             reveals=lambda bodies: bodies[:number],
             signatures=lambda packed: packed[: 64 * number],
         )
@@ -183,7 +183,7 @@ def _up_to_the_certificate(base: _Base) -> Iterator[DirectNegative]:
     yield base.swapped("roll-with-a-forged-advertisement", about, changed)
     without_me = base.change(
         d.PARTICIPANTS,
-        participants=pack_set((1, 3, 4, 5), USERS),
+        participants=pack_set((1, 3, 4, 5), PARTIES),
         reveals=lambda bodies: [*bodies[:1], *bodies[2:]],
         signatures=_without(2, 64),
     )
@@ -284,7 +284,7 @@ def _listing(base: _Base, publication: Envelope) -> Envelope:
 def _totals(base: _Base) -> Iterator[DirectNegative]:
     without_me = base.change(
         d.PUBLISHED,
-        published=pack_set((1, 3, 4, 5), USERS),
+        published=pack_set((1, 3, 4, 5), PARTIES),
         hashes=_without(2, 32),
         signatures=_without(2, 64),
     )

@@ -36,11 +36,11 @@ _ROWS: tuple[Row, ...] = ((0.5, -1.25), (-2.0, 0.0078125), (0.1, -0.1), (1.999, 
 class DirectRun(Staged):
     """The parties of one scenario."""
 
-    users: dict[str, Run[Outcome]]
+    parties: dict[str, Run[Outcome]]
 
     def execute(self) -> DirectRun:
         """Drive the run to its end."""
-        return self.drive(self.users.values(), COORDINATOR, mesh=True)
+        return self.drive(self.parties.values(), COORDINATOR, mesh=True)
 
 
 def direct_parameters(scenario: GopaScenario) -> DirectParameters:
@@ -49,10 +49,10 @@ def direct_parameters(scenario: GopaScenario) -> DirectParameters:
 
 
 def _scenario(name: str, about: str, **kill: int) -> GopaScenario:
-    users = len(_ROWS)
-    plan = plan_secagg(users, dropout=0.2, corrupt=0.0)
-    neighbourhood = Neighbourhood(least_own=users - 2, most_drawn_by=users - 1)
-    encoding = Encoding.plan(length=2, lower=-2.0, upper=2.0, precision=2.0**-16, parties=users)
+    parties = len(_ROWS)
+    plan = plan_secagg(parties, dropout=0.2, corrupt=0.0)
+    neighbourhood = Neighbourhood(least_own=parties - 2, most_drawn_by=parties - 1)
+    encoding = Encoding.plan(length=2, lower=-2.0, upper=2.0, precision=2.0**-16, parties=parties)
     scenario = GopaScenario(
         name=name,
         about=about,
@@ -91,19 +91,19 @@ def new_run(scenario: GopaScenario) -> DirectRun:
     """Return fresh machines for a scenario, with the same randomness every time."""
     setup = set_up(scenario, EVERYONE, ())
     parameters = direct_parameters(scenario)
-    users = {
+    parties = {
         name: direct_states.party(
             setup.context, parameters, setup.signers[name], ring_vector.copy(), setup.randomness[name]
         )
         for name, ring_vector in setup.ring_vector.items()
     }
-    return DirectRun(scenario, setup.context, setup.signers, setup.randomness, setup.ring_vector, users)
+    return DirectRun(scenario, setup.context, setup.signers, setup.randomness, setup.ring_vector, parties)
 
 
 def to_json(scenario: GopaScenario) -> dict[str, object]:
     """Return the vector of one run."""
     run = new_run(scenario).execute()
-    outcome, by_step = run.users[COORDINATOR].result, run.by_step
+    outcome, by_step = run.parties[COORDINATOR].result, run.by_step
     evidence = outcome.evidence
     return {
         **inputs_json(run),
@@ -124,9 +124,9 @@ def to_json(scenario: GopaScenario) -> dict[str, object]:
         | {
             "residual_pairs": 0 if outcome.noise is None else outcome.noise.residual_pairs,
             "faults": {
-                name: list(user.result.faults)
-                for name, user in run.users.items()
-                if user.name not in scenario.kill
+                name: list(party.result.faults)
+                for name, party in run.parties.items()
+                if party.name not in scenario.kill
             },
         },
     }

@@ -54,7 +54,7 @@ _ROWS: tuple[Row, ...] = ((0.5, -0.25), (-0.75, 0.0078125), (0.1, -0.1), (0.0, 1
 def _scenario(
     name: str,
     about: str,
-    users: int,
+    parties: int,
     *,
     missing: int = 0,
     honest: int = 1,
@@ -63,7 +63,9 @@ def _scenario(
     apart: bool = False,
     **kill: int,
 ) -> ExchangeScenario:
-    planned = plan_exchange(users, length=2, l2_bound=1.0, precision=2.0**-16, honest=honest, missing=missing)
+    planned = plan_exchange(
+        parties, length=2, l2_bound=1.0, precision=2.0**-16, honest=honest, missing=missing
+    )
     given = replace(planned, variance=variance, epsilon=1.0, delta=1e-6) if variance else planned
     given = given if edges is None else given.between(edges)
     given = given.to_each() if apart else given
@@ -72,7 +74,7 @@ def _scenario(
         about=about,
         encoding=given.encoding,
         plan=given.plan,
-        vectors=_ROWS[:users],
+        vectors=_ROWS[:parties],
         kill=kill,
         given=given,
     )

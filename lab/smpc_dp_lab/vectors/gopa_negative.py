@@ -54,11 +54,11 @@ def _averages(base: Base, early: Base) -> Iterator[Negative]:
     yield base.made("signed-for-another-protocol", about, index, foreign, ENVELOPE)
 
 
-def _left_out(message: m.Neighbours, users: int, parties: Sequence[int]) -> dict[str, object]:
+def _left_out(message: m.Neighbours, party_count: int, parties: Sequence[int]) -> dict[str, object]:
     """Return the fields of a message to neighbours without these users."""
-    members = PartySet.unpack(message.revealed, users, AGGREGATOR)
+    members = PartySet.unpack(message.revealed, party_count, AGGREGATOR)
     return {
-        "revealed": pack_set([member for member in members if member not in parties], users),
+        "revealed": pack_set([member for member in members if member not in parties], party_count),
         "advertisements": [item for item in message.advertisements if item.party not in parties],
         "openings": [item for item in message.openings if item.party not in parties],
     }

@@ -21,7 +21,7 @@ from smpc_dp.protocols.mpyc.agreement import output_statement, set_statement
 from smpc_dp.protocols.mpyc.server import ServerMachine
 from smpc_dp.protocols.mpyc.sharing import field_bytes
 from smpc_dp.protocols.mpyc.terms import ProgramTerms
-from smpc_dp.protocols.mpyc.user import UserMachine
+from smpc_dp.protocols.mpyc.user import PartyMachine
 from smpc_dp.protocols.names import MPYC, VERSION
 from smpc_dp.protocols.sets import pack_set
 from smpc_dp.simulate.randomness import SeededRandomnessForSimulation
@@ -31,7 +31,7 @@ from smpc_dp_lab.vectors.fault import Fields, Kinds, RecordedRun, altered, envel
 from smpc_dp_lab.vectors.runs import identities_json
 
 SCHEMA = 1
-USERS = ("alice", "bob", "carol", "dave")
+PARTIES = ("alice", "bob", "carol", "dave")
 SERVERS = ("server1", "server2", "server3")
 RECORDS = {"alice": (1, 9), "bob": (2, 0), "carol": (3, 5), "dave": (4, 4)}
 BOUNDS = [(0, 9), (0, 9)]
@@ -54,11 +54,11 @@ def _source(purpose: str) -> SeededRandomnessForSimulation:
     return SeededRandomnessForSimulation(1, f"{MPYC} vectors {purpose}")
 
 
-def _terms(_operation: str, users: int, _public_labels: tuple[int, ...], _seed: bytes) -> ProgramTerms:
-    return sum_program("sum", users, BOUNDS, None).terms
+def _terms(_operation: str, parties: int, _public_labels: tuple[int, ...], _seed: bytes) -> ProgramTerms:
+    return sum_program("sum", parties, BOUNDS, None).terms
 
 
-class SeededUser(UserMachine):
+class SeededParty(PartyMachine):
     """A user whose polynomials of degree 1 come from its seeded randomness: `slopes` are what it drew."""
 
     slopes: tuple[int, ...] = ()
@@ -83,20 +83,20 @@ class Setup:
         self.change = change
         self.signers = {
             name: Signer(name, SigningKey(_source(f"signing {name}").bytes(32)))
-            for name in (*USERS, *SERVERS)
+            for name in (*PARTIES, *SERVERS)
         }
         self.context = Context(
             protocol=MPYC,
             version=VERSION,
             session_digest=_source("session").bytes(32),
             request=1,
-            names=USERS,
+            names=PARTIES,
             aggregator=EVERYONE,
             keys={name: bytes(signer.key.verify_key) for name, signer in self.signers.items()},
             operation="sum",
         )
-        self.users = {
-            name: SeededUser(
+        self.parties = {
+            name: SeededParty(
                 self.context,
                 SERVERS,
                 self.signers[name],
@@ -106,13 +106,13 @@ class Setup:
                 fewest=FEWEST,
                 randomness=_source(f"run {name}"),
             )
-            for name in USERS
+            for name in PARTIES
         }
         self.servers = {
             name: ServerMachine(self.context, SERVERS, self.signers[name], _terms, fewest=FEWEST)
             for name in SERVERS
         }
-        self.machines: dict[str, UserMachine | ServerMachine] = {**self.users, **self.servers}
+        self.machines: dict[str, PartyMachine | ServerMachine] = {**self.parties, **self.servers}
         self.errors: dict[str, SmpcError] = {}
         self.sent: list[Envelope] = []
         self._queue: list[Envelope] = []
@@ -218,7 +218,7 @@ def run_json(name: str) -> dict[str, object]:
         if envelope.step == m.HELLO
     }
     opened = setup.servers[SERVERS[0]].result
-    included = pack_set((USERS.index(user) + 1 for user in opened.included), len(USERS))
+    included = pack_set((PARTIES.index(party) + 1 for party in opened.included), len(PARTIES))
     values = [str(value) for value in opened.values]
     reported = next(e for e in setup.sent if (e.step, e.sender) == (m.OUTPUT, SERVERS[0]))
     output = decode(reported.body, m.Output, SERVERS[0])
@@ -230,15 +230,15 @@ def run_json(name: str) -> dict[str, object]:
             "session_digest": setup.context.session_digest.hex(),
             "request": setup.context.request,
             "question": setup.context.operation,
-            "users": list(USERS),
+            "users": list(PARTIES),
             "servers": list(SERVERS),
             "fewest": FEWEST,
         },
         "members": identities_json(setup.context, setup.signers),
         "records": {who: list(record) for who, record in RECORDS.items()},
         "draws": {
-            who: {"nonce": nonces[who].hex(), "slopes": [f"{slope:x}" for slope in user.slopes]}
-            for who, user in setup.users.items()
+            who: {"nonce": nonces[who].hex(), "slopes": [f"{slope:x}" for slope in party.slopes]}
+            for who, party in setup.parties.items()
         },
         "lost": [] if lost is None else [list(lost)],
         "terms": _terms("sum", len(opened.present), (), b"").canonical().decode("ascii"),
@@ -249,7 +249,7 @@ def run_json(name: str) -> dict[str, object]:
         "result": {
             "opened": values,
             "included": list(opened.included),
-            "faults": [[fault.user, fault.server, str(fault.code)] for fault in output.faults],
+            "faults": [[fault.party, fault.server, str(fault.code)] for fault in output.faults],
         },
     }
 
@@ -269,8 +269,8 @@ def all_faults() -> Iterator[Fault]:
         return Fault(name, about, ran.saying(expected(step, sender), fields), sender)
 
     flipped, other = {"signature": flip}, setup.context.session_digest
-    fewer = pack_set((1, 2, 3), len(USERS))
-    prime = _terms("sum", len(USERS), (), b"").prime
+    fewer = pack_set((1, 2, 3), len(PARTIES))
+    prime = _terms("sum", len(PARTIES), (), b"").prime
     width = field_bytes(prime)
     too_large: Fields = {"values": lambda values: prime.to_bytes(width, "big") + values[width:]}
     shorter: Fields = {"values": lambda values: values[16:]}
@@ -319,8 +319,8 @@ def end_of(message: Envelope) -> tuple[str, tuple[str, ...], SmpcError | None]:
         error = next(iter(server._failures.values()), None)
     culprit = error.culprit if isinstance(error, PeerFault) and message.receiver in setup.errors else ""
     failed = setup.errors.keys() & set(SERVERS)
-    included = USERS if failed else setup.servers[SERVERS[0]].result.included
-    return culprit, tuple(name for name in USERS if name not in included), error
+    included = PARTIES if failed else setup.servers[SERVERS[0]].result.included
+    return culprit, tuple(name for name in PARTIES if name not in included), error
 
 
 def all_to_json() -> dict[str, dict[str, object]]:

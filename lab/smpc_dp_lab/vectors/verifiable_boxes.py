@@ -96,10 +96,10 @@ def _on_grid(values: Sequence[int]) -> list[int]:
 def _proven(values: Sequence[int], low: proofs.Bound, high: proofs.Bound, shift: int = 0) -> Tamper:
     """Commit to these values, and prove of them, moved by `shift`, that they are within other bounds."""
 
-    def change(user: Cheater, message: v.Commit) -> v.Commit:
+    def change(party: Cheater, message: v.Commit) -> v.Commit:
         on_grid = _on_grid(values)
-        value = user.use_values(on_grid)
-        proof = user.prove_range([number + shift for number in on_grid], low, high)
+        value = party.use_values(on_grid)
+        proof = party.prove_range([number + shift for number in on_grid], low, high)
         return replace(message, value=value, range_proof=proof)
 
     return at(v.COMMIT, change)

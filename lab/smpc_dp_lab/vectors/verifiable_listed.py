@@ -19,7 +19,7 @@ from smpc_dp.protocols.phases import messages as m
 from smpc_dp.protocols.phases.messages import Attestation, Begin
 from smpc_dp.protocols.sets import pack_set
 from smpc_dp.seen import NOTHING_SEEN, Seen
-from smpc_dp_lab.vectors.verifiable_runs import RELAY, USERS, RecordedRun, honest, execute
+from smpc_dp_lab.vectors.verifiable_runs import RELAY, PARTIES, RecordedRun, honest, execute
 
 # Request, randomness, and who falls silent instead of sending its message of that number: ben before it opens
 # its coin; ann and ben before they sign the session log, so that there is no quorum.
@@ -32,7 +32,7 @@ RUNS: tuple[tuple[int, int, Mapping[str, int]], ...] = (
 )
 # Whose view of the list the vectors have.
 PARTY = "ann"
-QUORUM = USERS[:4]
+QUORUM = PARTIES[:4]
 
 
 @dataclass(frozen=True, slots=True)
@@ -100,7 +100,7 @@ class Listed:
         context, ran = self.context, self.runs[-1]
         head = self.log.head(number) if head is None else head
         run_id = bytes.fromhex(self.line(number).run_id) if run_id is None else run_id
-        members = packed(USERS)
+        members = packed(PARTIES)
         body = encode(Attestation(attested(context, run_id, head, members)))
         digest = hashlib.sha256(body).digest()
         signatures = [
@@ -124,7 +124,7 @@ def listed() -> Listed:
         seen.append(retained.get(PARTY, NOTHING_SEEN))
         run = execute(run=randomness, request=request, kill=kill, board=board, seen=retained)
         ran.append(run)
-        retained = {name: user.state.seen for name, user in run.users.items()}
+        retained = {name: party.state.seen for name, party in run.parties.items()}
     context = ran[-1].context
     log = board.runs(context.session_digest, context.scope)
     return Listed(tuple(ran), tuple(seen), log, tuple(log.export().splitlines()))
@@ -132,7 +132,7 @@ def listed() -> Listed:
 
 def packed(names: Sequence[str]) -> bytes:
     """Return how a set of users travels."""
-    return pack_set([USERS.index(name) + 1 for name in names], len(USERS))
+    return pack_set([PARTIES.index(name) + 1 for name in names], len(PARTIES))
 
 
 def shown_line(line: RunLine) -> Shown:

@@ -56,28 +56,28 @@ def opened(message: msgspec.Struct) -> v.Open:
     return message
 
 
-def to_something_else(user: Cheater, message: msgspec.Struct) -> msgspec.Struct:
+def to_something_else(party: Cheater, message: msgspec.Struct) -> msgspec.Struct:
     """Open an edge with another blinding."""
-    return replace(opened(message), blindings=user.fresh_blinding())
+    return replace(opened(message), blindings=party.fresh_blinding())
 
 
-def too_far_out(_user: Cheater, message: msgspec.Struct) -> msgspec.Struct:
+def too_far_out(_party: Cheater, message: msgspec.Struct) -> msgspec.Struct:
     """Open an edge to more than pairwise noise can be."""
     deltas = np.frombuffer(opened(message).deltas, dtype=GRID) + (1 << 40)
     return replace(opened(message), deltas=deltas.astype(GRID).tobytes())
 
 
-def nothing(_user: Cheater, _message: msgspec.Struct) -> msgspec.Struct:
+def nothing(_party: Cheater, _message: msgspec.Struct) -> msgspec.Struct:
     """Say that there is no edge to open."""
     return v.Open(b"", b"", b"")
 
 
-def one_more(user: Cheater, message: msgspec.Struct) -> msgspec.Struct:
+def one_more(party: Cheater, message: msgspec.Struct) -> msgspec.Struct:
     """Open the edge to a user that said nothing false as well."""
-    return user.open_too(opened(message))
+    return party.open_too(opened(message))
 
 
-def too_long(_user: Cheater, message: msgspec.Struct) -> msgspec.Struct:
+def too_long(_party: Cheater, message: msgspec.Struct) -> msgspec.Struct:
     """Open with 4,096 bytes too many."""
     return replace(opened(message), deltas=opened(message).deltas + bytes(4096))
 
@@ -107,11 +107,11 @@ def in_two_rounds() -> RecordedRun:
 
 def all_cheats() -> Iterator[Cheat]:
     """Yield every cheat about openings."""
-    yield from _users()
+    yield from _parties()
     yield from _relays()
 
 
-def _users() -> Iterator[Cheat]:
+def _parties() -> Iterator[Cheat]:
     for name, about, check, opening in (
         ("opening-false", "to something else than it has committed to", OPENING, to_something_else),
         ("opening-out-of-bounds", "to more than pairwise noise can be", OPENING_BOUNDS, too_far_out),

@@ -24,7 +24,7 @@ from smpc_dp_lab.vectors.verifiable_host import (
     replaced,
     rewritten,
 )
-from smpc_dp_lab.vectors.verifiable_runs import RELAY, USERS, RecordedRun, entry_of, execute
+from smpc_dp_lab.vectors.verifiable_runs import RELAY, PARTIES, RecordedRun, entry_of, execute
 from smpc_dp_lab.vectors.verifiable_users import CHEAT, OTHER, instead, off_by_one
 
 
@@ -65,10 +65,10 @@ def _entries() -> Iterator[Cheat]:
         replaced(v.COMMIT, CHEAT, lambda _ran, _entry: entry_of(execute(another_coin), v.COMMIT, CHEAT)),
         RELAY,
     )
-    by_a_user = replaced(
+    by_a_party = replaced(
         v.TALLY, RELAY, lambda ran, entry: ran.sign(replace(entry, party=CHEAT), signer=CHEAT)
     )
-    yield changed_log("tally-by-a-user", "A user signs the tally.", ORDER, by_a_user, CHEAT)
+    yield changed_log("tally-by-a-user", "A user signs the tally.", ORDER, by_a_party, CHEAT)
     message = encode(v.Open(pack_list([1]), bytes(16), bytes(32)))
     yield changed_log(
         "edge-of-an-honest-user-opened",
@@ -93,7 +93,7 @@ def _header() -> Iterator[Cheat]:
     def session(old: str, new: str) -> Change:
         return changed(session=lambda session: session.replace(old, new, 1))
 
-    fewer = pack_set([1, 2, 3], len(USERS))
+    fewer = pack_set([1, 2, 3], len(PARTIES))
     for name, about, check, change in (
         ("bounds", "has wider bounds", HEADER, session('"upper":4', '"upper":5')),
         ("epsilon", "has another epsilon", HEADER, session('"epsilon":8.0', '"epsilon":7.0')),
@@ -116,12 +116,12 @@ def _tally() -> Iterator[Cheat]:
     about, check = "The tally counts a pair that cancels.", "residual pairs"
     yield tally("residual-pairs-changed", about, check, residual_pairs=lambda pairs: pairs + 1)
     about, check = "The tally leaves a user out.", "who is counted"
-    yield tally("honest-user-not-counted", about, check, counted=pack_set([1, 2, 3, 4], len(USERS)))
+    yield tally("honest-user-not-counted", about, check, counted=pack_set([1, 2, 3, 4], len(PARTIES)))
     yield changed_log(
         "cheat-counted",
         "The tally counts a user whose x_hat is false.",
         check,
-        rewritten(v.TALLY, RELAY, {"counted": pack_set(range(1, 6), len(USERS))}),
+        rewritten(v.TALLY, RELAY, {"counted": pack_set(range(1, 6), len(PARTIES))}),
         RELAY,
         ran=lambda: execute({CHEAT: off_by_one}),
     )
@@ -131,8 +131,8 @@ def _certificates() -> Iterator[Cheat]:
     def certified(name: str, about: str, check: str, kind: str, fields: Fields) -> Cheat:
         return changed_log(name, about, check, rewritten(kind, RELAY, fields), RELAY)
 
-    fewer = {"members": pack_set([1, 2, 3, 4], len(USERS))}
-    few: Fields = {"signers": pack_set([1], len(USERS)), "signatures": lambda packed: packed[:64]}
+    fewer = {"members": pack_set([1, 2, 3, 4], len(PARTIES))}
+    few: Fields = {"signers": pack_set([1], len(PARTIES)), "signatures": lambda packed: packed[:64]}
     forged: Fields = {"signatures": lambda packed: packed[64:128] + packed[64:]}
     about, check = "A user whose commitments are right is not let in.", "who takes part"
     yield certified("honest-user-left-out", about, check, v.CERTIFY_COMMITMENTS, fewer)

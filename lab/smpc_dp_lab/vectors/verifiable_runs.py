@@ -51,7 +51,7 @@ S = TypeVar("S", bound=msgspec.Struct)
 RELAY = "relay"
 # In this one no user's noise is 0 in both coordinates, or the same in both.
 RUN = 7
-USERS = ("ann", "ben", "cyd", "dan", "eve")
+PARTIES = ("ann", "ben", "cyd", "dan", "eve")
 PARAMETERS: dict[str, object] = {
     "kind": "integer",
     "length": 2,
@@ -301,7 +301,7 @@ class RecordedRun:
     context: Context
     identities: dict[str, Identity]
     relay: Run[Outcome] = field(repr=False)
-    users: dict[str, Cheater] = field(repr=False)
+    parties: dict[str, Cheater] = field(repr=False)
 
     @property
     def header(self) -> Header:
@@ -411,12 +411,12 @@ def execute(
         operation=f"average {checked.planned()}",
         memo={} if memo else None,
     )
-    users: list[Cheater] = []
+    parties: list[Cheater] = []
     for name in names:
         ring_vector, _ = checked.encoding.encode(np.array(setting.inputs[name]), party=name)
         randomness = SeededRandomnessForSimulation(run, name)
         retained = (seen or {}).get(name, NOTHING_SEEN)
-        user = party(
+        sender = party(
             context,
             checked,
             identities[name],
@@ -425,11 +425,13 @@ def execute(
             seen=retained,
             check_total=name not in unchecked,
         )
-        users.append(Cheater(user, (tampers or {}).get(name)))
+        parties.append(Cheater(sender, (tampers or {}).get(name)))
     board = MemoryBoard(session.decode("ascii")) if board is None else board
     host = relay.of(aggregator(context, checked, identities[RELAY], board=board))
-    errors = drive([host, *users], MemoryNetwork(Faults(kill=dict(kill or {}))), RELAY)
-    return RecordedRun(board.lines, errors, context, identities, host, {user.name: user for user in users})
+    errors = drive([host, *parties], MemoryNetwork(Faults(kill=dict(kill or {}))), RELAY)
+    return RecordedRun(
+        board.lines, errors, context, identities, host, {sender.name: sender for sender in parties}
+    )
 
 
 @functools.cache

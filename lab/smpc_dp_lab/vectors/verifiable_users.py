@@ -57,21 +57,21 @@ def all_cheats() -> Iterator[Cheat]:
 def at(step: str, change: Callable[[Cheater, Any], msgspec.Struct]) -> Tamper:
     """Return what changes the message of one step."""
 
-    def tamper(user: Cheater, now: str, message: msgspec.Struct) -> msgspec.Struct:
-        return change(user, message) if now == step else message
+    def tamper(party: Cheater, now: str, message: msgspec.Struct) -> msgspec.Struct:
+        return change(party, message) if now == step else message
 
     return tamper
 
 
 def instead(step: str, **fields: object) -> Tamper:
     """Say other things in one step: each field becomes a value, or what a function makes of the true one."""
-    return at(step, lambda _user, message: altered(message, fields))
+    return at(step, lambda _party, message: altered(message, fields))
 
 
 def copied(step: str, *fields: str, party: str = OTHER, run: int = RUN, setting: Setting = SETTING) -> Tamper:
     """Say in one step what another user said, or what was said in another run."""
 
-    def change(_user: Cheater, message: msgspec.Struct) -> msgspec.Struct:
+    def change(_party: Cheater, message: msgspec.Struct) -> msgspec.Struct:
         claimed = message_of(honest(run, setting=setting), step, type(message), party)
         return replace(message, **{field: getattr(claimed, field) for field in fields})
 
@@ -101,12 +101,12 @@ def longer(data: bytes) -> bytes:
 
 def out_of_range(values: Sequence[int]) -> Tamper:
     """Commit to these values, with a proof for the nearest ones within the bounds."""
-    return at(v.COMMIT, lambda user, message: replace(message, value=user.use_values(values)))
+    return at(v.COMMIT, lambda party, message: replace(message, value=party.use_values(values)))
 
 
 def says(body: bytes) -> Callable[[Cheater, msgspec.Struct], msgspec.Struct]:
     """Sign these bytes, whatever is due."""
-    return lambda _user, _message: cast("msgspec.Struct", msgspec.Raw(body))
+    return lambda _party, _message: cast("msgspec.Struct", msgspec.Raw(body))
 
 
 def _ranges() -> Iterator[Cheat]:
@@ -137,36 +137,36 @@ def _ranges() -> Iterator[Cheat]:
 
 def with_noise(noise: Callable[[Cheater], Sequence[int]]) -> Tamper:
     """Publish with a chosen noise, everything else to match, and the proof of the true noise."""
-    return at(v.PUBLISH, lambda user, message: user.with_noise(message, noise(user), committed=True))
+    return at(v.PUBLISH, lambda party, message: party.with_noise(message, noise(party), committed=True))
 
 
-def one_more_noise(user: Cheater) -> Sequence[int]:
+def one_more_noise(party: Cheater) -> Sequence[int]:
     """Return the noise with one more in the first coordinate."""
-    return (user.secret.given[0] + 1, *user.secret.given[1:])
+    return (party.secret.given[0] + 1, *party.secret.given[1:])
 
 
-def swapped_noise(user: Cheater) -> Sequence[int]:
+def swapped_noise(party: Cheater) -> Sequence[int]:
     """Return the noise with its coordinates exchanged."""
-    return user.secret.given[::-1]
+    return party.secret.given[::-1]
 
 
 def _noises() -> Iterator[Cheat]:
-    yield excluded("noise-none", "The noise is zero.", NOISE, with_noise(lambda _user: (0, 0)))
-    yield excluded("noise-chosen", "The noise is chosen.", NOISE, with_noise(lambda _user: (6, -6)))
+    yield excluded("noise-none", "The noise is zero.", NOISE, with_noise(lambda _party: (0, 0)))
+    yield excluded("noise-chosen", "The noise is chosen.", NOISE, with_noise(lambda _party: (6, -6)))
     about = "One coordinate of the noise is one more than the bits and the coins give."
     yield excluded("noise-off-by-one", about, NOISE, with_noise(one_more_noise))
     about = "The noise of the first coordinate is in the second, and the other way round."
     yield excluded("noise-coordinates-swapped", about, NOISE, with_noise(swapped_noise))
 
-    def other_secret(user: Cheater, message: v.Commit) -> v.Commit:
-        user.draw_again()
+    def other_secret(party: Cheater, message: v.Commit) -> v.Commit:
+        party.draw_again()
         return message
 
     about = "The noise and its proof are of other secret bits than those committed to."
     yield excluded("noise-from-another-seed", about, NOISE, at(v.COMMIT, other_secret))
 
-    def other_coins(user: Cheater, message: v.Commit) -> v.Commit:
-        secret = user.secret
+    def other_coins(party: Cheater, message: v.Commit) -> v.Commit:
+        secret = party.secret
         secret.coins_instead = bytes(proofs.coin_bytes(secret.length, secret.bits))
         return message
 
@@ -198,7 +198,7 @@ off_by_one = shifted(lambda x_hat: x_hat + np.eye(1, x_hat.size, dtype=GRID)[0])
 too_far_out = shifted(lambda x_hat: x_hat + (np.eye(1, x_hat.size, dtype=GRID)[0] << 40))
 
 
-def cut_proof(_user: Cheater, message: v.Publish) -> v.Publish:
+def cut_proof(_party: Cheater, message: v.Publish) -> v.Publish:
     """Publish with a noise proof that lacks its last byte."""
     return replace(message, noise_proof=message.noise_proof[:-1])
 
@@ -210,14 +210,14 @@ def _sums() -> Iterator[Cheat]:
     three_more = shifted(lambda x_hat: x_hat + np.array([0, 3]))
     yield excluded("input-chosen-after-the-coins", about, SUM, three_more)
 
-    def without_noise(user: Cheater, message: v.Publish) -> v.Publish:
-        return user.with_noise(message, (0, 0), committed=False)
+    def without_noise(party: Cheater, message: v.Publish) -> v.Publish:
+        return party.with_noise(message, (0, 0), committed=False)
 
     about = "The noise is proven, and left out of x_hat."
     yield excluded("noise-left-out", about, SUM, at(v.PUBLISH, without_noise))
 
-    def other_blinding(user: Cheater, message: v.Publish) -> v.Publish:
-        return replace(message, blinding=user.fresh_blinding())
+    def other_blinding(party: Cheater, message: v.Publish) -> v.Publish:
+        return replace(message, blinding=party.fresh_blinding())
 
     yield excluded("blinding-wrong", "The blinding of x_hat is another.", SUM, at(v.PUBLISH, other_blinding))
     about = "One pairwise term that was committed to is left out of x_hat, with its blinding."
@@ -234,12 +234,12 @@ def _sums() -> Iterator[Cheat]:
 
 
 def _edges() -> Iterator[Cheat]:
-    def one_sided(user: Cheater, message: v.Commit) -> v.Commit:
-        user.drop_edge(min(user.next.edges))
+    def one_sided(party: Cheater, message: v.Commit) -> v.Commit:
+        party.drop_edge(min(party.next.edges))
         return replace(message, neighbours=message.neighbours[2:], edges=message.edges[32:])
 
-    def other_noise(user: Cheater, message: v.Commit) -> v.Commit:
-        edge = user.shift_edge(min(user.next.terms), 1000)
+    def other_noise(party: Cheater, message: v.Commit) -> v.Commit:
+        edge = party.shift_edge(min(party.next.terms), 1000)
         return replace(message, edges=edge + message.edges[32:])
 
     check = "the two commitments of an edge cancel"
@@ -271,10 +271,10 @@ _TAKES_COINS = Host(role=AGGREGATOR.with_row(CollectCoin, accept=_take_coin))
 def _coins() -> Iterator[Cheat]:
     of_commit, of_coin = copied(v.COMMIT, "coin"), copied(v.COIN, "coin")
 
-    def copy(user: Cheater, step: str, message: msgspec.Struct) -> msgspec.Struct:
-        return of_coin(user, step, of_commit(user, step, message))
+    def copy(party: Cheater, step: str, message: msgspec.Struct) -> msgspec.Struct:
+        return of_coin(party, step, of_commit(party, step, message))
 
-    another = at(v.COIN, lambda user, _message: v.Coin(user.fresh_coin()))
+    another = at(v.COIN, lambda party, _message: v.Coin(party.fresh_coin()))
     check = "the coin is what was committed to"
     for name, about, tamper in (
         ("coin-other-than-committed", "A user opens another coin, and the relay takes it.", another),

@@ -84,9 +84,9 @@ def largest_without(
     best, upper = 0.0, 0.0
     for at in range(0, len(columns), _BLOCK):
         block = columns[at : at + _BLOCK]
-        users = np.array([user for user, _ in block])
+        parties = np.array([party for party, _ in block])
         deleted = _Deletion(graph, [gone for _, gone in block])
-        low, high = entries(laplacian, s, connectivity, users, aim=best, deletion=deleted)
+        low, high = entries(laplacian, s, connectivity, parties, aim=best, deletion=deleted)
         best, upper = max(best, float(low.max())), max(upper, float(high.max()))
     return Interval(best, max(upper, best), len(columns))
 
@@ -97,9 +97,9 @@ class _Deletion:
     def __init__(self, graph: HonestGraph, deleted: Sequence[tuple[int, ...]]) -> None:
         neighbours = graph.adjacency
         start, ends = neighbours.indptr, neighbours.indices
-        gone = [(user, column) for column, users in enumerate(deleted) for user in users]
+        gone = [(party, column) for column, parties in enumerate(deleted) for party in parties]
         self.gone = (np.array([u for u, _ in gone], dtype=np.int64), np.array([c for _, c in gone]))
-        rows = [ends[start[user] : start[user + 1]] for user, _ in gone]
+        rows = [ends[start[party] : start[party + 1]] for party, _ in gone]
         self.rows = np.concatenate(rows).astype(np.int64)
         self.columns = np.repeat([column for _, column in gone], [len(row) for row in rows])
         self.retained = np.ones((graph.size, len(deleted)))
@@ -115,7 +115,7 @@ def entries(
     laplacian: Laplacian,
     s: float,
     connectivity: float,
-    users: Ints,
+    parties: Ints,
     *,
     aim: float,
     deletion: _Deletion | None = None,
@@ -124,11 +124,11 @@ def entries(
 
     They are refined until each upper bound is below `aim`, or the largest is close to the best lower bound.
     """
-    n, count = laplacian.n, len(users)
+    n, count = laplacian.n, len(parties)
     retained = np.ones((n, 1)) if deletion is None else deletion.retained
     left = np.broadcast_to(retained.sum(axis=0), (count,))
     b = -retained / left * np.ones((1, count))
-    b[users, np.arange(count)] += 1.0
+    b[parties, np.arange(count)] += 1.0
 
     def apply(x: Floats) -> Floats:
         image = laplacian.apply(x)

@@ -167,7 +167,7 @@ def exact_privacy(
         step=step,
         sigma_eta=sigma_eta,
         sigma_delta=sigma_delta,
-        users=n,
+        parties=n,
         edges=certified.edges,
         greatest=certified.greatest,
         length=length,
@@ -177,8 +177,8 @@ def exact_privacy(
     stay = _all_stay(certified, s)
     worst = _worst(certified, s, removed) if removed else stay
 
-    def theta(entry: float, users: int) -> float:
-        return min(1 / (users * variance) + entry / sigma_delta**2, 1 / variance)
+    def theta(entry: float, parties: int) -> float:
+        return min(1 / (parties * variance) + entry / sigma_delta**2, 1 / variance)
 
     return ExactPrivacy(
         honest=n,
@@ -256,12 +256,12 @@ def _one_deleted(graph: HonestGraph, laplacian: Laplacian, s: float, left: float
     cheap = degree_bound(laplacian.degrees - 1, s, left)
     neighbours = graph.adjacency
     best, upper, computed, ruled_out = 0.0, 0.0, 0, 0.0
-    for user in np.argsort(-cheap, kind="stable"):
-        if cheap[user] <= best or computed >= _MOST_PAIRS:
-            ruled_out = float(cheap[user])
+    for party in np.argsort(-cheap, kind="stable"):
+        if cheap[party] <= best or computed >= _MOST_PAIRS:
+            ruled_out = float(cheap[party])
             break
-        around = neighbours.indices[neighbours.indptr[user] : neighbours.indptr[user + 1]]
-        result = largest_without(graph, laplacian, s, left, [(int(user), (int(gone),)) for gone in around])
+        around = neighbours.indices[neighbours.indptr[party] : neighbours.indptr[party + 1]]
+        result = largest_without(graph, laplacian, s, left, [(int(party), (int(gone),)) for gone in around])
         best, upper = max(best, result.lower), max(upper, result.upper)
         computed += result.computed
     elsewhere = float(degree_bound(laplacian.degrees, s, left).max())
@@ -281,7 +281,7 @@ def _every_choice(graph: HonestGraph, laplacian: Laplacian, s: float, removed: i
             alone = bool((rest.degrees == 0).any())
             best, upper = max(best, (1 - 1 / n) / s if alone else 0.0), 1 / s
             continue
-        columns += [(int(user), gone) for user in rest.users]
+        columns += [(int(party), gone) for party in rest.parties]
     if upper < 1 / s and columns:
         result = largest_without(graph, laplacian, s, left, columns)
         return Interval(result.lower, result.upper, len(columns))

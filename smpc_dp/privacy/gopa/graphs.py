@@ -41,7 +41,7 @@ class HonestGraph:
     size: int
     edges: Ints
     """Shape (m, 2), each edge once, smaller end first, sorted."""
-    users: Ints
+    parties: Ints
 
     @property
     def degrees(self) -> Ints:
@@ -60,7 +60,7 @@ class HonestGraph:
         retained = np.ones(self.size, dtype=bool)
         retained[np.asarray(removed, dtype=np.int64)] = False
         smaller = honest_graph(self.size, self.edges, retained)
-        return HonestGraph(smaller.size, smaller.edges, self.users[smaller.users])
+        return HonestGraph(smaller.size, smaller.edges, self.parties[smaller.parties])
 
     def check_connected(self) -> None:
         """Raise ConfigError, with sizes and first members, if the users fall into several components.
@@ -72,7 +72,7 @@ class HonestGraph:
             return
         sizes = np.bincount(label)
         order = np.argsort(sizes, kind="stable")
-        smallest = self.users[np.flatnonzero(label == order[0])]
+        smallest = self.parties[np.flatnonzero(label == order[0])]
         first = ", ".join(map(str, smallest[:_SHOWN])) + (", …" if len(smallest) > _SHOWN else "")
         listed = ", ".join(str(size) for size in sizes[order][::-1][:_SHOWN]) + (
             ", …" if count > _SHOWN else ""
@@ -84,7 +84,7 @@ class HonestGraph:
         raise ConfigError([Fault("graph", reason, ConfigCheck.INFEASIBLE)])
 
 
-def honest_graph(users: int, edges: Ints, honest: NDArray[np.bool_] | None = None) -> HonestGraph:
+def honest_graph(parties: int, edges: Ints, honest: NDArray[np.bool_] | None = None) -> HonestGraph:
     """Delete all but the honest users, with their edges.
 
     Args:
@@ -95,20 +95,24 @@ def honest_graph(users: int, edges: Ints, honest: NDArray[np.bool_] | None = Non
     Raises:
         ConfigError: a shape, an end or a loop is wrong, or nobody is honest.
     """
-    if isinstance(users, bool) or not isinstance(users, int | np.integer) or users < 1:
-        raise ConfigError([Fault("users", f"must be an integer from 1, is {users!r:.80}", ConfigCheck.RANGE)])
+    if isinstance(parties, bool) or not isinstance(parties, int | np.integer) or parties < 1:
+        raise ConfigError(
+            [Fault("users", f"must be an integer from 1, is {parties!r:.80}", ConfigCheck.RANGE)]
+        )
     try:
         given = np.asarray(edges)
         pairs = given.astype(np.int64, casting="same_kind" if given.size else "unsafe").reshape(-1, 2)
     except (TypeError, ValueError):
         raise ConfigError([Fault("edges", "must be integers, of shape (m, 2)", ConfigCheck.TYPE)]) from None
-    mask = np.ones(users, dtype=bool) if honest is None else np.asarray(honest, dtype=bool)
-    if mask.shape != (users,):
-        raise ConfigError([Fault("honest", f"shape must be ({users},), is {mask.shape}", ConfigCheck.SHAPE)])
+    mask = np.ones(parties, dtype=bool) if honest is None else np.asarray(honest, dtype=bool)
+    if mask.shape != (parties,):
+        raise ConfigError(
+            [Fault("honest", f"shape must be ({parties},), is {mask.shape}", ConfigCheck.SHAPE)]
+        )
     if not mask.any():
         raise ConfigError([Fault("honest", "at least one user must be honest", ConfigCheck.RANGE)])
-    if len(pairs) and (pairs.min() < 0 or pairs.max() >= users):
-        raise ConfigError([Fault("graph", f"an edge leaves the users 0 to {users - 1}", ConfigCheck.RANGE)])
+    if len(pairs) and (pairs.min() < 0 or pairs.max() >= parties):
+        raise ConfigError([Fault("graph", f"an edge leaves the users 0 to {parties - 1}", ConfigCheck.RANGE)])
     if (pairs[:, 0] == pairs[:, 1]).any():
         raise ConfigError([Fault("graph", "an edge joins a user with itself", ConfigCheck.RANGE)])
     number = np.cumsum(mask) - 1
@@ -144,12 +148,12 @@ def _below(randomness: Randomness, bound: int, count: int) -> Ints:
     return (raw % np.uint64(bound)).astype(np.int64)
 
 
-def k_out(users: int, k: int, draw: int, randomness: Randomness = os.urandom) -> Ints:
+def k_out(parties: int, k: int, draw: int, randomness: Randomness = os.urandom) -> Ints:
     """Edges of a random k-out graph: each of the first `draw` users picks k of the other users - 1.
 
     An edge is there if either end picked the other. Shape (m, 2). [Bellet 2021, before Theorem 4.1]
     """
-    others = users - 1
+    others = parties - 1
     if draw * k > MAX_EDGES:
         raise ConfigError(
             [Fault("k", f"{draw} users drawing {k} make more than {MAX_EDGES} edges", ConfigCheck.TOO_LARGE)]
@@ -162,31 +166,31 @@ def k_out(users: int, k: int, draw: int, randomness: Randomness = os.urandom) ->
         chosen[:, index] = np.where(taken, top, pick)
     own = np.arange(draw, dtype=np.int64)[:, None]
     picked = chosen + (chosen >= own)  # the others of u are 0 .. u-1, u+1 .. n-1
-    return _unique(np.stack([np.broadcast_to(own, picked.shape).ravel(), picked.ravel()], axis=1), users)
+    return _unique(np.stack([np.broadcast_to(own, picked.shape).ravel(), picked.ravel()], axis=1), parties)
 
 
-def ring(users: int) -> Ints:
+def ring(parties: int) -> Ints:
     """The cycle 0, 1, ..., users - 1, of at least 3 users."""
-    own = np.arange(users, dtype=np.int64)
-    return _unique(np.stack([own, (own + 1) % users], axis=1), users)
+    own = np.arange(parties, dtype=np.int64)
+    return _unique(np.stack([own, (own + 1) % parties], axis=1), parties)
 
 
-def random_regular(users: int, degree: int, randomness: Randomness = os.urandom) -> Ints:
+def random_regular(parties: int, degree: int, randomness: Randomness = os.urandom) -> Ints:
     """A random graph in which everyone has `degree` neighbours; users * degree must be even.
 
     Raises LocalError where networkx is not installed.
     """
-    if users * degree % 2:
+    if parties * degree % 2:
         raise ConfigError(
-            [Fault("k", f"{users} users of degree {degree}: the product must be even", ConfigCheck.RANGE)]
+            [Fault("k", f"{parties} users of degree {degree}: the product must be even", ConfigCheck.RANGE)]
         )
     networkx = optional("networkx")
     seed = int.from_bytes(randomness(8), "little")
-    drawn = networkx.random_regular_graph(degree, users, seed=seed)
-    return _unique(np.array(list(drawn.edges), dtype=np.int64).reshape(-1, 2), users)
+    drawn = networkx.random_regular_graph(degree, parties, seed=seed)
+    return _unique(np.array(list(drawn.edges), dtype=np.int64).reshape(-1, 2), parties)
 
 
-def read_edges(path: Path, users: int) -> Ints:
+def read_edges(path: Path, parties: int) -> Ints:
     """Edges from a file: `u v` on each line, numbers 0 to users - 1; empty lines and `# ...` are passed over.
 
     Raises:
@@ -215,8 +219,8 @@ def read_edges(path: Path, users: int) -> Ints:
             )
             continue
         first, second = sorted(map(int, words))
-        if second >= users:
-            faults.append(Fault(where, f"user {second} is not in 0..{users - 1}", ConfigCheck.RANGE))
+        if second >= parties:
+            faults.append(Fault(where, f"user {second} is not in 0..{parties - 1}", ConfigCheck.RANGE))
         elif first == second:
             faults.append(Fault(where, f"user {first} joined with itself", ConfigCheck.RANGE))
         elif (first, second) in seen:

@@ -69,7 +69,7 @@ def smoothing_for(
     step: float,
     sigma_eta: float,
     sigma_delta: float,
-    users: int,
+    parties: int,
     edges: int,
     greatest: float,
     length: int,
@@ -90,11 +90,11 @@ def smoothing_for(
     if step == 0:
         return CONTINUOUS
     if s is None:
-        s = step * math.sqrt((math.log(2 * users * length) - math.log(_TINY)) / (2 * math.pi**2))
+        s = step * math.sqrt((math.log(2 * parties * length) - math.log(_TINY)) / (2 * math.pi**2))
     # Least eigenvalue of the covariance of the edges' noise given the view, in steps squared.
     retained = 1 / (1 / sigma_delta**2 + greatest / sigma_eta**2) / step**2
     first = _power_excess(theta_excess(math.sqrt(retained)), edges * length)
-    second = _power_excess(theta_excess(s / step), users * length)
+    second = _power_excess(theta_excess(s / step), parties * length)
     if not (s < sigma_eta and first < 0.2 and second < 0.2):
         reason = (
             f"a grid of step {step:g} is too coarse for sigma_eta = {sigma_eta:.4g}: the noise "

@@ -112,7 +112,7 @@ class _Exact:
             step=self.step,
             sigma_eta=sigma_eta,
             sigma_delta=sigma_delta,
-            users=honest,
+            parties=honest,
             edges=honest * (honest - 1) // 2,
             greatest=honest,
             length=self.request.length,

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import msgspec
 
-SUBSTITUTE_USER = "substitution of all data of one user"
+SUBSTITUTE_PARTY = "substitution of all data of one user"
 
 
 class NetworkPlan(msgspec.Struct, frozen=True, kw_only=True):
@@ -46,7 +46,7 @@ class NetworkPlan(msgspec.Struct, frozen=True, kw_only=True):
     """The same noise (sigma, or beta) with every message public: local DP at this epsilon and delta."""
     local_error_std: float | None
     """`error_std` with the local noise; null if only random answers would do."""
-    relation: str = SUBSTITUTE_USER
+    relation: str = SUBSTITUTE_PARTY
     """Which inputs count as neighbours."""
     assumption: str
     """Who is honest, who colludes, what they see."""

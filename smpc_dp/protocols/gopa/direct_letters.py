@@ -53,7 +53,7 @@ def keep(
         inbox.note(f"{envelope.sender}: started again after the run had begun")
         lose(peer, state, (envelope.sender,), d.PUBLISHED)
         return []
-    if known.run_id == letter.run_id and step in d.USER_STEPS and step != d.HELD:
+    if known.run_id == letter.run_id and step in d.EVERY_PARTY_STEPS and step != d.HELD:
         convict(peer, state, step, party, known, body_hash, letter.signature)
     raise equivocation(envelope, peer.context, known.run_id, known.body_hash, known.signature)
 
@@ -99,7 +99,7 @@ def _check_coordinates(peer: DirectPeer, party: int, envelope: Envelope) -> None
 
 
 # What a party takes, whether or not it coordinates.
-FROM_ALL: dict[str, Take] = {**dict.fromkeys(d.USER_STEPS, keep), d.WITNESS: take_witness}
+FROM_ALL: dict[str, Take] = {**dict.fromkeys(d.EVERY_PARTY_STEPS, keep), d.WITNESS: take_witness}
 # What a party takes that does not coordinate.
 TAKES: dict[str, Take] = {
     **FROM_ALL,

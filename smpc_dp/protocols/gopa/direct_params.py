@@ -9,7 +9,7 @@ from typing import Literal
 import msgspec
 
 from smpc_dp.errors import ConfigCheck, Fault
-from smpc_dp.protocols.gopa.direct_messages import USER_STEPS
+from smpc_dp.protocols.gopa.direct_messages import EVERY_PARTY_STEPS
 from smpc_dp.protocols.gopa.params import GopaParameters
 from smpc_dp.protocols.gopa.params import check_parameters as check_relay
 from smpc_dp.protocols.result import WHOLE_PARTY, Privacy
@@ -17,7 +17,7 @@ from smpc_dp.protocols.result import WHOLE_PARTY, Privacy
 Topology = Literal["relay", "direct"]
 # Everyone has a channel to everyone, checks a signature of everyone in each step, and keeps what everyone
 # published until all agree.
-MAX_USERS = 256
+MAX_PARTIES = 256
 MAX_PUBLISHED_BYTES = 1 << 28
 
 
@@ -27,7 +27,7 @@ class DirectParameters(GopaParameters, frozen=True):
     @property
     def party_steps(self) -> tuple[str, ...]:
         """The steps of a user, in order."""
-        return USER_STEPS
+        return EVERY_PARTY_STEPS
 
     def privacy(self, survivors: int) -> Privacy:
         """Return the claim of the plan: everyone sees what everyone published, and nobody is trusted."""
@@ -58,13 +58,13 @@ def check_parameters(
     together have at most MAX_PUBLISHED_BYTES, and `on_dropout` is "keep".
     """
     topology = parameters.get("topology", "relay")
-    checked, faults = check_relay(parameters, min(parties, MAX_USERS) if topology == "direct" else parties)
+    checked, faults = check_relay(parameters, min(parties, MAX_PARTIES) if topology == "direct" else parties)
     if topology != "direct":
         return checked, faults
-    if parties > MAX_USERS:
+    if parties > MAX_PARTIES:
         faults.append(
             Fault(
-                "roster", f"at most {MAX_USERS} users without a relay, has {parties}", ConfigCheck.TOO_LARGE
+                "roster", f"at most {MAX_PARTIES} users without a relay, has {parties}", ConfigCheck.TOO_LARGE
             )
         )
     if parameters.get("on_dropout", "keep") == "roll-back":

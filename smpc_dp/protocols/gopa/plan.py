@@ -141,7 +141,7 @@ def plan_session(
             step=1.0,
             sigma_eta=math.sqrt(own_variance),
             sigma_delta=math.sqrt(pair_variance),
-            users=plan.parties,
+            parties=plan.parties,
             edges=plan.parties * (plan.parties - 1) // 2,
             # A term that only one end puts in adds to the spectrum what an edge to nobody would.
             greatest=plan.parties * (1.0 if plan.complete else 2.0),

@@ -114,8 +114,8 @@ class Member(ABC):
         """Return False: a step needs what all send."""
         return False
 
-    def _name_of(self, user: int) -> str:
-        return self._context.names[user - 1]
+    def _name_of(self, party: int) -> str:
+        return self._context.names[party - 1]
 
     def handle(self, event: events.Event) -> Sequence[Envelope]:
         """Take one event and return what is to be sent; after an SmpcError only `Cancellation` may follow."""
@@ -187,7 +187,7 @@ class Member(ABC):
 
     def _reported(self, fault: LeftOut) -> str:
         server = self._servers[fault.server - 1]
-        return f"{self._name_of(fault.user)}: left out by {server}: {TEXTS[fault.code]}"
+        return f"{self._name_of(fault.party)}: left out by {server}: {TEXTS[fault.code]}"
 
     def _open(self, terms: ProgramTerms, start: Start, outputs: Mapping[str, Output]) -> Opened:
         """Return what all servers opened; raise PeerFault naming one that differs or did not sign it."""
@@ -196,15 +196,17 @@ class Member(ABC):
             "opened other values, or over other users, than most servers",
         )
         values, included, faults = agreed
-        users = len(self._context.names)
-        members = PartySet.unpack(included, users, self._servers[0])
-        present = PartySet.unpack(start.present, users, self._servers[0])
+        parties = len(self._context.names)
+        members = PartySet.unpack(included, parties, self._servers[0])
+        present = PartySet.unpack(start.present, parties, self._servers[0])
         if not members <= present:
             raise PeerFault(
                 self._servers[0], "opened a value over users who were not there", Check.NOT_PRESENT
             )
         set_digest = set_statement(self._run_id, included)
-        if not all(1 <= fault.user <= users and 1 <= fault.server <= len(self._servers) for fault in faults):
+        if not all(
+            1 <= fault.party <= parties and 1 <= fault.server <= len(self._servers) for fault in faults
+        ):
             raise PeerFault(
                 self._servers[0], "left out somebody who is not in the roster", Check.NOT_IN_ROSTER
             )
@@ -242,8 +244,8 @@ def terms_of(planned: ProgramTerms, present: PartySet, included: PartySet) -> Pr
     A record moves a sum, or a sum over pairs, of fewer users by no more.
     """
     public_labels = dict(zip(present, planned.public_labels, strict=False))
-    left = tuple(public_labels[user] for user in included) if public_labels else ()
-    return msgspec.structs.replace(planned, users=len(included), public_labels=left)
+    left = tuple(public_labels[party] for party in included) if public_labels else ()
+    return msgspec.structs.replace(planned, parties=len(included), public_labels=left)
 
 
 def run_identifier(context: Context, start: Start) -> bytes:
@@ -273,7 +275,7 @@ def output_statement(
     left_out = [
         part
         for fault in faults
-        for part in (encode_uint(fault.user), encode_uint(fault.server), fault.code.encode())
+        for part in (encode_uint(fault.party), encode_uint(fault.server), fault.code.encode())
     ]
     return digest(Label.SHARED_OUTPUT, run_id, included, encode_uint(len(values)), *texts, *left_out)
 

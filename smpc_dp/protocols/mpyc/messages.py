@@ -22,7 +22,7 @@ SEAL = "seal"
 COMPUTE = "compute"
 OUTPUT = "output"
 
-USER_STEPS = (START, OUTPUT)
+EVERY_PARTY_STEPS = (START, OUTPUT)
 SERVER_STEPS = (HELLO, PRESENT, SHARES, HELD, SEAL, COMPUTE, OUTPUT)
 
 MAX_OPERATION = 1 << 16
@@ -50,7 +50,7 @@ class Hello(Body, frozen=True):
 class Present(Body, frozen=True):
     """Whose hello a server has: a packed set, and the SHA-256 of each hello in roster order."""
 
-    users: bytes
+    parties: bytes
     hellos: bytes
 
 
@@ -72,21 +72,21 @@ class Shares(Body, frozen=True):
 class Refused(Body, frozen=True):
     """A user whose shares a server does not hold, and why."""
 
-    user: int
+    party: int
     code: Code
 
 
 class Held(Body, frozen=True):
     """Whose well-formed shares a server holds (a packed set), and why not those of the others."""
 
-    users: bytes
+    parties: bytes
     refused: list[Refused]
 
 
 class LeftOut(Body, frozen=True):
     """A user that takes part and is not in the result: by its number, by which server's place, and why."""
 
-    user: int
+    party: int
     server: int
     code: Code
 

@@ -25,7 +25,7 @@ if TYPE_CHECKING:
 
 FEWEST_SERVERS, MOST_SERVERS = 3, 9
 """mpyc's pseudorandom sharing has a key for each of the C(m, t) sets of servers."""
-MAX_USERS = 100_000
+MAX_PARTIES = 100_000
 MAX_LENGTH = 1 << 20
 SUM_KEYS = ("length", "lower", "upper", "kind", "precision", "max_weight")
 ENCODING_KEYS = ("length", "lower", "upper", "precision", "max_weight")
@@ -47,7 +47,7 @@ class SharedParameters(msgspec.Struct, frozen=True):
     is_logged: ClassVar[bool] = False
     # Whether the vectors are bounded in their L2 norm, not in each coordinate.
     is_bounded_in_norm: ClassVar[bool] = False
-    users: int
+    parties: int
     fewest: int
     encoding: Encoding | None
     epsilon: float | None
@@ -63,7 +63,7 @@ class SharedParameters(msgspec.Struct, frozen=True):
     @property
     def tolerated(self) -> tuple[int, int, int]:
         """How many users there are, how many may be lost, and how many may collude: all."""
-        return self.users, self.users - self.fewest, self.users
+        return self.parties, self.parties - self.fewest, self.parties
 
     @property
     def sums(self) -> Encoding:
@@ -116,7 +116,7 @@ class VectorParameters(SharedParameters, frozen=True):
                 mechanism=self.noise.describe(),
                 assumption=HONEST_SERVERS,
                 proof="docs/proofs/servers.md: as good as a discrete Gaussian but for an explicit error",
-                warnings=delta_warnings(self.delta, self.users),
+                warnings=delta_warnings(self.delta, self.parties),
             )
         return vector_privacy(guarantee)
 
@@ -197,11 +197,11 @@ def check_parameters(
 ) -> tuple[SharedParameters | None, list[Fault]]:
     """Check a `[parameters]` table (`SharedSettings`) for `parties` users; return every fault found."""
     good, faults = read(SharedSettings, parameters, unknown=f"unknown parameter of {names.MPYC}")
-    if not 2 <= parties <= MAX_USERS:
+    if not 2 <= parties <= MAX_PARTIES:
         faults.append(
             Fault(
                 "roster",
-                f"has {parties} users (role 'party'), 2 to {MAX_USERS} are needed",
+                f"has {parties} users (role 'party'), 2 to {MAX_PARTIES} are needed",
                 ConfigCheck.RANGE,
             )
         )
@@ -211,7 +211,7 @@ def check_parameters(
         faults.append(
             Fault("delta", "must be above 0 for Gaussian noise, and for that alone", ConfigCheck.CONFLICT)
         )
-    encoding, more = _encoding(parameters, good, min(max(parties, 1), MAX_USERS))
+    encoding, more = _encoding(parameters, good, min(max(parties, 1), MAX_PARTIES))
     faults += more
     if encoding is None and set(NOISE_KEYS) & set(parameters):
         faults.append(
@@ -223,7 +223,7 @@ def check_parameters(
     if dropout is None:
         dropout = default_dropout(parties) if "epsilon" in parameters else 0.1
     checked = SharedParameters(
-        users=parties,
+        parties=parties,
         fewest=max(2, parties - part_of(parties, dropout)),
         encoding=encoding,
         epsilon=good["epsilon"],

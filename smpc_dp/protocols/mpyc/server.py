@@ -61,7 +61,7 @@ class ServerMachine(Member):
         self._make = make
         self._fewest = fewest
         self._others = tuple(name for name in servers if name != identity.name)
-        self._users = len(context.names)
+        self._parties = len(context.names)
         self._number = {name: index for index, name in enumerate(context.names, 1)}
         self._alive = set(self._number.values())
         self._failures: dict[int, SmpcError] = {}
@@ -101,10 +101,10 @@ class ServerMachine(Member):
         """What is to be computed, in the step COMPUTE."""
         if self.step != m.COMPUTE or self._terms is None:
             return None
-        included = PartySet.unpack(self._included, self._users, self.name)
-        present = PartySet.unpack(pack_set(self._members, self._users), self._users, self.name)
+        included = PartySet.unpack(self._included, self._parties, self.name)
+        present = PartySet.unpack(pack_set(self._members, self._parties), self._parties, self.name)
         terms = terms_of(self._terms, present, included)
-        return Job(terms, [self._shares[user] for user in included])
+        return Job(terms, [self._shares[party] for party in included])
 
     @property
     def waiting_for(self) -> frozenset[str]:
@@ -131,8 +131,10 @@ class ServerMachine(Member):
         """Tell whether something is still due from a peer: users may leave once they have shared."""
         if self._over:
             return False
-        user = self._number.get(peer)
-        return peer not in self._outputs if user is None else user in self._alive and user not in self._shares
+        party = self._number.get(peer)
+        return (
+            peer not in self._outputs if party is None else party in self._alive and party not in self._shares
+        )
 
     def _on_start(self) -> Sequence[Envelope]:
         """Send nothing: users speak first."""
@@ -145,13 +147,13 @@ class ServerMachine(Member):
         sender = envelope.sender
         if sender in self._others:
             return self._guard(lambda: self._from_server(envelope))
-        user = self._number.get(sender)
-        if user is None or user not in self._alive:
+        party = self._number.get(sender)
+        if party is None or party not in self._alive:
             return ()
         try:
-            self._from_user(user, envelope)
+            self._from_party(party, envelope)
         except (PeerFault, TimeoutFault) as fault:
-            self._drop(user, fault)
+            self._drop(party, fault)
         return self._guard(self._advance)
 
     def _on_lost(self, peers: Sequence[str]) -> Sequence[Envelope]:
@@ -164,10 +166,10 @@ class ServerMachine(Member):
             self._end()
             raise TimeoutFault(gone, step, f"connection lost; {NO_SURVIVAL}", code=Code.LOST)
         for name in peers:
-            user = self._number.get(name)
-            if user is not None and self.expects(name):
+            party = self._number.get(name)
+            if party is not None and self.expects(name):
                 lost = TimeoutFault({name}, self.step, "connection lost", code=Code.LOST)
-                self._drop(user, lost)
+                self._drop(party, lost)
         return self._guard(self._advance)
 
     def _on_deadline(self) -> Sequence[Envelope]:
@@ -190,7 +192,7 @@ class ServerMachine(Member):
     def _on_cancelled(self, error: SmpcError) -> Sequence[Envelope]:
         """Tell everyone that the run has stopped, and why."""
         self._end()
-        names = [*self._others, *(self._name_of(user) for user in sorted(self._alive))]
+        names = [*self._others, *(self._name_of(party) for party in sorted(self._alive))]
         return [*self._take_untold(), *self._write(ABORT, names, abort_of(error))]
 
     def _end(self) -> None:
@@ -208,20 +210,20 @@ class ServerMachine(Member):
         untold, self._untold = self._untold, []
         return untold
 
-    def _drop(self, user: int, error: SmpcError) -> None:
+    def _drop(self, party: int, error: SmpcError) -> None:
         """Leave a user out; it is told with whatever is sent next."""
-        name = self._name_of(user)
-        self._alive.discard(user)
+        name = self._name_of(party)
+        self._alive.discard(party)
         if self.step == m.HELLO:
-            self._hellos.pop(user, None)
+            self._hellos.pop(party, None)
         if self.step == m.SHARES:
-            self._shares.pop(user, None)
-        self._failures[user] = error
+            self._shares.pop(party, None)
+        self._failures[party] = error
         self._untold += self._write(ABORT, (name,), abort_of(error))
 
     # Messages
 
-    def _from_user(self, user: int, envelope: Envelope) -> None:
+    def _from_party(self, party: int, envelope: Envelope) -> None:
         sender = envelope.sender
         if not self._is_new(envelope):
             return
@@ -241,10 +243,10 @@ class ServerMachine(Member):
             # A question may be long, and is asked by many: it is kept once.
             operation = self._operations.setdefault(hello.operation, hello.operation)
             hello = msgspec.structs.replace(hello, operation=operation)
-            self._hellos[user] = hashlib.sha256(envelope.body).digest(), hello
+            self._hellos[party] = hashlib.sha256(envelope.body).digest(), hello
         elif self._terms is not None:
             packed = decode(envelope.body, m.Shares, sender).values
-            self._shares[user] = unpack(packed, self._terms.length, self._terms.prime, sender)
+            self._shares[party] = unpack(packed, self._terms.length, self._terms.prime, sender)
 
     def _from_server(self, envelope: Envelope) -> list[Envelope]:
         sender = envelope.sender
@@ -288,106 +290,106 @@ class ServerMachine(Member):
     # Steps
 
     def _notify_present(self) -> list[Envelope]:
-        users = sorted(self._hellos)
-        hellos = b"".join(self._hellos[user][0] for user in users)
-        self._present[self.name] = m.Present(pack_set(users, self._users), hellos)
+        parties = sorted(self._hellos)
+        hellos = b"".join(self._hellos[party][0] for party in parties)
+        self._present[self.name] = m.Present(pack_set(parties, self._parties), hellos)
         return self._write(m.PRESENT, self._others, self._present[self.name])
 
     def _agree(self) -> list[Envelope]:
         """Find who said the same hello to every server, and begin with those who ask for the same."""
         claimed = {name: self._digests(name, self._present[name]) for name in self._servers}
         present = set(self._hellos)
-        for user in sorted(present):
-            missed = [name for name in self._servers if claimed[name].get(user) != claimed[self.name][user]]
+        for party in sorted(present):
+            missed = [name for name in self._servers if claimed[name].get(party) != claimed[self.name][party]]
             if missed:
                 reason = f"said no hello, or another one, to {', '.join(missed)}"
-                self._drop_early(user, reason, Check.PARTIAL, Code.PARTIAL)
+                self._drop_early(party, reason, Check.PARTIAL, Code.PARTIAL)
         for name, digests in claimed.items():
-            for user in sorted(set(digests) - present):
+            for party in sorted(set(digests) - present):
                 reason = f"said hello to {name}, not to every server"
                 self._failures.setdefault(
-                    user, PeerFault(self._name_of(user), reason, Check.PARTIAL, code=Code.PARTIAL)
+                    party, PeerFault(self._name_of(party), reason, Check.PARTIAL, code=Code.PARTIAL)
                 )
         # A question, and whether it comes with a label: one user's alone must not spoil that of the others.
         requested = {
-            user: (hello.operation, hello.public_label >= 0)
-            for user, (_, hello) in sorted(self._hellos.items())
+            party: (hello.operation, hello.public_label >= 0)
+            for party, (_, hello) in sorted(self._hellos.items())
         }
         # The same everywhere: of what is asked most often that of the first user.
         operation, labelled = Counter(requested.values()).most_common(1)[0][0] if requested else ("", False)
-        for user, (own, label) in requested.items():
+        for party, (own, label) in requested.items():
             if own != operation:
                 self._drop_early(
-                    user, "asks for something else than most users", Check.OTHER_OPERATION, Code.OPERATION
+                    party, "asks for something else than most users", Check.OTHER_OPERATION, Code.OPERATION
                 )
             elif label != labelled:
                 without = "a" if label else "no"
                 self._drop_early(
-                    user, f"gives {without} label, unlike most users", Check.LABEL_DIFFERS, Code.OPERATION
+                    party, f"gives {without} label, unlike most users", Check.LABEL_DIFFERS, Code.OPERATION
                 )
-        users = sorted(self._hellos)
-        self._check_enough(len(users))
-        public_labels = [self._hellos[user][1].public_label for user in users]
-        hellos = hellos_digest([self._hellos[user][0] for user in users])
-        terms = self._make(operation, len(users), tuple(public_labels) if labelled else (), hellos)
+        parties = sorted(self._hellos)
+        self._check_enough(len(parties))
+        public_labels = [self._hellos[party][1].public_label for party in parties]
+        hellos = hellos_digest([self._hellos[party][0] for party in parties])
+        terms = self._make(operation, len(parties), tuple(public_labels) if labelled else (), hellos)
         self._start = m.Start(
-            pack_set(users, self._users),
+            pack_set(parties, self._parties),
             hellos,
             bytes(public_label + 1 for public_label in public_labels),
             terms.digest,
         )
-        self._terms, self._members = terms, tuple(users)
+        self._terms, self._members = terms, tuple(parties)
         untold = self._take_untold()
         self._run_id = run_identifier(self._context, self._start)
         for envelope in self._early:
             self._check_run(envelope, early=False)
             self._keep(envelope)
-        return [*untold, *self._write(m.START, [self._name_of(user) for user in users], self._start)]
+        return [*untold, *self._write(m.START, [self._name_of(party) for party in parties], self._start)]
 
-    def _drop_early(self, user: int, reason: str, check: Check, code: Code) -> None:
-        del self._hellos[user]
-        self._drop(user, PeerFault(self._name_of(user), reason, check, code=code))
+    def _drop_early(self, party: int, reason: str, check: Check, code: Code) -> None:
+        del self._hellos[party]
+        self._drop(party, PeerFault(self._name_of(party), reason, check, code=code))
 
     def _digests(self, name: str, present: m.Present) -> dict[int, bytes]:
-        users = PartySet.unpack(present.users, self._users, name)
-        if len(present.hellos) != 32 * len(users):
+        parties = PartySet.unpack(present.parties, self._parties, name)
+        if len(present.hellos) != 32 * len(parties):
             raise PeerFault(
                 name,
-                f"sent {len(present.hellos)} bytes of digests for {len(users)} users",
+                f"sent {len(present.hellos)} bytes of digests for {len(parties)} users",
                 Check.WRONG_LENGTH,
             )
-        return {user: present.hellos[32 * index : 32 * index + 32] for index, user in enumerate(users)}
+        return {party: present.hellos[32 * index : 32 * index + 32] for index, party in enumerate(parties)}
 
     def _notify_held(self) -> list[Envelope]:
-        missing = [user for user in self._members if user not in self._shares]
-        refused = [m.Refused(user, self._why(user)) for user in missing]
-        held = m.Held(pack_set(self._shares, self._users), refused)
+        missing = [party for party in self._members if party not in self._shares]
+        refused = [m.Refused(party, self._why(party)) for party in missing]
+        held = m.Held(pack_set(self._shares, self._parties), refused)
         self._held[self.name] = held
         return self._write(m.HELD, self._others, held)
 
-    def _why(self, user: int) -> Code:
+    def _why(self, party: int) -> Code:
         """Return what others are told of why a user is not here."""
-        error = self._failures.get(user)
-        return Code.MISSING if error is None else code_of(error, self._name_of(user))
+        error = self._failures.get(party)
+        return Code.MISSING if error is None else code_of(error, self._name_of(party))
 
     def _seal(self) -> list[Envelope]:
         included = set(self._members)
         faults: list[m.LeftOut] = []
         for index, name in enumerate(self._servers, 1):
-            users = set(PartySet.unpack(self._held[name].users, self._users, name))
-            refused = {entry.user: entry.code for entry in self._held[name].refused}
-            if users | set(refused) != set(self._members) or users & set(refused):
+            parties = set(PartySet.unpack(self._held[name].parties, self._parties, name))
+            refused = {entry.party: entry.code for entry in self._held[name].refused}
+            if parties | set(refused) != set(self._members) or parties & set(refused):
                 raise PeerFault(name, "its list of shares is not of those who take part", Check.SET_DIFFERS)
-            included &= users
-            faults += [m.LeftOut(user, index, refused[user]) for user in sorted(refused)]
+            included &= parties
+            faults += [m.LeftOut(party, index, refused[party]) for party in sorted(refused)]
         self._faults = tuple(faults)
         self._check_enough(len(included))
-        self._included = pack_set(included, self._users)
-        for user in set(self._members) - included:
-            if user in self._alive:
+        self._included = pack_set(included, self._parties)
+        for party in set(self._members) - included:
+            if party in self._alive:
                 reason = "its shares did not reach every server"
-                partial = TimeoutFault({self._name_of(user)}, m.SHARES, reason)
-                self._drop(user, partial)
+                partial = TimeoutFault({self._name_of(party)}, m.SHARES, reason)
+                self._drop(party, partial)
         signature = self._identity.sign(set_statement(self._run_id, self._included))
         self._seals[self.name] = m.Seal(self._included, signature)
         return self._write(m.SEAL, self._others, self._seals[self.name])
@@ -406,7 +408,7 @@ class ServerMachine(Member):
         output = m.Output(texts, self._included, list(self._faults), seals, signature)
         self._outputs[self.name] = output
         self._position += 1
-        names = [self._name_of(user) for user in sorted(self._alive.intersection(self._members))]
+        names = [self._name_of(party) for party in sorted(self._alive.intersection(self._members))]
         return [*self._write(m.OUTPUT, [*names, *self._others], output), *self._advance()]
 
     def _compare(self) -> list[Envelope]:
@@ -415,9 +417,9 @@ class ServerMachine(Member):
             self._outcome = self._open(self._terms, self._start, outputs)
         return []
 
-    def _check_enough(self, users: int) -> None:
-        if users < self._fewest:
-            why = {name: self._why(user) for name, user in self._number.items() if user in self._failures}
+    def _check_enough(self, parties: int) -> None:
+        if parties < self._fewest:
+            why = {name: self._why(party) for name, party in self._number.items() if party in self._failures}
             reasons = "; ".join(str(error) for error in list(self._failures.values())[:5])
-            detail = f"{users} of {self._users} users are left, {self._fewest} are needed: {reasons}"
+            detail = f"{parties} of {self._parties} users are left, {self._fewest} are needed: {reasons}"
             raise TimeoutFault(why, self.step, detail, code=Code.FEW, why=why, number=self._fewest)

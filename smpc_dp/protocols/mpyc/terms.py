@@ -71,7 +71,7 @@ class ProgramTerms(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_o
     """
 
     kind: ProgramKind
-    users: Annotated[int, Meta(ge=1)]
+    parties: Annotated[int, Meta(ge=1)]
     length: Annotated[int, Meta(ge=1)]
     modulus: Hex
     bits: Annotated[int, Meta(ge=1, le=1024)]

@@ -26,7 +26,7 @@ from smpc_dp.protocols.mpyc.terms import ProgramTerms
 from smpc_dp.protocols.sets import PartySet
 
 
-class UserMachine(Member):
+class PartyMachine(Member):
     """A user in one run.
 
     `record` holds its integers; `mark` is its public label, -1 for none. The terms follow from the context's

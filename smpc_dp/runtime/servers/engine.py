@@ -256,7 +256,7 @@ class Engine:
 def largest_answer(terms: ProgramTerms) -> int:
     """Return a bound in bytes on what a child may answer: the opened integers, and an index for each user."""
     digits = terms.prime.bit_length() // 3 + 8
-    return ANSWER_REST + (terms.users + len(output_spans(terms))) * digits
+    return ANSWER_REST + (terms.parties + len(output_spans(terms))) * digits
 
 
 def read_reply(encoded: bytes, terms: ProgramTerms, own: str) -> Answer:
@@ -273,13 +273,13 @@ def read_reply(encoded: bytes, terms: ProgramTerms, own: str) -> Answer:
     opened = len(output_spans(terms))
     # No more digits than the field's elements have: a longer one costs Python much, or is refused by it.
     digits = len(str(terms.prime))
-    integers, users = answer.values[:opened], answer.values[opened:]
+    integers, parties = answer.values[:opened], answer.values[opened:]
     written = all(len(text) <= digits + 1 and re.fullmatch("-?[0-9]+", text, re.ASCII) for text in integers)
-    named = all(len(text) <= digits and text.isascii() and text.isdigit() for text in users)
+    named = all(len(text) <= digits and text.isascii() and text.isdigit() for text in parties)
     if not (written and named) or len(integers) < opened:
         raise LocalError(f"{own}: mpyc's process answered no integers, {opened} are opened")
-    indices = [int(text) for text in users]
-    if any(index >= terms.users for index in indices) or indices != sorted(set(indices)):
+    indices = [int(text) for text in parties]
+    if any(index >= terms.parties for index in indices) or indices != sorted(set(indices)):
         raise LocalError(f"{own}: mpyc's process named users that there are not")
     return answer
 

@@ -57,9 +57,9 @@ class ComputingServer:
         self._membership = membership
         self._keep = keep
         self._on_event = on_event
-        users = len(membership.session.roster.parties)
+        parties = len(membership.session.roster.parties)
         self._pool = ConnectionPool(
-            membership, on_event, outbox=64 + 4 * users, aggregator=False, divert=self._divert
+            membership, on_event, outbox=64 + 4 * parties, aggregator=False, divert=self._divert
         )
         self._listener: Listener | None = None
         self._others = [name for name in membership.servers if name != membership.name]
@@ -113,7 +113,7 @@ class ComputingServer:
 
     async def gather(self, enough: int | None = None) -> None:
         """Wait until so many users (None: all) have connected, or `connect` seconds have passed."""
-        await self._pool.gather(self._users(), enough)
+        await self._pool.gather(self._parties(), enough)
 
     def _missing(self) -> list[str]:
         return [name for name in self._others if not self._pool.is_live(name)]
@@ -221,7 +221,7 @@ class ComputingServer:
         drive.report()
         while self._idle:
             if not (timer.connecting or any(map(self._pool.is_live, names))):
-                if drive.request > 1 and not any(map(self._pool.is_live, self._users())):
+                if drive.request > 1 and not any(map(self._pool.is_live, self._parties())):
                     return False
                 self._idle = False
                 # Once: the other servers are waited for.
@@ -295,7 +295,7 @@ class ComputingServer:
         more = {PRESENT: timeouts.connect + timeouts.gather, OUTPUT: computing}
         return more.get(step, 0.0) + PATIENCE * timeouts.step
 
-    def _users(self) -> Sequence[str]:
+    def _parties(self) -> Sequence[str]:
         return [member.name for member in self._membership.session.roster.parties]
 
     async def event_of(self, drive: Drive, inbound: InboundEvent) -> events.Event | None:

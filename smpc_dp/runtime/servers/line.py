@@ -13,7 +13,7 @@ from smpc_dp.privacy.accountant.receipt import Receipt
 from smpc_dp.protocols.envelope import Context
 from smpc_dp.protocols.mpyc.params import threshold_of
 from smpc_dp.protocols.mpyc.terms import ProgramTerms
-from smpc_dp.protocols.mpyc.user import UserMachine
+from smpc_dp.protocols.mpyc.user import PartyMachine
 from smpc_dp.protocols.pairwise.statistic_result import StatisticResult
 from smpc_dp.protocols.result import Outcome
 from smpc_dp.runtime.charging import Charge, charge_run
@@ -47,7 +47,7 @@ class _Request:
         self._program: Program | None = None
         self.request = request
         self.context: Context = membership.context(request, operation)
-        self.machine = UserMachine(
+        self.machine = PartyMachine(
             self.context,
             membership.servers,
             membership.identity,
@@ -65,8 +65,10 @@ class _Request:
             raise LocalError(f"{self.machine.name}: the run has not begun")
         return self._program
 
-    def _terms(self, operation: str, users: int, public_labels: tuple[int, ...], seed: bytes) -> ProgramTerms:
-        self._program = compile_operation(self._parameters, operation, users, public_labels, seed)
+    def _terms(
+        self, operation: str, parties: int, public_labels: tuple[int, ...], seed: bytes
+    ) -> ProgramTerms:
+        self._program = compile_operation(self._parameters, operation, parties, public_labels, seed)
         return self._program.terms
 
 
@@ -136,16 +138,16 @@ class ServersConnection(Connection):
     def _check_operation(self, operation: str, label: int) -> None:
         """Raise ConfigError for what cannot be computed even if everybody takes part, with any labels."""
         parameters = self.membership.parameters
-        users = parameters.users
-        public_labels = () if label < 0 else (1 - label, *(label,) * (users - 1))
-        compile_operation(parameters, operation, users, public_labels, bytes(32))
+        parties = parameters.parties
+        public_labels = () if label < 0 else (1 - label, *(label,) * (parties - 1))
+        compile_operation(parameters, operation, parties, public_labels, bytes(32))
 
     def lost(self, request: int, error: SmpcError) -> SmpcError:
         """See `Line.lost`."""
         at_fault = ends_session(error, self.membership.servers)
         return ServerLostError(f"request {request}: {error}") if at_fault else error
 
-    def _declined(self, membership: Membership, request: int) -> UserMachine:
+    def _declined(self, membership: Membership, request: int) -> PartyMachine:
         return _Request(membership, request, "", []).machine
 
     async def _drive(self, requested: _Request, charge: Charge, before: int = 0) -> Receipt | None:

@@ -42,7 +42,7 @@ DISTRIBUTIONS = ("laplace", "gaussian", *PAIR_DISTRIBUTIONS)
 
 
 def compile_operation(
-    parameters: SharedParameters, operation: str, users: int, public_labels: tuple[int, ...], seed: bytes
+    parameters: SharedParameters, operation: str, parties: int, public_labels: tuple[int, ...], seed: bytes
 ) -> Program:
     """Return the program that a question asks for: a sum of the session, or a statistic as JSON.
 
@@ -51,7 +51,7 @@ def compile_operation(
     if not operation.startswith("{"):
         if public_labels:
             raise ConfigError([Fault("mark", "sums have no labels", ConfigCheck.UNSUPPORTED)])
-        return _sum(parameters, operation.split(" ", 1)[0], users)
+        return _sum(parameters, operation.split(" ", 1)[0], parties)
     try:
         requested: Any = json.loads(operation)
         kernel = read_kernel(requested)
@@ -66,12 +66,12 @@ def compile_operation(
         or not all(type(x) is float for x in (epsilon, delta))
     ):
         raise ConfigError([Fault("question", "its noise is none that there is", ConfigCheck.CHOICE)])
-    if users < parameters.users:
+    if parties < parameters.parties:
         # Some are absent, which must not spoil what all could have had.
-        partners = min(partners, users - 1)
+        partners = min(partners, parties - 1)
     return statistic_program(
         kernel,
-        users,
+        parties,
         epsilon,
         delta,
         distribution=distribution,
@@ -153,16 +153,16 @@ def sum_outcome(
         raise VerificationError(
             "the servers opened a value that no vectors and no noise explain", Check.OUT_OF_BOUNDS
         )
-    users = len(opened.included)
+    parties = len(opened.included)
     if noises:
-        weight = sums[-1] if encoding.max_weight else users
+        weight = sums[-1] if encoding.max_weight else parties
         total = np.array(sums[: encoding.length], np.int64) + np.int64(weight * encoding.lowest)
     elif min(sums) < 0:
         raise VerificationError(
             "the servers opened a negative sum of values that are not", Check.OUT_OF_BOUNDS
         )
     else:
-        total, weight = encoding.decode(np.array(sums, np.uint64), users)
+        total, weight = encoding.decode(np.array(sums, np.uint64), parties)
     error = math.sqrt(max((noise.variance for noise in noises), default=0.0)) * encoding.step
     return Outcome(
         total=total,
@@ -173,7 +173,7 @@ def sum_outcome(
         faults=(*opened.faults, *_refused(opened, encoding.ring_vector)),
         privacy=with_servers(privacy_of(program, servers)),
         evidence=_evidence(context, opened),
-        noise=Noise(total=error, curator=error, honest=users, residual_pairs=0) if noises else None,
+        noise=Noise(total=error, curator=error, honest=parties, residual_pairs=0) if noises else None,
     )
 
 
@@ -208,14 +208,14 @@ def statistic_outcome(
 
 
 @functools.lru_cache(maxsize=16)
-def _sum(parameters: SharedParameters, requested: str, users: int) -> Program:
+def _sum(parameters: SharedParameters, requested: str, parties: int) -> Program:
     encoding = parameters.sums
     if requested not in ("sum", "average"):
         raise ConfigError(
             [Fault("question", f"{requested[:40]!r} is neither a sum nor an average", ConfigCheck.CHOICE)]
         )
     if parameters.is_bounded_in_norm:
-        return vector_program(cast("VectorParameters", parameters), users)
+        return vector_program(cast("VectorParameters", parameters), parties)
     kind: ProgramKind = "weighted-mean" if encoding.max_weight else "sum"
     width = max(encoding.highest - encoding.lowest, 1)
     bounds = [(0, width)] * encoding.length
@@ -223,7 +223,7 @@ def _sum(parameters: SharedParameters, requested: str, users: int) -> Program:
         bounds.append((0, encoding.max_weight))
     return sum_program(
         kind,
-        users,
+        parties,
         bounds,
         parameters.epsilon,
         parameters.delta,
@@ -253,9 +253,9 @@ def _refused(opened: Opened, count: int) -> tuple[str, ...]:
     """Say whose records the servers found out of bounds, together and in the computation."""
     names = opened.included
     return tuple(
-        f"{names[user]}: a value out of bounds; its record counts as the least one"
-        for user in opened.values[count:]
-        if 0 <= user < len(names)
+        f"{names[party]}: a value out of bounds; its record counts as the least one"
+        for party in opened.values[count:]
+        if 0 <= party < len(names)
     )
 
 

@@ -25,28 +25,28 @@ def check_programs(planned: Sequence[SharedParameters]) -> None:
     """Raise ConfigError for sums that cannot be computed."""
     for parameters in planned:
         if parameters.encoding is not None:
-            compile_operation(parameters, "sum", parameters.users, (), b"")
+            compile_operation(parameters, "sum", parameters.parties, (), b"")
 
 
 def terms_maker(parameters: SharedParameters) -> MakeTerms:
     """Return what makes the terms of what a user asks for."""
 
-    def terms(operation: str, users: int, public_labels: tuple[int, ...], seed: bytes) -> ProgramTerms:
-        return compile_operation(parameters, operation, users, public_labels, seed).terms
+    def terms(operation: str, parties: int, public_labels: tuple[int, ...], seed: bytes) -> ProgramTerms:
+        return compile_operation(parameters, operation, parties, public_labels, seed).terms
 
     return terms
 
 
 def sum_event(parameters: SharedParameters) -> Event:
     """Return what one sum is to a privacy ledger."""
-    return charge_of(compile_operation(parameters, "sum", parameters.users, (), b""))
+    return charge_of(compile_operation(parameters, "sum", parameters.parties, (), b""))
 
 
 def largest_message(parameters: SharedParameters, servers: int) -> int:
     """Return a bound in bytes on any message of a run: a question, a record's shares, what is opened."""
     values = 64 if parameters.encoding is None else parameters.encoding.ring_vector
-    users = parameters.users
+    parties = parameters.parties
     # A server says why it lacks a user's shares; what is opened has all servers' reasons, for few users.
-    faults = max(users, (users - parameters.fewest) * servers) * FAULT_BYTES
+    faults = max(parties, (parties - parameters.fewest) * servers) * FAULT_BYTES
     each = 64 + MAX_PARTNERS * PAIR_BYTES
-    return (64 << 10) + MAX_OPERATION + PIECE + values * OUTPUT_BYTES + users * each + faults
+    return (64 << 10) + MAX_OPERATION + PIECE + values * OUTPUT_BYTES + parties * each + faults

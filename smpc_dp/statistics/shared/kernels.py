@@ -92,25 +92,25 @@ def compiled_layers(kernel: Kernel) -> Layers:
 
 def by_counts(kernel: Kernel, bits: Sequence[Shared], values: Shared, public_labels: Sequence[int]) -> Shared:
     """Return the sum over all pairs from how many records have each code, shape (1,)."""
-    users = values.shape[0]
+    parties = values.shape[0]
     units = one_hot(bits[0])
     match kernel.name:
         case "kendall_tau":
             table = units.T @ one_hot(bits[1])
             cells = table.reshape(table.shape[0] * table.shape[1])
             apart = inner(cells, _concordance(table).reshape(cells.shape[0]))
-            return half(apart) + users * (users - 1) // 2
+            return half(apart) + parties * (parties - 1) // 2
         case "gini_mean_difference":
             up_to = np.cumsum(np.sum(units, axis=0))
-            return inner(up_to, users - up_to)
+            return inner(up_to, parties - up_to)
         case "collision":
             counts = np.sum(units, axis=0)
-            return half(inner(counts, counts) - users)
+            return half(inner(counts, counts) - parties)
         case "auc":
             high = np.array(public_labels) == 1
             return _ranked(np.sum(units[high], axis=0), np.sum(units[~high], axis=0))
         case "auc_private_labels":
-            high = (values[:, 1].reshape(1, users) @ units).reshape(units.shape[1])
+            high = (values[:, 1].reshape(1, parties) @ units).reshape(units.shape[1])
             return _ranked(high, np.sum(units, axis=0) - high)
         case _:
             raise ConfigError(
@@ -139,10 +139,10 @@ def by_sums(values: Shared) -> Shared:
 
 def by_sort(mpc: Any, kernel: Kernel, bits: Sequence[Shared], public_labels: Sequence[int]) -> Shared:
     """Return the sum over all pairs from records in order, shape (1,): Gini's mean difference and the AUC."""
-    users, width = bits[0].shape
+    parties, width = bits[0].shape
     if kernel.name == "gini_mean_difference":
         ordered = number(sort(mpc, bits[0], width))
-        weights = public([2 * index - users + 1 for index in range(users)])
+        weights = public([2 * index - parties + 1 for index in range(parties)])
         return np.sum(ordered * weights, keepdims=True)
     if kernel.name not in SORTED:
         raise ConfigError(
@@ -158,33 +158,33 @@ def by_sort(mpc: Any, kernel: Kernel, bits: Sequence[Shared], public_labels: Seq
     return total
 
 
-def cheapest(kernel: Kernel, users: int, pairs: int, complete: bool) -> Way:
+def cheapest(kernel: Kernel, parties: int, pairs: int, complete: bool) -> Way:
     """Return the way of least cost for that many pairs: shared products, and rounds where they are many."""
     if kernel.definition is None:
-        return _cheapest_of_circuit(kernel, users, pairs, complete)
+        return _cheapest_of_circuit(kernel, parties, pairs, complete)
     if complete and kernel.name == "variance":
         return "sums"
     widths = grid_widths(kernel)
     compared = sum(2 * (width - 1) for width in widths)
     costs: dict[Way, int] = {"pairs": pairs * compared}
     if complete and kernel.name != "variance" and sum(widths) <= MAX_GRID_BITS:
-        units = users * sum(1 << width for width in widths)
+        units = parties * sum(1 << width for width in widths)
         if units <= MAX_UNITS:
             costs["counts"] = units + (1 << sum(widths))
     if complete and kernel.name in SORTED:
-        rows = [len(indices) for indices, _ in exchanges(users)]
+        rows = [len(indices) for indices, _ in exchanges(parties)]
         passes = 1 if kernel.labels == "none" else 2
         products = passes * sum(rows) * (compared + widths[0] + 2 * passes)
         costs["sort"] = products + ROUND * len(rows) * (2 * widths[0].bit_length() + 3)
     return min(costs, key=lambda way: costs[way])
 
 
-def _cheapest_of_circuit(kernel: Kernel, users: int, pairs: int, complete: bool) -> Way:
+def _cheapest_of_circuit(kernel: Kernel, parties: int, pairs: int, complete: bool) -> Way:
     codes = 1 << sum(field.bits for field in kernel.fields)
     layers = compiled_layers(kernel)
     # A public factor costs about a thirtieth of a shared product.
-    cost = users * codes + codes * codes // 32
-    if complete and kernel.symmetric and users * codes <= MAX_UNITS and cost <= pairs * layers.products:
+    cost = parties * codes + codes * codes // 32
+    if complete and kernel.symmetric and parties * codes <= MAX_UNITS and cost <= pairs * layers.products:
         table = table_of(kernel)
         if table is not None and (table == table.T).all():
             return "counts"

@@ -38,7 +38,7 @@ from smpc_dp.statistics.shared.program import (
 
 # Sets of servers that each add to a mask, as a power of 2: 462 sets for eleven servers.
 MASKS_LOG = 10
-MAX_USERS = 1_000_000
+MAX_PARTIES = 1_000_000
 
 
 class Program(msgspec.Struct, frozen=True, kw_only=True):
@@ -83,7 +83,7 @@ class Answer(msgspec.Struct, frozen=True, kw_only=True):
 
 def statistic_program(
     kernel: Kernel,
-    users: int,
+    parties: int,
     epsilon: float | None,
     delta: float = 0.0,
     *,
@@ -104,14 +104,16 @@ def statistic_program(
     described = describe(kernel)
     kernel = read_kernel(described)
     result = Arguments()
-    if not 2 <= users <= MAX_USERS:
-        result.fault("users", f"{users} is not 2 to {MAX_USERS}", ConfigCheck.RANGE)
+    if not 2 <= parties <= MAX_PARTIES:
+        result.fault("users", f"{parties} is not 2 to {MAX_PARTIES}", ConfigCheck.RANGE)
     if (kernel.labels == "public") != bool(public_labels):
         result.fault("marks", f"'{kernel.name}' has {kernel.labels} labels", ConfigCheck.UNSUPPORTED)
-    elif public_labels and (len(public_labels) != users or set(public_labels) != {0, 1}):
-        result.fault("marks", f"not {users} labels that are 0 or 1, at least one of each", ConfigCheck.RANGE)
-    if not 0 <= partners <= max(0, users - 1):
-        result.fault("partners", f"{partners} is not 0 to {users - 1}", ConfigCheck.RANGE)
+    elif public_labels and (len(public_labels) != parties or set(public_labels) != {0, 1}):
+        result.fault(
+            "marks", f"not {parties} labels that are 0 or 1, at least one of each", ConfigCheck.RANGE
+        )
+    if not 0 <= partners <= max(0, parties - 1):
+        result.fault("partners", f"{partners} is not 0 to {parties - 1}", ConfigCheck.RANGE)
     elif partners and len(design) != 32:
         result.fault("design", f"{len(design)} bytes, not 32", ConfigCheck.SHAPE)
     result.done()
@@ -119,13 +121,13 @@ def statistic_program(
     bare = _sized(
         ProgramTerms(
             kind="statistic",
-            users=users,
+            parties=parties,
             length=len(tops),
             modulus="1",
             bits=1,
             lower=(0,) * len(tops),
             upper=tops,
-            security=security or _security(users * len(tops)),
+            security=security or _security(parties * len(tops)),
             kernel=kernel.name,
             kernel_terms=json.dumps(described, sort_keys=True, separators=(",", ":")),
             public_labels=tuple(int(public_label) for public_label in public_labels),
@@ -141,8 +143,8 @@ def statistic_program(
         raise ConfigError(faults)
     if epsilon is None:
         return Program(terms=bare)
-    sides = (sum(bare.public_labels), users - sum(bare.public_labels)) if public_labels else None
-    moved = [sum_sensitivity(kernel.steps, users, sides, partners), 1]
+    sides = (sum(bare.public_labels), parties - sum(bare.public_labels)) if public_labels else None
+    moved = [sum_sensitivity(kernel.steps, parties, sides, partners), 1]
     spans = [high for _, high in output_spans(bare)]
     noise = design_central(
         cast("CentralDistribution", distribution), moved[: len(spans)], spans, epsilon, delta
@@ -159,7 +161,7 @@ def _pairs_program(
             [Fault("epsilon", "pairs that are opened one by one have noise", ConfigCheck.CONFLICT)]
         )
     plan = plan_statistic(
-        kernel, bare.users, epsilon, delta, partners=bare.partners, noise=PAIR_DISTRIBUTIONS[distribution]
+        kernel, bare.parties, epsilon, delta, partners=bare.partners, noise=PAIR_DISTRIBUTIONS[distribution]
     )
     terms = _sized(msgspec.structs.replace(bare, kind="pairs", noise=(pair_terms(plan.noise),)))
     if faults := pair_faults(kernel, terms):
@@ -169,7 +171,7 @@ def _pairs_program(
 
 def sum_program(
     kind: ProgramKind,
-    users: int,
+    parties: int,
     bounds: Sequence[tuple[int, int]],
     epsilon: float | None,
     delta: float = 0.0,
@@ -186,8 +188,8 @@ def sum_program(
     result = Arguments()
     if kind not in ("sum", "mean", "weighted-mean"):
         result.fault("kind", f"{kind!r} is no sum", ConfigCheck.CHOICE)
-    if not 1 <= users <= MAX_USERS:
-        result.fault("users", f"{users} is not 1 to {MAX_USERS}", ConfigCheck.RANGE)
+    if not 1 <= parties <= MAX_PARTIES:
+        result.fault("users", f"{parties} is not 1 to {MAX_PARTIES}", ConfigCheck.RANGE)
     if not bounds or any(not low < high for low, high in bounds):
         result.fault("bounds", "none, or not all with the least below the greatest value", ConfigCheck.SHAPE)
     elif kind == "weighted-mean" and (len(bounds) < 2 or bounds[-1][0] < 0):
@@ -196,13 +198,13 @@ def sum_program(
     bare = _sized(
         ProgramTerms(
             kind=kind,
-            users=users,
+            parties=parties,
             length=len(bounds),
             modulus="1",
             bits=1,
             lower=tuple(low for low, _ in bounds),
             upper=tuple(high for _, high in bounds),
-            security=security or _security(users * len(bounds)),
+            security=security or _security(parties * len(bounds)),
         )
     )
     if faults := size_faults(bare):
@@ -210,7 +212,7 @@ def sum_program(
     if epsilon is None:
         return Program(terms=bare)
     spans = [high - low for low, high in output_spans(bare)]
-    moved = [span // users for span in spans]
+    moved = [span // parties for span in spans]
     if distribution == "gaussian":
         noise: list[CentralNoise] = _gaussians(moved, spans, epsilon, delta)
     else:
@@ -220,14 +222,14 @@ def sum_program(
 
 
 def wide_sum_program(
-    users: int, bounds: Sequence[tuple[int, int]], noise: WideGaussian, epsilon: float, delta: float
+    parties: int, bounds: Sequence[tuple[int, int]], noise: WideGaussian, epsilon: float, delta: float
 ) -> Program:
     """Return the program of a sum with noise for vectors of a bounded norm, (epsilon, delta)-DP.
 
     `bounds` as of `sum_program`; they are checked on shares, the norm is each user's own affair. Raises
     ConfigError.
     """
-    bare = sum_program("sum", users, bounds, None).terms
+    bare = sum_program("sum", parties, bounds, None).terms
     return _with_noise(bare, [noise] * len(bounds), epsilon, delta)
 
 
@@ -242,10 +244,10 @@ def read_answer(program: Program, opened: Sequence[int], level: float = 0.95) ->
         raise ConfigError(
             [Fault("opened", f"{len(opened)} integers, the program opens {len(spans)}", ConfigCheck.SHAPE)]
         )
-    refused = [int(user) for user in opened[len(spans) :]]
-    if not all(0 <= user < terms.users for user in refused):
+    refused = [int(party) for party in opened[len(spans) :]]
+    if not all(0 <= party < terms.parties for party in refused):
         raise ConfigError(
-            [Fault("opened", f"refuses others than users 0 to {terms.users - 1}", ConfigCheck.RANGE)]
+            [Fault("opened", f"refuses others than users 0 to {terms.parties - 1}", ConfigCheck.RANGE)]
         )
     if any(abs(value) >> terms.bits for value in opened[: len(spans)]):
         raise ConfigError([Fault("opened", f"integers of more than {terms.bits} bits", ConfigCheck.RANGE)])
@@ -271,7 +273,7 @@ def read_answer(program: Program, opened: Sequence[int], level: float = 0.95) ->
             for error, mean in zip(errors[:-1], means, strict=True)
         ]
         return Answer(values=means, noise_error=spread, refused=refused, weight=float(weight))
-    over = terms.users if terms.kind == "mean" else 1
+    over = terms.parties if terms.kind == "mean" else 1
     return Answer(
         values=[float(value / over) for value in sums],
         noise_error=[error / over for error in errors],
@@ -286,11 +288,11 @@ def _statistic(terms: ProgramTerms, sums: list[Fraction], errors: list[float], r
     if kernel.labels != "private":
         return answer
     high = sums[1]
-    mixed = 2 * high * (terms.users - high)
+    mixed = 2 * high * (terms.parties - high)
     auc = None
-    if 0 < high < terms.users:
+    if 0 < high < terms.parties:
         # Over a part of the pairs the sum stands for all of them.
-        auc = float(sums[0] * terms.users * (terms.users - 1) / (2 * pairs) / mixed)
+        auc = float(sums[0] * terms.parties * (terms.parties - 1) / (2 * pairs) / mixed)
     return msgspec.structs.replace(answer, positives=float(high), auc=auc)
 
 

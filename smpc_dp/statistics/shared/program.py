@@ -57,7 +57,7 @@ async def run_program(
     _check(mpc, terms, shares)
     secint = mpc.SecInt(terms.bits, p=terms.prime)
     # A product with shares of 1 is shared anew from all servers' shares: a record has one value afterwards.
-    ones = secint.array(public(np.ones((terms.users, terms.length), dtype=object)))
+    ones = secint.array(public(np.ones((terms.parties, terms.length), dtype=object)))
     records = secint.array(secint.field.array(public([list(row) for row in shares]))) * ones
     codes, bits, refused = await _within_bounds(mpc, terms, records)
     if terms.kind == "pairs":
@@ -105,7 +105,7 @@ def output_spans(terms: ProgramTerms) -> list[tuple[int, int]]:
     if terms.kind == "statistic":
         kernel, pairs = kernel_in(terms), count_pairs(terms)
         spans = [(0, kernel.steps * pairs)]
-        return [*spans, (0, terms.users)] if kernel.labels == "private" else spans
+        return [*spans, (0, terms.parties)] if kernel.labels == "private" else spans
     bounds = list(zip(terms.lower, terms.upper, strict=True))
     if terms.kind == "weighted-mean":
         low_weight, high_weight = bounds[-1]
@@ -113,7 +113,7 @@ def output_spans(terms: ProgramTerms) -> list[tuple[int, int]]:
             [value * weight for value in pair for weight in (low_weight, high_weight)] for pair in bounds[:-1]
         ]
         bounds = [*((min(products), max(products)) for products in corners), bounds[-1]]
-    return [(terms.users * low, terms.users * high) for low, high in bounds]
+    return [(terms.parties * low, terms.parties * high) for low, high in bounds]
 
 
 def kernel_in(terms: ProgramTerms) -> Kernel:
@@ -134,11 +134,11 @@ def design_pairs(terms: ProgramTerms) -> Pairs:
         seed = bytes.fromhex(terms.design)
         if terms.public_labels:
             return bipartite_matchings(seed, terms.public_labels, terms.partners).reshape(-1, 2)
-        return matchings(seed, terms.users, terms.partners).reshape(-1, 2)
+        return matchings(seed, terms.parties, terms.partners).reshape(-1, 2)
     if terms.public_labels:
         high, low = (np.flatnonzero(np.array(terms.public_labels) == label) for label in (1, 0))
         return np.stack(np.meshgrid(high, low, indexing="ij"), axis=-1).reshape(-1, 2)
-    return np.stack(np.triu_indices(terms.users, 1), axis=-1).astype(np.int64, copy=False)
+    return np.stack(np.triu_indices(terms.parties, 1), axis=-1).astype(np.int64, copy=False)
 
 
 def count_pairs(terms: ProgramTerms) -> int:
@@ -146,13 +146,13 @@ def count_pairs(terms: ProgramTerms) -> int:
     high = sum(terms.public_labels)
     low = len(terms.public_labels) - high
     if terms.partners:
-        return terms.partners * (min(high, low) if terms.public_labels else terms.users // 2)
-    return high * low if terms.public_labels else terms.users * (terms.users - 1) // 2
+        return terms.partners * (min(high, low) if terms.public_labels else terms.parties // 2)
+    return high * low if terms.public_labels else terms.parties * (terms.parties - 1) // 2
 
 
 def way_of(terms: ProgramTerms) -> Way:
     """Return how a statistic is computed."""
-    return cheapest(kernel_in(terms), terms.users, count_pairs(terms), not terms.partners)
+    return cheapest(kernel_in(terms), terms.parties, count_pairs(terms), not terms.partners)
 
 
 def _sums(terms: ProgramTerms, codes: Shared) -> Shared:
@@ -198,7 +198,7 @@ async def _within_bounds(
     for index, top in enumerate(tops):
         indices.setdefault(max(1, top.bit_length()), []).append(index)
     columns: list[Shared] = [None] * terms.length
-    good = np.ones(terms.users, dtype=bool)
+    good = np.ones(terms.parties, dtype=bool)
     for size, alike in indices.items():
         # True bits of some number, whatever was shared; the number is the code only if that has `size` bits.
         bits = mpc.np_to_bits(codes[:, alike], size)
@@ -213,7 +213,7 @@ async def _within_bounds(
     keep = public(good.astype(int))[:, None]
     columns = [column * keep for column in columns]
     retained = np.stack([number(column) for column in columns], axis=1)
-    return retained, columns, [int(user) for user in np.flatnonzero(~good)]
+    return retained, columns, [int(party) for party in np.flatnonzero(~good)]
 
 
 def _check(mpc: Any, terms: ProgramTerms, shares: Sequence[Sequence[int]]) -> None:
@@ -241,8 +241,8 @@ def _shape_faults(mpc: Any, terms: ProgramTerms, shares: Sequence[Sequence[int]]
                 "security", f"{terms.security}, the runtime has {mpc.options.sec_param}", ConfigCheck.DIFFERS
             )
         )
-    if len(shares) != terms.users or any(len(row) != terms.length for row in shares):
-        faults.append(Fault("shares", f"not {terms.users} rows of {terms.length}", ConfigCheck.SHAPE))
+    if len(shares) != terms.parties or any(len(row) != terms.length for row in shares):
+        faults.append(Fault("shares", f"not {terms.parties} rows of {terms.length}", ConfigCheck.SHAPE))
     elif any(not 0 <= value < terms.prime for row in shares for value in row):
         faults.append(Fault("shares", "not all in the field", ConfigCheck.RANGE))
     if len(terms.lower) != terms.length or len(terms.upper) != terms.length:
@@ -267,7 +267,7 @@ def _room_faults(mpc: Any, terms: ProgramTerms) -> list[Fault]:
     # mpyc's masks are sums of one number for each set of servers that lacks t: all but one may be known.
     masks = math.comb(len(mpc.parties), mpc.threshold)
     # What is opened of pairs is what the program gives, and hides nothing.
-    openings = terms.users * terms.length + (0 if terms.kind == "pairs" else len(output_spans(terms)))
+    openings = terms.parties * terms.length + (0 if terms.kind == "pairs" else len(output_spans(terms)))
     left = terms.security - masks.bit_length() - openings.bit_length() - 1
     if left < LEAST_SECURITY:
         reason = f"{terms.security} leaves {left} bits for {openings} masked values, not {LEAST_SECURITY}"
@@ -312,19 +312,19 @@ def _check_statistic(terms: ProgramTerms) -> list[Fault]:
         )
     if (kernel.labels == "public") != bool(terms.public_labels) or len(terms.public_labels) not in (
         0,
-        terms.users,
+        terms.parties,
     ):
         faults.append(
             Fault(
                 "marks",
-                f"{len(terms.public_labels)} public labels for {terms.users} users",
+                f"{len(terms.public_labels)} public labels for {terms.parties} users",
                 ConfigCheck.SHAPE,
             )
         )
     elif terms.public_labels and len(set(terms.public_labels)) < 2:
         faults.append(Fault("marks", "not at least one of each", ConfigCheck.RANGE))
-    if terms.users < 2:
-        faults.append(Fault("users", f"{terms.users}, a pair needs 2", ConfigCheck.RANGE))
+    if terms.parties < 2:
+        faults.append(Fault("users", f"{terms.parties}, a pair needs 2", ConfigCheck.RANGE))
     if terms.partners and len(terms.design) != 64:
         faults.append(Fault("design", "not 32 bytes in hex", ConfigCheck.FORMAT))
     return faults or pair_faults(kernel, terms)
@@ -334,9 +334,9 @@ def size_faults(terms: ProgramTerms) -> list[Fault]:
     """Return why records are too many or too large to be checked against their bounds."""
     spans = zip(terms.lower, terms.upper, strict=True)
     each = sum(max(1, (high - low).bit_length()) for low, high in spans)
-    if terms.users * each <= MAX_RECORD_BITS:
+    if terms.parties * each <= MAX_RECORD_BITS:
         return []
-    reason = f"{terms.users} records of {each} bits; at most {MAX_RECORD_BITS} bits in all"
+    reason = f"{terms.parties} records of {each} bits; at most {MAX_RECORD_BITS} bits in all"
     return [
         Fault("users", f"{reason}: take fewer users, fewer values, or coarser grids", ConfigCheck.TOO_LARGE)
     ]
@@ -357,16 +357,16 @@ def pair_faults(kernel: Kernel, terms: ProgramTerms) -> list[Fault]:
             ]
         each = pair_layers(kernel, terms.noise[0]).products
     elif kernel.definition is not None:
-        if pairs > MAX_PAIRS and cheapest(kernel, terms.users, pairs, complete) == "pairs":
+        if pairs > MAX_PAIRS and cheapest(kernel, terms.parties, pairs, complete) == "pairs":
             reason = f"{pairs} pairs one by one; at most {MAX_PAIRS}"
             return [
                 Fault("users", f"{reason}: take fewer pairs, `P`, or coarser grids", ConfigCheck.TOO_LARGE)
             ]
         return []
-    elif complete and not kernel.symmetric and terms.users > 2:
+    elif complete and not kernel.symmetric and terms.parties > 2:
         reason = "is not symmetric: the pairs of `P` partners have an order, all pairs have none"
         return [Fault(where, reason, ConfigCheck.UNSUPPORTED)]
-    elif cheapest(kernel, terms.users, pairs, complete) == "counts":
+    elif cheapest(kernel, terms.parties, pairs, complete) == "counts":
         return []
     else:
         each = compiled_layers(kernel).products

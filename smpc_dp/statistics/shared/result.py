@@ -66,7 +66,7 @@ def statistic_result(
         spread: tuple[float | None, tuple[float, float] | None] = error, (value - reach, value + reach)
     else:
         spread = result.standard_error, result.interval
-    called = [names[user] if names else f"user {user}" for user in answer.refused]
+    called = [names[party] if names else f"user {party}" for party in answer.refused]
     return StatisticResult(
         kernel=kernel.name,
         value=value,
@@ -76,8 +76,8 @@ def statistic_result(
         noise_error=answer.noise_error[0],
         pairs=count_pairs(terms),
         failed=0,
-        parties=terms.users,
-        partners=terms.partners or terms.users - 1,
+        parties=terms.parties,
+        partners=terms.partners or terms.parties - 1,
         privacy=privacy_of(program, servers, how),
         faults=tuple(f"{name}: a value out of bounds; its record counts as the least one" for name in called),
         positives=answer.positives,
@@ -119,7 +119,7 @@ def privacy_of(program: Program, servers: int, how: str = "protocol") -> Privacy
         mechanism=mechanism_of(program),
         assumption=HONEST_SERVERS,
         proof="docs/proofs/servers.md: from the coins as they are",
-        warnings=delta_warnings(program.delta, program.terms.users),
+        warnings=delta_warnings(program.delta, program.terms.parties),
     )
     return Privacy.private(guarantee, claim=claim, assumptions=assumptions[1:], not_protected=open_)
 
@@ -146,9 +146,9 @@ def _sampling(program: Program, zetas: Sequence[float] | None) -> float:
     kernel = kernel_in(terms)
     if terms.public_labels:
         high = sum(terms.public_labels)
-        return auc_sampling_error(high, terms.users - high)
+        return auc_sampling_error(high, terms.parties - high)
     greatest = kernel.width**2 / 4
     first, second = (greatest / 2, greatest) if zetas is None else given_zetas(zetas, kernel.width)
-    if terms.partners and terms.users > 2:
-        return sampling_error(terms.users, terms.partners, first, second)
-    return complete_error(terms.users, first, second)
+    if terms.partners and terms.parties > 2:
+        return sampling_error(terms.parties, terms.partners, first, second)
+    return complete_error(terms.parties, first, second)

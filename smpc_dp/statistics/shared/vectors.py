@@ -9,10 +9,10 @@ from smpc_dp.statistics.shared.plan import Program, sum_program, wide_sum_progra
 
 
 @functools.lru_cache(maxsize=16)
-def vector_program(parameters: VectorParameters, users: int) -> Program:
+def vector_program(parameters: VectorParameters, parties: int) -> Program:
     """Return the program for so many users, with the noise that was planned; raise ConfigError."""
     encoding, noise = parameters.sums, parameters.noise
     bounds = [(0, encoding.highest - encoding.lowest)] * encoding.length
     if noise is None or parameters.epsilon is None:
-        return sum_program("sum", users, bounds, None)
-    return wide_sum_program(users, bounds, noise, parameters.epsilon, parameters.delta)
+        return sum_program("sum", parties, bounds, None)
+    return wide_sum_program(parties, bounds, noise, parameters.epsilon, parameters.delta)

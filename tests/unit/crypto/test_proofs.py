@@ -272,7 +272,7 @@ def test_nonces_are_bound_to_witness_and_statement() -> None:
     assert not first & {bytes(32)}
 
 
-def _user(number: int, batch: p.Batch, spoil: str = "") -> None:
+def _party(number: int, batch: p.Batch, spoil: str = "") -> None:
     """Add one user's statements; `spoil` says which of them is to be false."""
     context = p.context(b"run", f"user {number}")
     blinding = fresh_blinding(RANDOMNESS)
@@ -303,7 +303,7 @@ def test_a_batch_names_the_false(threads: int) -> None:
     spoils = {2: "range", 3: "coins", 7: "encoding", 11: "value", 12: "short"}
     batch = p.Batch()
     for number in range(14):
-        _user(number, batch, spoils.get(number, ""))
+        _party(number, batch, spoils.get(number, ""))
     assert len(batch) == 56
     with pytest.raises(p.ProofFailure, match=r"of 56 statements are false: \(2, 'range'\)") as failure:
         batch.verify(threads)
@@ -323,7 +323,7 @@ def test_true_batches_hold_on_any_number_of_threads() -> None:
     for threads in (1, 2, 5):
         batch = p.Batch()
         for number in range(4):
-            _user(number, batch)
+            _party(number, batch)
         batch.verify(threads)
     with pytest.raises(ValueError, match="threads: 0"):
         p.Batch().verify(0)

@@ -143,7 +143,7 @@ def test_a_users_kernel_is_the_same_on_shares(data: st.DataObject) -> None:
     top = data.draw(st.sampled_from([1, 2, 5]), "top")
     steps = data.draw(st.integers(1, 6), "steps")
     table = data.draw(st.lists(st.integers(0, steps), min_size=36, max_size=36), "table")
-    users = data.draw(st.integers(2, 6), "users")
+    parties = data.draw(st.integers(2, 6), "users")
     partners = data.draw(st.integers(0, 1), "partners")
     even = table_kernel(
         "table",
@@ -154,9 +154,11 @@ def test_a_users_kernel_is_the_same_on_shares(data: st.DataObject) -> None:
     )
     kernel = data.draw(st.sampled_from([PRODUCT, even]), "kernel")
     codes = np.array(
-        data.draw(st.lists(st.integers(0, kernel.fields[0].steps), min_size=users, max_size=users), "codes")
-    ).reshape(users, 1)
-    program = statistic_program(kernel, users, None, partners=partners, design=SEED)
+        data.draw(
+            st.lists(st.integers(0, kernel.fields[0].steps), min_size=parties, max_size=parties), "codes"
+        )
+    ).reshape(parties, 1)
+    program = statistic_program(kernel, parties, None, partners=partners, design=SEED)
     pairs = design_pairs(program.terms)
     wanted = int(kernel.integer(codes[pairs[:, 0]], codes[pairs[:, 1]]).sum())
     assert run_alone(program, codes.tolist()) == [wanted]
@@ -165,7 +167,10 @@ def test_a_users_kernel_is_the_same_on_shares(data: st.DataObject) -> None:
 
 def test_every_way_of_a_users_kernel_is_taken() -> None:
     near = table_kernel("near", lambda x, y: float(abs(x[0] - y[0]) < 2), Field(0, 255), low=0, high=1)
-    assert [way_of(statistic_program(near, users, None).terms) for users in (2, 30)] == ["circuit", "counts"]
+    assert [way_of(statistic_program(near, parties, None).terms) for parties in (2, 30)] == [
+        "circuit",
+        "counts",
+    ]
     few = statistic_program(near, 30, None, partners=2, design=SEED)
     assert way_of(few.terms) == "circuit"
 
@@ -265,10 +270,10 @@ def test_what_is_too_large_is_refused_with_its_figure() -> None:
     with pytest.raises(ConfigError, match=rf"[0-9]+ gates, [0-9]+ bytes in .*; at most {MAX_CIRCUIT}"):
         statistic_program(large, 9, 1.0)
     costly = circuit_kernel("costly", product, of_product, FINE, low=0.0, high=float(65_535**2))
-    each, users = compiled_layers(kernel_in(statistic_program(costly, 9, None).terms)).products, 800
-    with pytest.raises(ConfigError, match=f"{each} products, times {users * (users - 1) // 2} pairs"):
-        statistic_program(costly, users, 1.0)
-    statistic_program(costly, users, 1.0, partners=10, design=SEED)
+    each, parties = compiled_layers(kernel_in(statistic_program(costly, 9, None).terms)).products, 800
+    with pytest.raises(ConfigError, match=f"{each} products, times {parties * (parties - 1) // 2} pairs"):
+        statistic_program(costly, parties, 1.0)
+    statistic_program(costly, parties, 1.0, partners=10, design=SEED)
     none = dataclasses.replace(lying(FINE, 9), gadget=None)
     with pytest.raises(ConfigError, match="no circuit"):
         statistic_program(none, 9, 1.0)

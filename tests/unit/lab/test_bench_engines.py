@@ -22,7 +22,7 @@ def test_every_figure_stands_beside_the_other_engine(monkeypatch: pytest.MonkeyP
     requested = []
 
     def measured(terms: Any, records: Any, servers: int, runs: int, **how: Any) -> Measured:
-        requested.append((servers, terms.users, how.get("way")))
+        requested.append((servers, terms.parties, how.get("way")))
         wall = 0.6 if how.get("channels") else 0.5
         return Measured([0], [wall] * runs, [0.1] * runs, [1000] * runs, 30 if how.get("delay") else 0)
 

@@ -28,8 +28,8 @@ def source(seed: int = 0) -> NoiseSource:
 class Tapped(PlainExchange):
     """Keeps what is sent and what arrives, mixed: all that an eavesdropper on all links has."""
 
-    def __init__(self, users: int) -> None:
-        super().__init__(users)
+    def __init__(self, parties: int) -> None:
+        super().__init__(parties)
         self.sent: list[Floats] = []
         self.mixed: list[Floats] = []
 
@@ -50,8 +50,8 @@ def run(
     step_size: float = 1.0,
     seed: int = 0,
 ) -> tuple[Floats, Tapped, list[Floats]]:
-    users = weights.shape[0]
-    exchange, models = Tapped(users), [np.zeros((users, length))]
+    parties = weights.shape[0]
+    exchange, models = Tapped(parties), [np.zeros((parties, length))]
     result = asyncio.run(
         diffuse(
             exchange,
@@ -88,18 +88,18 @@ def test_the_null_space_condition_holds_to_machine_precision() -> None:
 @pytest.mark.parametrize("kind", ["homomorphic", "iid"])
 def test_the_learner_is_the_recursion_of_the_paper(kind: Kind) -> None:
     """Edge by edge, with q_lk of (20): equal but for rounding to the grid and of mu rho."""
-    users, length, steps, mu, rho = 8, 3, 30, 0.5, 0.1
-    weights = erdos_renyi(users, 0.5, 2).metropolis()
-    dense, targets = weights.toarray(), np.random.default_rng(3).normal(size=(users, length))
+    parties, length, steps, mu, rho = 8, 3, 30, 0.5, 0.1
+    weights = erdos_renyi(parties, 0.5, 2).metropolis()
+    dense, targets = weights.toarray(), np.random.default_rng(3).normal(size=(parties, length))
     noise = DiffusionNoise.of_scale(kind, 1.0, mu, 50.0, length)
     result, _, _ = run(lambda w, _i: w - targets, weights, length, steps, noise, ridge=rho, step_size=mu)
-    draws, models = source(), np.zeros((users, length))
+    draws, models = source(), np.zeros((parties, length))
     for _ in range(steps):
-        v = discrete_laplace(draws, users * length, noise.scale).reshape(users, length) * 2.0**-noise.bits
+        v = discrete_laplace(draws, parties * length, noise.scale).reshape(parties, length) * 2.0**-noise.bits
         phi = models - mu * (models - targets + rho * models)
         models = np.zeros_like(models)
-        for k in range(users):
-            for j in range(users):
+        for k in range(parties):
+            for j in range(parties):
                 q = v[j]
                 if kind == "homomorphic" and j == k:
                     q = -(1 - dense[k, k]) / dense[k, k] * v[k]
@@ -260,40 +260,40 @@ def test_the_claim_says_what_is_outside() -> None:
 
 def test_disagreement_bound_needs_the_dimension() -> None:
     """No gradients, own weights 1/2: noise alone. The printed (28) fails for M = 30, ours holds."""
-    users, length, runs = 20, 30, 20
-    dense = np.full((users, users), 0.5 / (users - 1))
+    parties, length, runs = 20, 30, 20
+    dense = np.full((parties, parties), 0.5 / (parties - 1))
     np.fill_diagonal(dense, 0.5)
     weights = sparse.csr_array(dense)
     noise = DiffusionNoise.of_scale("homomorphic", 1.0, 1.0, 1.0, length)
     _, _, models = run(lambda w, _i: np.zeros_like(w), weights, length * runs, 30, noise)
     away = models[-1] - models[-1].mean(axis=0)
-    measured = float((away**2).sum() / (users * runs))
+    measured = float((away**2).sum() / (parties * runs))
     gap = mixing_gap(weights)
     printed = 2 * spread(weights) / gap
     assert printed < measured <= disagreement_bound(weights, gap, 1.0, 0.0, 1.0, length)
     values = np.linalg.eigvalsh(dense)[:-1]
-    exact = 2 * length * float(((1 - values) / (1 + values)).sum()) / users
+    exact = 2 * length * float(((1 - values) / (1 + values)).sum()) / parties
     assert measured == pytest.approx(exact, rel=0.05)  # 12,000 squares
 
 
 def test_disagreement_and_descent_hold_on_quadratics() -> None:
     """Gradients of norm at most G, mean over 400 runs; the bounds are left by far more than their error."""
-    users, length, runs, mu = 6, 2, 400, 0.05
-    weights = ring(users).metropolis()
+    parties, length, runs, mu = 6, 2, 400, 0.05
+    weights = ring(parties).metropolis()
     gap = mixing_gap(weights)
-    targets = np.random.default_rng(5).normal(size=(users, 1, length))
+    targets = np.random.default_rng(5).normal(size=(parties, 1, length))
     noise = DiffusionNoise.of_scale("homomorphic", 0.05, mu, 100.0, length)
     largest = [0.0]
 
     def gradient(models: Floats, _step: int) -> Floats:
-        slope = models.reshape(users, runs, length) - targets
+        slope = models.reshape(parties, runs, length) - targets
         largest[0] = max(largest[0], float(np.linalg.norm(slope, axis=2).max()))
         return slope.reshape(models.shape)
 
     _, _, models = run(gradient, weights, length * runs, 60, noise, step_size=mu)
-    centroids = [now.reshape(users, runs, length).mean(axis=0) for now in models]
+    centroids = [now.reshape(parties, runs, length).mean(axis=0) for now in models]
     away = [
-        float(((now.reshape(users, runs, length) - c) ** 2).sum(axis=2).mean())
+        float(((now.reshape(parties, runs, length) - c) ** 2).sum(axis=2).mean())
         for now, c in zip(models, centroids, strict=True)
     ]
     bound = disagreement_bound(weights, gap, mu, largest[0], noise.real_scale, length)

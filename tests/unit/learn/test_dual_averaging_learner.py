@@ -12,7 +12,7 @@ from scipy import sparse
 from smpc_dp.errors import ConfigError
 from smpc_dp.kernels.fields import nearest_codes
 from smpc_dp.learn import topology
-from smpc_dp.learn.averager import Boxes, PlainExchange, Rows, Users
+from smpc_dp.learn.averager import Boxes, PlainExchange, Rows, Parties
 from smpc_dp.learn.dual_averaging import dual_averaging, inverse_root
 from smpc_dp.learn.needs import LearnerContext
 from smpc_dp.learn.pair_descent import DualAveraging, DualAveragingReports, PairDescent
@@ -35,7 +35,7 @@ RNG = np.random.default_rng(4)
 LABELS = (np.arange(12) % 2) * 1.0
 DATA = [np.append(RNG.normal(size=2) + np.array([1.5, 0]) * label, label)[None] for label in LABELS]
 # A ring with a chord.
-EDGES = [[user, (user + 1) % 12] for user in range(12)] + [[0, 5]]
+EDGES = [[party, (party + 1) % 12] for party in range(12)] + [[0, 5]]
 
 
 @pytest.mark.parametrize("graph", ["ring", "complete", EDGES])
@@ -91,7 +91,7 @@ def test_only_reports_are_sent(labels: str) -> None:
     sent: list[Rows] = []
 
     class Watched(PlainExchange):
-        async def exchange(self, vector: Rows, partner: Users) -> Rows:
+        async def exchange(self, vector: Rows, partner: Parties) -> Rows:
             sent.append(vector.copy())
             return await super().exchange(vector, partner)
 
@@ -136,7 +136,7 @@ def largest_message(settings: PairDescent, data: list[np.ndarray]) -> float:
     seen = []
 
     class Watched(PlainExchange):
-        async def exchange(self, vector: Rows, partner: Users) -> Rows:
+        async def exchange(self, vector: Rows, partner: Parties) -> Rows:
             seen.append(np.linalg.norm(vector, axis=1).max())
             return await super().exchange(vector, partner)
 
@@ -165,12 +165,12 @@ def test_the_hub_makes_the_same_calls_without_rows() -> None:
     partners: dict[str, list[list[int]]] = {"all": [], "hub": []}
 
     class Aggregator:
-        users, here, claim = 12, np.zeros(0, dtype=np.intp), "hub"
+        parties, here, claim = 12, np.zeros(0, dtype=np.intp), "hub"
 
-        def name_of(self, user: int) -> str:
-            return f"user {user}"
+        def name_of(self, party: int) -> str:
+            return f"user {party}"
 
-        async def exchange(self, vector: Rows, partner: Users) -> Rows:
+        async def exchange(self, vector: Rows, partner: Parties) -> Rows:
             assert vector.shape == (0, 5)
             partners["hub"].append(partner.tolist())
             return vector
@@ -182,7 +182,7 @@ def test_the_hub_makes_the_same_calls_without_rows() -> None:
             raise NotImplementedError
 
     class Everybody(PlainExchange):
-        async def exchange(self, vector: Rows, partner: Users) -> Rows:
+        async def exchange(self, vector: Rows, partner: Parties) -> Rows:
             partners["all"].append(partner.tolist())
             return await super().exchange(vector, partner)
 

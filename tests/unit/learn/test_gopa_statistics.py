@@ -21,7 +21,7 @@ from smpc_dp.protocols.gopa.params import GopaParameters, check_parameters
 from smpc_dp.protocols.phases.draws import draw_neighbours
 from smpc_dp.simulate.randomness import SeededRandomnessForSimulation
 
-USERS, REPETITIONS = 10_000, 20_000
+PARTIES, REPETITIONS = 10_000, 20_000
 SAMPLES = 400_000
 # A large delta: whether epsilon holds then shows in events that are frequent enough to be counted.
 EPSILON, DELTA = 1.0, 0.05
@@ -36,36 +36,36 @@ def planned(parties: int, **more: float) -> GopaParameters:
 
 def test_error_of_ten_thousand_users_is_the_planned_one() -> None:
     """20,000 repetitions: the variance has a relative deviation of 1 %, so 5 % are five of them."""
-    parameters = planned(USERS, dropout=0.001)
+    parameters = planned(PARTIES, dropout=0.001)
     total = np.zeros(REPETITIONS, dtype=np.uint64)
-    for user in range(USERS):
-        parameters.add_noise(total, SeededRandomnessForSimulation(1, f"user {user}"))
-    stated = parameters.noise(USERS, 0).total / parameters.encoding.step
+    for party in range(PARTIES):
+        parameters.add_noise(total, SeededRandomnessForSimulation(1, f"user {party}"))
+    stated = parameters.noise(PARTIES, 0).total / parameters.encoding.step
     noise = total.view(np.int64).astype(np.float64)
     assert abs(np.mean(noise**2) / stated**2 - 1) < 0.05
     assert abs(noise.mean()) < 5 * stated / math.sqrt(REPETITIONS)
     # rho = n_H / n; over the honest users alone, the noise is within five per cent of the curator's.
     session = parameters.session
-    assert session.honest == USERS - 10 - 1_000
+    assert session.honest == PARTIES - 10 - 1_000
     assert 1 <= session.honest * session.own_variance / session.curator_deviation**2 < 1.05
 
 
 def test_pairwise_noise_of_a_drawn_graph_cancels() -> None:
-    users = 500
-    parameters = planned(users, dropout=0.01)
+    parties = 500
+    parameters = planned(parties, dropout=0.01)
     source = SeededRandomnessForSimulation(1, "graph")
     edges = set()
-    for user in range(1, users + 1):
-        for peer in draw_neighbours(user, users, parameters.plan.degree, source):
-            edges.add((min(user, peer), max(user, peer)))
+    for party in range(1, parties + 1):
+        for peer in draw_neighbours(party, parties, parameters.plan.degree, source):
+            edges.add((min(party, peer), max(party, peer)))
     seeds = {edge: source.bytes(32) for edge in edges}
-    values = np.zeros((users + 1, 1), dtype=np.uint64)
-    for user in range(1, users + 1):
-        own = [edge for edge in edges if user in edge]
-        signs = [1 if user == edge[0] else -1 for edge in own]
-        parameters.add_pair_terms(values[user], [seeds[edge] for edge in own], signs)
+    values = np.zeros((parties + 1, 1), dtype=np.uint64)
+    for party in range(1, parties + 1):
+        own = [edge for edge in edges if party in edge]
+        signs = [1 if party == edge[0] else -1 for edge in own]
+        parameters.add_pair_terms(values[party], [seeds[edge] for edge in own], signs)
     assert values.sum() == 0
-    deviation = math.sqrt(2 * len(edges) / users * parameters.session.pair_variance)
+    deviation = math.sqrt(2 * len(edges) / parties * parameters.session.pair_variance)
     assert np.std(values[1:].view(np.int64)) == pytest.approx(deviation, rel=0.2)
 
 
@@ -89,23 +89,23 @@ class JointView:
         self._calls += 1
         randomness = SeededRandomnessForSimulation(self._calls, f"joint view {which}")
         width = self._parameters.encoding.highest - self._parameters.encoding.lowest
-        users = [*self._honest, self._present]
-        seeds = {pair: randomness.bytes(32) for pair in itertools.combinations(users, 2)}
+        parties = [*self._honest, self._present]
+        seeds = {pair: randomness.bytes(32) for pair in itertools.combinations(parties, 2)}
         seen = []
-        for user in self._honest:
-            ring_vector = np.full(count, width * which if user == 1 else 0, dtype=np.uint64)
-            if not (self._no_own and user == 1):
+        for party in self._honest:
+            ring_vector = np.full(count, width * which if party == 1 else 0, dtype=np.uint64)
+            if not (self._no_own and party == 1):
                 self._parameters.add_noise(ring_vector, randomness)
-            self._add_terms(ring_vector, {pair: seed for pair, seed in seeds.items() if user in pair}, user)
+            self._add_terms(ring_vector, {pair: seed for pair, seed in seeds.items() if party in pair}, party)
             # Of the noise that it shares with each of them, the colluder knows every bit.
-            self._add_terms(ring_vector, {(user, self._present): seeds[user, self._present]}, self._present)
+            self._add_terms(ring_vector, {(party, self._present): seeds[party, self._present]}, self._present)
             seen.append(ring_vector.view(np.int64))
         scores: NDArray[np.float64] = np.stack(seen, axis=1) @ self._direction()[:, np.newaxis]
         return scores
 
-    def _add_terms(self, ring_vector: RingVector, seeds: dict[tuple[int, int], bytes], user: int) -> None:
+    def _add_terms(self, ring_vector: RingVector, seeds: dict[tuple[int, int], bytes], party: int) -> None:
         if not self._no_pairs:
-            signs = [1 if user == pair[0] else -1 for pair in seeds]
+            signs = [1 if party == pair[0] else -1 for pair in seeds]
             self._parameters.add_pair_terms(ring_vector, list(seeds.values()), signs)
 
     def _direction(self) -> NDArray[np.float64]:

@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 
 from smpc_dp.errors import ConfigError
-from smpc_dp.learn.averager import PlainExchange, Rows, Users
+from smpc_dp.learn.averager import PlainExchange, Rows, Parties
 from smpc_dp.learn.needs import LearnerContext
 from smpc_dp.learn.pair_statistics import GossipClear
 from smpc_dp.learn.registry import check_learn
@@ -23,7 +23,7 @@ RECORDS = np.round(RNG.uniform(0, 10, (N, 2)))
 LABELS = (np.arange(N) % 3 == 0) * 1.0
 STATISTICS = ("gini_mean_difference", "variance", "kendall_tau", "auc")
 WAYS = (("gosta", "synchronous"), ("gosta", "asynchronous"), ("u2", "synchronous"))
-EDGES = [[user, (user + 1) % N] for user in range(N)] + [[0, 5]]
+EDGES = [[party, (party + 1) % N] for party in range(N)] + [[0, 5]]
 
 
 def given(statistic: str, ticks: int, **change: Any) -> dict[str, Any]:
@@ -116,7 +116,7 @@ def test_no_message_exceeds_its_bound(statistic: Any, method: Any, clock: Any) -
     seen = []
 
     class Watched(PlainExchange):
-        async def exchange(self, vector: Rows, partner: Users) -> Rows:
+        async def exchange(self, vector: Rows, partner: Parties) -> Rows:
             seen.append(float(np.linalg.norm(vector, axis=1).max()))
             return await super().exchange(vector, partner)
 
@@ -124,9 +124,9 @@ def test_no_message_exceeds_its_bound(statistic: Any, method: Any, clock: Any) -
     learner = GossipClear(
         statistic=statistic, lower=-2.0, upper=2.0, ticks=200, method=method, clock=clock, positives=positives
     )
-    ends = [np.array([[2.0 * (-1) ** user, 2.0 * (-1) ** user]]) for user in range(6)]
+    ends = [np.array([[2.0 * (-1) ** party, 2.0 * (-1) ** party]]) for party in range(6)]
     if statistic == "auc":
-        ends = [np.array([[2.0 * (-1) ** user, float(user % 2)]]) for user in range(6)]
+        ends = [np.array([[2.0 * (-1) ** party, float(party % 2)]]) for party in range(6)]
     tables = [table[:, : learner.fields] for table in ends]
     required = learner.requirements(6).exchange
     assert required is not None

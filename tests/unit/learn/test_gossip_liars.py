@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 
 from smpc_dp.errors import PeerFault
-from smpc_dp.learn.averager import PlainExchange, Rows, Users
+from smpc_dp.learn.averager import PlainExchange, Rows, Parties
 from smpc_dp.learn.needs import LearnerContext
 from smpc_dp.learn.registry import check_learn
 from smpc_dp.privacy.sampling import NoiseSource
@@ -35,7 +35,7 @@ class Lying(PlainExchange):
         super().__init__(len(DATA))
         self._column, self._value = column, value
 
-    async def exchange(self, vector: Rows, partner: Users) -> Rows:
+    async def exchange(self, vector: Rows, partner: Parties) -> Rows:
         lied = vector.copy()
         lied[LIAR, self._column] = self._value
         received = await super().exchange(lied, partner)
@@ -87,7 +87,7 @@ def test_a_lie_within_the_bounds_ends_nobody(parameters: dict[str, Any]) -> None
     largest = 0.0
 
     class Watched(Lying):
-        async def exchange(self, vector: Rows, partner: Users) -> Rows:
+        async def exchange(self, vector: Rows, partner: Parties) -> Rows:
             nonlocal largest
             others = np.delete(vector, LIAR, axis=0)
             largest = max(largest, float(np.linalg.norm(others, axis=1).max()))

@@ -11,7 +11,7 @@ import pytest
 from scipy.stats import kendalltau
 
 from smpc_dp.errors import ConfigError
-from smpc_dp.learn.averager import PlainExchange, Rows, Users
+from smpc_dp.learn.averager import PlainExchange, Rows, Parties
 from smpc_dp.learn.needs import LearnerContext
 from smpc_dp.learn.pair_statistics import GossipReports
 from smpc_dp.learn.registry import check_learn
@@ -61,7 +61,7 @@ def test_only_reports_are_sent() -> None:
     sent: list[Rows] = []
 
     class Watched(PlainExchange):
-        async def exchange(self, vector: Rows, partner: Users) -> Rows:
+        async def exchange(self, vector: Rows, partner: Parties) -> Rows:
             sent.append(vector.copy())
             return await super().exchange(vector, partner)
 
@@ -83,7 +83,7 @@ def test_estimates_are_unbiased_under_real_noise() -> None:
     learner = GossipReports(
         statistic="gini_mean_difference", lower=0.0, upper=1.0, bins=4, epsilon=2.0, ticks=6_000
     )
-    data = [np.array([[0.1 if user % 3 else 0.9]]) for user in range(60)]
+    data = [np.array([[0.1 if party % 3 else 0.9]]) for party in range(60)]
     runs = [
         asyncio.run(learner.run(LearnerContext(exchange=PlainExchange(60)), data)).values.mean()
         for _ in range(60)

@@ -61,7 +61,7 @@ def test_copies_run_as_each_would_alone(learner: Any) -> None:
 
 def expected(graph: Topology, matrix: np.ndarray, ticks: int) -> np.ndarray:
     """E z(t) exactly: the estimates' expectation follows from the two mean matrices of a random edge."""
-    n = graph.users
+    n = graph.parties
     laplacian = np.diag(graph.degrees) - graph.adjacency.toarray()
     swap, average = (np.eye(n) - laplacian / (c * len(graph.edges)) for c in (1, 2))
     walk, z = np.eye(n), np.zeros(n)
@@ -88,7 +88,7 @@ def test_theorem_3_1_bounds_the_expectation(graph: Topology) -> None:
     """Bipartite graphs too: the swap over one random edge is lazy."""
     rng = np.random.default_rng(2)
     for _ in range(3):
-        values = rng.normal(size=(graph.users, 1))
+        values = rng.normal(size=(graph.parties, 1))
         matrix = gini(values[:, None], values[None])
         for ticks in (1, 10, 100, 1000):
             away = np.linalg.norm(expected(graph, matrix, ticks) - matrix.mean())

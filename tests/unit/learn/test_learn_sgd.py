@@ -21,7 +21,7 @@ from smpc_dp.learn.registry import check_learn
 RNG = np.random.default_rng(4)
 FEATURES = RNG.normal(size=(60, 3))
 LABELS = (FEATURES @ [1.0, -2.0, 0.5] > 0).astype(float)
-DATA = [np.column_stack([FEATURES, LABELS])[user::6] for user in range(6)]
+DATA = [np.column_stack([FEATURES, LABELS])[party::6] for party in range(6)]
 GIVEN: dict[str, object] = {
     "learner": "block-gossip",
     "features": 3,
@@ -33,26 +33,26 @@ GIVEN: dict[str, object] = {
 }
 
 
-def faults_of(change: dict[str, object], users: int = 6) -> dict[str, str]:
+def faults_of(change: dict[str, object], parties: int = 6) -> dict[str, str]:
     given = {key: value for key, value in (GIVEN | change).items() if value is not None}
-    checked, faults = check_learn(given, users)
+    checked, faults = check_learn(given, parties)
     assert (checked is None) == bool(faults)
     return {fault.where: fault.reason for fault in faults}
 
 
-@pytest.mark.parametrize(("users", "size", "steps"), [(12, 4, 30), (10, 3, 17), (7, 7, 4)])
-def test_groups_share_out_the_steps(users: int, size: int, steps: int) -> None:
-    draws = GroupDraws(users, size, 3)
+@pytest.mark.parametrize(("parties", "size", "steps"), [(12, 4, 30), (10, 3, 17), (7, 7, 4)])
+def test_groups_share_out_the_steps(parties: int, size: int, steps: int) -> None:
+    draws = GroupDraws(parties, size, 3)
     groups = draws.draw(steps)
     assert groups.shape == (steps, size)
     assert all(len(set(group)) == size for group in groups.tolist())
-    each = users // size
+    each = parties // size
     for first in range(0, steps - each + 1, each):
         together = groups[first : first + each].ravel()
         assert len(set(together.tolist())) == len(together)
     assert draws.participations(steps).sum() == steps * size
     np.testing.assert_array_equal(draws.draw(5), groups[:5] if steps >= 5 else draws.draw(5))
-    assert (GroupDraws(users, size, 4).draw(steps) != groups).any() or size == users
+    assert (GroupDraws(parties, size, 4).draw(steps) != groups).any() or size == parties
 
 
 def test_the_schedule_is_pinned() -> None:

@@ -15,7 +15,7 @@ from smpc_dp.errors import ConfigError, PeerFault
 from smpc_dp.kernels import Field, Kernel, circuit_kernel, collision, kendall_tau, table_kernel, variance
 from smpc_dp.kernels.described import describe
 from smpc_dp.kernels.fields import Cells
-from smpc_dp.learn.averager import PlainExchange, Rows, Users
+from smpc_dp.learn.averager import PlainExchange, Rows, Parties
 from smpc_dp.learn.needs import LearnerContext
 from smpc_dp.learn.pair_statistics import GossipClear
 from smpc_dp.learn.registry import check_learn
@@ -97,7 +97,7 @@ def test_no_message_exceeds_its_bound() -> None:
     seen = []
 
     class Watched(PlainExchange):
-        async def exchange(self, vector: Rows, partner: Users) -> Rows:
+        async def exchange(self, vector: Rows, partner: Parties) -> Rows:
             seen.append(float(np.linalg.norm(vector, axis=1).max()))
             return await super().exchange(vector, partner)
 
@@ -112,7 +112,7 @@ def test_no_message_exceeds_its_bound() -> None:
 @pytest.mark.parametrize(("column", "value"), [(0, 1.5), (1, 10.0), (1, 0.5), (2, float(N)), (2, -1.0)])
 def test_who_sends_what_is_no_code_is_named(column: int, value: float) -> None:
     class Lying(PlainExchange):
-        async def exchange(self, vector: Rows, partner: Users) -> Rows:
+        async def exchange(self, vector: Rows, partner: Parties) -> Rows:
             lied = vector.copy()
             lied[2, column] = value
             received = await super().exchange(lied, partner)

@@ -28,8 +28,8 @@ def source(*parts: int) -> NoiseSource:
 
 def apart(ring: RingSum, values: NDArray[np.float64], seed: int) -> tuple[list[TokenSum], list[list[Token]]]:
     """Run one task for each user; return the results and the tokens that each passed on."""
-    users = len(values)
-    indices = PlainTokens.apart(users)
+    parties = len(values)
+    indices = PlainTokens.apart(parties)
     passed: list[list[Token]] = [[] for _ in indices]
 
     class Watched(PlainTokens):
@@ -41,7 +41,7 @@ def apart(ring: RingSum, values: NDArray[np.float64], seed: int) -> tuple[list[T
         for index in indices:
             index.__class__ = Watched
         return await asyncio.gather(
-            *(ring.run(indices[u], values[u : u + 1], source(seed, u)) for u in range(users))
+            *(ring.run(indices[u], values[u : u + 1], source(seed, u)) for u in range(parties))
         )
 
     return asyncio.run(run()), passed

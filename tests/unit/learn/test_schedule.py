@@ -63,18 +63,18 @@ def test_ticks_do_not_depend_on_how_many_are_drawn_at_once(kind: type[EdgeClock 
 def test_rounds_keep_the_order_of_everybody() -> None:
     clock = EdgeClock(topology.watts_strogatz(30, 4, 0.3, 1), 5)
     pairs = clock.draw(500)
-    seen: dict[int, list[int]] = {user: [] for user in range(30)}
+    seen: dict[int, list[int]] = {party: [] for party in range(30)}
     depth = 0
     for step in rounds(30, pairs):
         np.testing.assert_array_equal(step.partner[step.partner], np.arange(30))
         np.testing.assert_array_equal(step.partner == np.arange(30), step.pairing < 0)
-        for user in np.flatnonzero(step.pairing >= 0).tolist():
-            assert set(pairs[step.pairing[user]]) == {user, step.partner[user]}
-            seen[user].append(int(step.pairing[user]))
+        for party in np.flatnonzero(step.pairing >= 0).tolist():
+            assert set(pairs[step.pairing[party]]) == {party, step.partner[party]}
+            seen[party].append(int(step.pairing[party]))
         depth += 1
     assert depth < 500 / 4
-    for user, pairings in seen.items():
-        assert pairings == np.flatnonzero((pairs == user).any(axis=1)).tolist()
+    for party, pairings in seen.items():
+        assert pairings == np.flatnonzero((pairs == party).any(axis=1)).tolist()
     assert list(rounds(5, np.zeros((0, 2), dtype=int))) == []
 
 

@@ -24,15 +24,15 @@ GRAPHS = [
 
 def as_networkx(graph: Topology) -> networkx.Graph:
     theirs = networkx.Graph(map(tuple, graph.edges.tolist()))
-    theirs.add_nodes_from(range(graph.users))
+    theirs.add_nodes_from(range(graph.parties))
     return theirs
 
 
-@pytest.mark.parametrize("graph", GRAPHS, ids=lambda graph: f"{graph.name}-{graph.users}")
+@pytest.mark.parametrize("graph", GRAPHS, ids=lambda graph: f"{graph.name}-{graph.parties}")
 def test_against_networkx(graph: Topology, monkeypatch: pytest.MonkeyPatch) -> None:
     theirs = as_networkx(graph)
     assert len(graph.edges) == theirs.number_of_edges()
-    np.testing.assert_array_equal(graph.degrees, [theirs.degree[user] for user in range(graph.users)])
+    np.testing.assert_array_equal(graph.degrees, [theirs.degree[party] for party in range(graph.parties)])
     assert graph.connected == networkx.is_connected(theirs)
     assert graph.bipartite == networkx.is_bipartite(theirs)
     gap = networkx.laplacian_spectrum(theirs)[1]
@@ -40,17 +40,17 @@ def test_against_networkx(graph: Topology, monkeypatch: pytest.MonkeyPatch) -> N
     eigenvalues = np.sort(abs(np.linalg.eigvalsh(weights)))
     for dense in (1_500, 5):
         monkeypatch.setattr(topology, "_DENSE", dense)
-        fresh = Topology(graph.name, graph.users, graph.edges)
+        fresh = Topology(graph.name, graph.parties, graph.edges)
         assert fresh.spectral_gap == pytest.approx(gap, abs=1e-9)
         assert topology.mixing_gap(graph.metropolis()) == pytest.approx(1 - eigenvalues[-2], abs=1e-9)
 
 
-@pytest.mark.parametrize("graph", GRAPHS, ids=lambda graph: f"{graph.name}-{graph.users}")
+@pytest.mark.parametrize("graph", GRAPHS, ids=lambda graph: f"{graph.name}-{graph.parties}")
 def test_weights_are_those_of_their_formulas(graph: Topology) -> None:
     metropolis, flat = graph.metropolis().toarray(), graph.max_degree().toarray()
     degrees, linked = graph.degrees, graph.adjacency.toarray() > 0
-    for u in range(graph.users):
-        for v in range(graph.users):
+    for u in range(graph.parties):
+        for v in range(graph.parties):
             if u != v:
                 assert metropolis[u, v] == (linked[u, v] and 1 / (1 + max(degrees[u], degrees[v])))
                 assert flat[u, v] == (linked[u, v] and 1 / (1 + degrees.max()))
@@ -63,14 +63,14 @@ def test_weights_are_those_of_their_formulas(graph: Topology) -> None:
 def test_closed_forms() -> None:
     assert topology.complete(40).spectral_gap == 40
     assert topology.ring(50).spectral_gap == pytest.approx(2 - 2 * np.cos(2 * np.pi / 50))
-    assert topology.grid(3, 7).users == 21
+    assert topology.grid(3, 7).parties == 21
     assert [0, 8] in topology.grid(3, 7, odd=True).edges.tolist()
 
 
 def test_rings_and_grids_are_those_of_networkx() -> None:
-    for users in (3, 4, 50):
-        assert set(map(tuple, topology.ring(users).edges.tolist())) == {
-            tuple(sorted(edge)) for edge in networkx.cycle_graph(users).edges
+    for parties in (3, 4, 50):
+        assert set(map(tuple, topology.ring(parties).edges.tolist())) == {
+            tuple(sorted(edge)) for edge in networkx.cycle_graph(parties).edges
         }
     for rows, columns in ((1, 2), (2, 1), (2, 2), (3, 7), (7, 3)):
         assert set(map(tuple, topology.grid(rows, columns).edges.tolist())) == {

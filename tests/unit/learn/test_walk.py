@@ -37,18 +37,18 @@ def slow_contributions(path: list[int], limits: Limits) -> list[bool]:
     visits: Counter[int] = Counter()
     edges: Counter[tuple[int, int]] = Counter()
     result = []
-    for t, user in enumerate(path):
+    for t, party in enumerate(path):
         last = t == len(path) - 1
         allowed = t > 0
-        if limits.contributions is not None and visits[user] >= limits.contributions:
+        if limits.contributions is not None and visits[party] >= limits.contributions:
             allowed = False
-        if limits.edge is not None and (last or edges[user, path[t + 1]] >= limits.edge):
+        if limits.edge is not None and (last or edges[party, path[t + 1]] >= limits.edge):
             allowed = False
         result.append(allowed)
         if t:
-            visits[user] += 1
-        if not last and path[t + 1] != user:
-            edges[user, path[t + 1]] += 1
+            visits[party] += 1
+        if not last and path[t + 1] != party:
+            edges[party, path[t + 1]] += 1
     return result
 
 
@@ -58,8 +58,8 @@ def test_limits_are_those_of_a_loop(limits: Limits) -> None:
         path = uniform(source(seed), 60, 4)
         result = Path.along(path, 4, limits)
         assert result.contributes.tolist() == slow_contributions(path.tolist(), limits)
-        for user in range(4):
-            visits = result.visits[1:][path[1:] == user]
+        for party in range(4):
+            visits = result.visits[1:][path[1:] == party]
             assert visits.tolist() == list(range(len(visits)))
 
 
@@ -87,7 +87,7 @@ def test_users_apart_keep_to_the_same_limits(limits: Limits) -> None:
         return [int(values[0]) for values in result]
 
     assert asyncio.run(run()) == [80] * 4
-    path = [visit.user for visit in seen]
+    path = [visit.party for visit in seen]
     assert [visit.step for visit in seen] == list(range(80))
     assert [visit.contributes for visit in seen] == slow_contributions(path, limits)
     assert [v.before for v in seen] == Path.along(np.array(path), 4, limits).visits.tolist()
@@ -121,7 +121,7 @@ def test_without_noise_the_sum_is_that_of_the_path(monkeypatch: pytest.MonkeyPat
     values = np.arange(5.0)[:, None] + np.arange(6)[None, :] / 2
     ring = WalkSum(limited, 0.0, 8.0)
     path = Path.draw(5, 40, Limits(6, 2), source(3))
-    wanted = values[path.users[path.contributes], path.visits[path.contributes]].sum()
+    wanted = values[path.parties[path.contributes], path.visits[path.contributes]].sum()
     outcome = asyncio.run(ring.run(PlainTokens(5), values, source(3)))
     assert outcome.value == wanted
     assert outcome.contributions is None

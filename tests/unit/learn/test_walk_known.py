@@ -136,7 +136,7 @@ def test_a_walk_learns_and_makes_the_plans_claim() -> None:
     sgd = KnownWalkSgd(plan, CLIP, length=3, rate=0.3, radius=6.0)
     shaped = MODEL.points(tables)
     result = asyncio.run(
-        sgd.run(PlainTokens(20), lambda at, users: MODEL.gradient(at, shaped, users), source(1))
+        sgd.run(PlainTokens(20), lambda at, parties: MODEL.gradient(at, shaped, parties), source(1))
     )
     assert result.guarantee is not None
     assert result.guarantee.epsilon == pytest.approx(100.0)
@@ -157,4 +157,4 @@ def test_plans_for_something_else_are_refused() -> None:
     with pytest.raises(ConfigError, match=r"(?s)rate: must be.*radius: must be"):
         KnownWalkSgd(PLAN, CLIP, length=3, rate=0.0, radius=math.inf)
     with pytest.raises(ConfigError, match="parties 20, the run has 5"):
-        asyncio.run(SGD.run(PlainTokens(5), lambda at, _users: at, source(2)))
+        asyncio.run(SGD.run(PlainTokens(5), lambda at, _parties: at, source(2)))

@@ -16,7 +16,7 @@ from hypothesis import strategies as st
 
 from smpc_dp import simulate
 from smpc_dp.errors import ConfigError, LocalError, PeerFault, SmpcError, TimeoutFault, VerificationError
-from smpc_dp.learn.averager import Boxes, PlainExchange, Users
+from smpc_dp.learn.averager import Boxes, PlainExchange, Parties
 from smpc_dp.learn.exchange_tokens import CoveredTokens, packed, token_messages, unpacked, width
 from smpc_dp.learn.exchanges import Exchanging, plan_messages
 from smpc_dp.learn.needs import LearnerContext
@@ -67,10 +67,10 @@ HISTOGRAM: dict[str, Any] = {
 }
 SGD: dict[str, Any] = {"learner": "walk-sgd", "steps": 12, "features": 2, "epsilon": 20.0, "delta": 1e-4}
 TABLES: dict[str, list[np.ndarray]] = {
-    "walk-sum": [np.array([[user / 4 - 0.5]]) for user in range(4)],
-    "known": [np.array([[user / 4 - 0.5], [0.25], [-0.125]]) for user in range(4)],
-    "walk-histogram": [np.array([[user % 3]]) for user in range(4)],
-    "walk-sgd": [np.array([[1.0, user, 0.0], [user, 2.0, 1.0]]) for user in range(4)],
+    "walk-sum": [np.array([[party / 4 - 0.5]]) for party in range(4)],
+    "known": [np.array([[party / 4 - 0.5], [0.25], [-0.125]]) for party in range(4)],
+    "walk-histogram": [np.array([[party % 3]]) for party in range(4)],
+    "walk-sgd": [np.array([[1.0, party, 0.0], [party, 2.0, 1.0]]) for party in range(4)],
 }
 
 
@@ -78,8 +78,8 @@ def source(*parts: int) -> NoiseSource:
     return NoiseSource.keyed(bytes(32), *(str(part).encode() for part in parts))
 
 
-def planned(settings: dict[str, Any], users: int = 4) -> tuple[WalkLearner, Exchanging]:
-    checked, faults = check_learn(settings, users)
+def planned(settings: dict[str, Any], parties: int = 4) -> tuple[WalkLearner, Exchanging]:
+    checked, faults = check_learn(settings, parties)
     assert checked is not None, faults
     assert isinstance(checked.learner, WalkLearner)
     assert checked.exchange is not None
@@ -152,17 +152,17 @@ def by_messages(
     async def run() -> list[Any]:
         aggregator = MemoryRelay(len(tables), exchanging, seed_for_simulation=seed, **more)
 
-        async def one(user: int) -> Any:
-            exchange = aggregator.exchanges[user]
+        async def one(party: int) -> Any:
+            exchange = aggregator.exchanges[party]
             try:
-                context = LearnerContext(exchange=exchange, source=source(seed, user))
-                return (await learner.run(context, [tables[user]])).values[0]
+                context = LearnerContext(exchange=exchange, source=source(seed, party))
+                return (await learner.run(context, [tables[party]])).values[0]
             except SmpcError as error:
                 return error
             finally:
                 exchange.leave()
 
-        return await asyncio.gather(*(one(user) for user in range(len(tables))))
+        return await asyncio.gather(*(one(party) for party in range(len(tables))))
 
     return asyncio.run(run())
 
@@ -238,8 +238,8 @@ def test_a_user_who_is_killed_stops_the_walk_and_is_named(when: int) -> None:
     learner, exchanging = planned(SUM)
     result = by_messages(learner, exchanging, TABLES["walk-sum"], 5, kill={2: when})
     assert isinstance(result[2], LocalError)
-    for user in (0, 1, 3):
-        error = result[user]
+    for party in (0, 1, 3):
+        error = result[party]
         assert isinstance(error, TimeoutFault), error
         assert error.missing == {"party-00003"}
 
@@ -252,11 +252,11 @@ class Forger(PlainExchange):
         self._changed, self.calls, self.sent = changed, 0, 0
 
     @property
-    def users(self) -> int:
+    def parties(self) -> int:
         return 3
 
     @property
-    def here(self) -> Users:
+    def here(self) -> Parties:
         return np.array([1])
 
     async def all_to_all(self, vectors: Boxes) -> Boxes:
@@ -326,7 +326,7 @@ def test_between_processes_a_culprit_has_its_name_in_the_roster(tmp_path: Path) 
         membership, planned(SUM, 3)[1], Requests(), cast("AggregatorConnection", None), None
     )
     tokens = CoveredTokens(exchange, SUM["steps"], np.zeros(1, np.int64))
-    assert [tokens.name_of(user) for user in range(3)] == ["ann", "ben", "cat"]
+    assert [tokens.name_of(party) for party in range(3)] == ["ann", "ben", "cat"]
     assert str(tokens._second(2)).startswith("cat: sent a token while another")
 
 
@@ -376,7 +376,7 @@ def test_the_hub_makes_the_calls_of_all_steps() -> None:
             super().__init__(lambda _call, _boxes: None)
 
         @property
-        def here(self) -> Users:
+        def here(self) -> Parties:
             return np.zeros(0, dtype=np.intp)
 
         async def all_to_all(self, vectors: Boxes) -> Boxes:
@@ -407,13 +407,13 @@ def test_every_message_of_a_step_has_the_same_length(monkeypatch: pytest.MonkeyP
     vectors = np.zeros((4, 4, width(1)))
     vectors[2, 3] = packed(Token(5, np.array([-77])))
     ring_vector = [
-        np.stack([parameters.encoding.encode(row, party="p")[0] for row in vectors[user]])
-        for user in range(4)
+        np.stack([parameters.encoding.encode(row, party="p")[0] for row in vectors[sender]])
+        for sender in range(4)
     ]
     parties, errors = drive_exchange(parameters, ring_vector, seed_for_simulation=1)
     assert not errors
     assert [sorted(party.state.received) for party in parties] == [
-        [f"party-{other + 1:05d}" for other in range(4) if other != user] for user in range(4)
+        [f"party-{other + 1:05d}" for other in range(4) if other != sender] for sender in range(4)
     ]
     read = parameters.real(parties[3].state.received["party-00003"])
     result = unpacked(read, np.zeros(1, np.int64), "")

@@ -37,10 +37,10 @@ def records_of(kernel: Kernel) -> list[tuple[int, ...]]:
     return list(itertools.product(*(range(field.steps + 1) for field in kernel.fields)))
 
 
-def greatest_change(kernel: Kernel, users: int, pairs: Any, movable: int) -> int:
+def greatest_change(kernel: Kernel, parties: int, pairs: Any, movable: int) -> int:
     """By trying all data sets and all substitutions of one record."""
     worst = 0
-    for rest in itertools.product(records_of(kernel), repeat=users - 1):
+    for rest in itertools.product(records_of(kernel), repeat=parties - 1):
         sums = []
         for record in records_of(kernel):
             codes = np.array([*rest[:movable], record, *rest[movable:]], np.int64)
@@ -61,9 +61,9 @@ def greatest_change(kernel: Kernel, users: int, pairs: Any, movable: int) -> int
     ids=lambda kernel: kernel.name,
 )
 def test_the_table_of_sensitivities_is_reached_on_all_pairs(kernel: Kernel) -> None:
-    for users in (2, 3, 4):
-        pairs = np.stack(np.triu_indices(users, 1), axis=-1)
-        assert greatest_change(kernel, users, pairs, 0) == sum_sensitivity(kernel.steps, users)
+    for parties in (2, 3, 4):
+        pairs = np.stack(np.triu_indices(parties, 1), axis=-1)
+        assert greatest_change(kernel, parties, pairs, 0) == sum_sensitivity(kernel.steps, parties)
 
 
 def test_public_labels_have_the_rarer_ones_sensitivity() -> None:
@@ -97,23 +97,23 @@ def test_shares_of_a_budget_never_exceed_it() -> None:
 
 
 @pytest.mark.parametrize("distribution", ["laplace", "gaussian"])
-@pytest.mark.parametrize(("users", "epsilon"), [(20, 1.0), (200, 0.5)])
-def test_the_planned_noise_is_the_noise(distribution: Any, users: int, epsilon: float) -> None:
+@pytest.mark.parametrize(("parties", "epsilon"), [(20, 1.0), (200, 0.5)])
+def test_the_planned_noise_is_the_noise(distribution: Any, parties: int, epsilon: float) -> None:
     """The variance of 1,000 draws; a squared Laplace has variance 5, so 5 deviations are 0.36."""
     kernel = kendall_tau(SMALL, SMALL)
     delta = 1e-5 if distribution == "gaussian" else 0.0
-    program = statistic_program(kernel, users, epsilon, delta, distribution=distribution)
-    source = SeededRandomnessForSimulation(1, f"{distribution} {users}")
-    pairs = users * (users - 1) // 2
+    program = statistic_program(kernel, parties, epsilon, delta, distribution=distribution)
+    source = SeededRandomnessForSimulation(1, f"{distribution} {parties}")
+    pairs = parties * (parties - 1) // 2
     true = kernel.low + kernel.unit
     values = [
         read_answer(program, [program.noise[0].draw(pairs, source)]).values[0] - true for _ in range(1000)
     ]
-    plan = plan_central(users, epsilon, 0.1, 0.9, delta=delta, distribution=distribution, width=2.0)
+    plan = plan_central(parties, epsilon, 0.1, 0.9, delta=delta, distribution=distribution, width=2.0)
     assert abs(np.mean(np.square(values)) / plan.noise_error - 1) < 0.36
     if distribution == "laplace":
         # 2 (2 width / (n epsilon))**2, but for the grid and what the coins give up.
-        assert math.isclose(plan.noise_error, 2 * (2 * 2.0 / (users * epsilon)) ** 2, rel_tol=0.02)
+        assert math.isclose(plan.noise_error, 2 * (2 * 2.0 / (parties * epsilon)) ** 2, rel_tol=0.02)
 
 
 def test_the_mean_squared_error_is_of_one_over_n_and_one_over_n_epsilon_squared() -> None:
@@ -124,17 +124,17 @@ def test_the_mean_squared_error_is_of_one_over_n_and_one_over_n_epsilon_squared(
     kernel = gini_mean_difference(Field(0, 1000))
     # Of uniform values on 0..w: E h = w/3, zeta_1 = w^2/180, zeta_2 = w^2/18, but for the grid.
     width, true = 1000.0, 1000 * 1002 / (3 * 1001)
-    for users, epsilon in ((40, 0.2), (40, 2.0), (160, 0.2), (160, 2.0)):
-        plan = plan_central(users, epsilon, width**2 / 180, width**2 / 18, width=width, steps=1000)
-        program = statistic_program(kernel, users, epsilon)
-        source = SeededRandomnessForSimulation(users, f"{epsilon}")
+    for parties, epsilon in ((40, 0.2), (40, 2.0), (160, 0.2), (160, 2.0)):
+        plan = plan_central(parties, epsilon, width**2 / 180, width**2 / 18, width=width, steps=1000)
+        program = statistic_program(kernel, parties, epsilon)
+        source = SeededRandomnessForSimulation(parties, f"{epsilon}")
         errors = []
         for draw in range(300):
-            data = np.random.default_rng((users, draw)).integers(0, 1001, (users, 1))
+            data = np.random.default_rng((parties, draw)).integers(0, 1001, (parties, 1))
             errors.append(read_answer(program, run_ideal(program, data, source)).values[0] - true)
         assert abs(np.mean(np.square(errors)) / plan.mean_squared_error - 1) < 0.65
     # What dominates for little epsilon falls with its square and with that of n.
-    one, two = (plan_central(users, 1e-3, 0.1, 0.9, width=2.0) for users in (100, 200))
+    one, two = (plan_central(parties, 1e-3, 0.1, 0.9, width=2.0) for parties in (100, 200))
     assert math.isclose(one.noise_error / two.noise_error, 4, rel_tol=0.05)
     assert one.sampling_error == complete_error(100, 0.1, 0.9)
 

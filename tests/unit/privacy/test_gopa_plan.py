@@ -326,7 +326,7 @@ def test_bad_lines_are_named(tmp_path: Path, text: str, message: str) -> None:
 
 
 @pytest.mark.parametrize(
-    ("users", "edges", "where"),
+    ("parties", "edges", "where"),
     [
         (3, "x", "edges"),
         (3, None, "edges"),
@@ -336,11 +336,11 @@ def test_bad_lines_are_named(tmp_path: Path, text: str, message: str) -> None:
         (0, [], "users"),
     ],
 )
-def test_a_graph_of_other_kinds_is_refused(users: Any, edges: Any, where: str) -> None:
+def test_a_graph_of_other_kinds_is_refused(parties: Any, edges: Any, where: str) -> None:
     with pytest.raises(ConfigError, match=where):
-        honest_graph(users, edges)
+        honest_graph(parties, edges)
     with pytest.raises(ConfigError, match=where):
-        honest_graph(users, edges, honest=np.ones(3, dtype=bool))
+        honest_graph(parties, edges, honest=np.ones(3, dtype=bool))
 
 
 def test_missing_file_is_named(tmp_path: Path) -> None:

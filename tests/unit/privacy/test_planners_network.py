@@ -88,8 +88,8 @@ def test_spotted_curve_is_a_binomial_mean() -> None:
 def walk_shift(path: list[int], limit: int, colluders: int, cap: int | None) -> float:
     """The sum of 1/g for user 0 on a path, users 1..colluders colluding, the end seen by all."""
     total, given, direct = 0.0, 0, 0
-    for t, user in enumerate(path):
-        if user != 0 or given == limit:
+    for t, party in enumerate(path):
+        if party != 0 or given == limit:
             continue
         given += 1
         after = next((s for s in range(t + 1, len(path)) if path[s] <= colluders), len(path))
@@ -218,9 +218,9 @@ def ring_mu(n: int, rounds: int, variances: Floats, last: float, observers: tupl
     noise = (views * np.where(own, 0.0, variances)) @ views.T
     noise[-1, -1] += last if n - 1 not in observers else 0.0
     worst = 0.0
-    for user in set(range(n)) - set(observers):
+    for party in set(range(n)) - set(observers):
         for signs in itertools.product((-1.0, 1.0), repeat=rounds):
-            shift = views[:, user::n] @ np.array(signs)
+            shift = views[:, party::n] @ np.array(signs)
             inverse = np.linalg.pinv(noise, rcond=1e-10)
             if np.abs(noise @ inverse @ shift - shift).max() > 1e-6:
                 return math.inf  # seen without noise

@@ -22,7 +22,7 @@ from smpc_dp.protocols.phases.parameters import SumParameters
 from smpc_dp.protocols.registry import PARAMETER_CHECKERS
 from smpc_dp.runtime.learning import check_budget, own_release
 
-USERS = 12
+PARTIES = 12
 ALL = ("secagg", "gopa", "local", "mpyc")
 DESCENT = {"features": 2, "steps": 6, "rate": 0.1, "clip": 1.0, "seed": 3, "group": 4}
 SUM = {"lower": 0.0, "upper": 1.0}
@@ -47,7 +47,7 @@ def ledger(epsilon: float, delta: float) -> Ledger:
 
 
 def planned(learner: str, more: Mapping[str, Any]) -> LearnParameters:
-    checked, faults = check_learn({"learner": learner} | dict(more), USERS)
+    checked, faults = check_learn({"learner": learner} | dict(more), PARTIES)
     assert checked is not None, faults
     return checked
 
@@ -57,7 +57,7 @@ def charge_all(parameters: LearnParameters, epsilon: float, delta: float) -> Non
     book = ledger(epsilon, delta)
     check_budget(book, parameters, 0)
     events: list[Event] = []
-    requirements = parameters.learner.requirements(USERS)
+    requirements = parameters.learner.requirements(PARTIES)
     if requirements.average is not None and parameters.average is not None:
         plans = list(parameters.average.plans.values())
         events += [plans[k % len(plans)].event() for k in range(int(requirements.average.participations[0]))]

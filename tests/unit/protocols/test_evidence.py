@@ -70,8 +70,8 @@ def test_evidence_without_a_relay_signs_the_total_too() -> None:
     assert coordinator.name == context.names[2]
     # Before its reveal, and before its publication: seven messages to others are a step.
     kill = {context.names[1]: 2 * 7 + 1, context.names[4]: 4 * 7 + 1}
-    drive(new_run.users, MemoryNetwork(Faults(kill=kill)), coordinator.name, mesh=True)
-    outcome = new_run.users[0].result
+    drive(new_run.parties, MemoryNetwork(Faults(kill=kill)), coordinator.name, mesh=True)
+    outcome = new_run.parties[0].result
     evidence = outcome.evidence
     assert set(outcome.survivors) < set(evidence.participating) < set(context.names)
 

@@ -126,8 +126,8 @@ def test_no_byte_of_a_long_header_can_be_changed() -> None:
         assert (report.code, report.line, report.byte) == (1, 1, 0), (index, report.conclusion)
 
 
-def log_of(users: int, path: Path) -> bytes:
-    write_log(path, np.random.default_rng(users).random((users, 1)), users)
+def log_of(parties: int, path: Path) -> bytes:
+    write_log(path, np.random.default_rng(parties).random((parties, 1)), parties)
     return path.read_bytes()
 
 
@@ -142,13 +142,13 @@ def test_memory_does_not_grow_with_the_entries(tmp_path: Path, monkeypatch: pyte
         (batch_verifier, "ENTRIES", 4),
     ):
         monkeypatch.setattr(module, name, small)
-    logs = {users: log_of(users, tmp_path / f"{users}.jsonl") for users in (80, 240)}
+    logs = {parties: log_of(parties, tmp_path / f"{parties}.jsonl") for parties in (80, 240)}
     peaks = {}
     # The first one also fills what is remembered by the process.
-    for users in (80, 80, 240):
+    for parties in (80, 80, 240):
         tracemalloc.start()
-        report = audit_stream(io.BytesIO(logs[users]), threads=1)
-        peaks[users] = tracemalloc.get_traced_memory()[1]
+        report = audit_stream(io.BytesIO(logs[parties]), threads=1)
+        peaks[parties] = tracemalloc.get_traced_memory()[1]
         tracemalloc.stop()
         assert report.code == 3, report.conclusion
     # For a moment protocols/gopa/verifiable.md says 450 for each user. One held commit would be 300 more.

@@ -210,7 +210,7 @@ def test_a_forged_certificate_of_the_session_log_is_refused() -> None:
 
 def test_every_user_has_the_heads_that_select_its_run() -> None:
     ran = honest()
-    logged = {dataclasses.astuple(user.result.evidence.log) for user in ran.users.values()}  # type: ignore[arg-type]
+    logged = {dataclasses.astuple(party.result.evidence.log) for party in ran.parties.values()}  # type: ignore[arg-type]
     assert len(logged) == 1
     [(number, session_head, head)] = logged
     report = judge(lines_of(ran), session=session_of(ran), head=session_head.hex())

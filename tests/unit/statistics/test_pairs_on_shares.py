@@ -160,10 +160,12 @@ def test_randomised_response_on_shares_has_its_masses_exactly() -> None:
 @pytest.mark.parametrize("distribution", PAIR_DISTRIBUTIONS)
 def test_pairs_on_shares_are_read_like_garbled_ones(distribution: Any) -> None:
     """The same plan, the same pairs, the same estimator; 14 deviations are passed once in e^19 runs."""
-    kernel, users = kendall_tau(Field(0, 99), Field(0, 99)), 40
-    codes = np.stack([np.arange(users), np.arange(users)], axis=1)
+    kernel, parties = kendall_tau(Field(0, 99), Field(0, 99)), 40
+    codes = np.stack([np.arange(parties), np.arange(parties)], axis=1)
     delta = 1e-5 if distribution == "pair_gaussian" else 0.0
-    program = statistic_program(kernel, users, 6.0, delta, distribution=distribution, partners=3, design=SEED)
+    program = statistic_program(
+        kernel, parties, 6.0, delta, distribution=distribution, partners=3, design=SEED
+    )
     ideal = run_ideal(program, codes, SeededRandomnessForSimulation(1, "pairs"))
     for opened in (run_alone(program, codes.tolist()), ideal):
         answer = read_answer(program, opened)

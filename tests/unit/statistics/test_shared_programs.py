@@ -87,15 +87,15 @@ def test_without_noise_both_engines_give_the_plain_kernel(data: st.DataObject) -
     """All pairs, an incomplete design and single circuits; coarse grids are counted, fine ones compared."""
     top = data.draw(st.sampled_from([1, 2, 5, 7, 1000, 65_535, 2**20]), "top")
     kernel = data.draw(st.sampled_from(kernels_on(top)), "kernel")
-    users = data.draw(st.integers(2, 7), "users")
+    parties = data.draw(st.integers(2, 7), "users")
     partners = data.draw(st.sampled_from([0, 1]), "partners")
     row = st.tuples(*(st.integers(0, field.steps) for field in kernel.fields))
-    codes = np.array(data.draw(st.lists(row, min_size=users, max_size=users), "codes"), np.int64)
-    codes = codes.reshape(users, len(kernel.fields))
-    more = st.lists(st.integers(0, 1), min_size=users - 2, max_size=users - 2)
+    codes = np.array(data.draw(st.lists(row, min_size=parties, max_size=parties), "codes"), np.int64)
+    codes = codes.reshape(parties, len(kernel.fields))
+    more = st.lists(st.integers(0, 1), min_size=parties - 2, max_size=parties - 2)
     public_labels = [1, 0, *data.draw(more, "marks")]
     public = public_labels if kernel.labels == "public" else []
-    program = statistic_program(kernel, users, None, public_labels=public, partners=partners, design=SEED)
+    program = statistic_program(kernel, parties, None, public_labels=public, partners=partners, design=SEED)
     pairs = design_pairs(program.terms)
     circuit = compile_kernel(kernel, None)
     rows = [
@@ -114,14 +114,14 @@ def test_without_noise_both_engines_give_the_plain_kernel(data: st.DataObject) -
 
 
 @pytest.mark.parametrize("top", [1, 6, 1000])
-@pytest.mark.parametrize("users", [2, 3, 8, 13])
-def test_all_ways_give_one_sum(mpc: Any, top: int, users: int, monkeypatch: pytest.MonkeyPatch) -> None:
-    generator = np.random.default_rng(users)
-    public_labels = [index % 2 for index in range(users)]
+@pytest.mark.parametrize("parties", [2, 3, 8, 13])
+def test_all_ways_give_one_sum(mpc: Any, top: int, parties: int, monkeypatch: pytest.MonkeyPatch) -> None:
+    generator = np.random.default_rng(parties)
+    public_labels = [index % 2 for index in range(parties)]
     for kernel in kernels_on(top):
-        codes = np.stack([generator.integers(0, f.steps + 1, users) for f in kernel.fields], axis=1)
+        codes = np.stack([generator.integers(0, f.steps + 1, parties) for f in kernel.fields], axis=1)
         public = public_labels if kernel.labels == "public" else []
-        program = statistic_program(kernel, users, None, public_labels=public)
+        program = statistic_program(kernel, parties, None, public_labels=public)
         monkeypatch.setattr(mpc.options, "sec_param", program.terms.security)
         ways: list[Way] = ["pairs"]
         ways += ["counts"] if top < 10 and kernel.name != "variance" else []
@@ -134,11 +134,11 @@ def test_all_ways_give_one_sum(mpc: Any, top: int, users: int, monkeypatch: pyte
 
 def test_every_way_is_taken() -> None:
     ways = set()
-    for kernel, users in [
-        (kernel, users) for top in (3, 2**20) for kernel in kernels_on(top) for users in (20, 400)
+    for kernel, parties in [
+        (kernel, parties) for top in (3, 2**20) for kernel in kernels_on(top) for parties in (20, 400)
     ]:
-        public_labels = [0, 1] * (users // 2) if kernel.labels == "public" else []
-        ways.add(way_of(statistic_program(kernel, users, None, public_labels=public_labels).terms))
+        public_labels = [0, 1] * (parties // 2) if kernel.labels == "public" else []
+        ways.add(way_of(statistic_program(kernel, parties, None, public_labels=public_labels).terms))
     assert ways == {"pairs", "counts", "sums", "sort"}
     # Unit vectors of 8 million shares would not fit into memory.
     assert way_of(statistic_program(gini_mean_difference(Field(0, 4095)), 2000, None).terms) == "sort"

@@ -73,12 +73,12 @@ def runs_of(
 @pytest.mark.parametrize("oracle", ["hadamard", "krr"])
 def test_estimates_of_nodes_are_unbiased(oracle: Oracle, split: Split) -> None:
     leaves = np.array([0, 0, 1, 3, 6, 6, 6, 7])
-    users, runs = np.arange(len(leaves)), 3_000
+    parties, runs = np.arange(len(leaves)), 3_000
     estimates = np.zeros((runs, 2, 8))
     for run in range(runs):
         tree = Tree(3, 2.0, oracle, split, coins(run))
         source = NoiseSource.keyed(coins("noise", run))
-        histogram = tree.histogram(users, tree.answer(leaves, users, source))
+        histogram = tree.histogram(parties, tree.answer(leaves, parties, source))
         for level in (2, 3):
             estimates[run, level - 2, : 1 << level] = histogram.counts(level, np.arange(1 << level))
     for level in (2, 3):
@@ -97,14 +97,14 @@ def test_estimates_of_nodes_are_unbiased(oracle: Oracle, split: Split) -> None:
 @given(
     seed=st.integers(0, 10**6),
     level=st.integers(1, 9),
-    users=st.integers(0, 60),
+    parties=st.integers(0, 60),
     wanted=st.integers(1, 20),
 )
-def test_fast_transform_gives_what_the_sum_gives(seed: int, level: int, users: int, wanted: int) -> None:
+def test_fast_transform_gives_what_the_sum_gives(seed: int, level: int, parties: int, wanted: int) -> None:
     rng = np.random.default_rng(seed)
     tree = Tree(level, 1.0, "hadamard", "budget", coins(seed))
-    answers = rng.integers(0, 2, (users, level))
-    numbers = rng.permutation(10**6)[:users]
+    answers = rng.integers(0, 2, (parties, level))
+    numbers = rng.permutation(10**6)[:parties]
     nodes = np.sort(rng.choice(1 << level, min(wanted, 1 << level), replace=False))
     _, coefficients = tree.indices(numbers)
     retained = float(tree.response(level).distribution.retained)
@@ -186,10 +186,10 @@ def test_walk_is_the_recursion(
     )
     answers = plan.randomise_many(scores, randomness=SeededRandomnessForSimulation(seed, "walk"))
     estimate = plan.estimate(answers, labels, threshold=threshold, ties=ties)
-    users = np.arange(n)
-    up, down = (plan.tree.histogram(users[labels == label], answers[labels == label]) for label in (1, 0))
+    parties = np.arange(n)
+    up, down = (plan.tree.histogram(parties[labels == label], answers[labels == label]) for label in (1, 0))
     total, visited = recursion(up, down, levels, threshold, ties)
-    assert estimate.value == pytest.approx(total / (up.users * down.users), rel=1e-9, abs=1e-9)
+    assert estimate.value == pytest.approx(total / (up.parties * down.parties), rel=1e-9, abs=1e-9)
     assert estimate.visited == visited
     if threshold == 0:
         assert visited == (2 << levels) - 2
@@ -286,7 +286,7 @@ def test_one_bit_is_sent_and_it_is_private(tmp_path: Path) -> None:
     assert len(report) == 9
     assert report[:8] == plan.fingerprint
     assert report[8] in (0, 128)  # one bit
-    reports = [plan.randomise(user / 100, user) for user in range(100)]
+    reports = [plan.randomise(party / 100, party) for party in range(100)]
     labels = np.arange(100) > 50
     estimate = plan.estimate(reports, labels)
     assert estimate.privacy.epsilon is not None
@@ -295,7 +295,7 @@ def test_one_bit_is_sent_and_it_is_private(tmp_path: Path) -> None:
     assert estimate.visited is not None
     # The order of reports is free as long as their users' numbers are given.
     shuffled = np.random.default_rng(1).permutation(100)
-    again = plan.estimate([reports[user] for user in shuffled], labels[shuffled], users=shuffled)
+    again = plan.estimate([reports[party] for party in shuffled], labels[shuffled], parties=shuffled)
     assert again.value == pytest.approx(estimate.value)
     for oracle, split in itertools.product(("hadamard", "krr"), ("users", "budget")):
         tree = Tree(8, 1.0, oracle, split, coins(1))  # type: ignore[arg-type]
@@ -339,14 +339,14 @@ def test_bad_reports_are_refused() -> None:
     plan = LocalAuc.plan(Field(0, 1, 0.001), 1.0, levels=8)
     answers = plan.randomise_many([0.1, 0.2, 0.9])
     reports, labels = plan.reports(answers), [0, 0, 1]
-    for users, reason in (
+    for parties, reason in (
         ([0, 1], "users"),
         ([0, 1, 1], "twice"),
         ([-1, 0, 1], "2\\^40"),
         ([0.0, 1, 2], "users"),
     ):
         with pytest.raises(ConfigError, match=reason):
-            plan.estimate(reports, labels, users=users)
+            plan.estimate(reports, labels, parties=parties)
     with pytest.raises(ConfigError, match=r"reports\[1\].*none of this protocol"):
         plan.estimate([reports[0], plan.fingerprint + b"\x40", reports[2]], labels)
     with pytest.raises(ConfigError, match=r"reports\[0\].*other parameters"):
@@ -386,10 +386,10 @@ def test_bad_reports_are_refused() -> None:
 def test_memory_does_not_grow_with_the_reports(oracle: Oracle) -> None:
     """Beside a million answers, which are 8 MB, nodes of a deep level take less than half of that."""
     tree = Tree(20, 1.0, oracle, "users", bytes(32))
-    users = np.arange(1_000_000)
-    answers = np.zeros((len(users), 1), np.int64)
-    chosen = users % 3 == 0
-    histogram = tree.histogram(users, answers, chosen)
+    parties = np.arange(1_000_000)
+    answers = np.zeros((len(parties), 1), np.int64)
+    chosen = parties % 3 == 0
+    histogram = tree.histogram(parties, answers, chosen)
     tracemalloc.start()
     histogram.counts(18, np.arange(100, 130))
     peak = tracemalloc.get_traced_memory()[1]

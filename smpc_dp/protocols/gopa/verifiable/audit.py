@@ -188,8 +188,8 @@ class Auditor:
                 )
             self._last = party
             self._sequences[party, entry.kind] = entry.sequence
-            users = {v.COMMIT: self._commit, v.COIN: self._coin, v.PUBLISH: self._publish}
-            users.get(entry.kind, self._open)(party, entry)
+            parties = {v.COMMIT: self._commit, v.COIN: self._coin, v.PUBLISH: self._publish}
+            parties.get(entry.kind, self._open)(party, entry)
 
     def _of_the_relay(self, entry: Entry, head: bytes) -> None:
         if entry.kind == v.TALLY:

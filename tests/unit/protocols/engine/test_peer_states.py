@@ -52,7 +52,7 @@ def later(role: PeerRole, first: type[State]) -> Iterator[type[State]]:
 @pytest.mark.parametrize("name", ["p1", "p2"])
 def test_a_run_goes_as_the_table_says(name: str) -> None:
     row, seen = DirectRow(), list[tuple[type[State], Transition]]()
-    run = row.users[name]
+    run = row.parties[name]
     role = COORDINATOR if name == "p1" else PARTY
     assert run.role is role
     run.role = acts(role, seen)
@@ -79,7 +79,7 @@ def test_secrets_are_forgotten_when_a_vector_is_published(role: PeerRole) -> Non
 
 def test_only_the_newest_state_takes_a_step() -> None:
     row = DirectRow()
-    run = row.users["p2"]
+    run = row.parties["p2"]
     ready = run.state
     assert isinstance(ready, Ready)
     run.handle(Start())
@@ -92,7 +92,7 @@ def test_only_the_newest_state_takes_a_step() -> None:
 
 def test_who_has_left_says_nothing_more() -> None:
     row = DirectRow()
-    run = row.users["p2"]
+    run = row.parties["p2"]
     sent = run.handle(Cancellation(ConfigError("no input", ConfigCheck.MISSING)))
     assert {(envelope.step, envelope.receiver) for envelope in sent} == {
         (LEAVE, name) for name in row.names if name != "p2"
@@ -103,7 +103,7 @@ def test_who_has_left_says_nothing_more() -> None:
 
 def test_a_result_stays_after_a_cancellation() -> None:
     row = DirectRow().execute()
-    run = row.users["p2"]
+    run = row.parties["p2"]
     assert not run.handle(Cancellation(ConfigError("later", ConfigCheck.MISSING)))
-    assert run.result is row.users["p2"].result
+    assert run.result is row.parties["p2"].result
     assert any(envelope.step == PUBLISH for envelope in row.sent)
