@@ -47,7 +47,7 @@ from smpc_dp.protocols.secagg.params import check_parameters
 from smpc_dp.runtime.audit import audit
 from smpc_dp.simulate.average import with_board
 from smpc_dp.simulate.drive import drive
-from smpc_dp.simulate.stage import AGGREGATOR, simulated_run
+from smpc_dp.simulate.simulated_run import AGGREGATOR, simulated_run
 from smpc_dp.transport.memory import MemoryNetwork
 
 PARTIES = 5

@@ -18,7 +18,7 @@ from smpc_dp.errors import ConfigCheck, ConfigError, Fault, LocalError, SmpcErro
 from smpc_dp.protocols.pairwise.evaluation import resolve
 from smpc_dp.protocols.pairwise.params import Mode, Output
 from smpc_dp.runtime.events import Event
-from smpc_dp.runtime.launcher import ProcessOutcome, Launcher, member_command, print_event, run_child
+from smpc_dp.runtime.launcher import Launcher, ProcessOutcome, member_command, print_event, run_child
 from smpc_dp.runtime.pairwise import AGGREGATOR, PairwiseMember, Report, create_pairwise_session, evaluate
 from smpc_dp.runtime.threads import in_thread
 

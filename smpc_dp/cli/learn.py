@@ -14,8 +14,8 @@ from smpc_dp.cli.member import HostMember, exit_code
 from smpc_dp.cli.output import console, print_json, report_line, write_json
 from smpc_dp.errors import ConfigError, Fault, PrivacyError
 from smpc_dp.learn.data import read_table
-from smpc_dp.learn.needs import Learned
 from smpc_dp.learn.registry import LearnParameters
+from smpc_dp.learn.requirements import Learned
 from smpc_dp.runtime.launcher import ProcessOutcome, run_child
 from smpc_dp.runtime.learning import check_budget, learn, serve_learning
 from smpc_dp.runtime.session import open_ledger

@@ -12,7 +12,7 @@ from rich.text import Text
 
 from smpc_dp.cli.output import progress_console
 from smpc_dp.protocols.gopa.direct_messages import COORDINATED_STEPS, COORDINATOR_STEPS
-from smpc_dp.protocols.mpyc.messages import SERVER_STEPS, EVERY_PARTY_STEPS
+from smpc_dp.protocols.mpyc.messages import EVERY_PARTY_STEPS, SERVER_STEPS
 from smpc_dp.protocols.phases.messages import AGGREGATOR_STEPS, PARTY_STEPS
 from smpc_dp.runtime.events import Event
 

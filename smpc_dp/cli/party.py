@@ -169,7 +169,7 @@ async def _serve(host: HostMember, role: Role, requests: int | None, results: li
     """Serve requests as a server or the aggregator; add the results, and raise the first request's error."""
     served: Sequence[Ended | SmpcError]
     if role == "server":
-        from smpc_dp.runtime.servers.hub import serve_shares
+        from smpc_dp.runtime.servers.computing_server import serve_shares
 
         served = await serve_shares(
             host.session,

@@ -53,8 +53,8 @@ def pairwise(
     shares.
     """
     from smpc_dp.privacy.central_pairwise import plan_central
+    from smpc_dp.privacy.local_baselines import local_baselines, read_model
     from smpc_dp.privacy.local_pairwise import zetas
-    from smpc_dp.privacy.local_rivals import local_baselines, read_model
     from smpc_dp.privacy.pairwise_plan import plan_pairwise
 
     read = None if model is None else read_model(_load(model))

@@ -22,7 +22,7 @@ from smpc_dp.protocols.gopa.verifiable.params import VerifiableParameters
 from smpc_dp.protocols.mpyc.params import SharedParameters
 from smpc_dp.protocols.phases.parameters import SumParameters
 from smpc_dp.runtime.inputs import find_input, read_vector, read_weights
-from smpc_dp.runtime.launcher import ProcessOutcome, Launcher, member_command, run_child
+from smpc_dp.runtime.launcher import Launcher, ProcessOutcome, member_command, run_child
 from smpc_dp.runtime.member import Membership, default_key
 from smpc_dp.runtime.session_file import SessionFile, load_session
 from smpc_dp.runtime.tolerance import tolerances

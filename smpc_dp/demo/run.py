@@ -29,7 +29,7 @@ from smpc_dp.demo.regression import Fit, Score, fit, pooled_fit, score
 from smpc_dp.errors import Check, ConfigCheck, ConfigError, Fault, LocalError, VerificationError
 from smpc_dp.protocols.phases.messages import PARTICIPANTS
 from smpc_dp.runtime.events import Event, OnEvent, ignore
-from smpc_dp.runtime.launcher import ProcessOutcome, Launcher
+from smpc_dp.runtime.launcher import Launcher, ProcessOutcome
 from smpc_dp.runtime.local import AGGREGATOR, create_local_session
 from smpc_dp.runtime.member import Membership
 from smpc_dp.runtime.session_file import Timeouts

@@ -16,7 +16,7 @@ import numpy as np
 
 from smpc_dp.errors import ConfigCheck, ConfigError, Fault, LocalError
 from smpc_dp.files import log_opened, read_bounded, read_npy
-from smpc_dp.learn.needs import Table
+from smpc_dp.learn.requirements import Table
 from smpc_dp.optional import optional
 
 MAX_BYTES = 1 << 28

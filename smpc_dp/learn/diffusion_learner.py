@@ -18,9 +18,9 @@ from smpc_dp.errors import ConfigCheck, ConfigError, Fault
 from smpc_dp.learn.averager import PeerExchange
 from smpc_dp.learn.diffusion import Diffused, diffuse, published
 from smpc_dp.learn.exchanges import EXACT_STEPS
-from smpc_dp.learn.meetings import Graph, Positive, graph_of, renamed
 from smpc_dp.learn.models import Model, ModelName
-from smpc_dp.learn.needs import Learned, LearnerContext, Requirements, PrivateMessages, Table, spent
+from smpc_dp.learn.pairing_schedule import Graph, Positive, graph_of, renamed
+from smpc_dp.learn.requirements import Learned, LearnerContext, PrivateMessages, Requirements, Table, spent
 from smpc_dp.privacy.diffusion import DiffusionNoise
 from smpc_dp.privacy.guarantee import PrivacyGuarantee
 from smpc_dp.privacy.sampling import NoiseSource

@@ -16,7 +16,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from smpc_dp.errors import ConfigCheck, ConfigError, Fault
-from smpc_dp.learn.averager import PeerExchange, Rows, PlausibilityCheck, check_received
+from smpc_dp.learn.averager import PeerExchange, PlausibilityCheck, Rows, check_received
 from smpc_dp.learn.gosta import check_clocked
 from smpc_dp.learn.pairwise_losses import PairGradient, Prox, no_regulariser
 from smpc_dp.learn.schedule import Clock, spans

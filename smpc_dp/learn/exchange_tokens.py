@@ -18,8 +18,8 @@ from smpc_dp.errors import (
     PeerFault,
     VerificationError,
 )
-from smpc_dp.learn.averager import Boxes, PeerExchange, Parties
-from smpc_dp.learn.needs import PrivateMessages
+from smpc_dp.learn.averager import Boxes, Parties, PeerExchange
+from smpc_dp.learn.requirements import PrivateMessages
 from smpc_dp.learn.tokens import Taken, Token, Values, nothing
 
 # Values of 64 bits travel as two halves, which every encoding holds exactly.

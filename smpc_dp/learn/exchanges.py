@@ -11,16 +11,16 @@ import numpy as np
 from smpc_dp.learn.averager import (
     Boxes,
     Location,
+    Parties,
     Planned,
     Rows,
-    Parties,
     check_boxes,
     check_mixing,
     check_partners,
     check_rows,
 )
 from smpc_dp.learn.methods import STEPS, calibrate, of_all
-from smpc_dp.learn.needs import PrivateMessages
+from smpc_dp.learn.requirements import PrivateMessages
 from smpc_dp.privacy.guarantee import PrivacyGuarantee
 from smpc_dp.protocols.exchange.params import ExchangeParameters, plan_exchange
 

@@ -16,7 +16,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from smpc_dp.errors import ConfigCheck, ConfigError, Fault
-from smpc_dp.learn.averager import PeerExchange, Rows, PlausibilityCheck, check_received, check_rows
+from smpc_dp.learn.averager import PeerExchange, PlausibilityCheck, Rows, check_received, check_rows
 from smpc_dp.learn.schedule import Clock, spans
 from smpc_dp.privacy.arguments import Arguments
 

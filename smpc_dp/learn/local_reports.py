@@ -14,7 +14,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from smpc_dp.errors import ConfigCheck, ConfigError, Fault
-from smpc_dp.learn.averager import Rows, Parties, whole
+from smpc_dp.learn.averager import Parties, Rows, whole
 from smpc_dp.learn.gosta import PairKernel
 from smpc_dp.learn.pairwise_losses import PairGradient
 from smpc_dp.privacy.guarantee import PrivacyGuarantee

@@ -21,7 +21,7 @@ from numpy.typing import NDArray
 from smpc_dp.encoding import Encoding
 from smpc_dp.errors import ConfigCheck, ConfigError, Fault
 from smpc_dp.learn.averager import Planned, Rows
-from smpc_dp.learn.needs import PrivateAverages, PublicAverages
+from smpc_dp.learn.requirements import PrivateAverages, PublicAverages
 from smpc_dp.learn.servers import SERVER_STEPS, check_epsilon, plan_vectors
 from smpc_dp.learn.weighted import Weighting
 from smpc_dp.privacy.gaussian import gaussian_epsilon, gaussian_mu

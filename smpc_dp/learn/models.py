@@ -14,7 +14,7 @@ from numpy.typing import NDArray
 
 from smpc_dp.errors import ConfigCheck, ConfigError, Fault
 from smpc_dp.learn.averager import Rows
-from smpc_dp.learn.needs import Table
+from smpc_dp.learn.requirements import Table
 
 ModelName = Literal["logistic", "softmax", "linear"]
 # Features and labels up to this have gradients whose norm does not overflow: it would be clipped to nothing.

@@ -13,7 +13,7 @@ from msgspec import Meta
 
 from smpc_dp.kernels.quantiser import Quantiser
 from smpc_dp.learn.exchanges import EXACT_STEPS
-from smpc_dp.learn.meetings import PairingSchedule
+from smpc_dp.learn.pairing_schedule import PairingSchedule
 
 if TYPE_CHECKING:
     from smpc_dp.learn.local_reports import LocalReports

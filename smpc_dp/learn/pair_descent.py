@@ -18,13 +18,12 @@ from numpy.typing import NDArray
 from smpc_dp.errors import ConfigCheck, ConfigError, Fault
 from smpc_dp.kernels.fields import Cells, Field, nearest_codes
 from smpc_dp.kernels.quantiser import Quantiser
-from smpc_dp.learn.averager import PeerExchange, Rows, PlausibilityCheck, whole
+from smpc_dp.learn.averager import PeerExchange, PlausibilityCheck, Rows, whole
 from smpc_dp.learn.dual_averaging import dual_averaging, dual_averaging_asynchronous, inverse_root
 from smpc_dp.learn.exchanges import EXACT_STEPS, on_messages_grid
-from smpc_dp.learn.meetings import PairingSchedule, Positive, renamed
-from smpc_dp.learn.needs import Table, bound_faults
 from smpc_dp.learn.on_reports import MOST, OfParty, OnReports
 from smpc_dp.learn.pair_statistics import SLACK, Known
+from smpc_dp.learn.pairing_schedule import PairingSchedule, Positive, renamed
 from smpc_dp.learn.pairwise_losses import (
     PairGradient,
     PairwiseLoss,
@@ -37,6 +36,7 @@ from smpc_dp.learn.pairwise_losses import (
     positive_semidefinite,
     squared_l2,
 )
+from smpc_dp.learn.requirements import Table, bound_faults
 from smpc_dp.privacy.sampling import NoiseSource
 
 Regulariser = Literal["ball", "psd", "l1", "l2", "none"]

@@ -24,12 +24,12 @@ from smpc_dp.kernels.forms import Form
 from smpc_dp.kernels.kernel import Kernel
 from smpc_dp.kernels.named import FORMS, auc, registered_kernel
 from smpc_dp.kernels.quantiser import Quantiser, bins_of
-from smpc_dp.learn.averager import PeerExchange, Rows, PlausibilityCheck, whole
+from smpc_dp.learn.averager import PeerExchange, PlausibilityCheck, Rows, whole
 from smpc_dp.learn.exchanges import EXACT_STEPS, on_messages_grid
 from smpc_dp.learn.gosta import Estimates, PairKernel, gosta, gosta_asynchronous, u2_gossip
-from smpc_dp.learn.meetings import PairingSchedule
-from smpc_dp.learn.needs import Table, bound_faults
 from smpc_dp.learn.on_reports import MOST, OfParty, OnReports
+from smpc_dp.learn.pairing_schedule import PairingSchedule
+from smpc_dp.learn.requirements import Table, bound_faults
 from smpc_dp.privacy.sampling import NoiseSource
 
 STATISTICS = ("gini_mean_difference", "variance", "kendall_tau", "auc")

@@ -19,9 +19,9 @@ from smpc_dp.learn.block_gossip import BlockGossip
 from smpc_dp.learn.diffusion_learner import Diffusion
 from smpc_dp.learn.exchanges import Exchanging, plan_messages
 from smpc_dp.learn.methods import AveragerTable, Averaging, GroupParameters, plan_private, plan_public
-from smpc_dp.learn.needs import Learned, Learner
 from smpc_dp.learn.pair_descent import DualAveraging, DualAveragingReports
 from smpc_dp.learn.pair_statistics import GossipClear, GossipReports
+from smpc_dp.learn.requirements import Learned, Learner
 from smpc_dp.learn.sgd import FederatedSgd
 from smpc_dp.learn.token_learners import (
     RingHistogramLearner,

@@ -18,7 +18,14 @@ from smpc_dp.errors import ConfigCheck, ConfigError, Fault, LocalError
 from smpc_dp.learn.averager import ALONE, FAILURES, Rows
 from smpc_dp.learn.methods import STEPS
 from smpc_dp.learn.models import Model, ModelName, clip_rows
-from smpc_dp.learn.needs import Learned, LearnerContext, Requirements, PrivateAverages, PublicAverages, Table
+from smpc_dp.learn.requirements import (
+    Learned,
+    LearnerContext,
+    PrivateAverages,
+    PublicAverages,
+    Requirements,
+    Table,
+)
 
 Positive = Annotated[float, Meta(gt=0, le=1e9)]
 Steps = Annotated[int, Meta(ge=1, le=1_000_000)]

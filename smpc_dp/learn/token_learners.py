@@ -19,11 +19,11 @@ from smpc_dp.errors import ConfigCheck, ConfigError, Fault
 from smpc_dp.learn.averager import PeerExchange
 from smpc_dp.learn.exchange_tokens import CoveredTokens, PathTokens, token_messages
 from smpc_dp.learn.exchanges import EXACT_STEPS
-from smpc_dp.learn.needs import (
+from smpc_dp.learn.requirements import (
     Learned,
     LearnerContext,
-    Requirements,
     PrivateMessages,
+    Requirements,
     Table,
     bound_faults,
     spent,

@@ -16,7 +16,7 @@ from scipy.special import expit
 
 from smpc_dp import ball
 from smpc_dp.errors import ConfigCheck, ConfigError, Fault
-from smpc_dp.learn.averager import Rows, Parties
+from smpc_dp.learn.averager import Parties, Rows
 from smpc_dp.learn.tokens import TokenPassing, Values
 from smpc_dp.learn.walk import Limits, Visit, check_paths, walk
 from smpc_dp.privacy.guarantee import PrivacyGuarantee

@@ -9,10 +9,10 @@ import numpy as np
 from msgspec import Meta
 
 from smpc_dp.errors import ConfigCheck, ConfigError, Fault
-from smpc_dp.learn.averager import Rows, Parties
-from smpc_dp.learn.meetings import Positive
+from smpc_dp.learn.averager import Parties, Rows
 from smpc_dp.learn.models import Model, ModelName
-from smpc_dp.learn.needs import Table
+from smpc_dp.learn.pairing_schedule import Positive
+from smpc_dp.learn.requirements import Table
 from smpc_dp.learn.token_learners import EdgeCap, MaxContributions, Paths, WalkLearner, walk_plan
 from smpc_dp.learn.tokens import TokenPassing, Values
 

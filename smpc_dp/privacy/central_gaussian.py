@@ -20,7 +20,7 @@ from numpy.typing import NDArray
 
 from smpc_dp.errors import ConfigCheck, ConfigError, Fault
 from smpc_dp.privacy.circuit_noise import Source
-from smpc_dp.privacy.laws import DiscreteGaussianDistribution
+from smpc_dp.privacy.distributions import DiscreteGaussianDistribution
 
 if TYPE_CHECKING:
     from smpc_dp.privacy.accountant.events import AnyDescription, Event

@@ -13,7 +13,7 @@ from numpy.typing import NDArray
 from smpc_dp.errors import ConfigCheck, ConfigError, Fault
 from smpc_dp.privacy.arguments import Arguments
 from smpc_dp.privacy.circuit_noise import LOOKUP_BITS, Coin, Integers, Noise, Randomiser, Raw, Source
-from smpc_dp.privacy.laws import DiscreteGaussianDistribution
+from smpc_dp.privacy.distributions import DiscreteGaussianDistribution
 from smpc_dp.privacy.search import narrowed
 
 MAX_CUTS = 512

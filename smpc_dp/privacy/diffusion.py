@@ -14,8 +14,8 @@ import numpy as np
 
 from smpc_dp.errors import ConfigCheck, PrivacyError
 from smpc_dp.privacy.arguments import Arguments
+from smpc_dp.privacy.distributions import DiscreteLaplaceDistribution
 from smpc_dp.privacy.guarantee import PrivacyGuarantee
-from smpc_dp.privacy.laws import DiscreteLaplaceDistribution
 from smpc_dp.privacy.search import first_integer
 
 if TYPE_CHECKING:

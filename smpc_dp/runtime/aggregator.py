@@ -22,13 +22,13 @@ from smpc_dp.protocols.phases.key_graph import Watch
 from smpc_dp.protocols.phases.survivors import FixedSurvivors
 from smpc_dp.protocols.registry import MakeAggregator, make_aggregator
 from smpc_dp.protocols.result import Outcome, Result
-from smpc_dp.runtime.asking import HELLOS, Operations, is_hello, quits
 from smpc_dp.runtime.board import BoardFolder
+from smpc_dp.runtime.connection_pool import ConnectionPool, InboundEvent
 from smpc_dp.runtime.deadline import StepTimer, aggregator_step_seconds, now
 from smpc_dp.runtime.driver import Drive
 from smpc_dp.runtime.events import Event, OnEvent, ignore, logged
-from smpc_dp.runtime.links import ConnectionPool, InboundEvent
 from smpc_dp.runtime.member import Membership, aggregator_name, requests_of
+from smpc_dp.runtime.operations import HELLOS, Operations, is_hello, quits
 from smpc_dp.runtime.served_log import answer, is_log_request
 from smpc_dp.runtime.statistic import plan_maker
 from smpc_dp.transport.endpoint import listen

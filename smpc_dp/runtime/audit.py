@@ -30,7 +30,7 @@ from smpc_dp.errors import (
 from smpc_dp.protocols.envelope import Context, printable
 from smpc_dp.protocols.gopa.verifiable import audit as verifiable_audit
 from smpc_dp.protocols.gopa.verifiable.audit import CHANGED, Again, Auditor
-from smpc_dp.protocols.gopa.verifiable.deferred import EarlierFault, at_once
+from smpc_dp.protocols.gopa.verifiable.batch_verifier import EarlierFault, at_once
 from smpc_dp.protocols.gopa.verifiable.verdict import Excluded, Verdict
 from smpc_dp.protocols.names import GOPA, LEARN, VERIFIABLE_VERSION
 from smpc_dp.protocols.pairwise import statistic_audit

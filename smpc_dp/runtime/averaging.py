@@ -10,12 +10,12 @@ import numpy as np
 from numpy.typing import NDArray
 
 from smpc_dp.errors import SmpcError
-from smpc_dp.learn.averager import Averaged, Groups, Rows, Parties, check_average
+from smpc_dp.learn.averager import Averaged, Groups, Parties, Rows, check_average
 from smpc_dp.learn.methods import Averaging
 from smpc_dp.protocols.result import Outcome, Result
 from smpc_dp.runtime.charging import charge_run
+from smpc_dp.runtime.connection import Connection
 from smpc_dp.runtime.events import Event, OnEvent
-from smpc_dp.runtime.line import Connection
 from smpc_dp.runtime.member import Membership
 from smpc_dp.runtime.requests import Counter, EverybodyLeftError, ServerLostError, ends_session
 

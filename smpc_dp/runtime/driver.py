@@ -17,9 +17,9 @@ from smpc_dp.protocols.engine import events
 from smpc_dp.protocols.engine.driver import Driver
 from smpc_dp.protocols.phases.parameters import SumParameters
 from smpc_dp.runtime.charging import Charge
+from smpc_dp.runtime.connection_pool import ConnectionPool, InboundEvent
 from smpc_dp.runtime.deadline import StepTimer
 from smpc_dp.runtime.events import Event, OnEvent, notify
-from smpc_dp.runtime.links import ConnectionPool, InboundEvent
 from smpc_dp.runtime.seen import StoredRun
 
 if TYPE_CHECKING:

@@ -17,10 +17,10 @@ from smpc_dp.roster import Roster
 from smpc_dp.runtime.pairwise import Conduit, PairwiseMember, Report, drive
 from smpc_dp.runtime.session_file import SessionFile
 from smpc_dp.runtime.threads import in_thread
+from smpc_dp.transport.acceptor import Acceptor, call
 from smpc_dp.transport.blocking import BlockingChannel, Halt
 from smpc_dp.transport.channel import ChannelClosed
 from smpc_dp.transport.endpoint import Endpoint
-from smpc_dp.transport.lobby import Acceptor, call
 from smpc_dp.transport.tls import Contexts
 
 OnStep = Callable[[str], None]

@@ -9,8 +9,8 @@ import numpy as np
 from smpc_dp.errors import SmpcError
 from smpc_dp.learn.averager import (
     Boxes,
-    Rows,
     Parties,
+    Rows,
     check_boxes,
     check_mixing,
     check_partners,
@@ -26,7 +26,7 @@ from smpc_dp.learn.exchanges import (
 )
 from smpc_dp.runtime.averaging import Served
 from smpc_dp.runtime.charging import charge_run
-from smpc_dp.runtime.line import Connection
+from smpc_dp.runtime.connection import Connection
 from smpc_dp.runtime.member import Membership
 from smpc_dp.runtime.requests import Counter
 

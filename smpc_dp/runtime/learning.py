@@ -15,8 +15,8 @@ from typing import TYPE_CHECKING, Any
 from smpc_dp.errors import SmpcError
 from smpc_dp.learn.data import read_table
 from smpc_dp.learn.methods import Averaging
-from smpc_dp.learn.needs import Learned, LearnerContext
 from smpc_dp.learn.registry import LearnParameters
+from smpc_dp.learn.requirements import Learned, LearnerContext
 from smpc_dp.runtime.aggregator import open_logs, open_server
 from smpc_dp.runtime.averaging import PartyAverager, Served, ServingAverager
 from smpc_dp.runtime.events import Event, OnEvent, ignore, logged
@@ -160,7 +160,7 @@ async def serve_learning(
     opening: AbstractAsyncContextManager[Any]
     if membership.servers:
         # Servers are loaded by their sessions alone.
-        from smpc_dp.runtime.servers.hub import open_aggregator
+        from smpc_dp.runtime.servers.computing_server import open_aggregator
 
         opening = open_aggregator(membership, on_event, listen_on, keep=True)
     else:

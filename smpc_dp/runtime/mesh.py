@@ -22,11 +22,11 @@ from smpc_dp.protocols.gopa.direct_params import DirectParameters
 from smpc_dp.protocols.phases.messages import HELLO, START
 from smpc_dp.protocols.result import Outcome
 from smpc_dp.runtime.charging import Charge
+from smpc_dp.runtime.connection import Connection
+from smpc_dp.runtime.connection_pool import OUTBOX_LIMIT, ConnectionPool, InboundEvent
 from smpc_dp.runtime.deadline import PATIENCE, StepTimer, now
 from smpc_dp.runtime.driver import Drive
 from smpc_dp.runtime.events import OnEvent
-from smpc_dp.runtime.line import Connection
-from smpc_dp.runtime.links import OUTBOX_LIMIT, ConnectionPool, InboundEvent
 from smpc_dp.runtime.member import Membership
 from smpc_dp.transport.channel import Channel, ChannelClosed
 from smpc_dp.transport.endpoint import Endpoint, Listener, dial, listen

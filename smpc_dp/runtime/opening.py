@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from smpc_dp.errors import ConfigCheck, ConfigError, Fault
 from smpc_dp.protocols.registry import MakeParty
+from smpc_dp.runtime.connection import AggregatorConnection, Connection
 from smpc_dp.runtime.events import OnEvent
-from smpc_dp.runtime.line import AggregatorConnection, Connection
 from smpc_dp.runtime.member import Membership
 
 
@@ -30,7 +30,7 @@ async def open_connection(
             [Fault("listen_on", "is for the direct topology: here others listen", ConfigCheck.UNSUPPORTED)]
         )
     if membership.servers:
-        from smpc_dp.runtime.servers.line import ServersConnection
+        from smpc_dp.runtime.servers.connection import ServersConnection
 
         return await ServersConnection.open(membership, on_event)
     return await AggregatorConnection.open(membership, membership.endpoint(), on_event, role)

@@ -17,13 +17,13 @@ from smpc_dp.identity import Identity
 from smpc_dp.protocols.envelope import Context
 from smpc_dp.protocols.names import PAIRWISE, VERSION
 from smpc_dp.protocols.pairwise.aggregator import AggregatorRole
+from smpc_dp.protocols.pairwise.effects import Buffer, Send
 from smpc_dp.protocols.pairwise.evaluator import EvaluatorRole
 from smpc_dp.protocols.pairwise.garbler import GarblerRole
 from smpc_dp.protocols.pairwise.params import PairwiseParameters, load_circuit
 from smpc_dp.protocols.pairwise.participant import Evaluated, Participant
 from smpc_dp.protocols.pairwise.plan import Plan, Rows
 from smpc_dp.protocols.pairwise.transfers import Transfers
-from smpc_dp.protocols.pairwise.turns import Buffer, Send
 from smpc_dp.roster import Member
 from smpc_dp.runtime.local import ON_ONE_MACHINE, free_port
 from smpc_dp.runtime.member import default_key

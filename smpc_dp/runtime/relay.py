@@ -13,9 +13,9 @@ from collections import deque
 from collections.abc import Awaitable, Callable, Coroutine, Sequence
 
 from smpc_dp.errors import Check, PeerFault, SmpcError, TimeoutFault
+from smpc_dp.protocols.pairwise.effects import RETAINED, Buffer
 from smpc_dp.protocols.pairwise.relay import SealedConnection
 from smpc_dp.protocols.pairwise.statistic_messages import WINDOW, Relay, RelayEnd
-from smpc_dp.protocols.pairwise.turns import RETAINED, Buffer
 
 # Messages of a role that wait for the partner, at most: more than it takes so that no two roles wait.
 DEPTH = RETAINED + 2

@@ -26,8 +26,8 @@ from smpc_dp.protocols.gopa.verifiable import messages as v
 from smpc_dp.runtime.audit import Report, audit_stream
 from smpc_dp.runtime.audit_selection import Wanted
 from smpc_dp.runtime.board import BoardFolder
-from smpc_dp.runtime.line import AggregatorConnection, Connection
-from smpc_dp.runtime.links import InboundEvent
+from smpc_dp.runtime.connection import AggregatorConnection, Connection
+from smpc_dp.runtime.connection_pool import InboundEvent
 from smpc_dp.runtime.member import Membership
 
 # Bytes of an answer, or one line if that is more: within the least `largest_message`.

@@ -28,11 +28,11 @@ if TYPE_CHECKING:
     from smpc_dp.protocols.pairwise.statistic_result import StatisticResult
     from smpc_dp.protocols.registry import MakeParty
     from smpc_dp.protocols.result import Result
+    from smpc_dp.runtime.connection import AggregatorConnection, Connection
     from smpc_dp.runtime.evaluation import Evaluations
-    from smpc_dp.runtime.line import AggregatorConnection, Connection
     from smpc_dp.runtime.member import Membership
     from smpc_dp.runtime.served_log import ServedLog
-    from smpc_dp.runtime.servers.line import ServersConnection
+    from smpc_dp.runtime.servers.connection import ServersConnection
 
 Kind = Literal["sum", "average"]
 Engine = Literal["garbled", "mpyc"]

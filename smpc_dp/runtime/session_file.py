@@ -316,7 +316,7 @@ def plan_parameters(
     checked: object = None
     if (protocol, version) in _LEARN:
         # Learners take long to load: only sessions that learn do.
-        from smpc_dp.learn.meetings import numbered
+        from smpc_dp.learn.pairing_schedule import numbered
         from smpc_dp.learn.registry import check_learn_as
 
         reported, result = numbered(parameters, names)

@@ -36,18 +36,18 @@ from smpc_dp.protocols.pairwise.statistic_serving import MakePlan
 from smpc_dp.protocols.pairwise.statistic_states import party
 from smpc_dp.protocols.pairwise.statistic_wire import PairWire
 from smpc_dp.runtime.charging import charge_run
+from smpc_dp.runtime.connection import AggregatorConnection, AggregatorWaits
+from smpc_dp.runtime.connection_pool import InboundEvent
 from smpc_dp.runtime.deadline import PATIENCE, pairs_seconds
 from smpc_dp.runtime.driver import Drive
 from smpc_dp.runtime.evaluation import Evaluations
-from smpc_dp.runtime.line import AggregatorWaits, AggregatorConnection
-from smpc_dp.runtime.links import InboundEvent
 from smpc_dp.runtime.pairwise import drive
 from smpc_dp.runtime.relay import HAS_LEFT, RelayedChannel, Tunnel
 from smpc_dp.runtime.seen import StoredRun
 from smpc_dp.runtime.session_file import Timeouts
 from smpc_dp.runtime.threads import in_thread
 from smpc_dp.seen import Seen
-from smpc_dp.statistics.compiled import plan_statistic, operation_of
+from smpc_dp.statistics.compiled import operation_of, plan_statistic
 from smpc_dp.transport.blocking import Halt
 
 if TYPE_CHECKING:

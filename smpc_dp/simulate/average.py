@@ -32,7 +32,7 @@ from smpc_dp.protocols.session import canonical_session, session_digest, session
 from smpc_dp.roster import Role
 from smpc_dp.simulate.direct import run_direct
 from smpc_dp.simulate.drive import drive
-from smpc_dp.simulate.stage import AGGREGATOR, SimulatedRun, draw_kills, simulated_run
+from smpc_dp.simulate.simulated_run import AGGREGATOR, SimulatedRun, draw_kills, simulated_run
 from smpc_dp.transport.memory import Faults, MemoryNetwork
 
 MAX_THREADS = 256

@@ -21,8 +21,8 @@ from smpc_dp.learn.averager import (
     Averaged,
     Boxes,
     Groups,
-    Rows,
     Parties,
+    Rows,
     check_average,
     check_boxes,
     check_mixing,
@@ -37,7 +37,7 @@ from smpc_dp.protocols.result import Result
 from smpc_dp.simulate.average import sum_roles
 from smpc_dp.simulate.drive import drive
 from smpc_dp.simulate.servers import average_on_shares
-from smpc_dp.simulate.stage import AGGREGATOR
+from smpc_dp.simulate.simulated_run import AGGREGATOR
 from smpc_dp.transport.memory import MemoryNetwork
 
 if TYPE_CHECKING:

@@ -16,7 +16,7 @@ from smpc_dp.protocols.gopa.direct_messages import EVERYONE
 from smpc_dp.protocols.gopa.direct_params import DirectParameters
 from smpc_dp.protocols.result import Outcome, Result
 from smpc_dp.simulate.drive import drive
-from smpc_dp.simulate.stage import draw_kills, simulated_run
+from smpc_dp.simulate.simulated_run import draw_kills, simulated_run
 from smpc_dp.transport.memory import Faults, MemoryNetwork
 
 

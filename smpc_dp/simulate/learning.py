@@ -15,8 +15,8 @@ from smpc_dp.errors import ConfigCheck, ConfigError, Fault, SmpcError
 from smpc_dp.learn.averager import Averager, PeerExchange, PlainAverager, PlainExchange
 from smpc_dp.learn.exchanges import Exchanging
 from smpc_dp.learn.methods import Averaging
-from smpc_dp.learn.needs import Learned, LearnerContext, Table
 from smpc_dp.learn.registry import LearnParameters, check_learn
+from smpc_dp.learn.requirements import Learned, LearnerContext, Table
 from smpc_dp.privacy.sampling import NoiseSource
 from smpc_dp.simulate.averagers import IdealAverager, IdealExchange, MachineAverager
 from smpc_dp.simulate.exchanging import MemoryRelay

@@ -11,6 +11,7 @@ from smpc_dp.crypto.randomness import Randomness, SystemRandomness
 from smpc_dp.errors import Check, ConfigCheck, ConfigError, Fault, PeerFault, SmpcError
 from smpc_dp.protocols.envelope import Context
 from smpc_dp.protocols.names import PAIRWISE, VERSION
+from smpc_dp.protocols.pairwise.effects import Effects, Receive, Send
 from smpc_dp.protocols.pairwise.evaluation import (
     AnyCircuit,
     Evaluation,
@@ -23,9 +24,8 @@ from smpc_dp.protocols.pairwise.evaluator import EvaluatorRole
 from smpc_dp.protocols.pairwise.garbler import GarblerRole
 from smpc_dp.protocols.pairwise.params import Mode, Output
 from smpc_dp.protocols.pairwise.participant import Evaluated, Participant
-from smpc_dp.protocols.pairwise.turns import Receive, Send, Effects
 from smpc_dp.simulate.randomness import SeededRandomnessForSimulation
-from smpc_dp.simulate.stage import Signer
+from smpc_dp.simulate.simulated_run import Signer
 
 GARBLER, EVALUATOR = "garbler", "evaluator"
 # (sender, receiver, message) -> what arrives instead, in order.

@@ -18,7 +18,7 @@ from smpc_dp.protocols.phases.parameters import SumParameters
 from smpc_dp.protocols.secagg.params import SecAggParameters
 from smpc_dp.simulate.average import sum_roles
 from smpc_dp.simulate.drive import drive
-from smpc_dp.simulate.stage import AGGREGATOR
+from smpc_dp.simulate.simulated_run import AGGREGATOR
 from smpc_dp.transport.memory import Faults, MemoryNetwork
 
 # A party that is killed before this message of its own has dealt its shares: the dearest place to drop out.

@@ -29,7 +29,7 @@ from smpc_dp.protocols.pairwise.transfers import Transfers
 from smpc_dp.simulate.pairwise import evaluate_in_memory
 from smpc_dp.simulate.randomness import SeededRandomnessForSimulation
 from smpc_dp.simulate.shared import run_alone, run_ideal
-from smpc_dp.simulate.stage import Signer
+from smpc_dp.simulate.simulated_run import Signer
 from smpc_dp.statistics.compiled import plan_statistic
 from smpc_dp.statistics.shared.pairs import PAIR_DISTRIBUTIONS
 from smpc_dp.statistics.shared.plan import read_answer, statistic_program

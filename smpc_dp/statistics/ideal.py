@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from smpc_dp.kernels.fields import Codes
 from smpc_dp.kernels.kernel import Kernel
-from smpc_dp.privacy.laws import DiscreteLaplaceDistribution
+from smpc_dp.privacy.distributions import DiscreteLaplaceDistribution
 from smpc_dp.privacy.pairwise_plan import sampling_error
 from smpc_dp.privacy.sampling import NoiseSource
 

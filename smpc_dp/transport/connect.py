@@ -15,7 +15,7 @@ from typing import Any
 from smpc_dp.errors import Check, LocalError, PeerFault, TimeoutFault
 from smpc_dp.roster import Member, split_address
 from smpc_dp.transport import handshake, tls
-from smpc_dp.transport.blocking import BlockingChannel, Halt, BlockingStream, Tls
+from smpc_dp.transport.blocking import BlockingChannel, BlockingStream, Halt, Tls
 from smpc_dp.transport.endpoint import ATTEMPT_SECONDS, Endpoint, address_of
 from smpc_dp.transport.sockets import pauses, tune
 from smpc_dp.transport.strangers import HANDSHAKE_SECONDS, STRANGERS, Strangers, source_of

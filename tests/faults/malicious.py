@@ -17,7 +17,7 @@ from smpc_dp.protocols.envelope import decode
 from smpc_dp.protocols.phases import keys
 from smpc_dp.protocols.phases import messages as m
 from smpc_dp.protocols.sets import pack_list, pack_set, unpack_list
-from tests.faults.stage import AGGREGATOR, SimulatedRun
+from tests.faults.simulated import AGGREGATOR, SimulatedRun
 
 Sets = Mapping[str, frozenset[int]]
 

@@ -21,7 +21,7 @@ from smpc_dp.errors import LocalError
 from smpc_dp.protocols.contract import Envelope
 from smpc_dp.protocols.engine.codec import Codec
 from smpc_dp.protocols.engine.collector import CollectorRole
-from smpc_dp.protocols.engine.counter import Counter, FileCounter, Entry
+from smpc_dp.protocols.engine.counter import Counter, Entry, FileCounter
 from smpc_dp.protocols.engine.events import Event
 from smpc_dp.protocols.engine.keyring import Key, KeyRing
 from smpc_dp.protocols.engine.peers import PeerRole

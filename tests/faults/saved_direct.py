@@ -19,7 +19,7 @@ from smpc_dp.protocols.gopa import direct_messages as d
 from smpc_dp.protocols.gopa.direct_states import COORDINATOR, PARTY, party
 from smpc_dp.protocols.gopa.messages import PUBLISH
 from smpc_dp.protocols.phases import messages as m
-from tests.faults.direct_stage import DirectRow
+from tests.faults.direct_simulated import DirectRow
 
 LOST = "p4"
 # What a party says, in order, to all or to the coordinator, and what it is told then.

@@ -32,7 +32,7 @@ from smpc_dp.protocols.engine.state import State, Transition
 from smpc_dp.protocols.engine.store import Store
 from smpc_dp.protocols.envelope import Context, decode, encode_envelope
 from smpc_dp.protocols.sets import PartySet, pack_set
-from smpc_dp.simulate.stage import Signer
+from smpc_dp.simulate.simulated_run import Signer
 
 
 class Scene(Protocol):

@@ -26,7 +26,7 @@ from smpc_dp.protocols.gopa.verifiable.states import AGGREGATOR
 from smpc_dp.protocols.phases import messages as m
 from smpc_dp.protocols.phases.messages import Begun
 from smpc_dp.simulate.randomness import SeededRandomnessForSimulation
-from smpc_dp_lab.vectors.verifiable_runs import RELAY, PARTIES, Host, RecordedRun, honest, execute
+from smpc_dp_lab.vectors.verifiable_runs import PARTIES, RELAY, Host, RecordedRun, execute, honest
 from tests.faults.hosts import Lie, censoring, liar
 from tests.faults.test_verifiable import audited
 

@@ -18,7 +18,7 @@ from smpc_dp.protocols.contract import Envelope
 from smpc_dp.protocols.phases import messages as m
 from smpc_dp.protocols.phases.survivors import FixedSurvivors
 from smpc_dp.protocols.secagg.params import SecAggParameters
-from tests.faults.stage import AGGREGATOR, LENGTH, SimulatedRun
+from tests.faults.simulated import AGGREGATOR, LENGTH, SimulatedRun
 
 FIVE = plan_secagg(5, dropout=0.2, corrupt=0.0)
 NAMES = tuple(f"p{number}" for number in range(1, 6))

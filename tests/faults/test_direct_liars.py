@@ -13,7 +13,7 @@ from smpc_dp.protocols.contract import Envelope
 from smpc_dp.protocols.gopa import direct_messages as d
 from smpc_dp.protocols.gopa import messages as g
 from smpc_dp.protocols.phases import messages as m
-from tests.faults.direct_stage import KINDS, DirectRow
+from tests.faults.direct_simulated import KINDS, DirectRow
 from tests.faults.test_schedules import batches
 
 RUNS, BATCH = 60, 30

@@ -13,7 +13,7 @@ from smpc_dp.protocols.gopa.direct_states import party
 from smpc_dp.protocols.phases import messages as m
 from smpc_dp.protocols.sets import PartySet
 from smpc_dp.simulate.randomness import SeededRandomnessForSimulation
-from tests.faults.direct_stage import DirectRow
+from tests.faults.direct_simulated import DirectRow
 
 COORDINATOR, AGAIN = "p1", "p3"
 

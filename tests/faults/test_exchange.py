@@ -21,7 +21,7 @@ from smpc_dp.protocols.exchange.params import ExchangeParameters, plan_exchange
 from smpc_dp.protocols.sets import pack_set
 from smpc_dp.simulate.drive import drive
 from smpc_dp.simulate.exchanging import drive_exchange
-from smpc_dp.simulate.stage import AGGREGATOR, SimulatedRun, simulated_run
+from smpc_dp.simulate.simulated_run import AGGREGATOR, SimulatedRun, simulated_run
 from smpc_dp.transport.memory import Faults, MemoryNetwork
 
 VECTORS = np.array([[0.5, 0.25], [-0.5, 0.125], [0.0, 0.75]])

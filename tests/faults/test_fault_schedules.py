@@ -30,10 +30,10 @@ from smpc_dp.protocols.gopa.params import GopaParameters
 from smpc_dp.protocols.phases.parameters import SumParameters
 from smpc_dp.protocols.result import Outcome
 from smpc_dp.runtime.aggregator import Server, open_logs
+from smpc_dp.runtime.connection import AggregatorConnection
+from smpc_dp.runtime.connection_pool import ConnectionPool
 from smpc_dp.runtime.deadline import aggregator_run_seconds, party_run_seconds
 from smpc_dp.runtime.events import ignore
-from smpc_dp.runtime.line import AggregatorConnection
-from smpc_dp.runtime.links import ConnectionPool
 from smpc_dp.runtime.local import AGGREGATOR, create_local_session
 from smpc_dp.runtime.member import Membership
 from smpc_dp.runtime.session_file import Timeouts

@@ -19,7 +19,7 @@ from smpc_dp.protocols.gopa import messages as g
 from smpc_dp.protocols.gopa.params import GopaParameters, OnDropout, check_parameters
 from smpc_dp.protocols.phases import messages as m
 from smpc_dp.protocols.sets import pack_set
-from tests.faults.stage import AGGREGATOR, KINDS, LENGTH, SimulatedRun, by, only
+from tests.faults.simulated import AGGREGATOR, KINDS, LENGTH, SimulatedRun, by, only
 
 VICTIM, OTHER = "p1", "p2"
 

@@ -20,7 +20,7 @@ from smpc_dp.protocols.gopa.direct_params import check_parameters
 from smpc_dp.protocols.gopa.params import GopaParameters
 from smpc_dp.protocols.phases import messages as m
 from smpc_dp.protocols.sets import PartySet, pack_set
-from tests.faults.direct_stage import LENGTH, DirectRow, by, parameters_for, silent
+from tests.faults.direct_simulated import LENGTH, DirectRow, by, parameters_for, silent
 
 COORDINATOR, VICTIM, CHEAT = "p1", "p2", "p3"
 EVERYBODY = tuple(f"p{number}" for number in range(1, 9))

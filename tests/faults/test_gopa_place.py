@@ -22,7 +22,7 @@ from smpc_dp.protocols.gopa.plan import Neighbourhood, plan_session
 from smpc_dp.protocols.phases import key_graph
 from smpc_dp.protocols.phases import messages as m
 from smpc_dp.protocols.sets import unpack_list
-from tests.faults.stage import AGGREGATOR, LENGTH, SimulatedRun, by, only
+from tests.faults.simulated import AGGREGATOR, LENGTH, SimulatedRun, by, only
 
 VICTIM = "p1"
 PARTIES, DRAWN = 16, 5

@@ -27,8 +27,8 @@ from smpc_dp.runtime.member import Membership
 from smpc_dp.runtime.mesh import Mesh
 from smpc_dp.runtime.servers import computing_server as servers_aggregator
 from smpc_dp.runtime.servers.child import Answer
-from smpc_dp.runtime.servers.hub import ComputingServer
-from smpc_dp.runtime.servers.line import ServersConnection
+from smpc_dp.runtime.servers.computing_server import ComputingServer
+from smpc_dp.runtime.servers.connection import ServersConnection
 from tests.faults.crooks import ACTS, CrookedPipe
 from tests.faults.restoring import restored_if_drawn
 from tests.faults.test_fault_schedules import BOUNDS, NOISY, TIMEOUTS, Reported, draw_crooks

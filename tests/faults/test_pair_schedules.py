@@ -15,19 +15,19 @@ import pytest
 from smpc_dp.crypto.randomness import SystemRandomness
 from smpc_dp.errors import PeerFault, SmpcError, TimeoutFault
 from smpc_dp.kernels import Field, kendall_tau
+from smpc_dp.protocols.pairwise.effects import Send
 from smpc_dp.protocols.pairwise.participant import Participant
 from smpc_dp.protocols.pairwise.statistic_result import StatisticResult
-from smpc_dp.protocols.pairwise.turns import Send
 from smpc_dp.runtime.aggregator import Server, open_logs
+from smpc_dp.runtime.connection import AggregatorConnection
+from smpc_dp.runtime.connection_pool import ConnectionPool
 from smpc_dp.runtime.deadline import aggregator_run_seconds
 from smpc_dp.runtime.events import ignore
-from smpc_dp.runtime.line import AggregatorConnection
-from smpc_dp.runtime.links import ConnectionPool
 from smpc_dp.runtime.local import AGGREGATOR, create_local_session
 from smpc_dp.runtime.member import Membership
 from smpc_dp.runtime.relay import Tunnel
-from smpc_dp.runtime.seen import StoredRun, SeenRuns
-from smpc_dp.runtime.statistic import StatisticRequest, PairRounds
+from smpc_dp.runtime.seen import SeenRuns, StoredRun
+from smpc_dp.runtime.statistic import PairRounds, StatisticRequest
 from smpc_dp.transport.blocking import Halt
 from tests.faults.crooks import CrookedPipe
 from tests.faults.restoring import restored_if_drawn

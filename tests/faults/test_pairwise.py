@@ -15,13 +15,13 @@ from smpc_dp.identity import Identity
 from smpc_dp.protocols.abort import ABORT, Abort
 from smpc_dp.protocols.envelope import Context, decode, decode_envelope, encode_envelope
 from smpc_dp.protocols.pairwise.aggregator import AggregatorRole
+from smpc_dp.protocols.pairwise.effects import Effects, Send
 from smpc_dp.protocols.pairwise.evaluator import EvaluatorRole
 from smpc_dp.protocols.pairwise.garbler import GarblerRole
 from smpc_dp.protocols.pairwise.messages import BULK, CHECK, CONTROL, PIECE_HEADER, Confirm, Receipt
 from smpc_dp.protocols.pairwise.params import PairwiseParameters
 from smpc_dp.protocols.pairwise.participant import Evaluated, Participant
 from smpc_dp.protocols.pairwise.plan import Plan
-from smpc_dp.protocols.pairwise.turns import Send, Effects
 from smpc_dp.published.library import find
 from smpc_dp.simulate.pairwise import Tamper, evaluate_in_memory
 

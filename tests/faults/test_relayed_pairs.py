@@ -27,7 +27,7 @@ from smpc_dp.runtime.local import create_local_session
 from smpc_dp.runtime.relay import RelayedChannel
 from smpc_dp.runtime.session_file import Timeouts
 from smpc_dp.simulate.randomness import SeededRandomnessForSimulation
-from smpc_dp.simulate.stage import Signer
+from smpc_dp.simulate.simulated_run import Signer
 from smpc_dp.statistics.compiled import plan_statistic
 
 PARTIES = ("ada", "ben", "cem", "dot")

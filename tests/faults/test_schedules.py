@@ -16,7 +16,7 @@ from smpc_dp.privacy.secagg_plan import plan_secagg
 from smpc_dp.protocols.secagg.params import SecAggParameters
 from smpc_dp.simulate.average import Roles, sum_roles
 from smpc_dp.simulate.drive import drive
-from smpc_dp.simulate.stage import AGGREGATOR
+from smpc_dp.simulate.simulated_run import AGGREGATOR
 from smpc_dp.transport.memory import Faults, MemoryNetwork
 
 SCHEDULES = 2_000

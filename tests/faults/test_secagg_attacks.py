@@ -17,7 +17,7 @@ from smpc_dp.protocols.envelope import decode
 from smpc_dp.protocols.phases import keys
 from smpc_dp.protocols.phases import messages as m
 from smpc_dp.protocols.sets import pack_list, pack_set, unpack_list
-from tests.faults.stage import AGGREGATOR, KINDS, SimulatedRun, Tamper, by, only
+from tests.faults.simulated import AGGREGATOR, KINDS, SimulatedRun, Tamper, by, only
 
 VICTIM, OTHER = "p1", "p2"
 FOUR = frozenset({1, 2, 3, 4})

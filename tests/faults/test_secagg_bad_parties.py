@@ -17,7 +17,7 @@ from smpc_dp.protocols.envelope import Context, Signer, decode, decode_envelope,
 from smpc_dp.protocols.phases import keys
 from smpc_dp.protocols.phases import messages as m
 from smpc_dp.protocols.sets import pack_list
-from tests.faults.stage import AGGREGATOR, KINDS, SimulatedRun, by
+from tests.faults.simulated import AGGREGATOR, KINDS, SimulatedRun, by
 
 BAD, HOLDER = "p3", "p2"
 

@@ -20,7 +20,7 @@ from smpc_dp.protocols.phases import messages as m
 from smpc_dp.protocols.secagg.params import SecAggParameters
 from smpc_dp.simulate.average import Roles, sum_roles
 from smpc_dp.simulate.drive import drive
-from smpc_dp.simulate.stage import AGGREGATOR
+from smpc_dp.simulate.simulated_run import AGGREGATOR
 from smpc_dp.transport.memory import MemoryNetwork
 
 PARTIES = 10

@@ -15,7 +15,7 @@ from smpc_dp.protocols.contract import Envelope
 from smpc_dp.protocols.engine.events import Cancellation, Message, Start
 from smpc_dp.protocols.engine.run import Machine
 from smpc_dp.protocols.phases import messages as m
-from tests.faults.stage import AGGREGATOR, SimulatedRun
+from tests.faults.simulated import AGGREGATOR, SimulatedRun
 
 ME = "p1"
 # What a machine may say besides the steps of the protocol, to someone who is out.

@@ -21,7 +21,7 @@ from smpc_dp.protocols.phases import messages as m
 from smpc_dp.protocols.phases.certify import check_certificate
 from smpc_dp.protocols.sets import pack_list, pack_set, unpack_list
 from tests.faults.malicious import SplitViewAggregator
-from tests.faults.stage import AGGREGATOR, SimulatedRun, only
+from tests.faults.simulated import AGGREGATOR, SimulatedRun, only
 
 VICTIM = "p1"
 

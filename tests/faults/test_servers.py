@@ -37,16 +37,16 @@ from smpc_dp.protocols.envelope import Context, decode, encode
 from smpc_dp.protocols.mpyc import messages as m
 from smpc_dp.protocols.mpyc.agreement import MakeTerms
 from smpc_dp.protocols.mpyc.params import check_parameters, roster_faults
+from smpc_dp.protocols.mpyc.party import PartyMachine
 from smpc_dp.protocols.mpyc.server import Job, ServerMachine
 from smpc_dp.protocols.mpyc.sharing import field_bytes, split, unpack
 from smpc_dp.protocols.mpyc.terms import ProgramTerms, modulus_for
-from smpc_dp.protocols.mpyc.user import PartyMachine
 from smpc_dp.runtime.local import create_local_session
 from smpc_dp.runtime.member import Membership, default_key
 from smpc_dp.runtime.servers import engine as engines
 from smpc_dp.runtime.servers.child import Answer
+from smpc_dp.runtime.servers.computing_server import serve_shares
 from smpc_dp.runtime.servers.engine import Engine
-from smpc_dp.runtime.servers.hub import serve_shares
 from smpc_dp.runtime.servers.shared import FAULT_BYTES
 from smpc_dp.runtime.session_file import Timeouts, load_session, write_session
 from smpc_dp.statistics.shared.plan import statistic_program, sum_program

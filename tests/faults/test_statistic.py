@@ -26,8 +26,8 @@ from smpc_dp.protocols.pairwise.statistic_wire import PairWire
 from smpc_dp.protocols.sets import pack_set
 from smpc_dp.runtime.statistic import plan_maker
 from smpc_dp.simulate.randomness import SeededRandomnessForSimulation
-from smpc_dp.simulate.stage import Signer
-from smpc_dp.statistics.compiled import plan_statistic, operation_of
+from smpc_dp.simulate.simulated_run import Signer
+from smpc_dp.statistics.compiled import operation_of, plan_statistic
 
 AGGREGATOR = "hub"
 NAMES = ("ada", "ben", "cem", "dot", "eve")

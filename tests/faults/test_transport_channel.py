@@ -18,7 +18,7 @@ from smpc_dp.transport import framing
 from smpc_dp.transport.channel import Channel, ChannelClosed
 
 if TYPE_CHECKING:
-    from tests.faults.conftest import ProcessOutcome, Net
+    from tests.faults.conftest import Net, ProcessOutcome
 
 MIB = 1 << 20
 

@@ -15,7 +15,7 @@ from smpc_dp.transport.channel import ChannelClosed
 from smpc_dp.transport.strangers import Strangers, source_of
 
 if TYPE_CHECKING:
-    from tests.faults.conftest import ProcessOutcome, Net
+    from tests.faults.conftest import Net, ProcessOutcome
 
 
 async def test_reconnect_after_a_cut(net: Net, outcome: ProcessOutcome) -> None:

@@ -26,22 +26,22 @@ from smpc_dp.protocols.phases import messages as m
 from smpc_dp.protocols.registry import check_gopa
 from smpc_dp.protocols.sets import pack_list, pack_set, unpack_list
 from smpc_dp.runtime.audit import audit_stream
+from smpc_dp_lab.vectors.verifiable_parties import CHEAT, off_by_one, with_noise
 from smpc_dp_lab.vectors.verifiable_runs import (
     BALL_INPUTS,
     BOX,
     BOX_INPUTS,
     INPUTS,
     NINE,
-    RELAY,
     PARTIES,
+    RELAY,
     Host,
     RecordedRun,
     entry_of,
+    execute,
     honest,
     parameters,
-    execute,
 )
-from smpc_dp_lab.vectors.verifiable_users import CHEAT, off_by_one, with_noise
 from tests.audits import of_itself
 from tests.faults.hosts import entries_of, liar
 

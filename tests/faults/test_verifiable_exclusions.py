@@ -25,18 +25,7 @@ from smpc_dp.protocols.gopa.verifiable.statements import BOUNDS, COMMIT_MALFORME
 from smpc_dp.protocols.gopa.verifiable.states import AGGREGATOR
 from smpc_dp.protocols.sets import pack_list
 from smpc_dp.runtime.audit import audit_stream
-from smpc_dp_lab.vectors.verifiable_runs import (
-    INPUTS,
-    NINE,
-    PARAMETERS,
-    RELAY,
-    PARTIES,
-    Host,
-    RecordedRun,
-    Setting,
-    execute,
-)
-from smpc_dp_lab.vectors.verifiable_users import (
+from smpc_dp_lab.vectors.verifiable_parties import (
     CHEAT,
     OTHER,
     at,
@@ -44,6 +33,17 @@ from smpc_dp_lab.vectors.verifiable_users import (
     off_by_one,
     out_of_range,
     too_far_out,
+)
+from smpc_dp_lab.vectors.verifiable_runs import (
+    INPUTS,
+    NINE,
+    PARAMETERS,
+    PARTIES,
+    RELAY,
+    Host,
+    RecordedRun,
+    Setting,
+    execute,
 )
 from tests.faults.hosts import liar, losing
 

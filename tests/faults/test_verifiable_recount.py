@@ -20,8 +20,8 @@ from smpc_dp.protocols.gopa.verifiable.counting import CollectOpen, CollectPubli
 from smpc_dp.protocols.gopa.verifiable.hosting import VerifiableAggregator
 from smpc_dp.protocols.gopa.verifiable.recount import narrowed, widened
 from smpc_dp.protocols.gopa.verifiable.states import AGGREGATOR
-from smpc_dp_lab.vectors.verifiable_runs import RELAY, PARTIES, Host, RecordedRun, honest, parameters, execute
-from smpc_dp_lab.vectors.verifiable_users import CHEAT, off_by_one
+from smpc_dp_lab.vectors.verifiable_parties import CHEAT, off_by_one
+from smpc_dp_lab.vectors.verifiable_runs import PARTIES, RELAY, Host, RecordedRun, execute, honest, parameters
 from tests.faults.hosts import liar
 
 Tallied = v.Tallied

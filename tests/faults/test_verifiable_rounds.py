@@ -38,6 +38,7 @@ from smpc_dp_lab.vectors.verifiable_openings import (
     too_far_out,
     too_long,
 )
+from smpc_dp_lab.vectors.verifiable_parties import CHEAT, OTHER, at, off_by_one, out_of_range, says
 from smpc_dp_lab.vectors.verifiable_runs import (
     NINE,
     RELAY,
@@ -48,7 +49,6 @@ from smpc_dp_lab.vectors.verifiable_runs import (
     entry_of,
     execute,
 )
-from smpc_dp_lab.vectors.verifiable_users import CHEAT, OTHER, at, off_by_one, out_of_range, says
 from tests.faults.hosts import censoring, liar
 from tests.faults.test_board_equivocation import another_publication, equivocating
 

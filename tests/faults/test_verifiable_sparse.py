@@ -31,6 +31,7 @@ from smpc_dp.protocols.phases import messages as m
 from smpc_dp.protocols.phases.key_graph import merkle_commitment_of
 from smpc_dp.protocols.sets import pack_list, unpack_list
 from smpc_dp.runtime.audit import Report, audit_stream
+from smpc_dp_lab.vectors.verifiable_parties import off_by_one
 from smpc_dp_lab.vectors.verifiable_runs import (
     RELAY,
     SPARSE,
@@ -39,10 +40,9 @@ from smpc_dp_lab.vectors.verifiable_runs import (
     RecordedRun,
     Tamper,
     entry_of,
-    parameters,
     execute,
+    parameters,
 )
-from smpc_dp_lab.vectors.verifiable_users import off_by_one
 from tests.faults.hosts import liar
 
 NAMES = list(SPARSE.inputs)

@@ -20,8 +20,8 @@ from smpc_dp.cli.learn import learned_text
 from smpc_dp.errors import ConfigError, PrivacyError
 from smpc_dp.learn import diffusion
 from smpc_dp.learn.models import Model
-from smpc_dp.learn.needs import Learned
 from smpc_dp.learn.registry import check_learn
+from smpc_dp.learn.requirements import Learned
 from smpc_dp.privacy.accountant.ledger import Ledger
 from smpc_dp.privacy.sampling import NoiseSource
 from smpc_dp.runtime.learning import learn, serve_learning

@@ -21,8 +21,8 @@ from smpc_dp.extensions import Group
 from smpc_dp.kernels.described import describe, read_kernel
 from smpc_dp.kernels.named import find_kernel
 from smpc_dp.learn.averager import Averaged, Rows
-from smpc_dp.learn.needs import LearnerContext
 from smpc_dp.learn.registry import check_learn
+from smpc_dp.learn.requirements import LearnerContext
 from smpc_dp.protocols.pairwise import statistic
 from smpc_dp.protocols.registry import RESERVED, versions_of
 from smpc_dp.protocols.result import Result

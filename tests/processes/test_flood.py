@@ -23,7 +23,7 @@ from smpc_dp.errors import SmpcError
 from smpc_dp.protocols.engine.events import Start
 from smpc_dp.protocols.registry import make_party
 from smpc_dp.runtime.events import ignore
-from smpc_dp.runtime.line import HubLine
+from smpc_dp.runtime.connection import HubLine
 from smpc_dp.runtime.member import Membership
 
 async def main():

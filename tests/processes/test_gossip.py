@@ -11,7 +11,7 @@ import numpy as np
 import pytest
 
 from smpc_dp.errors import Code, ConfigError, PrivacyError, TimeoutFault
-from smpc_dp.learn.needs import Learned
+from smpc_dp.learn.requirements import Learned
 from smpc_dp.privacy.accountant.ledger import Ledger
 from smpc_dp.privacy.mechanisms.randomised_response import KaryRandomisedResponse
 from smpc_dp.privacy.sampling import NoiseSource

@@ -25,7 +25,7 @@ from smpc_dp.cli.learn import report_learned
 from smpc_dp.errors import ConfigError, Fault, PeerFault, PrivacyError, SmpcError, TimeoutFault
 from smpc_dp.learn import registry
 from smpc_dp.learn.block_gossip import GroupDraws
-from smpc_dp.learn.needs import Learned, LearnerContext, Requirements, PrivateMessages, Table
+from smpc_dp.learn.requirements import Learned, LearnerContext, PrivateMessages, Requirements, Table
 from smpc_dp.privacy.accountant.ledger import Ledger
 from smpc_dp.privacy.sampling import NoiseSource
 from smpc_dp.protocols.contract import Envelope

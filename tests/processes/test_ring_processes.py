@@ -18,8 +18,8 @@ from smpc_dp.learn.exchange_tokens import PathTokens
 from smpc_dp.learn.registry import check_learn
 from smpc_dp.learn.tokens import Token
 from smpc_dp.privacy.accountant.ledger import Ledger
+from smpc_dp.runtime.connection import AggregatorConnection
 from smpc_dp.runtime.exchanging import PartyExchange
-from smpc_dp.runtime.line import AggregatorConnection
 from smpc_dp.runtime.local import create_local_session
 from smpc_dp.runtime.member import Membership, learn_parameters
 from smpc_dp.runtime.requests import Counter

@@ -32,7 +32,7 @@ from smpc_dp.runtime.events import Event, OnEvent, ignore
 from smpc_dp.runtime.launcher import Launcher, member_command
 from smpc_dp.runtime.local import create_local_session
 from smpc_dp.runtime.servers import connection, programs, shared
-from smpc_dp.runtime.servers.hub import serve_shares
+from smpc_dp.runtime.servers.computing_server import serve_shares
 from smpc_dp.runtime.session_file import Timeouts
 from smpc_dp.statistics.shared.plan import Program
 

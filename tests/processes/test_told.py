@@ -30,7 +30,7 @@ from smpc_dp.protocols.contract import Envelope
 from smpc_dp.protocols.envelope import encode
 from smpc_dp.runtime.learning import learn, serve_learning
 from smpc_dp.runtime.local import create_local_session
-from smpc_dp.runtime.servers.hub import serve_shares
+from smpc_dp.runtime.servers.computing_server import serve_shares
 from smpc_dp.runtime.session_file import Timeouts
 from smpc_dp.transport.blocking import BlockingChannel
 from smpc_dp.transport.channel import Channel

@@ -25,9 +25,9 @@ from smpc_dp.protocols.engine.state import State
 from smpc_dp.protocols.gopa.verifiable import messages as v
 from smpc_dp.runtime import aggregator, board
 from smpc_dp.runtime.awaited import Awaited
+from smpc_dp.runtime.connection_pool import InboundEvent
 from smpc_dp.runtime.deadline import StepTimer
 from smpc_dp.runtime.driver import Drive
-from smpc_dp.runtime.links import InboundEvent
 from smpc_dp.runtime.local import create_local_session
 from smpc_dp.runtime.session import Session
 from smpc_dp.runtime.session_file import Timeouts

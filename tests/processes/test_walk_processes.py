@@ -12,8 +12,8 @@ import numpy as np
 import pytest
 
 from smpc_dp.errors import ConfigError, PrivacyError, SmpcError
-from smpc_dp.learn.needs import Learned, LearnerContext, Table
 from smpc_dp.learn.registry import check_learn
+from smpc_dp.learn.requirements import Learned, LearnerContext, Table
 from smpc_dp.learn.token_learners import WalkLearner, planned_walk
 from smpc_dp.learn.tokens import PlainTokens
 from smpc_dp.privacy.accountant.ledger import Ledger

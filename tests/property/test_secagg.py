@@ -22,7 +22,7 @@ from smpc_dp.protocols.sets import PartySet, pack_list, pack_set, unpack_list
 from smpc_dp.simulate.average import sum_roles
 from smpc_dp.simulate.drive import drive
 from smpc_dp.simulate.randomness import SeededRandomnessForSimulation
-from smpc_dp.simulate.stage import AGGREGATOR
+from smpc_dp.simulate.simulated_run import AGGREGATOR
 from smpc_dp.transport.memory import Faults, MemoryNetwork
 
 BOUND = st.floats(-1e6, 1e6, allow_nan=False)

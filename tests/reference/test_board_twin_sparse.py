@@ -10,8 +10,8 @@ import functools
 import pytest
 
 from smpc_dp.protocols.gopa.verifiable import messages as v
-from smpc_dp_lab.vectors.verifiable_runs import SPARSE, RecordedRun, parameters, execute
-from smpc_dp_lab.vectors.verifiable_users import off_by_one
+from smpc_dp_lab.vectors.verifiable_parties import off_by_one
+from smpc_dp_lab.vectors.verifiable_runs import SPARSE, RecordedRun, execute, parameters
 from tests.reference.board_twin import Audit, Shape
 from tests.reference.proofs_twin import Refused
 

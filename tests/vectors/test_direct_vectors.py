@@ -29,7 +29,7 @@ from smpc_dp.protocols.gopa.plan import Neighbourhood
 from smpc_dp.protocols.result import Outcome
 from smpc_dp.protocols.sets import pack_set
 from smpc_dp.simulate.drive import drive
-from smpc_dp.simulate.stage import Signer
+from smpc_dp.simulate.simulated_run import Signer
 from smpc_dp.transport.memory import Faults
 from smpc_dp_lab.vectors.direct_runs import SCENARIOS, direct_parameters
 from smpc_dp_lab.vectors.runs import RecordingNetwork

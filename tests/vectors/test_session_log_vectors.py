@@ -16,7 +16,7 @@ from smpc_dp.runtime.audit import Report, audit
 from smpc_dp.seen import Seen
 from smpc_dp_lab.vectors.verifiable_listed import listed, packed
 from smpc_dp_lab.vectors.verifiable_lists import all_falsified
-from smpc_dp_lab.vectors.verifiable_runs import RELAY, PARTIES
+from smpc_dp_lab.vectors.verifiable_runs import PARTIES, RELAY
 from tests.vectors.reasons import CHECKS
 
 FOLDER = Path(__file__).resolve().parents[2] / "protocols" / "gopa" / "vectors"

@@ -10,7 +10,7 @@ import numpy as np
 from smpc_dp.errors import ConfigCheck, ConfigError, Fault, LocalError
 from smpc_dp.learn.averager import FAILURES
 from smpc_dp.learn.methods import STEPS
-from smpc_dp.learn.needs import Learned, LearnerContext, Requirements, PrivateAverages, Table
+from smpc_dp.learn.requirements import Learned, LearnerContext, PrivateAverages, Requirements, Table
 
 
 class PrivateMean(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):

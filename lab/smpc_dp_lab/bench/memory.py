@@ -24,7 +24,7 @@ from smpc_dp.protocols.envelope import decode_envelope, encode_envelope
 from smpc_dp.protocols.secagg import states as secagg
 from smpc_dp.protocols.secagg.params import SecAggParameters
 from smpc_dp.simulate.recording import record, vectors
-from smpc_dp.simulate.stage import AGGREGATOR, simulated_run
+from smpc_dp.simulate.simulated_run import AGGREGATOR, simulated_run
 from smpc_dp_lab.bench.workers import together
 
 _LENGTH = struct.Struct("<I")

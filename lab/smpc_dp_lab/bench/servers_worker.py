@@ -21,7 +21,7 @@ from smpc_dp.protocols.mpyc.terms import ProgramTerms
 from smpc_dp.runtime.events import ignore
 from smpc_dp.runtime.member import Membership
 from smpc_dp.runtime.servers.child import Answer, cpu_seconds, meet, timed_program
-from smpc_dp.runtime.servers.hub import ComputingServer
+from smpc_dp.runtime.servers.computing_server import ComputingServer
 from smpc_dp.statistics.shared.kernels import Way
 
 

@@ -18,7 +18,7 @@ from smpc_dp.protocols.phases import messages as m
 from smpc_dp.protocols.phases.draws import draw_neighbours
 from smpc_dp.protocols.sets import pack_list, pack_set
 from smpc_dp.simulate.randomness import SeededRandomnessForSimulation
-from smpc_dp.simulate.stage import Signer
+from smpc_dp.simulate.simulated_run import Signer
 from smpc_dp_lab.vectors.runs import SCHEMA, Recording
 
 JsonObject = dict[str, object]

@@ -21,9 +21,9 @@ from smpc_dp_lab.vectors.runs import (
     Row,
     Scenario,
     Staged,
-    new_run,
     inputs_json,
     messages_json,
+    new_run,
     result_json,
     session_json,
 )

@@ -13,7 +13,7 @@ from smpc_dp.protocols.phases import messages as m
 from smpc_dp.protocols.sets import pack_set
 from smpc_dp_lab.vectors.fault import CONTENT, DECODING, ENVELOPE, ORDER, Base, Negative, altered, flip
 from smpc_dp_lab.vectors.negative_aggregator import to_the_aggregator
-from smpc_dp_lab.vectors.negative_rolls import of_merkle_commitments
+from smpc_dp_lab.vectors.negative_merkle_commitments import of_merkle_commitments
 from smpc_dp_lab.vectors.runs import AGGREGATOR
 
 Keys = list[m.Advertisement]

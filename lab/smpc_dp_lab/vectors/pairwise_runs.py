@@ -22,7 +22,7 @@ from smpc_dp.protocols.pairwise.plan import Plan
 from smpc_dp.protocols.pairwise.transfers import Transfers
 from smpc_dp.simulate.pairwise import evaluate_in_memory
 from smpc_dp.simulate.randomness import SeededRandomnessForSimulation
-from smpc_dp.simulate.stage import Signer
+from smpc_dp.simulate.simulated_run import Signer
 from smpc_dp_lab.vectors.runs import Recording, draws_json, identities_json
 
 JsonObject = dict[str, object]

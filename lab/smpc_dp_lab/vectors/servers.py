@@ -18,14 +18,14 @@ from smpc_dp.protocols.envelope import Context, decode
 from smpc_dp.protocols.gopa.direct_messages import EVERYONE
 from smpc_dp.protocols.mpyc import messages as m
 from smpc_dp.protocols.mpyc.agreement import output_statement, set_statement
+from smpc_dp.protocols.mpyc.party import PartyMachine
 from smpc_dp.protocols.mpyc.server import ServerMachine
 from smpc_dp.protocols.mpyc.sharing import field_bytes
 from smpc_dp.protocols.mpyc.terms import ProgramTerms
-from smpc_dp.protocols.mpyc.user import PartyMachine
 from smpc_dp.protocols.names import MPYC, VERSION
 from smpc_dp.protocols.sets import pack_set
 from smpc_dp.simulate.randomness import SeededRandomnessForSimulation
-from smpc_dp.simulate.stage import Signer
+from smpc_dp.simulate.simulated_run import Signer
 from smpc_dp.statistics.shared.plan import sum_program
 from smpc_dp_lab.vectors.fault import Fields, Kinds, RecordedRun, altered, envelope_json, flip
 from smpc_dp_lab.vectors.runs import identities_json

@@ -18,6 +18,7 @@ from smpc_dp.protocols.engine.events import Deadline, Message, Report, Start
 from smpc_dp.protocols.envelope import Context, encode_envelope
 from smpc_dp.protocols.pairwise import statistic_messages as m
 from smpc_dp.protocols.pairwise import statistic_states as states
+from smpc_dp.protocols.pairwise.effects import Effects, Receive, Send
 from smpc_dp.protocols.pairwise.evaluator import EvaluatorRole
 from smpc_dp.protocols.pairwise.garbler import GarblerRole
 from smpc_dp.protocols.pairwise.participant import Evaluated, Participant
@@ -26,10 +27,9 @@ from smpc_dp.protocols.pairwise.statistic import PROTOCOL, VERSION, StatisticPla
 from smpc_dp.protocols.pairwise.statistic_party import Evaluating
 from smpc_dp.protocols.pairwise.statistic_terms import draw
 from smpc_dp.protocols.pairwise.statistic_wire import PairWire
-from smpc_dp.protocols.pairwise.turns import Receive, Send, Effects
 from smpc_dp.simulate.randomness import SeededRandomnessForSimulation
-from smpc_dp.simulate.stage import Signer
-from smpc_dp.statistics.compiled import plan_statistic, operation_of
+from smpc_dp.simulate.simulated_run import Signer
+from smpc_dp.statistics.compiled import operation_of, plan_statistic
 from smpc_dp_lab.vectors.runs import Recording, draws_json, identities_json
 
 JsonObject = dict[str, object]

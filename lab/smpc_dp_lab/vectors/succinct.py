@@ -15,7 +15,7 @@ from smpc_dp.protocols.envelope import Context, encode
 from smpc_dp.protocols.phases import certify
 from smpc_dp.protocols.phases import messages as m
 from smpc_dp.protocols.sets import pack_set
-from smpc_dp.simulate.stage import Signer
+from smpc_dp.simulate.simulated_run import Signer
 from smpc_dp_lab.vectors.fault import flip
 from smpc_dp_lab.vectors.runs import AGGREGATOR, SCHEMA
 

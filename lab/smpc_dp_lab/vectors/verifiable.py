@@ -6,11 +6,11 @@ from collections.abc import Iterator, Mapping
 
 from smpc_dp.protocols.gopa.verifiable.statements import OPENING, OPENING_BOUNDS, SUM
 from smpc_dp_lab.vectors import (
+    verifiable_aggregator,
     verifiable_boxes,
     verifiable_host,
     verifiable_norms,
     verifiable_openings,
-    verifiable_aggregator,
     verifiable_parties,
 )
 from smpc_dp_lab.vectors.runs import SCHEMA

@@ -11,8 +11,7 @@ from smpc_dp.crypto import proofs
 from smpc_dp.protocols.gopa.verifiable import messages as v
 from smpc_dp.protocols.gopa.verifiable.statements import NOISE, RANGE, SUM
 from smpc_dp_lab.vectors.verifiable_cheat import BOX_BASE, Cheat
-from smpc_dp_lab.vectors.verifiable_runs import BOX, BOX_INPUTS, Cheater, Tamper, parameters
-from smpc_dp_lab.vectors.verifiable_users import (
+from smpc_dp_lab.vectors.verifiable_parties import (
     CHEAT,
     at,
     excluded,
@@ -21,6 +20,7 @@ from smpc_dp_lab.vectors.verifiable_users import (
     swapped_noise,
     with_noise,
 )
+from smpc_dp_lab.vectors.verifiable_runs import BOX, BOX_INPUTS, Cheater, Tamper, parameters
 
 
 def all_cheats() -> Iterator[Cheat]:

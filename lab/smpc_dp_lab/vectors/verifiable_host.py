@@ -13,8 +13,8 @@ from smpc_dp.protocols.gopa.verifiable import messages as v
 from smpc_dp.protocols.phases import messages as m
 from smpc_dp_lab.vectors.fault import Fields, Kinds, altered
 from smpc_dp_lab.vectors.verifiable_cheat import BASE, REFUSED, SESSION, Cheat
+from smpc_dp_lab.vectors.verifiable_parties import CHEAT, OTHER
 from smpc_dp_lab.vectors.verifiable_runs import RELAY, RecordedRun, entry_of, honest
-from smpc_dp_lab.vectors.verifiable_users import CHEAT, OTHER
 
 Change = Callable[[RecordedRun], list[bytes]]
 CHAIN, SIGNATURE, ORDER, FORMAT = "the chain of heads", "signatures", "the order of entries", "the format"

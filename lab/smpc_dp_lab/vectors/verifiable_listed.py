@@ -19,7 +19,7 @@ from smpc_dp.protocols.phases import messages as m
 from smpc_dp.protocols.phases.messages import Attestation, Begin
 from smpc_dp.protocols.sets import pack_set
 from smpc_dp.seen import NOTHING_SEEN, Seen
-from smpc_dp_lab.vectors.verifiable_runs import RELAY, PARTIES, RecordedRun, honest, execute
+from smpc_dp_lab.vectors.verifiable_runs import PARTIES, RELAY, RecordedRun, execute, honest
 
 # Request, randomness, and who falls silent instead of sending its message of that number: ben before it opens
 # its coin; ann and ben before they sign the session log, so that there is no quorum.

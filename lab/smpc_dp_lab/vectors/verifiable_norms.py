@@ -7,8 +7,7 @@ from collections.abc import Iterator
 from smpc_dp.protocols.gopa.verifiable import messages as v
 from smpc_dp.protocols.gopa.verifiable.statements import NOISE, NORM, SUM
 from smpc_dp_lab.vectors.verifiable_cheat import BALL_BASE, Cheat
-from smpc_dp_lab.vectors.verifiable_runs import BALL, BALL_INPUTS
-from smpc_dp_lab.vectors.verifiable_users import (
+from smpc_dp_lab.vectors.verifiable_parties import (
     CHEAT,
     copied,
     excluded,
@@ -21,6 +20,7 @@ from smpc_dp_lab.vectors.verifiable_users import (
     swap,
     with_noise,
 )
+from smpc_dp_lab.vectors.verifiable_runs import BALL, BALL_INPUTS
 
 
 def all_cheats() -> Iterator[Cheat]:

@@ -31,6 +31,7 @@ from smpc_dp_lab.vectors.verifiable_host import (
     replaced,
     rewritten,
 )
+from smpc_dp_lab.vectors.verifiable_parties import CHEAT, GRID, OTHER, at, off_by_one, says
 from smpc_dp_lab.vectors.verifiable_runs import (
     NINE,
     RELAY,
@@ -38,10 +39,9 @@ from smpc_dp_lab.vectors.verifiable_runs import (
     RecordedRun,
     Tamper,
     entry_of,
-    message_of,
     execute,
+    message_of,
 )
-from smpc_dp_lab.vectors.verifiable_users import CHEAT, GRID, OTHER, at, off_by_one, says
 
 # Who opens something false in the second round, where one does.
 THIRD = "eve"

@@ -27,9 +27,9 @@ from smpc_dp.privacy.accountant.events import (
 )
 from smpc_dp.privacy.accountant.renyi import renyi_delta, renyi_epsilon, total_curve
 from smpc_dp.privacy.accountant.work import spend
+from smpc_dp.privacy.distributions import hockey_stick, losses
 from smpc_dp.privacy.gaussian import GREATEST_MU, gaussian_delta, gaussian_epsilon
 from smpc_dp.privacy.guarantee import check_budget
-from smpc_dp.privacy.laws import hockey_stick, losses
 
 INTERVAL = 1e-4
 # Five times the largest error in double precision that we found against 40 digits, over up to 4,000 releases.

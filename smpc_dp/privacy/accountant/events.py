@@ -15,8 +15,8 @@ import msgspec
 from msgspec import Meta
 
 from smpc_dp.errors import ConfigCheck, ConfigError, Fault, PrivacyError
+from smpc_dp.privacy.distributions import AnyDistribution
 from smpc_dp.privacy.guarantee import Relation
-from smpc_dp.privacy.laws import AnyDistribution
 from smpc_dp.privacy.response import ResponseDistribution
 
 NonNegative = Annotated[float, Meta(ge=0, le=1e9)]

@@ -15,7 +15,7 @@ import msgspec
 
 from smpc_dp.errors import ConfigCheck, ConfigError, Fault
 from smpc_dp.privacy.accountant.events import Event, Line, Renyi, Shift, Shifts
-from smpc_dp.privacy.laws import BinomialDistribution
+from smpc_dp.privacy.distributions import BinomialDistribution
 
 # So many different widths of a box are composed exactly.
 MOST_WIDTHS = 16

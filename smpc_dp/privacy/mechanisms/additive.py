@@ -24,8 +24,7 @@ from smpc_dp.privacy.accountant.events import (
     Renyi,
     Shift,
 )
-from smpc_dp.privacy.guarantee import Relation
-from smpc_dp.privacy.laws import (
+from smpc_dp.privacy.distributions import (
     AnyDistribution,
     BinomialDistribution,
     DiscreteGaussianDistribution,
@@ -33,6 +32,7 @@ from smpc_dp.privacy.laws import (
     SkellamDistribution,
     log_masses,
 )
+from smpc_dp.privacy.guarantee import Relation
 from smpc_dp.privacy.mechanisms.base import (
     CENTRAL,
     Integers,

@@ -14,8 +14,8 @@ from numpy.typing import ArrayLike
 from smpc_dp.errors import ConfigCheck, ConfigError, Fault, PrivacyError
 from smpc_dp.privacy.accountant.events import Event, RandomisedResponse
 from smpc_dp.privacy.arguments import Arguments
+from smpc_dp.privacy.distributions import checked_parameter
 from smpc_dp.privacy.guarantee import Relation, check_budget
-from smpc_dp.privacy.laws import checked_parameter
 from smpc_dp.privacy.mechanisms.base import Integers, Mechanism
 from smpc_dp.privacy.response import ResponseDistribution
 from smpc_dp.privacy.sampling import NoiseSource

@@ -23,10 +23,10 @@ from smpc_dp.protocols.contract import Envelope
 from smpc_dp.protocols.engine.collector import (
     Collector,
     CollectorRole,
+    CollectorRow,
     CollectorState,
     Inbox,
     Item,
-    CollectorRow,
 )
 from smpc_dp.protocols.engine.party import Member, PartyRole, PartyState, Row
 from smpc_dp.protocols.engine.run import Run
@@ -36,7 +36,7 @@ from smpc_dp.protocols.exchange import messages as m
 from smpc_dp.protocols.exchange.params import ExchangeParameters
 from smpc_dp.protocols.phases import keys
 from smpc_dp.protocols.phases.key_graph import Ready, Sealing, Watch
-from smpc_dp.protocols.phases.question import agree_on_operation
+from smpc_dp.protocols.phases.operation import agree_on_operation
 from smpc_dp.protocols.phases.survivors import FixedSurvivors
 from smpc_dp.protocols.result import Certificate, Evidence, Outcome
 from smpc_dp.protocols.sets import PartySet, pack_set

@@ -38,7 +38,7 @@ from smpc_dp.protocols.gopa.direct_waits import signers
 from smpc_dp.protocols.gopa.direct_witness import suspect_all
 from smpc_dp.protocols.gopa.messages import PUBLISH
 from smpc_dp.protocols.gopa.messages import Published as Publication
-from smpc_dp.protocols.phases import outcomes, masked_sum
+from smpc_dp.protocols.phases import masked_sum, outcomes
 from smpc_dp.protocols.phases import messages as m
 from smpc_dp.protocols.phases.certified_set import Participation
 from smpc_dp.protocols.result import Certificate, Outcome

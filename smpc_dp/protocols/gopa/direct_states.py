@@ -18,8 +18,8 @@ from smpc_dp.protocols.gopa import direct_letters as letters
 from smpc_dp.protocols.gopa import direct_messages as d
 from smpc_dp.protocols.gopa import direct_publication as publication
 from smpc_dp.protocols.gopa.direct_agreement import (
-    AwaitParticipants,
     AwaitMerkleCommitment,
+    AwaitParticipants,
     AwaitStart,
     CertifyParticipants,
     Ready,

@@ -13,14 +13,14 @@ from smpc_dp.crypto.randomness import Randomness, SystemRandomness
 from smpc_dp.encoding import RingVector
 from smpc_dp.errors import Check
 from smpc_dp.protocols.contract import Envelope
-from smpc_dp.protocols.engine.collector import CollectorRole, CollectorState, Item, CollectorRow
+from smpc_dp.protocols.engine.collector import CollectorRole, CollectorRow, CollectorState, Item
 from smpc_dp.protocols.engine.party import PartyRole, PartyState, Row
 from smpc_dp.protocols.engine.run import Run
 from smpc_dp.protocols.engine.state import Transition
 from smpc_dp.protocols.envelope import Context, Signer, decode
 from smpc_dp.protocols.gopa import messages as g
 from smpc_dp.protocols.gopa.params import GopaParameters
-from smpc_dp.protocols.phases import certified_set, outcomes, key_graph, keys, masked_sum
+from smpc_dp.protocols.phases import certified_set, key_graph, keys, masked_sum, outcomes
 from smpc_dp.protocols.phases import messages as m
 from smpc_dp.protocols.phases.certified_set import Attesting, Participation, check_certified
 from smpc_dp.protocols.phases.key_graph import (

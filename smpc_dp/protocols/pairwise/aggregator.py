@@ -11,10 +11,10 @@ import numpy as np
 from smpc_dp.crypto.garble import check_labels
 from smpc_dp.crypto.seal import unseal
 from smpc_dp.errors import Check, PeerFault, VerificationError
+from smpc_dp.protocols.pairwise.effects import Effects, Receive
 from smpc_dp.protocols.pairwise.messages import HASHES, LABEL_BYTES, LABELS, RECEIPT, Receipt, Sealed
 from smpc_dp.protocols.pairwise.participant import Evaluated, Participant
 from smpc_dp.protocols.pairwise.plan import Bits, Block, rows_of, unpack_bits
-from smpc_dp.protocols.pairwise.turns import Receive, Effects
 
 
 class AggregatorRole(Participant):

@@ -15,6 +15,7 @@ from smpc_dp.crypto.seal import seal
 from smpc_dp.errors import Check, PeerFault
 from smpc_dp.protocols.envelope import Context, Signer
 from smpc_dp.protocols.pairwise import messages
+from smpc_dp.protocols.pairwise.effects import RETAINED, Effects, Send
 from smpc_dp.protocols.pairwise.messages import (
     CHECK,
     CONFIRM,
@@ -43,7 +44,6 @@ from smpc_dp.protocols.pairwise.plan import (
     unpack_bits,
 )
 from smpc_dp.protocols.pairwise.transfers import Transfers
-from smpc_dp.protocols.pairwise.turns import RETAINED, Send, Effects
 
 
 class EvaluatorRole(Participant):

@@ -35,6 +35,7 @@ from smpc_dp.protocols.envelope import (
     printable,
 )
 from smpc_dp.protocols.pairwise.claims import privacy_of
+from smpc_dp.protocols.pairwise.effects import Buffer, Effects, Receive, Send
 from smpc_dp.protocols.pairwise.messages import (
     BULK,
     CONTROL,
@@ -49,7 +50,6 @@ from smpc_dp.protocols.pairwise.messages import (
 )
 from smpc_dp.protocols.pairwise.plan import Plan, Rows
 from smpc_dp.protocols.pairwise.transfers import Transfers
-from smpc_dp.protocols.pairwise.turns import Buffer, Receive, Send, Effects
 from smpc_dp.protocols.result import Privacy
 
 M = TypeVar("M", bound=msgspec.Struct)

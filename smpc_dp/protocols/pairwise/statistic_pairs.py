@@ -20,7 +20,8 @@ from smpc_dp.protocols.engine.collector import CollectorState, Item
 from smpc_dp.protocols.engine.state import Transition
 from smpc_dp.protocols.envelope import decode
 from smpc_dp.protocols.pairwise import statistic_messages as m
-from smpc_dp.protocols.pairwise.aggregator import AggregatorRole, AggregatorEvaluation
+from smpc_dp.protocols.pairwise.aggregator import AggregatorEvaluation, AggregatorRole
+from smpc_dp.protocols.pairwise.effects import Receive, Send
 from smpc_dp.protocols.pairwise.estimate import Estimate, estimate
 from smpc_dp.protocols.pairwise.participant import Evaluated
 from smpc_dp.protocols.pairwise.statistic import StatisticPlan
@@ -29,7 +30,6 @@ from smpc_dp.protocols.pairwise.statistic_relay import RelayDesk
 from smpc_dp.protocols.pairwise.statistic_result import StatisticEvidence, StatisticResult, result_of
 from smpc_dp.protocols.pairwise.statistic_serving import Aggregator
 from smpc_dp.protocols.pairwise.statistic_terms import Draw, check_failed, pair_context
-from smpc_dp.protocols.pairwise.turns import Receive, Send
 from smpc_dp.protocols.run_log import RunLog
 
 Pair = tuple[str, str]

@@ -8,7 +8,7 @@ from __future__ import annotations
 from smpc_dp.board.keeping import Board, MemoryBoard
 from smpc_dp.crypto.randomness import Randomness, SystemRandomness
 from smpc_dp.protocols.begin import accept_begin
-from smpc_dp.protocols.engine.collector import Collector, CollectorRole, Inbox, CollectorRow
+from smpc_dp.protocols.engine.collector import Collector, CollectorRole, CollectorRow, Inbox
 from smpc_dp.protocols.engine.party import Member, PartyRole, Row
 from smpc_dp.protocols.engine.run import Run
 from smpc_dp.protocols.envelope import Context, Signer

@@ -18,8 +18,8 @@ from smpc_dp.privacy.certificates import expected_samples
 from smpc_dp.protocols import result
 from smpc_dp.protocols.envelope import Context, encode
 from smpc_dp.protocols.phases.draws import draw_indices
+from smpc_dp.protocols.phases.merkle_commitments import MerkleCommitment, check_merkle_commitment
 from smpc_dp.protocols.phases.messages import SIGNATURE_BYTES, Attestation, Certificate
-from smpc_dp.protocols.phases.rolls import MerkleCommitment, check_merkle_commitment
 from smpc_dp.protocols.sets import PartySet, pack_set
 
 

@@ -15,7 +15,7 @@ from numpy.typing import NDArray
 from smpc_dp.crypto.randomness import Randomness
 from smpc_dp.encoding import Encoding, RingVector
 from smpc_dp.errors import Check, ConfigCheck, ConfigError, Fault, PrivacyError, VerificationError
-from smpc_dp.privacy.laws import DiscreteGaussianDistribution, SkellamDistribution
+from smpc_dp.privacy.distributions import DiscreteGaussianDistribution, SkellamDistribution
 from smpc_dp.privacy.sampling import NoiseSource
 from smpc_dp.protocols.phases.parameters import SumParameters
 from smpc_dp.protocols.result import WHOLE_PARTY, Noise, Privacy

@@ -9,8 +9,8 @@ from typing import cast
 import pytest
 
 from smpc_dp.errors import ConfigError, LocalError
+from smpc_dp.protocols.pairwise.effects import Effects, Send
 from smpc_dp.protocols.pairwise.participant import Evaluated, Participant
-from smpc_dp.protocols.pairwise.turns import Send, Effects
 from smpc_dp.protocols.result import Privacy
 from smpc_dp.runtime.pairwise import drive
 from smpc_dp.transport.blocking import BlockingChannel

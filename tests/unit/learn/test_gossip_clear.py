@@ -10,10 +10,10 @@ import numpy as np
 import pytest
 
 from smpc_dp.errors import ConfigError
-from smpc_dp.learn.averager import PlainExchange, Rows, Parties
-from smpc_dp.learn.needs import LearnerContext
+from smpc_dp.learn.averager import Parties, PlainExchange, Rows
 from smpc_dp.learn.pair_statistics import GossipClear
 from smpc_dp.learn.registry import check_learn
+from smpc_dp.learn.requirements import LearnerContext
 from smpc_dp.simulate.learning import learn
 
 N = 12

@@ -13,7 +13,7 @@ from smpc_dp.errors import ConfigError, PrivacyError
 from smpc_dp.learn.averager import PlainAverager
 from smpc_dp.learn.exchanges import plan_messages
 from smpc_dp.learn.methods import AveragerTable, Averaging, plan_private, plan_public
-from smpc_dp.learn.needs import PrivateAverages, PrivateMessages, PublicAverages
+from smpc_dp.learn.requirements import PrivateAverages, PrivateMessages, PublicAverages
 from smpc_dp.privacy.accountant.compose import Composition
 from smpc_dp.privacy.sampling import NoiseSource
 from smpc_dp.protocols.gopa.verifiable.params import VerifiableParameters

@@ -12,8 +12,8 @@ from smpc_dp import simulate
 from smpc_dp.errors import ConfigError
 from smpc_dp.learn.averager import PlainAverager
 from smpc_dp.learn.methods import AveragerTable, Averaging, plan_private
-from smpc_dp.learn.needs import PrivateAverages
 from smpc_dp.learn.registry import LEARNERS, check_learn
+from smpc_dp.learn.requirements import PrivateAverages
 from smpc_dp.learn.weighted import Weighting
 from smpc_dp.privacy.accountant.compose import Composition
 from smpc_dp.privacy.mechanisms.additive import DiscreteGaussian

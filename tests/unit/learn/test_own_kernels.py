@@ -15,10 +15,10 @@ from smpc_dp.errors import ConfigError, PeerFault
 from smpc_dp.kernels import Field, Kernel, circuit_kernel, collision, kendall_tau, table_kernel, variance
 from smpc_dp.kernels.described import describe
 from smpc_dp.kernels.fields import Cells
-from smpc_dp.learn.averager import PlainExchange, Rows, Parties
-from smpc_dp.learn.needs import LearnerContext
+from smpc_dp.learn.averager import Parties, PlainExchange, Rows
 from smpc_dp.learn.pair_statistics import GossipClear
 from smpc_dp.learn.registry import check_learn
+from smpc_dp.learn.requirements import LearnerContext
 from smpc_dp.runtime.local import create_local_session
 from smpc_dp.runtime.session_file import load_session
 from smpc_dp.simulate.learning import learn

@@ -16,11 +16,11 @@ from hypothesis import strategies as st
 
 from smpc_dp import simulate
 from smpc_dp.errors import ConfigError, LocalError, PeerFault, SmpcError, TimeoutFault, VerificationError
-from smpc_dp.learn.averager import Boxes, PlainExchange, Parties
+from smpc_dp.learn.averager import Boxes, Parties, PlainExchange
 from smpc_dp.learn.exchange_tokens import CoveredTokens, packed, token_messages, unpacked, width
 from smpc_dp.learn.exchanges import Exchanging, plan_messages
-from smpc_dp.learn.needs import LearnerContext
 from smpc_dp.learn.registry import check_learn
+from smpc_dp.learn.requirements import LearnerContext
 from smpc_dp.learn.token_learners import WalkLearner, WalkSumLearner, planned_walk
 from smpc_dp.learn.tokens import PlainTokens, Token, TokenPassing, Values
 from smpc_dp.learn.walk import Visit, _Adder
@@ -29,8 +29,8 @@ from smpc_dp.privacy.sampling import NoiseSource
 from smpc_dp.protocols.contract import Envelope
 from smpc_dp.protocols.envelope import Context, decode
 from smpc_dp.protocols.exchange.messages import SEND, Send
+from smpc_dp.runtime.connection import AggregatorConnection
 from smpc_dp.runtime.exchanging import PartyExchange
-from smpc_dp.runtime.line import AggregatorConnection
 from smpc_dp.runtime.local import create_local_session
 from smpc_dp.runtime.member import Membership
 from smpc_dp.runtime.requests import Counter as Requests

@@ -35,12 +35,12 @@ from smpc_dp.privacy.accountant.theorems import (
     kairouz_oh_viswanath,
     simple_composition,
 )
-from smpc_dp.privacy.gaussian import gaussian_delta, gaussian_epsilon
-from smpc_dp.privacy.laws import (
+from smpc_dp.privacy.distributions import (
     DiscreteGaussianDistribution,
     DiscreteLaplaceDistribution,
     SkellamDistribution,
 )
+from smpc_dp.privacy.gaussian import gaussian_delta, gaussian_epsilon
 
 
 def event(*descriptions: AnyDescription, slack: float = 0.0) -> Event:

@@ -16,7 +16,7 @@ from smpc_dp.crypto.merkle import MerkleTree
 from smpc_dp.encoding import Encoding
 from smpc_dp.errors import PeerFault
 from smpc_dp.privacy import certificates
-from smpc_dp.privacy.certificates import proof_nodes, expected_samples
+from smpc_dp.privacy.certificates import expected_samples, proof_nodes
 from smpc_dp.privacy.secagg_plan import SecAggPlan, check_plan, plan_secagg
 from smpc_dp.protocols import result
 from smpc_dp.protocols.envelope import Context, encode
@@ -27,7 +27,7 @@ from smpc_dp.protocols.secagg.params import SecAggParameters
 from smpc_dp.protocols.sets import pack_set
 from smpc_dp.simulate.average import sum_roles
 from smpc_dp.simulate.drive import drive
-from smpc_dp.simulate.stage import AGGREGATOR, simulated_run
+from smpc_dp.simulate.simulated_run import AGGREGATOR, simulated_run
 from smpc_dp.transport.memory import Faults, MemoryNetwork
 
 PARTIES = 400

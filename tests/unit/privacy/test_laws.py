@@ -11,7 +11,7 @@ import numpy as np
 import pytest
 
 from smpc_dp.errors import ConfigError
-from smpc_dp.privacy.laws import (
+from smpc_dp.privacy.distributions import (
     AnyDistribution,
     BinomialDistribution,
     DiscreteGaussianDistribution,

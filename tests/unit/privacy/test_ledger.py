@@ -21,7 +21,7 @@ from smpc_dp.errors import ConfigError, LocalError, PrivacyError
 from smpc_dp.privacy.accountant.compose import Composition
 from smpc_dp.privacy.accountant.events import Event, Gaussian, Pure, Shift, exact_release
 from smpc_dp.privacy.accountant.ledger import Ledger
-from smpc_dp.privacy.laws import BinomialDistribution
+from smpc_dp.privacy.distributions import BinomialDistribution
 from smpc_dp.privacy.mechanisms import DiscreteGaussian, Sensitivity, Skellam
 from smpc_dp.protocols.result import Privacy
 

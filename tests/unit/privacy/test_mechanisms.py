@@ -19,9 +19,9 @@ from smpc_dp.errors import ConfigError, PrivacyError
 from smpc_dp.privacy.accountant.events import Gaussian as GaussianDescription
 from smpc_dp.privacy.accountant.events import Renyi
 from smpc_dp.privacy.accountant.renyi import curve
+from smpc_dp.privacy.distributions import DiscreteGaussianDistribution, hockey_stick
 from smpc_dp.privacy.gaussian import gaussian_mu
 from smpc_dp.privacy.guarantee import PrivacyGuarantee
-from smpc_dp.privacy.laws import DiscreteGaussianDistribution, hockey_stick
 from smpc_dp.privacy.mechanisms import (
     AdditiveNoise,
     Binomial,

@@ -17,8 +17,8 @@ from numpy.typing import NDArray
 
 from smpc_dp.errors import ConfigError
 from smpc_dp.privacy import local_auc, local_pairwise, pairwise_plan
+from smpc_dp.privacy.local_baselines import local_baselines, read_model
 from smpc_dp.privacy.local_pairwise import zetas
-from smpc_dp.privacy.local_rivals import local_baselines, read_model
 from smpc_dp.privacy.response import ResponseDistribution
 
 Floats = NDArray[np.float64]

@@ -19,7 +19,7 @@ from smpc_dp.protocols.sets import pack_set
 from smpc_dp.simulate.average import sum_roles
 from smpc_dp.simulate.direct import direct_roles
 from smpc_dp.simulate.drive import drive
-from smpc_dp.simulate.stage import AGGREGATOR
+from smpc_dp.simulate.simulated_run import AGGREGATOR
 from smpc_dp.transport.memory import Faults, MemoryNetwork
 
 PARTIES = 8

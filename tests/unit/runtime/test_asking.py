@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 from smpc_dp.protocols.contract import Envelope
-from smpc_dp.runtime.asking import HELLOS, MAX_HELD, Operations, is_hello
-from smpc_dp.runtime.links import SMALL_MESSAGE, InboundEvent
+from smpc_dp.runtime.connection_pool import SMALL_MESSAGE, InboundEvent
+from smpc_dp.runtime.operations import HELLOS, MAX_HELD, Operations, is_hello
 
 SUM, STATISTIC, _ = HELLOS
 

@@ -29,9 +29,9 @@ from smpc_dp.runtime import audit as runtime
 from smpc_dp.runtime.audit import audit, audit_stream
 from smpc_dp.runtime.audit_selection import read_session_log
 from smpc_dp.runtime.log_session import LogSession, held_session
-from smpc_dp.simulate.stage import RememberingVerifier
-from smpc_dp_lab.vectors.verifiable_runs import honest, execute
-from smpc_dp_lab.vectors.verifiable_users import CHEAT, off_by_one
+from smpc_dp.simulate.simulated_run import RememberingVerifier
+from smpc_dp_lab.vectors.verifiable_parties import CHEAT, off_by_one
+from smpc_dp_lab.vectors.verifiable_runs import execute, honest
 from tests.documents import assert_documented
 from tests.unit.runtime.hostile_headers import with_session
 

@@ -24,8 +24,8 @@ from smpc_dp.runtime.audit import Report, audit, audit_stream
 from smpc_dp.runtime.audit_selection import Wanted
 from smpc_dp.runtime.log_session import held_session
 from smpc_dp.runtime.session_file import MAX_DEPTH
-from smpc_dp_lab.vectors.verifiable_runs import honest, execute
-from smpc_dp_lab.vectors.verifiable_users import CHEAT, off_by_one
+from smpc_dp_lab.vectors.verifiable_parties import CHEAT, off_by_one
+from smpc_dp_lab.vectors.verifiable_runs import execute, honest
 from tests.unit.runtime.hostile_headers import with_session
 
 SESSION = honest().header.session

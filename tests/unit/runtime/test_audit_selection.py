@@ -18,8 +18,8 @@ from smpc_dp.protocols.phases import messages as m
 from smpc_dp.protocols.session import canonical_session, session_json
 from smpc_dp.runtime.audit import Report, audit_stream
 from smpc_dp.runtime.audit_selection import Wanted, read_session_log
-from smpc_dp_lab.vectors.verifiable_runs import NINE, RecordedRun, honest, members, execute
-from smpc_dp_lab.vectors.verifiable_users import off_by_one
+from smpc_dp_lab.vectors.verifiable_parties import off_by_one
+from smpc_dp_lab.vectors.verifiable_runs import NINE, RecordedRun, execute, honest, members
 
 
 def lines_of(ran: RecordedRun) -> bytes:

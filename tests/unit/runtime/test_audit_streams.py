@@ -17,8 +17,8 @@ from smpc_dp.board.serve import BoardServer
 from smpc_dp.errors import LocalError
 from smpc_dp.runtime import log_source
 from smpc_dp.runtime.audit import Report, audit, audit_stream
-from smpc_dp_lab.vectors.verifiable_runs import honest, execute
-from smpc_dp_lab.vectors.verifiable_users import CHEAT, off_by_one
+from smpc_dp_lab.vectors.verifiable_parties import CHEAT, off_by_one
+from smpc_dp_lab.vectors.verifiable_runs import execute, honest
 
 
 class Pipe(io.RawIOBase):

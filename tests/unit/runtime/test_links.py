@@ -6,7 +6,7 @@ import asyncio
 
 import pytest
 
-from smpc_dp.runtime.links import FairQueue, InboundEvent
+from smpc_dp.runtime.connection_pool import FairQueue, InboundEvent
 
 
 async def test_news_are_taken_in_turns_without_a_look_at_all_that_waits(

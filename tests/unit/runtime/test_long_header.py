@@ -19,8 +19,8 @@ from smpc_dp.protocols.session import session_digest
 from smpc_dp.runtime import log_session
 from smpc_dp.runtime.audit import audit_stream
 from smpc_dp.runtime.log_session import held_session, long_session
-from smpc_dp_lab.vectors.verifiable_runs import RecordedRun, honest, members, execute
-from smpc_dp_lab.vectors.verifiable_users import CHEAT, off_by_one
+from smpc_dp_lab.vectors.verifiable_parties import CHEAT, off_by_one
+from smpc_dp_lab.vectors.verifiable_runs import RecordedRun, execute, honest, members
 
 
 @pytest.fixture(params=[5, 1 << 16])

@@ -33,6 +33,7 @@ from smpc_dp.protocols.engine.run import Run
 from smpc_dp.protocols.envelope import Context, decode, encode
 from smpc_dp.protocols.pairwise import statistic_messages as m
 from smpc_dp.protocols.pairwise import statistic_states as states
+from smpc_dp.protocols.pairwise.effects import Receive, Send
 from smpc_dp.protocols.pairwise.evaluator import EvaluatorRole
 from smpc_dp.protocols.pairwise.garbler import GarblerRole
 from smpc_dp.protocols.pairwise.statistic import StatisticPlan
@@ -46,7 +47,6 @@ from smpc_dp.protocols.pairwise.statistic_terms import (
     statistic_context,
 )
 from smpc_dp.protocols.pairwise.statistic_wire import PairWire
-from smpc_dp.protocols.pairwise.turns import Receive, Send
 from smpc_dp.protocols.phases import messages as common
 from smpc_dp.protocols.phases.messages import Attestation
 from smpc_dp.protocols.session import canonical_session, session_digest, session_json
@@ -56,7 +56,7 @@ from smpc_dp.runtime.audit import Report, audit_stream
 from smpc_dp.runtime.audit_selection import Wanted
 from smpc_dp.runtime.statistic import plan_maker
 from smpc_dp.simulate.randomness import SeededRandomnessForSimulation
-from smpc_dp.statistics.compiled import plan_statistic, operation_of
+from smpc_dp.statistics.compiled import operation_of, plan_statistic
 
 ROOT = Path(__file__).parents[3]
 AGGREGATOR = "hub"

@@ -17,7 +17,7 @@ from smpc_dp.protocols.result import Outcome
 from smpc_dp.protocols.secagg.params import SecAggParameters
 from smpc_dp.simulate.average import sum_roles
 from smpc_dp.simulate.drive import drive
-from smpc_dp.simulate.stage import AGGREGATOR, RememberingVerifier, Signer
+from smpc_dp.simulate.simulated_run import AGGREGATOR, RememberingVerifier, Signer
 from smpc_dp.transport.memory import Faults, MemoryNetwork
 
 PARTIES = 12

@@ -13,11 +13,11 @@ import pytest
 from smpc_dp.errors import PeerFault, TimeoutFault
 from smpc_dp.identity import Identity
 from smpc_dp.roster import Roster
-from smpc_dp.transport import connect
 from smpc_dp.transport import acceptor as lobbies
+from smpc_dp.transport import connect
+from smpc_dp.transport.acceptor import MAX_EACH, Acceptor, call
 from smpc_dp.transport.blocking import BlockingChannel, Halt
 from smpc_dp.transport.endpoint import Endpoint
-from smpc_dp.transport.lobby import MAX_EACH, Acceptor, call
 
 PATIENCE = 20.0
 

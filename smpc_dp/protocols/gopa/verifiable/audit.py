@@ -22,9 +22,15 @@ from smpc_dp.errors import Check, PeerFault, SmpcError, VerificationError
 from smpc_dp.protocols.begin import check_begin, session_head
 from smpc_dp.protocols.envelope import Context, decode, group_operation
 from smpc_dp.protocols.gopa.verifiable import messages as v
-from smpc_dp.protocols.gopa.verifiable.deferred import Position, Workers, at_once, raise_first
+from smpc_dp.protocols.gopa.verifiable.batch_verifier import Position, Workers, at_once, raise_first
+from smpc_dp.protocols.gopa.verifiable.disk_store import (
+    COIN_BYTES,
+    Sequences,
+    StoredBytes,
+    StoredCommits,
+    flags_of,
+)
 from smpc_dp.protocols.gopa.verifiable.edges import EdgeAudit
-from smpc_dp.protocols.gopa.verifiable.kept import COIN_BYTES, StoredBytes, StoredCommits, Sequences, flags_of
 from smpc_dp.protocols.gopa.verifiable.openings import OpeningAudit
 from smpc_dp.protocols.gopa.verifiable.params import VerifiableParameters
 from smpc_dp.protocols.gopa.verifiable.signatures import SignatureAudit

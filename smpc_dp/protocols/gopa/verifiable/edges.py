@@ -15,8 +15,8 @@ from smpc_dp.crypto import commit
 from smpc_dp.crypto.edges import Claim, EdgeFold
 from smpc_dp.errors import VerificationError
 from smpc_dp.protocols.gopa.verifiable import messages as v
-from smpc_dp.protocols.gopa.verifiable.deferred import BatchVerifier, Position, Workers
-from smpc_dp.protocols.gopa.verifiable.kept import StoredBytes
+from smpc_dp.protocols.gopa.verifiable.batch_verifier import BatchVerifier, Position, Workers
+from smpc_dp.protocols.gopa.verifiable.disk_store import StoredBytes
 from smpc_dp.protocols.gopa.verifiable.statements import agreements
 from smpc_dp.protocols.sets import PartySet
 

@@ -13,8 +13,8 @@ import numpy as np
 
 from smpc_dp.encoding import RingVector
 from smpc_dp.protocols.gopa.verifiable import messages as v
+from smpc_dp.protocols.gopa.verifiable.disk_store import StoredBytes
 from smpc_dp.protocols.gopa.verifiable.edges import EdgeAudit, Edges
-from smpc_dp.protocols.gopa.verifiable.kept import StoredBytes
 from smpc_dp.protocols.gopa.verifiable.statements import Rules
 
 

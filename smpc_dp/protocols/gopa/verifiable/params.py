@@ -25,8 +25,8 @@ from smpc_dp.errors import (
     PrivacyError,
     VerificationError,
 )
+from smpc_dp.privacy.distributions import BinomialDistribution
 from smpc_dp.privacy.gaussian import gaussian_mu
-from smpc_dp.privacy.laws import BinomialDistribution
 from smpc_dp.privacy.sampling import NoiseSource
 from smpc_dp.protocols.gopa.params import GopaParameters, OnDropout, check_and_plan
 from smpc_dp.protocols.gopa.plan import Neighbourhood, SessionNoise, complete_neighbourhood, with_degree

@@ -48,8 +48,8 @@ from smpc_dp.protocols.gopa.verifiable.hosting import VerifiableAggregator
 from smpc_dp.protocols.gopa.verifiable.joining import (
     AwaitBegin,
     AwaitBegun,
-    AwaitNeighbours,
     AwaitMerkleCommitment,
+    AwaitNeighbours,
 )
 from smpc_dp.protocols.gopa.verifiable.params import VerifiableParameters
 from smpc_dp.protocols.gopa.verifiable.publishing import (

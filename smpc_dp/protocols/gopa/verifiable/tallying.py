@@ -23,8 +23,8 @@ from smpc_dp.protocols.gopa.verifiable.follow import (
 )
 from smpc_dp.protocols.gopa.verifiable.recount import Batch, Recount
 from smpc_dp.protocols.gopa.verifiable.statements import signed
-from smpc_dp.protocols.phases import outcomes
 from smpc_dp.protocols.phases import messages as m
+from smpc_dp.protocols.phases import outcomes
 from smpc_dp.protocols.phases.certified_set import Participation
 from smpc_dp.protocols.result import Outcome
 from smpc_dp.protocols.sets import PartySet

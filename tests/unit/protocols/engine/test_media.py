@@ -16,7 +16,7 @@ from smpc_dp.errors import LocalError, PrivacyError, VerificationError
 from smpc_dp.privacy.accountant.events import exact_release
 from smpc_dp.privacy.accountant.ledger import Ledger
 from smpc_dp.protocols.engine import attempt_files
-from smpc_dp.protocols.engine.counter import FileCounter, Entry
+from smpc_dp.protocols.engine.counter import Entry, FileCounter
 from smpc_dp.protocols.engine.keyring import Key, KeyRing
 from smpc_dp.protocols.engine.saved import charge_once
 from smpc_dp.protocols.engine.seal import OVER, TAKEN, Position, open_state, seal_state

@@ -17,7 +17,7 @@ from smpc_dp.protocols.gopa.direct_agreement import AwaitStart, CertifyParticipa
 from smpc_dp.protocols.gopa.direct_publication import Finished
 from smpc_dp.protocols.gopa.direct_states import COORDINATOR, PARTY
 from smpc_dp.protocols.gopa.messages import PUBLISH
-from tests.faults.direct_stage import DirectRow
+from tests.faults.direct_simulated import DirectRow
 
 SECRETS = {"vector", "drawn", "advertised", "graph"}
 

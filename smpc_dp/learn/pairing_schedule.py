@@ -14,7 +14,7 @@ from smpc_dp.encoding import shown
 from smpc_dp.errors import ConfigCheck, ConfigError, Fault
 from smpc_dp.learn import topology
 from smpc_dp.learn.averager import PeerExchange, Rows
-from smpc_dp.learn.needs import Learned, LearnerContext, Requirements, PrivateMessages, Table
+from smpc_dp.learn.requirements import Learned, LearnerContext, PrivateMessages, Requirements, Table
 from smpc_dp.learn.schedule import Clock, EdgeClock, PoissonClock
 from smpc_dp.learn.topology import Topology
 from smpc_dp.privacy.guarantee import PrivacyGuarantee

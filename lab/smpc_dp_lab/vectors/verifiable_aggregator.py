@@ -24,8 +24,8 @@ from smpc_dp_lab.vectors.verifiable_host import (
     replaced,
     rewritten,
 )
-from smpc_dp_lab.vectors.verifiable_runs import RELAY, PARTIES, RecordedRun, entry_of, execute
-from smpc_dp_lab.vectors.verifiable_users import CHEAT, OTHER, instead, off_by_one
+from smpc_dp_lab.vectors.verifiable_parties import CHEAT, OTHER, instead, off_by_one
+from smpc_dp_lab.vectors.verifiable_runs import PARTIES, RELAY, RecordedRun, entry_of, execute
 
 
 def all_cheats() -> Iterator[Cheat]:

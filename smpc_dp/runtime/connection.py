@@ -21,10 +21,10 @@ from smpc_dp.protocols.phases.survivors import FixedSurvivors
 from smpc_dp.protocols.registry import MakeParty, described
 from smpc_dp.protocols.result import Outcome
 from smpc_dp.runtime.charging import Charge
+from smpc_dp.runtime.connection_pool import ConnectionPool, InboundEvent
 from smpc_dp.runtime.deadline import PATIENCE, StepTimer
 from smpc_dp.runtime.driver import Drive
 from smpc_dp.runtime.events import OnEvent
-from smpc_dp.runtime.links import ConnectionPool, InboundEvent
 from smpc_dp.runtime.requests import AggregatorLostError
 from smpc_dp.runtime.seen import StoredRun
 from smpc_dp.seen import NOTHING_SEEN, Seen

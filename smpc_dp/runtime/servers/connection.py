@@ -12,15 +12,15 @@ from smpc_dp.kernels.kernel import Kernel
 from smpc_dp.privacy.accountant.receipt import Receipt
 from smpc_dp.protocols.envelope import Context
 from smpc_dp.protocols.mpyc.params import threshold_of
+from smpc_dp.protocols.mpyc.party import PartyMachine
 from smpc_dp.protocols.mpyc.terms import ProgramTerms
-from smpc_dp.protocols.mpyc.user import PartyMachine
 from smpc_dp.protocols.pairwise.statistic_result import StatisticResult
 from smpc_dp.protocols.result import Outcome
 from smpc_dp.runtime.charging import Charge, charge_run
+from smpc_dp.runtime.connection import Connection, Waits
 from smpc_dp.runtime.deadline import PATIENCE, StepTimer
 from smpc_dp.runtime.driver import Drive
 from smpc_dp.runtime.events import OnEvent
-from smpc_dp.runtime.line import Connection, Waits
 from smpc_dp.runtime.member import Membership
 from smpc_dp.runtime.requests import ServerLostError, ends_session
 from smpc_dp.runtime.servers.programs import (

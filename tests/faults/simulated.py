@@ -24,13 +24,13 @@ from smpc_dp.protocols.envelope import Context, decode
 from smpc_dp.protocols.gopa import messages as g
 from smpc_dp.protocols.names import VERSION
 from smpc_dp.protocols.phases import messages as m
+from smpc_dp.protocols.phases.merkle_commitments import MerkleCommitment
 from smpc_dp.protocols.phases.parameters import SumParameters
-from smpc_dp.protocols.phases.rolls import MerkleCommitment
 from smpc_dp.protocols.phases.survivors import FixedSurvivors
 from smpc_dp.protocols.registry import make_aggregator, make_party
 from smpc_dp.protocols.secagg.params import SecAggParameters
 from smpc_dp.simulate.randomness import SeededRandomnessForSimulation
-from smpc_dp.simulate.stage import Signer
+from smpc_dp.simulate.simulated_run import Signer
 
 AGGREGATOR = "relay"
 LENGTH = 3

@@ -14,7 +14,7 @@ from smpc_dp.protocols.envelope import decode
 from smpc_dp.protocols.exchange.messages import HELLO as EXCHANGE_HELLO
 from smpc_dp.protocols.pairwise.statistic_messages import HELLO as STATISTIC_HELLO
 from smpc_dp.protocols.phases.messages import HELLO
-from smpc_dp.runtime.links import SMALL_MESSAGE, InboundEvent
+from smpc_dp.runtime.connection_pool import SMALL_MESSAGE, InboundEvent
 from smpc_dp.runtime.member import Membership
 
 # The first step of a sum, of a pairwise statistic, and of an exchange.

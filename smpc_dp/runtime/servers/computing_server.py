@@ -25,10 +25,10 @@ from smpc_dp.protocols.mpyc.agreement import NO_SURVIVAL, Opened
 from smpc_dp.protocols.mpyc.messages import COMPUTE, HELLO, MAX_OPERATION, OUTPUT, PRESENT, SHARES
 from smpc_dp.protocols.mpyc.params import threshold_of
 from smpc_dp.protocols.mpyc.server import Job, ServerMachine
+from smpc_dp.runtime.connection_pool import SMALL_MESSAGE, ConnectionPool, InboundEvent
 from smpc_dp.runtime.deadline import PATIENCE, StepTimer
 from smpc_dp.runtime.driver import Drive
 from smpc_dp.runtime.events import Event, OnEvent, ignore, logged
-from smpc_dp.runtime.links import SMALL_MESSAGE, ConnectionPool, InboundEvent
 from smpc_dp.runtime.member import Membership
 from smpc_dp.runtime.requests import ServerLostError, ends_session
 from smpc_dp.runtime.servers.child import Answer

@@ -13,7 +13,7 @@ from collections.abc import Iterable
 
 from smpc_dp.errors import Check, PeerFault, SmpcError, TimeoutFault
 from smpc_dp.transport import handshake
-from smpc_dp.transport.blocking import BlockingChannel, Halt, BlockingStream
+from smpc_dp.transport.blocking import BlockingChannel, BlockingStream, Halt
 from smpc_dp.transport.channel import PING_SECONDS, ChannelClosed
 from smpc_dp.transport.connect import Door, answer, dial_blocking, greeted, server_at_home
 from smpc_dp.transport.endpoint import Endpoint

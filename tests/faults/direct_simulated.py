@@ -25,7 +25,7 @@ from smpc_dp.protocols.gopa.direct_states import party
 from smpc_dp.protocols.phases import messages as m
 from smpc_dp.protocols.result import Outcome
 from smpc_dp.simulate.randomness import SeededRandomnessForSimulation
-from smpc_dp.simulate.stage import Signer
+from smpc_dp.simulate.simulated_run import Signer
 
 LENGTH = 3
 Tamper = Callable[[Envelope], Iterable[Envelope]]
