@@ -42,7 +42,7 @@ Hex64 = Annotated[str, Meta(pattern=r"\A[0-9a-f]{128}\Z")]
 Name = Annotated[str, Meta(pattern=r"\A[a-z0-9][a-z0-9_.-]{0,62}\Z")]
 
 
-class Header(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+class Header(msgspec.Struct, frozen=True, forbid_unknown_fields=True, rename={"operation": "question"}):
     """What an auditor needs to know before the first entry.
 
     `session` is the canonical JSON of the session file (roster, parameters, protocol and its version), whose

@@ -128,7 +128,7 @@ class Dataset:
         held = round(test * len(order))
         if not 0 <= test < 1 or len(order) - held < parties or parties < 1:
             reason = f"{len(order) - held} points cannot be given to {parties} users"
-            raise ConfigError([Fault("users", reason, ConfigCheck.UNSUPPORTED)])
+            raise ConfigError([Fault("parties", reason, ConfigCheck.UNSUPPORTED)])
         train = self.table[order[held:]]
         return [train[party::parties] for party in range(parties)], self.table[order[:held]]
 

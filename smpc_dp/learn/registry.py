@@ -55,7 +55,7 @@ LEARNERS: Mapping[str, type[Any]] = {
 # Keys of `[parameters]` that are not the learner's own settings.
 _COMMON = ("learner", "averager")
 # Of a `needs.Learner`.
-_METHODS = ("faults", "needs", "check_data", "run")
+_METHODS = ("faults", "requirements", "check_data", "run")
 
 
 @dataclass(frozen=True)

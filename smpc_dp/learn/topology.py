@@ -177,7 +177,7 @@ def from_edges(parties: int, edges: NDArray[np.integer], name: str = "graph") ->
         ConfigError: an edge is a loop or leads to nobody.
     """
     result = Arguments()
-    result.integer("users", parties, 2, MAX_PARTIES)
+    result.integer("parties", parties, 2, MAX_PARTIES)
     result.done()
     edges = np.asarray(edges)
     if edges.ndim != 2 or edges.shape[1] != 2 or edges.dtype.kind not in "iu":
@@ -286,9 +286,9 @@ def complete(parties: int) -> Topology:
 
 def _sizes(parties: int, edges: int = 0, *, least: int = 2) -> None:
     result = Arguments()
-    result.integer("users", parties, least, MAX_PARTIES)
+    result.integer("parties", parties, least, MAX_PARTIES)
     if edges > MAX_EDGES:
-        result.fault("users", f"{edges:,} edges, more than {MAX_EDGES:,}", ConfigCheck.TOO_LARGE)
+        result.fault("parties", f"{edges:,} edges, more than {MAX_EDGES:,}", ConfigCheck.TOO_LARGE)
     result.done()
 
 

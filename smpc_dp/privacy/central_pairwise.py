@@ -79,7 +79,7 @@ def design_central(
     ]
 
 
-class CentralPlan(msgspec.Struct, frozen=True, kw_only=True):
+class CentralPlan(msgspec.Struct, frozen=True, kw_only=True, rename={"distribution": "law"}):
     """Noise and error of a U-statistic that servers compute on shares."""
 
     parties: int

@@ -59,7 +59,7 @@ T = TypeVar("T")
 Progress = Callable[[int, int, int | None], None]
 
 
-class Report(msgspec.Struct, frozen=True, kw_only=True):
+class Report(msgspec.Struct, frozen=True, kw_only=True, rename={"position": "place"}):
     """The report of an audit, and the documented shape of `smpc-dp audit --json`.
 
     Attributes:

@@ -103,13 +103,13 @@ def plan_maker(kernels: Sequence[Kernel]) -> MakePlan:
             arguments = {key: requested[key] for key in ("epsilon", "delta", "partners", "noise")}
         except (ValueError, KeyError, TypeError, OverflowError, RecursionError) as error:
             raise ConfigError(
-                [Fault("question", f"not a statistic's ({error})", ConfigCheck.FORMAT)]
+                [Fault("operation", f"not a statistic's ({error})", ConfigCheck.FORMAT)]
             ) from None
         except LocalError as error:
             # A party may ask for what is broken here; that ends its request, not the aggregator.
             raise ConfigError([Fault("kernel", str(error), ConfigCheck.UNSUPPORTED)]) from None
         if not all(isinstance(arguments[key], int | float) for key in ("epsilon", "delta")):
-            raise ConfigError([Fault("question", "its budget is no number", ConfigCheck.RANGE)])
+            raise ConfigError([Fault("operation", "its budget is no number", ConfigCheck.RANGE)])
         return plan_statistic(kernel, 2, **arguments)
 
     return make

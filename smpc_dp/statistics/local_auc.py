@@ -292,9 +292,9 @@ def checked_parties(parties: ArrayLike | None, count: int) -> Codes:
     array = np.asarray(parties)
     if array.shape != (count,) or array.dtype.kind not in "iu":
         reason = f"{array.dtype} {array.shape} is not an integer for each of {count} reports"
-        raise ConfigError([Fault("users", reason, ConfigCheck.FORMAT)])
+        raise ConfigError([Fault("parties", reason, ConfigCheck.FORMAT)])
     if count and not (array.min() >= 0 and array.max() < MAX_PARTIES):
-        raise ConfigError([Fault("users", "a number is not in 0..2^40-1", ConfigCheck.RANGE)])
+        raise ConfigError([Fault("parties", "a number is not in 0..2^40-1", ConfigCheck.RANGE)])
     if len(np.unique(array)) < count:
-        raise ConfigError([Fault("users", "a user reports twice", ConfigCheck.DUPLICATE)])
+        raise ConfigError([Fault("parties", "a user reports twice", ConfigCheck.DUPLICATE)])
     return array.astype(np.int64)

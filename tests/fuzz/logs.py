@@ -22,7 +22,7 @@ from tests.fuzz.target import Decoder, Target
 
 
 def _log() -> tuple[Header, list[Entry]]:
-    fields: dict[str, Any] = {"request": 1, "question": "average 1/2", "present": b"\xe0", "root": bytes(32)}
+    fields: dict[str, Any] = {"request": 1, "operation": "average 1/2", "present": b"\xe0", "root": bytes(32)}
     fields |= {"number": 1, "runs": "ab" * 32, "before": "00" * 32}
     chain = Chain.begin(session='{"a":"b\\\\"}', run_id="ab" * 32, **fields)
     entries = [chain.append(f"user-{i}", "commit", bytes([i]) * i, bytes(64)) for i in range(3)]

@@ -120,7 +120,7 @@ def run_proofs_bench(
     refuse(
         *(within(name, value, 1) for name, value in least),
         [
-            Fault("users", f"must be from 3 to {MAX_PARTIES}, is {count}", ConfigCheck.RANGE)
+            Fault("parties", f"must be from 3 to {MAX_PARTIES}, is {count}", ConfigCheck.RANGE)
             for count in parties
             if not 3 <= count <= MAX_PARTIES
         ],

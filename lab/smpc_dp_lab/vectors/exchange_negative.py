@@ -149,7 +149,7 @@ def _apart(base: Base) -> Iterator[Negative]:
         "start-with-a-hello-to-vectors-that-are-alike",
         "Bob's hello is to an exchange where everybody gets the same vector.",
         m.START,
-        {"hellos": base.said_by_bob({"question": lambda requested: requested.removesuffix(" apart")})},
+        {"hellos": base.said_by_bob({"operation": lambda requested: requested.removesuffix(" apart")})},
         culprit="bob",
     )
 

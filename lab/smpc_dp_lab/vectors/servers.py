@@ -290,7 +290,7 @@ def all_faults() -> Iterator[Fault]:
     about = "the digest of the terms is another"
     yield named("start-with-other-terms", about, m.START, {"terms": flip})
     yield named("start-with-other-users", "dave is not there", m.START, {"present": fewer})
-    yield named("held-without-a-reason", "dave is neither held nor refused", m.HELD, {"users": fewer})
+    yield named("held-without-a-reason", "dave is neither held nor refused", m.HELD, {"parties": fewer})
     both = {"refused": [m.Refused(1, Code.MISSING)]}
     yield named("held-and-refused", "alice is both", m.HELD, both)
     yield named("seal-of-another-set", "dave is not in it", m.SEAL, {"included": fewer})

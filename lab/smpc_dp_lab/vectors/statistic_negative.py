@@ -123,8 +123,8 @@ def _starts(base: Base, labels: Base) -> Iterator[Negative]:
         "with-a-label-where-none-is", about, public_labels=lambda public_labels: public_labels[:-1] + b"\1"
     )
     mine, high = (
-        {"marks": lambda public_labels: b"\1" + public_labels[1:]},
-        {"marks": lambda public_labels: public_labels[:-1] + b"\3"},
+        {"public_labels": lambda public_labels: b"\1" + public_labels[1:]},
+        {"public_labels": lambda public_labels: public_labels[:-1] + b"\3"},
     )
     yield labels.fault("start-with-another-label-of-mine", "Ada has said 1.", m.START, mine)
     yield labels.fault("start-with-a-label-too-high", "A label is 2.", m.START, high)
@@ -192,7 +192,7 @@ def _to_the_aggregator(base: Base, labels: Base) -> Iterator[Negative]:
             m.HELLO,
             {"plan": flip},
         ),
-        ("hello-with-a-needless-label", "A kernel without public labels.", m.HELLO, {"mark": 1}),
+        ("hello-with-a-needless-label", "A kernel without public labels.", m.HELLO, {"public_label": 1}),
         ("coin-not-committed", "Another coin than was committed to.", m.COINS[0], {"coin": flip}),
         (
             "coin-of-a-later-draw",
@@ -209,7 +209,7 @@ def _to_the_aggregator(base: Base, labels: Base) -> Iterator[Negative]:
         yield base.fault(name, about, step, fields)
     fewer = {"commitments": lambda packed: packed[:-32]}
     yield base.fault("hello-with-two-commitments", "The third is missing.", m.HELLO, fewer, DECODING)
-    yield labels.fault("hello-without-a-label", "It is due.", m.HELLO, {"mark": -1})
+    yield labels.fault("hello-without-a-label", "It is due.", m.HELLO, {"public_label": -1})
     about = "Ben says hello a second time, with other commitments."
     yield base.fault("hello-twice", about, m.HELLO, {"commitments": flip}, ORDER, later=1)
     flipped = {"signature": flip}

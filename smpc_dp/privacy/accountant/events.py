@@ -79,7 +79,7 @@ class Gaussian(Description, frozen=True, tag="gaussian"):
         return Gaussian(2 * self.mu, 2 * self.closeness)
 
 
-class Shift(Description, frozen=True, tag="shift"):
+class Shift(Description, frozen=True, tag="shift", rename={"distribution": "law"}):
     """A sum of `shares` draws of one law in each of `dimension` coordinates.
 
     Between neighbours at most `coordinates` of them move, each by `shift` at most. `closeness` is that of
@@ -101,7 +101,7 @@ class Shift(Description, frozen=True, tag="shift"):
         )
 
 
-class Shifts(Description, frozen=True, tag="shifts"):
+class Shifts(Description, frozen=True, tag="shifts", rename={"distribution": "law"}):
     """A sum of `shares` draws of one law in each of several coordinates, which move by different amounts.
 
     Between neighbours, for each (shift, coordinates) of `moves`, so many of them move by that much at most.

@@ -97,7 +97,7 @@ def honest_graph(parties: int, edges: Ints, honest: NDArray[np.bool_] | None = N
     """
     if isinstance(parties, bool) or not isinstance(parties, int | np.integer) or parties < 1:
         raise ConfigError(
-            [Fault("users", f"must be an integer from 1, is {parties!r:.80}", ConfigCheck.RANGE)]
+            [Fault("parties", f"must be an integer from 1, is {parties!r:.80}", ConfigCheck.RANGE)]
         )
     try:
         given = np.asarray(edges)

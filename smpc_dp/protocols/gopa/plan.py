@@ -38,7 +38,7 @@ class Neighbourhood(msgspec.Struct, frozen=True):
     most_drawn_by: int
 
 
-class SessionNoise(msgspec.Struct, frozen=True):
+class SessionNoise(msgspec.Struct, frozen=True, rename={"neighbourhood": "place"}):
     """The noise of a session, in grid steps.
 
     Attributes:

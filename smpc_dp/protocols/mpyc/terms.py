@@ -23,7 +23,9 @@ Ratio = Annotated[str, Meta(pattern=r"^[0-9]+(/[1-9][0-9]*)?$", max_length=4096)
 Hex = Annotated[str, Meta(pattern=r"^[0-9a-f]+$", max_length=4096)]
 
 
-class NoiseTerms(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=True):
+class NoiseTerms(
+    msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=True, rename={"distribution": "law"}
+):
     """Noise that is drawn inside the computation and added to one opened integer.
 
     `parameter` is exact, "p/q": the scale of a discrete Laplace, the variance of a discrete Gaussian (a wide
@@ -47,7 +49,13 @@ class NoiseTerms(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_onl
         return Fraction(self.parameter)
 
 
-class ProgramTerms(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=True):
+class ProgramTerms(
+    msgspec.Struct,
+    frozen=True,
+    forbid_unknown_fields=True,
+    kw_only=True,
+    rename={"parties": "users", "public_labels": "marks"},
+):
     """One computation on shares.
 
     A user's record is `length` integers; value i lies in `lower[i]`..`upper[i]`, both included. What is

@@ -50,7 +50,7 @@ def compile_operation(
     """
     if not operation.startswith("{"):
         if public_labels:
-            raise ConfigError([Fault("mark", "sums have no labels", ConfigCheck.UNSUPPORTED)])
+            raise ConfigError([Fault("public_label", "sums have no labels", ConfigCheck.UNSUPPORTED)])
         return _sum(parameters, operation.split(" ", 1)[0], parties)
     try:
         requested: Any = json.loads(operation)
@@ -59,13 +59,13 @@ def compile_operation(
             requested[key] for key in ("epsilon", "delta", "law", "partners")
         )
     except (ValueError, KeyError, TypeError, RecursionError) as error:
-        raise ConfigError([Fault("question", f"not a statistic's ({error})", ConfigCheck.FORMAT)]) from None
+        raise ConfigError([Fault("operation", f"not a statistic's ({error})", ConfigCheck.FORMAT)]) from None
     if (
         distribution not in DISTRIBUTIONS
         or type(partners) is not int
         or not all(type(x) is float for x in (epsilon, delta))
     ):
-        raise ConfigError([Fault("question", "its noise is none that there is", ConfigCheck.CHOICE)])
+        raise ConfigError([Fault("operation", "its noise is none that there is", ConfigCheck.CHOICE)])
     if parties < parameters.parties:
         # Some are absent, which must not spoil what all could have had.
         partners = min(partners, parties - 1)
@@ -212,7 +212,7 @@ def _sum(parameters: SharedParameters, requested: str, parties: int) -> Program:
     encoding = parameters.sums
     if requested not in ("sum", "average"):
         raise ConfigError(
-            [Fault("question", f"{requested[:40]!r} is neither a sum nor an average", ConfigCheck.CHOICE)]
+            [Fault("operation", f"{requested[:40]!r} is neither a sum nor an average", ConfigCheck.CHOICE)]
         )
     if parameters.is_bounded_in_norm:
         return vector_program(cast("VectorParameters", parameters), parties)

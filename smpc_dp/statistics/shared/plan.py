@@ -105,12 +105,12 @@ def statistic_program(
     kernel = read_kernel(described)
     result = Arguments()
     if not 2 <= parties <= MAX_PARTIES:
-        result.fault("users", f"{parties} is not 2 to {MAX_PARTIES}", ConfigCheck.RANGE)
+        result.fault("parties", f"{parties} is not 2 to {MAX_PARTIES}", ConfigCheck.RANGE)
     if (kernel.labels == "public") != bool(public_labels):
-        result.fault("marks", f"'{kernel.name}' has {kernel.labels} labels", ConfigCheck.UNSUPPORTED)
+        result.fault("public_labels", f"'{kernel.name}' has {kernel.labels} labels", ConfigCheck.UNSUPPORTED)
     elif public_labels and (len(public_labels) != parties or set(public_labels) != {0, 1}):
         result.fault(
-            "marks", f"not {parties} labels that are 0 or 1, at least one of each", ConfigCheck.RANGE
+            "public_labels", f"not {parties} labels that are 0 or 1, at least one of each", ConfigCheck.RANGE
         )
     if not 0 <= partners <= max(0, parties - 1):
         result.fault("partners", f"{partners} is not 0 to {parties - 1}", ConfigCheck.RANGE)
@@ -189,7 +189,7 @@ def sum_program(
     if kind not in ("sum", "mean", "weighted-mean"):
         result.fault("kind", f"{kind!r} is no sum", ConfigCheck.CHOICE)
     if not 1 <= parties <= MAX_PARTIES:
-        result.fault("users", f"{parties} is not 1 to {MAX_PARTIES}", ConfigCheck.RANGE)
+        result.fault("parties", f"{parties} is not 1 to {MAX_PARTIES}", ConfigCheck.RANGE)
     if not bounds or any(not low < high for low, high in bounds):
         result.fault("bounds", "none, or not all with the least below the greatest value", ConfigCheck.SHAPE)
     elif kind == "weighted-mean" and (len(bounds) < 2 or bounds[-1][0] < 0):

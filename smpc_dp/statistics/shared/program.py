@@ -316,15 +316,15 @@ def _check_statistic(terms: ProgramTerms) -> list[Fault]:
     ):
         faults.append(
             Fault(
-                "marks",
+                "public_labels",
                 f"{len(terms.public_labels)} public labels for {terms.parties} users",
                 ConfigCheck.SHAPE,
             )
         )
     elif terms.public_labels and len(set(terms.public_labels)) < 2:
-        faults.append(Fault("marks", "not at least one of each", ConfigCheck.RANGE))
+        faults.append(Fault("public_labels", "not at least one of each", ConfigCheck.RANGE))
     if terms.parties < 2:
-        faults.append(Fault("users", f"{terms.parties}, a pair needs 2", ConfigCheck.RANGE))
+        faults.append(Fault("parties", f"{terms.parties}, a pair needs 2", ConfigCheck.RANGE))
     if terms.partners and len(terms.design) != 64:
         faults.append(Fault("design", "not 32 bytes in hex", ConfigCheck.FORMAT))
     return faults or pair_faults(kernel, terms)
@@ -338,7 +338,7 @@ def size_faults(terms: ProgramTerms) -> list[Fault]:
         return []
     reason = f"{terms.parties} records of {each} bits; at most {MAX_RECORD_BITS} bits in all"
     return [
-        Fault("users", f"{reason}: take fewer users, fewer values, or coarser grids", ConfigCheck.TOO_LARGE)
+        Fault("parties", f"{reason}: take fewer users, fewer values, or coarser grids", ConfigCheck.TOO_LARGE)
     ]
 
 
@@ -360,7 +360,7 @@ def pair_faults(kernel: Kernel, terms: ProgramTerms) -> list[Fault]:
         if pairs > MAX_PAIRS and cheapest(kernel, terms.parties, pairs, complete) == "pairs":
             reason = f"{pairs} pairs one by one; at most {MAX_PAIRS}"
             return [
-                Fault("users", f"{reason}: take fewer pairs, `P`, or coarser grids", ConfigCheck.TOO_LARGE)
+                Fault("parties", f"{reason}: take fewer pairs, `P`, or coarser grids", ConfigCheck.TOO_LARGE)
             ]
         return []
     elif complete and not kernel.symmetric and terms.parties > 2:
