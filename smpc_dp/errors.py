@@ -72,7 +72,7 @@ class Check(StrEnum):
     OTHER_RUN = "other-run", "it is of another run"
     OTHER_REQUEST = "other-request", "it is of another session or request"
     OTHER_SESSION = "other-session", "it is of another session or group, or the session files differ"
-    OTHER_OPERATION = "other-question", "another operation is asked for"
+    OTHER_OPERATION = "other-operation", "another operation is asked for"
     OTHER_PLAN = "other-plan", "the plan, the terms or the circuit differ"
     NOT_OFFERED = "not-offered", "an operation is asked for that cannot be computed here"
     LABEL_DIFFERS = (
@@ -103,7 +103,7 @@ class Check(StrEnum):
     DISAGREES = "disagrees", "a server says something else than most servers, or no two in three agree"
     NOT_SIGNED = "not-signed", "what is forwarded was not signed by its author"
     FALSE_ACCUSATION = "false-accusation", "a party is accused without proof, or of what is right"
-    REPORTED = "told", "no check of this process: another member said so"
+    REPORTED = "reported", "no check of this process: another member said so"
     LEFT = "left", "the member left or ended the connection before it had done its part"
     # Keys, commitments, shares and proofs.
     WEAK_KEY = "weak-key", "a public key is a point of small order"

@@ -128,7 +128,7 @@ def party(
             raise typer.BadParameter(f"--statistic is not for '{name}', the {role}")
         requested = requested.marked(public_label)
     else:
-        _refuse_given({"--mark": public_label}, "is for --statistic")
+        _refuse_given({"--public-label": public_label}, "is for --statistic")
     _check_paths(out, audit)
     first = [] if requested is not None else [str(one) for one in tolerances(loaded)]
     watch: OnEvent = print_event if events else partial(_show, first)

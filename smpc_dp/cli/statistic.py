@@ -151,7 +151,7 @@ def arguments(
         result += ["--field", field]
     if options["P"] is not None:
         result += ["--partners", str(options["P"])]
-    return result if public_label is None else [*result, "--mark", str(public_label)]
+    return result if public_label is None else [*result, "--public-label", str(public_label)]
 
 
 def statistic_text(result: Mapping[str, Any]) -> str:

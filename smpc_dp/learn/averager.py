@@ -324,6 +324,7 @@ class Planned:
         """Count these users once more; raise PrivacyError, and count nobody, if that is once too often."""
         if self._most is not None and np.any(over := self._taken[parties] >= self._most):
             raise PrivacyError(
-                f"user {parties[over][0]}: noise is planned for {self._most} private vectors, this is one more"
+                f"user {parties[over][0]}: noise is planned for {self._most} private vectors, "
+                "this is one more"
             )
         self._taken[parties] += 1

@@ -212,7 +212,8 @@ def _number(bits: int, source: Source) -> int:
 def _check(sensitivity: int, span: int, epsilon: float, distribution: str) -> None:
     result = Arguments()
     if not is_number(epsilon) or not LEAST_EPSILON <= epsilon <= GREATEST_EPSILON:
-        reason = f"{epsilon!r} is not a number in {LEAST_EPSILON:g}..{GREATEST_EPSILON:g}, for {distribution} noise"
+        limits = f"{LEAST_EPSILON:g}..{GREATEST_EPSILON:g}"
+        reason = f"{epsilon!r} is not a number in {limits}, for {distribution} noise"
         result.fault("epsilon", reason, ConfigCheck.RANGE)
     if not 1 <= sensitivity <= span:
         result.fault("sensitivity", f"{sensitivity} is not 1 to the range's {span}", ConfigCheck.RANGE)

@@ -234,7 +234,8 @@ def test_every_schedule_is_exact_or_names_a_guilty_party_in_time(
             ends[check(scene, vectors, reported) + how] += 1
         except BaseException as error:
             error.add_note(
-                f"{protocol}, schedule {seed}: {reported.crooks}; {reported.aggregator!r:.600}; {reported.errors}"
+                f"{protocol}, schedule {seed}: {reported.crooks}; {reported.aggregator!r:.600}; "
+                f"{reported.errors}"
             )
             raise
     print(f"{protocol}: {len(schedules)} schedules, {dict(ends)}, {restored} restored")

@@ -354,7 +354,7 @@ def test_errata_name_tests_that_exist() -> None:
         (
             "reproduce local-scale",
             [
-                *("reproduce", "local-scale", "--users", "6", "--size", "3", "--participations", "1"),
+                *("reproduce", "local-scale", "--parties", "6", "--size", "3", "--participations", "1"),
                 *("--repetitions", "2", "--data", str(WISCONSIN)),
             ],
         ),

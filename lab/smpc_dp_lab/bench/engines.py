@@ -93,7 +93,7 @@ def run_engines_bench(
     for n in sizes:
         figures += [_error(n, epsilon) for epsilon in EPSILONS]
         advance()
-    parameters = {"runs": runs, "servers": list(servers), "users": PARTIES}
+    parameters = {"runs": runs, "servers": list(servers), "parties": PARTIES}
     return Report("engines", figures, versions("mpyc", "numpy"), parameters)
 
 

@@ -1,7 +1,7 @@
 """The peer's side of the benchmark of learners: the authors' `gosta` code, called in turn by `bench.peer`.
 
 Run as a script, with the folder that holds `gossip_solver.py`, by a Python with numpy below 1.23, which that
-code needs; it must not import anything of ours. Reads one JSON object a line, `{"task": ..., "users": ...,
+code needs; it must not import anything of ours. Reads one JSON object a line, `{"task": ..., "parties": ...,
 "ticks": ...}`, and answers each with one: `{"seconds": CPU time}`.
 """
 
@@ -54,7 +54,7 @@ def main() -> None:
     print(json.dumps({"version": f"numpy {np.__version__}"}), flush=True)
     for line in sys.stdin:
         request = json.loads(line)
-        made = solver(module, request["task"], request["users"], request["ticks"])
+        made = solver(module, request["task"], request["parties"], request["ticks"])
         begun = time.process_time()
         made.update_from_sequence()
         print(json.dumps({"seconds": time.process_time() - begun}), flush=True)

@@ -350,8 +350,8 @@ def _check_counter(row: Row, saving: Saving, reason: str) -> None:
     if entry not in (before, Entry(position.counter, row.digest)):
         at = "has none" if entry is None else f"is at {entry.number}"
         raise LocalError(
-            f"{reason} is not the newest: it has state {position.counter}, and the counter {at}: the store was "
-            "set back, or another process has gone on"
+            f"{reason} is not the newest: it has state {position.counter}, and the counter {at}: the store "
+            "was set back, or another process has gone on"
         )
 
 

@@ -127,9 +127,9 @@ class Operation:
         if output == "aggregator":
             reason = "'aggregator' needs a session file of the protocol pairwise, with a third party"
             raise ConfigError([Fault("output", reason, ConfigCheck.UNSUPPORTED)])
-        for index in evaluator_inputs or ():
-            if index >= len(built.inputs):
-                reason = f"{index}, but the circuit has {len(built.inputs)} input values"
+        for value in evaluator_inputs or ():
+            if value >= len(built.inputs):
+                reason = f"{value}, but the circuit has {len(built.inputs)} input values"
                 raise ConfigError([Fault("evaluator_inputs", reason, ConfigCheck.RANGE)])
         plan = Plan(built, parameters)
         indices = plan.garbler_values if own == garbler else plan.evaluator_values

@@ -32,7 +32,7 @@ from smpc_dp.runtime.board import BoardFolder
 FIELDS: dict[str, Any] = {
     "session": "{}",
     "request": 1,
-    "question": "average 1/2",
+    "operation": "average 1/2",
     "number": 1,
     "runs": "00" * 32,
     "before": "00" * 32,

@@ -237,7 +237,7 @@ def test_bad_settings_of_reports_are_refused(changes: dict[str, object], named: 
 
 
 def test_a_ring_needs_three_users() -> None:
-    assert check_learn(SETTINGS | {"topology": "ring"}, 2)[1][0].where == "users"
+    assert check_learn(SETTINGS | {"topology": "ring"}, 2)[1][0].where == "parties"
 
 
 def test_divergence_names_rate_tick_and_bound() -> None:

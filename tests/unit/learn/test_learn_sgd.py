@@ -211,7 +211,7 @@ def test_bad_data_are_refused_by_user(table: np.ndarray, reason: str) -> None:
 
 def test_local_scale_goes_from_local_to_curator(tmp_path: object) -> None:
     """At epsilon 8 one secure group of all is far ahead of local DP; the curator's noise is the least."""
-    arguments = "reproduce local-scale --json --users 12 --size 2 --size 4 --size 12 --participations 6"
+    arguments = "reproduce local-scale --json --parties 12 --size 2 --size 4 --size 12 --participations 6"
     run = CliRunner().invoke(app, [*arguments.split(), "--repetitions", "3", "--epsilon", "8", "--rate", "1"])
     assert run.exit_code == 0, run.output
     result = json.loads(run.output)
@@ -227,6 +227,6 @@ def test_local_scale_goes_from_local_to_curator(tmp_path: object) -> None:
 
 
 def test_local_scale_wants_divisors() -> None:
-    run = CliRunner().invoke(app, ["reproduce", "local-scale", "--json", "--users", "12", "--size", "5"])
+    run = CliRunner().invoke(app, ["reproduce", "local-scale", "--json", "--parties", "12", "--size", "5"])
     assert isinstance(run.exception, ConfigError)
     assert "5 does not divide 12" in str(run.exception)

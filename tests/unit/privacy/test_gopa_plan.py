@@ -332,8 +332,8 @@ def test_bad_lines_are_named(tmp_path: Path, text: str, message: str) -> None:
         (3, None, "edges"),
         (3, [[0, 1, 2]], "edges"),
         (3, [[0.5, 1.0]], "edges"),
-        ("3", [[0, 1]], "users"),
-        (0, [], "users"),
+        ("3", [[0, 1]], "parties"),
+        (0, [], "parties"),
     ],
 )
 def test_a_graph_of_other_kinds_is_refused(parties: Any, edges: Any, where: str) -> None:

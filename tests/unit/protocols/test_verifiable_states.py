@@ -11,7 +11,6 @@ import pytest
 from smpc_dp.protocols.abort import ABORT
 from smpc_dp.protocols.contract import Envelope
 from smpc_dp.protocols.engine.events import Event, Message
-from smpc_dp.protocols.engine.party import PartyRole
 from smpc_dp.protocols.engine.run import Run
 from smpc_dp.protocols.gopa.verifiable import messages as v
 from smpc_dp.protocols.gopa.verifiable.committing import AwaitCommitted
@@ -72,8 +71,7 @@ def test_every_step_is_in_the_table(
     for step in steps(monkeypatch, playing):
         if not isinstance(step.event, Message) or type(step.after) is type(step.before):
             continue
-        party = isinstance(step.run.role, PartyRole)
-        row = (step.run.role.row if party else step.run.role.simulated)(step.before)
+        row = step.run.role.row(step.before)
         rounds = [number_of(state) for state in (step.before, step.after)]
         reported = {envelope.step for envelope in step.sent} - {ABORT}
         assert type(step.after) in row.next

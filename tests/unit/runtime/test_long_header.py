@@ -55,7 +55,7 @@ def outcome(log: bytes) -> tuple[Any, ...]:
 )
 @pytest.mark.usefixtures("block")
 def test_a_long_header_is_the_same(text: str) -> None:
-    fields = {"request": 1, "question": "", "number": 1, "runs": "0" * 64, "before": "0" * 64}
+    fields = {"request": 1, "operation": "", "number": 1, "runs": "0" * 64, "before": "0" * 64}
     chain = Chain.begin(session=text, **fields, present=b"", root=b"", run_id="ab" * 32)
     with LogReader(io.BytesIO(encode_line(chain.header) + b"\n")) as reader:
         assert reader.session.long
@@ -68,7 +68,7 @@ def test_a_long_header_is_the_same(text: str) -> None:
 @pytest.mark.usefixtures("block")
 def test_what_no_session_has_is_read_as_a_whole(text: str) -> None:
     text = text.encode("utf-16", "surrogatepass").decode("utf-16")
-    fields = {"request": 1, "question": "", "number": 1, "runs": "0" * 64, "before": "0" * 64}
+    fields = {"request": 1, "operation": "", "number": 1, "runs": "0" * 64, "before": "0" * 64}
     chain = Chain.begin(session=text, **fields, present=b"", root=b"", run_id="ab" * 32)
     with LogReader(io.BytesIO(encode_line(chain.header) + b"\n")) as reader:
         assert not reader.session.long

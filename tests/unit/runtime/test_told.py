@@ -47,7 +47,7 @@ TEXT_FIELDS = {
     "Welcome.name": "a name of the roster",
     "Witness.step": "must be a step of the protocol",
     "Output.values": "integers in decimal",
-    "Hello.question": "what is asked for, a label included, which everybody may read",
+    "Hello.operation": "what is asked for, a label included, which everybody may read",
 }
 
 

@@ -204,8 +204,13 @@ def test_a_cheater_is_named_among_pairs() -> None:
 
 def test_what_pairs_cannot_be() -> None:
     kernel = kendall_tau(Field(0, 9), Field(0, 9))
-    for change in ({"partners": 0}, {"partners": 33}, {"epsilon": None}, {"law": "pair_gaussian"}):
-        arguments: Any = {"epsilon": 1.0, "law": "pair_laplace", "partners": 1, "design": SEED} | change
+    for change in ({"partners": 0}, {"partners": 33}, {"epsilon": None}, {"distribution": "pair_gaussian"}):
+        arguments: Any = {
+            "epsilon": 1.0,
+            "distribution": "pair_laplace",
+            "partners": 1,
+            "design": SEED,
+        } | change
         with pytest.raises(ConfigError):
             statistic_program(kernel, 50, **arguments)
     program = statistic_program(kernel, 4, 1.0, distribution="pair_laplace", partners=1, design=SEED)

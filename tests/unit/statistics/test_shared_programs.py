@@ -346,15 +346,15 @@ def drive_refused(coroutine: Any) -> None:
 def test_programs_that_cannot_be() -> None:
     kernel = auc(Field(0, 9))
     changes: tuple[dict[str, Any], ...] = (
-        {"marks": []},
-        {"marks": [1, 1, 1]},
-        {"marks": [1, 0, 2]},
-        {"partners": 3, "marks": [0, 1, 1], "design": SEED},
-        {"partners": 1, "marks": [0, 1, 1]},
-        {"marks": [0, 1, 1], "epsilon": 0.0},
-        {"marks": [0, 1, 1], "epsilon": math.nan},
-        {"marks": [0, 1, 1], "delta": 1e-6},
-        {"marks": [0, 1, 1], "law": "gaussian"},
+        {"public_labels": []},
+        {"public_labels": [1, 1, 1]},
+        {"public_labels": [1, 0, 2]},
+        {"partners": 3, "public_labels": [0, 1, 1], "design": SEED},
+        {"partners": 1, "public_labels": [0, 1, 1]},
+        {"public_labels": [0, 1, 1], "epsilon": 0.0},
+        {"public_labels": [0, 1, 1], "epsilon": math.nan},
+        {"public_labels": [0, 1, 1], "delta": 1e-6},
+        {"public_labels": [0, 1, 1], "distribution": "gaussian"},
     )
     for change in changes:
         arguments: dict[str, Any] = {"epsilon": 1.0, **change}

@@ -340,10 +340,10 @@ def test_bad_reports_are_refused() -> None:
     answers = plan.randomise_many([0.1, 0.2, 0.9])
     reports, labels = plan.reports(answers), [0, 0, 1]
     for parties, reason in (
-        ([0, 1], "users"),
+        ([0, 1], "parties"),
         ([0, 1, 1], "twice"),
         ([-1, 0, 1], "2\\^40"),
-        ([0.0, 1, 2], "users"),
+        ([0.0, 1, 2], "parties"),
     ):
         with pytest.raises(ConfigError, match=reason):
             plan.estimate(reports, labels, parties=parties)
@@ -372,7 +372,7 @@ def test_bad_reports_are_refused() -> None:
         plan.randomise(1.1, 0)
     with pytest.raises(PrivacyError, match="not a number"):
         plan.randomise_many([0.1, math.nan])
-    with pytest.raises(ConfigError, match="users"):
+    with pytest.raises(ConfigError, match="parties"):
         plan.randomise(0.1, -1)
     wide = LocalAuc.plan(Field(0, 1, 1e-9), 1.0, levels=30)
     with pytest.raises(ConfigError, match="lets through"):

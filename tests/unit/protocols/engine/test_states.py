@@ -48,7 +48,7 @@ def test_every_step_is_in_the_table(scenario: runs.Scenario) -> None:
         elif type(after) is type(before):
             assert not sent
         else:
-            row = (run.role.row if isinstance(run.role, PartyRole) else run.role.row)(before)
+            row = run.role.row(before)
             assert row is not None
             assert type(after) in row.next
             assert reported == set(row.sends)
