@@ -149,7 +149,7 @@ def _masks(bench: _Bench) -> Figure:
         "B/s",
         taken["ours"],
         f"{masks} masks of {bench.length} elements of {bench.element_bytes_of} bytes added to one vector, "
-        "one thread; bound by the processor's AES units. The peer's elements are counted with the same bytes.",
+        "one thread; bound by AES units. The peer's elements are counted with the same bytes.",
         peer=bench.beside(taken, lambda seconds: made / seconds),
         limit=Limit.of(KEYSTREAM, taken["limit"]),
         target=Target("ratio_to_limit", MASKS_OF_KEYSTREAM),

@@ -239,7 +239,7 @@ from pathlib import Path
 from smpc_dp.board.log import Chain
 from smpc_dp.board.store import Store
 chain = Chain.begin(
-    session="{}", request=1, question="", number=1, runs="0" * 64, before="0" * 64,
+    session="{}", request=1, operation="", number=1, runs="0" * 64, before="0" * 64,
     present=b"", root=b"", run_id="ab" * 32,
 )
 with Store.create(Path(sys.argv[1]), chain.header) as store:

@@ -157,7 +157,7 @@ def test_empty_file() -> None:
 
 
 @pytest.mark.parametrize(
-    ("old", "new", "where", "reason"),
+    ("old", "new", "where", "detail"),
     [
         (
             'protocol = "dummy"',
