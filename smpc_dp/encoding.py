@@ -161,7 +161,7 @@ class Encoding(msgspec.Struct, frozen=True, omit_defaults=True):
         return np.uint32 if self.element_bytes <= 4 else np.uint64
 
     def zeros(self) -> RingVector:
-        """Return the sum of no vectors, shape (lanes,)."""
+        """Return the sum of no vectors, shape (ring elements,)."""
         return np.zeros(self.ring_vector, dtype=self.dtype)
 
     @property
@@ -172,7 +172,7 @@ class Encoding(msgspec.Struct, frozen=True, omit_defaults=True):
     def encode(
         self, vector: ArrayLike, *, party: str, weight: float | None = None, clip: bool = False
     ) -> tuple[RingVector, int]:
-        """Return the lanes of one party's vector, shape (lanes,), and how many values were clipped.
+        """Return one party's vector over the ring, shape (ring_vector,), and how many values were clipped.
 
         Raises:
             PrivacyError: a value is NaN, infinite or out of bounds (unless `clip`), or the weight is.
@@ -280,7 +280,7 @@ class Encoding(msgspec.Struct, frozen=True, omit_defaults=True):
         return int(weight)
 
     def pack(self, ring_vector: RingVector) -> bytes:
-        """Return the lanes modulo 2^modulus_bits, little-endian, element_bytes each."""
+        """Return the ring elements modulo 2^modulus_bits, little-endian, element_bytes each."""
         size = ring_vector.dtype.itemsize
         if size == self.element_bytes:
             return ring_vector.astype(ring_vector.dtype.newbyteorder("<"), copy=False).tobytes()

@@ -15,7 +15,7 @@ from smpc_dp.errors import LocalError, SmpcError
 if TYPE_CHECKING:
     from importlib.metadata import EntryPoint
 
-# Characters of a distribution's name and version that go into a question, whose length is bounded.
+# Characters of a distribution's name and version that go into an operation, whose length is bounded.
 MAX_ORIGIN = 40
 # What code that an entry point names may raise when it is imported.
 _BROKEN = (

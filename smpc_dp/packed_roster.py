@@ -1,4 +1,4 @@
-"""A roster in few bytes: the names of 10,000 users, their keys and the digest, without their certificates."""
+"""A roster in few bytes: the names of 10,000 parties, their keys and the digest, without certificates."""
 
 from __future__ import annotations
 

@@ -32,7 +32,7 @@ TOOLS = ("cargo", "rustc", "cc", "gcc", "clang")
 
 
 def foreign(names: Iterable[str], version: str) -> list[str]:
-    """Return the files of a wheel that a user neither imports nor runs."""
+    """Return the files of a wheel that a party neither imports nor runs."""
     return [name for name in names if _is_foreign(name, f"{PACKAGE}-{version}.dist-info")]
 
 

@@ -1,4 +1,4 @@
-"""A log as a user follows it during a run: by the digests of its entries, which it can hold lines against."""
+"""A log as a party follows it during a run: by the digests of its entries, which it compares lines with."""
 
 from __future__ import annotations
 

@@ -27,7 +27,7 @@ from smpc_dp.errors import Check, VerificationError
 
 FORMAT = "smpc-dp board"
 VERSION = 2
-# A header holds the session with its roster, an entry one message: of 10,000 users, both are below.
+# A header holds the session with its roster, an entry one message: of 10,000 parties, both are below.
 MAX_LINE_BYTES = 1 << 24
 # Of an entry, in base64; a KiB is more than all else in its line.
 MAX_PAYLOAD_BYTES = (MAX_LINE_BYTES - (1 << 10)) // 4 * 3

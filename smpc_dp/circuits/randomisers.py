@@ -1,7 +1,8 @@
 """Randomisers: noise made inside a circuit from bits that both parties have drawn.
 
 Each takes `joint` bits, every one the XOR of a bit of either party: fair and unknown to both as long as one
-of them drew it so. The numbers (thresholds, cuts) come from `privacy.circuit_noise`, which has the laws.
+of them drew it so. The numbers (thresholds, cuts) come from `privacy.circuit_noise`, which has the
+distributions.
 """
 
 from __future__ import annotations

@@ -18,7 +18,7 @@ class LineFormatter(logging.Formatter):
     """Formats a record as one line: parts of it may come from a peer, and forge no line of their own."""
 
     def format(self, record: logging.LogRecord) -> str:
-        """Return the line, with a question mark for each control character."""
+        """Return the line, with an operation mark for each control character."""
         return "".join(char if char.isprintable() else "?" for char in super().format(record))
 
 

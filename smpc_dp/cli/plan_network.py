@@ -1,4 +1,4 @@
-"""`smpc-dp plan network`: noise for a token that walks from user to user."""
+"""`smpc-dp plan network`: noise for a token that walks from party to party."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ def network(
     edge_cap: Annotated[int | None, typer.Option(help="Known paths: uses of an edge at most.")] = None,
     as_json: Annotated[bool, typer.Option("--json", help="Print JSON.")] = False,
 ) -> None:
-    """Plan a computation by a token that walks among the users: the least noise for network DP.
+    """Plan a computation by a token that walks among the parties: the least noise for network DP.
 
     A ring (sums, histograms) or a random walk on the complete graph (sums, histograms, gradient descent).
     """

@@ -11,7 +11,7 @@ from smpc_dp.cli.output import progress_console
 
 
 class Bar:
-    """A bar on a terminal, a line for each new thing elsewhere; nothing is shown before the first news."""
+    """A bar on a terminal, a line for each activity elsewhere; nothing is shown before the first activity."""
 
     def __init__(self, unit: str, quiet: bool) -> None:
         console = progress_console()

@@ -69,9 +69,10 @@ class NoiseSource:
     def draw(
         self, distribution: str, count: int, parameters: Sequence[Fraction], threads: int
     ) -> NDArray[np.int64]:
-        """Return `count` values of the law of that name; what `smpc_dp.privacy.sampling` calls.
+        """Return `count` values of the distribution of that name; what `smpc_dp.privacy.sampling` calls.
 
-        Raises ValueError for an unknown law or wrong parameters, OverflowError for a value beyond int64.
+        Raises ValueError for an unknown distribution or wrong parameters, OverflowError for a value beyond
+        int64.
         """
         terms = [_encode(term) for value in parameters for term in (value.numerator, value.denominator)]
         return self._core.draw(distribution, terms, count, threads)

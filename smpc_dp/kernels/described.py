@@ -1,4 +1,4 @@
-"""Kernels as plain data that another host can read: this package's by name, a user's own by its circuit."""
+"""Kernels as plain data that another host can read: this package's by name, a party's own by its circuit."""
 
 from __future__ import annotations
 
@@ -21,9 +21,9 @@ from smpc_dp.kernels.named import MAX_NAME, is_known, kernel_of, read_fields
 from smpc_dp.kernels.on_bits import MAX_TABLE_BITS, Record, at_most
 
 MAX_CIRCUIT = 60_000
-"""Bytes of a user's circuit in Bristol Fashion: every user sends it to every server."""
+"""Bytes of a party's circuit in Bristol Fashion: every party sends it to every server."""
 MAX_OUTPUT_BITS = 62
-"""Bits of what a user's circuit gives, before it is cut to its range, at most."""
+"""Bits of what a party's circuit gives, before it is cut to its range, at most."""
 
 
 @dataclass(frozen=True)
@@ -37,7 +37,7 @@ _KEYS = frozenset(("kernel", "fields", "low", "unit", "steps", "labels", "symmet
 
 
 def describe(kernel: Kernel) -> dict[str, object]:
-    """Return what a kernel is read from: `Kernel.terms`, and of a user's own its circuit and the digest.
+    """Return what a kernel is read from: `Kernel.terms`, and of a party's own its circuit and the digest.
 
     Raises ConfigError for a kernel without a circuit or with labels of its own, for a circuit that is too
     large, and for one that leaves the declared range.

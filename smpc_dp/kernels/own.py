@@ -1,4 +1,4 @@
-"""A user's own kernel: a plain function over small domains, or a circuit from the builder."""
+"""A party's own kernel: a plain function over small domains, or a circuit from the builder."""
 
 from __future__ import annotations
 

@@ -1,7 +1,7 @@
-"""What a learner communicates through: averages over groups of users, and exchanges between two users.
+"""What a learner communicates through: averages over groups of parties, and exchanges between two parties.
 
-A learner is written once, over the users that live where it runs: all of them in a simulation, one in a
-process. Row r of its arrays belongs to user `here[r]`. It has no other way to reach the others.
+A learner is written once, over the parties that live where it runs: all of them in a simulation, one in a
+process. Row r of its arrays belongs to party `here[r]`. It has no other way to reach the others.
 """
 
 from __future__ import annotations
@@ -30,15 +30,15 @@ if TYPE_CHECKING:
     from scipy import sparse
 
 Rows = NDArray[np.float64]
-# Shape (rows, n, length): a vector for each user from each user here.
+# Shape (rows, n, length): a vector for each party from each party here.
 Boxes = NDArray[np.float64]
 Parties = NDArray[np.intp]
-# Group number of each of the n users, -1 for one who sits out.
+# Group number of each of the n parties, -1 for one who sits out.
 Groups = NDArray[np.intp]
 
 ALONE = -1
 
-# Which received rows, shape (m, length), at their ticks, (m,), an honest user can have sent: shape (m,).
+# Which received rows, shape (m, length), at their ticks, (m,), an honest party can have sent: shape (m,).
 PlausibilityCheck = Callable[[Rows, NDArray[np.intp]], NDArray[np.bool_]]
 
 # What an average or exchange that fails raises while the session goes on: a learner leaves the step out.
@@ -47,11 +47,12 @@ FAILURES = (PeerFault, TimeoutFault, VerificationError)
 
 @dataclass(frozen=True, slots=True)
 class Averaged:
-    """What `Averager.average` gives to the users here.
+    """What `Averager.average` gives to the parties here.
 
     Attributes:
-        values: shape (rows, length): the average of the user's group, or the user's own vector if it sat out.
-        weights: shape (rows,): total weight of that group's survivors, 0 for a user who sat out; with noise
+        values: shape (rows, length): the average of the party's group, or the party's own vector if it sat
+            out.
+        weights: shape (rows,): total weight of that group's survivors, 0 for a party who sat out; with noise
             in it where weights are private.
         guarantee: of each average for one member of its group, or None where it is exact.
     """
@@ -62,16 +63,16 @@ class Averaged:
 
 
 class Location(Protocol):
-    """Where some users of a network live."""
+    """Where some parties of a network live."""
 
     @property
     def parties(self) -> int:
-        """n, the users of the network, who are 0 to n - 1."""
+        """n, the parties of the network, who are 0 to n - 1."""
         ...
 
     @property
     def here(self) -> Parties:
-        """Shape (rows,): the users that live here, ascending."""
+        """Shape (rows,): the parties that live here, ascending."""
         ...
 
     @property
@@ -81,7 +82,7 @@ class Location(Protocol):
 
 
 class Averager(Location, Protocol):
-    """Averages vectors over groups of users; all members of a group call it together, in the same order."""
+    """Averages vectors over groups of parties; all members of a group call it together, in the same order."""
 
     async def average(
         self, vector: Rows, weight: NDArray[np.float64] | None = None, group: Groups | None = None
@@ -89,27 +90,28 @@ class Averager(Location, Protocol):
         """Return each group's (weighted) average.
 
         Args:
-            vector: shape (rows, length), a vector of each user here.
-            weight: shape (rows,), non-negative; None is one for each user. Private averages take weights that
-                are planned for (`needs.PrivateAverages.weights`), and keep them as private as the vectors.
-            group: shape (n,), the group of every user, the same wherever it is called; None is one of all.
+            vector: shape (rows, length), a vector of each party here.
+            weight: shape (rows,), non-negative; None is one for each party. Private averages take weights
+                that are planned for (`needs.PrivateAverages.weights`), and keep them as private as the
+                vectors.
+            group: shape (n,), the group of every party, the same wherever it is called; None is one of all.
 
         Raises:
             ConfigError: a shape or value is refused. PeerFault, TimeoutFault, VerificationError (`FAILURES`):
-                the group's average failed. PrivacyError: a user took part as often as planned already.
+                the group's average failed. PrivacyError: a party took part as often as planned already.
         """
         ...
 
 
 class PeerExchange(Location, Protocol):
-    """Messages between single users: what a user sends, its receiver sees."""
+    """Messages between single parties: what a party sends, its receiver sees."""
 
     def name_of(self, party: int) -> str:
-        """What errors call a user."""
+        """What errors call a party."""
         ...
 
     async def exchange(self, vector: Rows, partner: Parties) -> Rows:
-        """Return, for each user here, its partner's vector.
+        """Return, for each party here, its partner's vector.
 
         Args:
             vector: shape (rows, length).
@@ -118,7 +120,7 @@ class PeerExchange(Location, Protocol):
         ...
 
     async def mix(self, vector: Rows, weights: sparse.csr_array) -> Rows:
-        """Return, for each user k here, the sum over l of weights[k, l] times the vector of l.
+        """Return, for each party k here, the sum over l of weights[k, l] times the vector of l.
 
         Args:
             vector: shape (rows, length).
@@ -127,31 +129,31 @@ class PeerExchange(Location, Protocol):
         ...
 
     async def all_to_all(self, vectors: Boxes) -> Boxes:
-        """Hand every user another vector from every user here; everybody must take part.
+        """Hand every party another vector from every party here; everybody must take part.
 
         Args:
-            vectors: shape (rows, n, length): [r, j] is for user j, also where that is the sender itself.
+            vectors: shape (rows, n, length): [r, j] is for party j, also where that is the sender itself.
 
         Returns:
-            shape (rows, n, length): [r, i] is what user i had for the user of row r.
+            shape (rows, n, length): [r, i] is what party i had for the party of row r.
         """
         ...
 
 
 class AllHere:
-    """An averager, an exchange or a token's line in whose process all users live."""
+    """An averager, an exchange or a token's line in whose process all parties live."""
 
     def __init__(self, parties: int) -> None:
         self._here = np.arange(parties)
 
     @property
     def parties(self) -> int:
-        """n: all users live here."""
+        """n: all parties live here."""
         return len(self._here)
 
     @property
     def here(self) -> Parties:
-        """All users."""
+        """All parties."""
         return self._here
 
     def name_of(self, party: int) -> str:
@@ -214,7 +216,7 @@ class PlainExchange(AllHere):
 
 
 def check_rows(location: Location, vector: Rows) -> Rows:
-    """Return `vector` as float64; raise ConfigError unless it is finite and has a row for each user here."""
+    """Return `vector` as float64; raise ConfigError unless it is finite and has a row for each party here."""
     vector = np.asarray(vector, dtype=np.float64)
     if vector.ndim != 2 or len(vector) != len(location.here):
         reason = f"shape must be ({len(location.here)}, length), is {vector.shape}"
@@ -240,7 +242,7 @@ def check_received(
     ticks: NDArray[np.intp],
     is_plausible: PlausibilityCheck | None,
 ) -> None:
-    """Raise PeerFault, naming the sender, for a row that no honest user can have sent.
+    """Raise PeerFault, naming the sender, for a row that no honest party can have sent.
 
     Args:
         received: shape (m, length), of `senders` at `ticks`, (m,). screen: None: anything is believed.
@@ -266,7 +268,7 @@ def check_boxes(location: PeerExchange, vectors: Boxes) -> Boxes:
 
 
 def check_partners(parties: int, partner: Parties) -> Parties:
-    """Return `partner`; raise ConfigError unless it is an involution of the n users."""
+    """Return `partner`; raise ConfigError unless it is an involution of the n parties."""
     partner = np.asarray(partner)
     if partner.shape != (parties,) or partner.dtype.kind not in "iu":
         raise ConfigError([Fault("partner", f"must be {parties} integers", ConfigCheck.RANGE)])
@@ -278,7 +280,7 @@ def check_partners(parties: int, partner: Parties) -> Parties:
 
 
 def check_mixing(parties: int, weights: sparse.csr_array) -> sparse.csr_array:
-    """Return `weights`; raise ConfigError unless they are finite and there is one for each two users."""
+    """Return `weights`; raise ConfigError unless they are finite and there is one for each two parties."""
     if weights.shape != (parties, parties):
         raise ConfigError(
             [
@@ -311,9 +313,9 @@ def check_average(
 
 
 class Planned:
-    """Counts in how many private averages or exchanges each user takes part: noise is planned for so many.
+    """Counts in how many private averages or exchanges each party takes part: noise is planned for so many.
 
-    `most`: for each user, or None where nothing is protected.
+    `most`: for each party, or None where nothing is protected.
     """
 
     def __init__(self, parties: int, most: int | None) -> None:
@@ -321,7 +323,7 @@ class Planned:
         self._most = most
 
     def take(self, parties: Parties) -> None:
-        """Count these users once more; raise PrivacyError, and count nobody, if that is once too often."""
+        """Count these parties once more; raise PrivacyError, and count nobody, if that is once too often."""
         if self._most is not None and np.any(over := self._taken[parties] >= self._most):
             raise PrivacyError(
                 f"user {parties[over][0]}: noise is planned for {self._most} private vectors, "

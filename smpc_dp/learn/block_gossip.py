@@ -1,7 +1,7 @@
-"""Block gossip: in each step a random group of s users averages securely, with noise once for the group.
+"""Block gossip: in each step a random group of s parties averages securely, with noise once for the group.
 
-s from 2 to n users: the larger the group, the less noise there is for each member, and the more users must
-be there at once [Bellet 2021, chapter 5, the local scale of multi-party computation].
+s from 2 to n parties: the larger the group, the less noise there is for each member, and the more parties
+    must be there at once [Bellet 2021, chapter 5, the local scale of multi-party computation].
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ class BlockGossip(SgdSettings, frozen=True, kw_only=True):
     ]
 
     def faults(self, parties: int) -> list[Fault]:
-        """Return what is wrong with the settings for so many users."""
+        """Return what is wrong with the settings for so many parties."""
         faults = super().faults(parties)
         if self.group > parties:
             faults.append(
@@ -49,14 +49,14 @@ STREAM = 9
 
 @dataclass(frozen=True, slots=True)
 class GroupDraws:
-    """Random groups of `size` out of n users, drawn without replacement within a round.
+    """Random groups of `size` out of n parties, drawn without replacement within a round.
 
-    A round is a random order of the users cut into floor(n / size) groups; who is left over sits it out. So
-    every group is a uniformly random one, and no user takes part more than once in a round. Longer schedules
+    A round is a random order of the parties cut into floor(n / size) groups; who is left over sits it out. So
+    every group is a uniformly random one, and no party takes part more than once in a round. Longer schedules
     begin like shorter ones.
 
     Attributes:
-        users: n, at least `size`.
+        parties: n, at least `size`.
         size: s, 1 or more.
         seed: public, 0 to 2^63 - 1.
     """
@@ -75,5 +75,5 @@ class GroupDraws:
         return np.sort(groups[:steps], axis=1).astype(np.intp)
 
     def participations(self, steps: int) -> Ints:
-        """Return in how many of the first `steps` groups each user is, shape (users,)."""
+        """Return in how many of the first `steps` groups each party is, shape (parties,)."""
         return np.bincount(self.draw(steps).ravel(), minlength=self.parties)

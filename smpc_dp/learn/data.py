@@ -118,9 +118,9 @@ class Dataset:
         return int(self.table.shape[1]) - 1
 
     def split(self, parties: int, test: float, seed: int) -> tuple[list[Table], Table]:
-        """Return a table for each user, as equal as can be, and the test points, after a public shuffle.
+        """Return a table for each party, as equal as can be, and the test points, after a public shuffle.
 
-        Raises ConfigError if there are not as many points as users.
+        Raises ConfigError if there are not as many points as parties.
         """
         from smpc_dp.learn.schedule import PublicDraws
 
@@ -219,7 +219,7 @@ def california_houses(path: str | os.PathLike[str] | None = None) -> Dataset:
 
 
 def movielens(path: str | os.PathLike[str]) -> Dataset:
-    """Return MovieLens ratings: user, movie and time, the rating as the label.
+    """Return MovieLens ratings: party, movie and time, the rating as the label.
 
     `path`: a file with the header userId, movieId, rating, timestamp, .csv or .csv.gz. It is for research
     that is not commercial, so it is not shipped.

@@ -24,7 +24,7 @@ if TYPE_CHECKING:
     from scipy import sparse
 
 Integers = NDArray[np.int64]
-# Gradients of the data of the users here at their models, shape (rows, length), at step 1, 2, ...
+# Gradients of the data of the parties here at their models, shape (rows, length), at step 1, 2, ...
 Gradient = Callable[[Rows, int], Rows]
 Watch = Callable[[int, Rows], None]
 
@@ -36,7 +36,7 @@ _FRACTION = 16
 
 @dataclass(frozen=True, slots=True)
 class Diffused:
-    """`models`: shape (rows, length), of the users here; `guarantee` None without noise.
+    """`models`: shape (rows, length), of the parties here; `guarantee` None without noise.
 
     With homomorphic noise the models are secret: see the guarantee's assumption.
     """
@@ -60,7 +60,7 @@ async def diffuse(
     radius: float | None = None,
     watch: Watch | None = None,
 ) -> Diffused:
-    """Run (3)-(4), (7)-(9) or (14)-(16) with (20), by `noise`, and return the models of the users here.
+    """Run (3)-(4), (7)-(9) or (14)-(16) with (20), by `noise`, and return the models of the parties here.
 
     Args:
         exchange: how messages travel; each agent sends one message to all its neighbours.
@@ -202,7 +202,7 @@ def _finite(gradients: Rows, step: int) -> Rows:
 
 
 def _bounded(exchange: PeerExchange, sent: Rows, step: int, far: float) -> Rows:
-    # Nobody lives at a hub. Written so that NaN is caught.
+    # Nobody lives at an aggregator. Written so that NaN is caught.
     wrong = np.flatnonzero(~(np.abs(sent) <= far).all(axis=1))
     if len(wrong):
         largest = float(np.abs(sent[wrong[0]]).max())

@@ -1,7 +1,7 @@
-"""Diffusion as a learner of a session: each user keeps a model of its own, and mixes with its neighbours.
+"""Diffusion as a learner of a session: each party keeps a model of its own, and mixes with its neighbours.
 
-With i.i.d. noise, or none, what a user ends with is public. With graph-homomorphic noise it is the user's own
-and confidential, unless it is published with noise of its own.
+With i.i.d. noise, or none, what a party ends with is public. With graph-homomorphic noise it is the party's
+own and confidential, unless it is published with noise of its own.
 """
 
 from __future__ import annotations
@@ -100,7 +100,7 @@ class Diffusion(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields
         return drawn.metropolis() if self.weights == "metropolis" else drawn.max_degree()
 
     def check_data(self, table: Table, party: str) -> None:
-        """Raise ConfigError, naming the user, unless its data fit."""
+        """Raise ConfigError, naming the party, unless its data fit."""
         self.loss.check(table, party)
 
     def faults(self, parties: int) -> list[Fault]:
@@ -155,7 +155,7 @@ class Diffusion(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields
         return math.ldexp(EXACT_STEPS, -self.planned.bits)
 
     def requirements(self, parties: int) -> Requirements:
-        """Return what it communicates: a message of each user to its neighbours in each step."""
+        """Return what it communicates: a message of each party to its neighbours in each step."""
         messages = PrivateMessages(self.loss.length, self._bound, np.full(parties, self.steps), None, None)
         if self.planned is None:
             return Requirements(exchange=messages)

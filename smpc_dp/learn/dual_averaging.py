@@ -1,6 +1,6 @@
 """Gossip dual averaging: minimise a pairwise objective over a network [Bellet 2021, section 3.2].
 
-A user has its own record, an auxiliary one that wanders by swaps, and a sum of gradients that it averages
+A party has its own record, an auxiliary one that wanders by swaps, and a sum of gradients that it averages
 with whom it meets. Who receives a record sees it: see `learn.local_reports` for private ones.
 
 theta minimises +z'theta + ||theta||^2 / (2 gamma) + t psi(theta): the papers print -z'theta, which ascends.
@@ -37,14 +37,14 @@ def inverse_root(scale: float = 1.0) -> StepSize:
 
 @dataclass(frozen=True, eq=False, repr=False)
 class Models:
-    """What the users here have learnt as time goes by.
+    """What the parties here have learnt as time goes by.
 
     Attributes:
         ticks: shape (times,), the last is that of the end.
-        average: shape (times, rows, p): each user's average of its thetas, which the theory is about.
-        current: shape (times, rows, p): each user's last theta.
-        dual: shape (times, rows, p): z, each user's sum of gradients.
-        auxiliary: shape (times, rows, length): the record that each user holds beside its own.
+        average: shape (times, rows, p): each party's average of its thetas, which the theory is about.
+        current: shape (times, rows, p): each party's last theta.
+        dual: shape (times, rows, p): z, each party's sum of gradients.
+        auxiliary: shape (times, rows, length): the record that each party holds beside its own.
         claim: what the messages give away.
     """
 
@@ -57,7 +57,7 @@ class Models:
 
     @property
     def final(self) -> Floats:
-        """Each user's average at the end, shape (rows, p)."""
+        """Each party's average at the end, shape (rows, p)."""
         last: Floats = self.average[-1]
         return last
 
@@ -167,17 +167,17 @@ async def dual_averaging(
 ) -> Models:
     """Minimise with a global clock: Algorithm 3.2.
 
-    At each tick two users average their sums of gradients and swap their auxiliary records; then every user
-    adds its gradient at (x_u, a_u) and takes a proximal step. `gossip_bounds.dual_averaging_terms` bounds the
-    error.
+    At each tick two parties average their sums of gradients and swap their auxiliary records; then every
+    party adds its gradient at (x_u, a_u) and takes a proximal step. `gossip_bounds.dual_averaging_terms`
+    bounds the error.
 
     Args:
-        records: shape (rows, length), the record of each user here.
+        records: shape (rows, length), the record of each party here.
         gradient: of the loss in theta.
-        clock: the same at every user: who meets.
+        clock: the same at every party: who meets.
         ticks: T, 1 to 1e9.
         dimension: p, 1 to 1e6.
-        step_size: gamma(t), the same at every user; None: 1/sqrt(t).
+        step_size: gamma(t), the same at every party; None: 1/sqrt(t).
         prox: of the regulariser psi.
         every: models are kept each so many ticks, and at the end; None: at the end only.
         screen: what is believed of others, whose rows are a sum of gradients and a record.
@@ -216,7 +216,7 @@ async def dual_averaging_asynchronous(
 ) -> Models:
     """Minimise without a global clock: Remark 3.4 [Colin, Bellet, Salmon, Clemencon 2016].
 
-    Only those who meet take a step. User u meets somebody with chance p_u in each tick: its gradient has the
+    Only those who meet take a step. Party u meets somebody with chance p_u in each tick: its gradient has the
     weight 1/p_u, and its number of meetings over p_u is its unbiased estimate of t.
 
     Arguments, result and errors as of `dual_averaging`.

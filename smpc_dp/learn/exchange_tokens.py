@@ -42,7 +42,7 @@ class _OnExchange:
 
     @property
     def here(self) -> Parties:
-        """The party's own number, or nobody at a hub."""
+        """The party's own number, or nobody at an aggregator."""
         return self._exchange.here
 
     @property
@@ -117,14 +117,14 @@ class PathTokens(_OnExchange):
 
 
 class CoveredTokens(_OnExchange):
-    """A token whose holder alone knows where it goes: at each step every user sends to every other.
+    """A token whose holder alone knows where it goes: at each step every party sends to every other.
 
     All but the token's message are cover. At hop h, 0 to `steps`, the token of step h moves; at the last one
-    whoever holds it sends it to everybody. A user who keeps it has it for itself.
+    whoever holds it sends it to everybody. A party who keeps it has it for itself.
     """
 
     def __init__(self, exchange: PeerExchange, steps: int, start: Values) -> None:
-        """`start`: of the shape and type of all tokens; `steps`: T. Of all users one may live here."""
+        """`start`: of the shape and type of all tokens; `steps`: T. Of all parties one may live here."""
         if len(exchange.here) > 1:
             raise ConfigError(
                 [Fault("here", "a covered token runs with one user here, or at a hub", ConfigCheck.CONFLICT)]

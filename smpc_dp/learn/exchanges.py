@@ -1,4 +1,4 @@
-"""How messages between single users are had: the grid, the noise on each vector, and who sends to whom."""
+"""How messages between single parties are had: the grid, the noise on each vector, and who sends to whom."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ from smpc_dp.protocols.exchange.params import ExchangeParameters, plan_exchange
 if TYPE_CHECKING:
     from scipy import sparse
 
-# For each user that sends, to whom.
+# For each party that sends, to whom.
 Recipients = dict[int, list[int]]
 # Messages without noise are rounded to this fraction of the bound.
 EXACT_STEPS = 1 << 40
@@ -41,9 +41,9 @@ def on_messages_grid(values: Rows, l2_bound: float) -> Rows:
 
 @dataclass(frozen=True)
 class Exchanging:
-    """Planned messages; `guarantee` is of all messages of one user together, None without noise.
+    """Planned messages; `guarantee` is of all messages of one party together, None without noise.
 
-    `participations`: how many vectors a user may send for that.
+    `participations`: how many vectors a party may send for that.
     """
 
     parameters: ExchangeParameters
@@ -51,7 +51,7 @@ class Exchanging:
     participations: int = 0
 
     def planned(self, parties: int) -> Planned:
-        """Return what keeps each of so many users within `participations`."""
+        """Return what keeps each of so many parties within `participations`."""
         return Planned(parties, None if self.guarantee is None else self.participations)
 
     @property
@@ -61,7 +61,7 @@ class Exchanging:
 
 
 def plan_messages(required: PrivateMessages, parties: int) -> Exchanging:
-    """Return messages with local differential privacy: all vectors of a user are (epsilon, delta)-DP.
+    """Return messages with local differential privacy: all vectors of a party are (epsilon, delta)-DP.
 
     Raises ConfigError if no noise can do that.
     """
@@ -95,14 +95,14 @@ def plan_messages(required: PrivateMessages, parties: int) -> Exchanging:
 
 
 class OneParty(Location):
-    """A `PeerExchange` of one user, who takes part in one request for each call; `meet` says how."""
+    """A `PeerExchange` of one party, who takes part in one request for each call; `meet` says how."""
 
     def name_of(self, party: int) -> str:
-        """What errors call a user."""
+        """What errors call a party."""
         return f"user {party}"
 
     async def meet(self, vectors: Rows, edges: Recipients | None) -> dict[int, Rows]:
-        """Return by user what this one was sent.
+        """Return by party what this one was sent.
 
         Args:
             vectors: shape (1, length), the same for all receivers; or where `edges` is None (n, length).
@@ -123,7 +123,7 @@ class OneParty(Location):
         return mixed_row(vector[0], received, int(self.here[0]), weights)[None]
 
     async def all_to_all(self, vectors: Boxes) -> Boxes:
-        """Return what every user had for this one; see `PeerExchange.all_to_all`."""
+        """Return what every party had for this one; see `PeerExchange.all_to_all`."""
         vectors = check_boxes(self, vectors)
         result = vectors.copy()
         for party, vector in (await self.meet(vectors[0], None)).items():
@@ -134,7 +134,7 @@ class OneParty(Location):
 def request_of(
     parameters: ExchangeParameters, edges: Recipients | None
 ) -> tuple[ExchangeParameters, list[int]]:
-    """Return the parameters of a request, and the users in it, ascending; `edges` as of `OneUser.meet`."""
+    """Return the parameters of a request, and the parties in it, ascending; `edges` as of `OneUser.meet`."""
     if edges is None:
         return parameters.to_each(), list(range(parameters.plan.parties))
     involved = sorted({*edges, *(party for sent in edges.values() for party in sent)})
@@ -144,12 +144,12 @@ def request_of(
 
 
 def partner_edges(partner: Parties) -> Recipients:
-    """Return for each user that has a partner to whom it sends."""
+    """Return for each party that has a partner to whom it sends."""
     return {int(party): [int(partner[party])] for party in np.flatnonzero(partner != np.arange(len(partner)))}
 
 
 def mixed_row(own: Rows, received: dict[int, Rows], party: int, weights: sparse.csr_array) -> Rows:
-    """Return the weighted sum of a user's own vector and those received, (length,).
+    """Return the weighted sum of a party's own vector and those received, (length,).
 
     In the order of `IdealExchange`, the own vector last, so that both have the same bits.
     """
@@ -164,7 +164,7 @@ def mixed_row(own: Rows, received: dict[int, Rows], party: int, weights: sparse.
 
 
 def weight_edges(weights: sparse.csr_array) -> Recipients:
-    """Return for each user that sends to others to whom: l sends to k where weights[k, l] is not zero."""
+    """Return for each party that sends to others to whom: l sends to k where weights[k, l] is not zero."""
     entries = weights.tocoo()
     edges: Recipients = {}
     for receiver, sender, weight in zip(entries.row, entries.col, entries.data, strict=True):

@@ -19,7 +19,7 @@ def gosta_bound(topology: Topology, matrix: Floats, ticks: NDArray[np.integer]) 
     """Return a bound on ||E z(t) - U 1||_2 after t ticks of Algorithm 3.1, (3.3), shape of `ticks`.
 
     As printed, but for ||H - h 1'||: it must be the Frobenius norm; for the spectral norm the bound is false
-    (docs/proofs/errata.md). A graph may be bipartite if it has more than two users.
+    (docs/proofs/errata.md). A graph may be bipartite if it has more than two parties.
 
     Args:
         matrix: H, shape (n, n): h(x_u, x_v). ticks: t >= 1.
@@ -45,7 +45,7 @@ class ErrorTerms:
     """The bound of Theorem 3.2 on the objective's excess after T ticks of Algorithm 3.2.
 
     Attributes:
-        centralised: C1. network: C2, proven for the mean over the users. printed_network: C2 as printed.
+        centralised: C1. network: C2, proven for the mean over the parties. printed_network: C2 as printed.
         bias: C3, the mean over t of (theta* - pi_t(bar z))' bar epsilon, measured; None if it was not. The
             paper prints the opposite sign.
     """
@@ -66,8 +66,8 @@ def dual_averaging_terms(
 ) -> ErrorTerms:
     """Return the terms of Theorem 3.2.
 
-    Averaging over a random edge contracts mean squares by 1 - beta_G/(2|E|); the printed C2 has
-    1 - beta_G/|E|, and is for each user, whose distance from the mean may be greater (docs/proofs/errata.md).
+    Averaging over a random edge contracts mean squares by 1 - beta_G/(2|E|); the printed C2 has 1 -
+    beta_G/|E|, and is for each party, whose distance from the mean may be greater (docs/proofs/errata.md).
 
     Args:
         optimum: theta*, shape (p,). lipschitz: L_h. ticks: T, above 1.

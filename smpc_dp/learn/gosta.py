@@ -1,9 +1,9 @@
 """Gossip estimation of U-statistics: GoSta [Bellet 2021, section 3.1] and the baseline U2-gossip.
 
-A user has its own record and an auxiliary one, which wanders through the network by swaps. Who receives a
+A party has its own record and an auxiliary one, which wanders through the network by swaps. Who receives a
 record sees it: see `learn.local_reports` for records that are reports under local differential privacy.
 
-Where a round of the papers has all users add h(x_u, a_u) although two of them meet, here they add what has
+Where a round of the papers has all parties add h(x_u, a_u) although two of them meet, here they add what has
 accumulated when they meet the next time: the same numbers, from a step that costs 2 and not n evaluations.
 """
 
@@ -29,11 +29,11 @@ MAX_TICKS = 1_000_000_000
 
 @dataclass(frozen=True, eq=False, repr=False)
 class Estimates:
-    """What the users here estimate as time goes by.
+    """What the parties here estimate as time goes by.
 
     Attributes:
         ticks: shape (times,), the last is that of the end.
-        values: shape (times, rows): each user's estimate of (1/n^2) sum over all u, v of h(x_u, x_v).
+        values: shape (times, rows): each party's estimate of (1/n^2) sum over all u, v of h(x_u, x_v).
         claim: what the messages give away.
     """
 
@@ -60,15 +60,15 @@ async def gosta(
 ) -> Estimates:
     """Estimate with a global clock: Algorithm 3.1.
 
-    At tick t every user takes h(x_u, a_u) into its running average; then two users average their estimates
+    At tick t every party takes h(x_u, a_u) into its running average; then two parties average their estimates
     and swap their auxiliary records. The expectation of each estimate tends to the statistic as 1/t
     (`gossip_bounds.gosta_bound`).
 
     Args:
-        records: shape (rows, length), the record of each user here.
+        records: shape (rows, length), the record of each party here.
         kernel: 0 for a record with itself. Between processes what travels is rounded to a fine grid: a kernel
             that jumps there should round back.
-        clock: the same at every user: who meets. It has at least two users on each connected graph.
+        clock: the same at every party: who meets. It has at least two parties on each connected graph.
         ticks: T, 1 to 1e9.
         every: estimates are kept each so many ticks, and at the end; None: at the end only.
         screen: what is believed of others, whose rows are what travels: an estimate, times t here, nothing in
@@ -115,7 +115,8 @@ async def gosta_asynchronous(
 ) -> Estimates:
     """Estimate without a global clock: Remark 3.2 [Colin, Bellet, Salmon, Clemencon 2015].
 
-    Users who meet average their estimates, take h(x_u, a_u) into them and swap. A user's weight is one over
+    Parties who meet average their estimates, take h(x_u, a_u) into them and swap. A party's weight is one
+    over
     the number of its meetings: that number over the chance p_u of a meeting is its unbiased estimate of t,
     and p_u cancels. The expectation tends to the statistic as log(t)/t.
 
@@ -154,10 +155,10 @@ async def u2_gossip(
     every: int | None = None,
     is_plausible: PlausibilityCheck | None = None,
 ) -> Estimates:
-    """Estimate by two wandering records a user, without averaging [Pelckmans, Suykens 2009].
+    """Estimate by two wandering records a party, without averaging [Pelckmans, Suykens 2009].
 
-    At each tick, two users swap their first records and two users swap their second ones; then every user
-    takes h of its two records into its running average.
+    At each tick, two parties swap their first records and two parties swap their second ones; then every
+    party takes h of its two records into its running average.
 
     Arguments, result and errors as of `gosta`.
     """

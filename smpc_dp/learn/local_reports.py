@@ -1,7 +1,7 @@
 """Gossip under local differential privacy: records are randomised once, and only that wanders [Remark 3.5].
 
-A user's record, one of k categories, becomes a report by k-ary randomised response. It stands for the record
-everywhere, at its own user too, since estimates and sums of gradients are sent on; kernel and gradient are
+A party's record, one of k categories, becomes a report by k-ary randomised response. It stands for the record
+everywhere, at its own party too, since estimates and sums of gradients are sent on; kernel and gradient are
 replaced by their unbiased versions (3.10) on reports.
 """
 
@@ -36,8 +36,8 @@ _ANSWER, _PARTY, _LABEL = 0, 1, 2
 class LocalReports:
     """Reports on records that are categories 0 to k - 1.
 
-    A row is (answer, user) or (answer, user, label): the user's number tells a report from all others, so
-    that no user pairs its report with itself, which would bias.
+    A row is (answer, party) or (answer, party, label): the party's number tells a report from all others, so
+    that no party pairs its report with itself, which would bias.
     """
 
     response: KaryRandomisedResponse
@@ -53,7 +53,7 @@ class LocalReports:
 
     @property
     def guarantee(self) -> PrivacyGuarantee:
-        """What one report costs its user; all that follows costs nothing more."""
+        """What one report costs its party; all that follows costs nothing more."""
         return self.response.guarantee(0.0)
 
     @property
@@ -69,12 +69,12 @@ class LocalReports:
         labels: Floats | None = None,
         source: NoiseSource | None = None,
     ) -> Rows:
-        """Return the reports of the users here, shape (rows, 2) or, with labels, (rows, 3).
+        """Return the reports of the parties here, shape (rows, 2) or, with labels, (rows, 3).
 
         Each call is a release of its own: two reports on one record cost twice.
 
         Args:
-            categories: shape (rows,), the records. here: shape (rows,), their users.
+            categories: shape (rows,), the records. here: shape (rows,), their parties.
             labels: public, shape (rows,). source: None is the operating system's randomness.
 
         Raises:
@@ -96,7 +96,7 @@ class LocalReports:
         return np.column_stack(columns).astype(np.float64)
 
     def known(self, parties: int, *, labels: int | None = None) -> Callable[[Rows], NDArray[np.bool_]]:
-        """Return which rows, (m, columns), can be reports of so many users, with one of so many labels."""
+        """Return which rows, (m, columns), can be reports of so many parties, with one of so many labels."""
 
         def known(rows: Rows) -> NDArray[np.bool_]:
             good = whole(rows[:, _ANSWER], self.response.categories) & whole(rows[:, _PARTY], parties)

@@ -2,7 +2,7 @@
 
 Accounting of groups: each group's average is public, and so is who is in it; nothing is gained from the draw
 of the groups. The noise of the s - c honest members of a group suffices, c the colluders that are assumed;
-each user is charged for each average that it takes part in, and its noise is planned for all of them
+each party is charged for each average that it takes part in, and its noise is planned for all of them
 together.
 """
 
@@ -212,8 +212,8 @@ def _checked(protocol: str, given: Mapping[str, object], size: int) -> SumParame
 class Averaging:
     """Planned averages: for each size of a group the parameters of its protocol.
 
-    `guarantee` is of all averages of one user together, None for exact ones; `participations` is in how many
-    a user may be for that; `weighting`: how weights travel, None where all are one.
+    `guarantee` is of all averages of one party together, None for exact ones; `participations` is in how many
+    a party may be for that; `weighting`: how weights travel, None where all are one.
     """
 
     plans: Mapping[int, GroupParameters]
@@ -222,7 +222,7 @@ class Averaging:
     weighting: Weighting | None = None
 
     def planned(self, parties: int) -> Planned:
-        """Return what keeps each of so many users within `participations`."""
+        """Return what keeps each of so many parties within `participations`."""
         return Planned(parties, None if self.guarantee is None else self.participations)
 
     def plan(self, size: int) -> SumParameters:
@@ -310,7 +310,7 @@ def check_weights(weight: NDArray[np.float64]) -> None:
 
 
 def plan_private(table: AveragerTable, required: PrivateAverages, parties: int) -> Averaging:
-    """Return private averages whose composition over a user's participations is (epsilon, delta)-DP.
+    """Return private averages whose composition over a party's participations is (epsilon, delta)-DP.
 
     Raises:
         ConfigError: no noise can do that, or the protocol cannot serve such a group.
@@ -373,7 +373,7 @@ def plan_public(table: AveragerTable, required: PublicAverages) -> Averaging:
 def of_all(
     budget: tuple[float, float], parties: int, diameter: float, mechanism: str, assumption: str, over: str
 ) -> PrivacyGuarantee:
-    """Return the guarantee of all releases of a user together, of vectors `diameter` grid steps apart."""
+    """Return the guarantee of all releases of a party together, of vectors `diameter` grid steps apart."""
     epsilon, delta = budget
     return PrivacyGuarantee(
         epsilon=epsilon,

@@ -1,6 +1,6 @@
-"""Models with a loss on points of a user, and the clipped gradient of each user's mean loss.
+"""Models with a loss on points of a party, and the clipped gradient of each party's mean loss.
 
-A user's table has its features in the first columns and the label in the last. The model is linear with an
+A party's table has its features in the first columns and the label in the last. The model is linear with an
 intercept: length features + 1, times the classes for "softmax".
 """
 
@@ -23,12 +23,12 @@ LARGEST = 1e50
 
 @dataclass(frozen=True, slots=True)
 class Points:
-    """The points of the users here, padded to one number each.
+    """The points of the parties here, padded to one number each.
 
     Attributes:
         features: shape (rows, most points, features + 1), the last column ones.
         labels: shape (rows, most points).
-        share: shape (rows, most points): 1 / points of its user, 0 for padding.
+        share: shape (rows, most points): 1 / points of its party, 0 for padding.
     """
 
     features: NDArray[np.float64]
@@ -62,7 +62,7 @@ class Model:
         return tuple(f"{name} of {label}" for label in range(self.classes) for name in one)
 
     def check(self, table: Table, party: str) -> None:
-        """Raise ConfigError, naming the user, unless the table has features and labels that fit."""
+        """Raise ConfigError, naming the party, unless the table has features and labels that fit."""
         faults: list[Fault] = []
         if table.ndim != 2 or table.shape[1] != self.features + 1:
             columns = table.shape[1] if table.ndim == 2 else 0
@@ -98,7 +98,7 @@ class Model:
             raise ConfigError(faults)
 
     def points(self, data: list[Table]) -> Points:
-        """Return checked tables, one for each user here, as arrays."""
+        """Return checked tables, one for each party here, as arrays."""
         most = max((len(table) for table in data), default=0)
         features = np.zeros((len(data), most, self.features + 1))
         labels, share = np.zeros((len(data), most)), np.zeros((len(data), most))
@@ -116,7 +116,7 @@ class Model:
         return np.asarray(np.einsum("rpf,rf->rp", features, weights))
 
     def gradient(self, weights: Rows, points: Points, rows: NDArray[np.intp]) -> Rows:
-        """Return the gradient of the mean loss of each user in `rows` at its weights, unclipped."""
+        """Return the gradient of the mean loss of each party in `rows` at its weights, unclipped."""
         features, share = points.features[rows], points.share[rows]
         scores, labels = self.scores(weights, features), points.labels[rows]
         if self.kind == "softmax":

@@ -1,7 +1,7 @@
 """What learners by gossip on reports under local differential privacy have in common.
 
-A user's record becomes one of k cells and then a report [Bellet 2021, Remark 3.5]. Only what is computed from
-reports is sent, so any number of meetings costs the epsilon of one report.
+A party's record becomes one of k cells and then a report [Bellet 2021, Remark 3.5]. Only what is computed
+from reports is sent, so any number of meetings costs the epsilon of one report.
 """
 
 from __future__ import annotations
@@ -23,7 +23,8 @@ if TYPE_CHECKING:
 OfParty = Annotated[
     Annotated[float, Meta(gt=0, le=100)], Meta(description="of each user; there is no `delta`")
 ]
-# Of a message's norm: answers, users' numbers and labels are whole, and have so many steps of the grid in 1.
+# Of a message's norm: answers, parties' numbers and labels are whole, and have so many steps of the grid in
+# 1.
 MOST = EXACT_STEPS / 16
 
 

@@ -1,6 +1,6 @@
 """Gossip dual averaging of a pairwise loss, as learners of sessions: of records in the clear, and of reports.
 
-Each user has one record. In the clear it travels from user to user, sealed against everybody else: nothing
+Each party has one record. In the clear it travels from party to party, sealed against everybody else: nothing
 protects it from those who meet it. On reports gradients are the unbiased ones (3.10) [Bellet 2021, Remark
 3.5].
 """
@@ -104,7 +104,7 @@ class PairDescent(PairingSchedule, frozen=True, kw_only=True):
         return tuple(f"M {row},{column}" for row in range(d) for column in range(d))
 
     def setting_faults(self, parties: int) -> list[Fault]:
-        """Return what is wrong with these settings for so many users."""
+        """Return what is wrong with these settings for so many parties."""
         if self.dimension > _LONGEST:
             return [
                 Fault(
@@ -135,7 +135,7 @@ class PairDescent(PairingSchedule, frozen=True, kw_only=True):
         """Return what is believed of others.
 
         Records that are known, and sums of gradients by tick t of norm t times the largest, so that an honest
-        user's own messages stay within `bound`.
+        party's own messages stay within `bound`.
         """
         most, p = self._weight(parties) * slope, self.dimension
 
@@ -146,7 +146,7 @@ class PairDescent(PairingSchedule, frozen=True, kw_only=True):
         return possible
 
     def check_shape(self, table: Table, party: str) -> None:
-        """Raise ConfigError, naming the user, unless its table is one record with a label."""
+        """Raise ConfigError, naming the party, unless its table is one record with a label."""
         if table.shape != (1, self.features + 1):
             reason = f"must be one record of {self.features} features and a label, shape is {table.shape}"
             raise ConfigError([Fault(party, reason, ConfigCheck.SHAPE)])
@@ -169,7 +169,7 @@ class PairDescent(PairingSchedule, frozen=True, kw_only=True):
     async def descend(
         self, exchange: PeerExchange, rows: Rows, gradient: PairGradient, is_plausible: PlausibilityCheck
     ) -> Rows:
-        """Gossip to the last tick, see `learn.dual_averaging`; return each user's average theta."""
+        """Gossip to the last tick, see `learn.dual_averaging`; return each party's average theta."""
         run = dual_averaging if self.clock == "synchronous" else dual_averaging_asynchronous
         try:
             result = await run(
@@ -221,7 +221,7 @@ class DualAveraging(PairDescent, frozen=True, kw_only=True):
         return np.asarray((norms <= self.record_bound + SLACK * bound) & whole(records[:, -1], self.classes))
 
     def check_data(self, table: Table, party: str) -> None:
-        """Raise ConfigError, naming the user, unless its table is one record within its bound."""
+        """Raise ConfigError, naming the party, unless its table is one record within its bound."""
         self.check_shape(table, party)
         norm = float(np.linalg.norm(table[0, :-1]))
         if norm > self.record_bound:
@@ -237,7 +237,7 @@ class DualAveraging(PairDescent, frozen=True, kw_only=True):
     ) -> Rows:
         """Descend on records."""
         slope, bound = self.slope_bound(2 * self.record_bound), self.bound(exchange.parties)
-        # What others have of a record is then exactly what its user has.
+        # What others have of a record is then exactly what its party has.
         records = on_messages_grid(records, bound)
         is_plausible = self.is_plausible(slope, exchange.parties, bound, partial(self._known, bound))
         return await self.descend(exchange, records, self.pairwise_loss.gradient, is_plausible)
@@ -272,11 +272,11 @@ class DualAveragingReports(OnReports, PairDescent, frozen=True, kw_only=True):
 
     @property
     def length(self) -> int:
-        """Numbers of a message: a sum of gradients, and a report, an answer, its user and maybe a label."""
+        """Numbers of a message: a sum of gradients, and a report, an answer, its party and maybe a label."""
         return self.dimension + (2 if self.labels == "private" else 3)
 
     def setting_faults(self, parties: int) -> list[Fault]:
-        """Return what is wrong with the settings by themselves, for so many users."""
+        """Return what is wrong with the settings by themselves, for so many parties."""
         if faults := bound_faults(self.lower, self.upper):
             return faults
         labels = self.classes if self.labels == "private" else 1
@@ -310,7 +310,7 @@ class DualAveragingReports(OnReports, PairDescent, frozen=True, kw_only=True):
         return self.slope_bound(apart) * self.reports.response.distribution.pair_growth()
 
     def check_data(self, table: Table, party: str) -> None:
-        """Raise ConfigError, naming the user, unless its table is one record within the bounds."""
+        """Raise ConfigError, naming the party, unless its table is one record within the bounds."""
         self.check_shape(table, party)
         if not np.all((table[:, :-1] >= self.lower) & (table[:, :-1] <= self.upper)):
             raise ConfigError(

@@ -1,7 +1,7 @@
 """Means over pairs of records, by gossip, as learners of sessions: of records in the clear, and of reports.
 
-In the clear records travel from user to user, sealed against everybody else: nothing protects them from
-those who meet them. Of a kernel that is described the codes travel, with their user's number, so that nobody
+In the clear records travel from party to party, sealed against everybody else: nothing protects them from
+those who meet them. Of a kernel that is described the codes travel, with their party's number, so that nobody
 pairs a record with itself: its kernel need not be 0 then.
 """
 
@@ -34,7 +34,7 @@ from smpc_dp.privacy.sampling import NoiseSource
 
 STATISTICS = ("gini_mean_difference", "variance", "kendall_tau", "auc")
 Method = Literal["gosta", "u2"]
-# Which records, shape (m, columns), are ones that a user can have: shape (m,).
+# Which records, shape (m, columns), are ones that a party can have: shape (m,).
 Known = Callable[[Rows], NDArray[np.bool_]]
 
 # Of a message's bound: how far rounding may carry what is sent.
@@ -49,7 +49,7 @@ class PairEstimate(PairingSchedule, frozen=True, kw_only=True):
             `kernels.described.describe` tells of any kernel without labels.
         lower, upper: of every value, where h has a name; a label is 0 or 1.
         method: "gosta", or "u2", the baseline, with two meetings a tick and a global clock.
-        positives: n+, how many users have label 1, public; of "auc", and only there.
+        positives: n+, how many parties have label 1, public; of "auc", and only there.
     """
 
     statistic: str | dict[str, Any]
@@ -86,7 +86,7 @@ class PairEstimate(PairingSchedule, frozen=True, kw_only=True):
         return len(self.own.fields) if self.own else len(self.form.fields) + (self.statistic == "auc")
 
     def setting_faults(self, parties: int) -> list[Fault]:
-        """Return what is wrong with these settings for so many users."""
+        """Return what is wrong with these settings for so many parties."""
         try:
             own = self.own
         except ConfigError as error:
@@ -141,7 +141,7 @@ class PairEstimate(PairingSchedule, frozen=True, kw_only=True):
     def is_plausible(self, largest: float, bound: float, known: Known) -> PlausibilityCheck:
         """Return what is believed of others: records that are known, and estimates within their bound.
 
-        Whatever is believed keeps an honest user's own messages within `bound`.
+        Whatever is believed keeps an honest party's own messages within `bound`.
         """
 
         def possible(rows: Rows, ticks: NDArray[np.intp]) -> NDArray[np.bool_]:
@@ -159,7 +159,7 @@ class PairEstimate(PairingSchedule, frozen=True, kw_only=True):
         return 0 if self.method == "u2" else 1
 
     def check_data(self, table: Table, party: str) -> None:
-        """Raise ConfigError, naming the user, unless its table is one record within the bounds."""
+        """Raise ConfigError, naming the party, unless its table is one record within the bounds."""
         if table.shape != (1, self.fields):
             record = "a score and a label" if self.statistic == "auc" else f"{self.fields} values"
             raise ConfigError(
@@ -189,7 +189,7 @@ class PairEstimate(PairingSchedule, frozen=True, kw_only=True):
     async def estimate(
         self, exchange: PeerExchange, rows: Rows, kernel: PairKernel, is_plausible: PlausibilityCheck
     ) -> Floats:
-        """Gossip to the last tick, see `learn.gosta`; return the statistic over pairs of different users.
+        """Gossip to the last tick, see `learn.gosta`; return the statistic over pairs of different parties.
 
         Shape (rows, 1); for auc over the pairs of a label 1 and a label 0.
         """
@@ -214,7 +214,7 @@ _FINE, _WHOLE = 2.0**20, 16
 
 
 def on_codes(kernel: Kernel) -> PairKernel:
-    """Return a kernel on rows of codes with their users' numbers: 0 for rows of one user."""
+    """Return a kernel on rows of codes with their parties' numbers: 0 for rows of one party."""
 
     def values(own: Rows, other: Rows) -> Rows:
         first, second = np.rint(own).astype(np.int64), np.rint(other).astype(np.int64)
@@ -231,7 +231,7 @@ class GossipClear(PairEstimate, frozen=True, kw_only=True):
 
     @property
     def length(self) -> int:
-        """Numbers of a message: of codes one more, their user's."""
+        """Numbers of a message: of codes one more, their party's."""
         return self.columns + self.fields + (self.own is not None)
 
     def largest_faults(self, bound: float) -> list[Fault]:
@@ -280,7 +280,7 @@ class GossipClear(PairEstimate, frozen=True, kw_only=True):
         if self.own is not None:
             rows, kernel = np.column_stack([self.own.codes(records), exchange.here]) * 1.0, on_codes(self.own)
         else:
-            # A record that comes back to its user must be the same: h jumps at equal values.
+            # A record that comes back to its party must be the same: h jumps at equal values.
             rows, kernel = on_messages_grid(records, bound), self.form.value
         is_plausible = self.is_plausible(self._largest, bound, partial(self._known, parties))
         return await self.estimate(exchange, rows, kernel, is_plausible)
@@ -293,7 +293,7 @@ MAX_CELLS = 1_024
 class GossipReports(OnReports, PairEstimate, frozen=True, kw_only=True):
     """GoSta, or U2-gossip, on reports; a `needs.Learner`.
 
-    Every user ends with an estimate of the mean of h over the pairs of different users, in the unit of the
+    Every party ends with an estimate of the mean of h over the pairs of different parties, in the unit of the
     records.
     """
 
@@ -327,11 +327,11 @@ class GossipReports(OnReports, PairEstimate, frozen=True, kw_only=True):
 
     @property
     def length(self) -> int:
-        """Numbers of a message: a report has an answer, its user and maybe a label."""
+        """Numbers of a message: a report has an answer, its party and maybe a label."""
         return self.columns + (3 if self.labelled else 2)
 
     def setting_faults(self, parties: int) -> list[Fault]:
-        """Return what is wrong with the settings by themselves, for so many users."""
+        """Return what is wrong with the settings by themselves, for so many parties."""
         if self.labels == "public" and self.statistic != "auc":
             return [Fault("labels", "are of auc alone", ConfigCheck.UNSUPPORTED)]
         faults = super().setting_faults(parties)

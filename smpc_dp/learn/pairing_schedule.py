@@ -32,7 +32,7 @@ Graph = Annotated[
         extra={"range": '`"ring"`, `"complete"`, or edges `[["alice", "bob"], ...]`'},
     ),
 ]
-"""A graph of all parties, or its edges: pairs of users, who are numbered from 0 in the roster's order; a
+"""A graph of all parties, or its edges: pairs of parties, who are numbered from 0 in the roster's order; a
 session may name them (`numbered`). No other graphs by name: random ones might differ between machines."""
 
 ClockName = Literal["asynchronous", "synchronous"]
@@ -42,7 +42,7 @@ Seed = Annotated[int, Meta(ge=0, le=2**63 - 1)]
 
 
 def graph_of(graph: Graph, parties: int) -> Topology:
-    """Return a session's graph; raise ConfigError unless it is connected and leads to its users alone."""
+    """Return a session's graph; raise ConfigError unless it is connected and leads to its parties alone."""
     if graph == "ring":
         return topology.ring(parties)
     if graph == "complete":
@@ -84,7 +84,7 @@ def renamed(error: ConfigError, argument: str, key: str) -> ConfigError:
 
 
 class PairingSchedule(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True, dict=True):
-    """A learner whose users meet in pairs; `kind` is its name, `fields` the columns of a record."""
+    """A learner whose parties meet in pairs; `kind` is its name, `fields` the columns of a record."""
 
     kind: ClassVar[str]
     ticks: Annotated[Ticks, Meta(description="meetings of two users; each user must have one")]
@@ -100,12 +100,12 @@ class PairingSchedule(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_
         return self.ticks
 
     def clock_of(self, parties: int) -> Clock:
-        """Return a new clock for so many users."""
+        """Return a new clock for so many parties."""
         graph = graph_of(self.topology, parties)
         return EdgeClock(graph, self.seed) if self.clock == "synchronous" else PoissonClock(graph, self.seed)
 
     def pairings(self, parties: int) -> NDArray[np.intp]:
-        """Return how many messages each user sends, shape (n,)."""
+        """Return how many messages each party sends, shape (n,)."""
         drawn = self.clock_of(parties).draw(self.draws)
         return np.bincount(drawn.ravel(), minlength=parties).astype(np.intp)
 
@@ -129,7 +129,7 @@ class PairingSchedule(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_
         return f"{CLAIM}; ", None, None
 
     def setting_faults(self, parties: int) -> list[Fault]:
-        """Return what is wrong with the settings by themselves, for so many users; may raise ConfigError."""
+        """Return the faults of the settings by themselves, for so many parties; may raise ConfigError."""
         raise NotImplementedError
 
     def bound(self, parties: int) -> float:
@@ -141,11 +141,11 @@ class PairingSchedule(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_
         raise NotImplementedError
 
     async def gossip(self, exchange: PeerExchange, records: Table, source: NoiseSource) -> Rows:
-        """Gossip on the records of the users here, (rows, fields); return what they have learned."""
+        """Gossip on the records of the parties here, (rows, fields); return what they have learned."""
         raise NotImplementedError
 
     def faults(self, parties: int) -> list[Fault]:
-        """Return what is wrong with the settings for so many users."""
+        """Return what is wrong with the settings for so many parties."""
         try:
             return self.setting_faults(parties) or self.largest_faults(self.bound(parties))
         except ConfigError as error:
@@ -166,7 +166,7 @@ class PairingSchedule(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_
         return Learned(self.kind, values, self.names, steps, steps, (), guarantee, claim)
 
     def pairing_faults(self, parties: int) -> list[Fault]:
-        """Return that a user never meets anybody; raise ConfigError for the graph."""
+        """Return that a party never meets anybody; raise ConfigError for the graph."""
         counted = self.pairings(parties)
         if counted.all():
             return []

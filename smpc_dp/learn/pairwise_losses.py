@@ -78,7 +78,7 @@ def logistic_metric(threshold: float = 1.0) -> PairwiseLoss:
     def margin(theta: Rows, own: Rows, other: Rows) -> tuple[Floats, Rows, Floats]:
         difference = own[..., :-1] - other[..., :-1]
         outer = difference[..., :, None] * difference[..., None, :]
-        # Not -1, which no rows leave open: a hub has none.
+        # Not -1, which no rows leave open: an aggregator has none.
         flat = outer.reshape(*difference.shape[:-1], difference.shape[-1] ** 2)
         sign = np.where(own[..., -1] == other[..., -1], 1.0, -1.0)
         return sign, flat, sign * ((theta * flat).sum(axis=-1) - threshold)

@@ -107,7 +107,7 @@ def check_learn_as(
 
 
 def check_learn(parameters: Mapping[str, object], parties: int) -> tuple[LearnParameters | None, list[Fault]]:
-    """Check a `[parameters]` table for a session of so many users; return every fault found."""
+    """Check a `[parameters]` table for a session of so many parties; return every fault found."""
     name = parameters.get("learner")
     kind, origin = _kind_of(name)
     if kind is None:

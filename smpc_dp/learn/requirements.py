@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     from smpc_dp.privacy.accountant.events import Event, Gaussian
     from smpc_dp.privacy.sampling import NoiseSource
 
-# A user's data: shape (points, columns).
+# A party's data: shape (points, columns).
 Table = NDArray[np.float64]
 
 
@@ -31,14 +31,14 @@ def bound_faults(lower: float, upper: float) -> list[Fault]:
 
 @dataclass(frozen=True)
 class PrivateAverages:
-    """Averages of vectors that depend on the users' data.
+    """Averages of vectors that depend on the parties' data.
 
     Attributes:
         length: coordinates of a vector.
         l2_bound: of the norm of a vector.
         sizes: of the groups that are averaged.
-        participations: shape (n,): in how many averages each user is.
-        epsilon, delta: for each user, all of its participations together.
+        participations: shape (n,): in how many averages each party is.
+        epsilon, delta: for each party, all of its participations together.
         weights: the least and the greatest weight, where vectors have weights; they are as private as the
             vectors. None: all count alike.
     """
@@ -63,12 +63,13 @@ class PublicAverages:
 
 @dataclass(frozen=True)
 class PrivateMessages:
-    """Messages between single users that depend on their data, each with local differential privacy.
+    """Messages between single parties that depend on their data, each with local differential privacy.
 
     Attributes:
         length, l2_bound: of a vector.
-        participations: shape (n,): how many vectors each user sends; one that goes to several users is one.
-        epsilon, delta: for each user, all of its vectors together; None where nothing is protected.
+        participations: shape (n,): how many vectors each party sends; one that goes to several parties is
+            one.
+        epsilon, delta: for each party, all of its vectors together; None where nothing is protected.
     """
 
     length: int
@@ -82,7 +83,7 @@ class PrivateMessages:
 class Requirements:
     """All that a learner communicates; None for what it does not.
 
-    `own`: what messages give away of a user in all steps together, where the learner adds the noise itself.
+    `own`: what messages give away of a party in all steps together, where the learner adds the noise itself.
     """
 
     average: PrivateAverages | None = None
@@ -124,7 +125,7 @@ class LearnerContext:
 
 @dataclass(frozen=True)
 class Learned:
-    """What a learner ends with, for the users that live where it ran.
+    """What a learner ends with, for the parties that live where it ran.
 
     All of it is public, but for values that are `confidential`.
 
@@ -134,9 +135,9 @@ class Learned:
         names: of the coordinates.
         steps: how many steps each of them was to take part in, shape (rows,); done: in how many it did.
         failures: why the others failed, each text once.
-        guarantee: of all steps together, for each user; None where nothing is protected.
+        guarantee: of all steps together, for each party; None where nothing is protected.
         claim: what the steps give away, and against whom that holds.
-        confidential: the values are each user's own, and the guarantee does not hold for who sees them.
+        confidential: the values are each party's own, and the guarantee does not hold for who sees them.
     """
 
     learner: str
@@ -168,7 +169,7 @@ class Learner(Protocol):
     """A learner with its settings: a frozen struct, as `[parameters]` of a session file give them."""
 
     def faults(self, parties: int) -> list[Fault]:
-        """Return what is wrong with the settings for so many users; every fault by its key."""
+        """Return what is wrong with the settings for so many parties; every fault by its key."""
         ...
 
     def requirements(self, parties: int) -> Requirements:
@@ -176,13 +177,14 @@ class Learner(Protocol):
         ...
 
     def check_data(self, table: Table, party: str) -> None:
-        """Raise ConfigError, naming the user, unless its data fit."""
+        """Raise ConfigError, naming the party, unless its data fit."""
         ...
 
     async def run(self, context: LearnerContext, data: list[Table]) -> Learned:
-        """Learn from the data of the users that live here, one table for each, in their order.
+        """Learn from the data of the parties that live here, one table for each, in their order.
 
-        It is called at the hub too, where nobody lives. Everywhere it makes the same calls with the same
+        It is called at the aggregator too, where nobody lives. Everywhere it makes the same calls with the
+        same
         groups and partners, also after one that raised PeerFault or TimeoutFault: requests are counted so.
         """
         ...

@@ -1,7 +1,7 @@
 """Sums and histograms by a token that turns on a ring [Bellet 2021, Algorithms 4.2 and 4.3].
 
-Written over the users that live here: all of them in a simulation, where everything is arrays, one in a
-process, where the token comes by. Both end with noise that covers the users after the last noisy one, which
+Written over the parties that live here: all of them in a simulation, where everything is arrays, one in a
+process, where the token comes by. Both end with noise that covers the parties after the last noisy one, which
 the algorithms as printed leave bare (docs/proofs/errata.md).
 """
 
@@ -36,7 +36,7 @@ class TokenSum:
         value: the sum of the contributions plus noise, unbiased, in the caller's unit.
         contributions: how many were summed, or None where a limit hides it.
         deviation: standard deviation of the noise in it, from the plan.
-        guarantee: towards any user (or so many colluders as the plan says), of all data of another one.
+        guarantee: towards any party (or so many colluders as the plan says), of all data of another one.
     """
 
     value: float
@@ -56,7 +56,7 @@ class TokenHistogram:
 
 
 class RingSum:
-    """The real sum of n users' K contributions each, with the noise of `plan_ring_sum`.
+    """The real sum of n parties' K contributions each, with the noise of `plan_ring_sum`.
 
     With `single` noise every n - 1 hops and at the last one, with `distributed` noise at every hop (Remark
     4.2, mended). Noise is a discrete Gaussian on a grid of at most sigma / 8,192.
@@ -89,7 +89,7 @@ class RingSum:
         return ((hops % (n - 1) == 0) | (hops == last)).astype(np.int64), np.zeros_like(hops)
 
     def increments(self, contributions: NDArray[np.float64], here: Parties, source: NoiseSource) -> Integers:
-        """Return what the users here add to the token at each visit, shape (rows, K), in grid steps.
+        """Return what the parties here add to the token at each visit, shape (rows, K), in grid steps.
 
         Raises PrivacyError for a contribution out of bounds.
         """
@@ -108,10 +108,10 @@ class RingSum:
     async def run(
         self, tokens: TokenPassing, contributions: NDArray[np.float64], source: NoiseSource
     ) -> TokenSum:
-        """Add the contributions of the users here, shape (rows, K), and return the published sum.
+        """Add the contributions of the parties here, shape (rows, K), and return the published sum.
 
         `source` is `NoiseSource.system()` in a real run. Raises as `increments`, and ConfigError before the
-        first step if the plan is for other users.
+        first step if the plan is for other parties.
         """
         n, rounds = self.plan.parties, self.plan.rounds or 0
         check_plan(self.plan, topology="ring", task="sum", parties=tokens.parties, rounds=rounds)
@@ -135,7 +135,7 @@ class RingSum:
 
 
 class PlannedHistogram:
-    """What histograms by a token have in common: the law of an answer, with the plan's beta.
+    """What histograms by a token have in common: the distribution of an answer, with the plan's beta.
 
     Counts are whole, and answers exact: that is their grid.
     """
@@ -158,9 +158,9 @@ class PlannedHistogram:
 
 
 class RingHistogram(PlannedHistogram):
-    """Counts of n users' K answers each in d categories, by randomised response with the plan's beta.
+    """Counts of n parties' K answers each in d categories, by randomised response with the plan's beta.
 
-    The first user puts ceil(beta n) uniform elements into the token at the start, the last one as many at
+    The first party puts ceil(beta n) uniform elements into the token at the start, the last one as many at
     the end.
     """
 
@@ -211,7 +211,7 @@ async def _tour(
     add: Callable[[Integers, int, int], Integers],
     possible: Possible,
 ) -> Integers:
-    """Take the token K times for the user here, add and pass it on; return the published one."""
+    """Take the token K times for the party here, add and pass it on; return the published one."""
     if len(tokens.here) != 1:
         raise ConfigError(
             [Fault("here", "a token on a ring runs with all users here, or with one", ConfigCheck.CONFLICT)]

@@ -43,7 +43,7 @@ class PublicDraws:
 
 
 class Clock(Protocol):
-    """Says which two users meet at each tick."""
+    """Says which two parties meet at each tick."""
 
     @property
     def topology(self) -> Topology:
@@ -52,11 +52,11 @@ class Clock(Protocol):
 
     @property
     def chances(self) -> Floats:
-        """Shape (n,): p_u, the chance that a tick concerns user u; they add up to 2."""
+        """Shape (n,): p_u, the chance that a tick concerns party u; they add up to 2."""
         ...
 
     def draw(self, ticks: int) -> Ints:
-        """Return the two users of each of the next ticks, shape (ticks, 2)."""
+        """Return the two parties of each of the next ticks, shape (ticks, 2)."""
         ...
 
 
@@ -80,7 +80,7 @@ class EdgeClock:
 
 
 class PoissonClock:
-    """Each user has a Poisson clock of rate 1; who wakes up turns to a random neighbour [Remark 3.2].
+    """Each party has a Poisson clock of rate 1; who wakes up turns to a random neighbour [Remark 3.2].
 
     `now` is the time of the last tick that was drawn.
     """
@@ -103,7 +103,7 @@ class PoissonClock:
         return self.draw_timed(ticks)[1]
 
     def draw_timed(self, ticks: int) -> tuple[Floats, Ints]:
-        """Return the times of the next ticks, shape (ticks,), ascending, and the users as `draw` does."""
+        """Return the times of the next ticks, shape (ticks,), ascending, and the parties as `draw` does."""
         graph = self.topology
         # Row by row, so that ticks do not depend on how many are drawn at once.
         drawn = self._draws.uniform(3 * ticks).reshape(ticks, 3)
@@ -116,14 +116,14 @@ class PoissonClock:
 
 
 class ManyClocks:
-    """Independent clocks on as many copies of one graph; user u of copy r has the number r n + u.
+    """Independent clocks on as many copies of one graph; party u of copy r has the number r n + u.
 
     A learner that is given this runs all copies at once: repetitions of an experiment. A tick is one of every
     copy.
     """
 
     def __init__(self, clocks: list[Clock]) -> None:
-        """Raises ConfigError if the clocks have differing numbers of users."""
+        """Raises ConfigError if the clocks have differing numbers of parties."""
         if not clocks or len({clock.topology.parties for clock in clocks}) != 1:
             raise ConfigError([Fault("clocks", "must be on graphs of one size", ConfigCheck.RANGE)])
         self._clocks = clocks
@@ -135,7 +135,7 @@ class ManyClocks:
         return np.concatenate([clock.chances for clock in self._clocks])
 
     def draw(self, ticks: int) -> Ints:
-        """Return the users of the next ticks, shape (ticks copies, 2), copies next to each other."""
+        """Return the parties of the next ticks, shape (ticks copies, 2), copies next to each other."""
         size = self.topology.parties
         drawn = [clock.draw(ticks) + copy * size for copy, clock in enumerate(self._clocks)]
         return np.stack(drawn, axis=1).reshape(-1, 2)
@@ -143,10 +143,10 @@ class ManyClocks:
 
 @dataclass(frozen=True, eq=False)
 class Round:
-    """Meetings that concern each user once at most, so they can be held at the same time.
+    """Meetings that concern each party once at most, so they can be held at the same time.
 
     Attributes:
-        partner: shape (n,): whom each user meets, itself if nobody.
+        partner: shape (n,): whom each party meets, itself if nobody.
         meeting: shape (n,): the row of that meeting in what was grouped; -1 for who meets nobody.
     """
 
@@ -155,19 +155,19 @@ class Round:
 
 
 def rounds(parties: int, pairs: Ints) -> Iterator[Round]:
-    """Group meetings into rounds such that every user has its meetings in the order of `pairs`.
+    """Group meetings into rounds such that every party has its meetings in the order of `pairs`.
 
-    As meetings of different users do not touch each other, the outcome is that of one after the other. A
-    meeting is held in the first round in which it is next for both users.
+    As meetings of different parties do not touch each other, the outcome is that of one after the other. A
+    meeting is held in the first round in which it is next for both parties.
 
     Args:
-        users: n. pairs: shape (meetings, 2), users 0 to n - 1, the two of a row different.
+        parties: n. pairs: shape (meetings, 2), parties 0 to n - 1, the two of a row different.
     """
     person = pairs.ravel()
     # A radix sort, where numbers are small.
     order = np.argsort(person.astype(np.uint16) if parties <= 1 << 16 else person, kind="stable")
     own = np.arange(parties)
-    # All meetings of user 0, then those of user 1, ..., each user's closed by one that never comes.
+    # All meetings of party 0, then those of party 1, ..., each party's closed by one that never comes.
     last = np.cumsum(np.bincount(person, minlength=parties)) + own
     slots = np.arange(len(person)) + person[order]
     queue, other = (
@@ -192,7 +192,7 @@ class Span:
 
     Attributes:
         pairs: shape (meetings, 2): who meets whom, in order.
-        users: n. copies: meetings of one tick.
+        parties: n. copies: meetings of one tick.
     """
 
     start: int

@@ -48,7 +48,7 @@ def plan_vectors(
 
 
 def _check_work(parties: int, encoding: Encoding, levels: int) -> None:
-    """Raise ConfigError for what mpyc would not compute in time: users would have been charged by then."""
+    """Raise ConfigError for what mpyc would not compute in time: parties would have been charged by then."""
     bits = (encoding.highest - encoding.lowest).bit_length()
     seconds = encoding.length * (levels * _DRAW_SECONDS + parties * bits * _BIT_SECONDS)
     if seconds > SECONDS / 2:

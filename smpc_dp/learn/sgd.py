@@ -1,7 +1,7 @@
-"""Stochastic gradient descent whose averaging step is any `Averager`: all users, or a group in each step.
+"""Stochastic gradient descent whose averaging step is any `Averager`: all parties, or a group in each step.
 
 Everybody's model is a function of published averages and the public schedule, so only the gradients are
-private: those of a user are clipped to an L2 norm C, all its points together.
+private: those of a party are clipped to an L2 norm C, all its points together.
 """
 
 from __future__ import annotations
@@ -77,7 +77,7 @@ class SgdSettings(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fiel
         return Model(self.model, self.features, self.classes)
 
     def check_data(self, table: Table, party: str) -> None:
-        """Raise ConfigError, naming the user, unless its data fit."""
+        """Raise ConfigError, naming the party, unless its data fit."""
         self.loss.check(table, party)
 
     def groups(self, parties: int) -> NDArray[np.intp]:
@@ -85,7 +85,7 @@ class SgdSettings(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fiel
         raise NotImplementedError
 
     def participations(self, groups: NDArray[np.intp], parties: int) -> NDArray[np.intp]:
-        """Return in how many of these groups each user is, shape (n,)."""
+        """Return in how many of these groups each party is, shape (n,)."""
         return np.bincount(groups.ravel(), minlength=parties)
 
     def faults(self, parties: int) -> list[Fault]:  # noqa: ARG002
@@ -106,7 +106,7 @@ class SgdSettings(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fiel
     def requirements(self, parties: int) -> Requirements:
         """Return what it communicates: a private average of each step's group, and before it one of models.
 
-        The models of all users differ only for those who have missed a step.
+        The models of all parties differ only for those who have missed a step.
         """
         groups, length = self.groups(parties), self.loss.length
         sizes = frozenset({groups.shape[1]})
@@ -121,7 +121,7 @@ class SgdSettings(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fiel
 
 
 class FederatedSgd(SgdSettings, frozen=True, kw_only=True):
-    """All users average their clipped gradients in every step, and take the same step."""
+    """All parties average their clipped gradients in every step, and take the same step."""
 
     kind: ClassVar[str] = "sgd"
 

@@ -1,7 +1,7 @@
 """Learners of a session by a token, on a ring or a walk: what they have in common, sums and histograms.
 
 On a ring the token goes in the roster's order, by sealed messages between neighbours. On a walk its holder
-draws the next user; where one user lives it goes as `CoveredTokens`.
+draws the next party; where one party lives it goes as `CoveredTokens`.
 """
 
 from __future__ import annotations
@@ -76,7 +76,7 @@ class TokenLearner(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fie
 
     @property
     def tour_length(self) -> int:
-        """In how many steps every user is counted to take part."""
+        """In how many steps every party is counted to take part."""
         raise NotImplementedError
 
     @property
@@ -90,7 +90,7 @@ class TokenLearner(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fie
         return f"{self.kind}, network DP"
 
     def settings_faults(self) -> list[Fault]:
-        """Return what is wrong whatever the number of users."""
+        """Return what is wrong whatever the number of parties."""
         return []
 
     def planned(self, parties: int) -> Any:
@@ -110,7 +110,7 @@ class TokenLearner(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fie
     async def walked(
         self, protocol: Any, tokens: TokenPassing, data: list[Table], source: NoiseSource
     ) -> tuple[Values, PrivacyGuarantee | None]:
-        """Run the protocol with the data of the users here; return what is published."""
+        """Run the protocol with the data of the parties here; return what is published."""
         raise NotImplementedError
 
     def known(self, protocol: Any) -> Gaussian | None:  # noqa: ARG002
@@ -233,11 +233,11 @@ class _Sum(TokenLearner, frozen=True, kw_only=True):
         return np.zeros(1, np.int64)
 
     def settings_faults(self) -> list[Fault]:
-        """Return what is wrong whatever the number of users."""
+        """Return what is wrong whatever the number of parties."""
         return bound_faults(self.lower, self.upper)
 
     def check_data(self, table: Table, party: str) -> None:
-        """Raise ConfigError, naming the user, unless its data are numbers within the bounds."""
+        """Raise ConfigError, naming the party, unless its data are numbers within the bounds."""
         check_column(table, self.lines, party)
         if not np.all((table >= self.lower) & (table <= self.upper)):
             reason = f"a contribution is outside [{self.lower:g}, {self.upper:g}]"
@@ -267,14 +267,14 @@ class _Histogram(TokenLearner, frozen=True, kw_only=True):
         return np.zeros(self.categories, np.int64)
 
     def check_data(self, table: Table, party: str) -> None:
-        """Raise ConfigError, naming the user, unless its data are categories."""
+        """Raise ConfigError, naming the party, unless its data are categories."""
         check_column(table, self.lines, party)
         if not np.all((table >= 0) & (table < self.categories) & (table == np.rint(table))):
             reason = f"a value is no category: an integer from 0 to {self.categories - 1}"
             raise ConfigError([Fault(party, reason, ConfigCheck.RANGE)])
 
     def values(self, data: list[Table]) -> NDArray[np.int64]:
-        """Return the categories of the users here, shape (rows, lines)."""
+        """Return the categories of the parties here, shape (rows, lines)."""
         return np.concatenate([table.T for table in data]).astype(np.int64)
 
     async def walked(
@@ -386,7 +386,7 @@ class WalkSumLearner(_Sum, WalkLearner, frozen=True, kw_only=True):
         return self.contributions
 
     def settings_faults(self) -> list[Fault]:
-        """Return what is wrong whatever the number of users."""
+        """Return what is wrong whatever the number of parties."""
         result = super().settings_faults()
         most = self.max_contributions
         if self.contributions > 1 and (self.paths != "known" or most is None or most > self.contributions):
@@ -424,7 +424,7 @@ class WalkHistogramLearner(_Histogram, WalkLearner, frozen=True, kw_only=True):
         return WalkHistogram(plan, self.categories)
 
     def values(self, data: list[Table]) -> NDArray[np.int64]:
-        """Return the category of each user here, shape (rows,)."""
+        """Return the category of each party here, shape (rows,)."""
         return super().values(data)[:, 0]
 
 
@@ -447,7 +447,7 @@ def walk_plan(learner: Any, task: str, parties: int, sensitivity: float) -> Netw
 
 
 def check_column(table: Table, lines: int, party: str) -> None:
-    """Raise ConfigError, naming the user, unless a table is so many lines of one number."""
+    """Raise ConfigError, naming the party, unless a table is so many lines of one number."""
     if table.shape != (lines, 1):
         reason = f"must be {lines} lines of one number, has shape {table.shape}"
         raise ConfigError([Fault(party, reason, ConfigCheck.SHAPE)])

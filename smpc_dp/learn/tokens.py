@@ -1,4 +1,4 @@
-"""How a token goes from user to user: one user at a time holds it, and only its receiver sees it.
+"""How a token goes from party to party: one party at a time holds it, and only its receiver sees it.
 
 A learner takes a `TokenPassing` and has no other way to the others, as with `Averager` and `PeerExchange`.
 """
@@ -17,7 +17,7 @@ from smpc_dp.errors import Check, ConfigCheck, ConfigError, Fault, PeerFault
 from smpc_dp.learn.averager import AllHere, Location
 
 Values = NDArray[np.int64] | NDArray[np.float64]
-# Whether users who follow the protocol can have made a token of this many steps, above 0.
+# Whether parties who follow the protocol can have made a token of this many steps, above 0.
 Possible = Callable[[Values, int], bool]
 
 
@@ -43,7 +43,7 @@ def nothing() -> None:
 
 
 class TokenPassing(Location, Protocol):
-    """Hands tokens from one user to another over private channels."""
+    """Hands tokens from one party to another over private channels."""
 
     @property
     def anonymous(self) -> bool:
@@ -51,7 +51,7 @@ class TokenPassing(Location, Protocol):
         ...
 
     def name_of(self, party: int) -> str:
-        """What errors call a user."""
+        """What errors call a party."""
         ...
 
     async def pass_on(self, sender: int, receiver: int, token: Token) -> None:
@@ -59,7 +59,7 @@ class TokenPassing(Location, Protocol):
         ...
 
     async def take(self, idle: Callable[[], None] = nothing) -> Taken:
-        """Wait for the next token of a user here; raise TimeoutFault or PeerFault if none can come.
+        """Wait for the next token of a party here; raise TimeoutFault or PeerFault if none can come.
 
         `idle` is called at each step that passes without one, where steps can be told.
         """
@@ -80,7 +80,7 @@ class PlainTokens(AllHere):
 
     @classmethod
     def apart(cls, parties: int) -> list[PlainTokens]:
-        """Return one for each user, connected: each has its user `here` alone, as processes would."""
+        """Return one for each party, connected: each has its party `here` alone, as processes would."""
         queues = [asyncio.Queue[Taken]() for _ in range(parties)]
         result = []
         for party in range(parties):
@@ -91,7 +91,7 @@ class PlainTokens(AllHere):
 
     @property
     def parties(self) -> int:
-        """n, though one of `apart` has a single user here."""
+        """n, though one of `apart` has a single party here."""
         return self._parties
 
     @property

@@ -39,7 +39,7 @@ class Topology:
 
     Attributes:
         name: for results and plots.
-        users: n; they are 0 to n - 1.
+        parties: n; they are 0 to n - 1.
         edges: shape (E, 2), each edge once, smaller end first, sorted.
     """
 
@@ -49,7 +49,7 @@ class Topology:
 
     @cached_property
     def adjacency(self) -> sparse.csr_array:
-        """Symmetric, of ones, shape (n, n); `indptr` and `indices` list the neighbours of each user."""
+        """Symmetric, of ones, shape (n, n); `indptr` and `indices` list the neighbours of each party."""
         from scipy import sparse
 
         ends = np.concatenate([self.edges, self.edges[:, ::-1]])
@@ -58,24 +58,24 @@ class Topology:
 
     @cached_property
     def degrees(self) -> Ints:
-        """Shape (n,): how many neighbours each user has."""
+        """Shape (n,): how many neighbours each party has."""
         return np.bincount(self.edges.ravel(), minlength=self.parties).astype(np.intp)
 
     @cached_property
     def components(self) -> Ints:
-        """Shape (n,): the component of each user, numbered from 0."""
+        """Shape (n,): the component of each party, numbered from 0."""
         from scipy.sparse.csgraph import connected_components
 
         return np.asarray(connected_components(self.adjacency, directed=False)[1], dtype=np.intp)
 
     @property
     def connected(self) -> bool:
-        """Whether there is a path between any two users."""
+        """Whether there is a path between any two parties."""
         return int(self.components.max()) == 0
 
     @cached_property
     def bipartite(self) -> bool:
-        """Whether the users fall into two classes with edges between the classes only."""
+        """Whether the parties fall into two classes with edges between the classes only."""
         from scipy import sparse
         from scipy.sparse.csgraph import connected_components
 
@@ -170,7 +170,7 @@ def from_edges(parties: int, edges: NDArray[np.integer], name: str = "graph") ->
     """Return the graph with the given edges.
 
     Args:
-        users: n, 2 to 1,000,000.
+        parties: n, 2 to 1,000,000.
         edges: shape (E, 2), 1 to 20,000,000 of them, in either direction and possibly more than once.
 
     Raises:
@@ -208,7 +208,7 @@ def ring(parties: int) -> Topology:
 
 
 def grid(rows: int, columns: int, *, odd: bool = False) -> Topology:
-    """Return the two-dimensional grid; user r * columns + c stands in row r, column c.
+    """Return the two-dimensional grid; party r * columns + c stands in row r, column c.
 
     Grids are bipartite; `odd` adds the diagonal of one corner's square, which ends that.
     """
@@ -256,7 +256,7 @@ def watts_strogatz(parties: int, neighbours: int, rewired: float, seed: int) -> 
 
 
 def random_k_out(parties: int, chosen: int, seed: int) -> Topology:
-    """Return the graph of users who each choose `chosen` others, 1 to n - 1; it may be disconnected."""
+    """Return the graph of parties who each choose `chosen` others, 1 to n - 1; it may be disconnected."""
     result = Arguments()
     result.integer("chosen", chosen, 1, max(1, parties - 1))
     result.done()

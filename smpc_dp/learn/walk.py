@@ -38,8 +38,8 @@ class Limits:
     def allows(self, step: Any, visit: Any, used: Any, steps: int) -> Any:
         """Whether a contribution is made; arrays or single numbers.
 
-        `step` is 0 to T - 1, `visit` how often its user has held the token before, `used` how often the edge
-        to the next user was taken. A visit spends a contribution even if the edge forbids it. At the last
+        `step` is 0 to T - 1, `visit` how often its party has held the token before, `used` how often the edge
+        to the next party was taken. A visit spends a contribution even if the edge forbids it. At the last
         step everybody is next, and a limit on edges forbids it.
         """
         allowed = step > 0
@@ -53,7 +53,7 @@ class Limits:
 def check_paths(plan: NetworkPlan, tokens: TokenPassing) -> None:
     """Raise ConfigError for a plan that hides the path, run where neighbours on it see one another.
 
-    A simulation, where all users live here, has no observers.
+    A simulation, where all parties live here, has no observers.
     """
     if plan.paths == "hidden" and not tokens.anonymous and len(tokens.here) < tokens.parties:
         reason = (
@@ -87,7 +87,7 @@ class Path:
 
     @classmethod
     def draw(cls, parties: int, steps: int, limits: Limits, source: NoiseSource) -> Path:
-        """Draw a walk of `steps` uniform users."""
+        """Draw a walk of `steps` uniform parties."""
         return cls.along(uniform(source, steps, parties), parties, limits)
 
     @classmethod
@@ -105,7 +105,7 @@ class Path:
 
 
 class Visit(NamedTuple):
-    """A step of the walk: `before` is how often the user held the token."""
+    """A step of the walk: `before` is how often the party held the token."""
 
     party: int
     step: int
@@ -114,20 +114,20 @@ class Visit(NamedTuple):
 
 
 class Holder(Protocol):
-    """What a user does with the token that it holds."""
+    """What a party does with the token that it holds."""
 
     def hold(self, values: Values, visit: Visit) -> Values:
         """Return the token with noise, and with a contribution if it is allowed."""
         ...
 
     def possible(self, values: Values, steps: int) -> bool:
-        """Whether users who follow the protocol can have made this token, in so many steps."""
+        """Whether parties who follow the protocol can have made this token, in so many steps."""
         ...
 
 
 @dataclass(slots=True)
 class _Visits:
-    """What the users here remember of a walk."""
+    """What the parties here remember of a walk."""
 
     visits: Counter[int] = field(default_factory=Counter)
     edges: Counter[tuple[int, int]] = field(default_factory=Counter)
@@ -144,9 +144,9 @@ async def walk(
 ) -> Values:
     """Hold and pass the token until it is published, after `steps` steps; return the published one.
 
-    User 0 starts it. Each holder draws the next user from `source`, uniformly, itself included: from the
+    Party 0 starts it. Each holder draws the next party from `source`, uniformly, itself included: from the
     operating system's randomness in a real run, for privacy needs paths that nobody foresees. `shadow` holds
-    the token of the start at each step in which the user here waits, so that it is as busy as who has it.
+    the token of the start at each step in which the party here waits, so that it is as busy as who has it.
     """
     n, memory = tokens.parties, _Visits()
     here = tokens.here.tolist()
@@ -181,7 +181,7 @@ async def walk(
 class WalkSum:
     """The real sum of what T steps over the complete graph gather, with the noise of `plan_walk`.
 
-    The k-th time that a user contributes, it adds its k-th contribution, if it has more than one.
+    The k-th time that a party contributes, it adds its k-th contribution, if it has more than one.
     """
 
     def __init__(self, plan: NetworkPlan, lower: float, upper: float) -> None:
@@ -196,13 +196,13 @@ class WalkSum:
     async def run(
         self, tokens: TokenPassing, contributions: NDArray[np.float64], source: NoiseSource
     ) -> TokenSum:
-        """Walk with the contributions of the users here, shape (rows, columns), and return the sum.
+        """Walk with the contributions of the parties here, shape (rows, columns), and return the sum.
 
-        With one column, a user contributes the same value each time. More columns need a plan for known
+        With one column, a party contributes the same value each time. More columns need a plan for known
         paths; then it contributes at most so often as there are columns, or `max_contributions`.
 
         Raises PrivacyError for a contribution out of bounds; ConfigError before the first step for a plan for
-        others or columns that it does not cover, and at a user's visit for which it has no contribution.
+        others or columns that it does not cover, and at a party's visit for which it has no contribution.
         """
         check_plan(self.plan, topology="complete", task="sum", parties=tokens.parties)
         check_paths(self.plan, tokens)
@@ -287,7 +287,7 @@ class WalkHistogram(PlannedHistogram):
         self.steps = plan.steps or 0
 
     async def run(self, tokens: TokenPassing, values: Integers, source: NoiseSource) -> TokenHistogram:
-        """Walk with a category of each user here, shape (rows,), answered anew at each visit.
+        """Walk with a category of each party here, shape (rows,), answered anew at each visit.
 
         Raises PrivacyError for a value that is no category, ConfigError for a plan for others.
         """

@@ -109,7 +109,7 @@ class KnownWalkSgd:
         return np.array([abs(value) * most // norm * (1 if value > 0 else -1) for value in whole], np.int64)
 
     async def run(self, tokens: TokenPassing, gradient: Gradient, source: NoiseSource) -> Walked:
-        """Walk from zero with the gradients of the users here; return the published model.
+        """Walk from zero with the gradients of the parties here; return the published model.
 
         Arguments as of `WalkSgd.run`. Raises ConfigError before the first step for a plan for others.
         """

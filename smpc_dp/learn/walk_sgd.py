@@ -25,7 +25,7 @@ from smpc_dp.privacy.network.plan import NetworkPlan
 from smpc_dp.privacy.sampling import NoiseSource, uniform
 
 Integers = NDArray[np.int64]
-# The users' gradients, (rows, p), each at its own point: points (rows, p) and users (rows,).
+# The parties' gradients, (rows, p), each at its own point: points (rows, p) and parties (rows,).
 Gradient = Callable[[Rows, Parties], Rows]
 
 _BLOCK = 1_000
@@ -194,10 +194,10 @@ class WalkSgd:
         scale: NDArray[np.float64] | None = None,
         every: int | None = None,
     ) -> Walks:
-        """Run independent walks side by side, all users here.
+        """Run independent walks side by side, all parties here.
 
         Args:
-            gradient: of all users.
+            gradient: of all parties.
             start: shape (p,), the token at the start.
             walks: how many; each is a run with its own path and noise.
             scale: shape (walks,), multiplies the step sizes of each; None is 1.
@@ -228,10 +228,10 @@ class WalkSgd:
     async def run(
         self, tokens: TokenPassing, gradient: Gradient, start: NDArray[np.float64], source: NoiseSource
     ) -> Walked:
-        """Walk with the gradients of the users here; return the published model.
+        """Walk with the gradients of the parties here; return the published model.
 
-        `gradient` is asked for users here alone. `source` is `NoiseSource.system()` in a real run, and draws
-        paths as well. Raises ConfigError before the first step for a plan for others.
+        `gradient` is asked for parties here alone. `source` is `NoiseSource.system()` in a real run, and
+        draws paths as well. Raises ConfigError before the first step for a plan for others.
         """
         plan, start = self.noise.plan, np.asarray(start, dtype=np.float64)
         if tokens.parties != self.noise.parties:
@@ -306,7 +306,7 @@ def proposition_4_1(
 
 @dataclass(frozen=True, slots=True)
 class Logistic:
-    """Mean logistic loss of each user's m points: features (n, m, p), labels (n, m) of -1 and 1.
+    """Mean logistic loss of each party's m points: features (n, m, p), labels (n, m) of -1 and 1.
 
     It is 1-Lipschitz and 1/4-smooth if the points have norm at most 1.
     """
@@ -325,12 +325,12 @@ class Logistic:
             )
 
     def gradient(self, points: Rows, parties: Parties) -> Rows:
-        """Return the users' gradients, shape (rows, p), at these points."""
+        """Return the parties' gradients, shape (rows, p), at these points."""
         x, y = self.features[parties], self.labels[parties]
         weight = -y * expit(-y * (x * points[:, None, :]).sum(axis=2)) / x.shape[1]
         return np.asarray((weight[:, :, None] * x).sum(axis=1))
 
     def objective(self, points: Rows) -> NDArray[np.float64]:
-        """Return the mean loss of all users at each point, shape (rows,)."""
+        """Return the mean loss of all parties at each point, shape (rows,)."""
         flat, labels = self.features.reshape(-1, self.features.shape[2]), self.labels.ravel()
         return np.asarray(np.logaddexp(0.0, -(points @ flat.T) * labels).mean(axis=1))

@@ -60,7 +60,7 @@ class WalkSgdLearner(WalkLearner, frozen=True, kw_only=True):
         return math.hypot(self.record_bound or 0.0, 1.0)
 
     def settings_faults(self) -> list[Fault]:
-        """Return what is wrong whatever the number of users."""
+        """Return what is wrong whatever the number of parties."""
         if self.paths != "known":
             reason = "is of known paths only"
             return (
@@ -117,7 +117,7 @@ class WalkSgdLearner(WalkLearner, frozen=True, kw_only=True):
         return WalkSgd(SgdNoise.of(plan, self.clip), self.rate, radius=self.radius)
 
     def check_data(self, table: Table, party: str) -> None:
-        """Raise ConfigError, naming the user, unless its data fit."""
+        """Raise ConfigError, naming the party, unless its data fit."""
         self.loss.check(table, party)
         if self.record_bound is None:
             return

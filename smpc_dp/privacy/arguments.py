@@ -63,7 +63,7 @@ def is_number(value: object) -> TypeGuard[float]:
 
 
 def delta_warnings(delta: float, parties: int) -> list[str]:
-    """A line if delta exceeds 1/n: a mechanism that publishes one random user's data would satisfy it."""
+    """A line if delta exceeds 1/n: a mechanism that publishes one random party's data would satisfy it."""
     if delta <= 1 / parties:
         return []
     return [

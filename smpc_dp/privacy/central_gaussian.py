@@ -31,7 +31,7 @@ SLOT_BITS, NUMBER_BITS = 9, 87
 SLOTS = 1 << SLOT_BITS
 WHOLE_BITS = SLOT_BITS + NUMBER_BITS
 GREATEST_EPSILON = 20.0
-"""Of all releases together: up to it the tables' distance from the ideal law is counted."""
+"""Of all releases together: up to it the tables' distance from the ideal distribution is counted."""
 DISTANCE = 2.0**-85
 """Total variation between a table and the discrete Gaussian, at most."""
 # Greatest variance of a table: beyond 255 steps there is less than 2^-86 of the mass.
@@ -134,7 +134,8 @@ class WideGaussian:
         ideal = DiscreteGaussian(bounds, self.parameter)
         near = self.closeness * bounds.coordinates
         known = tuple(_loosened(one, near) for one in ideal.descriptions(1))
-        # P(S) <= e^eps Q(S) + delta for the ideal laws costs (1 + e^eps) times their distance, of all draws.
+        # P(S) <= e^eps Q(S) + delta for the ideal distributions costs (1 + e^eps) times their distance, of
+        # all draws.
         slack = (1 + math.exp(GREATEST_EPSILON)) * DISTANCE * self.dimension * self.levels
         return Event(self.describe(), "substitution", known, slack)
 
@@ -228,7 +229,7 @@ def _levels(variance: Fraction) -> tuple[Fraction, int, int]:
 
 
 def _loosened(known: AnyDescription, near: float) -> AnyDescription:
-    """Return a description of a law that is within e^`near` of the one described."""
+    """Return a description of a distribution that is within e^`near` of the one described."""
     from smpc_dp.privacy.accountant.events import Gaussian, Line, Renyi, Shift
 
     match known:

@@ -1,4 +1,4 @@
-"""Noise for one integer that servers compute on shares: its coins, its exact law, and its privacy.
+"""Noise for one integer that servers compute on shares: its coins, its exact distribution, and its privacy.
 
 The integer lies in 0..span and moves by at most `sensitivity` when one record is substituted. It is not taken
 modulo anything, so a noise of bounded reach alone would cost delta; proofs are in docs/proofs/servers.md.

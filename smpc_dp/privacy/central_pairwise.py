@@ -87,7 +87,7 @@ class CentralPlan(msgspec.Struct, frozen=True, kw_only=True, rename={"distributi
     delta: float
     distribution: CentralDistribution
     partners: int
-    """Pairs of each user; 0 for all pairs."""
+    """Pairs of each party; 0 for all pairs."""
     pairs: int
     zeta_1: float
     zeta_2: float

@@ -17,7 +17,7 @@ from smpc_dp.privacy.distributions import DiscreteGaussianDistribution
 from smpc_dp.privacy.search import narrowed
 
 MAX_CUTS = 512
-# Beyond, the circuit's distance from the ideal law would count: e^20 2^-63 is 5e-11.
+# Beyond, the circuit's distance from the ideal distribution would count: e^20 2^-63 is 5e-11.
 GREATEST_EPSILON = 20.0
 MAX_EVALUATIONS = 64
 # Magnitudes whose chance is below 2**-63 together are left out: that far in standard deviations.
@@ -30,7 +30,7 @@ MARGIN = 1e-9
 class TableGaussian(Noise):
     """A magnitude from the table and a fair sign: mass proportional to exp(-x^2 / (2 sigma^2)).
 
-    The guarantee is for all `evaluations` of one user together: (epsilon, delta).
+    The guarantee is for all `evaluations` of one party together: (epsilon, delta).
     """
 
     steps: int
@@ -111,8 +111,8 @@ class TableGaussian(Noise):
 def total_delta(sigma: float, steps: int, epsilon: float, evaluations: int) -> float:
     """Return a delta at `epsilon` for that many evaluations that all move by `steps`.
 
-    With ideal noise the loss depends on its sum alone, whose law is a convolution. The circuit's law differs
-    from that in total variation, once for each evaluation on either side.
+    With ideal noise the loss depends on its sum alone, whose distribution is a convolution. The circuit's
+    distribution differs from that in total variation, once for each evaluation on either side.
     """
     reach = math.ceil(REACH * sigma) + 1
     x = np.arange(-reach, reach + 1, dtype=np.float64)

@@ -1,4 +1,4 @@
-"""Noise that a Boolean circuit can make from fair bits: its coins, its exact law, and its privacy.
+"""Noise that a Boolean circuit can make from fair bits: its coins, its exact distribution, and its privacy.
 
 A design is a list of coins, each true with a probability that is a multiple of 2**-bits. What it says of
 epsilon is proven from those probabilities, not from the ones that they are close to. Proofs are in
@@ -158,8 +158,8 @@ class CyclicLaplace(Noise):
 
     With q = exp(-epsilon / steps) a geometric variable G has independent bits, the i-th true with odds
     q**(2**i) [Dwork et al. 2006, section 4]. The noise is G, or with odds q: -1 - G, which is the complement
-    of G's bits: a two-sided law of ratio q without a rejected zero. Modulo 2**output_bits neighbouring values
-    have the ratio q everywhere, the wrap included, so epsilon is pure.
+    of G's bits: a two-sided distribution of ratio q without a rejected zero. Modulo 2**output_bits
+    neighbouring values have the ratio q everywhere, the wrap included, so epsilon is pure.
 
     `coins` are those of the bits of G, the lowest first, and that of the sign.
     """
@@ -361,7 +361,7 @@ class RandomisedResponse(Noise):
 
 
 def laplace_coins(steps: int, epsilon: float, bits: int) -> tuple[tuple[Coin, ...], Fraction]:
-    """Return coins of a two-sided geometric law, and a bound on what a shift by `steps` shows.
+    """Return coins of a two-sided geometric distribution, and a bound on what a shift by `steps` shows.
 
     `bits` coins are those of G, the lowest bit first, the last one is the sign: odds q**(2**i), and q, for a
     q a little above exp(-epsilon / steps). The bound, at most `epsilon`, is on the logarithm of the ratio of

@@ -1,8 +1,9 @@
-"""Noise on the integers: the only description of each law, for sampler, accountant, mechanisms and plans.
+"""Noise on the integers: each distribution once, for sampler, accountant, mechanisms and plans.
 
-Every law is symmetric about its centre and log-concave (sums of discrete Gaussians are not handled here: see
-`mechanisms.smoothing`), so the set that tells a shift best is a half-line, and a larger shift shows more.
-Masses are held as logarithms, relative to each other, on a range that leaves out at most `TAIL` of the mass.
+Every distribution is symmetric about its centre and log-concave (sums of discrete Gaussians are not handled
+here: see `mechanisms.smoothing`), so the set that tells a shift best is a half-line, and a larger shift shows
+more. Masses are held as logarithms, relative to each other, on a range that leaves out at most `TAIL` of the
+mass.
 """
 
 from __future__ import annotations
@@ -29,7 +30,7 @@ TAIL = 1.1e-20
 _LOG_TAIL = 46.0
 # Above the error of summing masses whose logarithms are good to about 1e-11.
 MARGIN = 1e-9
-# The widest range that is summed; wider laws need a bound instead.
+# The widest range that is summed; wider distributions need a bound instead.
 MAX_SUPPORT = 1 << 20
 # Convolutions, and recurrences without a vector form, are quadratic or slow.
 MAX_CONVOLUTION = 1 << 13
@@ -37,7 +38,7 @@ MAX_RECURRENCE = 1 << 17
 
 
 class NoiseDistribution(msgspec.Struct, frozen=True, tag_field="law", forbid_unknown_fields=True):
-    """The law of one share of noise on the integers, centred at 0: a family, and its one parameter."""
+    """The distribution of one share of noise on the integers, centred at 0: a family and its parameter."""
 
     words: ClassVar[str]
     """The family and its parameter."""
@@ -119,7 +120,7 @@ class DiscreteLaplaceDistribution(NoiseDistribution, frozen=True, tag="discrete-
 
     @classmethod
     def for_epsilon(cls, l1: float, epsilon: float) -> Self:
-        """Return the law that makes a shift by `l1` epsilon-DP, exactly."""
+        """Return the distribution that makes a shift by `l1` epsilon-DP, exactly."""
         return cls(Fraction(l1) / Fraction(epsilon))
 
     @classmethod
@@ -278,7 +279,7 @@ def log_masses(distribution: AnyDistribution, shares: int = 1, more: int = 0) ->
 
 
 def _normalised(logs: Floats) -> Floats:
-    # Not at the top: parties draw from laws, and do not sum them.
+    # Not at the top: parties draw from distributions, and do not sum them.
     from scipy.special import logsumexp
 
     return np.asarray(logs - logsumexp(logs))
@@ -297,7 +298,7 @@ def _symmetric(width: float) -> Floats:
 def losses(distribution: AnyDistribution, shares: int, shift: int) -> tuple[Floats, Floats, float]:
     """Return (loss log P(x)/P(x - shift), log mass P(x), mass whose loss counts as infinite), shift >= 1.
 
-    By symmetry the loss of the moved noise against the one in place has the same law.
+    By symmetry the loss of the moved noise against the one in place has the same distribution.
     """
     logs = log_masses(distribution, shares, shift)
     if shift >= len(logs):

@@ -144,10 +144,10 @@ def _solve(rising: Callable[[float], float], target: float, most: float) -> floa
 def plan_sgd(
     parties: int, steps: int, epsilon: float, delta: float, *, lipschitz: float = 1.0, slack: float = 1.2
 ) -> SgdPlan:
-    """Both tables. A contribution moves by 2 L when its user's data is substituted, in all three settings.
+    """Both tables. A contribution moves by 2 L when its party's data is substituted, in all three settings.
 
     Local: K = ceil(slack T/n) contributions, everybody sees all. Central: a trusted curator publishes every
-    iterate and not who was drawn. Network: Definition 4.1, one curious user (`plan_walk` with `neighbours`);
+    iterate and not who was drawn. Network: Definition 4.1, one curious party (`plan_walk` with `neighbours`);
     for convex losses the smaller of that and of `known`, which covers it. Raises ConfigError.
     """
     result = Arguments()

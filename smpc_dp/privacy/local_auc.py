@@ -1,8 +1,8 @@
 """The area under the ROC curve under local differential privacy, from hierarchical histograms.
 
 [Bellet 2021, 3.3.3], labels public, scores in {0, .., 2^alpha - 1}, frequencies by Hadamard response. Either
-the budget is split, each user answering in each of the alpha levels with epsilon / alpha, and levels are
-independent. Or the users are, each answering in one level, drawn for it, with epsilon. Both ways estimates
+the budget is split, each party answering in each of the alpha levels with epsilon / alpha, and levels are
+independent. Or the parties are, each answering in one level, drawn for it, with epsilon. Both ways estimates
 are unbiased and uncorrelated within a level.
 """
 
@@ -103,7 +103,7 @@ def exact_variance(
         weight_up, weight_down = np.zeros_like(first), np.zeros_like(second)
         weight_up[1::2], weight_down[0::2] = second[0::2], first[1::2]
     if split == "users":
-        # A user who answers in one level answers in no other: the levels' answers are correlated.
+        # A party who answers in one level answers in no other: the levels' answers are correlated.
         worse = np.cumsum(down) - down + ties * down
         better = up.sum() - np.cumsum(up) + ties * up
         below_up, below_down = float(up @ worse**2), float(down @ better**2)

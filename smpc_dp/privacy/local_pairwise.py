@@ -1,6 +1,6 @@
 """Pairwise statistics under local differential privacy: the rival of the two-party protocol.
 
-Algorithm 3.3 of [Bellet 2021]: each user quantises its record to k values and sends it by k-ary randomised
+Algorithm 3.3 of [Bellet 2021]: each party quantises its record to k values and sends it by k-ary randomised
 response; the aggregator averages the unbiased kernel (3.10) over all pairs. Variance and bounds for kernels
 with values in [0, 1]; proofs in docs/proofs/planners.md, misprints in docs/proofs/errata.md.
 """
@@ -80,7 +80,7 @@ def two_sample_variance(kernel: Floats, first: Floats, second: Floats, epsilon: 
     rest, b = response.retained, response.lie
 
     def covariance(counts: Floats) -> Floats:
-        """Of the unbiased histogram: each user's answer e has covariance diag(q) - q q'."""
+        """Of the unbiased histogram: each party's answer e has covariance diag(q) - q q'."""
         n = counts.sum()
         lies = np.full(k, b)
         products = b * b * n + b * rest * (counts[:, None] + counts[None, :]) + rest**2 * np.diag(counts)

@@ -1,6 +1,7 @@
-"""All pairs of users by two-party computation: what the protocol on few pairs is better than.
+"""All pairs of parties by two-party computation: what the protocol on few pairs is better than.
 
-[Bellet 2021, 3.3.4]: every user is in n - 1 noisy kernel values, which compose; epsilon is not pure any more.
+[Bellet 2021, 3.3.4]: every party is in n - 1 noisy kernel values, which compose; epsilon is not pure any
+more.
 """
 
 from __future__ import annotations
@@ -25,7 +26,7 @@ class NaivePlan(msgspec.Struct, frozen=True, kw_only=True):
     epsilon: float
     delta: float
     composition: CompositionTheorem
-    """How the n - 1 values of a user add up: advanced composition, or the optimal one for pure mechanisms."""
+    """Composition of the n - 1 values of a party: advanced, or the optimal one for pure mechanisms."""
     pairs: int
     """Two-party computations: n (n - 1) / 2."""
     pair_epsilon: float
@@ -47,7 +48,7 @@ def plan_naive(
     width: float = 1.0,
     composition: CompositionTheorem = "optimal",
 ) -> NaivePlan:
-    """Calibrate the noise so that a user's n - 1 values together are (epsilon, delta)-DP under substitution.
+    """Calibrate the noise so that a party's n - 1 values together are (epsilon, delta)-DP under substitution.
 
     n at least 3; 0 <= 2 zeta_1 <= zeta_2 <= width^2 / 4; delta in (0, 1). Raises ConfigError.
     """

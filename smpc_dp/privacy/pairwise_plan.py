@@ -18,13 +18,13 @@ MAX_PARTNERS = 1_000_000
 
 
 class PairwisePlan(msgspec.Struct, frozen=True, kw_only=True):
-    """Noise and mean squared error of a U-statistic that each user enters with P partners."""
+    """Noise and mean squared error of a U-statistic that each party enters with P partners."""
 
     parties: int
     """n, even."""
     epsilon: float
     partners: int
-    """P, the pairs of each user; one matching of all users for each."""
+    """P, the pairs of each party; one matching of all parties for each."""
     zeta_1: float
     """Var(E[h(X_1, X_2) given X_1])."""
     zeta_2: float
@@ -113,10 +113,10 @@ def plan_pairwise(
     width: float = 1.0,
     partners: int | None = None,
 ) -> PairwisePlan:
-    """Error for `partners` pairs a user, or for the best number of them.
+    """Error for `partners` pairs a party, or for the best number of them.
 
     n even and at least 4; 0 <= 2 zeta_1 <= zeta_2 <= width^2 / 4, as holds for every kernel of that width.
-    epsilon is for the substitution of one user's record. Raises ConfigError.
+    epsilon is for the substitution of one party's record. Raises ConfigError.
     """
     result = Arguments()
     result.integer("parties", parties, 4, 1_000_000_000)

@@ -93,7 +93,7 @@ class ResponseDistribution(Generic[N]):
         """Return what pairs of answers are to count so that the mean over the answers is that of the truths.
 
         (1 - beta)^-2 (e_i - b)' A (e_j - b) with b = beta/k everywhere [Bellet 2021, (3.10)]; answers must be
-        of different users.
+        of different parties.
 
         Args:
             values: A, shape (k, k, ...): what pairs of true answers count.
@@ -111,7 +111,7 @@ class ResponseDistribution(Generic[N]):
         return ((2 - retained) / retained) ** 2
 
     def count_variance(self, repeat: int = 1) -> float:
-        """Return what a user, answering once in `repeat`, adds at most to the variance of an estimate."""
+        """Return what a party, answering once in `repeat`, adds at most to the variance of an estimate."""
         retained, lie = float(self.retained), float(self.lie)
         there, elsewhere = (
             repeat * (p * (1 - 2 * lie) + lie**2) / retained**2 for p in (retained + lie, lie)

@@ -1,7 +1,7 @@
 """Exact samplers: integers in, integers out, from cryptographic randomness, with no rounding anywhere.
 
-Each function draws `count` independent values of one law, whose probabilities are exactly as stated: no
-floating point takes part in any decision. What is read from the randomness, and in which order, is
+Each function draws `count` independent values of one distribution, whose probabilities are exactly as stated:
+no floating point takes part in any decision. What is read from the randomness, and in which order, is
 specified in `protocols/sampling/README.md`; two parties with equal `NoiseSource.keyed` sources that make the
 same calls in the same order get the same values. Running times depend on the values: see there what that
 gives away.
@@ -40,7 +40,7 @@ Rational = Fraction | int
 MAX_COUNT = 1 << 32
 """Most values of one call."""
 MAX_SCALE = 1 << 50
-"""Largest standard deviation, scale, and 1/x of a geometric law."""
+"""Largest standard deviation, scale, and 1/x of a geometric distribution."""
 MAX_VARIANCE = MAX_SCALE**2
 MAX_TRIALS = 1 << 62
 TERM_BITS = 256

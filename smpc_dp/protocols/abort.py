@@ -18,7 +18,7 @@ from smpc_dp.errors import Check, Code, PeerFault, SmpcError, TimeoutFault, Veri
 from smpc_dp.protocols.contract import Envelope
 from smpc_dp.protocols.envelope import Context
 
-# The step of a hub's last message to a party, and of a party's to the hub.
+# The step of an aggregator's last message to a party, and of a party's to the aggregator.
 ABORT = "abort"
 LEAVE = "leave"
 # The step of a party's last message in a session, of whatever request.

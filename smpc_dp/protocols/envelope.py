@@ -156,7 +156,7 @@ class Context:
 
 
 def group_operation(operation: str, names: Sequence[str]) -> str:
-    """Return what a group of a session's parties asks: a question, and who they are."""
+    """Return what a group of a session's parties asks: an operation, and who they are."""
     return f"{operation} of group {digest(Label.GROUP, *(name.encode() for name in names)).hex()}"
 
 

@@ -199,7 +199,7 @@ class Server:
         return lost and self._aggregator.is_live(inbound.peer) and inbound.peer not in operations.heard
 
     async def _hear(self, drive: Drive, inbound: InboundEvent, operations: Operations) -> None:
-        """Take news before it is clear what a request is for: hold what is for its role."""
+        """Take an inbound event before the operation of a request is agreed: hold it for its role."""
         if is_log_request(inbound) or inbound.peer not in self._requested[drive.request].names:
             await drive.take(inbound)
         elif inbound.request == drive.request and is_hello(inbound):
@@ -235,7 +235,7 @@ class Server:
                 await self._show(inbound)
 
     async def event_of(self, drive: Drive, inbound: InboundEvent) -> events.Event | None:
-        """Show lines of a log, or return what news is to the role; see `Holder.event_of`."""
+        """Show lines of a log, or return an inbound event as the role's; see `Holder.event_of`."""
         run, envelope = drive.run, inbound.envelope
         if is_log_request(inbound):
             await self._show(inbound)
@@ -289,8 +289,8 @@ async def serve(
         listen_on: host:port to bind, where that is not the address in the roster (behind a NAT, say).
         requests: how many to serve; None: until every party has left.
         on_event: told of every step, connection and loss.
-        watch: called with each party's name and masked lanes, to show what an aggregator sees.
-        kernels: users' own kernels of pairwise statistics, beside those that are known by name.
+        watch: called with each party's name and masked ring elements, to show what an aggregator sees.
+        kernels: parties' own kernels of pairwise statistics, beside those that are known by name.
         board: the folder for the logs of verifiable runs and of pairwise statistics; by default `board`
             beside the session file.
         role: makes the aggregator's role in each request for a sum, in place of the protocol's own: an

@@ -72,7 +72,7 @@ class Report(msgspec.Struct, frozen=True, kw_only=True, rename={"position": "pla
         request: its number; place, tries: which of how many runs of this request it is, where a session log
             was given. number: of its line in the session log; session_head: after that line, in hex.
         roster: its digest in hex.
-        parameters: of the session, as written: bounds, epsilon, part of corrupt users.
+        parameters: of the session, as written: bounds, epsilon, part of corrupt parties.
         head: of the log, in hex; that of a pairwise statistic is `log` in the evidence of its result.
         line, byte: of the first line that is no part of a right log (from 1, from 0), else None.
         check: the check that refused this line, else None: docs/reference/errors.md.

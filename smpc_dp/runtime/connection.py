@@ -79,7 +79,7 @@ class Connection(ABC):
         """Take part in one request, or in that of a group; raise SmpcError after the others have been told.
 
         Args:
-            charge: called before anything that depends on the lanes leaves.
+            charge: called before anything that depends on the ring elements leaves.
             membership: that of the group.
             before: requests that others may be at still.
         """
@@ -216,7 +216,7 @@ class AggregatorConnection(Connection):
         return Drive(request, run, self.connections, timer, waits, self._on_event, **options)
 
     async def make(self, request: int, operation: Envelope, step: str, seconds: float) -> bytes:
-        """Send a question beside all runs and return the body of the answer; raises TimeoutFault."""
+        """Send an operation beside all runs and return the body of the answer; raises TimeoutFault."""
         peer = self.membership.aggregator
         self.connections.send(request, [operation])
         try:

@@ -62,13 +62,13 @@ class FairQueue:
     """
 
     def __init__(self) -> None:
-        # By future, which compares by identity: to find news by equality takes a time that grows with the
-        # number of links.
+        # By future, which compares by identity: to find an inbound event by equality takes a time that grows
+        # with the number of links.
         self._waiting: OrderedDict[asyncio.Future[None], InboundEvent] = OrderedDict()
         self._arrived = asyncio.Event()
 
     async def put(self, inbound: InboundEvent) -> None:
-        """Add a link's news; return when it is taken."""
+        """Add an inbound event of a connection; return when it is taken."""
         taken = asyncio.get_running_loop().create_future()
         self._waiting[taken] = inbound
         self._arrived.set()
@@ -83,7 +83,7 @@ class FairQueue:
         self._arrived.set()
 
     async def get(self) -> InboundEvent:
-        """Return the next news."""
+        """Return the next inbound event."""
         while not self._waiting:
             self._arrived.clear()
             await self._arrived.wait()
@@ -101,7 +101,7 @@ class FairQueue:
 
 
 class ConnectionPool:
-    """Holds all links and turns what they bring into one stream of news.
+    """Holds all connections and merges their messages into one stream of inbound events.
 
     `outbox`: how many messages may wait for one party. `hub`: who is told that it is out of a request sends
     nothing of size until the next one. `divert` is shown every message first.
@@ -221,7 +221,7 @@ class ConnectionPool:
                 raise TimeoutFault({channel.peer}, envelope.step, str(error)) from None
 
     async def next(self, until: float) -> InboundEvent | None:
-        """Return the next news, or None when the time comes first; tell for whom we wait meanwhile."""
+        """Return the next inbound event, or None at the deadline; notify the watcher of whom we wait for."""
         return await self.awaited.next(self.inbound.get, until)
 
     def keep(self, inbound: InboundEvent, most: int = EARLY_LIMIT, size: int = SMALL_MESSAGE) -> None:

@@ -17,7 +17,7 @@ PATIENCE = 4.0
 
 
 class StepTimer:
-    """How long a hub or coordinator waits in one request, in the event loop's time."""
+    """How long an aggregator or coordinator waits in one request, in the event loop's time."""
 
     def __init__(self, timeouts: Timeouts, first: bool) -> None:
         self._timeouts = timeouts
@@ -50,7 +50,7 @@ class StepTimer:
         self.at = now() + seconds
 
     def pause(self) -> float:
-        """Return until when to wait for news."""
+        """Return until when to wait for inbound events."""
         return min(self.at, self._connected) if self.connecting else self.at
 
 
@@ -60,12 +60,12 @@ def pairs_seconds(matchings: int, timeouts: Timeouts) -> float:
 
 
 def aggregator_step_seconds(matchings: int, timeouts: Timeouts) -> float:
-    """Return what parties have for one step of a hub; `matchings`: with so many pairs in it."""
+    """Return what parties have for one step of an aggregator; `matchings`: with so many pairs in it."""
     return timeouts.step + pairs_seconds(matchings, timeouts)
 
 
 def aggregator_run_seconds(steps: int, matchings: int, timeouts: Timeouts, first: bool = False) -> float:
-    """Return the longest time of a request at a hub, from its first hello, without the hub's computing.
+    """Return the longest time of a request at an aggregator, from its first hello, without its computing.
 
     Args:
         steps: at most so many steps after the hello, as `HubRole.most_steps` says.
@@ -78,7 +78,7 @@ def aggregator_run_seconds(steps: int, matchings: int, timeouts: Timeouts, first
 
 
 def party_run_seconds(steps: int, timeouts: Timeouts, before: int = 0) -> float:
-    """Return the longest time that a party waits in a request at a hub, its own computing apart.
+    """Return the longest time that a party waits in a request at an aggregator, its own computing apart.
 
     `steps` as for `hub_run_seconds`; `before`: requests that others may be at still.
     """

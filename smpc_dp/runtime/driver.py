@@ -28,13 +28,13 @@ if TYPE_CHECKING:
 
 
 class Holder(Protocol):
-    """What differs between the roles of a session: how long their steps take, and what news is for them."""
+    """The differences between the roles of a session: the time of their steps, and their inbound events."""
 
     def begin_step(self, drive: Drive) -> None:
         """Give the step that has begun its time, and the work that it leaves to the holder."""
 
     async def event_of(self, drive: Drive, inbound: InboundEvent) -> events.Event | None:
-        """Return what news is to the role; None for what is not for it. Raises SmpcError to end the run."""
+        """Return an inbound event as the role's, None if it has none. Raises SmpcError to end the run."""
 
 
 class Drive:
@@ -45,7 +45,7 @@ class Drive:
         run: the role.
         links: the links over which its messages go.
         timer: the time of the current step.
-        held: news that has come, and is taken before any other.
+        held: inbound events that came before, taken before any other.
         hello: the first messages of the role.
     """
 
@@ -123,7 +123,7 @@ class Drive:
             await self._effect()
 
     async def _effect(self) -> None:
-        """Take one event: the end of the work, those who are absent, the next news, or that time is over."""
+        """Take one event: the end of the work, absent peers, the next inbound event, or the deadline."""
         if self._work is not None and self._work.done():
             work, self._work = self._work, None
             await self.act(events.Report(work.result()))
@@ -139,7 +139,7 @@ class Drive:
             await self.take(inbound)
 
     async def take(self, inbound: InboundEvent) -> None:
-        """Give the role its news; the first step waits less once enough have sent."""
+        """Give the role an inbound event; the first step waits less once enough have sent."""
         event = await self._holder.event_of(self, inbound) if inbound.peer else None
         if event is not None:
             await self.act(event)

@@ -30,7 +30,8 @@ _ENCODER = msgspec.json.Encoder()
 class ProcessOutcome:
     """How one process ended: exit code (negative: the signal), last event and the end of its stderr.
 
-    `first` tells that it failed before the hub did, so that this is no consequence of the hub's end.
+    `first` tells that it failed before the aggregator did, so that this is no consequence of the aggregator's
+    end.
     """
 
     name: str

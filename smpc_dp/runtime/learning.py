@@ -98,7 +98,7 @@ async def learn(
 
 
 def check_budget(ledger: Ledger, parameters: LearnParameters, party: int) -> None:
-    """Raise PrivacyError unless the ledger affords all that the user is planned to take part in."""
+    """Raise PrivacyError unless the ledger affords all that the party is planned to take part in."""
     requirements = parameters.learner.requirements(parameters.parties)
     planned: list[ReleaseEvent] = []
     if requirements.average is not None and parameters.average is not None:

@@ -1,4 +1,4 @@
-"""The session in the header of a log: checked, and kept in few bytes a user."""
+"""The session in the header of a log: checked, and kept in few bytes a party."""
 
 from __future__ import annotations
 
@@ -128,7 +128,7 @@ def long_session(text: SessionText) -> LogSession | None:
     """Return the session of a verifiable run whose text is not held; None if it is another, or is wrong.
 
     Whatever this returns, `held_session` finds right as well, and the same. It holds a part of the text at a
-    time, and of each user its name, its key and 8 bytes.
+    time, and of each party its name, its key and 8 bytes.
     """
     try:
         return _Reading(text).session()

@@ -30,7 +30,8 @@ if TYPE_CHECKING:
 
 # Bytes of large messages that a member holds at a time, or four messages if that is more.
 MIN_BUDGET = 64 << 20
-# The request that a message belongs to goes before its envelope, so that a hub can set aside what is early.
+# The request that a message belongs to goes before its envelope, so that an aggregator can set aside what is
+# early.
 _REQUEST = struct.Struct(">I")
 
 
@@ -132,7 +133,7 @@ class Membership:
     def endpoint(self, *, aggregator: bool = False) -> Endpoint:
         """Return the member's side of its channels, with limits that fit the session.
 
-        A hub has a bound on the memory for large messages, so nobody may hold a part of it for long.
+        An aggregator has a bound on the memory for large messages, so nobody may hold a part of it for long.
         """
         timeouts = self.session.timeouts
         largest = self.largest_message()
@@ -226,14 +227,14 @@ class Membership:
 def _largest_message(parameters: SumParameters, direct: bool) -> int:
     """Return a bound in bytes on any message of a sum.
 
-    To the hub at most a vector, or the sealed or opened shares of k holders; from it at most a sum, the
-    roll, a certificate, or the advertisements and openings of a party's neighbours. In-degrees are
+    To the aggregator at most a vector, or the sealed or opened shares of k holders; from it at most a sum,
+    the roll, a certificate, or the advertisements and openings of a party's neighbours. In-degrees are
     binomial with mean k: twice k and 64 more are exceeded with negligible probability.
     """
     plan, encoding = parameters.plan, parameters.encoding
     vector = encoding.ring_vector * encoding.element_bytes
     if direct:
-        # One vector; or of everybody an opening, or a hash, with a proof against each corrupt user.
+        # One vector; or of everybody an opening, or a hash, with a proof against each corrupt party.
         each = 2 * plan.degree + 512 + 256 * max(plan.max_corrupt, 1)
         return (64 << 10) + vector + each * plan.parties
     # Lines of the session log that a party may have missed.

@@ -1,7 +1,8 @@
-"""A user's channels to all others of a session without an aggregator, and its requests over them.
+"""A party's channels to all others of a session without an aggregator, and its requests over them.
 
-Of two users the one with the smaller number in the roster listens, the other calls, and calls again whenever
-the channel is lost: so a user that was out of reach in one request may be there in the next.
+Of two parties the one with the smaller number in the roster listens, the other calls, and calls again
+whenever
+the channel is lost: so a party that was out of reach in one request may be there in the next.
 """
 
 from __future__ import annotations
@@ -36,7 +37,7 @@ PAUSE = 1.0
 
 
 class Mesh(Connection):
-    """The links of one user to all others. Made by `open`."""
+    """The links of one party to all others. Made by `open`."""
 
     def __init__(self, membership: Membership, on_event: OnEvent) -> None:
         outbox = OUTBOX_LIMIT + 4 * membership.parameters.plan.parties
@@ -62,7 +63,7 @@ class Mesh(Connection):
     ) -> Mesh:
         """Listen, call everyone with a smaller number, and wait until all are there or `connect` has passed.
 
-        `listen_on`: host:port to bind, by default the user's address in the roster.
+        `listen_on`: host:port to bind, by default the party's address in the roster.
 
         Raises:
             LocalError: the address cannot be had. ConfigError: others have another session file.
@@ -139,7 +140,7 @@ class Mesh(Connection):
         raise TimeoutFault(missing, "connect", detail)
 
     def _called(self, channel: Channel) -> None:
-        """Take a channel that another user has opened."""
+        """Take a channel that another party has opened."""
         if channel.peer not in self._names[self._index + 1 :]:
             self._refused(
                 channel.peer, PeerFault(channel.peer, "calls a user that calls it", Check.OTHER_MEMBER)
@@ -166,7 +167,7 @@ class Mesh(Connection):
         return reader
 
     async def _call(self, endpoint: Endpoint, name: str) -> None:
-        """Keep a channel to a user that listens."""
+        """Keep a channel to a party that listens."""
         while True:
             try:
                 channel = await dial(endpoint, name)

@@ -1,4 +1,4 @@
-"""The log of a verifiable run over the channels of its session: users see for themselves what they signed."""
+"""The log of a verifiable run, served to its parties over the channels of the session."""
 
 from __future__ import annotations
 
@@ -59,7 +59,7 @@ def answer(membership: Membership, board: BoardFolder | None, inbound: InboundEv
 class ServedLog:
     """The log of one request as the relay serves it, every line held against the heads that were signed.
 
-    A relay that shows another log than it had users sign is caught: PeerFault names it.
+    A relay that shows another log than it had parties sign is caught: PeerFault names it.
     """
 
     def __init__(

@@ -236,7 +236,7 @@ class Session:
             P: evaluations of each party; None, noise, zetas: see `statistics.compiled.plan_statistic`.
             mark: a public label, 0 or 1, where the kernel has them.
             engine: "garbled", as above; "mpyc" in a session with servers: they compute it on shares over all
-                pairs, or P of each user, and add one noise, "laplace" or "gaussian", to the whole; or
+                pairs, or P of each party, and add one noise, "laplace" or "gaussian", to the whole; or
                 "pair_laplace", "pair_gaussian" or "randomised_response" to each pair
                 (docs/proofs/servers.md). By default what the session has.
 
@@ -312,7 +312,7 @@ class Session:
     async def sum_encoded(
         self, kind: Kind, ring_vector: RingVector, clipped: int = 0, label: str = ""
     ) -> Result:
-        """Return the "sum" or "average" of lanes that the session's encoding has made before; a request.
+        """Return the "sum" or "average" of vectors that the session's encoding has encoded; one request.
 
         For callers who check an input before they connect. `lanes` is copied.
         """

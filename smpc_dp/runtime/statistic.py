@@ -90,7 +90,7 @@ class StatisticRequest:
 
 
 def plan_maker(kernels: Sequence[Kernel]) -> MakePlan:
-    """Return how an aggregator compiles a question: for kernels known by name, and for these.
+    """Return how an aggregator compiles an operation: for kernels known by name, and for these.
 
     A party whose kernel of the same name has other terms or another circuit is refused: plans are compared.
     """

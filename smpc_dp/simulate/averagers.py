@@ -1,8 +1,8 @@
 """Averagers for a whole network in one process: the machines of each group, or their ideal functionality.
 
-The ideal one rounds to the same grid and draws the same noise law from the exact samplers, a share for each
-member, so its averages have exactly the distribution of the protocol's; it leaves out the cryptography, and
-works on all groups of one size at a time.
+The ideal one rounds to the same grid and draws the same noise distribution from the exact samplers, a share
+for each member, so its averages have exactly the distribution of the protocol's; it leaves out the
+cryptography, and works on all groups of one size at a time.
 """
 
 from __future__ import annotations
@@ -60,7 +60,7 @@ class _Simulated(AllHere):
 
 
 class IdealAverager(_Simulated):
-    """Averages as the protocol's, without its cryptography: for simulations of many users and steps.
+    """Averages as the protocol's, without its cryptography: for simulations of many parties and steps.
 
     `source` gives the noise, and `coins` that of servers; seeded ones (`NoiseSource.keyed`) make the run
     reproducible and insecure.
@@ -170,7 +170,7 @@ class MachineAverager(_Simulated):
 
 
 class IdealExchange(AllHere):
-    """Messages as between processes, with their grid and noise law, without cryptography.
+    """Messages as between processes, with their grid and noise distribution, without cryptography.
 
     `source` as of `IdealAverager`.
     """
@@ -220,7 +220,7 @@ class IdealExchange(AllHere):
         return parameters.encoding.real(grid).reshape(vectors.shape).transpose(1, 0, 2)
 
     def _sent(self, vector: Rows, senders: Parties) -> Rows:
-        """Return the vectors of these users as they leave: on the grid, with noise."""
+        """Return the vectors of these parties as they leave: on the grid, with noise."""
         parameters = self._exchanging.parameters
         self._planned.take(senders)
         grid = grid_rows(parameters.encoding, vector[senders])

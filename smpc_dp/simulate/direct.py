@@ -1,4 +1,4 @@
-"""Sessions without a relay in one process: all users, and channels between any two."""
+"""Sessions without a relay in one process: all parties, and channels between any two."""
 
 from __future__ import annotations
 
@@ -86,7 +86,7 @@ def run_direct(
     # One message to each of the others is one step; whoever coordinates stays, or there would be no run.
     coordinator = roles.coordinator
     others = [name for name in roles.context.names if name != coordinator.name]
-    # What is for everybody is one message to each: a user is gone before its step, or in the middle of it.
+    # What is for everybody is one message to each: a party is gone before its step, or in the middle of it.
     messages = (len(vectors) - 1) * (len(parameters.party_steps) - 2)
     kills = draw_kills(others, dropout * len(vectors) / len(others), chooser, messages)
     network = MemoryNetwork(Faults(kill=kills), seed=seed_for_simulation or 0)

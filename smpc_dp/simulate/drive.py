@@ -33,8 +33,9 @@ def drive(
     raised.
 
     Args:
-        hub: the name of the machine (the aggregator) whose deadlines are shorter than everybody else's.
-        progress: called with the hub's step and the number it waits for, whenever the step changes.
+        aggregator: the name of the machine (the aggregator) whose deadlines are shorter than everybody
+            else's.
+        progress: called with the aggregator's step and the number it waits for, whenever the step changes.
         mesh: everyone has a link to everyone, and the deadlines of those who are furthest behind pass first;
             every machine is a `Run`.
         make: makes the driver of each machine.

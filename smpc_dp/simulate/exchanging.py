@@ -1,4 +1,4 @@
-"""Exchanges over the in-memory network: machines of one request, and a learner's messages, user by user."""
+"""Exchanges over the in-memory network: machines of one request, and a learner's messages, party by party."""
 
 from __future__ import annotations
 
@@ -29,9 +29,9 @@ def drive_exchange(
     seed_for_simulation: int | None = None,
     kill: Mapping[int, int] | None = None,
 ) -> tuple[list[Run[Outcome]], dict[str, SmpcError]]:
-    """Run an exchange to its end; return its users, and the errors of those that failed, by name.
+    """Run an exchange to its end; return its parties, and the errors of those that failed, by name.
 
-    `kill`: by the place of a user, the number of the message that it dies before.
+    `kill`: by the place of a party, the number of the message that it dies before.
     """
     simulated = simulated_run(
         len(ring_vector),
@@ -53,7 +53,7 @@ def drive_exchange(
 
 @dataclass(frozen=True, slots=True)
 class _Call:
-    """What one user brings to a request."""
+    """What one party brings to a request."""
 
     vectors: Rows
     edges: Recipients | None
@@ -61,10 +61,10 @@ class _Call:
 
 
 class MemoryRelay:
-    """Serves the messages of users who each run a learner in a task of their own: `exchanges`, one for each.
+    """Serves the messages of parties that each run a learner in a task of their own (`exchanges`).
 
     A request begins when all who are still there have made their call, which must be the same everywhere.
-    `kill`: by user, the request that it dies in, before its second message. `seed_for_simulation` makes the
+    `kill`: by party, the request that it dies in, before its second message. `seed_for_simulation` makes the
     run reproducible and thereby insecure.
     """
 
@@ -85,14 +85,14 @@ class MemoryRelay:
         self._requests = 0
 
     async def call(self, party: int, vectors: Rows, edges: Recipients | None) -> dict[int, Rows]:
-        """Return what the user is sent in the next request."""
+        """Return what the party is sent in the next request."""
         answer: asyncio.Future[dict[int, Rows]] = asyncio.get_running_loop().create_future()
         self._calls[party] = _Call(vectors, edges, answer)
         self._begin()
         return await answer
 
     def leave(self, party: int) -> None:
-        """Go on without a user, who is missing from now on."""
+        """Go on without a party, who is missing from now on."""
         self._left.add(party)
         self._begin()
 
@@ -150,7 +150,7 @@ class MemoryRelay:
 
 
 class MemoryExchange(OneParty):
-    """The messages of one user of a `MemoryHub`; a `PeerExchange`."""
+    """The messages of one party of a `MemoryHub`; a `PeerExchange`."""
 
     def __init__(self, aggregator: MemoryRelay, party: int) -> None:
         if not 0 <= party < aggregator.parties:
@@ -162,12 +162,12 @@ class MemoryExchange(OneParty):
 
     @property
     def parties(self) -> int:
-        """n, the users of the hub."""
+        """n, the parties of the aggregator."""
         return self._aggregator.parties
 
     @property
     def here(self) -> Parties:
-        """The user's own number."""
+        """The party's own number."""
         return np.array([self._own])
 
     @property

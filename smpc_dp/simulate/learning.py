@@ -32,14 +32,14 @@ def learn(
     fidelity: Fidelity = "ideal",
     seed_for_simulation: int | None = None,
 ) -> Learned:
-    """Run a learner over the users whose tables these are.
+    """Run a learner over the parties whose tables these are.
 
     Args:
         parameters: the `[parameters]` of a session with protocol "learn", or what `check_learn` made of them.
-        data: a table for each user, shape (points, columns), the label last.
-        fidelity: "ideal": the protocols' rounding and noise law without their cryptography; "machines": every
-            message of every group, and of every user in a task of its own where users send to each other;
-            "plain": exact averages, no privacy.
+        data: a table for each party, shape (points, columns), the label last.
+        fidelity: "ideal": the protocols' rounding and noise distribution without their cryptography;
+            "machines": every message of every group, and of every party in a task of its own where parties
+            send to each other; "plain": exact averages, no privacy.
         seed_for_simulation: makes the noise reproducible and thereby insecure; None: the system's randomness.
 
     Raises:
@@ -88,7 +88,7 @@ def learn(
 
 
 def _checked(parameters: Mapping[str, object] | LearnParameters, parties: int) -> LearnParameters:
-    """Return the parameters for so many users; raise ConfigError if they are refused or for others."""
+    """Return the parameters for so many parties; raise ConfigError if they are refused or for others."""
     checked: LearnParameters | None
     if isinstance(parameters, Mapping):
         checked, faults = check_learn(parameters, parties)
@@ -106,7 +106,7 @@ def _checked(parameters: Mapping[str, object] | LearnParameters, parties: int) -
 async def _by_machines(
     parameters: LearnParameters, exchanging: Exchanging, tables: list[Table], seed: int | None
 ) -> Learned:
-    """Run the learner once for each user, over the in-memory network, and return what all learned."""
+    """Run the learner once for each party, over the in-memory network, and return what all learned."""
     aggregator = MemoryRelay(parameters.parties, exchanging, seed_for_simulation=seed)
     errors: list[SmpcError] = []
 

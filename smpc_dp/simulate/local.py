@@ -1,4 +1,4 @@
-"""Local differential privacy in one process: all users' reports, and the aggregator's estimate."""
+"""Local differential privacy in one process: all parties' reports, and the aggregator's estimate."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ def local_pairwise(
     Args:
         kernel: from `smpc_dp.kernels`, its fields have the bounds and grids of a record; or a name
             of `kernels.named`, on integers of 32 bits, which are too many categories without `bins`.
-        data: one record for each user, shape (n, fields), or a tuple of one array (n,) for each field.
+        data: one record for each party, shape (n, fields), or a tuple of one array (n,) for each field.
         epsilon: of each report, above 0, at most 100.
         labels: (n,) of 0 and 1, for a kernel with public labels.
         bins, rounding, density_lipschitz: see `LocalPairwise.plan`.

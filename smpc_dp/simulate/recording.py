@@ -124,7 +124,7 @@ def record(parameters: SecAggParameters, dropouts: int, seed: int) -> Recording:
 
 @dataclass(frozen=True, slots=True)
 class Sampled:
-    """One run without dropouts, of which a few users were measured: CPU seconds and bytes of each of these.
+    """One run without dropouts, of which a few parties were measured: CPU seconds and bytes of each of these.
 
     `others_per_second` is how many of the others one second of CPU time simulates; in one process they check
     each signature once between them.

@@ -1,6 +1,6 @@
-"""Averages by users and servers in one process: their machines, and the true program on shares.
+"""Averages by parties and servers in one process: their machines, and the true program on shares.
 
-Every message of users and servers is there. What their mpyc would do together is done by one mpyc party, on
+Every message of parties and servers is there. What their mpyc would do together is done by one mpyc party, on
 the shares put together again.
 """
 
@@ -76,7 +76,7 @@ def average_on_shares(
     request: int = 1,
     seed_for_simulation: int | None = None,
 ) -> tuple[NDArray[np.float64], int]:
-    """Return the average of vectors, shape (users, length), and of how many; raises what ended the run.
+    """Return the average of vectors, shape (parties, length), and of how many; raises what ended the run.
 
     The noise is mpyc's own, and never reproducible.
     """

@@ -52,7 +52,7 @@ def run_alone(program: Program, records: Sequence[Sequence[int]]) -> list[int]:
 def run_ideal(program: Program, records: Codes, source: Randomness) -> list[int]:
     """Return what `run_program` would: the same integers, and noise from the same coins of `source`.
 
-    Records are all in bounds, shape (users, length).
+    Records are all in bounds, shape (parties, length).
     """
     terms = program.terms
     if program.plan is not None:

@@ -71,7 +71,7 @@ def collision(x: ArrayLike) -> float:
 def u_statistic(kernel: Kernel, records: Any) -> float:
     """Return the mean of a kernel over all pairs of records, as in `Kernel.codes`: shape (n, fields).
 
-    O(n log n) for the kernels of this package, O(n^2) time and O(n) memory for a user's own. A kernel with
+    O(n log n) for the kernels of this package, O(n^2) time and O(n) memory for a party's own. A kernel with
     public labels takes (records, labels) with labels (n,) of 0 and 1. Values are taken on the kernel's grid,
     like those of the protocol. Raises ConfigError, PrivacyError.
     """

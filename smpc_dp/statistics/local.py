@@ -1,6 +1,6 @@
 """Pairwise statistics under local differential privacy: Algorithm 3.3 of [Bellet 2021].
 
-Each user rounds its record to one of k categories and reports it by k-ary randomised response; the
+Each party rounds its record to one of k categories and reports it by k-ary randomised response; the
 aggregator has the mean of the unbiased kernel (3.10) over all pairs from the k counts of the answers.
 """
 
@@ -45,7 +45,7 @@ ANSWER_BYTES = 2
 
 @dataclass(frozen=True)
 class LocalPairwise:
-    """What users and aggregator must have in common; nothing in it is secret.
+    """What parties and aggregator must have in common; nothing in it is secret.
 
     The reports serve any kernel on the same fields: `kernel` is the one that is estimated unless another is
     given, and no part of the fingerprint.
@@ -100,7 +100,7 @@ class LocalPairwise:
 
     @property
     def event(self) -> Event:
-        """What one report costs its user's ledger."""
+        """What one report costs its party's ledger."""
         return self.response.event()
 
     @cached_property
@@ -115,7 +115,7 @@ class LocalPairwise:
         return digest(Label.LOCAL_PAIRWISE, msgspec.json.encode(terms))[:FINGERPRINT_BYTES]
 
     def randomise(self, record: ArrayLike, *, ledger: Ledger | None = None, label: str = "") -> bytes:
-        """Return a user's report on its record, 10 bytes, with fresh randomness of the operating system.
+        """Return a party's report on its record, 10 bytes, with fresh randomness of the operating system.
 
         Each call is a release of its own: two reports on one record cost 2 epsilon. With `ledger` that is
         charged, durably, before anything is drawn.
@@ -140,7 +140,7 @@ class LocalPairwise:
     def randomise_many(
         self, records: ArrayLike | Sequence[ArrayLike], randomness: Randomness | None = None
     ) -> Codes:
-        """Return the answers of many users, (n,), as `answers` gives them; for simulations and batches.
+        """Return the answers of many parties, (n,), as `answers` gives them; for simulations and batches.
 
         `records` as for `Kernel.codes`; `randomness` None is the operating system's. Raises PrivacyError,
         ConfigError.
@@ -186,10 +186,11 @@ class LocalPairwise:
     ) -> LocalEstimate:
         """Return the mean of the kernel over all pairs, (3.9), without bias but for the rounding.
 
-        O(n + k^2). The error is that of an estimate of U_h, (3.6), for independent records of one law.
+        O(n + k^2). The error is that of an estimate of U_h, (3.6), for independent records of one
+        distribution.
 
         Args:
-            reports: from `randomise`, or the answers of `randomise_many`; at least 3 of different users.
+            reports: from `randomise`, or the answers of `randomise_many`; at least 3 of different parties.
             labels: public, 0 or 1 for each report, at least 2 of each; needed exactly for a kernel with
                 public labels.
             kernel: another kernel on the same fields.
@@ -268,7 +269,7 @@ class LocalPairwise:
         return self.response.distribution.unbiased_pairs(matrix)
 
     def exact_error(self, distribution: Floats, parties: int) -> float:
-        """Return the standard deviation of the estimate for independent records of a known law.
+        """Return the standard deviation of the estimate for independent records of a known distribution.
 
         `distribution`: the chances of the categories after rounding, (k,). Raises ConfigError.
         """

@@ -1,7 +1,7 @@
 """The area under the ROC curve under local differential privacy, labels public [Bellet 2021, 3.3.3].
 
-Each user reports where its score lies in a binary tree; the aggregator walks down both labels' trees at once,
-breadth first, and leaves out what would add more noise than it tells.
+Each party reports where its score lies in a binary tree; the aggregator walks down both labels' trees at
+once, breadth first, and leaves out what would add more noise than it tells.
 """
 
 from __future__ import annotations
@@ -38,7 +38,7 @@ MAX_NODES = 1 << 20
 
 @dataclass(frozen=True)
 class LocalAuc:
-    """What users and aggregator must have in common; nothing in it is secret."""
+    """What parties and aggregator must have in common; nothing in it is secret."""
 
     score: Field
     tree: Tree
@@ -58,7 +58,7 @@ class LocalAuc:
 
         Args:
             score: the range of a score and its grid.
-            epsilon: of one user's report, above 0, at most 100.
+            epsilon: of one party's report, above 0, at most 100.
             levels: scores are rounded to 2^levels runs of the grid, at most its points rounded up.
             oracle, split, coins: see `Tree`. With "hadamard" and "users" a report is one bit.
 
@@ -80,7 +80,7 @@ class LocalAuc:
 
     @property
     def event(self) -> Event:
-        """What one report costs its user's ledger."""
+        """What one report costs its party's ledger."""
         return self.tree.event
 
     @cached_property
@@ -98,12 +98,12 @@ class LocalAuc:
         return digest(Label.LOCAL_AUC, msgspec.json.encode(terms))[:FINGERPRINT_BYTES]
 
     def randomise(self, score: float, party: int, *, ledger: Ledger | None = None, label: str = "") -> bytes:
-        """Return a user's report on its score, with fresh randomness of the operating system.
+        """Return a party's report on its score, with fresh randomness of the operating system.
 
         Each call is a release of its own. With `ledger` that is charged, durably, before anything is drawn.
 
         Args:
-            user: the user's public number, from 0, another one for each user.
+            party: the party's public number, from 0, another one for each party.
 
         Raises:
             PrivacyError: the score is outside of its range, or the ledger refuses. ConfigError: a wrong
@@ -119,7 +119,7 @@ class LocalAuc:
     def randomise_many(
         self, scores: ArrayLike, parties: ArrayLike | None = None, randomness: Randomness | None = None
     ) -> Codes:
-        """Return the answers of many users, (n, answers of each); for simulations and batches.
+        """Return the answers of many parties, (n, answers of each); for simulations and batches.
 
         `users`: their numbers, by default 0..n-1; `randomness` None is the operating system's. Raises
         PrivacyError, ConfigError.
@@ -137,7 +137,7 @@ class LocalAuc:
         return (codes << self.tree.levels) // (self.score.steps + 1)
 
     def reports(self, answers: Codes) -> list[bytes]:
-        """Return the report that each user's answers travel in."""
+        """Return the report that each party's answers travel in."""
         return [self.fingerprint + row for row in self.tree.encode(answers)]
 
     def estimate(
@@ -150,23 +150,23 @@ class LocalAuc:
         threshold: float | None = None,
         confidence: float = 0.95,
     ) -> LocalEstimate:
-        """Return the AUC of the users' rounded scores: a breadth-first walk down both labels' trees.
+        """Return the AUC of the parties' rounded scores: a breadth-first walk down both labels' trees.
 
         A node whose counts have a product below the threshold is not entered: half of the pairs below it
         count [Bellet 2021, 3.3.3]. The root is always entered. The standard error is that of the
-        responses and coins, for these users; it leaves out negative covariances.
+        responses and coins, for these parties; it leaves out negative covariances.
 
         Args:
             reports: from `randomise`, or the answers of `randomise_many`.
             labels: public, 0 or 1 for each report.
-            users: the number of each report's user, by default 0..n-1.
+            parties: the number of each report's party, by default 0..n-1.
             ties: what a pair of equal rounded scores counts, 0 to 1; (3.11) has 0, which is the same where
                 there are none.
             threshold: tau, of counts times counts; 0 enters all nodes. None: 4 (V+ + V-), with which the
                 squared bias is at most what the first level alone may add to the variance.
 
         Raises:
-            ConfigError: a report is not one, a user reports twice, labels are not labels, an argument is out
+            ConfigError: a report is not one, a party reports twice, labels are not labels, an argument is out
             of range, or the threshold lets through more than 2^20 nodes of a level.
         """
         if not 0 < confidence < 1:
@@ -286,7 +286,7 @@ class Walk:
 
 
 def checked_parties(parties: ArrayLike | None, count: int) -> Codes:
-    """Return the users' numbers, (count,); raise ConfigError unless they differ and are in 0..2^40-1."""
+    """Return the parties' numbers, (count,); raise ConfigError unless they differ and are in 0..2^40-1."""
     if parties is None:
         return np.arange(count, dtype=np.int64)
     array = np.asarray(parties)

@@ -91,7 +91,7 @@ def normal_interval(
 
 
 def local_privacy(guarantee: PrivacyGuarantee) -> Privacy:
-    """Return the privacy of one report of each user."""
+    """Return the privacy of one report of each party."""
     return Privacy.private(
         guarantee,
         claim=f"each report is {guarantee.epsilon:.6g}-locally differentially private (delta = 0), against "

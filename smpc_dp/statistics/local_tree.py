@@ -1,7 +1,7 @@
 """Hierarchical histograms under local differential privacy: the frequency oracles of [Bellet 2021, 3.3.3].
 
-Users' nodes in a binary tree of `levels` levels below the root are reported by a response to one Hadamard
-coefficient, one bit, or by k-ary randomised response, k = 2^l in level l. Either every user answers in one
+Parties' nodes in a binary tree of `levels` levels below the root are reported by a response to one Hadamard
+coefficient, one bit, or by k-ary randomised response, k = 2^l in level l. Either every party answers in one
 level, or the budget is shared by answers in all.
 """
 
@@ -30,8 +30,9 @@ Oracle = Literal["hadamard", "krr"]
 MAX_LEVELS = 30
 MAX_PARTIES = 1 << 40
 ANSWER_BYTES = 4
-# Users whose answers are looked at together, nodes of a level that are always transformed at once, and words
-# of the coins that are made at once for users apart; farther apart, on average, each is looked up alone.
+# Parties whose answers are looked at together, nodes of a level that are always transformed at once, and
+# words of the coins that are made at once for parties apart; farther apart, on average, each is looked up
+# alone.
 CHUNK = 1 << 14
 SMALL = 1 << 12
 MAX_WORDS = 1 << 21
@@ -44,10 +45,10 @@ class Tree:
 
     Attributes:
         levels: alpha; leaves are 0..2^alpha - 1.
-        epsilon: of all answers of a user together.
+        epsilon: of all answers of a party together.
         oracle: "hadamard" or "krr".
-        split: "users": one level for each user; "budget": all levels, with epsilon / alpha each.
-        coins: 32 bytes that give each user, by its number, its level and its coefficients. They must not
+        split: "users": one level for each party; "budget": all levels, with epsilon / alpha each.
+        coins: 32 bytes that give each party, by its number, its level and its coefficients. They must not
             depend on the records, or estimates are biased; privacy holds for any coins.
 
     Raises ConfigError.
@@ -73,7 +74,7 @@ class Tree:
 
     @property
     def width(self) -> int:
-        """Answers of a user."""
+        """Answers of a party."""
         return 1 if self.split == "users" else self.levels
 
     def response(self, level: int) -> KaryRandomisedResponse:
@@ -83,7 +84,7 @@ class Tree:
 
     @property
     def event(self) -> Event:
-        """What the answers of a user cost its ledger: in which levels and for what is public."""
+        """What the answers of a party cost its ledger: in which levels and for what is public."""
         response = self.response(1)
         if self.oracle == "hadamard":
             return replace(response, changed=self.width).event()
@@ -92,7 +93,7 @@ class Tree:
         return Event(name, response.relation, (Pure(epsilon),))
 
     def variance(self, level: int) -> float:
-        """Return a bound on what each user adds to the variance of a node's estimate in a level."""
+        """Return a bound on what each party adds to the variance of a node's estimate in a level."""
         distribution = self.response(level).distribution
         repeat = self.levels if self.split == "users" else 1
         return (
@@ -102,7 +103,7 @@ class Tree:
         )
 
     def indices(self, parties: Codes) -> tuple[Codes, Codes]:
-        """Return (levels, coefficients) of the answers of users, (n, width) each.
+        """Return (levels, coefficients) of the answers of parties, (n, width) each.
 
         A level is a 64-bit number modulo alpha: uniform up to 2^-59. Coefficients are uniform.
         """
@@ -117,7 +118,7 @@ class Tree:
         return levels, coefficients
 
     def answer(self, leaves: Codes, parties: Codes, source: NoiseSource) -> Codes:
-        """Return the answers of users with these leaves, (n, width)."""
+        """Return the answers of parties with these leaves, (n, width)."""
         levels, coefficients = self.indices(parties)
         nodes = leaves[:, None] >> (self.levels - levels)
         if self.oracle == "hadamard":
@@ -130,7 +131,7 @@ class Tree:
         return answers
 
     def encode(self, answers: Codes) -> list[bytes]:
-        """Return the answers of each user as bytes."""
+        """Return the answers of each party as bytes."""
         if self.oracle == "hadamard":
             packed = np.packbits(answers.astype(np.uint8), axis=1)
         else:
@@ -139,7 +140,7 @@ class Tree:
 
     @property
     def size(self) -> int:
-        """Bytes of a user's answers."""
+        """Bytes of a party's answers."""
         return -(-self.width // 8) if self.oracle == "hadamard" else ANSWER_BYTES * self.width
 
     def decode(self, rows: NDArray[np.uint8], parties: Codes) -> Codes:
@@ -167,18 +168,18 @@ class Tree:
         return answers
 
     def histogram(self, parties: Codes, answers: Codes, chosen: NDArray[np.bool_] | None = None) -> Histogram:
-        """Return the estimates that the answers of users give, of those that are `chosen`."""
+        """Return the estimates that the answers of parties give, of those that are `chosen`."""
         return Histogram(self, parties, answers, chosen)
 
 
 class Histogram:
-    """Unbiased estimates of how many of a set of users are in a node.
+    """Unbiased estimates of how many of a set of parties are in a node.
 
-    If users are split, their answers are read anew for each level, CHUNK users at a time: beside them the
-    estimates of v nodes take O(v) memory, unless the users' numbers are far apart. Then, and if the budget is
-    split, the places of all answers are kept. With n users, of whom r answer in the level, they take
-    O(n + r v) time from Hadamard responses, or O(n + l 2^l) where 2^l is at most 4 v, or at most SMALL;
-    O(n + r log v) from the others. If users are split, r is about a part alpha of them.
+    If parties are split, their answers are read anew for each level, CHUNK parties at a time: beside them the
+        estimates of v nodes take O(v) memory, unless the parties' numbers are far apart. Then, and if the
+        budget is split, the places of all answers are kept. With n parties, of whom r answer in the level,
+        they take O(n + r v) time from Hadamard responses, or O(n + l 2^l) where 2^l is at most 4 v, or at
+        most SMALL; O(n + r log v) from the others. If parties are split, r is about a part alpha of them.
     """
 
     def __init__(
@@ -264,7 +265,7 @@ def _parity(values: Codes) -> Codes:
 
 
 def _words(coins: bytes, parties: Codes, per: int) -> NDArray[np.uint64]:
-    """Return `per` words of the public stream for each user, (n, per): those at per * user and after."""
+    """Return `per` words of the public stream for each party, (n, per): those at per * party and after."""
     if not len(parties):
         return np.zeros((0, per), dtype=np.uint64)
     first, last = int(parties.min()), int(parties.max())

@@ -23,14 +23,14 @@ MAX_WAITING = 256
 MAX_EACH = 4
 # What the caller says after the welcome: it is still there, and stays.
 _READY = b"\1"
-# How long it takes at most to see that the lobby is closed, or a wait over.
+# How long it takes at most to see that the acceptor is closed, or a wait over.
 LOOK_SECONDS = 0.1
 
 _LOG = logging.getLogger("smpc_dp.transport")
 
 
 def call(endpoint: Endpoint, peer: str, patience: float, halt: Halt) -> BlockingChannel:
-    """Return a channel to `peer`, which may keep us waiting in its lobby for `patience` seconds.
+    """Return a channel to `peer`, which may keep us waiting in its acceptor for `patience` seconds.
 
     Errors as for `dial_blocking`; TimeoutFault too when we were halted.
     """

@@ -145,15 +145,15 @@ class DirectRow:
         return decode(envelope.body, KINDS[envelope.step], envelope.sender)
 
     def number(self, name: str) -> int:
-        """Return a user's number."""
+        """Return a party's number."""
         return self.names.index(name) + 1
 
     def grid(self, name: str) -> NDArray[np.int64]:
-        """Return a user's vector on the grid: the secret."""
+        """Return a party's vector on the grid: the secret."""
         return fixed_point_sum(self.encoding, [self.vectors[self.names.index(name)]])
 
     def steps_of(self, name: str) -> set[str]:
-        """Return the steps that a user has sent."""
+        """Return the steps that a party has sent."""
         return {envelope.step for envelope in self.sent if envelope.sender == name}
 
     def outcomes(self) -> dict[str, Outcome]:

@@ -20,7 +20,7 @@ Lie = Callable[[VerifiableAggregator, bytes, Any], msgspec.Struct]
 
 
 def liar(step: str, lie: Lie, only: Sequence[str] | None = None) -> type[VerifiableAggregator]:
-    """Return a relay that says something else in one step, to some users or to all."""
+    """Return a relay that says something else in one step, to some parties or to all."""
 
     class Liar(VerifiableAggregator):
         def write(
@@ -44,7 +44,7 @@ def entries_of(relay: VerifiableAggregator) -> list[Entry]:
 
 
 def losing(name: str, step: str) -> Host:
-    """Return a relay that loses its link to a user once it has heard what it says in this step."""
+    """Return a relay that loses its link to a party once it has heard what it says in this step."""
 
     class Losing(Run[Outcome]):
         def handle(self, event: Event) -> Sequence[Envelope]:
@@ -55,7 +55,7 @@ def losing(name: str, step: str) -> Host:
 
 
 def censoring(name: str, step: str) -> Host:
-    """Return a relay that loses its link to a user instead of hearing what it says in this step."""
+    """Return a relay that loses its link to a party instead of hearing what it says in this step."""
 
     class Censoring(Run[Outcome]):
         def handle(self, event: Event) -> Sequence[Envelope]:

@@ -407,7 +407,7 @@ ANSWERS = {"hello": "start", "advertise": "set", "attest-set": "go", "masked": "
 
 
 class SmallScene:
-    """The small protocol: a hub that answers each step at once, in two ways if it is asked to."""
+    """The small protocol: an aggregator that answers each step at once, in two ways if it is asked to."""
 
     codec = Codec.of_party(ROLE)
     states = 7

@@ -186,7 +186,7 @@ class SimulatedRun:
         return decode(envelope.body, KINDS[step], name)
 
     def merkle_commitment(self, changed: Mapping[int, bytes] | None = None) -> MerkleCommitment:
-        """Return the roll of the commitments that machines advertised, some of them changed."""
+        """Return the Merkle commitment of the commitments that machines advertised, some of them changed."""
         given = {
             self.number(e.sender): decode(e.body, m.Advertise, e.sender).commitment
             for e in self.sent
@@ -195,7 +195,7 @@ class SimulatedRun:
         return MerkleCommitment(self.context, Label.COMMITMENTS, given | dict(changed or {}))
 
     def enroll(self, envelope: Envelope, merkle_commitment: MerkleCommitment) -> Envelope:
-        """Return the roll for the receiver, or what it is shown of its neighbours, as under another root."""
+        """Return the receiver's Merkle commitment, or what it is shown of neighbours, under another root."""
         if envelope.step == m.MERKLE_COMMITMENT:
             proof = merkle_commitment.prove([self.number(envelope.receiver)])
             return self.change(envelope, root=merkle_commitment.root, proof=proof)

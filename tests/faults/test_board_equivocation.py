@@ -1,4 +1,4 @@
-"""A host that shows users different logs is caught at every head, before anybody relies on it."""
+"""A host that shows parties different logs is caught at every head, before anybody relies on it."""
 
 from __future__ import annotations
 
@@ -65,7 +65,7 @@ def _accepting() -> CollectorRole:
 
 
 def equivocating(step: str, lie: Lie, lied_to: tuple[str, ...]) -> Host:
-    """Return a relay that tells some users something else in one step."""
+    """Return a relay that tells some parties something else in one step."""
     return Host(liar(step, lie, lied_to), _accepting())
 
 
@@ -78,12 +78,12 @@ def last_digest_changed(digests: bytes) -> bytes:
 
 
 def other_head(_relay: Any, _run_id: bytes, message: Begun) -> Begun:
-    """Another header: another session, request or set of users."""
+    """Another header: another session, request or set of parties."""
     return replace(message, head=bytes(32))
 
 
 def coins_signed_again(relay: Any, run_id: bytes, message: v.Coins) -> v.Coins:
-    """A colluding user has signed its coin a second time: another entry, the same coin."""
+    """A colluding party has signed its coin a second time: another entry, the same coin."""
     name, body = PARTIES[-1], encode(v.Coin(message.coins[-32:]))
     statement = relay.context.statement(run_id, v.COIN, name, RELAY, hashlib.sha256(body).digest())
     again = signed_with_another_nonce(SeededRandomnessForSimulation(0, f"key {name}").bytes(32), statement)
@@ -186,20 +186,20 @@ def test_a_followed_log_holds_every_line() -> None:
 
 
 def silenced(step: str, name: str) -> RecordedRun:
-    """Run with a host that loses what one user says from one step on."""
+    """Run with a host that loses what one party says from one step on."""
 
     return execute(relay=censoring(name, step))
 
 
 @pytest.mark.parametrize("step", [v.COMMIT, v.ATTEST_COMMITMENTS, v.COIN, v.ATTEST_COINS, v.PUBLISH, v.OPEN])
 def test_a_host_that_censors_excludes_nobody(step: str) -> None:
-    """Nobody opens an edge of the user that the host has silenced, and no log says that it is excluded."""
+    """Nobody opens an edge of the party that the host has silenced, and no log says that it is excluded."""
     ran = silenced(step, VICTIM)
     assert not any(entry.kind == v.OPEN for entry in ran.entries)
     report = audited(ran)
     assert report.excluded == ()
     if report.verdict is not None and step in (v.ATTEST_COINS, v.PUBLISH):
-        # The large pairwise noise stays over what the silenced user had: nothing of it is stripped.
+        # The large pairwise noise stays over what the silenced party had: nothing of it is stripped.
         assert report.verdict.silent == (VICTIM,)
         assert report.verdict.residual_pairs == 4
         assert report.code == 1

@@ -1,4 +1,4 @@
-"""Users that lie at random, the coordinator among them: honest ones agree, and never accuse each other."""
+"""Parties that lie at random, the coordinator among them: honest ones agree, and never accuse each other."""
 
 from __future__ import annotations
 

@@ -19,7 +19,7 @@ COORDINATOR, AGAIN = "p1", "p3"
 
 
 def hello_of_another_process(simulated: DirectRow, name: str) -> Sequence[Envelope]:
-    """Return what another process of this user says: the same question, with another nonce."""
+    """Return what another process of this party says: the same question, with another nonce."""
     ring_vector, _ = simulated.encoding.encode(simulated.vectors[0], party=name)
     randomness = SeededRandomnessForSimulation(9, name)
     process = party(simulated.context, simulated.parameters, simulated.signers[name], ring_vector, randomness)

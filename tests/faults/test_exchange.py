@@ -33,7 +33,7 @@ def parameters(parties: int = 3, **more: int) -> ExchangeParameters:
 
 
 class Run:
-    """An exchange of three users whose hub is an attacker with the hub's own key."""
+    """An exchange of three parties whose aggregator is an attacker with the aggregator's own key."""
 
     def __init__(self, given: ExchangeParameters, request: int = 1) -> None:
         self.simulated: SimulatedRun = simulated_run(
@@ -53,7 +53,7 @@ class Run:
         self.aggregator = states.aggregator(context, given, self.simulated.signers[AGGREGATOR])
 
     def go(self, change: Change) -> None:
-        """Carry everything, the hub's messages changed and signed again; raises the first error of a user."""
+        """Carry all messages, the aggregator's changed and signed again; raises a party's first error."""
         sent = [envelope for party in self.parties for envelope in party.handle(Start())]
         while sent:
             answers = [answer for envelope in sent for answer in self.aggregator.handle(Message(envelope))]
@@ -185,7 +185,7 @@ def test_nonces_of_others_do_not_hide_ones_own() -> None:
 
 
 def test_users_with_differing_nonces_have_differing_runs() -> None:
-    """A hub that shows one user another nonce of a third gives it another run: its boxes do not open."""
+    """An aggregator that shows one party another nonce gives it another run: its boxes do not open."""
     run = Run(parameters())
 
     def lie(body: bytes) -> m.Start:
@@ -301,7 +301,7 @@ def test_a_partner_that_dies_is_named_to_its_receiver_alone() -> None:
 @pytest.mark.parametrize("apart", [False, True])
 @pytest.mark.parametrize("far", [1 << 40, -(1 << 40)])
 def test_a_vector_out_of_bounds_names_its_sender(apart: bool, far: int) -> None:
-    """Also where another user's makes up for it in the sum."""
+    """Also where another party's makes up for it in the sum."""
     given = parameters().to_each() if apart else parameters()
     ring_vector = [np.zeros(given.shape, np.uint64) for _ in VECTORS]
     ring_vector[1][...] = np.int64(far).view(np.uint64)

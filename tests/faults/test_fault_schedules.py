@@ -80,7 +80,7 @@ class Scene:
         self.group: SumParameters | None = None
         if protocol == "exchange":
             self.group = plan_exchange(parties, length=LENGTH, l2_bound=8.0, precision=2**-20, missing=1)
-        # What users of verifiable runs prove is drawn elsewhere than `add_noise`, which tests silence.
+        # What parties of verifiable runs prove is drawn elsewhere than `add_noise`, which tests silence.
         self.noisy = protocol == "verifiable"
         # Messages of a party: the most places where one can misbehave.
         self.messages = 2 if self.group is not None else len(self.aggregator.parameters.party_steps)
@@ -148,7 +148,7 @@ async def execute(scene: Scene, seed: int, vectors: NDArray[np.float64], reporte
     reported.seconds = loop.time()
     steps = server._drive.run.role.most_steps(server._drive.run.member)
     stated = aggregator_run_seconds(steps, 0, TIMEOUTS, first=True)
-    # What the hub computes: a message of each link after a deadline, and the end of each step.
+    # What the aggregator computes: a message of each link after a deadline, and the end of each step.
     computing = (steps + 1) * (2 * len(scene.names) + 4) * WORK
     assert reported.seconds <= stated + computing + 0.1, (reported.seconds, stated)
     honest = [tasks[name] for name in scene.names if name not in crooks]

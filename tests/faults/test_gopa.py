@@ -1,4 +1,4 @@
-"""GOPA under attack: a relay that wants one user's value, users that cheat, and what a loss costs."""
+"""GOPA under attack: a relay that wants one party's value, parties that cheat, and what a loss costs."""
 
 from __future__ import annotations
 
@@ -75,7 +75,7 @@ def distance(simulated: SimulatedRun, left: RingVector) -> NDArray[np.float64]:
 
 
 def test_relay_keeps_a_value_and_declares_its_user_gone(monkeypatch: pytest.MonkeyPatch) -> None:
-    """It has the vector, and gets the pairwise terms for it: the self-mask is what then saves the user.
+    """It has the vector, and gets the pairwise terms for it: the self-mask is what then saves the party.
 
     As printed [Bellet 2021, 4.1.2] there is none: the very same messages would leave the relay with x + eta.
     """
@@ -101,7 +101,7 @@ def test_relay_keeps_a_value_and_declares_its_user_gone(monkeypatch: pytest.Monk
 
 
 def test_relay_withholds_a_publication_after_the_certificate() -> None:
-    """The late variant: nobody reveals anything for a user that vanishes, so nothing is to be gained."""
+    """The late variant: nobody reveals anything for a party that vanishes, so nothing is to be gained."""
     simulated = row_of("keep")
     simulated.execute(by(g.PUBLISH, VICTIM, lambda _: ()))
     outcome = simulated.aggregator.result
@@ -220,7 +220,7 @@ def test_user_publishes_the_same_value_twice() -> None:
 
 @pytest.mark.parametrize("lost", [False, True])
 def test_neighbour_that_reveals_a_wrong_seed_is_named(lost: bool) -> None:
-    """Its share is of the self-mask of a user that is there, or of the masking key of one that is lost.
+    """Its share is of the self-mask of a party that is there, or of the masking key of one that is lost.
 
     Each share is signed by its dealer: a wrong one shows its holder, and the average does without it.
     """

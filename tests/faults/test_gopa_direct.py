@@ -1,4 +1,4 @@
-"""GOPA without a relay under attack: a coordinator that lies, users that cheat, processes that vanish."""
+"""GOPA without a relay under attack: a coordinator that lies, parties that cheat, processes that vanish."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ from tests.faults.direct_simulated import LENGTH, DirectRow, by, parameters_for,
 
 COORDINATOR, VICTIM, CHEAT = "p1", "p2", "p3"
 EVERYBODY = tuple(f"p{number}" for number in range(1, 9))
-# What users send once x_hat is out: nothing of it depends on a secret.
+# What parties send once x_hat is out: nothing of it depends on a secret.
 AFTER = {d.HELD, d.PUBLISHED, d.FORWARD, d.ATTEST_TOTAL, d.WITNESS, "leave", "abort"}
 
 
@@ -52,7 +52,7 @@ def test_pairwise_noise_cancels_to_the_last_bit(monkeypatch: pytest.MonkeyPatch)
 
 
 def test_isolation_a_coordinator_keeps_a_value_and_declares_its_user_gone() -> None:
-    """As printed, neighbours of a lost user reveal what they share with it, and x + eta is left: not here."""
+    """As printed, neighbours of a lost party reveal what they share with it; x + eta is left. Not here."""
     simulated = DirectRow()
 
     def hide(envelope: Envelope) -> Iterable[Envelope]:
@@ -129,7 +129,7 @@ def test_isolation_a_victim_is_shown_a_smaller_set(step: str) -> None:
     assert VICTIM not in simulated.outcomes()
 
 
-# A coordinator that tells different users different things
+# A coordinator that tells different parties different things
 
 
 def test_split_sets_never_both_have_a_quorum() -> None:
@@ -303,7 +303,7 @@ def test_a_coordinator_that_leaves_somebody_out_is_named_by_it() -> None:
     simulated.assert_blames(VICTIM, COORDINATOR, f"left {VICTIM} out of the roll")
 
 
-# Users that cheat
+# Parties that cheat
 
 
 def test_a_user_that_publishes_two_values_is_left_out_and_named() -> None:
@@ -437,7 +437,7 @@ def test_forged_signatures_are_ignored_and_named(step: str) -> None:
 
 
 def retained_bytes(simulated: DirectRow, name: str) -> int:
-    """Return how many bytes of letters a user keeps."""
+    """Return how many bytes of letters a party keeps."""
     letters = simulated.parties[name].state.inbox.letters
     return sum(len(letter.body) for of_step in letters.values() for letter in of_step.values())
 
@@ -462,7 +462,7 @@ def test_nobody_keeps_a_message_that_is_larger_than_its_step_needs(step: str) ->
 
 
 def test_messages_of_another_run_count_for_nothing() -> None:
-    """Yesterday's run of the same file, user and request: nothing of it is of use today."""
+    """Yesterday's run of the same file, party and request: nothing of it is of use today."""
     before = DirectRow(run=7).execute()
     replay = {(e.step, e.receiver): e for e in before.sent if e.sender == CHEAT}
     simulated = DirectRow(run=1)
@@ -489,7 +489,7 @@ def test_another_plan_is_told_before_anything_is_sent() -> None:
 def test_a_user_whose_plan_does_not_hold_in_its_place_never_publishes(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    """In the certified graph a user counts its own draws that take part, and who drew it."""
+    """In the certified graph a party counts its own draws that take part, and who drew it."""
     indices: dict[str, tuple[int, int]] = {}
 
     def check(_parameters: GopaParameters, party: str, own: int, drawn_by: int) -> None:

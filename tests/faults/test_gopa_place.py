@@ -1,4 +1,4 @@
-"""A user's place in GOPA's graph: what it refuses of a relay, or of more corrupt users than planned."""
+"""A party's place in GOPA's graph: what it refuses of a relay, or of more corrupt parties than planned."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ MODES: tuple[OnDropout, ...] = ("keep", "roll-back")
 def sparse_row(
     on_dropout: OnDropout = "keep", *, least_own: int = 3, most_drawn_by: int = PARTIES - 1
 ) -> SimulatedRun:
-    """Sixteen users that draw five each, four may be lost: sparser than any plan, with the same checks."""
+    """Sixteen parties that draw five each, four may be lost: sparser than any plan, with the same checks."""
     given: dict[str, object] = {"length": LENGTH, "lower": -9.0, "upper": 9.0, "epsilon": 1.0, "delta": 1e-6}
     parameters, faults = check_parameters(given | {"corrupt": 0.0, "on_dropout": on_dropout}, PARTIES)
     assert parameters is not None, faults
@@ -48,13 +48,13 @@ def sparse_row(
 
 
 def drawn_by(simulated: SimulatedRun, name: str) -> list[str]:
-    """Return whom a user drew."""
+    """Return whom a party drew."""
     numbers = unpack_list(simulated.body_of(m.REVEAL, name).neighbours, len(simulated.names), name)
     return [simulated.names[number - 1] for number in numbers]
 
 
 def lost(on_dropout: OnDropout, *, of_the_victims: int) -> set[str]:
-    """Return three users of whom the victim drew so many, and nobody else that stays drew three."""
+    """Return three parties of whom the victim drew so many, and nobody else that stays drew three."""
     scout = sparse_row(on_dropout).execute()
     draws = {name: set(drawn_by(scout, name)) for name in scout.names}
     for chosen in itertools.combinations(scout.names[1:], 3):
@@ -102,7 +102,7 @@ def test_others_lost_do_not_make_a_user_refuse(on_dropout: OnDropout) -> None:
 
 
 def collude(index: int, parties: int, degree: int, randomness: Randomness) -> tuple[int, ...]:
-    """Draw those that follow, the victim left out; users from the fifth on draw the victim too."""
+    """Draw those that follow, the victim left out; parties from the fifth on draw the victim too."""
     del randomness
     following = [2 + (index - 1 + step) % (parties - 1) for step in range(degree)]
     return tuple(sorted(following if index < 5 else [1, *following[1:]]))
@@ -195,7 +195,7 @@ def test_too_few_honest_users_for_the_plan() -> None:
 
 
 def test_publication_of_a_user_that_is_out_does_not_count() -> None:
-    """A user that the relay has excluded may still speak; the total is without it."""
+    """A party that the relay has excluded may still speak; the total is without it."""
     simulated = sparse_row()
 
     def late(envelope: Envelope) -> Iterable[Envelope]:

@@ -101,9 +101,9 @@ async def execute_direct(
 def check_blame(reported: Reported, members: Sequence[str], servers: Collection[str] = ()) -> set[str]:
     """Check that nobody is blamed but guilty members; return the honest ones.
 
-    Users wait for what all servers say: a guilty server makes them late at the others, who name them as late.
-    Without a relay, what a guilty party sends late can reach some in time and others not. Those who disagree
-    stop, and are missing to the others.
+    Parties wait for what all servers say: a guilty server makes them late at the others, who name them as
+        late. Without a relay, what a guilty party sends late can reach some in time and others not. Those who
+        disagree stop, and are missing to the others.
     """
     honest = set(members) - reported.crooks.keys()
     held_up = bool(reported.crooks.keys() & servers)

@@ -152,7 +152,7 @@ async def execute(members: dict[str, Membership], folder: Path, seed: int, repor
     reported["hub"] = await server.request(1)
     machine = server._drive.run
     stated = aggregator_run_seconds(machine.role.most_steps(machine.member), 1, TIMEOUTS, first=True)
-    # What the hub computes: a message of each link after a deadline, and the end of each step.
+    # What the aggregator computes: a message of each link after a deadline, and the end of each step.
     assert loop.time() <= stated + (machine.role.most_steps(machine.member) + 1) * 14 * WORK + 0.1, (
         loop.time(),
         stated,

@@ -123,7 +123,7 @@ def split_merkle_commitment(
 
 
 def test_split_roll_gets_no_certificate() -> None:
-    """Parties that saw differing rolls cannot attest one set: the roll is in the digest that they sign."""
+    """Parties that saw differing Merkle commitments cannot attest one set: they sign its root."""
     simulated = split_merkle_commitment(VICTIM, lambda _, envelope: envelope)
     # The victim cannot know, and signs. The honest part of this aggregator leaves it out.
     assert m.ATTEST_PARTICIPANTS in simulated.steps_of(VICTIM)

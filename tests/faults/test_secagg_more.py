@@ -1,4 +1,4 @@
-"""More of what parties do wrong: one bad signed share, other questions, impossible sums, late hellos."""
+"""More of what parties do wrong: one bad signed share, other operations, impossible sums, late hellos."""
 
 from __future__ import annotations
 

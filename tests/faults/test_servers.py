@@ -129,7 +129,7 @@ class SimulatedRun:
             self.compute()
             waiting = [name for name in SERVERS if not self.servers[name].finished]
             if not self.queue and waiting:
-                # Nothing moves: deadlines pass, those of steps in which users are awaited first.
+                # Nothing moves: deadlines pass, those of steps in which parties are awaited first.
                 parties = [name for name in waiting if self.servers[name].step in (m.HELLO, m.SHARES)]
                 for name in parties or waiting:
                     self.act(name, partial(self.servers[name].handle, Deadline()))
@@ -251,7 +251,7 @@ def test_who_asks_for_something_else_is_left_out() -> None:
 
 @pytest.mark.parametrize(("most", "odd"), [(-1, 1), (1, -1)])
 def test_one_label_too_many_or_too_few_costs_its_user_alone(most: int, odd: int) -> None:
-    """A program takes labels from all users or from none: one user could stop every run of the others."""
+    """A program takes labels from all parties or from none: one party could stop every run of the others."""
     public_labels = {"alice": most, "bob": odd, "carol": most, "dave": min(most, 0)}
     simulated = SimulatedRun(
         public_labels=public_labels,
@@ -298,7 +298,7 @@ def test_what_users_say_when_they_leave_fits_into_a_message(tmp_path: Path) -> N
         for number in range(1, len(parties) // 2 + 1)
         for index in range(1, len(names) + 1)
     ]
-    # The rest of the bound is for questions and values.
+    # The rest of the bound is for operations and values.
     assert len(msgspec.msgpack.encode(reported)) < len(parties) // 2 * len(names) * FAULT_BYTES < largest
     assert (
         len(msgspec.msgpack.encode([m.Refused(len(parties), longest)] * len(parties)))
@@ -344,7 +344,7 @@ def test_a_server_that_opens_another_value_is_named_by_all() -> None:
 
 
 class Reckless(ServerMachine):
-    """A server whose `hidden` users are left out, not told, and sent the output."""
+    """A server whose `hidden` parties are left out, not told, and sent the output."""
 
     hidden: frozenset[str] = frozenset()
 
@@ -357,7 +357,7 @@ class Reckless(ServerMachine):
 
 
 def reckless(change: Change, hidden: frozenset[str] = frozenset()) -> SimulatedRun:
-    """Play with servers that go on with however few users."""
+    """Play with servers that go on with however few parties."""
     simulated = SimulatedRun(change)
     for name in SERVERS:
         server = Reckless(context(), SERVERS, IDENTITIES[name], make, fewest=1)
@@ -380,7 +380,7 @@ def test_users_share_nothing_with_servers_that_begin_with_fewer_than_agreed() ->
 
 
 def test_users_take_no_result_over_fewer_than_agreed_whoever_signed_it() -> None:
-    """All servers sign the set, and sum over two users: the record of one is the sum less the other's."""
+    """All servers sign the set, and sum over two parties: the record of one is the sum less the other's."""
 
     def change(envelope: Envelope) -> Envelope | None:
         late = envelope.step == m.SHARES and envelope.sender in ("carol", "dave")
@@ -427,7 +427,7 @@ def test_a_server_that_begins_with_other_users_is_named() -> None:
 
 
 def test_a_server_with_another_circuit_is_named_and_nothing_is_shared() -> None:
-    """One gate of a user's kernel differs at one server, so its terms do; users compare all servers'."""
+    """One gate of a party's kernel differs at one server, so its terms do; parties compare all servers'."""
 
     def make_of(*, other: bool) -> MakeTerms:
         kernel = Kernel(
@@ -497,7 +497,7 @@ def test_a_message_in_a_users_name_by_another_key_leaves_it_out() -> None:
 
 
 def test_nothing_is_due_of_who_has_shared_or_opened() -> None:
-    """So a user may leave once it has shared, and a server once it has opened: neither is lost."""
+    """So a party may leave once it has shared, and a server once it has opened: neither is lost."""
     reported: dict[str, tuple[bool, bool]] = {}
 
     def change(envelope: Envelope) -> Envelope:

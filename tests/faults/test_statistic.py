@@ -36,7 +36,7 @@ Tamper = Callable[[Envelope], Iterable[Envelope]]
 
 
 class Table:
-    """Machines around a hub, with an attacker's hand on every message."""
+    """Machines around an aggregator, with an attacker's hand on every message."""
 
     def __init__(
         self,

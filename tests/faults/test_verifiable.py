@@ -1,4 +1,4 @@
-"""Verifiable GOPA: honest runs, users who leave, and relays that lie to users."""
+"""Verifiable GOPA: honest runs, parties who leave, and relays that lie to parties."""
 
 from __future__ import annotations
 
@@ -121,7 +121,7 @@ def test_a_withheld_coin_stops_the_run_and_names_its_owner() -> None:
 def test_silence_excludes_nobody() -> None:
     ran = execute(kill={CHEAT: 9})
     outcome = ran.relay.result
-    # four pairwise terms are left, and nothing of the silent user was opened
+    # four pairwise terms are left, and nothing of the silent party was opened
     assert outcome.noise is not None
     assert outcome.noise.residual_pairs == 4
     assert not any(entry.kind == v.OPEN for entry in ran.entries)
@@ -131,7 +131,7 @@ def test_what_is_missing_is_said_and_nobody_is_accused(monkeypatch: pytest.Monke
     """A relay may withhold what was sent: a log shows what is not there, not whose fault it is."""
     silent = audited(execute(kill={CHEAT: 9}))
     assert silent.faults[0].startswith(f"the board has no publication of {CHEAT}: 4 pairwise terms")
-    # The same relay leaves out an opening, and tallies what is left; five users have no quorum for that.
+    # The same relay leaves out an opening, and tallies what is left; five parties have no quorum for that.
     monkeypatch.setattr(auditing, "check_certificate", lambda *_: None)
     ran = execute({CHEAT: with_noise(lambda _party: (1, 1))})
     entries = [entry for entry in ran.entries if (entry.party, entry.kind) != (VICTIM, v.OPEN)]
@@ -183,11 +183,11 @@ def test_a_total_that_cannot_be_is_refused() -> None:
     assert "somebody lies" in str(ran.errors["ann"])
 
 
-# A relay that lies to users.
+# A relay that lies to parties.
 
 
 def reported(step: str, lie: Callable[[Any], msgspec.Struct], *, only: str = VICTIM) -> RecordedRun:
-    """Change what the relay tells one user in one step."""
+    """Change what the relay tells one party in one step."""
     return execute(relay=Host(member=liar(step, lambda _relay, _run_id, message: lie(message), (only,))))
 
 
@@ -272,7 +272,7 @@ def published_first(relay: VerifiableAggregator) -> m.Advertisement:
 
 
 def test_nobody_opens_an_edge_to_a_user_that_said_nothing_false() -> None:
-    """The relay keeps an honest user's x_hat and claims that it is false, to be left with its value."""
+    """The relay keeps an honest party's x_hat and claims that it is false, to be left with its value."""
 
     class Stripping(VerifiableAggregator):
         def write(
@@ -362,7 +362,7 @@ def test_the_plan_is_replanned_when_more_were_corrupt() -> None:
     assert checked.epsilon_without(2) > 8.0
     assert checked.epsilon_without(4) == float("inf")
     assert checked.privacy(4, 2).epsilon == checked.epsilon_without(2)
-    # Where nobody is corrupt by the plan one user is curious, and who is excluded may be another.
+    # Where nobody is corrupt by the plan one party is curious, and who is excluded may be another.
     alone, _ = check_gopa({**NINE.declared, "epsilon": 2.5, "corrupt": 0.0}, len(NINE.inputs))
     assert isinstance(alone, VerifiableParameters)
     assert alone.epsilon_without(0) == 2.5

@@ -1,4 +1,4 @@
-"""Users who sign something false are excluded beyond those who may be lost, if everybody sees that it is."""
+"""Parties that sign something false are excluded beyond the tolerated losses, if everybody sees it."""
 
 from __future__ import annotations
 
@@ -130,7 +130,7 @@ def test_the_same_without_its_authors_signature_excludes_nobody() -> None:
     ],
 )
 def test_signed_commitments_that_are_no_right_ones_exclude_their_author(commits: Any) -> None:
-    """Also one user too few for the plan: the others see what it has signed."""
+    """Also one party too few for the plan: the others see what it has signed."""
     ran = execute({CHEAT: at(v.COMMIT, commits)}, setting=ALL)
     assert set(ran.errors) == {CHEAT}
     for machine in (ran.relay, *(ran.parties[name] for name in REST)):
@@ -161,7 +161,7 @@ def test_more_cheats_than_the_plan_counts_on_end_it() -> None:
 
 
 def leave_out(relay: VerifiableAggregator, state: CollectCommit, party: int, envelope: Envelope) -> Item:
-    """Call false what a user has committed to, which is not."""
+    """Call false what a party has committed to, which is not."""
     item = collecting.accept_commit(relay, state, party, envelope)
     return dataclasses.replace(item, message=COMMIT_MALFORMED) if envelope.sender == CHEAT else item
 
@@ -205,7 +205,7 @@ def test_who_leaves_after_a_false_commit_is_lost_and_no_more(others: tuple[str, 
 
 
 def test_a_false_commit_and_a_loss_do_not_make_users_blame_the_relay() -> None:
-    """One user may be lost, and two be shown false: also if there are enough users without these two."""
+    """One party may be lost, and two be shown false: also if there are enough parties without these two."""
     relay = losing("ben", v.ATTEST_COINS)
     ran = execute({"ann": MALFORMED_COMMIT}, setting=NINE, relay=relay)
     assert set(ran.errors) == {"ann", "ben"}
@@ -244,7 +244,7 @@ LONG = {"length": 4096, "lower": 0, "upper": 1, "precision": 1.0, "epsilon": 90.
 
 
 def test_all_that_a_relay_hears_has_room_in_a_line_of_the_log() -> None:
-    """Else a user that sends too much would leave a log that nobody can audit."""
+    """Else a party that sends too much would leave a log that nobody can audit."""
     checked, faults = check_parameters(LONG | {"corrupt": 0.3, "dropout": 0.2, "verifiable": True}, 200)
     assert not faults
     assert isinstance(checked, VerifiableParameters)

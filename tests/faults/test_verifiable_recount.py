@@ -1,4 +1,4 @@
-"""Users of verifiable GOPA add up the total themselves: what a relay that tallies wrongly gets for it."""
+"""Parties of verifiable GOPA add up the total themselves: what a relay that tallies wrongly gets for it."""
 
 from __future__ import annotations
 
@@ -83,7 +83,7 @@ def test_what_was_opened_must_come_out_of_the_total() -> None:
 
 
 def changed(message: Tallied, index: int, body: Callable[[bytes], bytes]) -> Tallied:
-    """Return the message with another publication of one user."""
+    """Return the message with another publication of one party."""
     [claimed] = message.claimed
     bodies = list(claimed.bodies)
     bodies[index] = body(bodies[index])
@@ -143,7 +143,7 @@ def test_what_is_shown_must_be_the_entries(name: str) -> None:
 
 
 def test_a_value_that_its_user_did_not_sign_is_not_counted() -> None:
-    """The relay writes a publication in a user's name: hashes, total and heads all agree."""
+    """The relay writes a publication in a party's name: hashes, total and heads all agree."""
 
     def finish(relay: VerifiableAggregator, state: CollectPublish) -> Transition:
         state.publications[1] = dataclasses.replace(state.publications[1], signature=bytes(64))
@@ -153,7 +153,7 @@ def test_a_value_that_its_user_did_not_sign_is_not_counted() -> None:
     refused(ran, f"{PARTIES[0]} did not sign", PARTIES[1:])
 
 
-# Users who do not check.
+# Parties who do not check.
 
 
 def test_evidence_says_who_has_checked_and_only_they_vouch() -> None:

@@ -61,7 +61,7 @@ def audited(ran: RecordedRun, threads: int = 1) -> Report:
 
 
 def exact(ran: RecordedRun, names: Sequence[str], setting: Setting = NINE) -> int:
-    """The values of these users and the noise that they drew."""
+    """The values of these parties and the noise that they drew."""
     return sum(setting.inputs[name][0] + ran.parties[name].secret.given[0] for name in names)
 
 
@@ -102,7 +102,7 @@ def test_the_rest_get_the_exact_total_and_the_epsilon_without_who_was_false(
         assert machine.result.privacy.guarantee.epsilon == pytest.approx(epsilon, abs=1e-4)
     assert report.verdict is not None
     assert report.verdict.epsilon == pytest.approx(epsilon, abs=1e-4)
-    # Each edge to an excluded user is opened once by each of the rest, and no other by any of them.
+    # Each edge to an excluded party is opened once by each of the rest, and no other by any of them.
     pairs = [pair for pair in opened_pairs(run) if pair[0] in rest]
     assert sorted(pairs) == sorted((name, peer) for name in rest for peer in false)
 
@@ -187,7 +187,7 @@ def test_no_edge_is_opened_to_a_user_whose_opening_is_right() -> None:
 
 
 def test_no_edge_is_opened_for_what_was_signed_in_another_round() -> None:
-    """A user's right opening of the first round, shown as its opening of the second, would be false there."""
+    """A party's right opening of the first round is false when it is shown as that of the second."""
 
     def finish(relay: VerifiableAggregator, state: CollectOpen) -> Transition:
         if state.round.number == 2:
@@ -205,7 +205,7 @@ def test_no_edge_is_opened_for_what_was_signed_in_another_round() -> None:
 
 @pytest.mark.parametrize(("step", "number"), [(v.PUBLICATIONS, 1), (v.OPENINGS, 2)])
 def test_nobody_opens_an_edge_before_a_quorum_has_signed_the_same_log(step: str, number: int) -> None:
-    """One user with another log goes no further; half of them with another one: nobody does."""
+    """One party with another log goes no further; half of them with another one: nobody does."""
     opening = v.in_round(v.OPEN, number)
     for lied_to in (("ann",), ("ann", "cyd", "eve", "fay")):
         ran = execute(FALSE_OPENER, setting=NINE, relay=equivocating(step, another_publication, lied_to))
@@ -222,7 +222,7 @@ def test_nobody_opens_an_edge_before_a_quorum_has_signed_the_same_log(step: str,
 
 
 def reported(step: str, lie: Any) -> dict[str, Any]:
-    """Return what users say to a relay that changes its messages of one step."""
+    """Return what parties say to a relay that changes its messages of one step."""
 
     relay = Host(member=liar(step, lambda _relay, _run_id, message: lie(message)))
     ran = execute(FALSE_OPENER, setting=NINE, relay=relay)
@@ -269,7 +269,7 @@ def test_a_tally_that_counts_who_opened_something_false_is_refused() -> None:
 
 @functools.cache
 def drawn() -> dict[str, tuple[int, ...]]:
-    """Return the neighbours of each user, which are the same in all these runs."""
+    """Return the neighbours of each party, which are the same in all these runs."""
     honest = execute(setting=SPARSE, memo=True)
     commits = {name: entry_of(honest, v.COMMIT, name).payload for name in SPARSE.inputs}
     return {
@@ -279,7 +279,7 @@ def drawn() -> dict[str, tuple[int, ...]]:
 
 
 def test_on_a_sparse_graph_neighbours_see_that_an_opening_is_false() -> None:
-    """Its neighbours need what an excluded user committed to that is no neighbour of theirs."""
+    """Its neighbours need what an excluded party committed to that is no neighbour of theirs."""
     names = list(SPARSE.inputs)
     cheat = names[7]
     commits = drawn()
@@ -309,7 +309,7 @@ def shifted_by_one(_party: Any, message: Any) -> Any:
 
 @pytest.mark.parametrize("seed", range(12))
 def test_whatever_a_group_does_no_edge_between_others_is_opened(seed: int) -> None:
-    """Up to four users cheat at random: the rest get their exact total, or stop and name who did."""
+    """Up to four parties cheat at random: the rest get their exact total, or stop and name who did."""
     chooser = random.Random(seed)
     group = chooser.sample(NAMES, chooser.randint(1, 4))
     ways: list[tuple[str, Any]] = [
@@ -349,7 +349,7 @@ def test_whatever_a_group_does_no_edge_between_others_is_opened(seed: int) -> No
 
 
 def opened_pairs_of(ran: RecordedRun, parties: Sequence[str]) -> list[tuple[str, str]]:
-    """Who of these users opened the edge to whom."""
+    """Who of these parties opened the edge to whom."""
     entries = [entry for entry in ran.entries if entry.party in parties and entry.kind.startswith(v.OPEN)]
     return [
         (entry.party, NAMES[peer - 1])
@@ -359,7 +359,7 @@ def opened_pairs_of(ran: RecordedRun, parties: Sequence[str]) -> list[tuple[str,
 
 
 def test_an_opening_that_nobody_asked_for_is_the_relays_fault() -> None:
-    """An empty opening of a user that has none to make is right, and no entry of a log."""
+    """An empty opening of a party that has none to make is right, and no entry of a log."""
     names = list(SPARSE.inputs)
     ran = execute({names[7]: off_by_one}, setting=SPARSE, memo=True)
     entries = ran.entries
@@ -374,7 +374,7 @@ def test_an_opening_that_nobody_asked_for_is_the_relays_fault() -> None:
 
 
 def test_a_user_that_was_told_of_another_false_one_signs_no_wrong_opening() -> None:
-    """Same heads and same users who go on, but a silent user, no neighbour, is named in a neighbour's place.
+    """Same heads and parties, but a silent party, no neighbour, is named in place of a neighbour.
 
     The victim would sign that it has no edge to open, where the log has one: that would be false.
     """

@@ -68,7 +68,7 @@ def neighbours_of(ran: RecordedRun, name: str) -> list[str]:
 
 
 def total_of(ran: RecordedRun, names: Sequence[str]) -> int:
-    """The values of these users and the noise that they drew."""
+    """The values of these parties and the noise that they drew."""
     return sum(SPARSE.inputs[name][0] + ran.parties[name].secret.given[0] for name in names)
 
 
@@ -156,7 +156,7 @@ def dropped(neighbourhood: int) -> Tamper:
 
 @pytest.mark.parametrize("wrong", [shifted, dropped])
 def test_a_wrong_edge_is_found_at_any_place_and_void_for_both(wrong: Any) -> None:
-    """Of three users at once, at places that a fixed seed draws; the run goes on without these edges."""
+    """Of three parties at once, at places that a fixed seed draws; the run goes on without these edges."""
     source = random.Random(5)
     cheats = source.sample(NAMES, 3)
     indices = {name: source.randrange(1000) for name in cheats}
@@ -173,7 +173,7 @@ def test_a_wrong_edge_is_found_at_any_place_and_void_for_both(wrong: Any) -> Non
 
 
 def test_nobody_goes_on_whose_own_draws_are_voided() -> None:
-    """A relay keeps a user's draws from those that it drew: it sees that, and nobody publishes."""
+    """A relay keeps a party's draws from those that it drew: it sees that, and nobody publishes."""
     victim = NAMES.index(CHEAT) + 1
 
     def finish(relay: VerifiableAggregator, state: CollectReveal) -> Transition:
@@ -206,7 +206,7 @@ def test_nobody_goes_on_whose_own_draws_are_voided() -> None:
 
 
 def test_a_coin_that_its_user_did_not_sign_is_refused() -> None:
-    """Without the signatures a relay could go on without a user that did not accept its edges."""
+    """Without the signatures a relay could go on without a party that did not accept its edges."""
 
     def lie(_relay: VerifiableAggregator, _run_id: bytes, message: v.Coins) -> v.Coins:
         return replace(message, signatures=bytes(64) + message.signatures[64:])
@@ -228,7 +228,7 @@ def call_false(relay: VerifiableAggregator, state: CollectPublish, party: int, e
 
 
 def accuse(lie: Callable[[v.Publications], v.Publications] = lambda message: message) -> dict[str, Any]:
-    """Return what an accused user's neighbours say to that, and to what they are shown."""
+    """Return what an accused party's neighbours say to that, and to what they are shown."""
     member = liar(v.PUBLICATIONS, lambda _relay, _run_id, message: lie(message))
     ran = run(relay=Host(member, AGGREGATOR.with_row(CollectPublish, accept=call_false)))
     assert not any(entry.kind == v.OPEN for entry in ran.entries)
@@ -269,7 +269,7 @@ def test_a_commit_of_nobody_is_refused() -> None:
 
 
 def test_more_neighbours_than_anybody_accepts_are_refused() -> None:
-    """What an honest user never claims bounds what an audit has to hold."""
+    """What an honest party never claims bounds what an audit has to hold."""
     checked = parameters(SPARSE)
     assert checked.most_neighbours < PARTIES
     fewer = replace(
@@ -303,7 +303,7 @@ def test_an_edge_is_checked_after_the_fact_too() -> None:
 
 
 def test_a_ledger_is_not_charged_for_cheats_that_the_relay_makes_up() -> None:
-    """Of users who are no neighbours a user is not shown what is false: too many of them are a lie."""
+    """Of parties who are no neighbours a party is not shown what is false: too many of them are a lie."""
     victim = NAMES[0]
     near = {victim, *neighbours_of(honest(), victim)}
     far = [party for party, name in enumerate(NAMES, 1) if name not in near]

@@ -1,4 +1,4 @@
-"""`smpc-dp demo` as a user runs it: real processes, one killed, an exact result, nothing left behind."""
+"""`smpc-dp demo` as a party runs it: real processes, one killed, an exact result, nothing left behind."""
 
 from __future__ import annotations
 

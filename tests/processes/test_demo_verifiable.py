@@ -1,4 +1,4 @@
-"""`smpc-dp demo --verifiable` as a user runs it: real processes, a cheat named and left out, an audit."""
+"""`smpc-dp demo --verifiable` as a party runs it: real processes, a cheat named and left out, an audit."""
 
 from __future__ import annotations
 

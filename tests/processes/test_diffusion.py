@@ -159,7 +159,7 @@ async def everybody_in(
 def test_equal_noise_gives_equal_bits(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, parameters: dict[str, Any]
 ) -> None:
-    """Each user's draws injected, in its own task or side by side in the simulation."""
+    """Each party's draws injected, in its own task or side by side in the simulation."""
     calls: Counter[str] = Counter()
 
     def draws(_source: NoiseSource, count: int, scale: Fraction) -> np.ndarray:

@@ -125,7 +125,7 @@ def test_run_runs_a_learner(installed: Path, tmp_path: Path) -> None:
 
 
 class ExactAverager:
-    """Averages without noise over all users, who live here."""
+    """Averages without noise over all parties, who live here."""
 
     parties, here, claim = 4, np.arange(4), ""
 

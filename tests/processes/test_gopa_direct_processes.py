@@ -48,7 +48,7 @@ def session(tmp_path: Path) -> Path:
 
 
 def launch(session: Path, on_event: Callable[[Launcher, Event], None]) -> tuple[Launcher, dict[str, Any]]:
-    """Run every user as a process; return how they ended and their results."""
+    """Run every party as a process; return how they ended and their results."""
     outputs = {name: session.parent / f"{name}.out.json" for name in PARTIES}
     launcher = Launcher(lambda event: on_event(launcher, event))
     commands = {
@@ -101,7 +101,7 @@ def test_a_user_killed_while_it_waits_is_survived(session: Path, step: str) -> N
 
 
 def test_a_coordinator_that_is_killed_is_named_and_the_next_request_works(session: Path) -> None:
-    """User 1 coordinates the first request, user 2 the second."""
+    """Party 1 coordinates the first request, party 2 the second."""
     coordinator = PARTIES[0]
     launcher = Launcher()
     process = member_command("party", str(session), "--as", coordinator)

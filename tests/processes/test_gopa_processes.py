@@ -1,4 +1,4 @@
-"""GOPA between real processes, with users killed on the way."""
+"""GOPA between real processes, with parties killed on the way."""
 
 from __future__ import annotations
 

@@ -104,7 +104,7 @@ def test_sockets_have_the_bits_of_the_simulation(
 def test_equal_reports_give_equal_bits(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, parameters: dict[str, Any], tables: list[np.ndarray]
 ) -> None:
-    """At epsilon 1 most reports are lies: here each user's own, in its process or in the simulation."""
+    """At epsilon 1 most reports are lies: here each party's own, in its process or in the simulation."""
 
     def lie(response: KaryRandomisedResponse, values: np.ndarray, _source: NoiseSource) -> np.ndarray:
         task = asyncio.current_task()
@@ -137,7 +137,7 @@ def test_processes_learn_what_the_simulation_learns(tmp_path: Path) -> None:
 
 
 def test_a_descent_that_diverges_stops_its_user_who_says_where(tmp_path: Path) -> None:
-    """Labels of a user decide whether its first gradient is 0; nobody ends with a number."""
+    """Labels of a party decide whether its first gradient is 0; nobody ends with a number."""
     far = CLEAR | {"regulariser": "none", "rate": 1e6, "record_bound": 1e6, "ticks": 60}
     path = session(tmp_path, far, [table * np.array([1e5, 1e5, 1.0]) for table in DATA])
     results, _ = asyncio.run(everybody(path, PARTIES))

@@ -228,7 +228,7 @@ def test_an_aggregator_that_ends_is_named(tmp_path: Path) -> None:
         assert "aggregator: lost in request" in str(error)
 
 
-# Who is in another group is never added up: the group is in the question, and so in the run id.
+# Who is in another group is never added up: the group is in the operation, and so in the run id.
 
 
 def _members(path: Path, name: str, group: tuple[str, ...], role: str = "party") -> Membership:

@@ -72,7 +72,7 @@ def test_a_token_leaves_its_path_for_nobody() -> None:
     with pytest.raises(LocalError, match="from user 0 to 2 is not on the path at hop 0"):
         asyncio.run(tokens.pass_on(0, 2, token))
     asyncio.run(tokens.pass_on(0, 1, token))
-    asyncio.run(tokens.pass_on(1, 2, token))  # user 1 kept it for a step
+    asyncio.run(tokens.pass_on(1, 2, token))  # party 1 kept it for a step
     asyncio.run(tokens.drain())
     with pytest.raises(LocalError, match="path of the token has ended"):
         asyncio.run(tokens.take())

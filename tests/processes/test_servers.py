@@ -1,4 +1,4 @@
-"""Sums and statistics on shares: server processes, their mpyc, and users over real sockets."""
+"""Sums and statistics on shares: server processes, their mpyc, and parties over real sockets."""
 
 from __future__ import annotations
 
@@ -66,7 +66,7 @@ async def execute(
     on_event: OnEvent = ignore,
     requests: int = 1,
 ) -> tuple[list[object], list[list[Opened | SmpcError]]]:
-    """Serve on all servers, in this process, while every user acts; their mpyc are processes."""
+    """Serve on all servers, in this process, while every party acts; their mpyc are processes."""
     serving = [
         asyncio.create_task(serve_shares(path, name, requests=requests, on_event=on_event))
         for name in SERVERS
@@ -83,7 +83,7 @@ def vector(index: int) -> list[int]:
 
 @pytest.mark.parametrize("servers", [3, pytest.param(7, marks=pytest.mark.slow)])
 def test_run_adds_up_among_server_processes(tmp_path: Path, servers: int) -> None:
-    """Users, servers and their mpyc are processes: with 7 servers 18 of them."""
+    """Parties, servers and their mpyc are processes: with 7 servers 18 of them."""
     path = session(tmp_path, servers=servers)
     (tmp_path / "inputs").mkdir()
     for index, name in enumerate(PARTIES):
@@ -122,7 +122,7 @@ async def test_a_session_goes_on_from_sum_to_average_to_statistic(tmp_path: Path
 
     reported: list[Event] = []
     got, served = await execute(session(tmp_path), act, ledgers=ledgers, requests=3, on_event=reported.append)
-    # Users, and servers, leave when they have what they came for: nobody is lost.
+    # Parties, and servers, leave when they have what they came for: nobody is lost.
     assert not [event for event in reported if event.kind == "lost"]
     for answer in got:
         assert isinstance(answer, tuple), answer
@@ -145,7 +145,7 @@ async def test_a_session_goes_on_from_sum_to_average_to_statistic(tmp_path: Path
 async def test_channels_are_served_while_noise_is_planned(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Plans that take a second each, of servers and users, do not hold up the loop that all share."""
+    """Plans that take a second each, of servers and parties, do not hold up the loop that all share."""
     beats: list[None] = []
     during: list[int] = []
     compiled = programs.compile_operation

@@ -1,4 +1,4 @@
-"""Programs on shares among three real processes, also where a user's shares do not fit together."""
+"""Programs on shares among three real processes, also where a party's shares do not fit together."""
 
 from __future__ import annotations
 
@@ -14,14 +14,14 @@ from smpc_dp_lab.bench.servers import run_servers, split_records
 
 
 def test_shares_of_no_polynomial_become_one_value_that_is_checked() -> None:
-    """A user whose shares interpolate to different values for different servers cannot have two records."""
+    """A party whose shares interpolate to different values for different servers cannot have two records."""
     program = sum_program("weighted-mean", 4, [(0, 255), (-9, 9), (0, 7)], None)
     records = [[200, -9, 7], [0, 0, 0], [255, 9, 1], [17, 3, 2]]
     held = split_records(program.terms, records, 3)
     # Three arbitrary field elements: with an overwhelming probability no value in bounds, for any two.
     for own in held:
         own[1] = [secrets.randbelow(program.terms.prime) for _ in range(3)]
-    # The shares of user 3's weight differ by little: their polynomial has the degree 2 and the value 5.
+    # The shares of party 3's weight differ by little: their polynomial has the degree 2 and the value 5.
     for own, share in zip(held, (5 + 1, 5 + 4, 5 + 9), strict=True):
         own[3][2] = share
     opened = run_servers(program.terms, [], 3, shares=held, runs=0).opened
@@ -43,7 +43,7 @@ def test_a_statistic_of_three_servers_is_within_its_noise() -> None:
 
 
 def test_circuits_are_evaluated_on_real_shares() -> None:
-    """A user's kernel among three servers, by its circuit, and pairs with noise of their own."""
+    """A party's kernel among three servers, by its circuit, and pairs with noise of their own."""
     generator = np.random.default_rng(6)
     near = table_kernel("near", lambda x, y: float(abs(x[0] - y[0])), Field(0, 15), low=0, high=15)
     codes = generator.integers(0, 16, (9, 1))

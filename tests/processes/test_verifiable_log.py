@@ -1,4 +1,4 @@
-"""The log of a verifiable run over the session's channels: what users see is what they signed."""
+"""The log of a verifiable run over the session's channels: what parties see is what they signed."""
 
 from __future__ import annotations
 
@@ -173,7 +173,7 @@ def average_in_processes(folder: Path, path: Path) -> dict[str, tuple[int, str, 
     "retained", [pytest.param(0, marks=pytest.mark.long), 1], ids=["begun-anew", "rolled-back"]
 )
 def test_users_refuse_a_relay_that_is_back_at_an_older_list(tmp_path: Path, retained: int) -> None:
-    """Each request has new processes: what was signed is in a file beside each user's key."""
+    """Each request has new processes: what was signed is in a file beside each party's key."""
     path = create_local_session(tmp_path, list(PARTIES), SMALL, protocol="gopa")
     board, older = tmp_path / "board", tmp_path / "older"
     for _ in range(retained + 1):
@@ -255,7 +255,7 @@ def test_users_refuse_a_relay_that_forgets_its_list_between_two_requests(tmp_pat
 
 
 def test_a_relay_does_not_linger_for_ever(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Users who stay and ask nothing, or again and again, cannot keep it."""
+    """Parties who stay and ask nothing, or again and again, cannot keep it."""
     monkeypatch.setattr(aggregator, "LINGER_STEPS", 0)
 
     async def ask_on(session: Session) -> None:
@@ -271,7 +271,7 @@ def test_a_relay_does_not_linger_for_ever(tmp_path: Path, monkeypatch: pytest.Mo
 
 
 class Flood:
-    """News of a user that asks for lines faster than they are shown, without end."""
+    """News of a party that asks for lines faster than they are shown, without end."""
 
     async def get(self) -> InboundEvent:
         return InboundEvent("mallory", 1, Envelope(b"", v.FETCH, "mallory", "relay", b"", b""))
@@ -293,7 +293,7 @@ class Waiting:
 
 
 def flooded() -> Any:
-    """Return a relay that a user floods, with steps of 20 ms."""
+    """Return a relay that a party floods, with steps of 20 ms."""
     timeouts = Timeouts(connect=0.02, step=0.02, gather=0.02)
     server: Any = object.__new__(aggregator.Server)
     server._membership = SimpleNamespace(session=SimpleNamespace(timeouts=timeouts))

@@ -1,4 +1,4 @@
-"""Users who sign something false, over real channels: how long it may be, and rounds of openings."""
+"""Parties who sign something false, over real channels: how long it may be, and rounds of openings."""
 
 from __future__ import annotations
 
@@ -98,7 +98,7 @@ def test_who_publishes_too_much_is_excluded(tmp_path: Path) -> None:
 
 
 def test_what_no_channel_takes_was_not_said(tmp_path: Path) -> None:
-    """Three times what the relay hears: the link is cut before it is read, and the user is silent."""
+    """Three times what the relay hears: the link is cut before it is read, and the party is silent."""
     got, report = results(tmp_path, {("dave", v.PUBLISH): longer(50_000)})
     assert report.code == 1
     assert not report.excluded
@@ -126,7 +126,7 @@ def test_who_opens_something_false_is_excluded_too(tmp_path: Path) -> None:
         assert isinstance(result, Result)
         assert tuple(result.value) == report.verdict.average
         assert result.privacy.epsilon == report.verdict.epsilon
-    # Planned for no corrupt user: one that is excluded raises epsilon, two do again; it is recorded beyond
+    # Planned for no corrupt party: one that is excluded raises epsilon, two do again; it is recorded beyond
     # the budget, which then allows nothing more.
     planned, *raised = ledger.entries()
     assert planned.label == "request 1"

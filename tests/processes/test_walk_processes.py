@@ -1,4 +1,4 @@
-"""Walks over sockets and between processes: the simulation's bits, ledgers, a killed user, bad inputs."""
+"""Walks over sockets and between processes: the simulation's bits, ledgers, a killed party, bad inputs."""
 
 from __future__ import annotations
 

@@ -1,11 +1,11 @@
 """Auditor of verifiable runs written from protocols/gopa/verifiable.md and protocols/log/README.md alone.
 
-For tests. `Audit` takes the users of the vectors: two coordinates with bounds 0 to 4, or of their own, and 12
-bits each, or a norm of at most 5 and the bits that the session plans for it; a quorum of 4 of 5. Or those of
-another `Shape`: `NINE` is that of the runs with rounds of openings. On a sparse graph the proofs of some
-users may have to do.
+For tests. `Audit` takes the parties of the vectors: two coordinates with bounds 0 to 4, or of their own, and
+12 bits each, or a norm of at most 5 and the bits that the session plans for it; a quorum of 4 of 5. Or those
+of another `Shape`: `NINE` is that of the runs with rounds of openings. On a sparse graph the proofs of some
+parties may have to do.
 
-`SessionLog` reads the list of all runs of a session; `shown` checks what a user is shown of it.
+`SessionLog` reads the list of all runs of a session; `shown` checks what a party is shown of it.
 """
 
 from __future__ import annotations
@@ -420,7 +420,7 @@ class Line(NamedTuple):
 
 
 class Seen(NamedTuple):
-    """What a user keeps: the last line that it signed, the last run that it saw end, each with its head."""
+    """What a party keeps: the last line that it signed, the last run that it saw end, each with its head."""
 
     number: int
     head: bytes
@@ -503,7 +503,7 @@ class SessionLog:
     def select(
         self, audit: Audit, run: bytes | None = None, request: int | None = None, head: bytes | None = None
     ) -> tuple[int, int, bool]:
-        """Tell which try of how many a run is, and whether what a user has from its result selects it."""
+        """Tell which try of how many a run is, and whether what a party has from its result selects it."""
         required(request in (None, audit.request), "the request that was given")
         required(run in (None, audit.run), "the run that was given")
         self.check(audit)
@@ -517,7 +517,7 @@ class SessionLog:
 
 
 def shown(seen: Seen, scope: bytes, body: bytes, request: int, run: bytes) -> bytes:
-    """Return the head that a user signs which is shown a list, or refuse it."""
+    """Return the head that a party signs which is shown a list, or refuse it."""
     fields = unpacked(body)
     required(fields is not None and fields[2], "the format")
     base, listed = fields[0], [Line(*line) for line in fields[2]]

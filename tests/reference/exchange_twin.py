@@ -39,7 +39,7 @@ def noise(key: bytes, variance: Fraction, count: int) -> list[int]:
 
 
 class Party:
-    """One user: what it draws, in order, and what it brings, for all or for each receiver."""
+    """One party: what it draws, in order, and what it brings, for all or for each receiver."""
 
     def __init__(
         self, number: int, name: str, draws: list[bytes], ring_vector: list[Any], apart: bool
@@ -61,12 +61,12 @@ class Party:
             ]
 
     def brings(self, receiver: Party) -> list[int]:
-        """The vector for a user, or what it keeps for itself."""
+        """The vector for a party, or what it keeps for itself."""
         return self.ring_vector[receiver.number - 1] if self.apart else self.ring_vector
 
 
 class Exchange(secagg_twin.Session):
-    """A whole exchange of honest users, some of which fall silent."""
+    """A whole exchange of honest parties, some of which fall silent."""
 
     def __init__(self, vector: dict[str, Any]) -> None:
         given = {name: words[:1] for name, words in vector["randomness"].items()}

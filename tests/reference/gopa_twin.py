@@ -42,7 +42,7 @@ class MerkleCommitmentBack(secagg_twin.Session):
         self.own: dict[Party, list[int]] = {}
 
     def own_noise(self, p: Party) -> list[int]:
-        """eta: its key is the last thing that a user draws."""
+        """eta: its key is the last thing that a party draws."""
         if p not in self.own:
             self.own[p] = noise(p.take(), "own", self.session["own_variance"], len(p.ring_vector))
         return self.own[p]
@@ -63,7 +63,7 @@ class MerkleCommitmentBack(secagg_twin.Session):
 
 
 class Keep(MerkleCommitmentBack):
-    """Five steps: who reveals takes part, and what a lost user shared with others stays in the total."""
+    """Five steps: who reveals takes part, and what a lost party shared with others stays in the total."""
 
     def self_mask(self, p: Party, seed: bytes) -> list[int]:
         """There is none."""

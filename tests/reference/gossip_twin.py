@@ -1,4 +1,4 @@
-"""The gossip algorithms as the papers print them: a loop over ticks, and in it one over users."""
+"""The gossip algorithms as the papers print them: a loop over ticks, and in it one over parties."""
 
 from __future__ import annotations
 
@@ -97,12 +97,12 @@ def dual_averaging_asynchronous(
 
 
 def mean_bias(gradient: Callable[..., Floats], theta: Floats, records: Floats, auxiliary: Floats) -> Floats:
-    """Return the average bias of the users' gradients, the bar epsilon of Theorem 3.2, shape (p,).
+    """Return the average bias of the parties' gradients, the bar epsilon of Theorem 3.2, shape (p,).
 
     The mean over u of the gradient at (x_u, a_u) less that over all (x_u, x_v); O(n^2).
 
     Args:
-        theta: shape (n, p). records, auxiliary: shape (n, length), of all users.
+        theta: shape (n, p). records, auxiliary: shape (n, length), of all parties.
     """
     parties = len(records)
     taken = gradient(theta, records, auxiliary).mean(axis=0)

@@ -64,7 +64,7 @@ def exp_bounds(x: Fraction, bits: int) -> tuple[int, int]:
 
 @dataclass(frozen=True)
 class NoiseDistribution:
-    """A log-concave law on the integers: mass f with f(mode) = 1, and what its strips are cut by."""
+    """A log-concave distribution on the integers: mass f with f(mode) = 1, and what its strips are cut by."""
 
     mode: int
     spread: int
@@ -190,7 +190,7 @@ class Segment:
 
 @dataclass(frozen=True)
 class Table:
-    """The segments of a law and the scale of their heights."""
+    """The segments of a distribution and the scale of their heights."""
 
     distribution: NoiseDistribution
     bits: int

@@ -93,7 +93,7 @@ def sign(seed: bytes, statement: bytes) -> bytes:
 
 
 def mask(seed: bytes, count: int, width: int) -> list[int]:
-    """The first `count` lanes of `width` bytes of AES-256-CTR from an all-zero 128-bit counter."""
+    """The first `count` ring elements of `width` bytes of AES-256-CTR from an all-zero 128-bit counter."""
     stream = AES.new(seed, AES.MODE_CTR, nonce=b"", initial_value=bytes(16)).encrypt(bytes(count * width))
     return [int.from_bytes(stream[i * width : (i + 1) * width], "little") for i in range(count)]
 
@@ -352,7 +352,7 @@ class Session:
         return element
 
     def packed(self, ring_vector: Sequence[int]) -> bytes:
-        """The lanes as they travel."""
+        """The ring elements as they travel."""
         return b"".join(element.to_bytes(self.encoding["element_bytes"], "little") for element in ring_vector)
 
     def _sum(self, participants: list[Party]) -> tuple[dict[Message, tuple[str, str]], dict[str, Any]]:

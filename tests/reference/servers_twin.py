@@ -22,7 +22,7 @@ Key = tuple[str, str, str]
 BOUND = (b"mpyc", uint(1))
 # Signed before there is a run: under the session's digest.
 EARLY = ("shared-hello", "present")
-# The code of a user whose shares do not come in time.
+# The code of a party whose shares do not come in time.
 LATE = "late"
 
 
@@ -37,7 +37,8 @@ class Message(NamedTuple):
 class Run:
     """What a vector gives, and what follows from it: identifiers and statements.
 
-    `held` has for each server the users whose shares reached it, by number; `included` those of all servers.
+    `held` has for each server the parties whose shares reached it, by number; `included` those of all
+    servers.
     """
 
     def __init__(self, vector: dict[str, Any]) -> None:
@@ -92,12 +93,12 @@ class Run:
         return tuple_hash("shared-output", self.run_id, included, uint(len(values)), *texts)
 
     def shares(self, who: str, index: int) -> list[int]:
-        """The values of a user's lines at x = `place`."""
+        """The values of a party's lines at x = `place`."""
         slopes = [int(slope, 16) for slope in self.draws[who]["slopes"]]
         return [(a + b * index) % self.prime for a, b in zip(self.records[who], slopes, strict=True)]
 
     def faults(self) -> list[list[int | str]]:
-        """Who was left out by whom: by server, then by user."""
+        """Who was left out by whom: by server, then by party."""
         return [
             [n, index, LATE]
             for index, server in enumerate(self.servers, 1)
@@ -217,7 +218,7 @@ def _shares_fit(run: Run, packed: bytes) -> bool:
 
 
 def _all_accounted_for(run: Run, held: bytes, refused: list[list[Any]]) -> bool:
-    """Whether a server says of every user that is present that it has shares, or why not, and not both."""
+    """Whether a server says of every party that is present that it has shares, or why not, and not both."""
     numbers = list(range(1, len(run.parties) + 1))
     without = {number for number, _ in refused}
     return held == party_set([n for n in numbers if n not in without], len(numbers)) and without <= {*numbers}

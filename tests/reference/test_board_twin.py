@@ -23,7 +23,7 @@ BASES = {
         "verifiable-run-honest-box.json",
     )
 }
-# Runs of nine users with rounds of openings.
+# Runs of nine parties with rounds of openings.
 ROUNDS = {
     name: json.loads((FOLDER / name).read_text("utf-8"))
     for name in ("verifiable-run-false-openings.json", "verifiable-run-false-openings-in-two-rounds.json")

@@ -1,6 +1,7 @@
 """Logs of runs on a sparse graph, audited by the twin that was written from the specification.
 
-Proofs take it a good part of a second, so it verifies those of three users; all else it checks of everybody.
+Proofs take it a good part of a second, so it verifies those of three parties; all else it checks of
+everybody.
 """
 
 from __future__ import annotations
@@ -27,7 +28,7 @@ def twin(lines: list[bytes]) -> Audit:
 
 @functools.cache
 def ran() -> RecordedRun:
-    """One user vanishes before it commits, one publishes a wrong sum."""
+    """One party vanishes before it commits, one publishes a wrong sum."""
     return execute({CHEAT: off_by_one}, kill={GONE: 4}, setting=SPARSE, memo=True)
 
 

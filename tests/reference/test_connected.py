@@ -1,4 +1,4 @@
-"""The bound on draws that do not connect honest users: against all pairs of sets, and adversaries."""
+"""The bound on draws that do not connect honest parties: against all pairs of sets, and adversaries."""
 
 from __future__ import annotations
 
@@ -22,9 +22,9 @@ def drawn(parties: int, degree: int, source: random.Random) -> Graph:
 
 
 def bad_pairs(draws: Graph, honest: int, lost: int) -> bool:
-    """Whether there are two sets of honest users without a common one, both with too few draws out of them.
+    """Whether there are two sets of honest parties without a common one, both with too few draws out of them.
 
-    Out of a set: to honest users outside of it, at most `lost` for each of the set.
+    Out of a set: to honest parties outside of it, at most `lost` for each of the set.
     """
     drew = np.array([[v in own for v in range(honest)] for own in draws[:honest]], dtype=np.int64)
     sets = (np.arange(1, 1 << honest)[:, None] >> np.arange(honest)) & 1
@@ -35,7 +35,7 @@ def bad_pairs(draws: Graph, honest: int, lost: int) -> bool:
 
 @pytest.mark.parametrize(("corrupt", "degree", "lost"), [(1, 5, 0), (1, 6, 0), (1, 7, 1), (2, 8, 1)])
 def test_bad_pairs_are_no_likelier_than_the_bound(corrupt: int, degree: int, lost: int) -> None:
-    """400 draws of 12 users; a true bound is passed by four standard deviations once in 30,000."""
+    """400 draws of 12 parties; a true bound is passed by four standard deviations once in 30,000."""
     source, parties, trials = random.Random(degree), 12, 400
     bad = sum(bad_pairs(drawn(parties, degree, source), parties - corrupt, lost) for _ in range(trials))
     bound = disconnected(parties, degree, corrupt=corrupt, lost=lost)
@@ -66,7 +66,7 @@ def test_the_bound_is_that_of_all_pairs(parties: int, corrupt: int, degree: int,
 
 
 def test_the_bound_is_near_the_truth_where_single_users_decide() -> None:
-    """With few corrupt users, who is cut off is alone: all of its draws but `lost` went to them."""
+    """With few corrupt parties, who is cut off is alone: all of its draws but `lost` went to them."""
     parties, corrupt, degree, lost = 1000, 100, 12, 2
     chances = [
         comb(corrupt, degree - x) * comb(parties - corrupt - 1, x) / comb(parties - 1, degree)
@@ -77,7 +77,7 @@ def test_the_bound_is_near_the_truth_where_single_users_decide() -> None:
 
 
 def test_without_a_bad_pair_no_adversary_cuts_the_graph() -> None:
-    """It removes users and voids draws as it likes; whoever loses more than it may is removed as well."""
+    """It removes parties and voids draws as it likes; whoever loses more than it may is removed as well."""
     source = random.Random(3)
     tried = went_on = 0
     while tried < 40:
@@ -101,7 +101,7 @@ def test_without_a_bad_pair_no_adversary_cuts_the_graph() -> None:
 
 
 def _accepts(own: set[int], party: int, there: set[int], void: set[frozenset[int]]) -> bool:
-    """Whether four of a user's draws count; user 8 is corrupt."""
+    """Whether four of a party's draws count; party 8 is corrupt."""
     return sum(v == 8 or (v in there and frozenset((party, v)) not in void) for v in own) >= 4
 
 

@@ -135,7 +135,7 @@ def test_ring_sum_leaves_the_last_contributions_bare(n: int, rounds: int) -> Non
             wait -= 1
     bare = rounds * n - 1 - noisy[-1]
     assert len(noisy) == math.ceil(rounds * n / (n - 1))
-    # As many as rounds - 1; for two rounds one user, the last, whose neighbour saw the token just before.
+    # As many as rounds - 1; for two rounds one party, the last, whose neighbour saw the token just before.
     assert bare == rounds - 1
 
 
@@ -153,7 +153,7 @@ def gopa_degree(n_honest: int, rho: float, delta: float) -> int:
 
 
 def gopa_sigma(n_honest: int, rho: float, k: int, delta_prime: float, delta: float, parties: int) -> float:
-    """Return sigma_Delta of Corollary 4.1 with epsilon = 0.1 and sigma_eta^2 = c^2 / (users epsilon^2)."""
+    """Return sigma_Delta of Corollary 4.1 with epsilon = 0.1 and sigma_eta^2 = c^2 / (parties epsilon^2)."""
     share = math.log(delta / 3.75) / math.log(delta_prime / 1.25)
     kappa = share / (1 - share)
     sigma_eta_squared = 2 * math.log(1.25 / delta_prime) / (parties * 0.1**2)
@@ -201,7 +201,7 @@ def test_lipschitz_in_the_l1_norm_does_not_bound_the_l1_norm_of_gradients() -> N
 
 
 def test_old_noise_counts_less_and_every_coordinate_counts() -> None:
-    """One user, M(t) = (t_1^2 + L t_2^2) / 2, two steps of size 1/L from the optimum, Laplace noise."""
+    """One party, M(t) = (t_1^2 + L t_2^2) / 2, two steps of size 1/L from the optimum, Laplace noise."""
     big, p, runs = 4.0, 2, 40_000
     curvature = np.array([1.0, big])
     contraction = 1 - 1.0 / big  # C for mu = 1, n = 1
@@ -332,7 +332,7 @@ def test_network_disagreement_has_a_variance_for_each_coordinate() -> None:
 
 
 def test_delta_of_the_personalised_experiments_is_above_one_over_n() -> None:
-    """Publishing one of n users' data at random is (0, 1/n)-DP; the library warns of such a delta."""
+    """Publishing one of n parties' data at random is (0, 1/n)-DP; the library warns of such a delta."""
     delta = math.exp(-5)
     assert 1 / 149 < delta < 1 / 148
     assert delta_warnings(delta, 148) == ()

@@ -9,7 +9,7 @@ from smpc_dp.learn.pairwise_losses import logistic_auc
 
 
 def test_gossip_consensus_is_slower_than_printed() -> None:
-    """Theorem 3.2, C2: with constant gradients of norm L, a user is farther from the mean than printed."""
+    """Theorem 3.2, C2: with constant gradients of norm L, a party is farther from the mean than printed."""
     graph = topology.ring(60)
     n, edges = graph.parties, len(graph.edges)
     laplacian = np.diag(graph.degrees.astype(float)) - graph.adjacency.toarray()
@@ -21,7 +21,7 @@ def test_gossip_consensus_is_slower_than_printed() -> None:
     # E|z_u - mean z| is at least |E(z_u - mean z)|.
     assert abs(distance).max() > 1.2 * printed
     assert np.sqrt((distance**2).mean()) <= right
-    # The worst user exceeds the mean user's bound only because n is large: sqrt(n) times is proven for it.
+    # The worst party exceeds the mean party's bound only because n is large: sqrt(n) times is proven for it.
     assert abs(distance).max() <= np.sqrt(n) * right
 
 

@@ -42,7 +42,7 @@ def test_rounding_a_discontinuous_kernel_can_lose_everything() -> None:
 
 
 def test_ring_histogram_shows_the_last_answer_alone() -> None:
-    """User n - 1 passes the token on and sees the published one: the difference is user n's answer."""
+    """Party n - 1 passes the token on and sees the published one: the difference is party n's answer."""
     rng = np.random.default_rng(2)
     token = rng.multinomial(40, np.full(3, 1 / 3))
     passed = token + np.eye(3, dtype=int)[1]

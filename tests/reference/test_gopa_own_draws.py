@@ -1,4 +1,4 @@
-"""What a user's own draws prove: whatever is hidden on small graphs, dense inverses, exact chances."""
+"""What a party's own draws prove: whatever is hidden on small graphs, dense inverses, exact chances."""
 
 from __future__ import annotations
 
@@ -39,7 +39,7 @@ def covariance(draws: Draws, hidden: Draws, s: float) -> Floats:
 
 
 def expansions(draws: Draws, party: int, isolated: int, spared: int) -> tuple[float, float]:
-    """The least draws a user out of, and into, sets of the others that are at most half of them."""
+    """The least draws a party out of, and into, sets of the others that are at most half of them."""
     others = [v for v in range(len(draws)) if v != party]
     out = into = math.inf
     for size in range(1, len(others) // 2 + 1):
@@ -196,7 +196,7 @@ def test_the_plan_holds_on_drawn_graphs_under_attack(
 ) -> None:
     """A relay hides who drew the victim, or everybody's draws, and leaves out the victim's neighbours.
 
-    A bound that is proven for all choices must hold for these; corrupt users know their own noise.
+    A bound that is proven for all choices must hold for these; corrupt parties know their own noise.
     """
     plan, noise = plan_session(
         plan_secagg(parties, dropout=dropout, corrupt=corrupt),
@@ -235,7 +235,7 @@ def test_the_plan_holds_on_drawn_graphs_under_attack(
     ("parties", "dropout", "corrupt"), [(1000, 0.1, 0.1), (300, 0.05, 0.1), (200, 0.02, 0.1)]
 )
 def test_honest_runs_meet_no_refusal(parties: int, dropout: float, corrupt: float) -> None:
-    """Corrupt users all draw everybody, as many are lost as may be: nobody refuses (2^-39 for each run)."""
+    """Corrupt parties all draw everybody, as many are lost as may be: nobody refuses (2^-39 for each run)."""
     plan, noise = plan_session(
         plan_secagg(parties, dropout=dropout, corrupt=corrupt),
         diameter=1e7,

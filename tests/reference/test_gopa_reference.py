@@ -293,11 +293,11 @@ def test_zcdp_bound_is_above_the_gaussian(epsilon: float, mu: float) -> None:
     assert gaussian_delta(epsilon, mu) <= zcdp_delta(epsilon, mu)
 
 
-# Random k-out graphs, all of them for five users.
+# Random k-out graphs, all of them for five parties.
 
 
 def all_graphs(n: int, k: int, honest: int) -> Floats:
-    """Adjacency of the honest users for every choice of everybody's picks, shape (graphs, honest, honest)."""
+    """Adjacency of the honest parties for every choice of all picks, shape (graphs, honest, honest)."""
     picks = []
     for u in range(honest):
         rows = []
@@ -318,7 +318,7 @@ def test_degrees_of_all_graphs(n: int, k: int, honest: int) -> None:
     assert (claimed >= truth).all()
     assert claimed == pytest.approx(truth, abs=1e-5)
     for d in range(1, honest):
-        # a neighbour of user 0 has a degree below d
+        # a neighbour of party 0 has a degree below d
         near = ((degrees < d) & (all_graphs(n, k, honest)[:, 0] > 0)).any(axis=1).mean()
         assert near <= max(d - 1, 0) * (degrees[:, 0] < d).mean() + 1e-12
 
@@ -385,7 +385,7 @@ def test_failure_of_a_choice_adds_up() -> None:
     ("parties", "honest", "k", "removed"), [(200, 200, 16, 0), (200, 200, 20, 2), (300, 200, 40, 0)]
 )
 def test_process_bounds_hold_on_drawn_graphs(parties: int, honest: int, k: int, removed: int) -> None:
-    """The bounds hold for all users unless a graph is bad; alarm: the chance of that, below 1e-4 for all."""
+    """The bounds hold for all parties unless a graph is bad; alarm: its chance, below 1e-4 for all."""
     proven = process(parties, honest, k, removed=removed, delta=1e-5)
     assert not isinstance(proven, str)
     for seed in range(10):

@@ -1,8 +1,8 @@
-"""What a party that knows its own share of the noise learns from a sum, by exact laws.
+"""What a party that knows its own share of the noise learns from a sum, by exact distributions.
 
 No code of the accountant is used. The view of party j is the sum less its own share. For one coordinate on a
-coarse grid the law of the other shares is a convolution of discrete Gaussians, computed here over all points
-of non-negligible mass.
+coarse grid the distribution of the other shares is a convolution of discrete Gaussians, computed here over
+all points of non-negligible mass.
 """
 
 from __future__ import annotations
@@ -38,7 +38,7 @@ def shares(variance: float, count: int) -> NDArray[np.float64]:
 
 
 def true_epsilon(masses: NDArray[np.float64], shift: int) -> float:
-    """Return the least epsilon at DELTA between a law and itself moved by `shift`, by the definition."""
+    """Return the least epsilon at DELTA between a distribution and itself moved by `shift`."""
     one, other = np.pad(masses, (0, shift)), np.pad(masses, (shift, 0))
 
     def delta(epsilon: float) -> float:
@@ -96,7 +96,7 @@ def test_colluding_parties_are_the_ones_that_look(parties: int, more: dict[str, 
     "more", [{"on_dropout": "keep"}, {"on_dropout": "roll-back"}, {"verifiable": True, "precision": 0.25}]
 )
 def test_gopa_counts_one_user_less_too(corrupt: float, more: dict[str, object]) -> None:
-    """The total alone: all pairwise terms cancel, and own noise of the users that do not look is left."""
+    """The total alone: all pairwise terms cancel, and own noise of the parties that do not look is left."""
     parameters = planned("gopa", 8, corrupt=corrupt, dropout=0.125, **more)
     assert isinstance(parameters, GopaParameters)
     unknown = 8 - 1 - max(parameters.plan.max_corrupt, 1)

@@ -48,7 +48,7 @@ def both_ways(sigma: float) -> Callable[[Floats], Floats]:
 
 
 def one_way(sigma: float) -> Callable[[Floats], Floats]:
-    """All others send the opposite of what the user sends in one world, and it sends that in the other."""
+    """All others send the opposite of what the party sends in one world, and it sends that in the other."""
     mu = 2 / sigma
 
     def tail(loss: Floats) -> Floats:

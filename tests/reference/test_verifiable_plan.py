@@ -1,4 +1,4 @@
-"""The privacy of verifiable averaging, against the whole view of three users, enumerated."""
+"""The privacy of verifiable averaging, against the whole view of three parties, enumerated."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ MARGIN = 4
 
 
 def _pairwise(edges: list[tuple[int, int]], sigma: float) -> Floats:
-    """The law of the first two coordinates of B Delta, centred; what is cut off is below 1e-17."""
+    """The distribution of the first two coordinates of B Delta, centred; what is cut off is below 1e-17."""
     reach = math.ceil(9 * sigma)
     steps = np.arange(-reach, reach + 1)
     masses = np.exp(-(steps**2) / (2 * sigma**2))
@@ -43,7 +43,7 @@ def _pairwise(edges: list[tuple[int, int]], sigma: float) -> Floats:
 
 
 def _view(pairwise: Floats, bits: int, value: int, party: int) -> Floats:
-    """The law of (total, first, second) if `user` has `value` and the others 0."""
+    """The distribution of (total, first, second) if `user` has `value` and the others 0."""
     half = bits // 2
     eta = {k - half: math.comb(bits, k) / 2**bits for k in range(bits + 1)}
     totals = PARTIES * half + MARGIN
@@ -148,7 +148,7 @@ def test_what_is_planned(rounding: str, parties: int, honest: int, length: int) 
 
 @pytest.mark.parametrize("honest", [500, 700, 880])
 def test_a_drawn_graph_may_be_a_path_of_all_who_stay(honest: int) -> None:
-    """Of 1,000 users 900 are honest, and all may lie between two; the plan counts on the noise of fewer."""
+    """Of 1,000 parties 900 are honest, and all may lie between two; the plan counts on the noise of fewer."""
 
     def planned(bits: int | None = None, sigma_delta: float | None = None) -> VerifiablePlan:
         return plan_verifiable(
@@ -216,7 +216,7 @@ def _binomial(coins: int) -> Floats:
 
 @pytest.mark.parametrize(("bits", "squared"), [(60, 2), (200, 4)])
 def test_a_bound_on_the_norm_covers_every_move(bits: int, squared: int) -> None:
-    """The totals of three users in two coordinates, moved by every difference of two vectors in the ball."""
+    """The totals of three parties in two coordinates, moved by every difference of vectors in the ball."""
     coins, most = 3 * bits, 2 * math.isqrt(squared)
     there = np.outer(padded := np.pad(_binomial(coins), most), padded)
     for epsilon in (0.5, 1.0, 2.0):
@@ -245,7 +245,7 @@ def test_a_norm_costs_what_a_gaussian_does_and_a_fifth_more() -> None:
 
 @pytest.mark.parametrize(("bits", "widths"), [(60, (1, 3)), (40, (2, 1))])
 def test_a_box_covers_every_move(bits: int, widths: tuple[int, int]) -> None:
-    """The totals of three users in two coordinates, moved by every difference of two vectors in the box."""
+    """The totals of three parties in two coordinates, moved by every difference of two vectors in the box."""
     there = np.outer(padded := np.pad(_binomial(3 * bits), max(widths)), padded)
     for epsilon in (0.5, 1.0, 2.0):
         plan = plan_verifiable(

@@ -42,7 +42,7 @@ NEGATIVE = sorted(PUBLISHED.glob("direct-negative-*.json"))
 
 
 class Drawn:
-    """The published draws of one user, in order."""
+    """The published draws of one party, in order."""
 
     def __init__(self, draws: list[str]) -> None:
         self.left = [bytes.fromhex(draw) for draw in draws]

@@ -137,7 +137,7 @@ def test_message_is_refused(path: Path) -> None:
 
 
 def receivers(vector: dict[str, Any]) -> Iterable[str]:
-    """Who gets the fault: the hub what parties send, else whom the base run had it for at that place."""
+    """Who gets the fault: the aggregator of parties' messages, else the receiver in the base run."""
     if vector["envelope"]["sender"] != runs.AGGREGATOR:
         return [runs.AGGREGATOR]
     if vector["name"] == "relay-for-another":

@@ -26,7 +26,7 @@ BASES = {
         "verifiable-run-honest-box.json",
     )
 }
-# Runs in which users open something false.
+# Runs in which parties open something false.
 ROUNDS = {
     name: json.loads((FOLDER / name).read_text("utf-8"))
     for name in ("verifiable-run-false-openings.json", "verifiable-run-false-openings-in-two-rounds.json")
@@ -70,7 +70,7 @@ def test_the_honest_run_holds(name: str) -> None:
 
 @pytest.mark.parametrize(("name", "epsilon"), list(zip(ROUNDS, (3.0, 3.1947), strict=True)))
 def test_a_run_without_who_opens_something_false_holds(name: str, epsilon: float) -> None:
-    """Two excluded users are what the plan counts on as corrupt; for a third epsilon is computed anew."""
+    """Two excluded parties are what the plan counts on as corrupt; for a third epsilon is computed anew."""
     base = ROUNDS[name]
     report = audited(base["log"], base["session"], name)
     # Of a run with more cheats than planned for there may be another log.

@@ -1,4 +1,4 @@
-"""The learner `private-mean`: the average of all users' means, with differential privacy for each user."""
+"""The learner `private-mean`: the average of all parties' means, with differential privacy for each party."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from smpc_dp.learn.requirements import Learned, LearnerContext, PrivateAverages,
 
 
 class PrivateMean(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """Its `[parameters]`: bounds of every number, and the budget of each user."""
+    """Its `[parameters]`: bounds of every number, and the budget of each party."""
 
     lower: float
     upper: float
@@ -32,14 +32,14 @@ class PrivateMean(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fiel
         ]
 
     def required(self, parties: int) -> Requirements:
-        """Return what it communicates: one private average of all users."""
+        """Return what it communicates: one private average of all parties."""
         half, once = (self.upper - self.lower) / 2, np.ones(parties, np.intp)
         return Requirements(
             average=PrivateAverages(1, half, frozenset({parties}), once, self.epsilon, self.delta)
         )
 
     def check_data(self, table: Table, party: str) -> None:
-        """Raise ConfigError unless a user's data are one column of numbers within the bounds."""
+        """Raise ConfigError unless a party's data are one column of numbers within the bounds."""
         within = (table >= self.lower) & (table <= self.upper)
         if table.shape[1] != 1 or not len(table) or not within.all():
             reason = f"must be one column of numbers from {self.lower:g} to {self.upper:g}"

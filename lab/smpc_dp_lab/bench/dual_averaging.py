@@ -1,6 +1,6 @@
 """Gossip dual averaging: a score that maximises the AUC of the Wisconsin data [Bellet 2021, Fig. 3.5].
 
-Each patient is a user. As in the paper the runs of the figure are asynchronous with steps 1/sqrt(t); the
+Each patient is a party. As in the paper the runs of the figure are asynchronous with steps 1/sqrt(t); the
 terms of Theorem 3.2, which is about the synchronous algorithm, stand beside synchronous runs.
 """
 
@@ -36,7 +36,7 @@ Progress = Callable[[str, int, int], None]
 ITERATIONS, REPETITIONS, TIMES = 30_000, 50, 30
 SYNCHRONOUS = 2
 REFERENCE_AUC = 0.99
-# Users of a run whose objective is computed: it costs as many losses as there are pairs of classes.
+# Parties of a run whose objective is computed: it costs as many losses as there are pairs of classes.
 SHOWN_PARTIES = 6
 _COPIES = 10
 
@@ -46,10 +46,10 @@ class Curve(msgspec.Struct, frozen=True, kw_only=True):
 
     Attributes:
         iterations: t, ascending; the other rows belong to these.
-        objective: of the users' averages, mean over users and repetitions.
-        spread: its standard deviation over the users, mean over the repetitions.
+        objective: of the parties' averages, mean over parties and repetitions.
+        spread: its standard deviation over the parties, mean over the repetitions.
         bias: mean over the repetitions of |bar epsilon' pi_t(bar z)|, the bias term of the paper's figure.
-        auc: of the users' averages at the end, mean; least_auc: the least of any user looked at.
+        auc: of the parties' averages at the end, mean; least_auc: the least of any party looked at.
     """
 
     graph: str
@@ -67,7 +67,7 @@ class Terms(msgspec.Struct, frozen=True, kw_only=True):
     """Theorem 3.2 beside synchronous runs on a graph, all at T.
 
     Attributes:
-        excess: of the objective over its minimum, mean over users and runs.
+        excess: of the objective over its minimum, mean over parties and runs.
         centralised, network, bias: C1, C2 and C3 put right; `bias` from samples along the runs.
         printed_network: C2 as the paper prints it; its C3 has the opposite sign.
         holds: whether the excess is at most the sum of the three.
@@ -125,7 +125,7 @@ class AucObjective:
         return float(((margin < 0) + 0.5 * (margin == 0)).mean())
 
     def mean_gradient(self, theta: Floats) -> Floats:
-        """Return the mean over u of the gradient of h_u at the user's own theta, shape (n, p), as (p,)."""
+        """Return the mean over u of the gradient of h_u at the party's own theta, shape (n, p), as (p,)."""
         own = theta[self.is_positive]
         slope = expit(own @ self.negative.T - (own * self.positive).sum(axis=1)[:, None])
         summed = slope.sum(axis=0) @ self.negative - slope.sum(axis=1) @ self.positive
@@ -186,7 +186,7 @@ def dual_averaging_errors(
         data: what they are, for the reader.
         iterations: 60 to 10,000,000. repetitions: asynchronous runs, 1 to 1,000.
         synchronous: runs beside Theorem 3.2, 1 to 1,000.
-        seed: of graph, draws and the users that are looked at.
+        seed: of graph, draws and the parties that are looked at.
 
     Raises:
         ConfigError: a number is out of range, or the data are refused.
@@ -244,7 +244,7 @@ def dual_averaging_errors(
 
 
 class _Part(msgspec.Struct, frozen=True):
-    """Of some runs: objective (times, runs, users), bias term (times, runs), AUC at the end, sampled C3."""
+    """Of some runs: objective (times, runs, parties), bias term (times, runs), AUC at the end, sampled C3."""
 
     objective: Floats
     bias: Floats

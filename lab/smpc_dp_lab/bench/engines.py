@@ -1,7 +1,7 @@
 """`smpc-dp bench engines`: the same kernel with noise by circuits between two and on shares among servers.
 
 Servers are processes of this machine, over mpyc's own sockets on loopback, and over our channels. Errors are
-those of the ideal functionalities, at the same epsilon: what a user is told, against the statistic without
+those of the ideal functionalities, at the same epsilon: what a party is told, against the statistic without
 noise.
 """
 
@@ -49,7 +49,7 @@ DRAWS = 200
 GRID = Field(0, (1 << 32) - 1)
 # Times that a program may take over our channels, of its time over mpyc's own sockets.
 LIMIT = 1.5
-# (bits of a grid, users) at which the ways of computing a sum over all pairs are compared.
+# (bits of a grid, parties) at which the ways of computing a sum over all pairs are compared.
 WAYS = ((4, 30), (4, 100), (8, 30), (8, 100), (16, 30), (16, 100), (16, 200))
 
 Pair = Mapping[str, Mapping[str, Any]]
@@ -64,7 +64,7 @@ def run_engines_bench(
     """Measure Kendall's tau of 32-bit values with Laplace noise of epsilon 1, and errors against n.
 
     Args:
-        servers: numbers of them, odd and at least 3; sizes: numbers of users for the errors.
+        servers: numbers of them, odd and at least 3; sizes: numbers of parties for the errors.
 
     Raises ConfigError for a number out of range, LocalError when a measuring process fails.
     """
@@ -200,7 +200,7 @@ def _of_ways(bits: int, parties: int, servers: int, runs: int) -> list[Figure]:
 
 
 def _of_circuits(m: int, runs: int, pairs: Sequence[Pair], advance: Callable[[], None]) -> list[Figure]:
-    """Measure what is compiled from circuits: tau as if it were a user's, and noise in a single pair."""
+    """Measure what is compiled from circuits: tau as if it were a party's, and noise in a single pair."""
     tau = kendall_tau(GRID, GRID)
     own = circuit_kernel(
         "own_tau", as_circuit(definitions.kendall_tau), tau.integer, *tau.fields, low=-1.0, high=1.0
@@ -258,7 +258,7 @@ def _two_party(kernel: Kernel, codes: Codes, epsilon: float, source: SeededRando
 
 
 def _correlated(parties: int, draw: int) -> Codes:
-    """Records whose tau is 1/3 in the population: a normal law of correlation sin(pi / 6) = 1/2."""
+    """Records whose tau is 1/3 in the population: a normal distribution of correlation sin(pi / 6) = 1/2."""
     normal = np.random.default_rng((parties, draw)).multivariate_normal([0, 0], [[1, 0.5], [0.5, 1]], parties)
     # Ties of so fine a grid are too few to count.
     return np.clip(np.rint(normal * 128 + 512), 0, 1023).astype(np.int64)

@@ -1,4 +1,4 @@
-"""The benchmark of GOPA: what a user pays as users grow in number, beside secure sums on two graphs."""
+"""The benchmark of GOPA: what a party pays as parties grow in number, beside secure sums on two graphs."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ from smpc_dp_lab.bench.figures import Figure, Limit, Progress, Report, cost, rat
 
 STEPS = 1 << 20
 EPSILON, DELTA = 1.0, 1e-6
-# So many users of a run are measured.
+# So many parties of a run are measured.
 SAMPLE = 5
 LEAST_PARTIES, MOST_PARTIES = 10, 10_000
 # Every pair of a complete graph agrees on a key and exchanges sealed shares: a million pairs take a minute.
@@ -40,7 +40,7 @@ def run_gopa_bench(
 ) -> Report:
     """Measure GOPA and secure sums for each number of `parties`, `length` numbers in [0, 1] each.
 
-    All are planned for a tenth corrupt and `lost` users lost (at most a tenth of them), although nobody is;
+    All are planned for a tenth corrupt and `lost` parties lost (at most a tenth of them), although nobody is;
     GOPA ("keep") and the exact sum on the sparse graph for the fraction `dropout` lost as well. GOPA, and a
     sum with shares of noise, are planned for epsilon 1 and delta 1e-6. CPU times are of one thread.
 
@@ -98,7 +98,7 @@ def run_gopa_bench(
 
 
 def _all_cases(parties: int, length: int, lost: int, dropout: float) -> list[tuple[str, SumParameters]]:
-    """Return what is measured for one number of users, by name: for `lost` of them and for a fraction."""
+    """Return what is measured for one number of parties, by name: for `lost` of them and for a fraction."""
     given = min(lost, parties // 10) / parties
     cases = list(_cases(parties, length, given).items())
     known = cases[0][1].plan.max_dropouts

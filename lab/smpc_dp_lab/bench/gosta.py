@@ -35,7 +35,7 @@ FEATURES, POSITIVE, SHIFT = 23, 0.25, 0.15
 NEIGHBOURS, REWIRED = 4, 0.3
 GRAPHS = ("complete", "Watts-Strogatz", "odd grid")
 METHODS = ("GoSta", "U2-gossip")
-# Relative error after 60,000 iterations with 1,260 users, in the order of METHODS: means of three runs.
+# Relative error after 60,000 iterations with 1,260 parties, in the order of METHODS: means of three runs.
 REFERENCE = {"complete": (0.051, 0.256), "Watts-Strogatz": (0.081, 0.297), "odd grid": (0.131, 0.348)}
 # Copies of the network that run at once; more only take memory.
 _COPIES = 10
@@ -46,8 +46,8 @@ class Curve(msgspec.Struct, frozen=True, kw_only=True):
 
     Attributes:
         iterations: t, ascending; error, spread and bound belong to these.
-        error: root mean square over the users of z_u / U - 1, mean over the repetitions.
-        spread: standard deviation over the users of |z_u / U - 1|, mean over the repetitions.
+        error: root mean square over the parties of z_u / U - 1, mean over the repetitions.
+        spread: standard deviation over the parties of |z_u / U - 1|, mean over the repetitions.
         bias: the same as `error` for the mean of the repetitions, above the expectation's by chance alone.
         bound: Theorem 3.1 on the expectation, in the same unit; None for U2-gossip.
         reference: `error` of the reference at its end; None for other sizes.
@@ -84,7 +84,7 @@ class GostaErrors(msgspec.Struct, frozen=True, kw_only=True):
 
 
 def graphs_of(parties: int, seed: int) -> list[Topology]:
-    """Return the three graphs, the grid as square as the number of users allows and made odd."""
+    """Return the three graphs, the grid as square as the number of parties allows and made odd."""
     from smpc_dp.learn import topology
 
     rows = next(side for side in range(math.isqrt(parties), 0, -1) if parties % side == 0)

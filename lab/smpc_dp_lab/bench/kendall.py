@@ -1,8 +1,8 @@
 """Kendall's tau of two ratings: two-party computation on few pairs, on all pairs, and local DP.
 
 [Bellet 2021, Fig. 3.7] has 246,000 records of a public data set, which is not part of this project; here
-records are drawn from a law on as many pairs of ratings, 36. Errors are those of (tau + 1) / 2, which has its
-kernel in [0, 1].
+records are drawn from a distribution on as many pairs of ratings, 36. Errors are those of (tau + 1) / 2,
+which has its kernel in [0, 1].
 """
 
 from __future__ import annotations
@@ -40,7 +40,7 @@ RATINGS = 6
 # Marginal chances of the ratings, worst first, and how fast a second rating departs from the first.
 _MARGINAL = (0.03, 0.05, 0.08, 0.14, 0.28, 0.42)
 _DECAY = 0.9
-# The largest zeta_1 and zeta_2 of a kernel in [0, 1], over all laws.
+# The largest zeta_1 and zeta_2 of a kernel in [0, 1], over all distributions.
 LARGEST_ZETAS = (0.125, 0.25)
 # What the thesis says of its figure, in these names; the composition theorem is the advanced one there.
 THESIS_ORDER = ("two-party", "local", "naive, advanced")
@@ -49,8 +49,8 @@ THESIS_ORDER = ("two-party", "local", "naive, advanced")
 class Point(msgspec.Struct, frozen=True):
     """Root mean squared errors of one method at one epsilon.
 
-    `exact` is calculated for this law; `bound` holds for every law: the largest zetas, 1/8 and 1/4, for local
-    DP Theorem 3.3. `measured` is over the repetitions, None for what is too large to run.
+    `exact` is calculated for this distribution; `bound` holds for every distribution: the largest zetas, 1/8
+    and 1/4, for local DP Theorem 3.3. `measured` is over the repetitions, None for what is too large to run.
     """
 
     method: str
@@ -107,7 +107,7 @@ def kendall_errors(
 ) -> Kendall:
     """Run the protocols on fresh records `repetitions` times, and calculate what their errors should be.
 
-    Local DP: every user's report, by the library's own response. Two-party: the ideal functionality on drawn
+    Local DP: every party's report, by the library's own response. Two-party: the ideal functionality on drawn
     matchings with exact discrete noise. All pairs are too many to run, and are calculated, at (epsilon,
     delta); all else has delta = 0.
 
@@ -149,7 +149,7 @@ def kendall_errors(
 
 @dataclass(frozen=True)
 class _Setting:
-    """The kernel, the law of records, local DP at each epsilon, and the exact tau and zetas."""
+    """The kernel, the distribution of records, local DP at each epsilon, and the exact tau and zetas."""
 
     kernel: Kernel
     distribution: Floats

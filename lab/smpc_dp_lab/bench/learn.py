@@ -1,6 +1,6 @@
-"""The benchmark of learners in simulation: user-steps a second, beside the authors' own code.
+"""The benchmark of learners in simulation: party-steps a second, beside the authors' own code.
 
-A synchronous tick is a step of every user, an asynchronous one a step of the two who meet.
+A synchronous tick is a step of every party, an asynchronous one a step of the two who meet.
 """
 
 from __future__ import annotations
@@ -35,7 +35,7 @@ if TYPE_CHECKING:
 
 SIZES = (1_000, 10_000)
 NEIGHBOURS, REWIRED = 10, 0.3
-# Ticks a user of ours, as many as in the figures; ticks of the peer, whose speed does not depend on them.
+# Ticks a party of ours, as many as in the figures; ticks of the peer, whose speed does not depend on them.
 TICKS_PER_PARTY, PEER_TICKS = 50, 3_000
 DUAL_TICKS = 1_000
 FEATURES = 9
@@ -52,7 +52,7 @@ def run_learn_bench(
     """Measure learners in one process, by processor time, schedules included.
 
     Args:
-        runs: measurements of each figure. sizes: users, 100 to 100,000.
+        runs: measurements of each figure. sizes: parties, 100 to 100,000.
         peer: a folder with the authors' `gossip_solver.py`; None: no peer.
         peer_python: a Python with numpy below 1.23, which that code needs; None: our own.
 

@@ -80,7 +80,7 @@ class AucErrors(msgspec.Struct, frozen=True, kw_only=True):
 def synthetic_scores(
     positives: int, negatives: int, separation: float, seed: int
 ) -> tuple[Floats, NDArray[np.int64]]:
-    """Return (scores in [0, 1], labels): a logistic model's, log-odds of normal laws `separation` apart."""
+    """Return (scores in [0, 1], labels) of a logistic model: log-odds of normals `separation` apart."""
     labels = np.r_[np.ones(positives, dtype=np.int64), np.zeros(negatives, dtype=np.int64)]
     odds = np.random.default_rng(seed).normal(separation * (labels - 0.5))
     return 1 / (1 + np.exp(-odds)), labels
@@ -97,7 +97,7 @@ def auc_errors(
     seed: int = 1,
     progress: Progress | None = None,
 ) -> AucErrors:
-    """Run both protocols `repetitions` times on the same scores, with every user's report.
+    """Run both protocols `repetitions` times on the same scores, with every party's report.
 
     Args:
         positives, negatives: 2 to 10,000,000 each.

@@ -1,7 +1,7 @@
 """Utility of block gossip against the size s of its groups, at equal epsilon and equal participations.
 
 The local scale of multi-party computation [Bellet 2021, chapter 5]: s - c = 1 is local DP; one group of all
-users with c = 0 has the noise of a trusted curator. Every user takes part equally often whatever s is, so
+parties with c = 0 has the noise of a trusted curator. Every party takes part equally often whatever s is, so
 larger groups mean fewer steps.
 """
 
@@ -30,7 +30,7 @@ if TYPE_CHECKING:
     from matplotlib.axes import Axes
 
 Kind = Literal["local", "secagg", "gopa", "curator", "none"]
-# Divisors of the users: then all users take part equally often.
+# Divisors of the parties: then all parties take part equally often.
 SIZES = (2, 3, 4, 6, 8, 12, 20, 30, 60, 120)
 PARTIES, PARTICIPATIONS, REPETITIONS, TEST = 120, 12, 10, 0.25
 
@@ -41,12 +41,12 @@ class Point(msgspec.Struct, frozen=True):
     """Groups of one size, over all repetitions.
 
     Attributes:
-        kind: "local": c = s - 1 or the smallest group; "curator": all users with c = 0; "none": no noise.
+        kind: "local": c = s - 1 or the smallest group; "curator": all parties with c = 0; "none": no noise.
         size: s. honest: the members whose noise is counted on: s - c, or fewer where an aggregator of a
             sparse graph could leave honest ones out.
         steps: T. noise: standard deviation of each coordinate of one average.
-        accuracy: mean over users and repetitions; spread: standard deviation between repetitions, of the mean
-            over users; low, high: the worst and the best repetition.
+        accuracy: mean over parties and repetitions; spread: standard deviation between repetitions, of the
+            mean over parties; low, high: the worst and the best repetition.
     """
 
     kind: Kind
@@ -95,12 +95,12 @@ def local_scale(
     seed: int = 1,
     progress: Progress | None = None,
 ) -> LocalScale:
-    """Learn by block gossip with groups of each size, and test each user's own model.
+    """Learn by block gossip with groups of each size, and test each party's own model.
 
     Args:
         data: with labels 0 and 1.
-        epsilon, delta: for all points of a user, over all of its participations.
-        users: n. sizes: of groups, each a divisor of n. participations: of each user.
+        epsilon, delta: for all points of a party, over all of its participations.
+        parties: n. sizes: of groups, each a divisor of n. participations: of each party.
         colluders: c in every group; groups of up to c + 1 are local DP.
         repetitions: how often data are split and groups and noise drawn anew.
         seed: of all that.

@@ -24,7 +24,7 @@ _Taken = dict[str, float]
 
 
 def log_figures(parties: Sequence[int], runs: int, progress: Progress | None = None) -> list[Figure]:
-    """Make a log of each number of users, by simulation, and audit it `runs` times: fresh processes."""
+    """Make a log of each number of parties, by simulation, and audit it `runs` times: fresh processes."""
     figures: list[Figure] = []
     peaks: dict[int, float] = {}
     for count in sorted({*parties}):
@@ -76,7 +76,7 @@ def _figures(path: Path, parties: int, runs: int, progress: Progress | None) -> 
 
 
 def _sizes(path: Path) -> tuple[float, float]:
-    """Return the bytes that a user says, and its neighbours, on average."""
+    """Return the bytes that a party says, and its neighbours, on average."""
     payload_bytes = neighbours = party_count = 0
     with path.open("rb") as stream:
         reader = LogReader(stream)

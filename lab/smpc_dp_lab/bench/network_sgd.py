@@ -209,7 +209,7 @@ def _noise(plan: SgdPlan, kind: str, method: Method) -> SgdNoise:
 
 
 def _split(data: Houses, parties: int, seed: int) -> tuple[Logistic, Floats, Floats]:
-    """Standardise, scale to norm 1, append a one; 4/5 for the users, stratified, the rest for the test."""
+    """Standardise, scale to norm 1, append a one; 4/5 for the parties, stratified, the rest for the test."""
     features = (data.features - data.features.mean(axis=0)) / data.features.std(axis=0)
     features /= np.maximum(np.linalg.norm(features, axis=1, keepdims=True), 1e-12)
     features = np.concatenate([features, np.ones((len(features), 1))], axis=1)

@@ -1,6 +1,6 @@
 """The benchmark of commitments and proofs: ranges beside other crates', and what a verifiable average costs.
 
-A user of a verifiable average publishes commitments to its value, to its noise with each neighbour, to its
+A party of a verifiable average publishes commitments to its value, to its noise with each neighbour, to its
 secret bits and to its noise; a range proof; a noise proof; its noisy value and the total blinding. Signatures
 are apart. The peers are programs that are compiled elsewhere (`bench.drivers`) and run in turns with ours.
 """
@@ -42,24 +42,24 @@ PEERS = ("bulletproofs_plus", "bulletproofs")
 PEER_BATCH, PEER_REPEATS = 100, 30
 DEGREE = 40
 NOISE_BITS = 40
-"""Of each coordinate: 20 n / n_H for half the users honest and stochastic rounding at 5 % of the variance."""
+"""Of each coordinate: 20 n / n_H for half the parties honest, stochastic rounding at 5 % of the variance."""
 STEPS = 50
 """Grid steps of a value's range: sqrt(5 n) over a noise multiplier of about 4.5, for n = 10,000."""
 BATCH = 1000
 MADE = 8
-"""Users that are made; a batch repeats them, which is as much work."""
+"""Parties that are made; a batch repeats them, which is as much work."""
 VALUE_BYTES = 8
 PART_OF_PEER = 1 / 1.2
 PROVE_SECONDS, PARTY_BYTES, AUDIT_SECONDS = 0.15, 5000, 5.0
 AUDIT_THREADS = 2
 
-# Whom each user calls its neighbours.
+# Whom each party calls its neighbours.
 _NEIGHBOURS = np.arange(1, DEGREE + 1, dtype="<u2").tobytes()
 
 
 @dataclass(frozen=True, slots=True)
 class _Party:
-    """What one user has published, and how long it took."""
+    """What one party has published, and how long it took."""
 
     context: bytes
     value: bytes
@@ -108,9 +108,9 @@ def run_proofs_bench(
         runs: measurements of each figure, 1 or more.
         progress: called with what is measured, and how many rounds are done of how many.
         drivers: a folder with the compiled programs of `benchmarks/bulletproofs`; without it, peers are None.
-        lengths: coordinates of the users' vectors.
-        batch: users that are verified together.
-        users: logs of whole runs of so many users, 3 or more, are made and audited.
+        lengths: coordinates of the parties' vectors.
+        batch: parties that are verified together.
+        parties: logs of whole runs of so many parties, 3 or more, are made and audited.
 
     Raises:
         ConfigError: a number is out of range.
@@ -235,7 +235,7 @@ def _party(name: str, length: int, coins: bytes) -> _Party:
 
 
 def _parties(length: int, runs: int, batch: int, progress: Progress | None) -> list[Figure]:
-    """A user of `length` coordinates: what it proves, and what that costs those who check it."""
+    """A party of `length` coordinates: what it proves, and what that costs those who check it."""
     name = f"user of length {length}"
     coins = SystemRandomness().bytes(proofs.coin_bytes(length, NOISE_BITS))
     parties = [_party(f"user {number}", length, coins) for number in range(MADE)]

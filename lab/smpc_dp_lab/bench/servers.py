@@ -56,10 +56,10 @@ def run_servers(
     channels: bool = False,
     shares: Sequence[Sequence[Sequence[int]]] | None = None,
 ) -> Measured:
-    """Share records, or take `shares` (server, user, value), and run the program `runs` times.
+    """Share records, or take `shares` (server, party, value), and run the program `runs` times.
 
     Args:
-        terms, records, servers: what is computed, shape (users, length), and among how many.
+        terms, records, servers: what is computed, shape (parties, length), and among how many.
         way: how a statistic's sum is computed, if not in the cheapest way; not over channels.
         delay: seconds, added to every message for counting rounds; not over channels.
         warm: run the program once before, in the same processes; over channels each run is a process's first.
@@ -99,7 +99,7 @@ def run_servers(
 def split_records(
     terms: ProgramTerms, records: Sequence[Sequence[int]], servers: int
 ) -> list[list[list[int]]]:
-    """Return Shamir's shares of records: by server, user and value."""
+    """Return Shamir's shares of records: by server, party and value."""
     held: list[list[list[int]]] = [[] for _ in range(servers)]
     for number, record in enumerate(records):
         packed = split(record, terms.prime, threshold_of(servers), servers)

@@ -1,4 +1,4 @@
-"""Error of a private average against the number of users: local DP, GOPA and a trusted curator.
+"""Error of a private average against the number of parties: local DP, GOPA and a trusted curator.
 
 [Bellet 2021, section 4.1] states it in orders of magnitude: 1/sqrt(n) for local DP, 1/n for the other two.
 Here each is planned at the same epsilon and delta, and its noise is drawn as often as asked.
@@ -33,10 +33,10 @@ Progress = Callable[[str, int, int], None]
 
 
 class Point(msgspec.Struct, frozen=True):
-    """One method with so many users; errors are standard deviations of the average's noise.
+    """One method with so many parties; errors are standard deviations of the average's noise.
 
     `planned` is calculated, `measured` the root mean square over the repetitions. The curator averages the
-    `honest` users' values, the others those of all.
+    `honest` parties' values, the others those of all.
     """
 
     method: Method
@@ -57,7 +57,7 @@ class Tradeoff(msgspec.Struct, frozen=True, kw_only=True):
     points: tuple[Point, ...]
 
     def of(self, method: Method) -> list[Point]:
-        """Return the points of one method, by number of users."""
+        """Return the points of one method, by number of parties."""
         return [point for point in self.points if point.method == method]
 
 
@@ -71,11 +71,11 @@ def gopa_tradeoff(
     seed: int = 1,
     progress: Progress | None = None,
 ) -> Tradeoff:
-    """Plan the three methods for users with a value in [0, 1] each, and draw their noise `repetitions` times.
+    """Plan the three methods for parties with values in [0, 1], and draw their noise `repetitions` times.
 
-    All have exact discrete Gaussian noise on a grid of 2^20 steps. GOPA's is its users' independent noise, as
-    their machines add it; its pairwise noise cancels to the last bit and is not drawn here. It is planned
-    for users of whom the fraction `corrupt` colludes and none is lost.
+    All have exact discrete Gaussian noise on a grid of 2^20 steps. GOPA's is its parties' independent noise,
+    as their machines add it; its pairwise noise cancels to the last bit and is not drawn here. It is planned
+    for parties of whom the fraction `corrupt` colludes and none is lost.
 
     Args:
         parties: 5 to 10,000 each.
@@ -150,7 +150,7 @@ def _deviation(noise: RingVector) -> float:
 
 
 def plot(result: Tradeoff, path: Path) -> None:
-    """Write the plot: error against users on log axes, measured points on the lines of theory.
+    """Write the plot: error against parties on log axes, measured points on the lines of theory.
 
     Errors as of `write_plot`.
     """
@@ -169,7 +169,7 @@ def _draw(axes: Axes, result: Tradeoff) -> None:
     for method, label, colour, width, marker, size, slope in _STYLES:
         points = result.of(method)
         parties = np.array([point.parties for point in points])
-        # Theory has the slope, the plan for the most users the constant.
+        # Theory has the slope, the plan for the most parties the constant.
         largest = max(points, key=lambda point: point.parties)
         ends = np.array([parties.min() * 0.8, parties.max() * 1.25])
         theory = largest.planned * (ends / largest.parties) ** slope

@@ -103,7 +103,7 @@ def proofs(
 ) -> None:
     """Measure commitments and proofs.
 
-    Range proofs beside other crates', a user of a verifiable average at lengths 1, 10 and 100, and audits.
+    Range proofs beside other crates', a party of a verifiable average at lengths 1, 10 and 100, and audits.
     """
     from smpc_dp_lab.bench import run_proofs_bench
 
@@ -143,7 +143,7 @@ def gopa(
 ) -> None:
     """Measure private averaging (GOPA).
 
-    What a user pays as users grow in number, beside secure sums on the sparse and on the complete graph.
+    What a party pays as parties grow in number, beside secure sums on the sparse and on the complete graph.
     """
     from smpc_dp_lab.bench import run_gopa_bench
 
@@ -168,7 +168,7 @@ def pairwise(
 ) -> None:
     """Measure pairwise statistics.
 
-    Kendall's tau with noise: a pair alone, with cached setup, in a batch, and all pairs of many users.
+    Kendall's tau with noise: a pair alone, with cached setup, in a batch, and all pairs of many parties.
     """
     from smpc_dp_lab.bench import run_statistic_bench
 
@@ -219,7 +219,7 @@ def learn(
 ) -> None:
     """Measure learners in simulation.
 
-    User-steps a second of GoSta, beside its authors' code, and of gossip dual averaging.
+    Party-steps a second of GoSta, beside its authors' code, and of gossip dual averaging.
     """
     from smpc_dp_lab.bench import run_learn_bench
 

@@ -42,7 +42,7 @@ def gopa(
     plot_file: Plot = None,
     as_json: Json = False,
 ) -> None:
-    """Error of a private average against the number of users [Bellet 2021, section 4.1].
+    """Error of a private average against the number of parties [Bellet 2021, section 4.1].
 
     Local DP, GOPA and a trusted curator at the same epsilon and delta, as planned and as measured.
     """

@@ -1,4 +1,4 @@
-"""Negative vectors of GOPA without a relay: one fault each, by a user or by the one that coordinates."""
+"""Negative vectors of GOPA without a relay: one fault each, by a party or by the one that coordinates."""
 
 from __future__ import annotations
 
@@ -89,7 +89,7 @@ class DirectNegative:
 
 
 class _Base(RecordedRun[Staged]):
-    """A finished run, and changes of what one user of it gets."""
+    """A finished run, and changes of what one party of it gets."""
 
     def __init__(self, name: str, receiver: str = RECEIVER) -> None:
         [scenario] = [scenario for scenario in SCENARIOS if scenario.name == name]
@@ -107,7 +107,7 @@ class _Base(RecordedRun[Staged]):
         return self.saying(self.find(step, sender)[1], fields)
 
     def first_participants(self, number: int) -> Envelope:
-        """Return the proposal with the first users alone."""
+        """Return the proposal with the first parties alone."""
         return self.change(
             d.PARTICIPANTS,
             participants=pack_set(range(1, number + 1), PARTIES),
@@ -146,18 +146,18 @@ def all_faults() -> Iterator[DirectNegative]:
 
 
 def _without(number: int, size: int) -> Callable[[bytes], bytes]:
-    """Return what leaves out of packed values the one of a user."""
+    """Return what leaves out of packed values the one of a party."""
     return lambda packed: packed[: size * (number - 1)] + packed[size * number :]
 
 
 def _with(number: int, value: bytes) -> Callable[[bytes], bytes]:
-    """Return what puts another value of a user among packed ones."""
+    """Return what puts another value of a party among packed ones."""
     size = len(value)
     return lambda packed: packed[: size * (number - 1)] + value + packed[size * number :]
 
 
 def _at(number: int, to: object) -> Callable[[Sequence[Any]], list[Any]]:
-    """Return what puts something else, or what a function makes of it, in the place of a user in a list."""
+    """Return what puts something else, or what a function makes of it, in the place of a party in a list."""
 
     def change(items: Sequence[Any]) -> list[Any]:
         item = to(items[number - 1]) if callable(to) else to
@@ -205,7 +205,7 @@ def _up_to_the_certificate(base: _Base) -> Iterator[DirectNegative]:
 
 
 def _revealing(base: _Base, number: int, reveal: Envelope) -> Envelope:
-    """Return the participants with another reveal of one user."""
+    """Return the participants with another reveal of one party."""
     bodies, signatures = _at(number, reveal.body), _with(number, reveal.signature)
     return base.change(d.PARTICIPANTS, reveals=bodies, signatures=signatures)
 

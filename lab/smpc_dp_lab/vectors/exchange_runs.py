@@ -28,13 +28,13 @@ VARIANCE = Fraction(1_000_003)
 class ExchangeScenario(Scenario):
     """The inputs of one exchange; `given` is what its machines are made with.
 
-    Where vectors differ by receiver, user i has for user j the row i + j of `_ROWS`, counted around.
+    Where vectors differ by receiver, party i has for party j the row i + j of `_ROWS`, counted around.
     """
 
     given: ExchangeParameters
 
     def rows(self, index: int) -> list[Row]:
-        """Return what the user at this place has for each user."""
+        """Return what the party at this place has for each party."""
         return [_ROWS[(index + other) % len(_ROWS)] for other in range(len(self.vectors))]
 
     @property

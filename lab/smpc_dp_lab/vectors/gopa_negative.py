@@ -55,7 +55,7 @@ def _averages(base: Base, early: Base) -> Iterator[Negative]:
 
 
 def _left_out(message: m.Neighbours, party_count: int, parties: Sequence[int]) -> dict[str, object]:
-    """Return the fields of a message to neighbours without these users."""
+    """Return the fields of a message to neighbours without these parties."""
     members = PartySet.unpack(message.revealed, party_count, AGGREGATOR)
     return {
         "revealed": pack_set([member for member in members if member not in parties], party_count),
@@ -87,7 +87,7 @@ def _indices(base: Base) -> Iterator[Negative]:
     merkle_commitment = MerkleCommitment(base.run.context, Label.COMMITMENTS, commitments)
 
     def without_my_draws(message: m.Neighbours) -> Mapping[str, object]:
-        """Leave out two of the three users that alice drew."""
+        """Leave out two of the three parties that alice drew."""
         neighbours = base.read(m.REVEAL, VICTIM).neighbours
         drawn = [int.from_bytes(neighbours[i : i + 2], "little") for i in (0, 2)]
         left = [item.party for item in message.advertisements if item.party not in drawn]

@@ -1,4 +1,4 @@
-"""The test vectors of the samplers: made here, published in `protocols/sampling/vectors`, one file a law.
+"""The test vectors of the samplers, published in `protocols/sampling/vectors`, one file a distribution.
 
 Each case is the beginning and the digest of a long call on a keyed source. `protocols/sampling/README.md`
 says how the values follow from the key.

@@ -1,4 +1,4 @@
-"""Vectors of computations on shares: what users and servers agree on, and messages with one fault each.
+"""Vectors of computations on shares: what parties and servers agree on, and messages with one fault each.
 
 mpyc's own messages are none of ours: here the shares are added up, and recombined, in the clear.
 """
@@ -59,7 +59,7 @@ def _terms(_operation: str, parties: int, _public_labels: tuple[int, ...], _seed
 
 
 class SeededParty(PartyMachine):
-    """A user whose polynomials of degree 1 come from its seeded randomness: `slopes` are what it drew."""
+    """A party whose polynomials of degree 1 come from its seeded randomness: `slopes` are what it drew."""
 
     slopes: tuple[int, ...] = ()
 
@@ -127,7 +127,7 @@ class Setup:
             if self._queue:
                 continue
             waiting = [name for name, machine in self.machines.items() if not machine.finished]
-            # Steps in which users are awaited have the first deadlines, then servers, then users.
+            # Steps in which parties are awaited have the first deadlines, then servers, then parties.
             first = [name for name in waiting if self.machines[name].step in (m.HELLO, m.SHARES)]
             for name in first or [name for name in waiting if name in SERVERS] or waiting:
                 self._act(name, partial(self.machines[name].handle, Deadline()))
@@ -164,7 +164,7 @@ class Setup:
 class Fault:
     """`message` in the place of that of its sender, receiver and step.
 
-    With `left_out` the receiver, a server, leaves that user out; else it ends with PeerFault that names
+    With `left_out` the receiver, a server, leaves that party out; else it ends with PeerFault that names
     `culprit`.
     """
 

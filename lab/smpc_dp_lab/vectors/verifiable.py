@@ -62,7 +62,7 @@ def _run(
     about: str,
     false: Mapping[str, str] | None = None,
 ) -> dict[str, object]:
-    """Return a run as a vector; `false` tells of each user that is excluded what shows that."""
+    """Return a run as a vector; `false` tells of each party that is excluded what shows that."""
     outcome = ran.relay.result
     shown: dict[str, object] = {} if false is None else {"excluded": dict(sorted(false.items()))}
     return {

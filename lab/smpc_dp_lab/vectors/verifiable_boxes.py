@@ -1,4 +1,4 @@
-"""Cheats of users where each coordinate has bounds of its own: what they say instead, one thing each."""
+"""Cheats of parties where each coordinate has bounds of its own: what they say instead, one thing each."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ from smpc_dp_lab.vectors.verifiable_runs import BOX, BOX_INPUTS, Cheater, Tamper
 
 
 def all_cheats() -> Iterator[Cheat]:
-    """Yield every cheat of a user whose coordinates have bounds of their own: 1 to 4, and -1 to 3."""
+    """Yield every cheat of a party whose coordinates have bounds of their own: 1 to 4, and -1 to 3."""
     boxed = partial(excluded, setting=BOX, base=BOX_BASE)
     yield boxed(
         "box-below-its-own-range",

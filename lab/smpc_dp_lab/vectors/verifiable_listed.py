@@ -1,4 +1,4 @@
-"""Five runs of one session with their session log, and other lists that its users could be made to sign."""
+"""Five runs of one session with their session log, and other lists that its parties could be made to sign."""
 
 from __future__ import annotations
 
@@ -72,7 +72,7 @@ class Listed:
         return Begin(base, self.log.head(base), [shown_line(line) for line in self.log.lines[base:number]])
 
     def listing(self, runs: Sequence[RunLine]) -> list[bytes]:
-        """Return the file of another list, with these runs in this order, that all users have signed."""
+        """Return the file of another list, with these runs in this order, that all parties have signed."""
         log = MemorySessionLog(self.context.session_digest, self.context.scope)
         for run in runs:
             log.begin(*shown_line(run))
@@ -131,7 +131,7 @@ def listed() -> Listed:
 
 
 def packed(names: Sequence[str]) -> bytes:
-    """Return how a set of users travels."""
+    """Return how a set of parties travels."""
     return pack_set([PARTIES.index(name) + 1 for name in names], len(PARTIES))
 
 

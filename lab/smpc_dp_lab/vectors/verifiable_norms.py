@@ -1,4 +1,4 @@
-"""Cheats of users where the norm is bounded: what they say instead of the truth, one thing each."""
+"""Cheats of parties where the norm is bounded: what they say instead of the truth, one thing each."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ from smpc_dp_lab.vectors.verifiable_runs import BALL, BALL_INPUTS
 
 
 def all_cheats() -> Iterator[Cheat]:
-    """Yield every cheat of a user whose vector has a bounded norm."""
+    """Yield every cheat of a party whose vector has a bounded norm."""
     for name, about, check, tamper in (
         (
             "norm-one-step-too-large",

@@ -1,4 +1,4 @@
-"""Runs with rounds of openings, in which users open something false or the relay cheats, one thing each."""
+"""Runs with rounds of openings, in which parties open something false or the relay cheats, one thing each."""
 
 from __future__ import annotations
 
@@ -73,7 +73,7 @@ def nothing(_party: Cheater, _message: msgspec.Struct) -> msgspec.Struct:
 
 
 def one_more(party: Cheater, message: msgspec.Struct) -> msgspec.Struct:
-    """Open the edge to a user that said nothing false as well."""
+    """Open the edge to a party that said nothing false as well."""
     return party.open_too(opened(message))
 
 
@@ -83,7 +83,7 @@ def too_long(_party: Cheater, message: msgspec.Struct) -> msgspec.Struct:
 
 
 def in_rounds(*openings: Opening) -> RecordedRun:
-    """Play a run of nine in which one user publishes a wrong sum; then others open in a wrong way.
+    """Play a run of nine in which one party publishes a wrong sum; then others open in a wrong way.
 
     The first one in the first round, the second one, which opens the edge to the first, in the second.
     """

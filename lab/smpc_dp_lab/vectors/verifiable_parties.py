@@ -1,4 +1,4 @@
-"""Cheats of users: what they say instead of the truth, one thing each."""
+"""Cheats of parties: what they say instead of the truth, one thing each."""
 
 from __future__ import annotations
 
@@ -46,7 +46,7 @@ GRID = np.dtype("<i8")
 
 
 def all_cheats() -> Iterator[Cheat]:
-    """Yield every cheat of a user."""
+    """Yield every cheat of a party."""
     yield from _ranges()
     yield from _noises()
     yield from _sums()
@@ -69,7 +69,7 @@ def instead(step: str, **fields: object) -> Tamper:
 
 
 def copied(step: str, *fields: str, party: str = OTHER, run: int = RUN, setting: Setting = SETTING) -> Tamper:
-    """Say in one step what another user said, or what was said in another run."""
+    """Say in one step what another party said, or what was said in another run."""
 
     def change(_party: Cheater, message: msgspec.Struct) -> msgspec.Struct:
         claimed = message_of(honest(run, setting=setting), step, type(message), party)
@@ -81,7 +81,7 @@ def copied(step: str, *fields: str, party: str = OTHER, run: int = RUN, setting:
 def excluded(
     name: str, about: str, check: str, tamper: Tamper, setting: Setting = SETTING, base: str = BASE
 ) -> Cheat:
-    """Return the cheat of saying something else, for which the user is excluded."""
+    """Return the cheat of saying something else, for which the party is excluded."""
     make = partial(lines_of, {CHEAT: tamper}, setting=setting)
     return Cheat(name, about, check, EXCLUDED, (CHEAT,), make, base)
 

@@ -1,4 +1,4 @@
-"""Small verifiable runs with fixed randomness, in which users or the relay may deviate."""
+"""Small verifiable runs with fixed randomness, in which parties or the relay may deviate."""
 
 from __future__ import annotations
 
@@ -49,7 +49,7 @@ from smpc_dp.transport.memory import Faults, MemoryNetwork
 S = TypeVar("S", bound=msgspec.Struct)
 
 RELAY = "relay"
-# In this one no user's noise is 0 in both coordinates, or the same in both.
+# In this one no party's noise is 0 in both coordinates, or the same in both.
 RUN = 7
 PARTIES = ("ann", "ben", "cyd", "dan", "eve")
 PARAMETERS: dict[str, object] = {
@@ -76,7 +76,7 @@ BOX_INPUTS = {"ann": (1, 3), "ben": (4, -1), "cyd": (2, 0), "dan": (4, 2), "eve"
 
 @dataclass(frozen=True, eq=False)
 class Setting:
-    """The users of a run with their values, and the session's parameters as a file would have them."""
+    """The parties of a run with their values, and the session's parameters as a file would have them."""
 
     inputs: Mapping[str, Sequence[int]]
     declared: Mapping[str, object]
@@ -85,12 +85,12 @@ class Setting:
 SETTING = Setting(INPUTS, PARAMETERS)
 BALL = Setting(BALL_INPUTS, BALL_PARAMETERS)
 BOX = Setting(BOX_INPUTS, BOX_PARAMETERS)
-# As few users as have a sparse graph, and as little noise.
+# As few parties as have a sparse graph, and as little noise.
 SPARSE = Setting(
     {f"user-{number:02d}": (number % 3,) for number in range(1, 67)},
     PARAMETERS | {"length": 1, "upper": 2, "epsilon": 4.0, "dropout": 0.05, "corrupt": 0.05},
 )
-# Of nine users three may be excluded, and a quorum is left; for the third epsilon is computed anew.
+# Of nine parties three may be excluded, and a quorum is left; for the third epsilon is computed anew.
 NINE = Setting(
     {
         name: (number % 3,)
@@ -134,12 +134,12 @@ class WatchedSecret(proofs.NoiseSecret):
 
 @dataclass(frozen=True, slots=True)
 class WatchedMember(VerifiableMember):
-    """A user whose secret bits are watched, once it has any."""
+    """A party whose secret bits are watched, once it has any."""
 
     watched: list[WatchedSecret] = field(default_factory=list)
 
     def noise_secret(self, drawn: proofs.SecretBytes) -> proofs.NoiseSecret:
-        """Return the secret bits: all that are made for a user are one object."""
+        """Return the secret bits: all that are made for a party are one object."""
         made = VerifiableMember.noise_secret(self, drawn)
         if self.watched:
             self.watched[0].use(made)
@@ -158,7 +158,7 @@ ENTRIES: tuple[tuple[type[PartyState], Apply, type[msgspec.Struct]], ...] = (
 
 
 class Cheater(Run[Outcome]):
-    """A user that may say something else than it should, in any entry of its own; and what it then needs.
+    """A party that may say something else than it should, in any entry of its own; and what it then needs.
 
     `next` is the state that follows what it says, which it may change as well; `last` the newest one, but for
     that in which it has stopped.
@@ -253,7 +253,7 @@ class Cheater(Run[Outcome]):
         self.use_edges({other: edge for other, edge in self.next.edges.items() if other != peer})
 
     def open_too(self, message: v.Open) -> v.Open:
-        """Return an opening of one edge more, the last of those to users who said nothing false."""
+        """Return an opening of one edge more, the last of those to parties who said nothing false."""
         peer = max(self.next.terms)
         delta, blinding = self.next.terms[peer]
         parties = pack_list([*np.frombuffer(message.parties, "<u2").tolist(), peer])
@@ -377,21 +377,21 @@ def execute(
     board: MemoryBoard | None = None,
     seen: Mapping[str, Seen] | None = None,
 ) -> RecordedRun:
-    """Run the protocol among the users of a setting.
+    """Run the protocol among the parties of a setting.
 
     Args:
         tampers: who says something else, and what.
         relay: how the relay deviates.
-        kill: users that fall silent, with the number of the message that they do not send any more.
+        kill: parties that fall silent, with the number of the message that they do not send any more.
         run: which run; another one has other randomness.
         keys: which set of identities.
-        setting: users, values and parameters.
-        unchecked: users that do not add up the total.
-        memo: whether users share what each would find by itself.
+        setting: parties, values and parameters.
+        unchecked: parties that do not add up the total.
+        memo: whether parties share what each would find by itself.
         ball: whether the norm is bounded and not the coordinates, in place of a setting.
         request: number of the request; by default that of the run.
         board: one with earlier runs of the session, on which this one goes on.
-        seen: what users keep of the session log.
+        seen: what parties keep of the session log.
     """
     setting = BALL if ball else setting
     identities = _identities(keys, setting)

@@ -75,12 +75,12 @@ class Gaussian(Description, frozen=True, tag="gaussian"):
     closeness: NonNegative = 0.0
 
     def doubled(self) -> Gaussian:
-        # a discrete law is close in every coordinate that moves: twice as many may
+        # a discrete distribution is close in every coordinate that moves: twice as many may
         return Gaussian(2 * self.mu, 2 * self.closeness)
 
 
 class Shift(Description, frozen=True, tag="shift", rename={"distribution": "law"}):
-    """A sum of `shares` draws of one law in each of `dimension` coordinates.
+    """A sum of `shares` draws of one distribution in each of `dimension` coordinates.
 
     Between neighbours at most `coordinates` of them move, each by `shift` at most. `closeness` is that of
     `Gaussian`.
@@ -102,7 +102,7 @@ class Shift(Description, frozen=True, tag="shift", rename={"distribution": "law"
 
 
 class Shifts(Description, frozen=True, tag="shifts", rename={"distribution": "law"}):
-    """A sum of `shares` draws of one law in each of several coordinates, which move by different amounts.
+    """A sum of `shares` draws of one distribution in each coordinate; coordinates move by different amounts.
 
     Between neighbours, for each (shift, coordinates) of `moves`, so many of them move by that much at most.
     `closeness` is that of `Gaussian`.
@@ -127,7 +127,7 @@ class RandomisedResponse(Description, frozen=True, tag="randomised-response"):
 
     @property
     def distribution(self) -> ResponseDistribution[Fraction]:
-        """The law of one answer."""
+        """The distribution of one answer."""
         return ResponseDistribution.of_gain(self.categories, self.ratio - 1)
 
     def doubled(self) -> RandomisedResponse:

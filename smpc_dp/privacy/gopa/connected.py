@@ -1,9 +1,9 @@
-"""How many of its own draws a user may lose, whoever picks them, and the honest users' graph is connected.
+"""How many of its own draws a party may lose, whoever picks them, and the honest parties' graph is connected.
 
-Each of n users draws k of the others. A relay that passes draws and commitments on can void edges, and
-users vanish; but a user goes on only if k - `lost` of those that it drew take part and share an edge
-with it that counts. So if honest users S share no edge with the other honest ones that take part, T, at
-most lost |S| draws of S lead to honest users outside of S, and at most lost |T| of T to those outside of
+Each of n parties draws k of the others. A relay that passes draws and commitments on can void edges, and
+parties vanish; but a party goes on only if k - `lost` of those that it drew take part and share an edge
+with it that counts. So if honest parties S share no edge with the other honest ones that take part, T, at
+most lost |S| draws of S lead to honest parties outside of S, and at most lost |T| of T to those outside of
 T. There are such S and T with probability `failure` at most, whatever is voided and whoever vanishes.
 Proof: docs/proofs/verifiable-plan.md.
 """
@@ -23,17 +23,17 @@ from smpc_dp.privacy.search import first_integer
 CONNECTED_PART = 1e-3
 """The part of delta that a graph that is not connected may have, where a degree is planned."""
 SPARE = 4
-"""Draws that corrupt users may void, beyond those that are lost, before a user leaves."""
+"""Draws that corrupt parties may void, beyond those that are lost, before a party leaves."""
 REFUSAL = 2.0**-40
-"""An honest run has a user that refuses its place with at most this probability, for each of two reasons."""
+"""An honest run has a party that refuses its place with at most this probability, for each of two reasons."""
 # ln of a probability that no sum needs a better bound of.
 _NEGLIGIBLE = -150.0
 
 
 class Draws(msgspec.Struct, frozen=True):
-    """Random draws of `degree` others each, of which a user may lose `lost`, and be drawn by `drawn_by`.
+    """Random draws of `degree` others each, of which a party may lose `lost`, and be drawn by `drawn_by`.
 
-    `failure` bounds the probability that the honest users are not connected all the same.
+    `failure` bounds the probability that the honest parties are not connected all the same.
     """
 
     degree: int
@@ -43,11 +43,11 @@ class Draws(msgspec.Struct, frozen=True):
 
 
 def disconnected(parties: int, degree: int, *, corrupt: int, lost: int) -> float:
-    """Return a bound on the probability that honest users who lose `lost` draws each are not connected.
+    """Return a bound on the probability that honest parties who lose `lost` draws each are not connected.
 
     Args:
         parties: n; each draws `degree` of the n - 1 others, uniformly.
-        corrupt: users, 1 or more, fixed before anybody draws; all draws to them may count for nothing.
+        corrupt: parties, 1 or more, fixed before anybody draws; all draws to them may count for nothing.
         lost: own draws that each of the others may lose, by the choice of somebody who knows the graph.
     """
     honest = parties - corrupt
@@ -78,11 +78,11 @@ def _divergence(share: float, chance: Floats) -> Floats:
 
 
 def plan_draws(parties: int, *, corrupt: int, dropouts: int, delta: float) -> Draws | None:
-    """Return the least degree that connects the honest users, or None: let all be neighbours.
+    """Return the least degree that connects the honest parties, or None: let all be neighbours.
 
     Args:
         parties, corrupt: as of `disconnected`.
-        dropouts: users who may be lost without regard to the draws, in a run without cheats.
+        dropouts: parties who may be lost without regard to the draws, in a run without cheats.
         delta: a thousandth of it may be spent.
     """
     budget = CONNECTED_PART * delta
@@ -100,7 +100,7 @@ def plan_draws(parties: int, *, corrupt: int, dropouts: int, delta: float) -> Dr
         return None
     high = first_integer(lambda degree: tried(degree) is not None, low, high)
     lost = tried(high) or 0
-    # What is proven of more lost draws lets more corrupt users spoil edges before anybody leaves.
+    # What is proven of more lost draws lets more corrupt parties spoil edges before anybody leaves.
     while disconnected(parties, high, corrupt=corrupt, lost=lost + 1) <= budget:
         lost += 1
     others = parties - 1

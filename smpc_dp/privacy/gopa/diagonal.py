@@ -47,10 +47,10 @@ def start_bound(degrees: Floats, s: float, n: int) -> Floats:
 
 
 def largest(graph: HonestGraph, laplacian: Laplacian, s: float, connectivity: float) -> Interval:
-    """Bound max over all users u of b' (s I + L)^-1 b, b = e_u - 1/n.
+    """Bound max over all parties u of b' (s I + L)^-1 b, b = e_u - 1/n.
 
     Args:
-        graph, laplacian: of a connected graph of two users or more.
+        graph, laplacian: of a connected graph of two parties or more.
         s: sigma_eta^2 / sigma_delta^2, positive.
         connectivity: a lower bound on lambda_2, 0 or more.
     """
@@ -77,7 +77,7 @@ def largest_without(
     connectivity: float,
     columns: Sequence[tuple[int, tuple[int, ...]]],
 ) -> Interval:
-    """The same for a list of users u, each in the graph without some other users: (u, deleted).
+    """The same for a list of parties u, each in the graph without some other parties: (u, deleted).
 
     Each of the smaller graphs must be connected, and `connectivity` a lower bound on lambda_2 of all of them.
     """
@@ -92,7 +92,7 @@ def largest_without(
 
 
 class _Deletion:
-    """Users deleted with their edges, column by column."""
+    """Parties deleted with their edges, column by column."""
 
     def __init__(self, graph: HonestGraph, deleted: Sequence[tuple[int, ...]]) -> None:
         neighbours = graph.adjacency
@@ -106,7 +106,7 @@ class _Deletion:
         self.retained[self.gone] = 0.0
 
     def correct(self, x: Floats, image: Floats) -> None:
-        """Make L x that of the smaller graphs, for x that is 0 at deleted users."""
+        """Make L x that of the smaller graphs, for x that is 0 at deleted parties."""
         np.subtract.at(image, (self.rows, self.columns), x[self.rows, self.columns])
         image[self.gone] = 0.0
 
@@ -120,7 +120,7 @@ def entries(
     aim: float,
     deletion: _Deletion | None = None,
 ) -> tuple[Floats, Floats]:
-    """Lower and upper bounds on the entries of `users`, shape (len(users),).
+    """Lower and upper bounds on the entries of `users`, shape (len(parties),).
 
     They are refined until each upper bound is below `aim`, or the largest is close to the best lower bound.
     """

@@ -1,11 +1,11 @@
-"""The exact privacy of GOPA on one graph of honest users, certified from both sides.
+"""The exact privacy of GOPA on one graph of honest parties, certified from both sides.
 
-The view of the honest users is Gaussian with covariance M = sigma_eta^2 I + sigma_delta^2 L, and inputs that
-differ in one user move its mean in that user's place alone. So GOPA is the Gaussian mechanism of
+The view of the honest parties is Gaussian with covariance M = sigma_eta^2 I + sigma_delta^2 L, and inputs
+that differ in one party move its mean in that party's place alone. So GOPA is the Gaussian mechanism of
 
-    mu^2 = D^2 theta,   theta = max over users u of (M^-1)_uu,
+    mu^2 = D^2 theta,   theta = max over parties u of (M^-1)_uu,
 
-D the L2 diameter of the domain. Deleting a user with its edges is exact for a user that is corrupt or
+D the L2 diameter of the domain. Deleting a party with its edges is exact for a party that is corrupt or
 curious, and for one that is made to drop out; it never lowers theta. docs/proofs/gopa-plan.md has the proofs.
 """
 
@@ -26,9 +26,9 @@ from smpc_dp.privacy.gopa.graphs import HonestGraph, Randomness
 from smpc_dp.privacy.gopa.laplacian import Connectivity, Laplacian, connectivity
 from smpc_dp.privacy.gopa.lattice import Smoothing, smoothing_for
 
-# Up to so many pairs of a user and a set of deleted users the worst case is found by trying all.
+# Up to so many pairs of a party and a set of deleted parties the worst case is found by trying all.
 EXHAUSTIVE = 20_000
-# Above, with one deleted user, so many pairs are computed; the others keep their degree bounds.
+# Above, with one deleted party, so many pairs are computed; the others keep their degree bounds.
 _MOST_PAIRS = 2_000
 
 
@@ -36,9 +36,9 @@ class ExactPrivacy(msgspec.Struct, frozen=True, kw_only=True):
     """Certified bounds on theta, for sigma_eta^2 - s^2 where noise is discrete, and what they give."""
 
     honest: int
-    """n_H, the users of the graph."""
+    """n_H, the parties of the graph."""
     removed: int
-    """Users that the worst case deletes: dropouts that somebody can choose, and a curious user."""
+    """Parties that the worst case deletes: dropouts that somebody can choose, and a curious party."""
     edges: int
     min_degree: int
     connectivity: float
@@ -51,15 +51,15 @@ class ExactPrivacy(msgspec.Struct, frozen=True, kw_only=True):
     theta_upper: float
     """All stay and nobody is curious."""
     worst_lower: float
-    """theta at one choice of `removed` users, or a bound on it."""
+    """theta at one choice of `removed` parties, or a bound on it."""
     worst_upper: float
-    """theta for every choice of `removed` users, at most."""
+    """theta for every choice of `removed` parties, at most."""
     diameter: float
     """D."""
     smoothing: Smoothing
 
     def mu(self, *, worst: bool = True) -> float:
-        """D sqrt(theta), from the upper bound; worst: of the worst choice of `removed` users."""
+        """D sqrt(theta), from the upper bound; worst: of the worst choice of `removed` parties."""
         return self.diameter * math.sqrt(self.worst_upper if worst else self.theta_upper) * (1 + 1e-12)
 
     def delta(self, epsilon: float, *, worst: bool = True) -> float:
@@ -73,7 +73,7 @@ class ExactPrivacy(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class CertifiedGraph:
-    """A connected graph of at least two honest users, with its certified connectivity: made once, used often.
+    """A connected graph of at least two honest parties, with its certified connectivity.
 
     Raises ConfigError if the graph is not connected, naming a component.
     """
@@ -113,12 +113,12 @@ def _check_size(size: int) -> None:
 
 
 def complete_entry(n: int, s: float) -> float:
-    """b'(s I + L)^-1 b of the complete graph on n users: (1 - 1/n)/(s + n)."""
+    """b'(s I + L)^-1 b of the complete graph on n parties: (1 - 1/n)/(s + n)."""
     return (1 - 1 / n) / (s + n)
 
 
 def ring_entry(n: int, s: float) -> float:
-    """(1/n) sum over j = 1 .. n-1 of 1/(s + 2 - 2 cos(2 pi j/n)): every user's entry in the ring."""
+    """(1/n) sum over j = 1 .. n-1 of 1/(s + 2 - 2 cos(2 pi j/n)): every party's entry in the ring."""
     angles = math.pi * np.arange(1, n) / n
     return float((1 / (s + 4 * np.sin(angles) ** 2)).mean() * (n - 1) / n)
 
@@ -144,18 +144,18 @@ def exact_privacy(
     length: int = 1,
     randomness: Randomness = os.urandom,
 ) -> ExactPrivacy:
-    """Certify theta on a graph of honest users, and its worst case over who is left out or curious.
+    """Certify theta on a graph of honest parties, and its worst case over who is left out or curious.
 
-    Without chance, so that every caller gets the same, for up to 512 users.
+    Without chance, so that every caller gets the same, for up to 512 parties.
 
     Args:
         sigma_eta, sigma_delta: standard deviations of the independent and of the pairwise noise, positive.
-        diameter: D, the L2 distance of the two farthest inputs of one user.
-        max_dropouts: honest users whom somebody may choose, knowing the graph, to be left out.
-        curious: whether also one more user, whoever it is, uses what it knows (Remark 4.1).
+        diameter: D, the L2 distance of the two farthest inputs of one party.
+        max_dropouts: honest parties whom somebody may choose, knowing the graph, to be left out.
+        curious: whether also one more party, whoever it is, uses what it knows (Remark 4.1).
         step: the grid step of discrete noise; 0 for continuous noise.
         length: coordinates of a vector.
-        randomness: for the probes of more than 512 users.
+        randomness: for the probes of more than 512 parties.
 
     Raises:
         ConfigError: a number is out of range, the graph is not connected, or the grid is too coarse.
@@ -237,7 +237,7 @@ def _worst(certified: CertifiedGraph, s: float, removed: int) -> Interval:
     left = certified.connectivity.lower - removed
     if math.comb(n, removed) * n <= EXHAUSTIVE:
         return _every_choice(graph, laplacian, s, removed, max(left, 0.0))
-    alone = 1 / s  # theta of a user without neighbours, 1/sigma_eta^2, is the most there is
+    alone = 1 / s  # theta of a party without neighbours, 1/sigma_eta^2, is the most there is
     degrees = laplacian.degrees
     weakest = int(np.argmin(degrees))
     hit = tuple(int(v) for v in graph.adjacency[[weakest]].indices[:removed])
@@ -252,7 +252,7 @@ def _worst(certified: CertifiedGraph, s: float, removed: int) -> Interval:
 
 
 def _one_deleted(graph: HonestGraph, laplacian: Laplacian, s: float, left: float) -> Interval:
-    """One user deleted, whoever: its neighbours are computed, the rest is bounded by their degrees."""
+    """One party deleted, whoever: its neighbours are computed, the rest is bounded by their degrees."""
     cheap = degree_bound(laplacian.degrees - 1, s, left)
     neighbours = graph.adjacency
     best, upper, computed, ruled_out = 0.0, 0.0, 0, 0.0
@@ -277,7 +277,7 @@ def _every_choice(graph: HonestGraph, laplacian: Laplacian, s: float, removed: i
             if left <= 0:
                 rest.check_connected()
         except ConfigError:
-            # A part is on its own: at worst a single user, without any pairwise noise.
+            # A part is on its own: at worst a single party, without any pairwise noise.
             alone = bool((rest.degrees == 0).any())
             best, upper = max(best, (1 - 1 / n) / s if alone else 0.0), 1 / s
             continue

@@ -1,4 +1,4 @@
-"""Who shares pairwise noise with whom: graphs drawn or given, and what the honest users keep of them."""
+"""Who shares pairwise noise with whom: graphs drawn or given, and what the honest parties keep of them."""
 
 from __future__ import annotations
 
@@ -33,9 +33,9 @@ _SHOWN = 8
 
 @dataclass(frozen=True, eq=False)
 class HonestGraph:
-    """The graph of the honest users: the edges whose noise the adversary does not know.
+    """The graph of the honest parties: the edges whose noise the adversary does not know.
 
-    Users are numbered anew, 0 to size - 1; `users` has the numbers that they had before.
+    Parties are numbered anew, 0 to size - 1; `users` has the numbers that they had before.
     """
 
     size: int
@@ -56,14 +56,14 @@ class HonestGraph:
         return csr_array((ones, (ends[:, 0], ends[:, 1])), shape=(self.size, self.size))
 
     def without(self, removed: Ints | list[int]) -> HonestGraph:
-        """The graph after some of its users (by their numbers here) were deleted with their edges."""
+        """The graph after some of its parties (by their numbers here) were deleted with their edges."""
         retained = np.ones(self.size, dtype=bool)
         retained[np.asarray(removed, dtype=np.int64)] = False
         smaller = honest_graph(self.size, self.edges, retained)
         return HonestGraph(smaller.size, smaller.edges, self.parties[smaller.parties])
 
     def check_connected(self) -> None:
-        """Raise ConfigError, with sizes and first members, if the users fall into several components.
+        """Raise ConfigError, with sizes and first members, if the parties fall into several components.
 
         A component pays for its privacy with the independent noise of its own members alone.
         """
@@ -85,12 +85,12 @@ class HonestGraph:
 
 
 def honest_graph(parties: int, edges: Ints, honest: NDArray[np.bool_] | None = None) -> HonestGraph:
-    """Delete all but the honest users, with their edges.
+    """Delete all but the honest parties, with their edges.
 
     Args:
-        users: n; edges join numbers 0 to n - 1.
+        parties: n; edges join numbers 0 to n - 1.
         edges: integers, shape (m, 2), in any order; an edge given twice is one edge.
-        honest: shape (n,), True for the honest users; None: all are.
+        honest: shape (n,), True for the honest parties; None: all are.
 
     Raises:
         ConfigError: a shape, an end or a loop is wrong, or nobody is honest.
@@ -149,7 +149,7 @@ def _below(randomness: Randomness, bound: int, count: int) -> Ints:
 
 
 def k_out(parties: int, k: int, draw: int, randomness: Randomness = os.urandom) -> Ints:
-    """Edges of a random k-out graph: each of the first `draw` users picks k of the other users - 1.
+    """Edges of a random k-out graph: each of the first `draw` parties picks k of the other parties - 1.
 
     An edge is there if either end picked the other. Shape (m, 2). [Bellet 2021, before Theorem 4.1]
     """
@@ -158,7 +158,7 @@ def k_out(parties: int, k: int, draw: int, randomness: Randomness = os.urandom) 
         raise ConfigError(
             [Fault("k", f"{draw} users drawing {k} make more than {MAX_EDGES} edges", ConfigCheck.TOO_LARGE)]
         )
-    # Floyd's sampling without replacement, for all users at once.
+    # Floyd's sampling without replacement, for all parties at once.
     chosen = np.full((draw, k), -1, dtype=np.int64)
     for index, top in enumerate(range(others - k, others)):
         pick = _below(randomness, top + 1, draw)
@@ -170,13 +170,13 @@ def k_out(parties: int, k: int, draw: int, randomness: Randomness = os.urandom) 
 
 
 def ring(parties: int) -> Ints:
-    """The cycle 0, 1, ..., users - 1, of at least 3 users."""
+    """The cycle 0, 1, ..., parties - 1, of at least 3 parties."""
     own = np.arange(parties, dtype=np.int64)
     return _unique(np.stack([own, (own + 1) % parties], axis=1), parties)
 
 
 def random_regular(parties: int, degree: int, randomness: Randomness = os.urandom) -> Ints:
-    """A random graph in which everyone has `degree` neighbours; users * degree must be even.
+    """A random graph in which everyone has `degree` neighbours; parties * degree must be even.
 
     Raises LocalError where networkx is not installed.
     """
@@ -191,7 +191,7 @@ def random_regular(parties: int, degree: int, randomness: Randomness = os.urando
 
 
 def read_edges(path: Path, parties: int) -> Ints:
-    """Edges from a file: `u v` on each line, numbers 0 to users - 1; empty lines and `# ...` are passed over.
+    """Edges from a file: `u v` on each line, numbers 0 to parties - 1; empty lines and `# ...` are skipped.
 
     Raises:
         ConfigError: naming each line, up to 100, that is not an edge, is a loop or repeats an edge.

@@ -24,7 +24,7 @@ from smpc_dp.privacy.gopa.graphs import Floats, HonestGraph, Randomness
 
 # The unit roundoff of float64.
 _U = 2.0**-53
-# Up to so many users lambda_2 is bounded with all unit vectors and no chance; above, by random probes.
+# Up to so many parties lambda_2 is bounded with all unit vectors and no chance; above, by random probes.
 ALL_VECTORS = 512
 PROBES = 64
 # The random bound fails with probability at most 2 to this, over the prober's own coins.

@@ -79,7 +79,7 @@ def smoothing_for(
 
     Args:
         sigma_eta, sigma_delta: parameters of the discrete Gaussians, in the unit of `step`.
-        users, edges: of the graph of honest users (at most; the price grows with them).
+        parties, edges: of the graph of honest parties (at most; the price grows with them).
         greatest: an upper bound on the largest eigenvalue of its Laplacian.
         length: coordinates of a vector.
         s: in the unit of `step`; None: just large enough that its error is negligible.

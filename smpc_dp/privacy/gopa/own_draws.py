@@ -1,13 +1,14 @@
-"""What a user's own draws prove, when a relay may hide from anybody who drew it.
+"""What a party's own draws prove, when a relay may hide from anybody who drew it.
 
-A relay that passes on who drew whom can keep an opening back: then the drawn user leaves out the noise of an
-edge that the drawing one puts in. So of the edges at a user only those count that it drew itself, and of the
-others only that whoever drew puts the noise in. For every choice of what is hidden and which `removed` users
-are left out, with M as in docs/proofs/gopa-plan.md, s = sigma_eta^2 / sigma_delta^2 and n_H users left,
+A relay that passes on who drew whom can keep an opening back: then the drawn party leaves out the noise of an
+    edge that the drawing one puts in. So of the edges at a party only those count that it drew itself, and of
+    the others only that whoever drew puts the noise in. For every choice of what is hidden and which
+    `removed` parties are left out, with M as in docs/proofs/gopa-plan.md, s = sigma_eta^2 / sigma_delta^2 and
+    n_H parties left,
 
     sigma_delta^2 (M^-1)_uu <= 1/(s (n_H - spared)) + entry
 
-unless the graph or the user's draws are bad, which is bounded by `failure`. Proofs are there too.
+unless the graph or the party's draws are bad, which is bounded by `failure`. Proofs are there too.
 """
 
 from __future__ import annotations
@@ -28,7 +29,7 @@ _EXPONENTS = np.concatenate([np.linspace(0.03, 1.5, 26), np.geomspace(1.6, 30.0,
 _PARTS = np.arange(0, 22) / 28
 # The part of delta that each of four tails may take.
 _TAIL = 1e-3
-# Users of the highest potential that are given up, and the part of all users whose own noise is.
+# Parties of the highest potential that are given up, and the part of all parties whose own noise is.
 _ISOLATED = (0, 1, 2, 5, 10, 20, 40)
 _SPARED = (0.0, 0.001, 0.0025, 0.005, 0.01)
 # ln of what rounding can do to a sum of log-gammas, generously.
@@ -36,7 +37,7 @@ SLACK = 1e-7
 
 
 class Spread(msgspec.Struct, frozen=True):
-    """One way to use the bound: how many users' own noise is given up, and the pairwise part."""
+    """One way to use the bound: how many parties' own noise is given up, and the pairwise part."""
 
     spared: int
     entry: float
@@ -62,9 +63,9 @@ def own_draws(
 
     Args:
         parties: n; each draws `degree` of the n - 1 others, uniformly.
-        corrupt: users that pool what they know, 1 or more, fixed before anybody draws.
-        removed: honest users that somebody who knows the graph may choose to be left out.
-        lost: how many of the own draws of the user in question may be among them.
+        corrupt: parties that pool what they know, 1 or more, fixed before anybody draws.
+        removed: honest parties that somebody who knows the graph may choose to be left out.
+        lost: how many of the own draws of the party in question may be among them.
         delta: each of four bad events may have 1/1000 of it.
     """
     honest, budget = parties - corrupt, _TAIL * delta
@@ -90,7 +91,7 @@ def own_draws(
 
 
 def entry(connectivity: float, counted: int) -> float:
-    """Return (1 + 1/connectivity) / counted, `counted` being the own draws that are left to a user."""
+    """Return (1 + 1/connectivity) / counted, `counted` being the own draws that are left to a party."""
     return (1 + 1 / connectivity) / counted
 
 
@@ -110,9 +111,9 @@ def most_drawn_by(others: int, chance: float, probability: float) -> int:
 
 
 def lost_draws(parties: int, dropouts: int, degree: int, probability: float) -> int:
-    """Return how many of the draws of any user are among `dropouts` users that do not know them, at most.
+    """Return how many of the draws of any party are among `dropouts` parties that do not know them, at most.
 
-    More are with at most this probability, over all users.
+    More are with at most this probability, over all parties.
     """
     return _first_below(parties, dropouts, degree, probability / parties)
 
@@ -125,14 +126,14 @@ def _first_below(parties: int, marked: int, degree: int, probability: float) -> 
 
 
 def _connectivity(most: int, expansion: float) -> float:
-    """(sqrt(m) - sqrt(m - psi))^2: what an expansion of psi gives where no user has more than m draws."""
+    """(sqrt(m) - sqrt(m - psi))^2: what an expansion of psi gives where no party has more than m draws."""
     return (math.sqrt(most) - math.sqrt(most - expansion)) ** 2 * (1 - 1e-12)
 
 
 class _Cuts:
-    """Bounds on the chance that some set of honest users has few draws out of it, or few into it.
+    """Bounds on the chance that some set of honest parties has few draws out of it, or few into it.
 
-    Sets are of at most half of the users, and `gone` others are left out, by choice.
+    Sets are of at most half of the parties, and `gone` others are left out, by choice.
     """
 
     def __init__(
@@ -142,7 +143,8 @@ class _Cuts:
         s = np.arange(1, honest // 2 + 1, dtype=np.float64)[:, None]
         self._size, self._beta = s, _EXPONENTS[None, :]
         self._sets = log_choose(honest, s[:, 0])
-        # Either the draws that the users left out could take away, or the choice of those users, is counted.
+        # Either the draws that the parties left out could take away, or the choice of those parties, is
+        # counted.
         self._choices = float(log_choose(honest, np.array(float(gone))))
         rest, less = honest - s, np.maximum(honest - s - gone, 0.0)
         y, others = -np.expm1(-self._beta), parties - 1
@@ -158,7 +160,7 @@ class _Cuts:
         self._result: dict[str, Floats] = {}
 
     def outwards(self, above: int) -> float:
-        """Return psi: sets of more than `above` users have psi draws a user out of them; 0: not proven."""
+        """Return psi: sets of more than `above` parties have psi draws a party out of them; 0: not proven."""
         return self._expansion("out", self._outwards, above)
 
     def inwards(self, above: int) -> float:
@@ -166,9 +168,9 @@ class _Cuts:
         return self._expansion("in", self._inwards, above)
 
     def closed_sets_are_rare(self, above: int) -> bool:
-        """Whether it is proven that of any two parts of the users each drew into the other.
+        """Whether it is proven that of any two parts of the parties each drew into the other.
 
-        A part of at most half of the users has draws out of it; one of more than `above` has draws into it.
+        A part of at most half of the parties has draws out of it; one of more than `above` has draws into it.
         """
         proven = self._proven("out", self._outwards, 0), self._proven("in", self._inwards, above)
         return all(bool(parts[0]) for parts in proven)
@@ -185,7 +187,7 @@ class _Cuts:
         return np.asarray(self._result[which][:, above] <= self._log_budget)
 
     def _tails(self, logs: tuple[Floats, Floats], expansion: float) -> Floats:
-        """ln of the chance of a bad set of more than 0, 1, ... users."""
+        """ln of the chance of a bad set of more than 0, 1, ... parties."""
         tilt = self._beta * (expansion * self._size)
         direct, chosen = ((tilt + log).min(axis=1) for log in logs)
         terms = self._sets + np.minimum(direct, chosen + self._choices + SLACK)

@@ -55,7 +55,7 @@ class GopaPlan(msgspec.Struct, frozen=True, kw_only=True):
 
 
 def warnings_of(request: GopaRequest, delta: float) -> list[str]:
-    """Return what a user of a plan with this delta should know."""
+    """Return what a party of a plan with this delta should know."""
     result = []
     if request.delta_asked > 1 / request.parties:
         result.append(
@@ -101,7 +101,7 @@ def plan_by_theorem(request: GopaRequest) -> GopaPlan:
         sigma_eta=sigma_eta / unit,
         sigma_delta=sigma_delta / unit,
     )
-    # With a curious user one of n_H is taken out (Remark 4.1); the average is still over all.
+    # With a curious party one of n_H is taken out (Remark 4.1); the average is still over all.
     return GopaPlan(
         **common_fields(request, granted.delta, k, sigma_eta, sigma_delta, unit),
         delta_process=granted.delta,

@@ -31,8 +31,9 @@ def plan_gopa(
 
     Args:
         request: the numbers; None where a number is to be planned.
-        edges: of a given graph on the users 0 to parties - 1, for `request.graph` other than a named family.
-        randomness: draws the graph, and the honest users of a graph that is not symmetric.
+        edges: of a given graph on the parties 0 to parties - 1, for `request.graph` other than a named
+            family.
+        randomness: draws the graph, and the honest parties of a graph that is not symmetric.
 
     Raises:
         ConfigError: naming what is out of range, the condition of the theorem that fails, the component that
@@ -94,7 +95,7 @@ class _Exact:
         )
 
     def _sigma_eta(self) -> float:
-        """As much that the honest users' noise together is what a curator over them adds at delta'."""
+        """As much that the honest parties' noise together is what a curator over them adds at delta'."""
         request = self.request
         if request.sigma_eta is not None:
             return request.sigma_eta
@@ -194,7 +195,7 @@ class _Exact:
         request = self.request
         n, honest = request.parties, request.honest
         if request.graph == "k-out" and k is not None:
-            # Everybody alike: the honest users are the first, and corrupt users' own picks do not count.
+            # Everybody alike: the honest parties are the first, and corrupt parties' own picks do not count.
             drawn = graphs.k_out(n, k, honest, self.randomness)
             return honest_graph(n, drawn, np.arange(n) < honest)
         if request.graph == "ring":
@@ -238,7 +239,7 @@ class _Exact:
             )
             raise ConfigError([Fault("sigma_eta", reason, ConfigCheck.INFEASIBLE)])
         # Entries fall as s = sigma_eta^2/sigma_delta^2 grows: what a larger sigma_delta estimates is enough.
-        # Where delta is so large that users need no pairwise noise, there is still a little.
+        # Where delta is so large that parties need no pairwise noise, there is still a little.
         least = 0.01 * sigma_eta
         entry = (1 + 1 / max(certified.connectivity.lower, 0.1)) / certified.min_degree
         sigma_delta = max(2 * math.sqrt(entry / room), least)

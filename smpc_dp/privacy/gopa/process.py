@@ -1,12 +1,12 @@
-"""The privacy of drawing a random k-out graph and running GOPA on it, corrupt users fixed before the draw.
+"""The privacy of drawing a random k-out graph and running GOPA on it, corrupt parties fixed before the draw.
 
-Only the user whose input differs counts, and the graph does not depend on the inputs, so
+Only the party whose input differs counts, and the graph does not depend on the inputs, so
 
-    delta <= E[ delta_gauss(theta bound of that user's degree) ] + P[ the graph is not well connected ].
+    delta <= E[ delta_gauss(theta bound of that party's degree) ] + P[ the graph is not well connected ].
 
 "Well connected" is a bound phi on the conductance, which gives the spectral gap by Cheeger's inequality, and
-least degrees of the user's neighbours and of all users. Every probability is bounded by a formula; nothing is
-sampled. Proofs in docs/proofs/gopa-plan.md.
+least degrees of the party's neighbours and of all parties. Every probability is bounded by a formula; nothing
+is sampled. Proofs in docs/proofs/gopa-plan.md.
 """
 
 from __future__ import annotations
@@ -37,14 +37,14 @@ class Connected(msgspec.Struct, frozen=True, kw_only=True):
     gap: float
     """Of the spectrum of the normalised Laplacian, at least, by Cheeger's inequality."""
     neighbour_degree: int
-    """Least degree among the neighbours of the user, before the deletions."""
+    """Least degree among the neighbours of the party, before the deletions."""
     least_degree: int
-    """Least degree of all honest users, before the deletions."""
+    """Least degree of all honest parties, before the deletions."""
     failure: float
     """The probability that a random graph is not so, at most."""
 
     def theta(self, degrees: Floats, sigma_eta_squared: float, sigma_delta: float) -> Floats:
-        """Upper bounds on (M^-1)_uu for users of these degrees (before the deletions)."""
+        """Upper bounds on (M^-1)_uu for parties of these degrees (before the deletions)."""
         left = self.honest - self.removed
         value = 1 / (left * sigma_eta_squared) + self._entry(degrees) / sigma_delta**2
         return np.asarray(np.minimum(np.where(degrees > self.removed, value, np.inf), 1 / sigma_eta_squared))
@@ -58,7 +58,7 @@ class Connected(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Process(msgspec.Struct, frozen=True):
-    """What is proven about random k-out graphs with these numbers of users."""
+    """What is proven about random k-out graphs with these numbers of parties."""
 
     degrees: tuple[float, ...]
     """P[degree = d] for d = 0, 1, ..., the last for that degree or more; rounded up."""
@@ -82,9 +82,9 @@ class Process(msgspec.Struct, frozen=True):
 
 
 def degree_probabilities(parties: int, honest: int, k: int) -> Floats:
-    """P[an honest user has d honest neighbours], d = 0 .. cap, the last for d >= cap; rounded up.
+    """P[an honest party has d honest neighbours], d = 0 .. cap, the last for d >= cap; rounded up.
 
-    Its own picks that are honest are hypergeometric; each other honest user picks it with chance k/(n-1).
+    Its own picks that are honest are hypergeometric; each other honest party picks it with chance k/(n-1).
     """
     others, friends = parties - 1, honest - 1
     q = k / others
@@ -108,7 +108,7 @@ def degree_probabilities(parties: int, honest: int, k: int) -> Floats:
 
 
 def log_bad_cut(parties: int, honest: int, k: int, phi: float, removed: int) -> float:
-    """ln of a bound on P[some S of at most half of the honest users has conductance below phi].
+    """ln of a bound on P[some S of at most half of the honest parties has conductance below phi].
 
     Also after any `removed` deletions: e(S) are inner and x(S) outer edges of S, and the bad event is
     (1 - phi) (x(S) - removed |S|) <= 2 phi e(S).
@@ -142,9 +142,9 @@ def process(
     """What can be proven about random k-out graphs, or why nothing is.
 
     Args:
-        parties, honest: n and the honest users among them, fixed before anybody draws.
-        k: others that each user draws.
-        removed: honest users whom somebody may choose, knowing the graph, to be left out.
+        parties, honest: n and the honest parties among them, fixed before anybody draws.
+        k: others that each party draws.
+        removed: honest parties whom somebody may choose, knowing the graph, to be left out.
         delta: how much may be lost to bad graphs is measured by this.
         budgets: parts of delta that each of three tails may take; each gives a choice.
     """
@@ -156,7 +156,7 @@ def process(
     choices = []
     for part in budgets:
         budget = part * delta
-        # Neighbours of a user of degree below d: in the mean E[degree, if below d] <= (d - 1) P[degree < d].
+        # Neighbours of a party of degree below d: in the mean E[degree, if below d] <= (d - 1) P[degree < d].
         near_tail, least_tail = np.maximum(counts - 1, 0) * below, honest * below
         near = int(counts[near_tail <= budget].max())
         least = int(counts[least_tail <= budget].max())

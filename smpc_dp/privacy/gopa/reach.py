@@ -1,4 +1,4 @@
-"""How far apart neighbouring vectors are on the grid, and what the honest users' coins show of that.
+"""How far apart neighbouring vectors are on the grid, and what the honest parties' coins show of that.
 
 In a box every coordinate may move by the width of its range, and the binomial's masses are summed. In a ball
 the squares of the moves sum to `squared`; what is shown is then bounded by a Rényi divergence, and so in a
@@ -24,7 +24,7 @@ _MARGIN = 1 + 1e-12
 
 
 class Reach(msgspec.Struct, frozen=True):
-    """Neighbouring vectors of one user: `length` coordinates, each at most `steps` apart.
+    """Neighbouring vectors of one party: `length` coordinates, each at most `steps` apart.
 
     Attributes:
         squared: what the squares of the distances of all coordinates sum to, at most.

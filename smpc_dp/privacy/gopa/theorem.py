@@ -55,7 +55,7 @@ def corollary_kappa(curator_delta: float, delta: float) -> float:
 
 
 def corollary_sigma_eta(parties: int, epsilon: float, curator_delta: float) -> float:
-    """sigma_eta of Corollary 4.1, at the bound of its condition c^2 > 2 ln(1.25/delta'); users is n_H."""
+    """sigma_eta of Corollary 4.1, at the bound of its condition c^2 > 2 ln(1.25/delta'); parties is n_H."""
     return math.sqrt(2 * math.log(1.25 / curator_delta) / parties) / epsilon
 
 

@@ -2,16 +2,17 @@
 
 Proofs of what is used here are in docs/proofs/verifiable-plan.md. Values are whole grid steps, in each
 coordinate in a range of R of them or in one of its own, or all together of a squared norm of at most b; each
-user adds `bits` fair coins less their mean to each coordinate; pairwise noise is discrete Gaussian of
-standard deviation sigma_delta steps. If the honest users' graph is connected, the whole view shows
+party adds `bits` fair coins less their mean to each coordinate; pairwise noise is discrete Gaussian of
+standard deviation sigma_delta steps. If the honest parties' graph is connected, the whole view shows
 
-- of the honest users' total, what a binomial of n_H bits coins shows of a shift by R, in every coordinate, or
+- of the honest parties' total, what a binomial of n_H bits coins shows of a shift by R, in every coordinate,
+or
   by the width of its own range, or of shifts whose squares sum to D^2 = 4 b;
 - of the rest, no more than a Gaussian shows of a shift of mu standard deviations,
-  mu^2 <= D^2 r / sigma_delta^2, for r the greatest effective resistance between two honest users, and
+  mu^2 <= D^2 r / sigma_delta^2, for r the greatest effective resistance between two honest parties, and
   D^2 = R^2 length, or the sum of the squares of the widths, where there is no bound on the norm,
 
-one after the other. r is at most N - 1, on a path of N honest users: n_H on the complete graph, where more
+one after the other. r is at most N - 1, on a path of N honest parties: n_H on the complete graph, where more
 need not be counted, all who are honest on one that is drawn. Pairwise noise cancels, so sigma_delta is free:
 it is made so large that the second part costs next to nothing on any connected graph. A graph that is drawn
 is connected but for a probability that `connected` bounds, and delta includes.
@@ -37,13 +38,13 @@ Rounding = Literal["stochastic", "nearest"]
 ROUNDING_VARIANCE: dict[Rounding, float] = {"stochastic": 1 / 4, "nearest": 1 / 12}
 """Of one rounded value, in grid steps: at most, and for a fraction that is uniform."""
 ROUNDING_PART = 0.05
-"""What rounding may add to the variance that the honest users' noise needs, where steps are planned."""
+"""What rounding may add to the variance that the honest parties' noise needs, where steps are planned."""
 PAIRWISE_PART = 1e-3
 """What pairwise noise may take of epsilon and of delta, where sigma_delta is planned."""
 TAIL_PART = 1e-3
 """What the bound for a norm may leave out, as a part of delta."""
 TRIES = 1000
-"""Requests that users go along with, at most, until one has a result; for the bias."""
+"""Requests that parties go along with, at most, until one has a result; for the bias."""
 # Standard deviations of pairwise noise, in units of what smooths the lattice of the graph's cycles.
 _SMOOTHING = 6.0
 MAX_STEPS = 1 << 30
@@ -51,22 +52,22 @@ MAX_BITS = 1 << 16
 
 
 class VerifiablePlan(msgspec.Struct, frozen=True):
-    """What the users add, and what that shows; variances are in squared grid steps, of the users' sum.
+    """What the parties add, and what that shows; variances are in squared grid steps, of the parties' sum.
 
     Attributes:
         steps: R, grid steps of a value's range; with a bound on the norm of its diameter, 2 sqrt(b); of the
             widest range, if they differ.
         widths: of each coordinate's range, if they differ; None otherwise.
         bound_squared: b, what the squares of a vector sum to at most, in squared steps; None without.
-        bits: secret bits of one user and coordinate.
+        bits: secret bits of one party and coordinate.
         sigma_delta: standard deviation of pairwise noise, in grid steps.
-        degree, lost: draws of a user, and those of them that it may lose; None: all users are neighbours.
+        degree, lost: draws of a party, and those of them that it may lose; None: all parties are neighbours.
         delta: of the whole view at epsilon, proven; includes the two below and `disconnected`.
         epsilon_pairwise: what pairwise noise takes of epsilon, with probability 1 - delta_pairwise.
-        disconnected: the probability, at most, that the draws do not connect the honest users.
-        variance: of the noise in the sum of all users, of which the honest ones' is `variance_honest`.
-        variance_gaussian: what Gaussian noise of the honest users would need at the same epsilon and delta.
-        variance_rounding: of the users' rounding, at most if stochastic; if nearest, for uniform fractions.
+        disconnected: the probability, at most, that the draws do not connect the honest parties.
+        variance: of the noise in the sum of all parties, of which the honest ones' is `variance_honest`.
+        variance_gaussian: what Gaussian noise of the honest parties would need at the same epsilon and delta.
+        variance_rounding: of the parties' rounding, at most if stochastic; if nearest, for uniform fractions.
         error_std: standard deviation of noise and rounding in the average, as a part of R.
         bias: what the parties - honest others can move the sum by, up or down, by picking which of their
             noise stays: at most, in expectation, in steps of each coordinate; see `greatest_bias`.
@@ -145,19 +146,19 @@ def plan_verifiable(  # noqa: PLR0913 - each can be given or planned by itself
     """Plan or check the noise; what is None is planned.
 
     Args:
-        parties: users who publish.
+        parties: parties who publish.
         honest: n_H, those of them who are honest and stay; only their noise counts.
         epsilon: above 1e-100 and below 100.
         delta: asked for; if `bits` and `sigma_delta` are given, the plan may have another.
         length: coordinates, each in a range of `steps`.
         steps: grid steps of the range, or of each coordinate's; planned so that rounding adds at most 5 % to
             the variance.
-        bits: even, of one user and coordinate; the least for delta.
+        bits: even, of one party and coordinate; the least for delta.
         sigma_delta: in grid steps; a power of two that takes at most a thousandth of epsilon and delta.
         rounding: of values to grid steps.
-        degree: of the other users each user draws so many for neighbours; None: all are.
-        lost: so many of its draws a user may lose, by anybody's choice; else it leaves.
-        corrupt: users who are, fixed before anybody draws; by default all but `honest`, and 1 at least.
+        degree: of the other parties each party draws so many for neighbours; None: all are.
+        lost: so many of its draws a party may lose, by anybody's choice; else it leaves.
+        corrupt: parties who are, fixed before anybody draws; by default all but `honest`, and 1 at least.
         bound_squared: b, in the place of `steps`: the squares of a vector's values sum to at most this.
 
     Raises:
@@ -223,7 +224,7 @@ def plan_verifiable(  # noqa: PLR0913 - each can be given or planned by itself
                 ]
             )
     reach = Reach.of(length, steps, bound_squared, TAIL_PART * delta, widths)
-    # On the complete graph any n_H honest users are connected by themselves, on a drawn one all who stay.
+    # On the complete graph any n_H honest parties are connected by themselves, on a drawn one all who stay.
     connected = honest if degree is None else max(honest, parties - corrupt)
     farthest = math.sqrt(reach.squared * (connected - 1))
     given = sigma_delta is not None
@@ -293,7 +294,7 @@ def plan_verifiable(  # noqa: PLR0913 - each can be given or planned by itself
 
 
 def greatest_bias(bits: int, corrupt: int, tries: int = TRIES) -> float:
-    """Return what users who see their noise first can move the sum by, in steps of one coordinate, expected.
+    """Return the expected shift of the sum, in steps, by parties that see their noise first.
 
     They may have any of themselves excluded, and by withholding a coin have another try, until there is a
     result, but no more than `tries`. What they leave is at most the greatest of `tries` sums of max(0, eta),
@@ -305,7 +306,7 @@ def greatest_bias(bits: int, corrupt: int, tries: int = TRIES) -> float:
 
 
 def _smoothing(honest: int) -> float:
-    """Steps of sigma_delta with which the law of B Delta is Gaussian but for a factor of next to 1.
+    """Steps of sigma_delta with which the distribution of B Delta is Gaussian but for a factor of next to 1.
 
     The lattice of integer flows without sources has rank at most (n-1)(n-2)/2, and its dual no vector
     shorter than 1/sqrt(n).

@@ -1,6 +1,6 @@
 """Integer values with integer noise: discrete Laplace, discrete Gaussian, Skellam, binomial.
 
-Each class is one law of noise, added to every coordinate independently, for one sensitivity.
+Each class is one distribution of noise, added to every coordinate independently, for one sensitivity.
 """
 
 from __future__ import annotations
@@ -58,9 +58,9 @@ _MOST_COORDINATES = 1000
 
 @dataclass(frozen=True)
 class AdditiveNoise(Mechanism):
-    """Noise of one law on integer vectors of shape (sensitivity.dimension,).
+    """Noise of one distribution on integer vectors of shape (sensitivity.dimension,).
 
-    A subclass has one more field, the parameter of its family of laws.
+    A subclass has one more field, the parameter of its family of distributions.
     """
 
     sensitivity: Sensitivity
@@ -75,7 +75,7 @@ class AdditiveNoise(Mechanism):
 
     @functools.cached_property
     def distribution(self) -> AnyDistribution:
-        """The law of the noise in one coordinate."""
+        """The distribution of the noise in one coordinate."""
         return self.family(getattr(self, self.family.parameter()))
 
     @property
@@ -257,4 +257,4 @@ class Binomial(AdditiveNoise):
 
 _KINDS: tuple[type[AdditiveNoise], ...] = (DiscreteLaplace, DiscreteGaussian, Skellam, Binomial)
 FAMILIES = {str(kind.family.__struct_config__.tag): kind for kind in _KINDS}
-"""By the names of their laws in files."""
+"""By the names of their distributions in files."""

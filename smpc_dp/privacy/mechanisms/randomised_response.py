@@ -50,7 +50,7 @@ class KaryRandomisedResponse(Mechanism):
 
     @functools.cached_property
     def distribution(self) -> ResponseDistribution[Fraction]:
-        """The law of an answer."""
+        """The distribution of an answer."""
         return ResponseDistribution.of_gain(self.categories, self.ratio - 1)
 
     @property

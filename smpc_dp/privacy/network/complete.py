@@ -25,7 +25,7 @@ from smpc_dp.privacy.search import least_sufficient
 MAX_STEPS = 10_000_000
 # Of delta, for events that are bounded apart from the noise.
 _SIDE = 1e-3
-# Cells of a law that is evaluated, and of one that is summed: at most, and with a cap on edges.
+# Cells of a distribution that is evaluated, and of one that is summed: at most, and with a cap on edges.
 _SIZE = 1 << 18
 _FINEST, _FINEST_CAPPED = 1 << 24, 1 << 20
 
@@ -44,7 +44,7 @@ def plan_walk(
     max_contributions: int | None = None,
     edge_cap: int | None = None,
 ) -> NetworkPlan:
-    """The least sigma for a walk of `steps` over `parties` users, with noise at every step.
+    """The least sigma for a walk of `steps` over `parties` parties, with noise at every step.
 
     task `sum` [Algorithm 4.4] or `sgd` [Algorithm 4.5]; `sensitivity` is how far one contribution moves, the
     interval's width for a sum and 2 L for gradients of norm at most L. `max_contributions` and
@@ -106,7 +106,7 @@ def plan_walk(
 def local_sigma(
     parties: int, steps: int, epsilon: float, delta: float, sensitivity: float, contributions: int | None
 ) -> float:
-    """Sigma when every message is public: local DP for all contributions of a user together.
+    """Sigma when every message is public: local DP for all contributions of a party together.
 
     Exact for `contributions` of them; without a limit for Bin(steps, 1/parties), known to the observer.
     """
@@ -119,22 +119,22 @@ def local_sigma(
 
 
 def hidden_delta(epsilon: float, mu: float, steps: int, others: int) -> float:
-    """Delta when all tokens are seen but not where they were: `others` users take each step alike."""
+    """Delta when all tokens are seen but not where they were: `others` parties take each step alike."""
     return composed_delta(epsilon, [(sampled_gaussian(1 / others, mu), steps)])
 
 
 def seen_steps(visits: int) -> int:
-    """Steps whose user is known from so many visits: before and after each, and the one who publishes."""
+    """Steps whose party is known from so many visits: before and after each, and the one who publishes."""
     return 2 * visits + 1
 
 
 def gaps_distribution(
     parties: int, colluding: int, contributions: int, edge_cap: int | None, tail: float
 ) -> NoiseDistribution:
-    """A law above that of S on a known path: the sum of 1/g over a user's contributions.
+    """A distribution above that of S on a known path: the sum of 1/g over a party's contributions.
 
-    g counts the noisy steps from a contribution to the next visit to the same user or to a colluder.
-    `tail` is what each cut of the law may leave out; with `edge_cap` a colluder is next after that many
+    g counts the noisy steps from a contribution to the next visit to the same party or to a colluder. `tail`
+    is what each cut of the distribution may leave out; with `edge_cap` a colluder is next after that many
     contributions only.
     """
     stop = (colluding + 1) / parties
@@ -216,7 +216,7 @@ _SEEN = {
 def walk_assumption(
     task: str, colluding: int, seen: str, max_contributions: int | None, edge_cap: int | None
 ) -> str:
-    """Return what must be true of users, channels and losses for a walk's privacy to hold."""
+    """Return what must be true of parties, channels and losses for a walk's privacy to hold."""
     text = (
         "all users follow the protocol, and draw noise and next users honestly; channels are private; "
         f"{observers(colluding)} {_SEEN[seen]}; everybody sees the final token"

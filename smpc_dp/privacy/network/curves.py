@@ -49,7 +49,7 @@ def hockey_stick(epsilon: ArrayLike, mu: ArrayLike) -> Floats:
 
 
 def sampled(rate: float, plain: Curve) -> Curve:
-    """The curve of a release with the curve `plain` in which the user takes part with secret chance `rate`.
+    """The curve of a release with the curve `plain` in which the party takes part with secret chance `rate`.
 
     delta(log(1 + q (e^e - 1))) = q delta_plain(e), where it is as bad if another takes part instead
     [Balle, Barthe, Gaboardi 2018, Theorem 2 for this case]; see docs/proofs/planners.md.

@@ -150,7 +150,7 @@ def guarantee(plan: NetworkPlan, closeness: float, mechanism: str) -> PrivacyGua
 def check_plan(
     plan: NetworkPlan, *, topology: str, task: str, parties: int, rounds: int | None = None
 ) -> None:
-    """Raise ConfigError unless the plan is for this topology, task, number of users and of turns."""
+    """Raise ConfigError unless the plan is for this topology, task, number of parties and of turns."""
     expected = {"topology": topology, "task": task, "parties": parties, "rounds": rounds}
     faults = [
         Fault("plan", f"is for {name} {getattr(plan, name)}, the run has {wanted}", ConfigCheck.DIFFERS)

@@ -38,8 +38,8 @@ _MOST_PAIRS = 4_000_000
 def blanket_losses(blanket: int, beta: float, categories: int) -> tuple[Any, Any, float]:
     """Privacy losses and their chances among `blanket` uniform answers of others, and the chance left out.
 
-    Answers of the user: the truth i with chance 1 - beta, uniform otherwise. Given h_i and h_j counts
-    of i and of j among the blanket and the user's answer, i is likelier than j by the ratio (beta m +
+    Answers of the party: the truth i with chance 1 - beta, uniform otherwise. Given h_i and h_j counts
+    of i and of j among the blanket and the party's answer, i is likelier than j by the ratio (beta m +
     (1 - beta) d h_i) / (beta m + (1 - beta) d h_j), m = blanket + 1.
     """
     d, m = categories, blanket + 1
@@ -91,7 +91,7 @@ def _blankets(others: int, beta: float) -> tuple[list[tuple[int, float]], float]
 
 
 def histogram_delta(epsilon: float, beta: float, parties: int, rounds: int, categories: int) -> float:
-    """Delta at epsilon of all `rounds` contributions of a user towards another user, rounded up.
+    """Delta at epsilon of all `rounds` contributions of a party towards another party, rounded up.
 
     All contributions but one are hidden among n - 2 answers of others. The other one, in the first or in the
     last segment of what the observer sees, is hidden among ceil(beta n) random elements at least.
@@ -104,7 +104,7 @@ def histogram_delta(epsilon: float, beta: float, parties: int, rounds: int, cate
 
 
 def local_delta(epsilon: float, beta: float, rounds: int, categories: int) -> float:
-    """Delta at epsilon of `rounds` answers of a user that everybody sees one by one, rounded up."""
+    """Delta at epsilon of `rounds` answers of a party that everybody sees one by one, rounded up."""
     return _delta(_several(_segment([(0, 1.0)], beta, categories, 0.0), rounds), epsilon)
 
 

@@ -1,8 +1,8 @@
 """Gaussian releases with a random shift that the observer knows: delta = E[delta_G(epsilon; mu sqrt(S))].
 
 Given the path of a token, what an observer sees is a Gaussian mechanism of squared shift mu^2 S. Its delta
-is the mean over the law of S, which is computed here on a grid: every value is rounded up to the grid, and
-what lies beyond its end counts as delta = 1.
+is the mean over the distribution of S, which is computed here on a grid: every value is rounded up to the
+    grid, and what lies beyond its end counts as delta = 1.
 """
 
 from __future__ import annotations
@@ -34,7 +34,7 @@ class NoiseDistribution(NamedTuple):
         return min(1.0, float(self.mass[held] @ deltas) * (1 + 1e-9) + self.beyond)
 
     def coarser(self, size: int) -> NoiseDistribution:
-        """The law on a grid of `size` cells, a divisor of this one's, rounded up."""
+        """The distribution on a grid of `size` cells, a divisor of this one's, rounded up."""
         factor = len(self.mass) // size
         if factor == 1:
             return self
@@ -51,7 +51,7 @@ class NoiseDistribution(NamedTuple):
 def tabulate(
     values: Floats, weights: Floats, step: float, size: int, beyond: float = 0.0
 ) -> NoiseDistribution:
-    """The law of a single variable, its values rounded up to the grid."""
+    """The distribution of a single variable, its values rounded up to the grid."""
     index = np.ceil(np.maximum(values, 0.0) / step * (1 - 1e-12)).astype(np.int64)
     inside = index < size
     mass = np.bincount(index[inside], weights=weights[inside], minlength=size).astype(np.float64)
@@ -59,7 +59,7 @@ def tabulate(
 
 
 def summed(distribution: NoiseDistribution, times: int, tail: float) -> NoiseDistribution:
-    """The law of the sum of `times` independent copies; `tail` bounds P[sum beyond the grid].
+    """The distribution of the sum of `times` independent copies; `tail` bounds P[sum beyond the grid].
 
     The convolution is circular: mass beyond the grid's end comes back at its beginning, at most `tail` of it.
     """
@@ -89,7 +89,7 @@ def grid_end(values: Floats, weights: Floats, times: int, tail: float) -> float:
 def with_direct(
     rest: NoiseDistribution, chances: int, rate: float, cap: int, tail: float
 ) -> NoiseDistribution:
-    """A law above that of min(B, cap) + the sum of chances - B copies of the rest, B ~ Bin(chances, rate).
+    """A distribution above min(B, cap) + the sum of chances - B copies of the rest, B ~ Bin(chances, rate).
 
     B is grouped: a group has its largest min(B, cap) and its most copies.
     """

@@ -17,7 +17,7 @@ class NetworkPlan(msgspec.Struct, frozen=True, kw_only=True):
     method: str
     """`exact`, or `theorem` or `clones` for a published bound."""
     noise: str | None = None
-    """Ring sums: `single` (once every n - 1 hops) or `distributed` (every user)."""
+    """Ring sums: `single` (once every n - 1 hops) or `distributed` (every party)."""
     paths: str | None = None
     """Complete graph: what colluders know of the path: `hidden`, `neighbours` or `known`."""
     parties: int
@@ -27,15 +27,15 @@ class NetworkPlan(msgspec.Struct, frozen=True, kw_only=True):
     steps: int | None = None
     """T, steps of the random walk."""
     colluding: int = 1
-    """c, users who pool what they see."""
+    """c, parties who pool what they see."""
     max_contributions: int | None = None
-    """After so many a user passes the token on with noise alone; null: no limit."""
+    """After so many a party passes the token on with noise alone; null: no limit."""
     edge_cap: int | None = None
     """After so many uses of an edge its sender adds noise alone; null: no limit."""
     epsilon: float
     delta: float
     sensitivity: float | None = None
-    """How far one contribution moves when its user's data is substituted (L2); null for histograms."""
+    """How far one contribution moves when its party's data is substituted (L2); null for histograms."""
     sigma: float | None = None
     """Standard deviation of the noise of one noisy contribution, in each coordinate; null for histograms."""
     beta: float | None = None

@@ -44,7 +44,7 @@ def plan_ring_sum(
     """The least sigma for K turns of the ring; `sensitivity` is the width of a contribution's interval.
 
     Exact: sigma = sensitivity sqrt(K) / mu for the greatest mu of (epsilon, delta) `without_grid`. From two
-    colluding users on, both neighbours of a user may be among them: `single` is refused, and `distributed`
+    colluding parties on, both neighbours of a party may be among them: `single` is refused, and `distributed`
     noise must then protect each hop for itself, as local DP does. Raises ConfigError.
     """
     result = Arguments()

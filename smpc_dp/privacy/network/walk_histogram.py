@@ -21,7 +21,7 @@ _MOST_SEEN = 1_000
 
 
 def response_curve(beta: float, categories: int, answers: int) -> Curve:
-    """The curve of so many answers of a user that are seen one by one.
+    """The curve of so many answers of a party that are seen one by one.
 
     The loss of an answer is e0, 0 or -e0 with e0 = ln(1 + (1 - beta) d / beta); the losses add up.
     """
@@ -40,7 +40,7 @@ def response_curve(beta: float, categories: int, answers: int) -> Curve:
 
 
 def sampled_response(rate: float, beta: float, categories: int) -> Curve:
-    """The curve of an answer that is the user's with secret chance `rate`, another's otherwise."""
+    """The curve of an answer that is the party's with secret chance `rate`, another's otherwise."""
     return sampled(rate, response_curve(beta, categories, 1))
 
 
@@ -68,7 +68,7 @@ def plan_walk_histogram(
     colluding: int = 1,
     paths: str = "neighbours",
 ) -> NetworkPlan:
-    """The least chance beta of a random answer for a walk of `steps` over `parties` users, d categories.
+    """The least chance beta of a random answer for a walk of `steps` over `parties` parties, d categories.
 
     `paths`: `hidden` or `neighbours`, what the colluders know of the path. Raises ConfigError.
     """

@@ -1,1 +1,1 @@
-"""Vectors from user to user, sealed through a hub: messages of gossip, and averages with local noise."""
+"""Vectors from party to party, sealed through an aggregator: gossip, and averages with local noise."""

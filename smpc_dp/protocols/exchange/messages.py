@@ -31,7 +31,7 @@ class Hello(Body, frozen=True):
 
 
 class Start(Body, frozen=True):
-    """Hub: who is present, their nonces in order, and the hellos, with signatures, of those it meets."""
+    """Aggregator: present parties, their nonces in order, and signed hellos of the receiver's peers."""
 
     present: bytes
     nonces: bytes
@@ -45,7 +45,7 @@ class Send(Body, frozen=True):
 
 
 class Deliver(Body, frozen=True):
-    """Hub: who has sent, and the boxes for this party, in ascending order of their senders."""
+    """Aggregator: who has sent, and the boxes for this party, in ascending order of their senders."""
 
     senders: bytes
     boxes: list[tuple[Number, bytes]]

@@ -1,4 +1,4 @@
-"""Parameters of an exchange: the grid, the noise that each user adds to its vector, and who sends to whom."""
+"""Parameters of an exchange: the grid, each party's noise, and who sends to whom."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ if TYPE_CHECKING:
     from smpc_dp.privacy.mechanisms.distributed import DistributedSum
 
 
-# For each user, in the order of the names, the numbers (from 1) of those it sends to.
+# For each party, in the order of the names, the numbers (from 1) of those it sends to.
 Edges = tuple[tuple[int, ...], ...]
 
 _OUTSIDERS = "against everybody who is not in the exchange"
@@ -40,10 +40,10 @@ class ExchangeParameters(SumParameters, frozen=True):
     Attributes:
         variance: of the discrete Gaussian noise on each vector, in squared grid steps; 0: none.
         epsilon, delta: of one vector, or where `honest` is 2 of the sum of two; None without noise.
-        honest: 1: each vector is private by itself; 2: two users add half the noise each.
+        honest: 1: each vector is private by itself; 2: two parties add half the noise each.
         edges: who sends to whom; None: everyone to everyone.
-        apart: each user has another vector for each receiver, without noise: shape (users, encoding.lanes),
-            its own row being what it keeps.
+        apart: each party has another vector for each receiver, without noise: shape (parties, encoding.ring
+            elements), its own row being what it keeps.
     """
 
     protocol: ClassVar[str] = names.EXCHANGE
@@ -57,7 +57,7 @@ class ExchangeParameters(SumParameters, frozen=True):
 
     @property
     def shape(self) -> tuple[int, ...]:
-        """The shape of what a user brings."""
+        """The shape of what a party brings."""
         return (self.plan.parties, self.encoding.ring_vector) if self.apart else (self.encoding.ring_vector,)
 
     @property
@@ -67,7 +67,7 @@ class ExchangeParameters(SumParameters, frozen=True):
 
     @property
     def extra_bytes(self) -> int:
-        """A message holds a vector for each user, and a hello of each."""
+        """A message holds a vector for each party, and a hello of each."""
         return self.plan.parties * (self.encoding.ring_vector * self.encoding.element_bytes + 2048)
 
     def own_noise(self, source: NoiseSource, count: int) -> NDArray[np.int64]:
@@ -77,7 +77,7 @@ class ExchangeParameters(SumParameters, frozen=True):
         return discrete_gaussian(source, count, self.variance)
 
     def add_noise(self, ring_vector: RingVector, randomness: Randomness) -> None:
-        """Add this user's noise; drawn once, whoever the vector goes to."""
+        """Add this party's noise; drawn once, whoever the vector goes to."""
         source = NoiseSource.keyed(randomness.bytes(32), b"exchange", b"noise")
         ring_vector += self.own_noise(source, len(ring_vector)).view(np.uint64)
 
@@ -110,7 +110,7 @@ class ExchangeParameters(SumParameters, frozen=True):
         return replace(self, apart=True)
 
     def check_vector(self, ring_vector: RingVector) -> None:
-        """Raise VerificationError unless one user's vector with its noise can be this.
+        """Raise VerificationError unless one party's vector with its noise can be this.
 
         Without noise its norm is checked too, where that is bounded: of a sum nobody could tell whose it was.
         """
@@ -129,13 +129,13 @@ class ExchangeParameters(SumParameters, frozen=True):
         return self.encoding.real(ring_vector.view(np.int64) + np.int64(self.encoding.lowest))
 
     def receivers(self, number: int) -> frozenset[int]:
-        """Return the numbers of those whom user `number` sends to."""
+        """Return the numbers of those whom party `number` sends to."""
         if self.edges is None:
             return frozenset(range(1, self.plan.parties + 1)) - {number}
         return frozenset(self.edges[number - 1])
 
     def senders(self, number: int) -> frozenset[int]:
-        """Return the numbers of those who send to user `number`."""
+        """Return the numbers of those who send to party `number`."""
         if self.edges is None:
             return self.receivers(number)
         return frozenset(index for index, sent in enumerate(self.edges, 1) if number in sent)
@@ -207,13 +207,13 @@ def plan_exchange(
     honest: int = 1,
     missing: int = 0,
 ) -> ExchangeParameters:
-    """Return the parameters of an exchange between 2 to 65,535 users.
+    """Return the parameters of an exchange between 2 to 65,535 parties.
 
     Args:
         length, l2_bound, precision: of the vectors.
         epsilon, delta: of each vector; None: exact vectors.
-        honest: 2: between two users, who share the noise, and are not protected from each other.
-        missing: of how many users an average of all may do without.
+        honest: 2: between two parties, who share the noise, and are not protected from each other.
+        missing: of how many parties an average of all may do without.
 
     Raises:
         ConfigError, PrivacyError: what cannot be.

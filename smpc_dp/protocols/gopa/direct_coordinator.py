@@ -73,7 +73,7 @@ class CollectAdvertise(PeerState[DirectInbox], frozen=True, kw_only=True, eq=Fal
 
 
 class CollectReveal(PeerState[DirectInbox], frozen=True, kw_only=True, eq=False):
-    """All on the roll open their draws."""
+    """All on the Merkle commitment open their draws."""
 
     expects: ClassVar[str] = m.REVEAL
     phase: ClassVar[int] = 2
@@ -104,7 +104,7 @@ def present(_peer: DirectPeer, state: CollectAdvertise) -> Iterable[int]:
 
 
 def advertised(_peer: DirectPeer, state: CollectReveal) -> Iterable[int]:
-    """Return the parties on the roll."""
+    """Return the parties on the Merkle commitment."""
     return state.advertised.members
 
 

@@ -26,8 +26,9 @@ def run_identifier(context: Context, operation: str, present: bytes, nonces: byt
 def total_digest(
     context: Context, run_id: bytes, participants: bytes, published: bytes, total: bytes
 ) -> bytes:
-    """Return what users sign about a total that all of them added up: over whom it is, and what it is.
+    """Return what parties sign about a total that all of them added up: over whom it is, and what it is.
 
-    `participants` is the digest of the certified set, `published` a packed set, `total` the packed lanes.
+    `participants` is the digest of the certified set, `published` a packed set, `total` the packed ring
+    elements.
     """
     return digest(Label.DIRECT_TOTAL, *context.bound, run_id, participants, published, total)

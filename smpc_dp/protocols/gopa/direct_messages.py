@@ -1,7 +1,7 @@
 """The messages of GOPA without a relay; each struct is the body of a signed envelope.
 
 What is for everybody is signed once, for the receiver `EVERYONE`, so that whoever has it can show it to
-others. Sets and lists of users travel as in secure aggregation; signatures are those of the envelopes.
+others. Sets and lists of parties travel as in secure aggregation; signatures are those of the envelopes.
 """
 
 from __future__ import annotations
@@ -18,10 +18,10 @@ from smpc_dp.protocols.phases.messages import SIGNATURE_BYTES, Bytes32
 
 Signature = Annotated[bytes, Meta(min_length=SIGNATURE_BYTES, max_length=SIGNATURE_BYTES)]
 
-# No name of a user: what is signed for it is signed for all.
+# No name of a party: what is signed for it is signed for all.
 EVERYONE = "*"
 
-# Steps of a user besides hello, advertise, reveal, attest-participants and publish.
+# Steps of a party besides hello, advertise, reveal, attest-participants and publish.
 HELD = "held"
 ATTEST_TOTAL = "attest-total"
 WITNESS = "witness"
@@ -34,7 +34,7 @@ PUBLISHED = "published"
 FORWARD = "forward"
 
 EVERY_PARTY_STEPS = (m.HELLO, m.ADVERTISE, m.REVEAL, m.ATTEST_PARTICIPANTS, PUBLISH, HELD, ATTEST_TOTAL)
-# What a user waits in, and what the coordinator does.
+# What a party waits in, and what the coordinator does.
 COORDINATED_STEPS = (
     START,
     MERKLE_COMMITMENT,
@@ -46,12 +46,12 @@ COORDINATED_STEPS = (
 )
 COORDINATOR_STEPS = EVERY_PARTY_STEPS
 PROPOSALS = (START, MERKLE_COMMITMENT, PARTICIPANTS, PUBLISHED)
-# What one user sends to one other, and signs for that one.
+# What one party sends to one other, and signs for that one.
 TO_ONE = (HELD, FORWARD, ABORT)
 
 
 class Proof(Body, frozen=True):
-    """Two signed messages of one user for one step of one run: the SHA-256 of each body, and its signature.
+    """Two signed messages of one party for one step of one run: the SHA-256 of each body, and its signature.
 
     The run and the step are those of the message that the proof is in.
     """
@@ -72,7 +72,7 @@ class Start(Body, frozen=True):
 
 
 class Advertise(Body, frozen=True):
-    """User: a fresh X25519 key for the noise of pairs, and a commitment to the drawn neighbours."""
+    """Party: a fresh X25519 key for the noise of pairs, and a commitment to the drawn neighbours."""
 
     mask_key: Bytes32
     commitment: Bytes32
@@ -87,7 +87,7 @@ class MerkleCommitment(Body, frozen=True):
 
 
 class Reveal(Body, frozen=True):
-    """User: the opening of its commitment, and proofs against those who advertised twice."""
+    """Party: the opening of its commitment, and proofs against those who advertised twice."""
 
     neighbours: bytes
     blinder: Bytes32
@@ -103,7 +103,7 @@ class Participants(Body, frozen=True):
 
 
 class Held(Body, frozen=True):
-    """User to coordinator: whose x_hat it has.
+    """Party to coordinator: whose x_hat it has.
 
     `held` is a set; the SHA-256 of each body and the signatures are in roster order; proofs are against those
     who published twice.
@@ -116,7 +116,7 @@ class Held(Body, frozen=True):
 
 
 class Forward(Body, frozen=True):
-    """Coordinator to a user: the body of a publication that it does not have."""
+    """Coordinator to a party: the body of a publication that it does not have."""
 
     party: int
     body: bytes
@@ -136,7 +136,7 @@ class Published(Body, frozen=True):
 
 
 class Witness(Body, frozen=True):
-    """User: a proposal as it came from the coordinator, shown because somebody seems to have another.
+    """Party: a proposal as it came from the coordinator, shown because somebody seems to have another.
 
     `body` is there for a start, which shows what run it began; for others it is empty.
     """

@@ -22,11 +22,11 @@ MAX_PUBLISHED_BYTES = 1 << 28
 
 
 class DirectParameters(GopaParameters, frozen=True):
-    """Checked parameters of a session without a relay. A lost user's noise stays in."""
+    """Checked parameters of a session without a relay. A lost party's noise stays in."""
 
     @property
     def party_steps(self) -> tuple[str, ...]:
-        """The steps of a user, in order."""
+        """The steps of a party, in order."""
         return EVERY_PARTY_STEPS
 
     def privacy(self, survivors: int) -> Privacy:
@@ -54,7 +54,7 @@ def check_parameters(
 ) -> tuple[GopaParameters | None, list[Fault]]:
     """Check a `[parameters]` table; besides the keys of `params.check_parameters` it may have `topology`.
 
-    "relay" is the default. With "direct" nobody but the users takes part: at most MAX_USERS, whose vectors
+    "relay" is the default. With "direct" nobody but the parties takes part: at most MAX_USERS, whose vectors
     together have at most MAX_PUBLISHED_BYTES, and `on_dropout` is "keep".
     """
     topology = parameters.get("topology", "relay")
@@ -81,7 +81,7 @@ def check_parameters(
 
 
 def without_relay(checked: GopaParameters) -> DirectParameters:
-    """Return the same parameters for users without a relay, with the quorum that is due there."""
+    """Return the same parameters for parties without a relay, with the quorum that is due there."""
     plan = checked.plan
     # A relay signs no set. A coordinator does, so even alone it must not be the one that two quorums share.
     # Where shares can be dealt, 2 D < n - 1 - c, as many still sign.

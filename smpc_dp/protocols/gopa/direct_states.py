@@ -199,7 +199,7 @@ def party(
         context: the session, the request and everyone's public keys; its aggregator is `EVERYONE`.
         parameters: checked parameters of the session.
         identity: whose part this is.
-        lanes: the party's vector, encoded.
+        ring elements: the party's vector, encoded.
         randomness: by default the operating system's; a seeded one only in simulations and tests.
     """
     parameters.check_ring_vector(identity.name, ring_vector)

@@ -29,15 +29,15 @@ if TYPE_CHECKING:
 
 
 OnDropout = Literal["keep", "roll-back"]
-# In squared steps; both variances have their place in the question that parties compare.
+# In squared steps; both variances have their place in the operation that parties compare.
 MAX_VARIANCE = 1 << 88
 
 
 class GopaParameters(SumParameters, frozen=True):
-    """Checked parameters: encoding, graph, quorum, both noises, and what happens to a lost user's terms.
+    """Checked parameters: encoding, graph, quorum, both noises, and what happens to a lost party's terms.
 
     On dropout "keep" leaves them in the average; "roll-back" has x_hat travel under a self-mask, and opens of
-    each user either that or its pairwise terms.
+    each party either that or its pairwise terms.
     """
 
     protocol: ClassVar[str] = names.GOPA
@@ -77,10 +77,10 @@ class GopaParameters(SumParameters, frozen=True):
         return discrete_gaussian(source, count, self.session.own_variance)
 
     def check_neighbourhood(self, party: str, own: int, drawn_by: int) -> None:
-        """Raise PrivacyError unless the plan's epsilon holds for a user in this place of the graph.
+        """Raise PrivacyError unless the plan's epsilon holds for a party in this place of the graph.
 
-        The relay may choose who is lost; what it may take of a user's own draws is bounded here, with it
-        everything that the plan counts on for this user and does not prove of all graphs.
+        The relay may choose who is lost; what it may take of a party's own draws is bounded here, with it
+        everything that the plan counts on for this party and does not prove of all graphs.
         """
         neighbourhood, plan = self.session.neighbourhood, self.plan
         if own < neighbourhood.least_own:
@@ -108,7 +108,7 @@ class GopaParameters(SumParameters, frozen=True):
     def greatest_deviation(self) -> int:
         """The standard deviation of all noise that may be in a total; in steps, rounded down.
 
-        No pairwise term need cancel if noise of lost users stays in; otherwise none is left.
+        No pairwise term need cancel if noise of lost parties stays in; otherwise none is left.
         """
         parties, session = self.encoding.parties, self.session
         pairs = parties * session.pair_variance if self.on_dropout == "keep" else 0
@@ -119,7 +119,7 @@ class GopaParameters(SumParameters, frozen=True):
         return f"{self.session.own_variance:x}/{self.session.pair_variance:x}"
 
     def noise(self, survivors: int, residual_pairs: int) -> Noise:
-        """Return the noise in the sum over so many users, with that many pairwise terms left in it."""
+        """Return the noise in the sum over so many parties, with that many pairwise terms left in it."""
         variance = survivors * self.session.own_variance + residual_pairs * self.session.pair_variance
         return Noise(
             total=math.sqrt(variance) * self.encoding.step,
@@ -136,7 +136,7 @@ class GopaParameters(SumParameters, frozen=True):
         return Event("GOPA", "substitution", (description,), slack=self.session.slack)
 
     def privacy(self, survivors: int) -> Privacy:
-        """Return the claim of the plan: epsilon and delta of each user, against whom, and what is open."""
+        """Return the claim of the plan: epsilon and delta of each party, against whom, and what is open."""
         session, plan = self.session, self.plan
         lost = (
             "noise shared with users who were lost after the certificate stays in the average"
@@ -207,14 +207,14 @@ class GopaSettings(PrivateSettings, frozen=True, kw_only=True):
     ] = False
 
 
-# (a secure sum over as many users, epsilon, delta, on_dropout) -> the parameters; raises ConfigError.
+# (a secure sum over as many parties, epsilon, delta, on_dropout) -> the parameters; raises ConfigError.
 Planner = Callable[[SumParameters, float, float, OnDropout], GopaParameters]
 
 
 def check_parameters(
     parameters: Mapping[str, object], parties: int
 ) -> tuple[GopaParameters | None, list[Fault]]:
-    """Check a `[parameters]` table (`GopaSettings`) for a session of `parties` users; return every fault.
+    """Check a `[parameters]` table (`GopaSettings`) for a session of `parties` parties; return every fault.
 
     `precision` is a 2^20th of the range by default. The graph and the quorum are those of the secure sum.
     """

@@ -19,19 +19,19 @@ OWN_SHARE = 1.04
 # What floating point may lose here.
 MARGIN = 1 + 1e-9
 # More pairwise noise than this many times that of a complete graph is not worth the neighbours that it saves:
-# it stays in the average for each user that is lost. Where it is rolled back it only has to be sampled.
+# it stays in the average for each party that is lost. Where it is rolled back it only has to be sampled.
 GREATEST_COST, GREATEST_COST_ROLLED_BACK = 6.0, 1e5
-# An honest run ends with a user that refuses its place in the graph with at most this probability, for
+# An honest run ends with a party that refuses its place in the graph with at most this probability, for
 # each of two reasons.
 REFUSAL = 2.0**-40
 
 
 class Neighbourhood(msgspec.Struct, frozen=True):
-    """What a user demands of its own place in the certified graph before it lets anything of its vector out.
+    """What a party demands of its own place in the certified graph before it lets anything of its vector out.
 
     Attributes:
-        least_own: of the users that it drew so many must take part: what the claim counts on.
-        most_drawn_by: at most so many may have drawn it, or more users than `max_corrupt` are corrupt.
+        least_own: of the parties that it drew so many must take part: what the claim counts on.
+        most_drawn_by: at most so many may have drawn it, or more parties than `max_corrupt` are corrupt.
     """
 
     least_own: int
@@ -42,15 +42,15 @@ class SessionNoise(msgspec.Struct, frozen=True, rename={"neighbourhood": "place"
     """The noise of a session, in grid steps.
 
     Attributes:
-        epsilon, delta: of each honest user, for everything that the adversary sees in one run.
+        epsilon, delta: of each honest party, for everything that the adversary sees in one run.
         mu: of the Gaussian mechanism that the run is, at most.
         closeness: what the grid adds to it, as in a ledger's `Gaussian`.
-        slack: the probability that the drawn graph is worse than that, or with roll-back gives corrupt users
-            too many shares; part of delta.
+        slack: the probability that the drawn graph is worse than that, or with roll-back gives corrupt
+            parties too many shares; part of delta.
         own_variance, pair_variance: sigma_eta^2 and sigma_delta^2, the discrete Gaussian's parameters.
-        honest: n_H, the fewest honest users whose noise the claim counts on.
+        honest: n_H, the fewest honest parties whose noise the claim counts on.
         curator_deviation: standard deviation that a trusted curator adds to the sum, at the same privacy.
-        place: what each user demands of its own place in the graph.
+        place: what each party demands of its own place in the graph.
         assumption: who is honest, what is worst case, and when that is fixed.
     """
 
@@ -73,19 +73,20 @@ def plan_session(
     """Return the graph of a session, and the least noise on it.
 
     Args:
-        plan: of a secure sum with as many users, dropouts and corrupt users; its quorum is kept.
+        plan: of a secure sum with as many parties, dropouts and corrupt parties; its quorum is kept.
         diameter: the L2 distance of the two farthest vectors, in steps.
         length: coordinates of a vector.
         roll_back: whether shares are dealt, so that the degree must do for them as well.
 
-    The adversary has c corrupt users, or one curious one if c = 0 [Bellet 2021, Remark 4.1], and picks up to
-    D honest users to be lost: of n users n_H = n - D - max(c, 1) honest ones are left. On the complete graph
-    that is the worst case over all choices; on a sparse one corrupt users are fixed before anybody draws, the
-    relay may hide from users who drew them, and delta includes the chance of a bad graph
-    (docs/proofs/gopa-plan.md).
+    The adversary has c corrupt parties, or one curious one if c = 0 [Bellet 2021, Remark 4.1], and picks up
+    to
+    D honest parties to be lost: of n parties n_H = n - D - max(c, 1) honest ones are left. On the complete
+        graph that is the worst case over all choices; on a sparse one corrupt parties are fixed before
+        anybody draws, the relay may hide from parties who drew them, and delta includes the chance of a bad
+        graph (docs/proofs/gopa-plan.md).
 
     Raises:
-        ConfigError: naming the parameter that leaves too few honest users, a graph about which nothing is
+        ConfigError: naming the parameter that leaves too few honest parties, a graph about which nothing is
             proven, or too coarse a grid.
     """
     # Not at the top: every session imports this module, few need scipy.
@@ -208,7 +209,7 @@ def complete_neighbourhood(plan: SecAggPlan) -> Neighbourhood:
 
 
 def _neighbourhood(plan: SecAggPlan, roll_back: bool) -> Neighbourhood:
-    """Return the demands that honest users meet but for twice `REFUSAL`, if who is lost knows no draws."""
+    """Return the demands that honest parties meet but for twice `REFUSAL`, if who is lost knows no draws."""
     from smpc_dp.privacy.gopa.own_draws import most_drawn_by
 
     if plan.complete:
@@ -219,7 +220,7 @@ def _neighbourhood(plan: SecAggPlan, roll_back: bool) -> Neighbourhood:
 
 
 def _lost(plan: SecAggPlan, roll_back: bool) -> int:
-    """Return how many of a user's own draws may be lost.
+    """Return how many of a party's own draws may be lost.
 
     With roll-back as many as may be lost at all: some are lost when its vector has been sent.
     """

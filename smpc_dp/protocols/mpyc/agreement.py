@@ -1,4 +1,4 @@
-"""What users and servers of one run agree on, and who is named when one of them differs."""
+"""What parties and servers of one run agree on, and who is named when one of them differs."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ from smpc_dp.protocols.mpyc.terms import ProgramTerms
 from smpc_dp.protocols.result import Certificate
 from smpc_dp.protocols.sets import PartySet
 
-# (question, number of users, their marks or none, 32 bytes that follow from all hellos) -> the terms;
+# (question, number of parties, their marks or none, 32 bytes that follow from all hellos) -> the terms;
 # ConfigError for what cannot be had.
 MakeTerms = Callable[[str, int, tuple[int, ...], bytes], ProgramTerms]
 
@@ -40,7 +40,7 @@ class Opened:
     Attributes:
         values: the opened integers.
         present: who said hello to all servers; included: whose shares are in the values; roster order.
-        faults: what went wrong without spoiling the run; each names a user.
+        faults: what went wrong without spoiling the run; each names a party.
         included_by, opened_by: all servers' signatures on that set, and on the values.
     """
 
@@ -71,7 +71,7 @@ class Opened:
 
 
 class Member(ABC):
-    """What the machine of a user and that of a server have in common."""
+    """What the machine of a party and that of a server have in common."""
 
     # As of `Run`.
     releases: ClassVar[frozenset[str]] = frozenset()
@@ -84,12 +84,12 @@ class Member(ABC):
         self._outcome: Opened | None = None
         self._servers = tuple(servers)
         self._seen: dict[tuple[str, str], tuple[bytes, bytes]] = {}
-        # For errors, in which users and servers are named alike.
+        # For errors, in which parties and servers are named alike.
         self._everybody = dataclasses.replace(context, names=(*context.names, *servers))
 
     @property
     def name(self) -> str:
-        """The user or server that the machine acts for."""
+        """The party or server that the machine acts for."""
         return self._identity.name
 
     @property
@@ -148,7 +148,7 @@ class Member(ABC):
     def _on_deadline(self) -> Sequence[Envelope]: ...
 
     def _on_report(self, result: Any) -> Sequence[Envelope]:  # noqa: ARG002
-        """Take what the holder of the role has done; a user leaves it nothing to do."""
+        """Take what the holder of the role has done; a party leaves it nothing to do."""
         return ()
 
     @abstractmethod
@@ -241,7 +241,7 @@ class Member(ABC):
 def terms_of(planned: ProgramTerms, present: PartySet, included: PartySet) -> ProgramTerms:
     """Return the terms over those who are included, with the noise that was planned for all who are present.
 
-    A record moves a sum, or a sum over pairs, of fewer users by no more.
+    A record moves a sum, or a sum over pairs, of fewer parties by no more.
     """
     public_labels = dict(zip(present, planned.public_labels, strict=False))
     left = tuple(public_labels[party] for party in included) if public_labels else ()
@@ -263,7 +263,7 @@ def run_identifier(context: Context, start: Start) -> bytes:
 
 
 def set_statement(run_id: bytes, included: bytes) -> bytes:
-    """Return what servers sign of the set of users whose shares all of them hold."""
+    """Return what servers sign of the set of parties whose shares all of them hold."""
     return digest(Label.SHARED_SET, run_id, included)
 
 

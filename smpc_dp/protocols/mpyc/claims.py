@@ -23,7 +23,7 @@ HONEST_SERVERS = (
 
 
 def vector_privacy(guarantee: PrivacyGuarantee | None) -> Privacy:
-    """Return the privacy of a sum of users' vectors; `guarantee` is None for an exact one."""
+    """Return the privacy of a sum of parties' vectors; `guarantee` is None for an exact one."""
     released = "the exact sum" if guarantee is None else "the sum with noise that no server knows"
     claim = f"vectors are shared among servers; fewer than half of them together learn nothing but {released}"
     assumptions = (

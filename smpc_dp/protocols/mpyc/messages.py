@@ -1,7 +1,7 @@
-"""The messages of a computation on shares, between users and servers and among the servers.
+"""The messages of a computation on shares, between parties and servers and among the servers.
 
-HELLO and SHARES go from a user to every server; PRESENT, HELD and SEAL from every server to every other one;
-START and OUTPUT from every server to all users, OUTPUT to the other servers too.
+HELLO and SHARES go from a party to every server; PRESENT, HELD and SEAL from every server to every other one;
+START and OUTPUT from every server to all parties, OUTPUT to the other servers too.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ EVERY_PARTY_STEPS = (START, OUTPUT)
 SERVER_STEPS = (HELLO, PRESENT, SHARES, HELD, SEAL, COMPUTE, OUTPUT)
 
 MAX_OPERATION = 1 << 16
-"""Characters of a question: it carries the circuit of a user's own kernel."""
+"""Characters of an operation: it carries the circuit of a party's own kernel."""
 MAX_OUTPUTS = 1 << 20
 
 Bytes16 = Annotated[bytes, Meta(min_length=16, max_length=16)]
@@ -35,7 +35,7 @@ Bytes64 = Annotated[bytes, Meta(min_length=64, max_length=64)]
 
 
 class Hello(Body, frozen=True):
-    """What a user asks for, as text, with a nonce; the same to every server.
+    """What a party asks for, as text, with a nonce; the same to every server.
 
     `mark` is the public label, 0 or 1; -1 where there is none.
     """
@@ -64,13 +64,13 @@ class Start(Body, frozen=True):
 
 
 class Shares(Body, frozen=True):
-    """One server's shares of a user's record: field elements of equal width, big-endian."""
+    """One server's shares of a party's record: field elements of equal width, big-endian."""
 
     values: bytes
 
 
 class Refused(Body, frozen=True):
-    """A user whose shares a server does not hold, and why."""
+    """A party whose shares a server does not hold, and why."""
 
     party: int
     code: Code
@@ -84,7 +84,7 @@ class Held(Body, frozen=True):
 
 
 class LeftOut(Body, frozen=True):
-    """A user that takes part and is not in the result: by its number, by which server's place, and why."""
+    """A party that takes part and is not in the result: by its number, by which server's place, and why."""
 
     party: int
     server: int
@@ -92,7 +92,7 @@ class LeftOut(Body, frozen=True):
 
 
 class Seal(Body, frozen=True):
-    """The set of users whose shares all servers hold, and a server's signature on it."""
+    """The set of parties whose shares all servers hold, and a server's signature on it."""
 
     included: bytes
     signature: Bytes64

@@ -36,7 +36,7 @@ class SharedParameters(msgspec.Struct, frozen=True):
     """Checked parameters.
 
     Attributes:
-        users: in the roster; fewest: with how many a run goes on.
+        parties: in the roster; fewest: with how many a run goes on.
         encoding: of the vectors of sums; None where the session has none, and only statistics are asked for.
         epsilon, delta, mechanism: of the noise in sums; epsilon is None for exact ones.
         seconds: the longest that mpyc may compute.
@@ -62,7 +62,7 @@ class SharedParameters(msgspec.Struct, frozen=True):
 
     @property
     def tolerated(self) -> tuple[int, int, int]:
-        """How many users there are, how many may be lost, and how many may collude: all."""
+        """How many parties there are, how many may be lost, and how many may collude: all."""
         return self.parties, self.parties - self.fewest, self.parties
 
     @property
@@ -195,7 +195,7 @@ class SharedSettings(msgspec.Struct, frozen=True, kw_only=True):
 def check_parameters(
     parameters: Mapping[str, object], parties: int
 ) -> tuple[SharedParameters | None, list[Fault]]:
-    """Check a `[parameters]` table (`SharedSettings`) for `parties` users; return every fault found."""
+    """Check a `[parameters]` table (`SharedSettings`) for `parties` parties; return every fault found."""
     good, faults = read(SharedSettings, parameters, unknown=f"unknown parameter of {names.MPYC}")
     if not 2 <= parties <= MAX_PARTIES:
         faults.append(

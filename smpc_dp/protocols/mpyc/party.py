@@ -1,4 +1,4 @@
-"""A user of a computation on shares: it shares its record among the servers, and is told what they opened."""
+"""A party of a computation on shares: it shares its record among the servers and receives the result."""
 
 from __future__ import annotations
 
@@ -27,11 +27,11 @@ from smpc_dp.protocols.sets import PartySet
 
 
 class PartyMachine(Member):
-    """A user in one run.
+    """A party in one run.
 
     `record` holds its integers; `mark` is its public label, -1 for none. The terms follow from the context's
-    question by `make`, the same way for everybody. `fewest`: with how many users it shares its record, and of
-    how many it takes a result.
+    question by `make`, the same way for everybody. `fewest`: with how many parties it shares its record, and
+    of how many it takes a result.
     """
 
     releases = frozenset({m.SHARES})
@@ -118,7 +118,7 @@ class PartyMachine(Member):
         raise TimeoutFault(missing, step)
 
     def _on_cancelled(self, error: SmpcError) -> Sequence[Envelope]:
-        """Tell the servers that this user leaves; one that still waits for shares drops its own."""
+        """Tell the servers that this party leaves; one that still waits for shares drops its own."""
         self._end()
         return self._write(LEAVE, self._servers, abort_of(error))
 
@@ -189,7 +189,7 @@ class PartyMachine(Member):
         ]
 
     def _check_included(self, included: Sequence[str]) -> None:
-        """Raise PeerFault for a result over too few users, or one that is sent to a user who is not in it."""
+        """Raise PeerFault for a result over too few parties, or one sent to a party that is not in it."""
         leader = self._servers[0]
         if len(included) < self._fewest:
             reason = f"and all servers opened a value over {len(included)} users, {self._fewest} are needed"

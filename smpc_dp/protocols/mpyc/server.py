@@ -1,7 +1,7 @@
 """A server of a computation on shares.
 
 The servers agree on who takes part before anybody shares, and on whose shares all of them hold before they
-compute: a user that shares with only some of them is left out by all, and named.
+compute: a party that shares with only some of them is left out by all, and named.
 """
 
 from __future__ import annotations
@@ -40,7 +40,7 @@ M = TypeVar("M", bound=msgspec.Struct)
 
 @dataclass(frozen=True, slots=True)
 class Job:
-    """What this server's mpyc is to compute: `shares[u][i]`, its share of value i of the u-th user."""
+    """What this server's mpyc is to compute: `shares[u][i]`, its share of value i of the u-th party."""
 
     terms: ProgramTerms
     shares: list[list[int]] = field(repr=False)
@@ -50,7 +50,7 @@ class ServerMachine(Member):
     """A server in one run.
 
     In the step COMPUTE it waits for its driver, which takes `job` to mpyc and reports what was opened.
-    `fewest`: with how many users it goes on.
+    `fewest`: with how many parties it goes on.
     """
 
     def __init__(
@@ -124,11 +124,11 @@ class ServerMachine(Member):
 
     @property
     def has_enough(self) -> bool:
-        """True when as many users have said hello as are needed."""
+        """True when as many parties have said hello as are needed."""
         return self.step == m.HELLO and len(self._hellos) >= self._fewest
 
     def expects(self, peer: str) -> bool:
-        """Tell whether something is still due from a peer: users may leave once they have shared."""
+        """Tell whether something is still due from a peer: parties may leave once they have shared."""
         if self._over:
             return False
         party = self._number.get(peer)
@@ -137,11 +137,11 @@ class ServerMachine(Member):
         )
 
     def _on_start(self) -> Sequence[Envelope]:
-        """Send nothing: users speak first."""
+        """Send nothing: parties speak first."""
         return ()
 
     def _on_message(self, envelope: Envelope) -> Sequence[Envelope]:
-        """Take a message; a user's fault leaves the user out, a server's ends the run."""
+        """Take a message; a party's fault leaves the party out, a server's ends the run."""
         if self._over:
             return ()
         sender = envelope.sender
@@ -157,7 +157,7 @@ class ServerMachine(Member):
         return self._guard(self._advance)
 
     def _on_lost(self, peers: Sequence[str]) -> Sequence[Envelope]:
-        """Leave a user out that has not shared; end with TimeoutFault without a server that is still due."""
+        """Leave a party out that has not shared; end with TimeoutFault without a server that is still due."""
         if self._over:
             return ()
         gone = [name for name in peers if name in self._others and name not in self._outputs]
@@ -186,7 +186,7 @@ class ServerMachine(Member):
         return self._guard(self._advance)
 
     def _on_report(self, result: Sequence[int]) -> Sequence[Envelope]:
-        """Take what mpyc has opened; sign it, and tell users and servers."""
+        """Take what mpyc has opened; sign it, and tell parties and servers."""
         return self._guard(lambda: self._computed(result))
 
     def _on_cancelled(self, error: SmpcError) -> Sequence[Envelope]:
@@ -211,7 +211,7 @@ class ServerMachine(Member):
         return untold
 
     def _drop(self, party: int, error: SmpcError) -> None:
-        """Leave a user out; it is told with whatever is sent next."""
+        """Leave a party out; it is told with whatever is sent next."""
         name = self._name_of(party)
         self._alive.discard(party)
         if self.step == m.HELLO:
@@ -310,12 +310,12 @@ class ServerMachine(Member):
                 self._failures.setdefault(
                     party, PeerFault(self._name_of(party), reason, Check.PARTIAL, code=Code.PARTIAL)
                 )
-        # A question, and whether it comes with a label: one user's alone must not spoil that of the others.
+        # A question, and whether it comes with a label: one party's alone must not spoil that of the others.
         requested = {
             party: (hello.operation, hello.public_label >= 0)
             for party, (_, hello) in sorted(self._hellos.items())
         }
-        # The same everywhere: of what is asked most often that of the first user.
+        # The same everywhere: of what is asked most often that of the first party.
         operation, labelled = Counter(requested.values()).most_common(1)[0][0] if requested else ("", False)
         for party, (own, label) in requested.items():
             if own != operation:
@@ -368,7 +368,7 @@ class ServerMachine(Member):
         return self._write(m.HELD, self._others, held)
 
     def _why(self, party: int) -> Code:
-        """Return what others are told of why a user is not here."""
+        """Return what others are told of why a party is not here."""
         error = self._failures.get(party)
         return Code.MISSING if error is None else code_of(error, self._name_of(party))
 

@@ -58,23 +58,23 @@ class ProgramTerms(
 ):
     """One computation on shares.
 
-    A user's record is `length` integers; value i lies in `lower[i]`..`upper[i]`, both included. What is
+    A party's record is `length` integers; value i lies in `lower[i]`..`upper[i]`, both included. What is
     opened are integers: all else about the records stays shared.
 
     Attributes:
         kind: "sum", "mean", "weighted-mean": `length` opened sums (the last is of weights for
             "weighted-mean"); "statistic": the sum of the kernel's integers over the pairs of the design;
             "pairs": each of them, with noise of its own.
-        users: n, whose shares are there.
+        parties: n, whose shares are there.
         modulus: of the prime field, in hex.
         bits: every integer of the computation lies in [-2**(bits-1), 2**(bits-1)); mpyc's l.
         security: statistical security of masked openings, in bits; mpyc's k. The field has room for
             bits + security + 2 bits.
-        noise: none for an exact result; one for each opened integer, or one law for all of them.
+        noise: none for an exact result; one for each opened integer, or one distribution for all of them.
         kernel: name of a kernel; `kernel_terms` its description as canonical JSON, with circuit and digest
-            of a user's own.
-        marks: public labels of the users, 0 or 1, where the kernel has them; else empty.
-        partners: 0 for all pairs; else each user is in `partners` pairs at most, drawn from `design`.
+            of a party's own.
+        marks: public labels of the parties, 0 or 1, where the kernel has them; else empty.
+        partners: 0 for all pairs; else each party is in `partners` pairs at most, drawn from `design`.
         design: seed of an incomplete design, 32 bytes in hex.
     """
 

@@ -30,7 +30,7 @@ class StatisticPlan:
     Attributes:
         circuit: takes the fields of the first record and the first party's random bits, then the second's.
         fields: bits of each field of a record.
-        noise: the law of the noise, which the circuit realises.
+        noise: the distribution of the noise, which the circuit realises.
         low, unit: a kernel value is low + unit * integer.
         partners: evaluations of each party, at most; P.
         epsilon, delta: for all evaluations of one party together.

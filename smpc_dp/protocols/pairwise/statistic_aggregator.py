@@ -78,7 +78,7 @@ class CollectCoins(CollectorState, frozen=True, kw_only=True, eq=False):
 
 
 def accept_hello(aggregator: Aggregator, state: CollectHello, _party: int, envelope: Envelope) -> Item:
-    """Check that a party and the aggregator have the same plan for its question."""
+    """Check that a party and the aggregator have the same plan for its operation."""
     sender, context = envelope.sender, aggregator.context
     hello = decode(envelope.body, m.Hello, sender)
     if hello.session_digest != context.session_digest or hello.request != context.request:
@@ -209,7 +209,7 @@ def _requested(state: CollectHello) -> Counter[bytes]:
 
 
 def _planned(aggregator: Aggregator, state: CollectHello, operation: str) -> StatisticPlan | str:
-    """Return the plan of a question, or the reason why there is none."""
+    """Return the plan of an operation, or the reason why there is none."""
     if operation not in state.plans:
         try:
             state.plans[operation] = aggregator.parameters.make_plan(operation)

@@ -18,7 +18,7 @@ from smpc_dp.protocols.pairwise.statistic_serving import Aggregator
 from smpc_dp.protocols.run_log import RunLog, append
 
 OPERATION = "pairwise-statistic "
-"""What the question in a header begins with, and the digest of the statistic in hex follows."""
+"""What the operation in a header begins with, and the digest of the statistic in hex follows."""
 
 
 def take(aggregator: Aggregator, log: RunLog, kind: str, items: Mapping[int, Item]) -> RunLog:

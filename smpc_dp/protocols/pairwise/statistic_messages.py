@@ -48,7 +48,7 @@ Count = Annotated[int, Meta(ge=0, lt=1 << 62)]
 
 
 class Hello(Body, frozen=True):
-    """A commitment to a coin for each attempt, the compiled statistic's digest, and the question, as JSON.
+    """A commitment to a coin for each attempt, the compiled statistic's digest, and the operation, as JSON.
 
     `mark` is the public label, 0 or 1; -1 for a kernel without public labels. `known`: up to which line the
     party knows the session log.

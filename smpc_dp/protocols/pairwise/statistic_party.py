@@ -44,7 +44,7 @@ class StatisticRequest:
 
     Attributes:
         plan: the compiled statistic.
-        question: its question to the aggregator.
+        question: its operation to the aggregator.
         mark: its public label, or -1.
         quorum: how many parties must be present.
     """

@@ -83,7 +83,8 @@ class StatisticResult:
     def z_test(self, hypothesis: float) -> tuple[float, float]:
         """Return z and the two-sided p-value of a hypothetical mean: 0.5 for the test of Mann and Whitney.
 
-        With the standard error, which covers the noise, and the normal law. Raises ConfigError without one.
+        With the standard error, which covers the noise, and the normal distribution. Raises ConfigError
+        without one.
         """
         if self.standard_error is None:
             raise ConfigError(

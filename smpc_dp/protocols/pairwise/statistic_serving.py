@@ -19,7 +19,7 @@ class Serving:
     """The arguments of the aggregator's role.
 
     Attributes:
-        make_plan: compiles a question; raises ConfigError for one that it does not know.
+        make_plan: compiles an operation; raises ConfigError for one that it does not know.
         quorum: how many parties must be present.
         random: for its part in the evaluations.
         board: where the run is logged.

@@ -401,7 +401,7 @@ class SumAggregator(Collector[P_co]):
 
 
 class Begun(NamedTuple):
-    """The run id and the question that follow from the hellos, and `start` for each party."""
+    """The run id and the operation that follow from the hellos, and `start` for each party."""
 
     run_id: bytes
     operation: str
@@ -491,7 +491,7 @@ def check_hello(collector: Collector[SumParameters], envelope: Envelope, kind: t
 def begin(
     collector: Collector[SumParameters], state: CollectorState, fixed: FixedSurvivors | None = None
 ) -> Begun:
-    """Take the question of most parties, exclude the others, and return the run that begins."""
+    """Take the operation of most parties, exclude the others, and return the run that begins."""
     context, inbox = collector.context, state.inbox
     hellos: dict[int, m.Hello] = {party: inbox.items[party].message for party in sorted(inbox.alive)}
     requested = {party: claimed.operation for party, claimed in hellos.items()}

@@ -47,14 +47,14 @@ def self_commitment(context: Context, run_id: bytes, party: str, self_seed: byte
 
 
 def merkle_commitment_digest(context: Context, run_id: bytes, advertised: bytes, root: bytes) -> bytes:
-    """Return the digest of the roll: who advertised, and the root over their commitments."""
+    """Return the digest of the Merkle commitment: who advertised, and the root over their commitments."""
     return _bound(context, Label.MERKLE_COMMITMENT, run_id, advertised, root)
 
 
 def participants_digest(
     context: Context, run_id: bytes, merkle_commitment: bytes, participants: bytes
 ) -> bytes:
-    """Return what parties sign about who takes part; `roll` is the digest of the roll that they saw."""
+    """Return the digest of participants and of the Merkle commitment that parties sign."""
     return _bound(context, Label.PARTICIPANTS, run_id, merkle_commitment, participants)
 
 

@@ -131,7 +131,7 @@ class Neighbours(Body, frozen=True):
     """Aggregator: who revealed (a set), and what the receiver needs of its neighbours in it.
 
     The advertisements of all of them, and the openings of those that drew the receiver, each list in roster
-    order; and one proof that the roll has the commitments of all these neighbours.
+    order; and one proof that the Merkle commitment has the commitments of all these neighbours.
     """
 
     revealed: bytes

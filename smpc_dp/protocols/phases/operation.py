@@ -1,4 +1,4 @@
-"""How the aggregator finds the question of a run: it takes that of most parties, and excludes the others."""
+"""How the aggregator finds the operation of a run: it takes that of most parties, and excludes the others."""
 
 from __future__ import annotations
 
@@ -11,9 +11,9 @@ from smpc_dp.protocols.engine.collector import Collector, CollectorState
 
 
 def agree_on_operation(collector: Collector[Any], state: CollectorState, requested: Mapping[int, str]) -> str:
-    """Return the question of most parties, and exclude the parties that ask another.
+    """Return the operation of most parties, and exclude the parties that ask another.
 
-    Of equally frequent questions it is the first in the order of their characters.
+    Of equally frequent operations it is the first in the order of their characters.
     """
     counts = Counter(requested.values())
     operation = min(counts, key=lambda text: (-counts[text], text))

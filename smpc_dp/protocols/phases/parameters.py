@@ -26,7 +26,7 @@ if TYPE_CHECKING:
 MAX_PARTIES = 65_535
 
 
-# (lanes, seeds, signs, threads): add the terms of these pairs to the lanes, in place.
+# (ring elements, seeds, signs, threads): add the terms of these pairs to the ring elements, in place.
 AddPairTerms = Callable[[RingVector, Sequence[bytes], Sequence[int], int], None]
 
 
@@ -66,11 +66,11 @@ class SumParameters(msgspec.Struct, frozen=True):
 
     @property
     def shape(self) -> tuple[int, ...]:
-        """The shape of what a party brings: (encoding.lanes,)."""
+        """The shape of what a party brings: (encoding.ring elements,)."""
         return (self.encoding.ring_vector,)
 
     def check_ring_vector(self, name: str, ring_vector: RingVector) -> None:
-        """Raise LocalError unless these are lanes of the encoding, of shape `shape`."""
+        """Raise LocalError unless these are ring elements of the encoding, of shape `shape`."""
         if ring_vector.shape != self.shape or ring_vector.dtype != self.encoding.dtype:
             many = " x ".join(str(size) for size in self.shape)
             raise LocalError(f"{name}: lanes must be {many} of {self.encoding.dtype.__name__}")

@@ -252,7 +252,7 @@ def party(
         context: the session, the request and everyone's public keys.
         parameters: checked parameters of the session.
         identity: signs; its name is the party's.
-        lanes: the encoded vector (`parameters.encoding.encode`), of shape `parameters.shape`.
+        ring elements: the encoded vector (`parameters.encoding.encode`), of shape `parameters.shape`.
         randomness: the operating system's; a seeded one only in simulations and tests.
         fixed: the survivors that the session's sums have in common, where its parameters say so; None: the
             session has one request.

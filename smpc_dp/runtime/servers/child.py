@@ -3,7 +3,7 @@
 It is given no key, no ledger, no environment and no listening socket. The parent hands down one socket for
 each other server, over which mpyc's messages go, and one for the job and the answer; it ends with the parent.
 It unpickles nothing.
-That is no sandbox: it runs as the same user of the operating system.
+That is no sandbox: it runs as the same party of the operating system.
 """
 
 from __future__ import annotations
@@ -41,7 +41,7 @@ class Assignment(msgspec.Struct, frozen=True):
     """What the parent asks for. `sockets` has a file descriptor for each server, -1 for the own one.
 
     Of a later assignment to the same process place, sockets and threshold are those of the first.
-    `terms` is the canonical JSON of ProgramTerms; `shares` are in hex, shape (users, length).
+    `terms` is the canonical JSON of ProgramTerms; `shares` are in hex, shape (parties, length).
     """
 
     index: int

@@ -1,4 +1,4 @@
-"""A server's process: with the other servers it serves one request of the users after the other."""
+"""A server's process: with the other servers it serves one request of the parties after the other."""
 
 from __future__ import annotations
 
@@ -48,7 +48,7 @@ RETAINED_REQUESTS = 1000
 
 
 class ComputingServer:
-    """A server with its links to users and servers. Made by `open`.
+    """A server with its links to parties and servers. Made by `open`.
 
     With `keep` mpyc's process stays from request to request, for `KEPT_REQUESTS` of them.
     """
@@ -112,7 +112,7 @@ class ComputingServer:
             raise TimeoutFault(never, "connect", "; ".join([*why, NO_SURVIVAL]))
 
     async def gather(self, enough: int | None = None) -> None:
-        """Wait until so many users (None: all) have connected, or `connect` seconds have passed."""
+        """Wait until so many parties (None: all) have connected, or `connect` seconds have passed."""
         await self._pool.gather(self._parties(), enough)
 
     def _missing(self) -> list[str]:
@@ -173,9 +173,9 @@ class ComputingServer:
     # Requests
 
     async def request(self, number: int, group: Membership | None = None) -> Opened | SmpcError | None:
-        """Serve one request and return how it ended, or None when every user has left before it began.
+        """Serve one request and return how it ended, or None when every party has left before it began.
 
-        `group`: the membership of a request that is for some of the users only.
+        `group`: the membership of a request that is for some of the parties only.
         """
         membership = self._requested[number] = group or self._membership
         machine = ServerMachine(
@@ -287,7 +287,7 @@ class ComputingServer:
         )
 
     def _seconds(self, step: str) -> float:
-        """Return what users have for a step, or how long the other servers may still wait for them."""
+        """Return what parties have for a step, or how long the other servers may still wait for them."""
         timeouts = self._membership.session.timeouts
         if step == SHARES:
             return timeouts.step
@@ -302,14 +302,14 @@ class ComputingServer:
         """See `Holder.event_of`."""
         run, number, is_server = drive.run, drive.request, inbound.peer in self._others
         if inbound.envelope is None:
-            # A user that leaves before a request begins is absent from it, and no reason for it to fail.
+            # A party that leaves before a request begins is absent from it, and no reason for it to fail.
             next_report = run.expects(inbound.peer) and (is_server or not self._idle)
             if self._pool.is_live(inbound.peer) or not next_report:
                 return None
             drive.notify_lost(inbound.peer)
             return events.PeersLost((inbound.peer,))
         if inbound.request > number:
-            # Users may be ahead by several requests, which are for others; servers never are.
+            # Parties may be ahead by several requests, which are for others; servers never are.
             if not is_server:
                 self._pool.keep(inbound, EARLY_LIMIT, MAX_OPERATION + SMALL_MESSAGE)
             elif inbound.request == number + 1:
@@ -351,7 +351,7 @@ async def serve_shares(
     listen_on: str | None = None,
     on_event: OnEvent = ignore,
 ) -> list[Opened | SmpcError]:
-    """Be a server of a session until `requests` are served (None: until every user has left).
+    """Be a server of a session until `requests` are served (None: until every party has left).
 
     Returns how each request ended. After the loss or a fault of a server there is no next one. Raises what
     `Membership.load` and `ServerHub.open` raise.

@@ -1,4 +1,4 @@
-"""A user's line to the servers of its session."""
+"""A party's line to the servers of its session."""
 
 from __future__ import annotations
 
@@ -38,7 +38,7 @@ if TYPE_CHECKING:
 
 
 class _Request:
-    """One request of one user: its machine, and the program that all have agreed on."""
+    """One request of one party: its machine, and the program that all have agreed on."""
 
     def __init__(
         self, membership: Membership, request: int, operation: str, record: list[int], public_label: int = -1
@@ -73,7 +73,7 @@ class _Request:
 
 
 class ServersConnection(Connection):
-    """The links of one user to all servers. Made by `open`."""
+    """The links of one party to all servers. Made by `open`."""
 
     @classmethod
     async def open(cls, membership: Membership, on_event: OnEvent) -> ServersConnection:

@@ -254,7 +254,7 @@ class Engine:
 
 
 def largest_answer(terms: ProgramTerms) -> int:
-    """Return a bound in bytes on what a child may answer: the opened integers, and an index for each user."""
+    """Return a bound in bytes on the answer of a child: the opened integers, and an index for each party."""
     digits = terms.prime.bit_length() // 3 + 8
     return ANSWER_REST + (terms.parties + len(output_spans(terms))) * digits
 

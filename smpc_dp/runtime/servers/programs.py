@@ -1,4 +1,4 @@
-"""What users ask servers for: from a question to a program, and from what was opened to a result."""
+"""What parties ask servers for: from an operation to a program, and from what was opened to a result."""
 
 from __future__ import annotations
 
@@ -44,7 +44,7 @@ DISTRIBUTIONS = ("laplace", "gaussian", *PAIR_DISTRIBUTIONS)
 def compile_operation(
     parameters: SharedParameters, operation: str, parties: int, public_labels: tuple[int, ...], seed: bytes
 ) -> Program:
-    """Return the program that a question asks for: a sum of the session, or a statistic as JSON.
+    """Return the program that an operation asks for: a sum of the session, or a statistic as JSON.
 
     Raises ConfigError for what cannot be computed.
     """
@@ -117,7 +117,7 @@ def operation_of(
 
 
 def sum_record(encoding: Encoding, ring_vector: Sequence[int]) -> list[int]:
-    """Return what is shared of a vector: without weights its lanes; else its values and its weight."""
+    """Return the shared integers of a vector: ring elements, or with weights its values and weight."""
     values = [int(element) for element in ring_vector]
     if not encoding.max_weight:
         return values
@@ -127,7 +127,7 @@ def sum_record(encoding: Encoding, ring_vector: Sequence[int]) -> list[int]:
 
 
 def charge_of(program: Program) -> Event:
-    """Return what one user's record is charged."""
+    """Return what one party's record is charged."""
     if program.epsilon is not None:
         return event_of(program)
     # Not at the top: a session without a ledger needs no accountant.

@@ -29,7 +29,7 @@ def check_programs(planned: Sequence[SharedParameters]) -> None:
 
 
 def terms_maker(parameters: SharedParameters) -> MakeTerms:
-    """Return what makes the terms of what a user asks for."""
+    """Return what makes the terms of what a party asks for."""
 
     def terms(operation: str, parties: int, public_labels: tuple[int, ...], seed: bytes) -> ProgramTerms:
         return compile_operation(parameters, operation, parties, public_labels, seed).terms
@@ -43,10 +43,10 @@ def sum_event(parameters: SharedParameters) -> Event:
 
 
 def largest_message(parameters: SharedParameters, servers: int) -> int:
-    """Return a bound in bytes on any message of a run: a question, a record's shares, what is opened."""
+    """Return a bound in bytes on any message of a run: an operation, a record's shares, what is opened."""
     values = 64 if parameters.encoding is None else parameters.encoding.ring_vector
     parties = parameters.parties
-    # A server says why it lacks a user's shares; what is opened has all servers' reasons, for few users.
+    # A server says why it lacks a party's shares; what is opened has all servers' reasons, for few parties.
     faults = max(parties, (parties - parameters.fewest) * servers) * FAULT_BYTES
     each = 64 + MAX_PARTNERS * PAIR_BYTES
     return (64 << 10) + MAX_OPERATION + PIECE + values * OUTPUT_BYTES + parties * each + faults

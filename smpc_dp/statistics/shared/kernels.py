@@ -1,7 +1,7 @@
 """Kernels on shares: sums over pairs, of the same integers that the kernels' circuits compute.
 
 A kernel of this package is compiled from its definition: a form in signs of differences, or in the values
-themselves, whose sum over many pairs is one inner product. A user's own is compiled from its circuit. Over
+themselves, whose sum over many pairs is one inner product. A party's own is compiled from its circuit. Over
 small grids the sum over all pairs follows from counts, which grow with n instead of n**2; a variance follows
 from two sums, and rank statistics from records in order.
 """
@@ -37,7 +37,7 @@ from smpc_dp.protocols.pairwise.draw import Pairs
 Way = Literal["pairs", "counts", "sums", "sort", "circuit"]
 
 SORTED = ("gini_mean_difference", "auc", "auc_private_labels")
-# Shares of all users' unit vectors, which are in memory at once: about 100 bytes each, a few times over.
+# Shares of all parties' unit vectors, which are in memory at once: about 100 bytes each, a few times over.
 MAX_UNITS = 1 << 20
 # What a round costs in shared products, where sorting was measured beside all pairs: docs/proofs/servers.md.
 ROUND = 200
@@ -48,7 +48,7 @@ MAX_GRID_BITS = 12
 
 
 MAX_PRODUCTS = 1 << 27
-"""Shared products of a user's circuit over all pairs, at most: some minutes of three servers."""
+"""Shared products of a party's circuit over all pairs, at most: some minutes of three servers."""
 
 
 def over_pairs(kernel: Kernel, bits: Sequence[Shared], values: Shared, pairs: Pairs) -> Iterator[Shared]:

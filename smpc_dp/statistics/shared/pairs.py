@@ -1,7 +1,8 @@
 """Pairs one by one on shares: each has noise of its own, by the randomiser that two parties would garble.
 
 The circuit of kernel and noise is that of `statistics.compiled`, with random bits that no t servers know in
-the place of the XOR of both parties'. So an output has the very law that it has there; all are opened.
+the place of the XOR of both parties'. So an output has the very distribution that it has there; all are
+opened.
 """
 
 from __future__ import annotations
@@ -32,7 +33,7 @@ PAIR_DISTRIBUTIONS: Mapping[str, NoiseKind] = {
     "randomised_response": "randomised_response",
 }
 MAX_PARTNERS = 32
-"""Pairs of each user whose outputs are opened one by one, at most: all of them are told to everybody."""
+"""Pairs of each party whose outputs are opened one by one, at most: all of them are told to everybody."""
 
 
 def pair_terms(design: Noise) -> NoiseTerms:

@@ -1,4 +1,4 @@
-"""From a question to a program's terms, and from opened integers to an answer."""
+"""From an operation to a program's terms, and from opened integers to an answer."""
 
 from __future__ import annotations
 
@@ -61,12 +61,13 @@ class Program(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Answer(msgspec.Struct, frozen=True, kw_only=True):
-    """What was opened, in the units of the question.
+    """What was opened, in the units of the operation.
 
     Attributes:
         values: sums or means, one for each value of a record (a weight has none), or the one statistic.
         noise_error: standard deviation of the noise in each, as far as the noise alone decides it.
-        refused: users whose record was out of bounds, as indexes; their records counted as the least values.
+        refused: parties whose record was out of bounds, as indexes; their records counted as the least
+            values.
         weight: opened sum of weights. positives: opened number of records of label 1. Both may be noisy.
         auc: from the noisy sum and the noisy number, with private labels; None where that is undefined.
         found: the estimate from pairs that were opened one by one, which knows its own error; else None.
@@ -97,7 +98,7 @@ def statistic_program(
 
     `epsilon` None is for an exact result. A `law` of single pairs adds noise to each pair, as the two-party
     protocol does, and opens them all: `partners` is then 1 to 32. `marks` are public labels, 0 or 1, for a
-    kernel with such. With `partners` above 0 each user is in that many pairs at most, and `design` is a
+    kernel with such. With `partners` above 0 each party is in that many pairs at most, and `design` is a
     public seed of 32 bytes that does not depend on the records. `security` is mpyc's k; None takes what
     leaves 2**-40 for all masked openings together among up to eleven servers. Raises ConfigError.
     """
@@ -226,7 +227,7 @@ def wide_sum_program(
 ) -> Program:
     """Return the program of a sum with noise for vectors of a bounded norm, (epsilon, delta)-DP.
 
-    `bounds` as of `sum_program`; they are checked on shares, the norm is each user's own affair. Raises
+    `bounds` as of `sum_program`; they are checked on shares, the norm is each party's own affair. Raises
     ConfigError.
     """
     bare = sum_program("sum", parties, bounds, None).terms

@@ -35,22 +35,24 @@ LEAST_SECURITY = 40
 MAX_PAIRS = 1 << 26
 """Pairs that are gone through one by one, at most: their list is in memory."""
 MAX_RECORD_BITS = 1 << 22
-"""Bits of all users' records, at most: decomposed at once, in some 600 bytes and 0.1 ms of a server each."""
+"""The most bits of all parties' records: decomposed at once, 600 bytes and 0.1 ms of a server each."""
 
 
 async def run_program(
     mpc: Any, terms: ProgramTerms, shares: Sequence[Sequence[int]], way: Way | None = None
 ) -> list[int]:
-    """Return the opened integers, then the indexes of users whose record was outside its bounds.
+    """Return the opened integers, then the indexes of parties whose record was outside its bounds.
 
     Args:
         mpc: mpyc's runtime, started, with as many servers as hold shares, and `terms.security` as its k.
-        shares: one row for each user: this server's Shamir shares of the `terms.length` integers of a record.
+        shares: one row for each party: this server's Shamir shares of the `terms.length` integers of a
+            record.
         way: how a statistic's sum is computed, the same for all servers; None takes the cheapest.
 
-    Every value is checked against its bounds in the computation. What a user shares inconsistently is first
-    turned into shares of one value. A user with a value outside is named to all servers, and its whole record
-    counts as the lowest values; nobody else's is shown by that. Noise is added before anything is opened.
+    Every value is checked against its bounds in the computation. What a party shares inconsistently is first
+    turned into shares of one value. A party with a value outside is named to all servers, and its whole
+    record counts as the lowest values; nobody else's is shown by that. Noise is added before anything is
+    opened.
 
     Raises ConfigError where terms, runtime and shares do not fit together.
     """
@@ -191,7 +193,7 @@ async def _statistic(mpc: Any, terms: ProgramTerms, bits: list[Shared], codes: S
 async def _within_bounds(
     mpc: Any, terms: ProgramTerms, records: Shared
 ) -> tuple[Shared, list[Shared], list[int]]:
-    """Return codes (values less their least), their bits by column, and the users that are refused."""
+    """Return codes (values less their least), their bits by column, and the parties that are refused."""
     tops = [high - low for low, high in zip(terms.lower, terms.upper, strict=True)]
     codes = records - public(terms.lower)
     indices: dict[int, list[int]] = {}

@@ -25,7 +25,7 @@ RELATION: Relation = "substitution"
 
 
 def event_of(program: Program) -> Event:
-    """Return what the record of each user is charged. Raises ConfigError for an exact program."""
+    """Return what the record of each party is charged. Raises ConfigError for an exact program."""
     if program.noise and isinstance(program.noise[0], WideGaussian):
         return program.noise[0].event()
     # Not at the top: the accountant takes a while to load.
@@ -52,8 +52,8 @@ def statistic_result(
 
     The noise's part of the error is exact. Pairs that were opened one by one show their own spread; else that
     of the data cannot be read from one noisy number: it is taken from `zetas` = (zeta_1, zeta_2), or is the
-    greatest that there can be. `names` are the users', for the faults. Raises ConfigError for a level outside
-    (0, 1).
+        greatest that there can be. `names` are the parties', for the faults. Raises ConfigError for a level
+        outside (0, 1).
     """
     if not 0 < level < 1:
         raise ConfigError([Fault("level", f"{level!r} is not a number in (0, 1)", ConfigCheck.RANGE)])

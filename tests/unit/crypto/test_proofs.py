@@ -273,7 +273,7 @@ def test_nonces_are_bound_to_witness_and_statement() -> None:
 
 
 def _party(number: int, batch: p.Batch, spoil: str = "") -> None:
-    """Add one user's statements; `spoil` says which of them is to be false."""
+    """Add one party's statements; `spoil` says which of them is to be false."""
     context = p.context(b"run", f"user {number}")
     blinding = fresh_blinding(RANDOMNESS)
     commitment = commit([number % 50], blinding)

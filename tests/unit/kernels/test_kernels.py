@@ -1,4 +1,4 @@
-"""Kernels of pairwise statistics: plain meaning, circuit, domains, and users' own."""
+"""Kernels of pairwise statistics: plain meaning, circuit, domains, and parties' own."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Kernels compiled twice: definitions and users' circuits on shares, beside circuits and plain functions."""
+"""Kernels compiled twice: definitions and users' circuits on shares, beside plain functions."""
 
 from __future__ import annotations
 

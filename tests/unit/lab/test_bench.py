@@ -194,7 +194,7 @@ def test_gopa_is_measured_beside_both_graphs() -> None:
     assert shown["bench"] == "gopa"
     assert set(shown["parameters"]) == {"length", "lost", "dropout", "sample", "plans"}
     plans = shown["parameters"]["plans"]
-    # Five cases for a tenth of so few users, and two for none of them.
+    # Five cases for a tenth of so few parties, and two for none of them.
     assert [plan["max_dropouts"] for plan in plans] == [1] * 5 + [0] * 2 + [5] * 5 + [0] * 2
     assert len(shown["figures"]) == 2 * 7 * 4
     median = {item["name"]: item["median"] for item in shown["figures"]}

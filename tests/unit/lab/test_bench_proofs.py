@@ -63,7 +63,7 @@ def test_figures_stand_beside_the_fastest_peer(tmp_path: Path, monkeypatch: pyte
     assert figures["user of length 1: bytes"]["median"] == 43 * 32 + 384 + 544 + 32 + 8
     assert figures["user of length 1: bytes"]["met"] is True
     assert figures["user of length 2: bytes"]["target"] is None
-    # The target of an audit counts for 1,000 users only.
+    # The target of an audit counts for 1,000 parties only.
     assert figures["user of length 1: audit 3"]["target"] is None
 
 
@@ -76,7 +76,7 @@ def test_an_absent_peer_is_null(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def test_logs_are_made_and_audited(monkeypatch: pytest.MonkeyPatch) -> None:
-    # As coarse as can be: the noise of few users has many bits.
+    # As coarse as can be: the noise of few parties has many bits.
     monkeypatch.setattr(logs, "STEPS", 1)
     rounds: list[tuple[str, int, int]] = []
     result = logs.log_figures((6, 5, 6), 1, lambda *step: rounds.append(step))

@@ -31,7 +31,7 @@ def test_measured_errors_are_the_planned_ones() -> None:
         least = 1 / gaussian_mu(1.0, 1e-6)
         assert one.planned == pytest.approx(least / math.sqrt(n), rel=1e-3)
         assert three.planned == pytest.approx(least / honest, rel=1e-3)
-        # 4 % of variance above what its honest users need, and the noise of those that are counted on.
+        # 4 % of variance above what its honest parties need, and the noise of those that are counted on.
         assert two.planned == pytest.approx(least * math.sqrt(1.04 / (n * honest)), rel=1e-3)
 
 

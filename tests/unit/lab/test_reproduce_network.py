@@ -34,7 +34,7 @@ def test_homomorphic_noise_costs_less_than_iid_and_more_privacy() -> None:
 
 
 def test_methods_are_ordered_and_the_fair_plans_are_better() -> None:
-    """200 users, 2,000 steps, epsilon = 10, 5 runs; central, fair is above local, published by 0.1."""
+    """200 parties, 2,000 steps, epsilon = 10, 5 runs; central, fair is above local, published by 0.1."""
     result = network_sgd(epsilons=(10.0,), parties=200, steps=2_000, runs=5)
     assert result.data.startswith("synthetic")
     assert [(p.sigmas, p.method) for p in result.points] == [

@@ -173,7 +173,7 @@ def test_objective_and_bias_with_classes_apart() -> None:
 
 
 def test_theorem_3_2_bounds_the_mean_excess() -> None:
-    """With C3 measured at every tick; the mean over users of the objective at their averages."""
+    """With C3 measured at every tick; the mean over parties of the objective at their averages."""
     loss, aim = logistic_auc(), AucObjective(RECORDS)
     optimum = aim.minimise()
     for graph in (GRAPH, topology.complete(N), topology.ring(N)):

@@ -1,4 +1,4 @@
-"""Gossip dual averaging as a learner: settings, data, grids of messages, and the hub's part without rows."""
+"""Gossip dual averaging as a learner: settings, data, grids of messages, the aggregator's part."""
 
 from __future__ import annotations
 

@@ -1,9 +1,9 @@
-"""GOPA's noise in numbers: what a run of 10,000 users adds, and what colluding users can tell.
+"""GOPA's noise in numbers: what a run of 10,000 parties adds, and what colluding parties can tell.
 
-Each coordinate has noise of its own, so lanes of many coordinates are as many repetitions of the machines'
-arithmetic for vectors of length 1. Seeds are fixed: over the choice of the seed a right implementation fails
-the test of moments with probability 1.2e-6 at most (two bounds of 5 standard deviations), each audit with
-1e-3 (`FALSE_ALARM`).
+Each coordinate has noise of its own, so ring elements of many coordinates are as many repetitions of the
+machines' arithmetic for vectors of length 1. Seeds are fixed: over the choice of the seed a right
+implementation fails the test of moments with probability 1.2e-6 at most (two bounds of 5 standard
+deviations), each audit with 1e-3 (`FALSE_ALARM`).
 """
 
 from __future__ import annotations
@@ -44,7 +44,7 @@ def test_error_of_ten_thousand_users_is_the_planned_one() -> None:
     noise = total.view(np.int64).astype(np.float64)
     assert abs(np.mean(noise**2) / stated**2 - 1) < 0.05
     assert abs(noise.mean()) < 5 * stated / math.sqrt(REPETITIONS)
-    # rho = n_H / n; over the honest users alone, the noise is within five per cent of the curator's.
+    # rho = n_H / n; over the honest parties alone, the noise is within five per cent of the curator's.
     session = parameters.session
     assert session.honest == PARTIES - 10 - 1_000
     assert 1 <= session.honest * session.own_variance / session.curator_deviation**2 < 1.05
@@ -70,9 +70,9 @@ def test_pairwise_noise_of_a_drawn_graph_cancels() -> None:
 
 
 class JointView:
-    """What the last user and the relay see of the others, in many runs at once, less what they know.
+    """What the last party and the relay see of the others, in many runs at once, less what they know.
 
-    All users are neighbours. `no_own`: user 1 leaves its independent noise out; `no_pairs`: all leave the
+    All parties are neighbours. `no_own`: party 1 leaves its independent noise out; `no_pairs`: all leave the
     pairwise noise out.
     """
 
@@ -85,7 +85,7 @@ class JointView:
         self._calls = 0
 
     def sample(self, which: int, count: int) -> NDArray[np.float64]:
-        """Runs in which user 1 has the least (0) or the largest value (1), on the best linear statistic."""
+        """Runs in which party 1 has the least (0) or the largest value (1), on the best linear statistic."""
         self._calls += 1
         randomness = SeededRandomnessForSimulation(self._calls, f"joint view {which}")
         width = self._parameters.encoding.highest - self._parameters.encoding.lowest
@@ -109,7 +109,7 @@ class JointView:
             self._parameters.add_pair_terms(ring_vector, list(seeds.values()), signs)
 
     def _direction(self) -> NDArray[np.float64]:
-        """M^-1 e_1, up to a factor: the statistic that tells two values of user 1 apart best."""
+        """M^-1 e_1, up to a factor: the statistic that tells two values of party 1 apart best."""
         honest, session = len(self._honest), self._parameters.session
         own = np.full(honest, float(session.own_variance))
         own[0] *= not self._no_own
@@ -127,7 +127,7 @@ def lower_bound(view: JointView) -> float:
 
 @pytest.mark.parametrize("vanished", [0, 1])
 def test_colluders_learn_no_more_than_stated(vanished: int) -> None:
-    """User 5 colludes with the relay, which may have another vanish before the certificate."""
+    """Party 5 colludes with the relay, which may have another vanish before the certificate."""
     parameters = planned(5, epsilon=EPSILON, delta=DELTA, corrupt=0.2, dropout=0.2 * vanished)
     assert parameters.plan.complete
     assert parameters.session.honest == 4 - vanished
@@ -137,6 +137,6 @@ def test_colluders_learn_no_more_than_stated(vanished: int) -> None:
 
 @pytest.mark.parametrize("left_out", ["no_own", "no_pairs"])
 def test_audit_finds_noise_that_is_left_out(left_out: str) -> None:
-    """User 1 alone forgets its independent noise, or all of them the pairwise noise."""
+    """Party 1 alone forgets its independent noise, or all of them the pairwise noise."""
     parameters = planned(5, epsilon=EPSILON, delta=DELTA, corrupt=0.2, dropout=0.0)
     assert lower_bound(JointView(parameters, 5, **{left_out: True})) > EPSILON

@@ -74,7 +74,7 @@ def test_users_end_with_the_statistic(learner: str, statistic: str, method: str,
 
 @pytest.mark.parametrize("labels", ["private", "public"])
 def test_reports_estimate_an_auc_without_bias(labels: str) -> None:
-    """40 runs of 12 users at epsilon 2, within 5 standard errors: 6e-7. Scores are at the cells' centres."""
+    """40 runs of 12 parties at epsilon 2, within 5 standard errors: 6e-7. Scores at the cells' centres."""
     scores = np.minimum(RECORDS[:, :1] // 2.5, 3) * 2.5 + 1.25
     tables = list(np.hstack([scores, LABELS[:, None]])[:, None])
     first, second = scores[LABELS == 1], scores[LABELS == 0]

@@ -1,4 +1,4 @@
-"""A user that sends what no honest user can have: each learner refuses it and names who it is."""
+"""A party that sends what no honest party can have: each learner refuses it and names who it is."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ SYNCHRONOUS = {"clock": "synchronous"}
 
 
 class Lying(PlainExchange):
-    """User `LIAR` sends `value` in a column."""
+    """Party `LIAR` sends `value` in a column."""
 
     def __init__(self, column: int, value: float) -> None:
         super().__init__(len(DATA))
@@ -67,7 +67,7 @@ class Lying(PlainExchange):
 def test_who_sends_what_nobody_can_have_is_named(
     parameters: dict[str, Any], tables: list[np.ndarray], column: int, value: float
 ) -> None:
-    """Unchecked, an answer that is no cell ends an honest user's process, or goes on to the next one."""
+    """Unchecked, an answer that is no cell ends an honest party's process, or goes on to the next one."""
     checked, faults = check_learn(parameters, len(tables))
     assert checked is not None, faults
     source = NoiseSource.keyed(bytes(32), b"test")

@@ -79,7 +79,7 @@ def test_only_reports_are_sent() -> None:
 
 
 def test_estimates_are_unbiased_under_real_noise() -> None:
-    """60 runs of 60 users at epsilon 2: the mean within 5 standard errors of what the cells have: 6e-7."""
+    """60 runs of 60 parties at epsilon 2: the mean within 5 standard errors of what the cells have: 6e-7."""
     learner = GossipReports(
         statistic="gini_mean_difference", lower=0.0, upper=1.0, bins=4, epsilon=2.0, ticks=6_000
     )

@@ -72,7 +72,7 @@ def expected(graph: Topology, matrix: np.ndarray, ticks: int) -> np.ndarray:
 
 
 def test_the_expectation_is_that_of_the_chain() -> None:
-    """Over 4,000 copies, each user's mean within 5 standard errors: false-alarm rate 2e-5."""
+    """Over 4,000 copies, each party's mean within 5 standard errors: false-alarm rate 2e-5."""
     matrix, ticks, copies = gini(RECORDS[:, None], RECORDS[None]), 60, 4_000
     many = ManyClocks([EdgeClock(GRAPH, 3, stream) for stream in range(copies)])
     got = asyncio.run(gosta(PlainExchange(24 * copies), np.tile(RECORDS, (copies, 1)), gini, many, ticks))
@@ -96,7 +96,7 @@ def test_theorem_3_1_bounds_the_expectation(graph: Topology) -> None:
 
 
 def test_theorem_3_1_needs_the_frobenius_norm() -> None:
-    """H = 1 for different users: the printed norm of a matrix, read as the spectral one, is too small."""
+    """H = 1 for different parties: the printed norm of a matrix, read as the spectral one, is too small."""
     graph = topology.complete(30)
     matrix = 1.0 - np.eye(30)
     context = matrix.mean(axis=1)

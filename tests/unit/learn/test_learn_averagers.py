@@ -165,7 +165,7 @@ def test_nobody_is_in_more_groups_than_noise_is_planned_for(
         asyncio.run(averager.average(zeros, group=first))
     with pytest.raises(PrivacyError, match="user 2: noise is planned for 2"):
         asyncio.run(averager.average(zeros, group=second))
-    # Who was refused with user 2 is not counted.
+    # Who was refused with party 2 is not counted.
     for _ in range(2):
         asyncio.run(averager.average(zeros, group=np.isin(np.arange(9), [3, 4, 5]) - 1))
 

@@ -119,7 +119,7 @@ def test_learners_without_averages_have_no_servers() -> None:
 
 
 def test_what_travels_is_within_the_bound_of_vectors_alone() -> None:
-    """At every weight; it is reached at both ends, and by two users as far apart as vectors can be."""
+    """At every weight; it is reached at both ends, and by two parties as far apart as vectors can be."""
     weighting = Weighting(0.0, 20.0, 3.0)
     weight = np.linspace(0, 20, 41)
     vector = np.tile([[1.8, 2.4]], (41, 1))
@@ -192,7 +192,7 @@ def test_weights_out_of_bounds_and_unplanned_ones_are_refused(
 
 
 def test_descent_weighted_by_points_goes_where_all_points_together_would() -> None:
-    """One user has most points. Without noise: the model of one user that has all of them."""
+    """One party has most points. Without noise: the model of one party that has all of them."""
     generator = np.random.default_rng(2)
     features = generator.normal(size=(60, 2))
     points = np.column_stack([features, features[:, 0] > 0.3])

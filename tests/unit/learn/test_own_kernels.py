@@ -55,7 +55,7 @@ def records(kernel: Kernel) -> np.ndarray:
 
 
 def truth(kernel: Kernel) -> float:
-    """The mean over the ordered pairs of different users."""
+    """The mean over the ordered pairs of different parties."""
     return exact.u_statistic(kernel, records(kernel))
 
 

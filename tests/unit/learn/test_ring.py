@@ -27,7 +27,7 @@ def source(*parts: int) -> NoiseSource:
 
 
 def apart(ring: RingSum, values: NDArray[np.float64], seed: int) -> tuple[list[TokenSum], list[list[Token]]]:
-    """Run one task for each user; return the results and the tokens that each passed on."""
+    """Run one task for each party; return the results and the tokens that each passed on."""
     parties = len(values)
     indices = PlainTokens.apart(parties)
     passed: list[list[Token]] = [[] for _ in indices]
@@ -106,7 +106,7 @@ def printed_algorithm(values: NDArray[np.float64], sigma: float, rng: np.random.
 
 
 def test_a_neighbour_subtracts_its_token_from_the_sum_and_has_noise_here_a_value_as_printed() -> None:
-    """K = 2: user n - 1 knows what it passed on; 200 deviations within 25 % (5 of theirs) of sigma: 1e-6."""
+    """K = 2: party n - 1 knows what it passed on; 200 deviations within 25 % (5 of theirs) of sigma: 1e-6."""
     values = np.random.default_rng(3).random((5, 2))
     seen = printed_algorithm(values, 10.0, np.random.default_rng(4))
     assert seen[-1] - seen[-2] == pytest.approx(values[4, 1], abs=1e-9)
@@ -121,7 +121,7 @@ def test_a_neighbour_subtracts_its_token_from_the_sum_and_has_noise_here_a_value
 
 
 def test_two_neighbours_who_pool_need_a_plan_for_two() -> None:
-    """What user 0 passed on and user 2 received differ by user 1's contribution: bare, or under sigma.
+    """What party 0 passed on and party 2 received differ by party 1's contribution: bare, or under sigma.
 
     100 deviations within 36 % (5 of theirs) of sigma: 1e-6.
     """

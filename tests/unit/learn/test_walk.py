@@ -65,7 +65,7 @@ def test_limits_are_those_of_a_loop(limits: Limits) -> None:
 
 @pytest.mark.parametrize("limits", [Limits(), Limits(4, 1)])
 def test_users_apart_keep_to_the_same_limits(limits: Limits) -> None:
-    """The path that the holders drew, replayed: the same steps contribute, and each user counts alone."""
+    """The path that the holders drew, replayed: the same steps contribute, and each party counts alone."""
     seen: list[Visit] = []
 
     class Recorder:
@@ -113,7 +113,7 @@ def test_sums_are_unbiased_with_the_planned_noise(plan: NetworkPlan) -> None:
 
 
 def test_without_noise_the_sum_is_that_of_the_path(monkeypatch: pytest.MonkeyPatch) -> None:
-    """With limits and growing contributions: each user's k-th is counted once, in simulation and apart."""
+    """With limits and growing contributions: each party's k-th is counted once, in simulation and apart."""
     monkeypatch.setattr(Grid, "noise", lambda _self, _source, count, **_share: np.zeros(count, np.int64))
     limited = plan_walk(
         "sum", 5, 40, 1.0, 1e-4, sensitivity=8.0, paths="known", max_contributions=6, edge_cap=2
@@ -164,7 +164,7 @@ def test_response_curves_bound_enumerated_laws(beta: float, d: int) -> None:
         assert response_curve(beta, d, 3)(np.array([e]))[0] == pytest.approx(
             local_delta(e, beta, 3, d), rel=1e-3
         )
-    # Another of 4 users answers with chance 3/4, whatever those hold.
+    # Another of 4 parties answers with chance 3/4, whatever those hold.
     for others in itertools.product(range(d), repeat=3):
         mixed = sum(response(beta, d, value) for value in others) / 4
         for p, q in ((one, two), (two, one)):

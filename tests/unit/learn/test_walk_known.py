@@ -61,7 +61,7 @@ def test_noise_and_grid_are_those_of_the_proof() -> None:
 def test_a_step_takes_two_tokens_no_further_apart_than_rounding_does(
     seed: int, near: float, scale: float
 ) -> None:
-    """The same user and noise: no more than twice the defect further apart, inside the ball or beyond it."""
+    """The same party and noise: no more than twice the defect further apart, inside the ball or beyond it."""
     rng = np.random.default_rng(seed)
     points = rng.normal(size=(1, 5, 2))
     points *= BOUND / np.linalg.norm(points, axis=2, keepdims=True)
@@ -128,7 +128,7 @@ def test_a_gradient_that_would_be_clipped_is_refused() -> None:
 
 
 def test_a_walk_learns_and_makes_the_plans_claim() -> None:
-    """Little noise: 20 users whose label is the first feature's sign."""
+    """Little noise: 20 parties whose label is the first feature's sign."""
     rng = np.random.default_rng(5)
     points = rng.uniform(-1, 1, (20, 6, 2))
     tables = [np.column_stack([p, p[:, 0] > 0]) for p in points]

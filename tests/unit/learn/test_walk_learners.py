@@ -1,4 +1,4 @@
-"""Tokens of walks as messages: cover, what is forged or lost; learners user by user as in a simulation."""
+"""Tokens of walks as messages: cover, what is forged or lost; learners party by party as in a simulation."""
 
 from __future__ import annotations
 
@@ -129,7 +129,7 @@ def apart(
     indices: list[PlainTokens],
     seed: int,
 ) -> list[np.ndarray]:
-    """Run the learner's protocol with one task for each user over tokens in memory, without messages."""
+    """Run the learner's protocol with one task for each party over tokens in memory, without messages."""
 
     async def run() -> list[np.ndarray]:
         protocol = planned_walk(learner, len(tables))
@@ -147,7 +147,7 @@ def apart(
 def by_messages(
     learner: WalkLearner, exchanging: Exchanging, tables: list[np.ndarray], seed: int, **more: Any
 ) -> list[Any]:
-    """Run the learner user by user, every message through machines, from the same randomness as `apart`."""
+    """Run the learner party by party, every message through machines, from the same randomness as `apart`."""
 
     async def run() -> list[Any]:
         aggregator = MemoryRelay(len(tables), exchanging, seed_for_simulation=seed, **more)
@@ -218,7 +218,7 @@ def test_without_noise_a_token_has_the_sum_of_those_who_held_it(values: list[int
 
 
 def test_who_waits_is_as_busy_as_who_has_the_token(monkeypatch: pytest.MonkeyPatch) -> None:
-    """One draw of noise before each message of each user, but user 0's first, who starts the walk."""
+    """One draw of noise before each message of each party, but party 0's first, who starts the walk."""
     busy: Counter[int] = Counter()
     hold = _Adder.hold
 
@@ -245,7 +245,7 @@ def test_a_user_who_is_killed_stops_the_walk_and_is_named(when: int) -> None:
 
 
 class Forger(PlainExchange):
-    """User 1 of three alone; what it is sent is what `changed` makes of nothing."""
+    """Party 1 of three alone; what it is sent is what `changed` makes of nothing."""
 
     def __init__(self, changed: Callable[[int, Boxes], None]) -> None:
         super().__init__(3)
@@ -269,7 +269,7 @@ class Forger(PlainExchange):
 
 
 def hold(changed: Callable[[int, Boxes], None] | Forger, steps: int = 4) -> None:
-    """Let user 1 take part in a walk of these messages."""
+    """Let party 1 take part in a walk of these messages."""
     exchange = changed if isinstance(changed, Forger) else Forger(changed)
     learner, _ = planned(SUM | {"steps": steps}, 3)
     protocol = planned_walk(learner, 3)
@@ -392,7 +392,7 @@ def test_the_hub_makes_the_calls_of_all_steps() -> None:
 
 
 def test_every_message_of_a_step_has_the_same_length(monkeypatch: pytest.MonkeyPatch) -> None:
-    """The holder's as well: the hub cannot tell it from cover."""
+    """The holder's as well: the aggregator cannot tell it from cover."""
     sent: list[Envelope] = []
     write = Context.write
 

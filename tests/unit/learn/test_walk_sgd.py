@@ -66,7 +66,7 @@ def test_walks_side_by_side_are_slow_walks(parties: Logistic, most: int | None, 
 
 
 def test_a_walk_alone_is_the_same_to_the_last_bit(parties: Logistic) -> None:
-    """Each process steps one token, a simulation many: replayed along the path that the users drew."""
+    """Each process steps one token, a simulation many: replayed along the path that the parties drew."""
     noise = SgdNoise.study(20, 400, 0.0, lipschitz=0.3)
     sgd, path = WalkSgd(noise, 0.5), []
 

@@ -1,4 +1,4 @@
-"""Wide discrete Gaussian noise on shares: its tables, its law, what the accountant is told, its program."""
+"""Wide discrete Gaussian noise on shares: its tables, distribution, accounting and program."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ from smpc_dp.statistics.shared.wide import product, wide_reach
 # The chance that a sound implementation fails one of the chi-square tests.
 FALSE_ALARM = 1e-6
 BOUNDS = Sensitivity.on_integers("substitution", dimension=10, l2=8192.0)
-# Its two levels are not smooth: a law that shows each of them.
+# Its two levels are not smooth: a distribution that shows each of them.
 SMALL = WideGaussian(1, 2.0, 2.0, 2.0, Fraction(9, 4), 3, 2)
 
 

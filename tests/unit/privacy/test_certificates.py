@@ -79,7 +79,7 @@ def test_samples_due_is_the_least_that_suffices(claimed: int) -> None:
 
 
 def test_a_sample_grows_no_more_with_the_parties() -> None:
-    """What a quorum of 0.55 n is shown by, of 0.99 n: the law of 128 / log2(0.99 / 0.55) from below."""
+    """The signatures that show a quorum of 0.55 n among 0.99 n: 128 / log2(0.99 / 0.55) from below."""
     expected = [
         expected_samples(99 * n // 100, 55 * n // 100 + 1) for n in (1_000, 10_000, 100_000, 1_000_000)
     ]

@@ -1,4 +1,4 @@
-"""Noise made in circuits: exact laws, proven epsilon, and that the circuit has the law."""
+"""Noise made in circuits: exact distributions, proven epsilon, and that the circuit has the distribution."""
 
 from __future__ import annotations
 
@@ -42,7 +42,7 @@ Design = Callable[[int, float], CyclicLaplace | RandomisedResponse]
 
 
 def greatest_log_ratio(noise: Noise) -> float:
-    """Over all pairs of kernel integers and all outputs, from the exact law."""
+    """Over all pairs of kernel integers and all outputs, from the exact distribution."""
     if isinstance(noise, RandomisedResponse):
         distributions = [noise.masses(h) for h in range(noise.steps + 1)]
     else:
@@ -105,7 +105,7 @@ def test_laplace_moments_are_those_of_the_law(steps: int, epsilon: float) -> Non
 
 
 def test_a_forgotten_coin_would_be_seen() -> None:
-    """The proof is about the coins: with another one the law has another epsilon."""
+    """The proof is about the coins: with another one the distribution has another epsilon."""
     noise = CyclicLaplace.design(2, 1.0)
     coins = list(noise.coins)
     coins[1] = coins[0]
@@ -260,7 +260,7 @@ def test_epsilon_must_be_a_budget(epsilon: object) -> None:
 
 @pytest.mark.parametrize("evaluations", [1, 2, 3])
 def test_gaussian_delta_covers_the_exact_law_of_all_evaluations(evaluations: int) -> None:
-    """Against all outputs of the evaluations, by brute force on the circuit's own law."""
+    """Against all outputs of the evaluations, by brute force on the circuit's own distribution."""
     noise = TableGaussian.design(1, 6.0, 1e-3, evaluations)
     distribution = exact_distribution(noise, 0)
     first, second = np.append(distribution, 0.0), np.append(0.0, distribution)

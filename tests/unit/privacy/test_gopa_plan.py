@@ -105,7 +105,7 @@ def test_everything_left_out_is_planned() -> None:
     assert plan.theta_lower <= plan.theta_upper
     assert "3 of them left out" in plan.assumption
     assert "curious" in plan.assumption
-    # calibrated to the users who are left: n - 4 of them have the curator's noise together
+    # calibrated to the parties who are left: n - 4 of them have the curator's noise together
     assert plan.sigma_eta * math.sqrt(1_996) == pytest.approx(1 / gaussian_mu(1.0, plan.curator_delta))
 
 
@@ -199,7 +199,7 @@ def test_the_whole_process_is_no_better_for_a_lucky_draw() -> None:
 
 
 def test_k_out_graphs_are_drawn_uniformly() -> None:
-    """Each of the 10 pairs of 5 users is an edge with chance 1 - (1 - 2/4)^2; alarm 1e-6, fixed seed."""
+    """Each of the 10 pairs of 5 parties is an edge with chance 1 - (1 - 2/4)^2; alarm 1e-6, fixed seed."""
     draw, runs = randomness_of(3), 20_000
     counts = np.zeros((5, 5))
     for _ in range(runs):

@@ -1,4 +1,4 @@
-"""Noise laws and what a shift of them shows, against brute force with 50 digits."""
+"""Noise distributions and what a shift of them shows, against brute force with 50 digits."""
 
 from __future__ import annotations
 

@@ -31,7 +31,7 @@ def test_array_curve_is_the_scalar_one() -> None:
 
 
 def test_sampled_curve_bounds_every_pair() -> None:
-    """The user takes part with chance q and moves the mean by a or, substituted, by a'.
+    """The party takes part with chance q and moves the mean by a or, substituted, by a'.
 
     |a|, |a'|, |a - a'| <= 1.
     """
@@ -82,11 +82,11 @@ def test_spotted_curve_is_a_binomial_mean() -> None:
     assert exact <= float(many(np.array([0.5]))[0]) <= 1.2 * exact
 
 
-# Laws of the squared shift
+# Distributions of the squared shift
 
 
 def walk_shift(path: list[int], limit: int, colluders: int, cap: int | None) -> float:
-    """The sum of 1/g for user 0 on a path, users 1..colluders colluding, the end seen by all."""
+    """The sum of 1/g for party 0 on a path, parties 1..colluders colluding, the end seen by all."""
     total, given, direct = 0.0, 0, 0
     for t, party in enumerate(path):
         if party != 0 or given == limit:
@@ -209,7 +209,7 @@ def test_blocks_of_contractive_noisy_steps_are_bounded_and_visits_alone_do_not_b
 
 
 def ring_mu(n: int, rounds: int, variances: Floats, last: float, observers: tuple[int, ...]) -> float:
-    """The largest mean shift of a user's K unit contributions in what observers see, by linear algebra."""
+    """The largest mean shift of a party's K unit contributions in what observers see, by linear algebra."""
     indices = n * rounds
     rows = [t for t in range(indices) if t % n in observers]  # seen on receipt, before one's own hop
     basis = np.tril(np.ones((indices + 1, indices)), -1)
@@ -244,7 +244,7 @@ def test_ring_sum_against_linear_algebra(n: int, rounds: int) -> None:
     assert max(ring_mu(n, rounds, spread, 0.0, (v,)) for v in range(n)) <= math.sqrt(rounds) + 1e-9
     printed = np.full(indices, 1 / n)
     printed[0] = 1.0
-    # Remark 4.2 as printed: the last user's last contribution has its own small noise alone.
+    # Remark 4.2 as printed: the last party's last contribution has its own small noise alone.
     assert max(ring_mu(n, rounds, printed, 0.0, (v,)) for v in range(n)) > math.sqrt(rounds) * 1.1
 
 
@@ -417,12 +417,12 @@ def test_hidden_path_against_a_simulated_composition() -> None:
 
 
 def test_steps_whose_user_is_seen_are_counted() -> None:
-    """On every path of 7 steps over 3 users: who is next to an observer's visits, and who publishes."""
+    """On every path of 7 steps over 3 parties: who is next to an observer's visits, and who publishes."""
     worst: dict[int, int] = {}
     for path in itertools.product(range(3), repeat=7):
         held = [t for t in range(7) if path[t] == 2]
         near = {t + side for t in held for side in (-1, 1)} | {6}
-        # Nothing of a user is in the first step.
+        # Nothing of a party is in the first step.
         seen = {t for t in near if 0 < t < 7 and path[t] != 2}
         worst[len(held)] = max(worst.get(len(held), 0), len(seen))
     assert all(seen <= complete.seen_steps(visits) for visits, seen in worst.items())

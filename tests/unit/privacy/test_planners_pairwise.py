@@ -178,7 +178,7 @@ def hadamard(size: int) -> Floats:
 
 
 def test_auc_variance_by_simulation() -> None:
-    """Every user answers in every level by one Hadamard coefficient of its node, with epsilon / alpha."""
+    """Every party answers in every level by one Hadamard coefficient of its node, with epsilon / alpha."""
     epsilon, levels, runs = 6.0, 2, 40_000
     scores = {1: np.array([3, 3, 2, 1]), -1: np.array([0, 1, 1, 2, 3])}
     scale = 1 / ResponseDistribution.of_epsilon(2, epsilon / levels).retained

@@ -53,7 +53,7 @@ def planned(learner: str, more: Mapping[str, Any]) -> LearnParameters:
 
 
 def charge_all(parameters: LearnParameters, epsilon: float, delta: float) -> None:
-    """Check a whole run beforehand, then charge one user all that it takes part in."""
+    """Check a whole run beforehand, then charge one party all that it takes part in."""
     book = ledger(epsilon, delta)
     check_budget(book, parameters, 0)
     events: list[Event] = []

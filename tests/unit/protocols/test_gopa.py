@@ -116,9 +116,9 @@ def test_plan_keeps_what_it_promises(
     assert gaussian_delta(epsilon, 1e6 * math.sqrt(theta)) <= delta * (1 + 1e-3)
     assert 1e6 * math.sqrt(theta) <= planned.mu * (1 + 1e-6)
     assert gaussian_delta(epsilon, planned.mu) <= delta
-    # Fewer users lost than planned for: only better.
+    # Fewer parties lost than planned for: only better.
     assert dense_theta(parties - lost + 1, planned.own_variance, planned.pair_variance) < theta
-    # Within five per cent of the curator's variance over the honest users.
+    # Within five per cent of the curator's variance over the honest parties.
     assert planned.own_variance * planned.honest <= 1.05 * planned.curator_deviation**2
 
 

@@ -37,7 +37,7 @@ from tests.unit.runtime.hostile_headers import with_session
 
 
 def write_log(path: Path, values: np.ndarray, seed: int) -> Result:
-    """Write the log of users with one coarse value each, shape (n, 1)."""
+    """Write the log of parties with one coarse value each, shape (n, 1)."""
     return simulate.average(
         values,
         lower=0,
@@ -56,7 +56,7 @@ def write_log(path: Path, values: np.ndarray, seed: int) -> Result:
 
 @pytest.fixture(scope="module")
 def small(tmp_path_factory: pytest.TempPathFactory) -> bytes:
-    """The log of three users with one coarse value each."""
+    """The log of three parties with one coarse value each."""
     path = tmp_path_factory.mktemp("small") / "board.jsonl"
     result = write_log(path, np.array([[0.0], [1.0], [0.5]]), 3)
     log = path.read_bytes()

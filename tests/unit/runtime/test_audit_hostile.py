@@ -110,7 +110,7 @@ def test_faults_without_end_take_no_memory(name: str) -> None:
 
 
 def box_of_many_widths() -> str:
-    """Return a session of 5 kB whose plan composes 16 different laws, over and over: 5 to 9 s of work."""
+    """Return a session of 5 kB whose plan composes 16 distributions again and again: 5 to 9 s of work."""
     document = json.loads(SESSION)
     given = document["parameters"]
     given |= {"length": 16, "lower": [0] * 16, "upper": [*range(10, 26)], "epsilon": 8.0}
@@ -176,7 +176,7 @@ def test_no_more_of_an_entry_is_read_than_one_can_have(kind: str) -> None:
     report = audit_stream(stream, threads=1)
     assert (report.code, report.line) == (1, 2)
     assert "longer than" in report.conclusion
-    # Of 10 users and one coordinate: some KiB, not the 16 MiB that a line of any log may have.
+    # Of 10 parties and one coordinate: some KiB, not the 16 MiB that a line of any log may have.
     assert stream.taken < len(ran.lines[0]) + (1 << 16)
 
 

@@ -132,7 +132,7 @@ def log_of(parties: int, path: Path) -> bytes:
 
 
 def test_memory_does_not_grow_with_the_entries(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    # What is bounded by a number has reached it after a few users.
+    # What is bounded by a number has reached it after a few parties.
     for module, name, small in (
         (files, "SPOOL_MEMORY", 1 << 12),
         (files, "SPOOL_BLOCK", 1 << 12),
@@ -151,7 +151,7 @@ def test_memory_does_not_grow_with_the_entries(tmp_path: Path, monkeypatch: pyte
         peaks[parties] = tracemalloc.get_traced_memory()[1]
         tracemalloc.stop()
         assert report.code == 3, report.conclusion
-    # For a moment protocols/gopa/verifiable.md says 450 for each user. One held commit would be 300 more.
+    # For a moment protocols/gopa/verifiable.md says 450 for each party. One held commit would be 300 more.
     assert (peaks[240] - peaks[80]) / 160 < 520, peaks
 
 
@@ -166,7 +166,7 @@ class Rightly(Rules):
 
 
 def test_memory_does_not_grow_with_what_is_opened(monkeypatch: pytest.MonkeyPatch) -> None:
-    """100 users open 8 MiB each: of each user the sum is kept, in a file."""
+    """100 parties open 8 MiB each: of each party the sum is kept, in a file."""
     monkeypatch.setattr(files, "SPOOL_MEMORY", 1 << 12)
     edges = EdgeAudit([f"user-{number}" for number in range(200)], batch_verifier.at_once, lambda: iter(()))
     openings = OpeningAudit(Rightly(), edges, 200, 1 << 14)

@@ -64,7 +64,7 @@ def test_a_session_of_the_same_people_with_other_bounds_is_another() -> None:
 
 
 def test_a_made_up_learner_of_three_colluders_is_another_session() -> None:
-    """With no colluders, wide bounds and a seed that draws the three, it passed against the real users."""
+    """With no colluders, wide bounds and a seed that draws the three, it passed against the real parties."""
     parameters = {
         "learner": "block-gossip",
         "group": 3,
@@ -144,7 +144,7 @@ def test_the_bias_is_for_the_tries_that_there_were() -> None:
 
 
 def test_a_failed_run_is_a_try_whatever_request_came_after_it() -> None:
-    """Who withholds a coin ends a request; the users' next call has the next number, and is the next try."""
+    """A party that withholds a coin ends a request; the next call has the next number and is the next try."""
     ran = honest()
     header, log = ran.header, listed(ran)
     for request in (2, 3, 4):
@@ -156,7 +156,7 @@ def test_a_failed_run_is_a_try_whatever_request_came_after_it() -> None:
 
 
 def test_with_more_cheats_than_planned_a_run_id_does_not_say_which_log() -> None:
-    """Two quorums need not share an honest user then: the head of the end is what a user has of its own."""
+    """Two quorums need not share an honest party then: the head of the end is what a party has of its own."""
     ran = execute(dict.fromkeys(("ann", "ben", "cyd"), off_by_one), setting=NINE)
     chain = ends(ran)
     requested: dict[str, Any] = {"session": session_of(ran), "run": ran.header.run_id}

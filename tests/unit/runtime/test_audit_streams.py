@@ -42,7 +42,7 @@ def piped(content: bytes) -> Report:
 
 @pytest.fixture(scope="module")
 def read_twice() -> bytes:
-    """A log with an excluded user: the others' commitments to it are found by reading them again."""
+    """A log with an excluded party: the others' commitments to it are found by reading them again."""
     return b"".join(line + b"\n" for line in execute({CHEAT: off_by_one}).lines)
 
 

@@ -1,4 +1,4 @@
-"""The queue of what the links of a hub bring."""
+"""The queue of what the links of an aggregator bring."""
 
 from __future__ import annotations
 

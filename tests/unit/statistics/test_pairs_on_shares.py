@@ -1,4 +1,4 @@
-"""Noise in each pair: the circuits' randomisers compiled to programs on shares have the circuits' laws."""
+"""Noise in each pair: randomisers compiled to programs on shares have the circuits' distributions."""
 
 from __future__ import annotations
 
@@ -45,7 +45,7 @@ NAMED = [distribution.name for distribution in DISTRIBUTIONS]
 
 
 def exact_masses(noise: Any, integer: int) -> dict[int, Fraction]:
-    """The law of an output, from the coins as they are."""
+    """The distribution of an output, from the coins as they are."""
     if isinstance(noise, CyclicLaplace):
         distribution = noise.masses()
         return {(integer + shift) % len(distribution): mass for shift, mass in enumerate(distribution)}
@@ -244,7 +244,7 @@ def test_a_question_for_pairs_is_compiled_alike() -> None:
 
 @pytest.mark.parametrize("distribution", ["laplace", "pair_laplace"])
 def test_an_absent_user_leaves_no_more_partners_than_there_are(distribution: str) -> None:
-    """Every user asked for as many partners as there are others, and one did not come."""
+    """Every party asked for as many partners as there are others, and one did not come."""
     requested = operation_of(near(5), 3.0, 0.0, distribution, 5)
     parameters, _ = check_parameters({"dropout": 0.2}, 6)
     assert parameters is not None

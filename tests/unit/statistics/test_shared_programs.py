@@ -1,4 +1,4 @@
-"""Programs on shares, run by a single mpyc party: the kernels, the noise's law, bounds and bad terms."""
+"""Programs on shares, run by a single mpyc party: kernels, noise, bounds and bad terms."""
 
 from __future__ import annotations
 
@@ -284,14 +284,14 @@ def test_sums(kind: Any, epsilon: float | None, distribution: Any, delta: float)
         plain = (records[:, :2] * records[:, 2:]).sum(axis=0) / records[:, 2].sum()
     for result in (answer, ideal):
         assert len(result.values) == len(plain)
-        # Noise beyond 12 standard deviations has a chance below e^-16 for each law.
+        # Noise beyond 12 standard deviations has a chance below e^-16 for each distribution.
         close = np.abs(np.array(result.values) - plain) <= 12 * np.array(result.noise_error) + 1e-9
         assert close.all()
         assert result.refused == []
 
 
 def test_a_value_out_of_bounds_is_named_and_counts_as_the_least() -> None:
-    """Whatever field element a user shares: beyond its bounds, negative, or from all over the field."""
+    """Whatever field element a party shares: beyond its bounds, negative, or from all over the field."""
     program = sum_program("sum", 5, [(0, 10), (-3, 300)], None)
     prime = program.terms.prime
     records = [[10, 300], [11, 5], [3, -4], [prime // 3, 7], [0, 2**60 + 5]]
@@ -371,7 +371,7 @@ def test_programs_that_cannot_be() -> None:
 
 
 def test_what_no_program_opens_is_refused() -> None:
-    """All servers may say it: users named that there are not, or integers beyond all floats."""
+    """All servers may say it: parties named that there are not, or integers beyond all floats."""
     program = statistic_program(collision(Field(0, 9)), 3, 1.0)
     assert read_answer(program, [2, 0, 2]).refused == [0, 2]
     for opened in ([2, 3], [2, -1], [1 << 1100], [-(1 << 1100)]):

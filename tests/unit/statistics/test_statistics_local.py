@@ -141,7 +141,7 @@ def test_two_samples_are_unbiased_and_as_far_off_as_the_exact_variance() -> None
 
 
 def test_intervals_cover() -> None:
-    """Rounded, 400 users, 400 runs: at least 95 % but for 5 deviations of the binomial law (1e-6)."""
+    """Rounded, 400 parties, 400 runs: at least 95 % but for 5 binomial deviations (1e-6)."""
     kernel = gini_mean_difference(Field(0, 1, 0.001))
     rounding: Rounding
     for rounding in ("simple", "randomised"):
@@ -381,7 +381,7 @@ def test_bad_records_and_labels_are_refused() -> None:
 
 
 def test_the_simulation_is_the_protocol() -> None:
-    """The same seed gives what users and aggregator give with that randomness; none gives fresh reports."""
+    """The same seed gives what parties and aggregator give with that randomness; none gives fresh reports."""
     kernel = gini_mean_difference(Field(0, 1, 0.01))
     records = np.linspace(0, 1, 500)
     first, second = (

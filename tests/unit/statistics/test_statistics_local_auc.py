@@ -260,7 +260,7 @@ def _fast_auc(scores: Integers, labels: Integers) -> float:
 
 
 def test_theorem_3_6_has_its_orders_and_a_split_of_users_a_better_one() -> None:
-    """alpha^3 / (n epsilon^2) where each level has its own answer, alpha^2 where each user has one level.
+    """alpha^3 / (n epsilon^2) where each level has its own answer, alpha^2 where each party has one level.
 
     The worst case: all scores are the least, so that every level compares all records with an empty node. n
     is so large that the noise of empty nodes against each other, which a threshold keeps out, is nothing.
@@ -293,7 +293,7 @@ def test_one_bit_is_sent_and_it_is_private(tmp_path: Path) -> None:
     assert 1 - 1e-8 < estimate.privacy.epsilon <= 1
     assert estimate.categories == 256
     assert estimate.visited is not None
-    # The order of reports is free as long as their users' numbers are given.
+    # The order of reports is free as long as their parties' numbers are given.
     shuffled = np.random.default_rng(1).permutation(100)
     again = plan.estimate([reports[party] for party in shuffled], labels[shuffled], parties=shuffled)
     assert again.value == pytest.approx(estimate.value)

@@ -1,4 +1,4 @@
-"""The lobby of two-party evaluations: of two connections of one member, a live first one keeps its place."""
+"""The acceptor of two-party evaluations: of two connections of one member, a live first one stays."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ PATIENCE = 20.0
 
 
 class Pair:
-    """alice has a lobby, bob calls; `bob` is also whoever has its key."""
+    """alice has a acceptor, bob calls; `bob` is also whoever has its key."""
 
     def __init__(self) -> None:
         with socket.socket() as free:
@@ -48,7 +48,7 @@ class Pair:
         self._halts: list[Halt] = []
 
     def calls(self) -> Future[BlockingChannel]:
-        """Call as bob, and return once the lobby has the connection."""
+        """Call as bob, and return once the acceptor has the connection."""
         before, halt = self.waiting(), Halt()
         self._halts.append(halt)
         calling = self._pool.submit(call, self.ends["bob"], "alice", PATIENCE, halt)

@@ -1,7 +1,7 @@
 """The auditor of a verifiable run: reads the entries of a board in order, and says who is fine and who not.
 
 It needs no key and keeps no secret. An entry that no honest host would have taken is a fault of the log; a
-signed statement that is false, of a user that is excluded for it, is none. Specification:
+signed statement that is false, of a party that is excluded for it, is none. Specification:
 protocols/gopa/verifiable.md.
 """
 
@@ -51,7 +51,7 @@ _OPENED = 5
 
 
 def check_run_id(context: Context, header: Header) -> None:
-    """Raise VerificationError unless a header's run id is that of its session, users and nonces.
+    """Raise VerificationError unless a header's run id is that of its session, parties and nonces.
 
     It needs no plan of the session, and is asked for before one is made.
     """
@@ -93,7 +93,7 @@ class Auditor:
         self._relay, self._parties = context.aggregator, len(context.names)
         self._present = PartySet.unpack(header.present, self._parties, self._relay)
         planned = parameters.planned()
-        # Of some of a session's parties the question says which.
+        # Of some of a session's parties the operation says which.
         ends = (f" {planned}", f" {group_operation(planned, context.names)}")
         if not f" {context.operation}".endswith(ends):
             raise VerificationError(
@@ -117,7 +117,7 @@ class Auditor:
         ring_vector = parameters.encoding.ring_vector
         self._openings = OpeningAudit(self._rules, self._edges, self._parties, ring_vector)
         self._order = list(v.ORDER)
-        # Excluded users of whom everybody knows: a round of openings is about the others.
+        # Excluded parties of whom everybody knows: a round of openings is about the others.
         self._known_false: set[int] = set()
         self._total = np.zeros(ring_vector, dtype=np.uint64)
         self._x_hat = StoredBytes(self._parties, self._total.nbytes)
@@ -228,7 +228,7 @@ class Auditor:
         )
         self._closed = entry.kind == v.CERTIFY_TALLY
 
-    # users
+    # parties
 
     def _commit(self, party: int, entry: Entry) -> None:
         if party not in self._present:
@@ -375,7 +375,7 @@ class Auditor:
         self._rules = replace(self._rules, combined=combined)
 
     def _same(self, shown: Iterable[int], expected: Iterable[int], one: str, other: str) -> None:
-        """Raise unless two sets of users are the same: it is the relay that lists them."""
+        """Raise unless two sets of parties are the same: it is the relay that lists them."""
         is_shown, is_expected = (flags_of(parties, self._parties) for parties in (shown, expected))
         for party in np.flatnonzero(is_shown != is_expected).tolist():
             has, lacks = (one, other) if is_shown[party] else (other, one)
@@ -457,7 +457,7 @@ class Auditor:
         )
 
     def _lacks(self, silent: Sequence[int]) -> str:
-        """Say what is not there; a log cannot show whether its user or the relay withheld it."""
+        """Say what is not there; a log cannot show whether its party or the relay withheld it."""
         missing = (("publication", silent), ("opening", self._unopened))
         return " and ".join(
             f"no {reason} of {', '.join(map(self._name, parties))}" for reason, parties in missing if parties

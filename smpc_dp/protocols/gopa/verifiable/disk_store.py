@@ -1,4 +1,4 @@
-"""What an auditor keeps of each user until it is needed again: on disk, not in memory.
+"""What an auditor keeps of each party until it is needed again: on disk, not in memory.
 
 These are dictionaries by party; of each party there is one byte in memory.
 """

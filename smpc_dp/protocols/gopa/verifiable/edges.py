@@ -1,7 +1,7 @@
 """The edges of a run as an auditor checks them: folded as they stream by, without keeping any.
 
-If all cancel, and all lead to users that take part, a user's edges are their sum. Otherwise the commitments
-are read again, as often as needed to find which do not count.
+If all cancel, and all lead to parties that take part, a party's edges are their sum. Otherwise the
+commitments are read again, as often as needed to find which do not count.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ from smpc_dp.protocols.gopa.verifiable.statements import agreements
 from smpc_dp.protocols.sets import PartySet
 
 POINT = commit.POINT_BYTES
-# Users whose edges are held at a time, where some do not cancel.
+# Parties whose edges are held at a time, where some do not cancel.
 HELD = 256
 
 # Reads the commitments of the log once more: party, message.
@@ -30,7 +30,7 @@ Edges = dict[int, dict[int, bytes]]
 
 
 class EdgeAudit:
-    """Takes each user's commitments with `add`, and knows after `begin` what of them counts.
+    """Takes each party's commitments with `add`, and knows after `begin` what of them counts.
 
     Args:
         names: of the parties.
@@ -44,12 +44,12 @@ class EdgeAudit:
         self._claimed = np.zeros(len(names), dtype=np.bool_)
         self._sums = StoredBytes(len(names), POINT)
         self._void: set[tuple[int, int]] = set()
-        # Users of whose commitments one is no point; complete once `checks` are settled.
+        # Parties of whose commitments one is no point; complete once `checks` are settled.
         self.malformed: set[int] = set()
         self.checks: BatchVerifier[Claim] = BatchVerifier(workers, self._take)
 
     def add(self, position: Position, party: int, message: v.Commit) -> None:
-        """Fold what a user has committed to; lengths are checked."""
+        """Fold what a party has committed to; lengths are checked."""
         self._claimed[_parties(message.neighbours) - 1] = True
         claim = Claim(party, message.neighbours, message.edges, message.value + message.noise_secret)
         self.checks.add(position, claim, len(message.neighbours) + len(message.edges))
@@ -90,7 +90,7 @@ class EdgeAudit:
         return fold
 
     def _search(self, apart: Sequence[int]) -> None:
-        """Find the edges between these users that do not cancel, and take them out of the sums."""
+        """Find the edges between these parties that do not cancel, and take them out of the sums."""
         suspects = set(apart)
         for start in range(0, len(apart), HELD):
             held = set(apart[start : start + HELD])
@@ -112,7 +112,7 @@ class EdgeAudit:
                 self._sums[party] = commit.combine([self._sums[party]], [edge])
 
     def sum_of(self, party: int) -> bytes:
-        """Return the commitment to the sum of all terms of a user that count."""
+        """Return the commitment to the sum of all terms of a party that count."""
         return self._sums[party]
 
     def around(
@@ -120,7 +120,7 @@ class EdgeAudit:
     ) -> tuple[Edges, int]:
         """Read the edges from those who are good to those who are not.
 
-        Returns those to the false ones, of each good user by neighbour, and how many lead to the silent.
+        Returns those to the false ones, of each good party by neighbour, and how many lead to the silent.
         """
         claims: Edges = {}
         gone, quiet = set(false), np.zeros(len(self._names) + 1, dtype=np.bool_)
@@ -158,7 +158,7 @@ def _parties(packed: bytes) -> NDArray[np.uint16]:
 
 
 def _picked(message: v.Commit, wanted: Collection[int]) -> dict[int, bytes]:
-    """Return a user's commitments for those neighbours that are wanted."""
+    """Return a party's commitments for those neighbours that are wanted."""
     return {
         peer: message.edges[POINT * position : POINT * (position + 1)]
         for position, peer in enumerate(_parties(message.neighbours).tolist())

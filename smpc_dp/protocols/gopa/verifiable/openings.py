@@ -36,13 +36,13 @@ class OpeningAudit:
         self.number = 0
         self._owed: Edges = {}
         self._expected: set[tuple[int, int]] = set()
-        # By user the sum of what it has opened, and to whom that was.
+        # By party the sum of what it has opened, and to whom that was.
         self._sums = StoredBytes(parties, 8 * ring_vector)
         self._opened: set[tuple[int, int]] = set()
 
     @property
     def kinds(self) -> tuple[str, str]:
-        """The kinds of the two entries of the next round: the relay's, which begins it, and the users'."""
+        """The kinds of the two entries of the next round: the relay's, which begins it, and the parties'."""
         return v.in_round(v.CERTIFY_EXCLUSIONS, self.number + 1), v.in_round(v.OPEN, self.number + 1)
 
     def begin(self, good: Collection[int], false: Collection[int]) -> None:
@@ -52,7 +52,7 @@ class OpeningAudit:
         self._expected |= {(party, peer) for party, own in self._owed.items() for peer in own}
 
     def take(self, party: int, body: bytes, name: str) -> str:
-        """Take a user's opening; return which of `FALSE` it is, or nothing if it is right.
+        """Take a party's opening; return which of `FALSE` it is, or nothing if it is right.
 
         Raises:
             ValueError: it is right, of nothing, and so no entry of a board.

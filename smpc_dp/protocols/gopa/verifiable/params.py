@@ -43,12 +43,12 @@ if TYPE_CHECKING:
     from smpc_dp.privacy.accountant.events import Event
     from smpc_dp.privacy.gopa.verifiable import VerifiablePlan
 
-# Every user follows the board: a hash of each entry, and the coin of everybody.
+# Every party follows the board: a hash of each entry, and the coin of everybody.
 MAX_PARTIES = 10_000
 
 
 class VerifiableParameters(GopaParameters, frozen=True):
-    """Checked parameters: `bits` coin flips are the noise of each user and coordinate.
+    """Checked parameters: `bits` coin flips are the noise of each party and coordinate.
 
     `box`: the least and greatest values of each coordinate on the grid, if they have bounds of their own.
     """
@@ -83,7 +83,7 @@ class VerifiableParameters(GopaParameters, frozen=True):
     def centre(self) -> int:
         """What a coordinate of x_hat is above what is committed to, in steps.
 
-        A bound on the norm is about the values themselves; lanes count from the lowest one.
+        A bound on the norm is about the values themselves; ring elements count from the lowest one.
         """
         return 0 if self.encoding.l2_bound is None else -self.encoding.lowest
 
@@ -132,7 +132,7 @@ class VerifiableParameters(GopaParameters, frozen=True):
         return min(self.plan.degree + self.session.neighbourhood.most_drawn_by, self.plan.parties - 1)
 
     def least_left(self, false: int) -> int:
-        """How many users are due when `false` others have signed something false, each of them shown.
+        """How many parties are due when `false` others have signed something false, each of them shown.
 
         The claim counts neither on the D that may be lost nor on the corrupt ones, so these may go as well.
         """
@@ -140,27 +140,27 @@ class VerifiableParameters(GopaParameters, frozen=True):
 
     @property
     def lost_draws(self) -> int:
-        """Of the users that it drew a user may lose so many."""
+        """Of the parties that it drew a party may lose so many."""
         return self.plan.degree - self.session.neighbourhood.least_own
 
     @property
     def most_false(self) -> int:
-        """Of so many users the run goes on without, at most; and so it has no more rounds of openings."""
+        """Of so many parties the run goes on without, at most; and so it has no more rounds of openings."""
         return self.plan.max_dropouts + max(self.plan.max_corrupt, 1)
 
     @property
     def longest_bytes(self) -> int:
-        """No right entry of a user has a longer payload, and some more."""
+        """No right entry of a party has a longer payload, and some more."""
         length, neighbours = self.encoding.length, self.most_neighbours
         publication = 8 * length + proofs.noise_proof_bytes(length, self.bits)
-        # Edges are opened to users who are shown false, of which there are not more.
+        # Edges are opened to parties who are shown false, of which there are not more.
         opening = (34 + 8 * length) * min(neighbours, self.most_false)
         commits = self.value_proof_bytes + 34 * neighbours
         return (1 << 10) + max(publication, opening, commits)
 
     @property
     def most_heard_bytes(self) -> int:
-        """The relay hears no longer message of a user; what it hears has room in a line of the log."""
+        """The relay hears no longer message of a party; what it hears has room in a line of the log."""
         return min((1 << 14) + 2 * self.longest_bytes, MAX_PAYLOAD_BYTES)
 
     def longest_entry(self, kind: str) -> int:
@@ -178,13 +178,13 @@ class VerifiableParameters(GopaParameters, frozen=True):
         length, neighbours = self.encoding.length, self.most_neighbours
         proven = self.value_proof_bytes + proofs.noise_proof_bytes(length, self.bits)
         claimed = self.plan.parties * (512 + proven + 8 * length)
-        # With publications come commitments, with the tally openings: of each false user all its edges.
+        # With publications come commitments, with the tally openings: of each false party all its edges.
         commits = 34 * neighbours * self.plan.parties
         opened = self.most_false * neighbours * (256 + 8 * length)
         return claimed + max(commits, opened) + self.most_false * (128 + self.most_heard_bytes)
 
     def check_edges(self, party: str, own: int) -> None:
-        """Raise PrivacyError unless so many of the users that it drew share an edge with a user that counts.
+        """Raise PrivacyError unless enough of the parties that it drew share an edge with a counted party.
 
         On the complete graph an edge that does not count has an end that deviates, and nothing hangs on it.
         """
@@ -201,7 +201,7 @@ class VerifiableParameters(GopaParameters, frozen=True):
         raise LocalError("the noise of verifiable GOPA is not drawn by one party")
 
     def own_noise(self, source: NoiseSource, count: int) -> NDArray[np.int64]:
-        """Return so many draws of the law of one user's coin flips, centred, in grid steps."""
+        """Return so many draws of the distribution of one party's coin flips, centred, in grid steps."""
         return BinomialDistribution(self.bits).draw(source, count)
 
     def event(self) -> Event:
@@ -209,7 +209,7 @@ class VerifiableParameters(GopaParameters, frozen=True):
         return self._noise_of(self.session.honest).release()
 
     def event_without(self, excluded: int) -> Event:
-        """Return what a request is when so many users were shown to be corrupt, more than planned."""
+        """Return what a request is when so many parties were shown to be corrupt, more than planned."""
         from smpc_dp.privacy.accountant.events import exact_release
 
         if not math.isfinite(self.epsilon_without(excluded)):
@@ -217,7 +217,7 @@ class VerifiableParameters(GopaParameters, frozen=True):
         return self._noise_of(self.session.honest - (excluded - self.plan.max_corrupt)).release()
 
     def _noise_of(self, honest: int) -> VerifiablePlan:
-        """Return what this noise shows if only so many users' counts."""
+        """Return what this noise shows if only so many parties' counts."""
         from smpc_dp.privacy.gopa.verifiable import plan_verifiable
 
         return plan_verifiable(
@@ -237,9 +237,10 @@ class VerifiableParameters(GopaParameters, frozen=True):
         )
 
     def noise(self, survivors: int, residual_pairs: int, excluded: int = 0, tries: int = 0) -> Noise:
-        """Return the noise in the sum, and what corrupt users can move it by: they see theirs first.
+        """Return the noise in the sum, and what corrupt parties can move it by: they see theirs first.
 
-        That is of c users, or of those who were excluded if they are more; `tries` 0: as many as are assumed.
+        That is of c parties, or of those who were excluded if they are more; `tries` 0: as many as are
+        assumed.
         """
         from smpc_dp.privacy.gopa.verifiable import TRIES, greatest_bias
 
@@ -247,10 +248,10 @@ class VerifiableParameters(GopaParameters, frozen=True):
         return dataclasses.replace(super().noise(survivors, residual_pairs), bias=steps * self.encoding.step)
 
     def epsilon_without(self, excluded: int) -> float:
-        """Return epsilon, at the planned delta, when so many users were shown to be corrupt; or infinity.
+        """Return epsilon, at the planned delta, when so many parties were shown to be corrupt; or infinity.
 
-        The plan counts on the noise of n - D - max(c, 1) users; only where more were corrupt is it another.
-        If c = 0 that is the one user who may be curious, and whoever is excluded may be another.
+        The plan counts on the noise of n - D - max(c, 1) parties; only where more were corrupt is it another.
+        If c = 0 that is the one party who may be curious, and whoever is excluded may be another.
         """
         more = excluded - self.plan.max_corrupt
         if more <= 0:
@@ -327,7 +328,7 @@ def plan_session_noise(
     """Return the parameters with the least noise of a session, and with the fewest neighbours.
 
     Raises:
-        ConfigError: naming the parameter that asks for too much, or leaves too few honest users.
+        ConfigError: naming the parameter that asks for too much, or leaves too few honest parties.
     """
     encoding: Encoding = replace(base.encoding, element_bytes=8)
     plan = base.plan

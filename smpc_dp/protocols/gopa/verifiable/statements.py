@@ -23,7 +23,7 @@ from smpc_dp.protocols.gopa.verifiable import messages as v
 from smpc_dp.protocols.gopa.verifiable.params import VerifiableParameters
 from smpc_dp.protocols.sets import unpack_list
 
-# Which statement of a user a proof belongs to, and the reason that is given if it is false.
+# Which statement of a party a proof belongs to, and the reason that is given if it is false.
 RANGE, NORM, NOISE, SUM, OPENING = "range", "norm", "noise", "sum", "opening"
 # What a signed statement is besides, before any proof is looked at.
 COMMIT_MALFORMED, MALFORMED, BOUNDS = "commit-malformed", "malformed", "bounds"
@@ -80,7 +80,7 @@ class Rules:
         return self._digest(Label.COINS, participants, coins)
 
     def bits_of(self, name: str) -> bytes:
-        """Return a user's public bits, those of its coordinates one after the other."""
+        """Return a party's public bits, those of its coordinates one after the other."""
         length, bits = self.length, self.parameters.bits
         seed = self._digest(Label.COIN_BITS, self.combined, name.encode())
         size = proofs.coin_bytes(length, bits)
@@ -93,11 +93,11 @@ class Rules:
     # statements
 
     def proof_context(self, name: str) -> bytes:
-        """Return what every proof of a user is bound to."""
+        """Return what every proof of a party is bound to."""
         return proofs.context(self.run_id, name)
 
     def edges_of(self, party: int, message: v.Commit, sender: str) -> dict[int, bytes]:
-        """Return a user's commitments to Delta by neighbour; raise PeerFault if they are malformed."""
+        """Return a party's commitments to Delta by neighbour; raise PeerFault if they are malformed."""
         neighbours = self.neighbours_of(party, message, sender)
         size = commit.POINT_BYTES
         return {peer: message.edges[size * i : size * (i + 1)] for i, peer in enumerate(neighbours)}
@@ -192,14 +192,14 @@ class Rules:
         return OPENING if opened and failures(batch) else opened
 
     def ring_vector(self, packed: bytes, sender: str) -> RingVector:
-        """Return packed lanes; raise PeerFault on a wrong length."""
+        """Return packed ring elements; raise PeerFault on a wrong length."""
         try:
             return self.parameters.encoding.unpack(packed)
         except ValueError as error:
             raise PeerFault(sender, f"malformed vector: {error}", Check.MALFORMED) from None
 
     def integers(self, packed: bytes, sender: str) -> list[int]:
-        """Return packed lanes as signed integers; raise PeerFault on a wrong length."""
+        """Return packed ring elements as signed integers; raise PeerFault on a wrong length."""
         return signed(self.ring_vector(packed, sender))
 
     def values_of(self, ring_vector: RingVector) -> list[int]:
@@ -278,9 +278,9 @@ class Rules:
 
 
 def agreements(edges: Mapping[int, Mapping[int, bytes]]) -> dict[int, dict[int, bytes]]:
-    """Return the edges that count, of each user in `edges` by neighbour: those whose two commitments cancel.
+    """Return the edges that count, of each party in `edges` by neighbour: those whose two commitments cancel.
 
-    An edge that only one side claims, or that does not cancel, is void for both: two honest users always
+    An edge that only one side claims, or that does not cancel, is void for both: two honest parties always
     agree, so nobody's privacy counted on it. [Bellet 2021, (4.5)]
     """
     result: dict[int, dict[int, bytes]] = {party: {} for party in edges}
@@ -300,7 +300,7 @@ def cancel(first: bytes, second: bytes) -> bool:
 
 
 def signed(ring_vector: RingVector) -> list[int]:
-    """Return lanes modulo 2^64 as signed integers."""
+    """Return ring elements modulo 2^64 as signed integers."""
     return [int(value) for value in ring_vector.view(np.int64)]
 
 

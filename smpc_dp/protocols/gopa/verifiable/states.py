@@ -184,7 +184,8 @@ def party(
     """Return the run of one party.
 
     Args:
-        context, parameters, identity, lanes, randomness: as of `smpc_dp.protocols.secagg.states.party`.
+        context, parameters, identity, ring elements, randomness: as of
+            `smpc_dp.protocols.secagg.states.party`.
         seen: the part of the session log that the party keeps. `seen` of each state is to be kept, durably,
             before the state's messages are sent.
         check_total: whether the party adds up the total before it attests it.
