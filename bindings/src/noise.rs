@@ -39,7 +39,7 @@ impl PyNoiseKey {
     fn draw<'py>(
         &self,
         py: Python<'py>,
-        law: &str,
+        distribution: &str,
         terms: Vec<Vec<u8>>,
         count: u64,
         threads: usize,
@@ -49,7 +49,7 @@ impl PyNoiseKey {
         }
         check_threads(threads)?;
         let samples = py
-            .detach(|| self.0.draw(law, &terms, count as usize, threads))
+            .detach(|| self.0.draw(distribution, &terms, count as usize, threads))
             .map_err(raise)?;
         Ok(samples.into_pyarray(py))
     }

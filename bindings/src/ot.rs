@@ -9,7 +9,7 @@ use pyo3::types::PyBytes;
 use smpc_core::curve25519_dalek::constants::RISTRETTO_BASEPOINT_TABLE;
 use smpc_core::curve25519_dalek::scalar::Scalar;
 use smpc_core::ot::{
-    ExtensionReceiver, ExtensionSender, KAPPA, Kernels, Row, base_transfers, turn_blocks,
+    ExtensionReceiver, ExtensionSender, KAPPA, Kernels, Row, base_transfers, transpose_blocks,
 };
 
 use crate::errors::raise;
@@ -235,7 +235,7 @@ fn ot_rows<'py>(
         Kernels::Fastest
     };
     let hashes = py
-        .detach(|| turn_blocks(kernels, challenge, columns, rows))
+        .detach(|| transpose_blocks(kernels, challenge, columns, rows))
         .map_err(raise)?;
     Ok(PyBytes::new(py, hashes.as_flattened()))
 }

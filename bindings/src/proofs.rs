@@ -390,9 +390,9 @@ impl PyProofBatch {
     fn find_false(&mut self, py: Python<'_>, threads: usize) -> PyResult<Vec<usize>> {
         check_threads(threads)?;
         let items = &self.0;
-        let found = py.detach(|| find_false(items, threads)).map_err(raise)?;
+        let result = py.detach(|| find_false(items, threads)).map_err(raise)?;
         self.0 = Vec::new();
-        Ok(found)
+        Ok(result)
     }
 }
 

@@ -37,7 +37,7 @@ fn hash_tuple<'py>(
 #[pyclass(module = "smpc_dp._core")]
 struct TupleHash {
     hasher: tuple_hash::TupleHash256,
-    due: u64,
+    expected: u64,
 }
 
 #[pymethods]
@@ -46,7 +46,7 @@ impl TupleHash {
     fn new(custom: &[u8]) -> Self {
         Self {
             hasher: tuple_hash::TupleHash256::new(custom),
-            due: 0,
+            expected: 0,
         }
     }
 
@@ -56,20 +56,23 @@ impl TupleHash {
             return Err(PyValueError::new_err(format!("length: {length} bytes")));
         }
         self.hasher.begin(length);
-        self.due = length;
+        self.expected = length;
         Ok(())
     }
 
     fn update(&mut self, piece: &[u8]) -> PyResult<()> {
-        let left = self.due.checked_sub(piece.len() as u64).ok_or_else(|| {
-            PyValueError::new_err(format!(
-                "piece: {} bytes, {} are due",
-                piece.len(),
-                self.due
-            ))
-        })?;
+        let left = self
+            .expected
+            .checked_sub(piece.len() as u64)
+            .ok_or_else(|| {
+                PyValueError::new_err(format!(
+                    "piece: {} bytes, {} are due",
+                    piece.len(),
+                    self.expected
+                ))
+            })?;
         self.hasher.go_on(piece);
-        self.due = left;
+        self.expected = left;
         Ok(())
     }
 
@@ -83,12 +86,12 @@ impl TupleHash {
 
 impl TupleHash {
     fn whole(&self) -> PyResult<()> {
-        if self.due == 0 {
+        if self.expected == 0 {
             return Ok(());
         }
         Err(PyValueError::new_err(format!(
             "{} bytes of a part are due",
-            self.due
+            self.expected
         )))
     }
 }

@@ -13,7 +13,7 @@ use crate::shamir;
 pub enum Error {
     /// A circuit, a parameter or a call of `garble`.
     Garbling(garble::Refused),
-    /// A law, or the drawing from it.
+    /// A distribution, or the drawing from it.
     Noise(NoiseError),
     /// An argument, a message or a call of `ot`.
     Transfer(OtError),

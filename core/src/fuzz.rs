@@ -16,7 +16,7 @@ use crate::shamir;
 const INPUTS: u64 = 200;
 const FEWEST: u64 = 4;
 /// Inputs between two writes of the count.
-const KEPT: u64 = 1 << 14;
+const RETAINED: u64 = 1 << 14;
 
 fn variable(name: &str) -> Option<u64> {
     let text = std::env::var(name).ok()?;
@@ -88,7 +88,7 @@ pub fn run(
         random.fill_bytes(&mut buffer[..length]);
         // Too few bytes for a target's choices are an input like any other.
         let _ = target(&mut Unstructured::new(&buffer[..length]));
-        if (number + 1).is_multiple_of(KEPT) {
+        if (number + 1).is_multiple_of(RETAINED) {
             count.write(number + 1);
         }
     }
@@ -101,16 +101,16 @@ pub fn mutate(input: &mut Unstructured<'_>, bytes: &mut Vec<u8>) -> Result<()> {
         if bytes.is_empty() {
             bytes.push(input.arbitrary()?);
         }
-        let place = input.choose_index(bytes.len())?;
+        let index = input.choose_index(bytes.len())?;
         match input.int_in_range(0..=7)? {
-            0 => bytes[place] ^= 1 << input.int_in_range(0..=7)?,
-            1 => bytes[place] = input.arbitrary()?,
-            2 => bytes[place] = *input.choose(&[0, 1, 0x7f, 0x80, 0xec, 0xed, 0xff])?,
-            3 => bytes.truncate(place),
+            0 => bytes[index] ^= 1 << input.int_in_range(0..=7)?,
+            1 => bytes[index] = input.arbitrary()?,
+            2 => bytes[index] = *input.choose(&[0, 1, 0x7f, 0x80, 0xec, 0xed, 0xff])?,
+            3 => bytes.truncate(index),
             4 => bytes.push(input.arbitrary()?),
             5 => {
                 let other = input.choose_index(bytes.len())?;
-                bytes.swap(place, other);
+                bytes.swap(index, other);
             }
             6 => {
                 // One element of 16 or 32 bytes in the place of another.
@@ -123,8 +123,8 @@ pub fn mutate(input: &mut Unstructured<'_>, bytes: &mut Vec<u8>) -> Result<()> {
                 }
             }
             _ => {
-                let end = bytes.len().min(place + 32);
-                bytes[place..end].fill(*input.choose(&[0, 0xff])?);
+                let end = bytes.len().min(index + 32);
+                bytes[index..end].fill(*input.choose(&[0, 0xff])?);
             }
         }
     }
@@ -138,7 +138,7 @@ fn shares() {
         let count = input.int_in_range(0..=5)?;
         let width = *input.choose(&[0, 1, 15, 16, 16, 16, 16, 17, 32])?;
         let small = input.arbitrary()?;
-        let turn = input.int_in_range(0..=15)?;
+        let transpose_rows = input.int_in_range(0..=15)?;
         let mut xs: Vec<u16> = Vec::new();
         let mut shares: Vec<&[u8]> = Vec::new();
         for _ in 0..count {
@@ -164,7 +164,7 @@ fn shares() {
         match shamir::combine(&xs, &shares) {
             Ok(secret) => {
                 assert!(good && secret.len() == width);
-                if turn == 0 {
+                if transpose_rows == 0 {
                     xs.reverse();
                     shares.reverse();
                     assert_eq!(shamir::combine(&xs, &shares), Ok(secret));

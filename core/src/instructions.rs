@@ -92,10 +92,10 @@ fn named(name: &str, detected: impl Fn(Level) -> bool) -> Result<Level, String> 
         return Err(format!("{name:?} is none of {}", names(LEVELS.to_vec())));
     };
     if !detected(level) {
-        let found = LEVELS.into_iter().filter(|&level| detected(level));
+        let result = LEVELS.into_iter().filter(|&level| detected(level));
         return Err(format!(
             "this processor lacks {name}, it has {}",
-            names(found.collect())
+            names(result.collect())
         ));
     }
     Ok(level)

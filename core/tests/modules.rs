@@ -12,7 +12,7 @@ fn workspace() -> PathBuf {
 }
 
 /// The modules of a crate by path: `garble::kernel`, and the empty path for `lib.rs` or `main.rs`.
-fn modules(folder: &Path, prefix: &str, found: &mut BTreeMap<String, String>) {
+fn modules(folder: &Path, prefix: &str, result: &mut BTreeMap<String, String>) {
     for entry in fs::read_dir(folder).expect("a folder of sources") {
         let file = entry.expect("an entry").path();
         let stem = file.file_stem().expect("a name").to_string_lossy();
@@ -22,10 +22,10 @@ fn modules(folder: &Path, prefix: &str, found: &mut BTreeMap<String, String>) {
             name => format!("{prefix}::{name}"),
         };
         if file.is_dir() {
-            modules(&file, &inner, found);
+            modules(&file, &inner, result);
         } else {
             let text = fs::read_to_string(&file).expect("a source file");
-            found.insert(inner, text);
+            result.insert(inner, text);
         }
     }
 }
@@ -77,11 +77,11 @@ fn code(text: &str) -> String {
 
 /// Which modules of a crate use which: by `crate::` and `super::`, and a parent by what it exports.
 fn uses(sources: &Path) -> Graph {
-    let mut found = BTreeMap::new();
-    modules(sources, "", &mut found);
-    let names: BTreeSet<String> = found.keys().cloned().collect();
+    let mut result = BTreeMap::new();
+    modules(sources, "", &mut result);
+    let names: BTreeSet<String> = result.keys().cloned().collect();
     let mut graph = Graph::new();
-    for (module, text) in &found {
+    for (module, text) in &result {
         let code = code(text);
         let parent = module.rsplit_once("::").map_or("", |(parent, _)| parent);
         let mut paths = Vec::new();
@@ -198,13 +198,13 @@ fn closure(root: &str) -> BTreeSet<String> {
             .or_default()
             .extend(each);
     }
-    let (mut found, mut left) = (BTreeSet::new(), vec![root]);
+    let (mut result, mut left) = (BTreeSet::new(), vec![root]);
     while let Some(name) = left.pop() {
-        if found.insert(name.to_owned()) {
+        if result.insert(name.to_owned()) {
             left.extend(&depends[name]);
         }
     }
-    found
+    result
 }
 
 #[test]

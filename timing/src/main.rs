@@ -56,12 +56,12 @@ fn under_valgrind() -> ExitCode {
         let before = memcheck::errors();
         let output = (kernel.run)(&secret, &memcheck::defined);
         memcheck::defined(&output);
-        let found = memcheck::errors() - before;
+        let result = memcheck::errors() - before;
         println!(
-            "{}: {found} branches or addresses depend on the secret",
+            "{}: {result} branches or addresses depend on the secret",
             kernel.name
         );
-        failed |= found > 0;
+        failed |= result > 0;
     }
     if failed {
         ExitCode::FAILURE

@@ -183,10 +183,10 @@ pub fn bits_of<'a>(
 }
 
 /// Refuses labels from `place` on that are more than those of `wires`.
-pub fn check_chunk(wires: &[u32], plan: &Plan, place: usize, count: usize) -> PyResult<()> {
+pub fn check_chunk(wires: &[u32], plan: &Plan, index: usize, count: usize) -> PyResult<()> {
     let all = wires.len() * plan.instances;
-    match place.checked_add(count) {
+    match index.checked_add(count) {
         Some(end) if end <= all && count > 0 => Ok(()),
-        _ => value_error(format!("transfers: {count} from {place}, of {all}")),
+        _ => value_error(format!("transfers: {count} from {index}, of {all}")),
     }
 }

@@ -190,7 +190,7 @@ impl PyGarbler {
         &mut self,
         py: Python<'_>,
         wires: PyReadonlyArray1<'_, u32>,
-        place: usize,
+        index: usize,
         pads: &Bound<'_, PyArray3<u8>>,
     ) -> PyResult<()> {
         let wires = wires_of(self.0.circuit(), &wires)?;
@@ -201,7 +201,7 @@ impl PyGarbler {
                 pads.shape()
             ));
         }
-        check_chunk(wires, self.0.plan(), place, count)?;
+        check_chunk(wires, self.0.plan(), index, count)?;
         let mut pads = pads
             .try_readwrite()
             .map_err(|error| PyValueError::new_err(format!("pads: {error}")))?;
@@ -209,7 +209,7 @@ impl PyGarbler {
             .as_slice_mut()
             .map_err(|error| PyValueError::new_err(format!("pads: {error}")))?;
         let (first, second) = both.split_at_mut(count * LABEL);
-        py.detach(|| self.0.transfer(wires, place, (first, second)))
+        py.detach(|| self.0.transfer(wires, index, (first, second)))
             .map_err(raise)
     }
 
@@ -327,7 +327,7 @@ impl PyEvaluator {
         &mut self,
         py: Python<'_>,
         wires: PyReadonlyArray1<'_, u32>,
-        place: usize,
+        index: usize,
         choices: PyReadonlyArray1<'_, u8>,
         pads: PyReadonlyArray2<'_, u8>,
         corrections: PyReadonlyArray1<'_, u8>,
@@ -346,8 +346,8 @@ impl PyEvaluator {
                 corrections.len()
             ));
         }
-        check_chunk(wires, self.0.plan(), place, count)?;
-        py.detach(|| self.0.transfer(wires, place, choices, pads, corrections))
+        check_chunk(wires, self.0.plan(), index, count)?;
+        py.detach(|| self.0.transfer(wires, index, choices, pads, corrections))
             .map_err(raise)
     }
 

@@ -340,12 +340,12 @@ impl Compiler<'_> {
                     _ => slots.read(gate.b),
                 };
                 let out = slots.take(gate.out);
-                let place = GateSlots { a, b, out };
+                let index = GateSlots { a, b, out };
                 if gate.kind == AND {
                     let level = levels[gate.out as usize];
-                    gates.and(place, self.index[number as usize], level, &mut steps);
+                    gates.and(index, self.index[number as usize], level, &mut steps);
                 } else {
-                    gates.xor(place, &mut steps);
+                    gates.xor(index, &mut steps);
                 }
                 continue;
             }

@@ -119,13 +119,13 @@ impl Evaluator {
     pub fn transfer(
         &mut self,
         wires: &[u32],
-        place: usize,
+        index: usize,
         choices: &[u8],
         pads: &[u8],
         corrections: &[u8],
     ) -> Result<(), Refused> {
         let instances = self.plan().instances;
-        for part in segments(wires, instances, place, choices.len()) {
+        for part in segments(wires, instances, index, choices.len()) {
             let labels = self.set(part.input, part.instances)?;
             read_labels(&pads[part.bytes.clone()], labels);
             let (sums, _) = corrections[part.bytes].as_chunks::<LABEL>();

@@ -98,9 +98,9 @@ fn tables() {
     run("tables", 1, 512, |input| {
         let plan = input.choose(&plans)?;
         let (mut whole, mut cut) = (evaluator(plan), evaluator(plan));
-        let due = whole.remaining() as usize;
-        let mut bytes = vec![input.arbitrary()?; due];
-        let random = input.len().min(due) / 2;
+        let expected = whole.remaining() as usize;
+        let mut bytes = vec![input.arbitrary()?; expected];
+        let random = input.len().min(expected) / 2;
         bytes[..random].copy_from_slice(input.bytes(random)?);
         whole.feed(&bytes).unwrap();
         let mut rest = &bytes[..];

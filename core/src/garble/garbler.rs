@@ -152,12 +152,12 @@ impl Garbler {
     pub fn transfer(
         &mut self,
         wires: &[u32],
-        place: usize,
+        index: usize,
         (first, second): (&[u8], &mut [u8]),
     ) -> Result<(), Refused> {
         let deltas = self.deltas();
         let instances = self.plan().instances;
-        for part in segments(wires, instances, place, first.len() / LABEL) {
+        for part in segments(wires, instances, index, first.len() / LABEL) {
             let zeros = self.give(part.input, part.instances.clone())?;
             read_labels(&first[part.bytes.clone()], zeros);
             let (pads, _) = second[part.bytes].as_chunks_mut::<LABEL>();

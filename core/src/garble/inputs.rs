@@ -41,18 +41,18 @@ pub struct Segment {
 pub fn segments(
     wires: &[u32],
     instances: usize,
-    place: usize,
+    index: usize,
     count: usize,
 ) -> impl Iterator<Item = Segment> {
-    let end = place + count;
-    let first = place / instances;
+    let end = index + count;
+    let first = index / instances;
     wires[first..]
         .iter()
         .zip(first..)
         .map(move |(&wire, number)| {
             let start = number * instances;
-            let (from, to) = (place.max(start), end.min(start + instances));
-            let labels = from - place..to - place;
+            let (from, to) = (index.max(start), end.min(start + instances));
+            let labels = from - index..to - index;
             Segment {
                 input: wire as usize,
                 instances: from - start..to - start,

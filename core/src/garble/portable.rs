@@ -148,11 +148,11 @@ fn in_batches(
 }
 
 pub fn garble_run(registers: &mut [Block], run: Ands<'_>, delta: Block, table: &mut [u8]) {
-    in_batches(registers, run, |labels, wires, keys, place| {
+    in_batches(registers, run, |labels, wires, keys, index| {
         let mut rows = [[0; 16 * BATCH]; 2];
         let [generator, evaluator] = &mut rows;
         garble(labels, wires, keys, &[delta; BATCH], [generator, evaluator]);
-        let table = &mut table[GATE * place..][..GATE * wires.lanes];
+        let table = &mut table[GATE * index..][..GATE * wires.lanes];
         for (lane, gate) in table.chunks_exact_mut(GATE).enumerate() {
             gate[..16].copy_from_slice(&rows[0][16 * lane..16 * lane + 16]);
             gate[16..].copy_from_slice(&rows[1][16 * lane..16 * lane + 16]);
@@ -161,9 +161,9 @@ pub fn garble_run(registers: &mut [Block], run: Ands<'_>, delta: Block, table: &
 }
 
 pub fn evaluate_run(registers: &mut [Block], run: Ands<'_>, table: &[u8]) {
-    in_batches(registers, run, |labels, wires, keys, place| {
+    in_batches(registers, run, |labels, wires, keys, index| {
         let mut rows = [[0; 16 * BATCH]; 2];
-        let table = &table[GATE * place..][..GATE * wires.lanes];
+        let table = &table[GATE * index..][..GATE * wires.lanes];
         for (lane, gate) in table.chunks_exact(GATE).enumerate() {
             rows[0][16 * lane..16 * lane + 16].copy_from_slice(&gate[..16]);
             rows[1][16 * lane..16 * lane + 16].copy_from_slice(&gate[16..]);

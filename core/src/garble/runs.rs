@@ -62,18 +62,18 @@ impl Gates {
         self.level = level;
     }
 
-    pub fn xors(&self, places: Range<usize>) -> Xors<'_> {
+    pub fn xors(&self, indices: Range<usize>) -> Xors<'_> {
         Xors {
-            gates: &self.xors[places],
+            gates: &self.xors[indices],
             bound: self.bound,
         }
     }
 
     /// Some AND gates; half-gate h has the key `base ^ h`.
-    pub fn ands(&self, places: Range<usize>, base: Block) -> Ands<'_> {
+    pub fn ands(&self, indices: Range<usize>, base: Block) -> Ands<'_> {
         Ands {
-            gates: &self.ands[places.clone()],
-            halves: &self.halves[places],
+            gates: &self.ands[indices.clone()],
+            halves: &self.halves[indices],
             bound: self.bound,
             base,
         }

@@ -194,8 +194,8 @@ unsafe fn garble_some<V: Vector>(
         for lane in 0..V::LANES {
             for (odd, rows) in rows.iter().enumerate() {
                 for (which, row) in rows.iter().enumerate() {
-                    let place = 4 * lane + 2 * odd + which;
-                    table.add(place).write_unaligned(row[lane]);
+                    let index = 4 * lane + 2 * odd + which;
+                    table.add(index).write_unaligned(row[lane]);
                 }
             }
         }
@@ -241,9 +241,9 @@ unsafe fn evaluate_some<V: Vector>(
 fn padded(run: Ands<'_>, at: usize, width: usize) -> ([GateSlots; WIDEST], [[u32; 2]; WIDEST]) {
     let last = run.gates().len() - 1;
     let mut gates = ([GateSlots::default(); WIDEST], [[0; 2]; WIDEST]);
-    for place in 0..width {
-        gates.0[place] = run.gates()[last.min(at + place)];
-        gates.1[place] = run.halves()[last.min(at + place)];
+    for index in 0..width {
+        gates.0[index] = run.gates()[last.min(at + index)];
+        gates.1[index] = run.halves()[last.min(at + index)];
     }
     gates
 }
@@ -331,8 +331,8 @@ unsafe fn evaluate_rest<V: Vector>(registers: *mut Block, run: Ands<'_>, at: usi
     let (gates, halves) = padded(run, at, 2 * V::LANES);
     let (given, _) = table[GATE * at..].as_chunks::<GATE>();
     let mut rows = [[0; GATE]; WIDEST];
-    for (place, row) in rows.iter_mut().enumerate().take(2 * V::LANES) {
-        *row = given[place.min(given.len() - 1)];
+    for (index, row) in rows.iter_mut().enumerate().take(2 * V::LANES) {
+        *row = given[index.min(given.len() - 1)];
     }
     let (gates, halves, from) = (gates.as_ptr(), halves.as_ptr(), rows.as_ptr().cast());
     // SAFETY: the caller's promise.

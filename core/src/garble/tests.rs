@@ -201,11 +201,11 @@ fn kernels_agree() {
 /// AND gates on the first 50 slots, none of which an earlier gate has written; some share an output's slot.
 fn independent(fixed: &mut Fixed, count: usize) -> Gates {
     let (mut gates, mut steps) = (Gates::default(), Vec::new());
-    for place in 0..count as u32 {
+    for index in 0..count as u32 {
         let slots = GateSlots {
             a: fixed.below(50) as u32,
             b: fixed.below(50) as u32,
-            out: 50 + place / 2,
+            out: 50 + index / 2,
         };
         gates.and(slots, fixed.below(1 << 31) as u32, 1, &mut steps);
         let slots = GateSlots {
@@ -244,8 +244,8 @@ fn kernels_agree_on_runs() {
         // Gate by gate it is the same, and the same as one lane of a tile.
         for kernel in Kernel::available() {
             let mut labels = registers.clone();
-            for place in 0..count {
-                let run = gates.ands(place..place + 1, base);
+            for index in 0..count {
+                let run = gates.ands(index..index + 1, base);
                 let gate = run.gates()[0];
                 let mut one = vec![labels[gate.a as usize], labels[gate.b as usize], 0];
                 let mut rows = [[0; 16]; 2];
@@ -261,7 +261,7 @@ fn kernels_agree_on_runs() {
                 let mut table = [0; 32];
                 kernel.garble_run(&mut labels, run, delta, &mut table);
                 assert_eq!(table, *rows.as_flattened());
-                assert_eq!(table, results[0].0[32 * place..][..32]);
+                assert_eq!(table, results[0].0[32 * index..][..32]);
                 assert_eq!(labels[gate.out as usize], one[2]);
             }
             assert_eq!(labels, results[0].1);

@@ -2,8 +2,8 @@
 
 use num_bigint::BigUint;
 
+use super::distribution::{Distribution, Rational};
 use super::error::NoiseError;
-use super::law::{Law, Rational};
 use super::table::{Kind, Table, below};
 use super::words::{Streams, Words};
 
@@ -17,7 +17,10 @@ pub enum Sampler {
     /// Always the same.
     Constant(i64),
     /// 1 with probability exp(-x): whether the first word is below, at or above the threshold decides.
-    Bernoulli { law: Law, threshold: u64 },
+    Bernoulli {
+        distribution: Distribution,
+        threshold: u64,
+    },
     /// An offset from the mode, plus `origin`.
     Single { table: Table, origin: i64 },
     /// The difference of two independent values.
@@ -30,12 +33,15 @@ impl Sampler {
         if x.up == BigUint::ZERO {
             return Ok(Self::Constant(1));
         }
-        let law = Law::geometric(x);
-        let bounds = law.mass(1, 128).ok_or(NoiseError::Beyond)?;
+        let distribution = Distribution::geometric(x);
+        let bounds = distribution.mass(1, 128).ok_or(NoiseError::Beyond)?;
         let threshold = (bounds.low >> 64u8)
             .try_into()
             .map_err(|_| NoiseError::Beyond)?;
-        Ok(Self::Bernoulli { law, threshold })
+        Ok(Self::Bernoulli {
+            distribution,
+            threshold,
+        })
     }
 
     /// Fills `samples`, the samples of a call from its beginning, over `threads` threads.
@@ -91,9 +97,12 @@ impl Sampler {
     fn fill_block(&self, words: &mut Words<'_>, block: &mut [i64]) -> Result<(), NoiseError> {
         match self {
             Self::Constant(value) => block.fill(*value),
-            Self::Bernoulli { law, threshold } => {
+            Self::Bernoulli {
+                distribution,
+                threshold,
+            } => {
                 for sample in block {
-                    *sample = i64::from(bernoulli(law, *threshold, words)?);
+                    *sample = i64::from(bernoulli(distribution, *threshold, words)?);
                 }
             }
             Self::Single { table, origin } => {
@@ -115,13 +124,17 @@ impl Sampler {
 
 /// The threshold is floor(2^64 exp(-x)), or one less.
 #[inline(always)]
-fn bernoulli(law: &Law, threshold: u64, words: &mut Words<'_>) -> Result<bool, NoiseError> {
+fn bernoulli(
+    distribution: &Distribution,
+    threshold: u64,
+    words: &mut Words<'_>,
+) -> Result<bool, NoiseError> {
     let word = words.next();
     if word.abs_diff(threshold) > 1 {
         return Ok(word < threshold);
     }
     let one = BigUint::from(1u8);
-    below(law, 1, (&one, &one), word, || words.next())
+    below(distribution, 1, (&one, &one), word, || words.next())
 }
 
 /// The offset from the mode of one value.
@@ -129,12 +142,12 @@ fn bernoulli(law: &Law, threshold: u64, words: &mut Words<'_>) -> Result<bool, N
 fn draw(table: &Table, words: &mut Words<'_>) -> Result<i64, NoiseError> {
     loop {
         let mut word = words.next();
-        let place = table.choose(word >> 32);
-        let segment = &table.segments[place];
+        let index = table.choose(word >> 32);
+        let segment = &table.segments[index];
         match segment.kind {
             Kind::Strip => {}
             Kind::Nothing => continue,
-            Kind::Tail(bits) => match tail(table, place, bits, words)? {
+            Kind::Tail(bits) => match tail(table, index, bits, words)? {
                 Some(offset) => return Ok(offset),
                 None => continue,
             },
@@ -145,7 +158,7 @@ fn draw(table: &Table, words: &mut Words<'_>) -> Result<i64, NoiseError> {
         let steps = word & ((1 << table.bits) - 1);
         let offset = segment.at(steps);
         let word = words.next();
-        if word < segment.sure || close(table, place, steps, offset, word, words)? {
+        if word < segment.sure || close(table, index, steps, offset, word, words)? {
             return Ok(offset);
         }
     }
@@ -156,15 +169,15 @@ fn draw(table: &Table, words: &mut Words<'_>) -> Result<i64, NoiseError> {
 #[inline(never)]
 fn close(
     table: &Table,
-    place: usize,
+    index: usize,
     steps: u64,
     offset: i64,
     word: u64,
     words: &mut Words<'_>,
 ) -> Result<bool, NoiseError> {
-    let detail = &table.details[place];
-    if let Some((kept, lost)) = detail.thresholds(steps, table.bits) {
-        if word < kept {
+    let detail = &table.details[index];
+    if let Some((retained, lost)) = detail.thresholds(steps, table.bits) {
+        if word < retained {
             return Ok(true);
         }
         if word >= lost {
@@ -173,9 +186,13 @@ fn close(
     }
     let up = &table.room << 32u8;
     let down = &table.total * detail.height;
-    below(&table.law, i128::from(offset), (&up, &down), word, || {
-        words.next()
-    })
+    below(
+        &table.distribution,
+        i128::from(offset),
+        (&up, &down),
+        word,
+        || words.next(),
+    )
 }
 
 /// A value of a tail, or None if it is not kept.
@@ -183,7 +200,7 @@ fn close(
 #[inline(never)]
 fn tail(
     table: &Table,
-    place: usize,
+    index: usize,
     bits: u32,
     words: &mut Words<'_>,
 ) -> Result<Option<i64>, NoiseError> {
@@ -200,13 +217,15 @@ fn tail(
     }
     let steps = words.next() & ((1 << bits) - 1);
     let distance = (i128::from(piece) << bits) + i128::from(steps);
-    let segment = &table.segments[place];
+    let segment = &table.segments[index];
     let sign = i128::from(segment.sign);
     let offset = i128::from(segment.first) + ((distance ^ sign) - sign);
     let up = &table.room << (32 + piece);
-    let down = &table.total * table.details[place].height;
+    let down = &table.total * table.details[index].height;
     let word = words.next();
-    if below(&table.law, offset, (&up, &down), word, || words.next())? {
+    if below(&table.distribution, offset, (&up, &down), word, || {
+        words.next()
+    })? {
         i64::try_from(offset)
             .map(Some)
             .map_err(|_| NoiseError::Beyond)

@@ -5,34 +5,34 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use num_bigint::BigUint;
 use zeroize::Zeroizing;
 
+use super::distribution::{Distribution, Rational};
 use super::draw::Sampler;
 use super::error::NoiseError;
-use super::law::{Law, Rational};
 use super::table::Table;
 use super::words::Streams;
 use crate::tuple_hash::TupleHash256;
 
 /// A source's key from a caller's key and context.
 const SOURCE_KEY: &str = "smpc-dp/1/noise-source";
-/// The key of one call from its source's key, the call's number, the law and its parameters.
+/// The key of one call from its source's key, the call's number, the distribution and its parameters.
 const CALL_KEY: &str = "smpc-dp/1/noise-call";
 /// Samplers that are kept, the latest used last: their tables take longer to make than a short call.
-const KEPT: usize = 64;
+const RETAINED: usize = 64;
 /// Bytes of a numerator or denominator.
 const TERM_BYTES: usize = 32;
 
 type Key = Zeroizing<[u8; 32]>;
-type Kept = (String, Vec<Vec<u8>>, Arc<Sampler>);
+type Retained = (String, Vec<Vec<u8>>, Arc<Sampler>);
 
-static SAMPLERS: Mutex<Vec<Kept>> = Mutex::new(Vec::new());
+static SAMPLERS: Mutex<Vec<Retained>> = Mutex::new(Vec::new());
 
 fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
     // What these hold is whole between any two statements.
     mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
-/// Builds the sampler of `law`, whose parameters are fractions: numerator, denominator, big-endian.
-fn build(law: &str, terms: &[Vec<u8>]) -> Result<Sampler, NoiseError> {
+/// Builds the sampler of `distribution`, whose parameters are fractions: numerator, denominator, big-endian.
+fn build(distribution: &str, terms: &[Vec<u8>]) -> Result<Sampler, NoiseError> {
     if terms.iter().any(|term| term.len() > TERM_BYTES) {
         return Err(NoiseError::Argument("a parameter has more than 32 bytes"));
     }
@@ -45,18 +45,18 @@ fn build(law: &str, terms: &[Vec<u8>]) -> Result<Sampler, NoiseError> {
     let (first, second) = (fractions.next(), fractions.next());
     let zero = BigUint::ZERO;
     let positive = |value: &Rational| value.up > zero && value.down > zero;
-    match (law, terms.len(), first, second) {
+    match (distribution, terms.len(), first, second) {
         ("bernoulli-exp", 2, Some(x), None) if x.down > zero => Sampler::bernoulli(x),
-        ("geometric", 2, Some(x), None) if positive(&x) => single(Law::geometric(x)),
+        ("geometric", 2, Some(x), None) if positive(&x) => single(Distribution::geometric(x)),
         ("discrete-laplace", 2, Some(scale), None) if positive(&scale) => {
-            single(Law::laplace(scale))
+            single(Distribution::laplace(scale))
         }
         ("discrete-gaussian", 2, Some(variance), None) if positive(&variance) => {
-            single(Law::gaussian(variance))
+            single(Distribution::gaussian(variance))
         }
         ("skellam", 2, Some(variance), None) if positive(&variance) => {
             let mean = Rational::new(variance.up, variance.down << 1u8);
-            Table::new(Law::poisson(mean)).map(Sampler::Difference)
+            Table::new(Distribution::poisson(mean)).map(Sampler::Difference)
         }
         ("binomial", 4, Some(trials), Some(p))
             if trials.down == 1u8.into() && p.down > zero && p.up <= p.down =>
@@ -69,9 +69,9 @@ fn build(law: &str, terms: &[Vec<u8>]) -> Result<Sampler, NoiseError> {
     }
 }
 
-fn single(law: Law) -> Result<Sampler, NoiseError> {
+fn single(distribution: Distribution) -> Result<Sampler, NoiseError> {
     Ok(Sampler::Single {
-        table: Table::new(law)?,
+        table: Table::new(distribution)?,
         origin: 0,
     })
 }
@@ -88,33 +88,33 @@ fn binomial(trials: BigUint, p: Rational) -> Result<Sampler, NoiseError> {
     if p.up == p.down {
         return Ok(Sampler::Constant(all));
     }
-    let law = Law::binomial(trials, p);
-    let origin = law.origin().ok_or(NoiseError::Beyond)?;
+    let distribution = Distribution::binomial(trials, p);
+    let origin = distribution.origin().ok_or(NoiseError::Beyond)?;
     Ok(Sampler::Single {
-        table: Table::new(law)?,
+        table: Table::new(distribution)?,
         origin,
     })
 }
 
-/// The sampler of a law, made anew or kept from before.
-fn sampler(law: &str, terms: &[Vec<u8>]) -> Result<Arc<Sampler>, NoiseError> {
-    let same = |kept: &Kept| kept.0 == law && kept.1 == terms;
+/// The sampler of a distribution, made anew or kept from before.
+fn sampler(distribution: &str, terms: &[Vec<u8>]) -> Result<Arc<Sampler>, NoiseError> {
+    let same = |retained: &Retained| retained.0 == distribution && retained.1 == terms;
     {
         let mut samplers = lock(&SAMPLERS);
-        if let Some(place) = samplers.iter().position(same) {
-            let kept = samplers.remove(place);
-            let found = Arc::clone(&kept.2);
-            samplers.push(kept);
-            return Ok(found);
+        if let Some(index) = samplers.iter().position(same) {
+            let retained = samplers.remove(index);
+            let result = Arc::clone(&retained.2);
+            samplers.push(retained);
+            return Ok(result);
         }
     }
-    let made = Arc::new(build(law, terms)?);
+    let made = Arc::new(build(distribution, terms)?);
     let mut samplers = lock(&SAMPLERS);
-    samplers.retain(|kept| !same(kept));
-    if samplers.len() >= KEPT {
+    samplers.retain(|retained| !same(retained));
+    if samplers.len() >= RETAINED {
         samplers.remove(0);
     }
-    samplers.push((law.to_owned(), terms.to_vec(), Arc::clone(&made)));
+    samplers.push((distribution.to_owned(), terms.to_vec(), Arc::clone(&made)));
     Ok(made)
 }
 
@@ -164,31 +164,31 @@ impl NoiseKey {
         lock(&self.0).calls
     }
 
-    /// Draws `count` samples of a law on so many threads; their number does not change the samples.
+    /// Draws `count` samples of a distribution on so many threads; their number does not change the samples.
     ///
-    /// The laws, as `protocols/sampling/README.md` defines them, are "bernoulli-exp" and "geometric" with x, "discrete-laplace"
+    /// The distributions, as `protocols/sampling/README.md` defines them, are "bernoulli-exp" and "geometric" with x, "discrete-laplace"
     /// with its scale, "discrete-gaussian" and "skellam" with their variance, and "binomial" with the number of trials
     /// and p. A parameter is two of `terms`, numerator and denominator, each big-endian in at most 32 bytes.
     pub fn draw(
         &self,
-        law: &str,
+        distribution: &str,
         terms: &[Vec<u8>],
         count: usize,
         threads: usize,
     ) -> Result<Vec<i64>, NoiseError> {
-        let sampler = sampler(law, terms)?;
+        let sampler = sampler(distribution, terms)?;
         let mut samples = Vec::new();
         samples
             .try_reserve_exact(count)
             .map_err(|_| NoiseError::Memory(count))?;
         samples.resize(count, 0);
-        let streams = self.next_call(law, terms)?;
+        let streams = self.next_call(distribution, terms)?;
         sampler.fill(&streams, &mut samples, threads)?;
         Ok(samples)
     }
 
     /// The streams of the next call.
-    fn next_call(&self, law: &str, terms: &[Vec<u8>]) -> Result<Streams, NoiseError> {
+    fn next_call(&self, distribution: &str, terms: &[Vec<u8>]) -> Result<Streams, NoiseError> {
         let mut state = lock(&self.0);
         let here = std::process::id();
         if state.process.is_some_and(|process| process != here) {
@@ -199,7 +199,7 @@ impl NoiseKey {
         let mut hasher = TupleHash256::new(CALL_KEY.as_bytes());
         hasher.absorb(&*state.key);
         hasher.absorb(&state.calls.to_be_bytes());
-        hasher.absorb(law.as_bytes());
+        hasher.absorb(distribution.as_bytes());
         terms.iter().for_each(|term| hasher.absorb(term));
         state.calls += 1;
         let mut key = Key::default();

@@ -1,17 +1,17 @@
-//! Exact samplers of integer laws; `protocols/sampling/README.md` specifies what is read and what is returned.
+//! Exact samplers of integer distributions; `protocols/sampling/README.md` specifies what is read and what is returned.
 //!
-//! One engine serves every law whose mass function is log-concave: strips around the mode, each with an
+//! One engine serves every distribution whose mass function is log-concave: strips around the mode, each with an
 //! integer height that is no less than the mass of any of its values, are chosen by integer weights, and
 //! a value of the strip is kept with probability mass / height. No floating point: `bounds` encloses the
 //! irrational masses between integers, as tightly as a decision needs, and most decisions are made on
 //! 64-bit thresholds that follow from such bounds.
 
 mod bounds;
+mod distribution;
 mod draw;
 mod error;
 mod factorial;
 mod key;
-mod law;
 mod table;
 #[cfg(test)]
 mod tests;

@@ -1,10 +1,10 @@
-//! The table of a law: its strips and tails, their weights, and thresholds for quick decisions.
+//! The table of a distribution: its strips and tails, their weights, and thresholds for quick decisions.
 
 use num_bigint::BigUint;
 
 use super::bounds::Bounds;
+use super::distribution::Distribution;
 use super::error::NoiseError;
-use super::law::Law;
 
 /// Strips end, and the tail begins, where 2^32 f is below this.
 const TAIL_HEIGHT: u64 = 1 << 12;
@@ -60,9 +60,9 @@ pub struct Detail {
     pub exponents: [Option<u64>; 4],
 }
 
-/// A law with everything that drawing from it needs.
+/// A distribution with everything that drawing from it needs.
 pub struct Table {
-    pub law: Law,
+    pub distribution: Distribution,
     /// Strips have 2^bits values.
     pub bits: u32,
     pub segments: Vec<Segment>,
@@ -82,10 +82,10 @@ struct Side {
 }
 
 impl Side {
-    fn new(law: &Law, left: bool, bits: u32) -> Result<Self, NoiseError> {
+    fn new(distribution: &Distribution, left: bool, bits: u32) -> Result<Self, NoiseError> {
         let mut heights = Vec::new();
         loop {
-            let height = floor_mass(law, offset(left, heights.len(), bits))? + 1;
+            let height = floor_mass(distribution, offset(left, heights.len(), bits))? + 1;
             heights.push(height);
             if height <= TAIL_HEIGHT {
                 break;
@@ -117,20 +117,20 @@ impl Side {
         self.heights
             .iter()
             .enumerate()
-            .map(move |(place, &height)| (height, if place == last { times } else { 1 }, place))
+            .map(move |(index, &height)| (height, if index == last { times } else { 1 }, index))
     }
 }
 
 /// The offset from the mode of the first value of strip `place` of a side.
-fn offset(left: bool, place: usize, bits: u32) -> i128 {
-    let distance = (place as i128) << bits;
+fn offset(left: bool, index: usize, bits: u32) -> i128 {
+    let distance = (index as i128) << bits;
     if left { -1 - distance } else { distance }
 }
 
 /// floor(2^32 f)
-fn floor_mass(law: &Law, offset: i128) -> Result<u64, NoiseError> {
+fn floor_mass(distribution: &Distribution, offset: i128) -> Result<u64, NoiseError> {
     for bits in [96, 192, 384] {
-        let Some(Bounds { low, high }) = law.mass(offset, bits) else {
+        let Some(Bounds { low, high }) = distribution.mass(offset, bits) else {
             break;
         };
         let (low, high) = (low >> (bits - 32), high >> (bits - 32));
@@ -138,28 +138,31 @@ fn floor_mass(law: &Law, offset: i128) -> Result<u64, NoiseError> {
             return low.try_into().map_err(|_| NoiseError::Beyond);
         }
     }
-    let exact = law.exact(offset)?.ok_or(NoiseError::Beyond)?;
+    let exact = distribution.exact(offset)?.ok_or(NoiseError::Beyond)?;
     ((exact.up << 32u8) / exact.down)
         .try_into()
         .map_err(|_| NoiseError::Beyond)
 }
 
 impl Table {
-    /// The table of `law`.
-    pub fn new(law: Law) -> Result<Self, NoiseError> {
-        let spread_bits = law.spread().bits();
+    /// The table of `distribution`.
+    pub fn new(distribution: Distribution) -> Result<Self, NoiseError> {
+        let spread_bits = distribution.spread().bits();
         if spread_bits > SPREAD_BITS {
             return Err(NoiseError::Argument("the law is wider than 2^50"));
         }
         let bits = (spread_bits.saturating_sub(1) / 2).saturating_sub(4) as u32;
-        let sides = [Side::new(&law, false, bits)?, Side::new(&law, true, bits)?];
+        let sides = [
+            Side::new(&distribution, false, bits)?,
+            Side::new(&distribution, true, bits)?,
+        ];
         let rough = || sides.iter().flat_map(|side| side.rough(bits));
         let total: u128 = rough()
             .map(|(height, times, _)| u128::from(height) * u128::from(times))
             .sum();
         let room = (1u128 << 32) - rough().map(|(_, times, _)| u128::from(times)).sum::<u128>();
         let mut table = Self {
-            law,
+            distribution,
             bits,
             segments: Vec::new(),
             details: Vec::new(),
@@ -170,10 +173,10 @@ impl Table {
         let mut end = 0;
         for side in &sides {
             let exponents = table.exponents(side);
-            for (rough, times, place) in side.rough(bits) {
+            for (rough, times, index) in side.rough(bits) {
                 let height = (u128::from(rough) * room / total) as u64 + 1;
                 end += height * times;
-                table.push(side, place, end, height, &exponents);
+                table.push(side, index, end, height, &exponents);
             }
         }
         table.segments.push(Segment {
@@ -197,13 +200,13 @@ impl Table {
     /// floor(2^POINT (-ln f)) at the first value of each segment of a side; nothing where strips are single values.
     fn exponents(&self, side: &Side) -> Vec<Option<u64>> {
         (0..side.heights.len())
-            .map(|place| {
+            .map(|index| {
                 if self.bits == 0 {
                     return None;
                 }
                 let bounds = self
-                    .law
-                    .exponent(offset(side.left, place, self.bits), POINT + 16)?;
+                    .distribution
+                    .exponent(offset(side.left, index, self.bits), POINT + 16)?;
                 (bounds.high <= &bounds.low + (1u32 << 16)).then_some(())?;
                 (bounds.low >> 16u8).try_into().ok()
             })
@@ -213,26 +216,26 @@ impl Table {
     fn push(
         &mut self,
         side: &Side,
-        place: usize,
+        index: usize,
         end: u64,
         height: u64,
         exponents: &[Option<u64>],
     ) {
-        let last = place + 1 == side.heights.len();
+        let last = index + 1 == side.heights.len();
         let kind = if last {
             Kind::Tail(side.tail_bits)
         } else {
             Kind::Strip
         };
-        let first = offset(side.left, place, self.bits);
-        let top = self.kept(first, height);
+        let first = offset(side.left, index, self.bits);
+        let top = self.retained(first, height);
         // The least mass of a strip is not below that of the next one's first value.
         let sure = match (last, self.bits) {
             (true, _) => 0,
             (false, 0) => top,
-            (false, _) => self.kept(offset(side.left, place + 1, self.bits), height),
+            (false, _) => self.retained(offset(side.left, index + 1, self.bits), height),
         };
-        let at = |shift: usize| exponents.get((place + shift).checked_sub(1)?).copied()?;
+        let at = |shift: usize| exponents.get((index + shift).checked_sub(1)?).copied()?;
         self.segments.push(Segment {
             end,
             sure,
@@ -248,11 +251,11 @@ impl Table {
     }
 
     /// 2^64 times the probability to keep the value at `offset`, rounded down, perhaps by one too much.
-    fn kept(&self, offset: i128, height: u64) -> u64 {
+    fn retained(&self, offset: i128, height: u64) -> u64 {
         let bits = 128;
-        let low = match self.law.mass(offset, bits) {
+        let low = match self.distribution.mass(offset, bits) {
             Some(bounds) => bounds.low,
-            None => match self.law.exact(offset) {
+            None => match self.distribution.exact(offset) {
                 Ok(Some(exact)) => (exact.up << bits) / exact.down,
                 _ => BigUint::ZERO,
             },
@@ -264,11 +267,11 @@ impl Table {
     /// The segment of a 32-bit choice.
     #[inline(always)]
     pub fn choose(&self, choice: u64) -> usize {
-        let mut place = usize::from(self.guide[(choice >> (32 - GUIDE_BITS)) as usize]);
-        while self.segments[place].end <= choice {
-            place += 1;
+        let mut index = usize::from(self.guide[(choice >> (32 - GUIDE_BITS)) as usize]);
+        while self.segments[index].end <= choice {
+            index += 1;
         }
-        place
+        index
     }
 }
 
@@ -320,7 +323,7 @@ fn exp_neg_fixed(x: u64) -> (u64, u64) {
 /// Whether the uniform number whose first word is `word` is below 2^`extra` `room` 2^32 f / (`total` height),
 /// reading more words from `next` where it cannot be known yet.
 pub fn below(
-    law: &Law,
+    distribution: &Distribution,
     offset: i128,
     factor: (&BigUint, &BigUint),
     word: u64,
@@ -335,20 +338,20 @@ pub fn below(
     loop {
         // The number read so far against 2^read factor f, all times 2^precision and the denominator.
         let reach = &number + 1u8;
-        match law.mass(offset, precision) {
+        match distribution.mass(offset, precision) {
             Some(Bounds { low, high }) if precision < 4096 + extra => {
                 let edge = |mass: BigUint| (mass * up) << read;
-                let mark = |number: &BigUint| (number * down) << precision;
+                let scaled = |number: &BigUint| (number * down) << precision;
                 let (low, high) = (edge(low), edge(high));
-                if mark(&reach) <= low {
+                if scaled(&reach) <= low {
                     return Ok(true);
                 }
-                if mark(&number) >= high {
+                if scaled(&number) >= high {
                     return Ok(false);
                 }
                 // The mass is not 0 here, however small: its bound from above is not.
-                let above = number == BigUint::ZERO || mark(&number) < low;
-                if above && high < mark(&reach) {
+                let above = number == BigUint::ZERO || scaled(&number) < low;
+                if above && high < scaled(&reach) {
                     number = (number << 64u8) + next();
                     read += 64;
                     precision = precision.max(read + extra + 64);
@@ -357,13 +360,13 @@ pub fn below(
                 }
             }
             _ => {
-                let exact = law.exact(offset)?.ok_or(NoiseError::Beyond)?;
+                let exact = distribution.exact(offset)?.ok_or(NoiseError::Beyond)?;
                 let edge = (exact.up * up) << read;
-                let mark = &exact.down * down;
-                if &reach * &mark <= edge {
+                let scaled = &exact.down * down;
+                if &reach * &scaled <= edge {
                     return Ok(true);
                 }
-                if &number * &mark >= edge {
+                if &number * &scaled >= edge {
                     return Ok(false);
                 }
                 number = (number << 64u8) + next();

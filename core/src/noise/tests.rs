@@ -3,9 +3,9 @@
 use num_bigint::{BigInt, BigUint};
 
 use super::bounds::{Bounds, exp_neg, ln_ratio};
+use super::distribution::{Distribution, Rational};
 use super::draw::{BLOCK, Sampler};
 use super::factorial::{ln_factorial_ratio, product};
-use super::law::{Law, Rational};
 use super::table::{Kind, Table, below};
 use super::words::Streams;
 
@@ -13,16 +13,16 @@ fn rational(up: u64, down: u64) -> Rational {
     Rational::new(up.into(), down.into())
 }
 
-fn laws() -> Vec<Law> {
+fn distributions() -> Vec<Distribution> {
     vec![
-        Law::gaussian(rational(1, 3)),
-        Law::gaussian(rational(10_000, 1)),
-        Law::laplace(rational(700, 3)),
-        Law::geometric(rational(1, 500)),
-        Law::poisson(rational(3, 1)),
-        Law::poisson(rational(99_999, 7)),
-        Law::binomial(1_000_000u64.into(), rational(1, 3)),
-        Law::binomial(3u64.into(), rational(1, 2)),
+        Distribution::gaussian(rational(1, 3)),
+        Distribution::gaussian(rational(10_000, 1)),
+        Distribution::laplace(rational(700, 3)),
+        Distribution::geometric(rational(1, 500)),
+        Distribution::poisson(rational(3, 1)),
+        Distribution::poisson(rational(99_999, 7)),
+        Distribution::binomial(1_000_000u64.into(), rational(1, 3)),
+        Distribution::binomial(3u64.into(), rational(1, 2)),
     ]
 }
 
@@ -82,8 +82,8 @@ fn factorial_ratios_enclose_the_product() {
 /// Every height is at least the mass of every value below it, and the weights fit.
 #[test]
 fn heights_cover_the_masses() {
-    for law in laws() {
-        let table = Table::new(law).unwrap();
+    for distribution in distributions() {
+        let table = Table::new(distribution).unwrap();
         let mut end = 0;
         for (segment, detail) in table.segments.iter().zip(&table.details) {
             let (pieces, step) = match segment.kind {
@@ -93,30 +93,34 @@ fn heights_cover_the_masses() {
             let step = if segment.sign < 0 { -step } else { step };
             for piece in 0..pieces {
                 let offset = i128::from(segment.first) + piece * step;
-                let high = match table.law.mass(offset, 256) {
+                let high = match table.distribution.mass(offset, 256) {
                     Some(bounds) => bounds.high,
                     None => {
-                        let exact = table.law.exact(offset).unwrap().unwrap();
+                        let exact = table.distribution.exact(offset).unwrap().unwrap();
                         (exact.up << 256u32) / exact.down + 1u8
                     }
                 };
                 let mass = (high * &table.room) << (32 + piece as u64);
                 let height = (&table.total * detail.height) << 256u32;
-                assert!(mass <= height, "{:?} at {offset}", table.law);
+                assert!(mass <= height, "{:?} at {offset}", table.distribution);
             }
             assert!(segment.end > end);
             end = segment.end;
         }
         assert!(end <= 1 << 32);
-        assert!(end > (1 << 32) - (1 << 13), "{:?}: {end}", table.law);
+        assert!(
+            end > (1 << 32) - (1 << 13),
+            "{:?}: {end}",
+            table.distribution
+        );
     }
 }
 
 /// The quick thresholds never contradict the exact decision.
 #[test]
 fn thresholds_agree_with_the_exact_decision() {
-    for law in laws() {
-        let table = Table::new(law).unwrap();
+    for distribution in distributions() {
+        let table = Table::new(distribution).unwrap();
         let up = &table.room << 32u8;
         for (segment, detail) in table.segments.iter().zip(&table.details).step_by(7) {
             if segment.kind != Kind::Strip {
@@ -127,21 +131,25 @@ fn thresholds_agree_with_the_exact_decision() {
             for steps in [0, last / 3, last / 2, last] {
                 let offset = i128::from(segment.at(steps));
                 let exact = |word: u64| {
-                    below(&table.law, offset, (&up, &down), word, || {
+                    below(&table.distribution, offset, (&up, &down), word, || {
                         panic!("not undecided")
                     })
                     .unwrap()
                 };
                 if segment.sure > 0 {
-                    assert!(exact(segment.sure - 1), "{:?} at {offset}", table.law);
+                    assert!(
+                        exact(segment.sure - 1),
+                        "{:?} at {offset}",
+                        table.distribution
+                    );
                 }
-                if let Some((kept, lost)) = detail.thresholds(steps, table.bits) {
-                    assert!(kept <= lost);
-                    assert!(exact(kept - 1), "{:?} at {offset}", table.law);
+                if let Some((retained, lost)) = detail.thresholds(steps, table.bits) {
+                    assert!(retained <= lost);
+                    assert!(exact(retained - 1), "{:?} at {offset}", table.distribution);
                     assert!(
                         lost == u64::MAX || !exact(lost),
                         "{:?} at {offset}",
-                        table.law
+                        table.distribution
                     );
                 }
             }
@@ -152,12 +160,17 @@ fn thresholds_agree_with_the_exact_decision() {
 /// A word that leaves the decision open is followed by another; a rational edge is met exactly.
 #[test]
 fn undecided_words_are_followed_by_others() {
-    let law = Law::geometric(rational(1, 1));
+    let distribution = Distribution::geometric(rational(1, 1));
     let one = BigUint::from(1u8);
-    let threshold: u64 = (law.mass(1, 128).unwrap().low >> 64u8).try_into().unwrap();
+    let threshold: u64 = (distribution.mass(1, 128).unwrap().low >> 64u8)
+        .try_into()
+        .unwrap();
     let decide = |word: u64, more: &[u64]| {
         let mut more = more.iter().copied();
-        let decided = below(&law, 1, (&one, &one), word, || more.next().unwrap()).unwrap();
+        let decided = below(&distribution, 1, (&one, &one), word, || {
+            more.next().unwrap()
+        })
+        .unwrap();
         assert!(more.next().is_none(), "words are left");
         decided
     };
@@ -167,23 +180,24 @@ fn undecided_words_are_followed_by_others() {
     assert!(!decide(threshold, &[u64::MAX]));
 
     // Masses far below what a word resolves: exp(-100) is about 2^-144, exp(-10^9) is nothing.
-    for (x, more, kept) in [
+    for (x, more, retained) in [
         (100, [0, 1 << 47].as_slice(), true),
         (100, &[0, 1 << 49], false),
         (100, &[1], false),
         (1_000_000_000, &[0, 0, 0, 1], false),
     ] {
-        let law = Law::geometric(rational(x, 1));
+        let distribution = Distribution::geometric(rational(x, 1));
         let mut words = more.iter().copied();
-        let decided = below(&law, 1, (&one, &one), 0, || words.next().unwrap()).unwrap();
-        assert_eq!(decided, kept, "{x}, {more:?}");
+        let decided = below(&distribution, 1, (&one, &one), 0, || words.next().unwrap()).unwrap();
+        assert_eq!(decided, retained, "{x}, {more:?}");
         assert!(words.next().is_none(), "words are left");
     }
 
     // Binomial of 2 halves: the mass beside the mode is exactly 1/2.
-    let law = Law::binomial(2u8.into(), rational(1, 2));
+    let distribution = Distribution::binomial(2u8.into(), rational(1, 2));
     let half = 1u64 << 63;
-    let decide = |word| below(&law, 1, (&one, &one), word, || panic!("undecided")).unwrap();
+    let decide =
+        |word| below(&distribution, 1, (&one, &one), word, || panic!("undecided")).unwrap();
     assert!(decide(half - 1));
     assert!(!decide(half));
 }
@@ -191,7 +205,7 @@ fn undecided_words_are_followed_by_others() {
 #[test]
 fn threads_and_length_do_not_matter() {
     let streams = Streams::new(&[7; 32]);
-    let sampler = Sampler::Difference(Table::new(Law::poisson(rational(500, 3))).unwrap());
+    let sampler = Sampler::Difference(Table::new(Distribution::poisson(rational(500, 3))).unwrap());
     let mut expected = vec![0; 5 * BLOCK + 77];
     sampler.fill(&streams, &mut expected, 1).unwrap();
     for (length, threads) in [

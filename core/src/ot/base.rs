@@ -258,14 +258,14 @@ fn respond_part(
     ));
     let mut message = Vec::with_capacity(coins.len() * (STRING + POINT));
     let mut keys = Zeroizing::new(Vec::with_capacity(coins.len()));
-    for (place, (coin, &choice)) in coins.iter().zip(choices).enumerate() {
-        let number = start + place;
+    for (index, (coin, &choice)) in coins.iter().zip(choices).enumerate() {
+        let number = start + index;
         let string = coin.last_chunk().expect("48 of 112 bytes");
-        let point = points[place].as_bytes();
+        let point = points[index].as_bytes();
         message.extend_from_slice(&hashes.mix(number, choice, point, string));
         message.extend_from_slice(point);
-        let entry = &message[place * (STRING + POINT)..];
-        keys.push(hashes.key(number, choice, entry, &shared[place]));
+        let entry = &message[index * (STRING + POINT)..];
+        keys.push(hashes.key(number, choice, entry, &shared[index]));
     }
     (message, keys)
 }

@@ -49,10 +49,10 @@ impl ColumnHashes {
         let mut last = [[0; 16]; TILE];
         last[TILE - 1] = *challenge;
         powers.0[TILE - 1] = *challenge;
-        for place in (TILE - most..TILE - 1).rev() {
+        for index in (TILE - most..TILE - 1).rev() {
             // The first power is in place, so this is the product with the challenge.
             last[TILE - 1] = hash_wide(&powers, &[0; 16], &last);
-            powers.0[place] = last[TILE - 1];
+            powers.0[index] = last[TILE - 1];
         }
         Self::Wide(powers, Zeroizing::new(vec![[0; 16]; count]))
     }

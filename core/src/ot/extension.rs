@@ -156,7 +156,7 @@ impl Drop for Columns {
 }
 
 /// Turns a chunk's columns into its rows, and returns the hashes of the columns under `challenge`.
-pub fn turn(
+pub fn transpose_rows(
     kernels: Kernels,
     chunk: Chunk,
     challenge: &[u8; 16],
@@ -175,7 +175,7 @@ pub fn turn(
 }
 
 /// `turn` of blocks of 128 rows, each holding its 16 bytes of every column in order.
-pub fn turn_blocks(
+pub fn transpose_blocks(
     kernels: Kernels,
     challenge: &[u8; 16],
     blocks: &[[u8; KAPPA * 16]],
@@ -190,5 +190,11 @@ pub fn turn_blocks(
             column.blocks[number % TILE] = *part;
         }
     }
-    Ok(turn(kernels, chunk, challenge, columns.tiles(), rows))
+    Ok(transpose_rows(
+        kernels,
+        chunk,
+        challenge,
+        columns.tiles(),
+        rows,
+    ))
 }

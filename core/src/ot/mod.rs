@@ -31,7 +31,7 @@ mod tests;
 
 pub use base::base_transfers;
 pub use error::OtError;
-pub use extension::turn_blocks;
+pub use extension::transpose_blocks;
 pub use receiver::ExtensionReceiver;
 pub use row::{KAPPA, Kernels, Row};
 pub use sender::ExtensionSender;

@@ -51,8 +51,8 @@ fn equal_mask(left: usize, right: usize) -> u8 {
 fn grow(context: &[u8; 32], digit: usize, level: usize, nodes: &[Key]) -> Vec<Key> {
     let mut children = Vec::with_capacity(2 * nodes.len());
     for (number, node) in nodes.iter().enumerate() {
-        let place = [digit as u8, level as u8, number as u8];
-        let pair = Zeroizing::new(hash::<32>(labels::TREE, &[context, &place, node]));
+        let index = [digit as u8, level as u8, number as u8];
+        let pair = Zeroizing::new(hash::<32>(labels::TREE, &[context, &index, node]));
         let (pair, _) = pair.as_chunks::<16>();
         children.extend_from_slice(pair);
     }
@@ -61,8 +61,8 @@ fn grow(context: &[u8; 32], digit: usize, level: usize, nodes: &[Key]) -> Vec<Ke
 
 /// A leaf's stream key and its check string.
 fn finish_leaf(context: &[u8; 32], digit: usize, number: usize, node: &Key) -> (Key, [u8; CHECK]) {
-    let place = [digit as u8, number as u8];
-    let bytes = Zeroizing::new(hash::<48>(labels::LEAF, &[context, &place, node]));
+    let index = [digit as u8, number as u8];
+    let bytes = Zeroizing::new(hash::<48>(labels::LEAF, &[context, &index, node]));
     let (key, check) = bytes.split_first_chunk().expect("16 of 48 bytes");
     (*key, *check.first_chunk().expect("the other 32 bytes"))
 }

@@ -8,7 +8,8 @@ use super::base::BaseSender;
 use super::check::hash_blocks;
 use super::error::{OtError, expect_length};
 use super::extension::{
-    self, CHALLENGE, Chunk, Columns, DESTROYED, FULL, HEADER, MAX_PENDING, expect_room, turn,
+    self, CHALLENGE, Chunk, Columns, DESTROYED, FULL, HEADER, MAX_PENDING, expect_room,
+    transpose_rows,
 };
 use super::pads::PadHash;
 use super::pprf;
@@ -197,7 +198,7 @@ impl ExtensionReceiver {
         let Some(mut committed) = self.committed.pop_front() else {
             return self.refuse("no challenge is awaited");
         };
-        let hashes = turn(
+        let hashes = transpose_rows(
             Kernels::Fastest,
             chunk,
             &point,

@@ -7,7 +7,7 @@ use zeroize::{Zeroize, Zeroizing};
 use super::base::{self, Keys};
 use super::error::{OtError, expect_length};
 use super::extension::{
-    self, Chunk, Columns, DESTROYED, FULL, HEADER, MAX_PENDING, expect_room, turn,
+    self, Chunk, Columns, DESTROYED, FULL, HEADER, MAX_PENDING, expect_room, transpose_rows,
 };
 use super::hash::hash;
 use super::pads::PadHash;
@@ -256,7 +256,7 @@ impl ExtensionSender {
         }
         let (hashed, _) = hashed.as_chunks::<16>();
         let (choices, columns) = (&hashed[0], &hashed[1..]);
-        let hashes = turn(
+        let hashes = transpose_rows(
             Kernels::Fastest,
             chunk,
             &challenged.point,

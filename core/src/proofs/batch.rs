@@ -152,28 +152,28 @@ pub fn find_false(items: &[Item], threads: usize) -> Result<Vec<usize>, getrando
 fn search(items: &[(usize, &Item)]) -> Result<Vec<usize>, getrandom::Error> {
     let mut weights = Weights::fresh()?;
     let mut sum = Sum::default();
-    let (mut readable, mut found) = (Vec::with_capacity(items.len()), Vec::new());
+    let (mut readable, mut result) = (Vec::with_capacity(items.len()), Vec::new());
     for &(number, item) in items {
         match item.verify(&mut weights, &mut sum) {
             Ok(()) => readable.push((number, item)),
-            Err(_) => found.push(number),
+            Err(_) => result.push(number),
         }
     }
-    if !found.is_empty() {
+    if !result.is_empty() {
         // What an unreadable item had added before it was refused makes the sum meaningless.
-        found.extend(search(&readable)?);
-        found.sort_unstable();
-        return Ok(found);
+        result.extend(search(&readable)?);
+        result.sort_unstable();
+        return Ok(result);
     }
     if sum.is_identity() {
-        return Ok(found);
+        return Ok(result);
     }
     drop(sum);
     if let [(number, _)] = items {
         return Ok(vec![*number]);
     }
     let (lower, upper) = items.split_at(items.len() / 2);
-    found.extend(search(lower)?);
-    found.extend(search(upper)?);
-    Ok(found)
+    result.extend(search(lower)?);
+    result.extend(search(upper)?);
+    Ok(result)
 }

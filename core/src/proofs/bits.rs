@@ -61,7 +61,7 @@ pub fn commit(bits: &[u8], alpha: &Scalar) -> RistrettoPoint {
 /// rho w_i Gamma_c(i) for each bit: doublings and negations where that is enough.
 fn shifts(weights: &[Weight], rho: &Scalar) -> Vec<RistrettoPoint> {
     let slots = weights.iter().map(|(slot, _)| match slot {
-        Slot::Value(place) => place + 1,
+        Slot::Value(index) => index + 1,
         Slot::Norm => 0,
     });
     let values = generators::list(Family::Value, slots.max().unwrap_or(0));
@@ -84,7 +84,7 @@ fn shifts(weights: &[Weight], rho: &Scalar) -> Vec<RistrettoPoint> {
         };
         shifts.push(point.unwrap_or_else(|| {
             let generator = match weight.0 {
-                Slot::Value(place) => &values[place],
+                Slot::Value(index) => &values[index],
                 Slot::Norm => &generators::bases().norm,
             };
             RistrettoPoint::vartime_multiscalar_mul([rho * weight.1], [generator])
@@ -153,17 +153,17 @@ impl Claim<'_> {
     ) -> Result<(), ProofError> {
         let [y, z, rho] = challenges(transcript);
         let size = self.weights.len().next_power_of_two();
-        let found = product::verify(transcript, reader, size, &y, weight, sum)?;
-        sum.add(found.of_p, self.bits);
-        let of_t = found.of_p * rho;
+        let result = product::verify(transcript, reader, size, &y, weight, sum)?;
+        sum.add(result.of_p, self.bits);
+        let of_t = result.of_p * rho;
         for (scalar, point) in self.points {
             sum.add(of_t * scalar, *point);
         }
         for (slot, scalar) in self.slots {
             *sum.slot(*slot) += of_t * scalar;
         }
-        let of_z = found.of_p * z;
-        let mut of_left = found.left;
+        let of_z = result.of_p * z;
+        let mut of_left = result.left;
         let mut powers = Scalar::ZERO;
         let mut power = y;
         for left in &mut of_left {
@@ -171,12 +171,12 @@ impl Claim<'_> {
             powers += power;
             power *= y;
         }
-        sum.product += found.product + of_z * (Scalar::ONE - z) * powers;
+        sum.product += result.product + of_z * (Scalar::ONE - z) * powers;
         let (sum_left, sum_right) = sum.sides(size);
         for (total, left) in sum_left.iter_mut().zip(&of_left) {
             *total += left;
         }
-        for (total, right) in sum_right.iter_mut().zip(found.right) {
+        for (total, right) in sum_right.iter_mut().zip(result.right) {
             *total += right + of_z;
         }
         for ((slot, bit_weight), left) in self.weights.iter().zip(&of_left) {

@@ -22,8 +22,8 @@ pub fn expect_values(values: &[i128]) -> Result<(), ProofError> {
     let beyond = |value: &i128| value.unsigned_abs() >= VALUE_LIMIT.unsigned_abs();
     match values.iter().position(beyond) {
         None => Ok(()),
-        Some(place) => Err(ProofError::Argument(format!(
-            "values: number {place} is not below 2**126 in magnitude"
+        Some(index) => Err(ProofError::Argument(format!(
+            "values: number {index} is not below 2**126 in magnitude"
         ))),
     }
 }
@@ -68,8 +68,8 @@ impl Opening {
         let total = combine(&self.plus, &self.minus)?;
         sum.add(*weight, total);
         sum.blinding -= weight * blinding;
-        for (place, &value) in self.values.iter().enumerate() {
-            *sum.slot(Slot::Value(place)) -= weight * encode::value(value);
+        for (index, &value) in self.values.iter().enumerate() {
+            *sum.slot(Slot::Value(index)) -= weight * encode::value(value);
         }
         Ok(())
     }

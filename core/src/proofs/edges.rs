@@ -127,9 +127,9 @@ impl Edges {
         let mut read = Vec::with_capacity(claim.edges.len());
         for (&peer, edge) in claim.neighbours.iter().zip(&claim.edges) {
             let point = encode::point("commitment", edge)?;
-            let place = usize::from(peer).wrapping_sub(1);
-            match self.counted.get(place) {
-                Some(true) => read.push((peer, place, point)),
+            let index = usize::from(peer).wrapping_sub(1);
+            match self.counted.get(index) {
+                Some(true) => read.push((peer, index, point)),
                 Some(false) => {}
                 None => {
                     return Err(ProofError::Argument(format!("there is no party {peer}")));
@@ -137,14 +137,14 @@ impl Edges {
             }
         }
         let mut sum = RistrettoPoint::identity();
-        for (peer, place, point) in read {
+        for (peer, index, point) in read {
             let (coefficient, number) = self.weights(claim.party, peer);
             sum += point;
             fold.numbers = fold.numbers.wrapping_add(number);
             if let Some(each) = &self.each {
                 let weighted = RistrettoPoint::vartime_multiscalar_mul([coefficient], [point]);
                 let mut each = each.lock().expect("nobody panics with it");
-                for end in [party - 1, place] {
+                for end in [party - 1, index] {
                     each[end].points += weighted;
                     each[end].numbers = each[end].numbers.wrapping_add(number);
                 }
@@ -169,7 +169,7 @@ impl Edges {
         let parties = each.iter().enumerate();
         parties
             .filter(|(_, fold)| !fold.vanishes())
-            .map(|(place, _)| place + 1)
+            .map(|(index, _)| index + 1)
             .collect()
     }
 }

@@ -266,25 +266,25 @@ fn forge(input: &mut Unstructured<'_>, piece: &mut Vec<u8>, other: &[u8]) -> Res
     if elements == 0 || input.ratio(1, 4)? {
         return mutate(input, piece);
     }
-    let place = input.choose_index(elements)?;
+    let index = input.choose_index(elements)?;
     let (all, _) = piece.as_chunks_mut::<ELEMENT>();
     let (others, _) = other.as_chunks::<ELEMENT>();
     match input.int_in_range(0..=7)? {
-        0 => all[place] = others[place],
-        1 => all[place] = others[input.choose_index(others.len())?],
-        2 => all[place] = plus_order(&all[place]),
+        0 => all[index] = others[index],
+        1 => all[index] = others[input.choose_index(others.len())?],
+        2 => all[index] = plus_order(&all[index]),
         3 => {
-            all[place] = [0; ELEMENT];
-            all[place][0] = input.int_in_range(0..=2)?;
+            all[index] = [0; ELEMENT];
+            all[index][0] = input.int_in_range(0..=2)?;
         }
-        4 => all.swap(place, input.choose_index(elements)?),
-        5 => all[place] = *input.choose(&POINTS)?,
+        4 => all.swap(index, input.choose_index(elements)?),
+        5 => all[index] = *input.choose(&POINTS)?,
         6 => {
-            if let Some(scalar) = Scalar::from_canonical_bytes(all[place]).into_option() {
-                all[place] = (-scalar).to_bytes();
+            if let Some(scalar) = Scalar::from_canonical_bytes(all[index]).into_option() {
+                all[index] = (-scalar).to_bytes();
             }
         }
-        _ => piece.truncate(place * ELEMENT),
+        _ => piece.truncate(index * ELEMENT),
     }
     Ok(())
 }
@@ -309,8 +309,8 @@ fn proofs() {
         run(name, 1000, 160, |input| {
             let mut pieces = first.pieces.clone();
             for _ in 0..input.int_in_range(1..=2)? {
-                let place = input.choose_index(pieces.len())?;
-                forge(input, &mut pieces[place], &second.pieces[place])?;
+                let index = input.choose_index(pieces.len())?;
+                forge(input, &mut pieces[index], &second.pieces[index])?;
             }
             if pieces != first.pieces
                 && let Some(item) = (first.item)(&pieces)

@@ -46,23 +46,25 @@ pub fn bases() -> &'static Bases {
 
 /// At least the first `count` generators of a family.
 pub fn list(family: Family, count: usize) -> List {
-    let kept = &LISTS[family as usize];
-    let have = Arc::clone(&kept.read().unwrap_or_else(PoisonError::into_inner));
+    let retained = &LISTS[family as usize];
+    let have = Arc::clone(&retained.read().unwrap_or_else(PoisonError::into_inner));
     if have.len() >= count {
         return have;
     }
-    let mut kept = kept.write().unwrap_or_else(PoisonError::into_inner);
-    if kept.len() < count {
+    let mut retained = retained.write().unwrap_or_else(PoisonError::into_inner);
+    if retained.len() < count {
         let label = match family {
             Family::Value => labels::FAMILY_VALUE,
             Family::Left => labels::FAMILY_LEFT,
             Family::Right => labels::FAMILY_RIGHT,
         };
-        let mut longer = kept.to_vec();
-        longer.extend((kept.len()..count.next_power_of_two()).map(|i| generator(label, i as u32)));
-        *kept = Arc::new(longer);
+        let mut longer = retained.to_vec();
+        longer.extend(
+            (retained.len()..count.next_power_of_two()).map(|i| generator(label, i as u32)),
+        );
+        *retained = Arc::new(longer);
     }
-    Arc::clone(&kept)
+    Arc::clone(&retained)
 }
 
 fn generator(family: &str, index: u32) -> RistrettoPoint {

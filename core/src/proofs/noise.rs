@@ -114,7 +114,7 @@ impl Noise {
             |coins: &[u8]| Scalar::from(coins.iter().map(|&coin| u64::from(coin)).sum::<u64>());
         let of_coordinate = coins.chunks_exact(self.bits_each).enumerate();
         let slots: Vec<_> = of_coordinate
-            .map(|(place, coins)| (Slot::Value(place), half - ones(coins)))
+            .map(|(index, coins)| (Slot::Value(index), half - ones(coins)))
             .collect();
         let claim = Claim {
             weights: &self.weights(&coins),

@@ -89,7 +89,7 @@ impl Norm {
             .into_iter()
             .map(Scalar::from)
             .collect();
-        let of_slot = |place| each.iter().map(move |&weight| (Slot::Value(place), weight));
+        let of_slot = |index| each.iter().map(move |&weight| (Slot::Value(index), weight));
         let of_norm = weights(self.bound)
             .into_iter()
             .map(|weight| (Slot::Norm, Scalar::from(weight)));
@@ -253,21 +253,21 @@ impl Norm {
         };
         let [y, z, rho, tau] = challenges(transcript);
         let size = self.size();
-        let found = product::verify(transcript, reader, size, &Scalar::ONE, weight, sum)?;
-        sum.add(found.of_p, squares.values);
-        sum.add(found.of_p * rho, *target);
-        sum.add(found.of_p * tau, squares.norm);
+        let result = product::verify(transcript, reader, size, &Scalar::ONE, weight, sum)?;
+        sum.add(result.of_p, squares.values);
+        sum.add(result.of_p * rho, *target);
+        sum.add(result.of_p * tau, squares.norm);
         let shifts = powers(&y, &z, size);
         let mut squared = Scalar::ZERO;
-        for (place, shift) in shifts.iter().enumerate() {
-            let of_left = found.left[place] - found.of_p * shift;
+        for (index, shift) in shifts.iter().enumerate() {
+            let of_left = result.left[index] - result.of_p * shift;
             let (left, right) = sum.sides(size);
-            left[place] += of_left;
-            right[place] += found.right[place] + found.of_p * shift;
-            *sum.slot(Slot::Value(place)) += rho * of_left;
+            left[index] += of_left;
+            right[index] += result.right[index] + result.of_p * shift;
+            *sum.slot(Slot::Value(index)) += rho * of_left;
             squared += shift * shift;
         }
-        sum.norm += tau * (found.product - found.of_p * squared);
+        sum.norm += tau * (result.product - result.of_p * squared);
         Ok(squares)
     }
 }

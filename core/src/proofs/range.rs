@@ -88,9 +88,9 @@ impl Range {
     }
 
     fn weights(&self) -> Vec<Weight> {
-        let of_slot = |(place, width)| {
+        let of_slot = |(index, width)| {
             let each = weights(width).into_iter().map(Scalar::from);
-            each.map(move |weight| (Slot::Value(place), weight))
+            each.map(move |weight| (Slot::Value(index), weight))
         };
         self.widths().enumerate().flat_map(of_slot).collect()
     }
@@ -183,8 +183,8 @@ pub fn expect_within(
     let mut pairs = values.iter().zip(ranges.iter().cycle());
     match pairs.position(|(value, (low, high))| !(low..=high).contains(&value)) {
         None => Ok(()),
-        Some(place) => Err(ProofError::Argument(format!(
-            "values: number {place} is out of range"
+        Some(index) => Err(ProofError::Argument(format!(
+            "values: number {index} is out of range"
         ))),
     }
 }

@@ -62,7 +62,7 @@ fn grown(coefficients: &mut Vec<Scalar>, count: usize) -> &mut [Scalar] {
 impl Sum {
     pub fn slot(&mut self, slot: Slot) -> &mut Scalar {
         match slot {
-            Slot::Value(place) => &mut grown(&mut self.values, place + 1)[place],
+            Slot::Value(index) => &mut grown(&mut self.values, index + 1)[index],
             Slot::Norm => &mut self.norm,
         }
     }

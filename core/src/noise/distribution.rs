@@ -1,4 +1,4 @@
-//! The laws: log-concave mass functions f on the integers, f(mode) = 1, enclosed as tightly as asked for.
+//! The distributions: log-concave mass functions f on the integers, f(mode) = 1, enclosed as tightly as asked for.
 //!
 //! Values are given by their offset from the mode.
 
@@ -27,7 +27,7 @@ enum Shape {
 
 /// A mass function.
 #[derive(Clone, Debug)]
-pub enum Law {
+pub enum Distribution {
     Exponential(Exponential),
     Counting(Box<Counting>),
 }
@@ -67,7 +67,7 @@ impl Rational {
     }
 }
 
-impl Law {
+impl Distribution {
     /// exp(-x k) for k >= 0.
     pub fn geometric(x: Rational) -> Self {
         let spread = (&x.down * &x.down) / (&x.up * &x.up);
@@ -119,11 +119,11 @@ impl Law {
         }))
     }
 
-    /// What the width of strips follows from: about the square of the width of the law.
+    /// What the width of strips follows from: about the square of the width of the distribution.
     pub fn spread(&self) -> &BigUint {
         match self {
-            Self::Exponential(law) => &law.spread,
-            Self::Counting(law) => &law.spread,
+            Self::Exponential(distribution) => &distribution.spread,
+            Self::Counting(distribution) => &distribution.spread,
         }
     }
 
@@ -131,7 +131,7 @@ impl Law {
     pub fn origin(&self) -> Option<i64> {
         match self {
             Self::Exponential(_) => Some(0),
-            Self::Counting(law) => i64::try_from(&law.mode).ok(),
+            Self::Counting(distribution) => i64::try_from(&distribution.mode).ok(),
         }
     }
 
@@ -165,8 +165,8 @@ impl Law {
 
     fn enclose(&self, offset: i128, point: u64) -> Exponent {
         match self {
-            Self::Exponential(law) => law.enclose(offset, point),
-            Self::Counting(law) => law.enclose(offset, point),
+            Self::Exponential(distribution) => distribution.enclose(offset, point),
+            Self::Counting(distribution) => distribution.enclose(offset, point),
         }
     }
 
@@ -176,11 +176,11 @@ impl Law {
             return Ok(Some(Rational::new(1u8.into(), 1u8.into())));
         }
         match self {
-            Self::Exponential(law) if law.shape == Shape::Right && offset < 0 => {
+            Self::Exponential(distribution) if distribution.shape == Shape::Right && offset < 0 => {
                 Ok(Some(Rational::new(BigUint::ZERO, 1u8.into())))
             }
             Self::Exponential(_) => Ok(None),
-            Self::Counting(law) => law.exact(offset).map(Some),
+            Self::Counting(distribution) => distribution.exact(offset).map(Some),
         }
     }
 }
@@ -203,7 +203,7 @@ impl Exponential {
 
 impl Counting {
     /// k and, where there are trials, trials - k; None outside of the support.
-    fn place(&self, offset: i128) -> Option<(BigUint, Option<BigUint>)> {
+    fn index(&self, offset: i128) -> Option<(BigUint, Option<BigUint>)> {
         let k = BigUint::try_from(BigInt::from(self.mode.clone()) + offset).ok()?;
         match &self.trials {
             None => Some((k, None)),
@@ -216,7 +216,7 @@ impl Counting {
     }
 
     fn enclose(&self, offset: i128, point: u64) -> Exponent {
-        let Some((k, rest)) = self.place(offset) else {
+        let Some((k, rest)) = self.index(offset) else {
             return Exponent::Infinite;
         };
         match self.stirling(&k, rest.as_ref(), offset, point) {
@@ -260,7 +260,7 @@ impl Counting {
     }
 
     fn exact(&self, offset: i128) -> Result<Rational, NoiseError> {
-        let Some((k, rest)) = self.place(offset) else {
+        let Some((k, rest)) = self.index(offset) else {
             return Ok(Rational::new(BigUint::ZERO, 1u8.into()));
         };
         let steps = offset.unsigned_abs();
