@@ -106,7 +106,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn what_the_machine_lacks_is_refused() {
+    fn missing_instructions_are_refused() {
         let aes_alone = |level| matches!(level, Level::Portable | Level::Aes);
         assert_eq!(named("aes-ni", aes_alone), Ok(Level::Aes));
         let refused = named("vaes-256", aes_alone).unwrap_err();

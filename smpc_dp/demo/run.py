@@ -236,7 +236,7 @@ def _collect(
         if not outcome.ok and (outcome.name != killed or outcome.exit_code != -signal.SIGKILL)
     ]
     # One that could not even say why it ended is the cause of what the others say.
-    for outcome in sorted(failed, key=_said_why):
+    for outcome in sorted(failed, key=_gave_reason):
         raise LocalError(f"the process of {outcome.name} failed: {outcome.reason}")
     seen: dict[str, Any] = json.loads(files.seen.read_text("utf-8"))
     reported = [files.reported(name) for name in LENDERS if name != killed]
@@ -254,7 +254,7 @@ def _collect(
     return reported[0], seen
 
 
-def _said_why(outcome: ProcessOutcome) -> bool:
+def _gave_reason(outcome: ProcessOutcome) -> bool:
     return outcome.last is not None and outcome.last.kind == "failed"
 
 

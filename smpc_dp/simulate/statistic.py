@@ -93,7 +93,7 @@ def pairwise(  # noqa: PLR0913 - those of `Session.pairwise`, and what a simulat
     how: Fidelity = fidelity or _TRUE[engine]
     known = find_kernel(kernel)
     codes = known.codes(data)
-    marks = checked_public_labels(known, labels, len(codes))
+    public_labels = checked_public_labels(known, labels, len(codes))
     source: Randomness = SystemRandomness()
     if seed_for_simulation is not None:
         source = SeededRandomnessForSimulation(seed_for_simulation, "pairwise")
@@ -105,7 +105,7 @@ def pairwise(  # noqa: PLR0913 - those of `Session.pairwise`, and what a simulat
             epsilon,
             delta,
             distribution=noise,
-            public_labels=marks or (),
+            public_labels=public_labels or (),
             partners=partners,
             design=source.bytes(32) if partners else b"",
         )
@@ -115,7 +115,7 @@ def pairwise(  # noqa: PLR0913 - those of `Session.pairwise`, and what a simulat
         return statistic_result(program, answer, servers=SERVERS, how=how, level=level, zetas=zetas)
     garbled = cast("NoiseKind", noise)
     plan = plan_statistic(known, len(codes), epsilon, delta, partners=P, noise=garbled, zetas=zetas)
-    pairs = draw(plan, source.bytes(32), len(codes), marks).reshape(-1, 2)
+    pairs = draw(plan, source.bytes(32), len(codes), public_labels).reshape(-1, 2)
     if how == "ideal":
         integers = known.integer(codes[pairs[:, 0]], codes[pairs[:, 1]])
         raw = plan.noise.draw(integers.astype(np.int64), source)

@@ -278,7 +278,7 @@ fn runs_stay_within_the_registers() {
 }
 
 #[test]
-fn random_circuits_give_what_they_mean() {
+fn random_circuits_give_their_values() {
     let mut fixed = Fixed(2);
     let kernels = Kernel::available();
     for round in 0..60 {

@@ -39,7 +39,7 @@ class Base(RecordedRun[runs.RecordedRun]):
         [scenario] = [scenario for scenario in SCENARIOS if scenario.name == name]
         super().__init__(name, new_run(scenario).execute(), KINDS)
 
-    def said_by_bob(self, fields: Fields) -> Callable[[Sequence[Shown]], list[Shown]]:
+    def by_bob(self, fields: Fields) -> Callable[[Sequence[Shown]], list[Shown]]:
         """Return how the hellos in a start change if bob has signed another one."""
         written = self.saying(self.find(m.HELLO, "bob")[1], fields)
         return lambda shown: [(2, written.body, written.signature), *shown[1:]]
@@ -82,7 +82,7 @@ def _starts(base: Base) -> Iterator[Negative]:
 
     def hello(name: str, about: str, **fields: object) -> Negative:
         """Return a start with a hello of bob that he has signed, but with another content."""
-        return start(name, about, "hellos", base.said_by_bob(fields), culprit="bob")
+        return start(name, about, "hellos", base.by_bob(fields), culprit="bob")
 
     yield start("without-me", "The set of those present lacks alice.", "present", pack_set((2, 3, 4), 4))
     yield start("of-too-few", "Two are present where three are due.", "present", pack_set((1, 2), 4))
@@ -149,7 +149,7 @@ def _apart(base: Base) -> Iterator[Negative]:
         "start-with-a-hello-to-vectors-that-are-alike",
         "Bob's hello is to an exchange where everybody gets the same vector.",
         m.START,
-        {"hellos": base.said_by_bob({"operation": lambda requested: requested.removesuffix(" apart")})},
+        {"hellos": base.by_bob({"operation": lambda requested: requested.removesuffix(" apart")})},
         culprit="bob",
     )
 

@@ -1,0 +1,138 @@
+"""The names of the code against the words that the glossary replaces."""
+
+from __future__ import annotations
+
+import ast
+import re
+from collections.abc import Iterator
+from pathlib import Path
+
+ROOT = Path(__file__).resolve().parents[2]
+PYTHON = sorted(file for folder in ("smpc_dp", "lab/smpc_dp_lab") for file in (ROOT / folder).rglob("*.py"))
+RUST = sorted(file for folder in ("core/src", "bindings/src") for file in (ROOT / folder).rglob("*.rs"))
+
+# docs/glossary.md has the term for each.
+REPLACED = frozenset(
+    [
+        "star",
+        "lobby",
+        "turn",
+        "turns",
+        "link",
+        "links",
+        "news",
+        "kept",
+        "deferred",
+        "roll",
+        "rolls",
+        "ending",
+        "endings",
+        "stage",
+        "stages",
+        "cast",
+        "play",
+        "asking",
+        "question",
+        "questions",
+        "tell",
+        "told",
+        "place",
+        "places",
+        "what",
+        "found",
+        "due",
+        "needs",
+        "means",
+        "meeting",
+        "meetings",
+        "rival",
+        "rivals",
+        "law",
+        "laws",
+        "mark",
+        "marks",
+        "screen",
+        "lane",
+        "lanes",
+        "said",
+        "hub",
+        "hubs",
+        "user",
+        "users",
+    ]
+)
+# Identifiers with such a word that are others' names, or ordinary English for something else.
+EXCEPTIONS: dict[str, str] = {
+    "cast": "typing.cast and memoryview.cast",
+    "tell": "of a file object",
+    "link": "os.link",
+    "means": "the plural of mean",
+    "roll_back": "to undo: the policy of GOPA on dropout",
+    "FileNotFoundError": "Python's",
+    "ModuleNotFoundError": "Python's",
+    "NOT_FOUND": "http.HTTPStatus",
+    "BlockSizeUser": "a trait of the crate cipher",
+}
+# Of Rust: SIMD has lanes, and pointers and slices are cast.
+RUST_WORDS = frozenset({"lane", "lanes", "cast"})
+WORD = re.compile(r"[A-Z]+(?![a-z])|[A-Z]?[a-z]+")
+NOT_CODE = re.compile(r'//[^\n]*|/\*.*?\*/|"(?:\\.|[^"\\])*"', re.DOTALL)
+
+
+def words(name: str) -> set[str]:
+    return {word.lower() for word in WORD.findall(name)}
+
+
+def python_names(file: Path) -> Iterator[tuple[str, int]]:
+    """Yield each identifier with its line; the modules' names with line 0."""
+    yield file.stem, 0
+    for node in ast.walk(ast.parse(file.read_text("utf-8"))):
+        match node:
+            case ast.Name(id=name) | ast.Attribute(attr=name) | ast.arg(arg=name):
+                yield name, node.lineno
+            case ast.FunctionDef(name=name) | ast.AsyncFunctionDef(name=name) | ast.ClassDef(name=name):
+                yield name, node.lineno
+            case ast.keyword(arg=str(name)):
+                yield name, node.lineno
+
+
+def rust_names(file: Path) -> Iterator[tuple[str, int]]:
+    yield file.stem, 0
+    for number, line in enumerate(NOT_CODE.sub("", file.read_text("utf-8")).splitlines(), 1):
+        for name in re.findall(r"[A-Za-z_]\w*", line):
+            yield name, number
+
+
+def replaced(names: Iterator[tuple[str, int]], file: Path, allowed: frozenset[str]) -> list[str]:
+    return [
+        f"{file.relative_to(ROOT)}:{line} {name}"
+        for name, line in names
+        if name not in EXCEPTIONS and words(name) & (REPLACED - allowed)
+    ]
+
+
+def test_no_name_has_a_word_that_the_glossary_replaces() -> None:
+    faults = [fault for file in PYTHON for fault in replaced(python_names(file), file, frozenset())]
+    faults += [fault for file in RUST for fault in replaced(rust_names(file), file, RUST_WORDS)]
+    assert faults == []
+
+
+def test_the_exceptions_are_few_and_each_is_needed() -> None:
+    names = {name for file in PYTHON for name, _ in python_names(file)}
+    names |= {name for file in RUST for name, _ in rust_names(file)}
+    assert len(EXCEPTIONS) <= 20
+    assert all(EXCEPTIONS.values())
+    assert names.issuperset(EXCEPTIONS)
+
+
+def test_a_replaced_word_is_seen_in_every_kind_of_name(tmp_path: Path) -> None:
+    file = tmp_path / "lobby.py"
+    file.write_text("class Hub: ...\ndef tell(due): x.kept = f(mark=1)\n")
+    assert [name for name, _ in python_names(file) if words(name) & REPLACED] == [
+        "lobby",
+        "Hub",
+        "tell",
+        "due",
+        "kept",
+        "mark",
+    ]
