@@ -18,10 +18,10 @@ from typing import Any
 import smpc_dp
 from smpc_dp.demo.lenders import DATA
 from smpc_dp.kernels import Field, kendall_tau
+from smpc_dp.net.local import create_local_session
+from smpc_dp.net.session_file import Timeouts
 from smpc_dp.privacy.accountant.ledger import Ledger
 from smpc_dp.privacy.pairwise_plan import plan_pairwise
-from smpc_dp.runtime.local import create_local_session
-from smpc_dp.runtime.session_file import Timeouts
 from smpc_dp.statistics import exact
 
 BORROWERS = tuple(f"borrower-{number:02d}" for number in range(1, 21))

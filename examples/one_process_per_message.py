@@ -25,9 +25,11 @@ from multiprocessing.context import ForkServerProcess
 from pathlib import Path
 from typing import Any
 
-from smpc_dp.board.keeping import MemoryBoard
 from smpc_dp.encoding import RingVector
 from smpc_dp.errors import LocalError, SmpcError
+from smpc_dp.log.keeping import MemoryBoard
+from smpc_dp.net.audit import audit
+from smpc_dp.net.transport.memory import MemoryNetwork
 from smpc_dp.protocols.contract import Envelope
 from smpc_dp.protocols.engine.codec import Codec
 from smpc_dp.protocols.engine.counter import FileCounter
@@ -44,11 +46,9 @@ from smpc_dp.protocols.phases.parameters import SumParameters
 from smpc_dp.protocols.registry import check_gopa, make_aggregator, make_party
 from smpc_dp.protocols.result import Outcome
 from smpc_dp.protocols.secagg.params import check_parameters
-from smpc_dp.runtime.audit import audit
 from smpc_dp.simulate.average import with_board
 from smpc_dp.simulate.drive import drive
 from smpc_dp.simulate.simulated_run import AGGREGATOR, simulated_run
-from smpc_dp.transport.memory import MemoryNetwork
 
 PARTIES = 5
 LENGTH, MOST = 4, 10
@@ -59,7 +59,7 @@ NOISY = PARAMETERS | {"epsilon": 8.0, "delta": 1e-3, "verifiable": True}
 POINTS = 14
 WRITES = ("begin", "swap", "create", "propose", "commit", "remove", "advance")
 # The process from which a party's processes are forked has loaded these, and never holds a state.
-PRELOADED = ["smpc_dp.protocols.engine.saved", "smpc_dp.protocols.gopa.roles", "smpc_dp.runtime.audit"]
+PRELOADED = ["smpc_dp.protocols.engine.saved", "smpc_dp.protocols.gopa.roles", "smpc_dp.net.audit"]
 
 
 @dataclass(frozen=True)

@@ -28,25 +28,25 @@ from smpc_dp.errors import (  # noqa: E402 - what it needs is not there on other
 
 if TYPE_CHECKING:
     from smpc_dp import simulate
-    from smpc_dp.identity import Identity
-    from smpc_dp.protocols.pairwise.evaluation import Evaluation
-    from smpc_dp.protocols.pairwise.statistic_result import StatisticResult
+    from smpc_dp.identity.keys import Identity
+    from smpc_dp.net.aggregator import serve
+    from smpc_dp.net.audit import audit
+    from smpc_dp.net.session import Session, connect
+    from smpc_dp.net.session_file import write_session
+    from smpc_dp.protocols.garbled.evaluation import Evaluation
     from smpc_dp.protocols.result import Result
-    from smpc_dp.runtime.aggregator import serve
-    from smpc_dp.runtime.audit import audit
-    from smpc_dp.runtime.session import Session, connect
-    from smpc_dp.runtime.session_file import write_session
+    from smpc_dp.protocols.ustatistic.result import StatisticResult
 else:
     # Loaded at their first use: the command line must be able to catch Ctrl-C before that takes its time.
     _HOMES = {
-        "smpc_dp.identity": ("Identity",),
-        "smpc_dp.protocols.pairwise.evaluation": ("Evaluation",),
-        "smpc_dp.protocols.pairwise.statistic_result": ("StatisticResult",),
+        "smpc_dp.identity.keys": ("Identity",),
+        "smpc_dp.protocols.garbled.evaluation": ("Evaluation",),
+        "smpc_dp.protocols.ustatistic.result": ("StatisticResult",),
         "smpc_dp.protocols.result": ("Result",),
-        "smpc_dp.runtime.aggregator": ("serve",),
-        "smpc_dp.runtime.audit": ("audit",),
-        "smpc_dp.runtime.session": ("Session", "connect"),
-        "smpc_dp.runtime.session_file": ("write_session",),
+        "smpc_dp.net.aggregator": ("serve",),
+        "smpc_dp.net.audit": ("audit",),
+        "smpc_dp.net.session": ("Session", "connect"),
+        "smpc_dp.net.session_file": ("write_session",),
     }
     _HOME_OF = {name: home for home, names in _HOMES.items() for name in names}
 

@@ -5,8 +5,8 @@ from __future__ import annotations
 import json
 from contextlib import suppress
 
+from smpc_dp.net.audit_selection import Wanted
 from smpc_dp.protocols.session import session_digest
-from smpc_dp.runtime.audit_selection import Wanted
 
 
 def of_itself(log: bytes) -> Wanted:

@@ -14,9 +14,9 @@ from smpc_dp.errors import SmpcError
 
 # The auditors take long to load: each function imports what it needs.
 if TYPE_CHECKING:
+    from smpc_dp.net.audit import Report
     from smpc_dp.protocols.gopa.verifiable.verdict import Verdict
-    from smpc_dp.protocols.pairwise.statistic_audit import StatisticVerdict
-    from smpc_dp.runtime.audit import Report
+    from smpc_dp.protocols.ustatistic.audit import StatisticVerdict
 
 SHOWN = 8
 
@@ -53,7 +53,7 @@ def audit(
     party's result, since a relay that starts again can make many and show the one that it likes. Of a
     pairwise statistic only --head with the log's last head does: the aggregator alone signs its end.
     """
-    from smpc_dp.runtime import audit as runtime
+    from smpc_dp.net import audit as runtime
 
     terminal = progress_console()
     with Progress(
@@ -88,7 +88,7 @@ def audit(
 
 
 def _print(report: object) -> None:
-    from smpc_dp.runtime.audit import Report
+    from smpc_dp.net.audit import Report
 
     if not isinstance(report, Report):
         raise SmpcError("no report")

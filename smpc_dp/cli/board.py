@@ -26,7 +26,7 @@ def serve(
     port: Annotated[int, typer.Option(min=0, max=65535, help="0: any that is free.")] = 8600,
 ) -> None:
     """Serve a log to auditors over HTTP, read-only, until Ctrl-C."""
-    from smpc_dp.board.serve import BoardServer
+    from smpc_dp.log.serve import BoardServer
 
     with BoardServer(board, host, port) as server:
         console().print(f"smpc-dp audit {server.url}")
@@ -40,7 +40,7 @@ def export(
     out: Annotated[Path, typer.Argument(help="The file of JSON lines to write.")],
 ) -> None:
     """Write a log as JSON lines, as it is now; also of a run that was cut off."""
-    from smpc_dp.board.store import Store
+    from smpc_dp.log.store import Store
 
     with Store.open(board) as store:
         try:

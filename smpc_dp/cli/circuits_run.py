@@ -15,12 +15,12 @@ from smpc_dp.circuits.bristol import format_bristol
 from smpc_dp.circuits.circuit import Circuit, check_value, pack, unpack
 from smpc_dp.cli.output import console, print_json, report_error
 from smpc_dp.errors import ConfigCheck, ConfigError, Fault, LocalError, SmpcError
-from smpc_dp.protocols.pairwise.evaluation import resolve
-from smpc_dp.protocols.pairwise.params import Mode, Output
-from smpc_dp.runtime.events import Event
-from smpc_dp.runtime.launcher import Launcher, ProcessOutcome, member_command, print_event, run_child
-from smpc_dp.runtime.pairwise import AGGREGATOR, PairwiseMember, Report, create_pairwise_session, evaluate
-from smpc_dp.runtime.threads import in_thread
+from smpc_dp.net.events import Event
+from smpc_dp.net.launcher import Launcher, ProcessOutcome, member_command, print_event, run_child
+from smpc_dp.net.pairwise import AGGREGATOR, PairwiseMember, Report, create_pairwise_session, evaluate
+from smpc_dp.net.threads import in_thread
+from smpc_dp.protocols.garbled.evaluation import resolve
+from smpc_dp.protocols.garbled.params import Mode, Output
 
 GARBLER, EVALUATOR = "garbler", "evaluator"
 _CIRCUIT = "circuit.txt"

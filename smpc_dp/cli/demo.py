@@ -17,9 +17,9 @@ from smpc_dp.demo.report import announce, as_data, page, report
 from smpc_dp.demo.run import Demonstration, demonstrate, open_folder
 from smpc_dp.demo.verifiable import VerifiableRun, demonstrate_verifiable, report_verifiable
 from smpc_dp.errors import SmpcError
-from smpc_dp.runtime.events import Event
-from smpc_dp.runtime.launcher import run_child
-from smpc_dp.runtime.local import AGGREGATOR
+from smpc_dp.net.events import Event
+from smpc_dp.net.launcher import run_child
+from smpc_dp.net.local import AGGREGATOR
 
 
 def demo(

@@ -10,9 +10,9 @@ import typer
 
 from smpc_dp.cli.output import print_json
 from smpc_dp.errors import ConfigCheck, ConfigError, Fault, LocalError
-from smpc_dp.identity import Identity
-from smpc_dp.roster import Role, split_address
-from smpc_dp.runtime.session_file import roster_entry
+from smpc_dp.identity.keys import Identity
+from smpc_dp.identity.roster import Role, split_address
+from smpc_dp.net.session_file import roster_entry
 
 
 def keygen(

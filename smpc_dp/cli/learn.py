@@ -16,9 +16,9 @@ from smpc_dp.errors import ConfigError, Fault, PrivacyError
 from smpc_dp.learn.data import read_table
 from smpc_dp.learn.registry import LearnParameters
 from smpc_dp.learn.requirements import Learned
-from smpc_dp.runtime.launcher import ProcessOutcome, run_child
-from smpc_dp.runtime.learning import check_budget, learn, serve_learning
-from smpc_dp.runtime.session import open_ledger
+from smpc_dp.net.launcher import ProcessOutcome, run_child
+from smpc_dp.net.learning import check_budget, learn, serve_learning
+from smpc_dp.net.session import open_ledger
 
 # Coordinates of a model that are printed.
 SHOWN = 12

@@ -11,10 +11,10 @@ from rich.table import Table
 from rich.text import Text
 
 from smpc_dp.cli.output import progress_console
+from smpc_dp.net.events import Event
 from smpc_dp.protocols.gopa.direct_messages import COORDINATED_STEPS, COORDINATOR_STEPS
-from smpc_dp.protocols.mpyc.messages import EVERY_PARTY_STEPS, SERVER_STEPS
 from smpc_dp.protocols.phases.messages import AGGREGATOR_STEPS, PARTY_STEPS
-from smpc_dp.runtime.events import Event
+from smpc_dp.protocols.secret_sharing.messages import EVERY_PARTY_STEPS, SERVER_STEPS
 
 _WAITS = "waits for "
 _STYLES = {"done": "green", "failed": "red", "ended": "red", "lost": "yellow", "refused": "red"}

@@ -10,13 +10,13 @@ from typing import TYPE_CHECKING
 
 from smpc_dp.cli.output import progress_console, report_error
 from smpc_dp.errors import SmpcError
-from smpc_dp.runtime.events import Event, OnEvent
-from smpc_dp.runtime.inputs import find_input
-from smpc_dp.runtime.launcher import print_event
-from smpc_dp.runtime.session import Session, connect
+from smpc_dp.net.events import Event, OnEvent
+from smpc_dp.net.inputs import find_input
+from smpc_dp.net.launcher import print_event
+from smpc_dp.net.session import Session, connect
 
 if TYPE_CHECKING:
-    from smpc_dp.runtime.audit import Report
+    from smpc_dp.net.audit import Report
 
 
 @dataclass(frozen=True, slots=True)

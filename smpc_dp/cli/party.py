@@ -22,21 +22,21 @@ from smpc_dp.cli.output import (
     write_json,
 )
 from smpc_dp.errors import ConfigCheck, ConfigError, Fault, LocalError, SmpcError
+from smpc_dp.net.events import Event, OnEvent
+from smpc_dp.net.inputs import read_vector
+from smpc_dp.net.launcher import print_event, run_child
+from smpc_dp.net.member import Membership
+from smpc_dp.net.session_file import load_session
+from smpc_dp.net.tolerance import tolerances
 from smpc_dp.protocols.names import LEARN, is_verifiable
-from smpc_dp.runtime.events import Event, OnEvent
-from smpc_dp.runtime.inputs import read_vector
-from smpc_dp.runtime.launcher import print_event, run_child
-from smpc_dp.runtime.member import Membership
-from smpc_dp.runtime.session_file import load_session
-from smpc_dp.runtime.tolerance import tolerances
 
 # What learners, servers and aggregators need takes long to load: each function imports what its member is.
 if TYPE_CHECKING:
-    from smpc_dp.protocols.mpyc.agreement import Opened
-    from smpc_dp.protocols.pairwise.statistic_result import StatisticResult
+    from smpc_dp.identity.roster import Role
+    from smpc_dp.net.audit import Report
     from smpc_dp.protocols.result import Result
-    from smpc_dp.roster import Role
-    from smpc_dp.runtime.audit import Report
+    from smpc_dp.protocols.secret_sharing.agreement import Opened
+    from smpc_dp.protocols.ustatistic.result import StatisticResult
 
     Ended = Result | StatisticResult | Opened
 
@@ -169,7 +169,7 @@ async def _serve(host: HostMember, role: Role, requests: int | None, results: li
     """Serve requests as a server or the aggregator; add the results, and raise the first request's error."""
     served: Sequence[Ended | SmpcError]
     if role == "server":
-        from smpc_dp.runtime.servers.computing_server import serve_shares
+        from smpc_dp.net.servers.computing_server import serve_shares
 
         served = await serve_shares(
             host.session,
@@ -180,7 +180,7 @@ async def _serve(host: HostMember, role: Role, requests: int | None, results: li
             on_event=host.watch,
         )
     else:
-        from smpc_dp.runtime.aggregator import serve
+        from smpc_dp.net.aggregator import serve
 
         served = await serve(
             host.session,
@@ -228,8 +228,8 @@ async def _contribute(
 
 
 def _print(result: Ended, printed: Mapping[str, Any], name: str) -> None:
-    from smpc_dp.protocols.mpyc.agreement import Opened
-    from smpc_dp.protocols.pairwise.statistic_result import StatisticResult
+    from smpc_dp.protocols.secret_sharing.agreement import Opened
+    from smpc_dp.protocols.ustatistic.result import StatisticResult
 
     if isinstance(result, StatisticResult):
         console().print(statistics.statistic_text(printed))

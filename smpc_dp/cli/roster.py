@@ -10,8 +10,8 @@ import typer
 from rich.table import Table
 
 from smpc_dp.cli.output import console, print_json
-from smpc_dp.runtime.session_file import load_session
-from smpc_dp.runtime.tolerance import tolerances
+from smpc_dp.net.session_file import load_session
+from smpc_dp.net.tolerance import tolerances
 
 
 def roster(

@@ -18,14 +18,14 @@ from smpc_dp.cli.output import console, print_json, report_error, report_line, r
 from smpc_dp.cli.party import Operation
 from smpc_dp.errors import ConfigCheck, ConfigError, Fault, LocalError, SmpcError
 from smpc_dp.learn.registry import LearnParameters
+from smpc_dp.net.inputs import find_input, read_vector, read_weights
+from smpc_dp.net.launcher import Launcher, ProcessOutcome, member_command, run_child
+from smpc_dp.net.member import Membership, default_key
+from smpc_dp.net.session_file import SessionFile, load_session
+from smpc_dp.net.tolerance import tolerances
 from smpc_dp.protocols.gopa.verifiable.params import VerifiableParameters
-from smpc_dp.protocols.mpyc.params import SharedParameters
 from smpc_dp.protocols.phases.parameters import SumParameters
-from smpc_dp.runtime.inputs import find_input, read_vector, read_weights
-from smpc_dp.runtime.launcher import Launcher, ProcessOutcome, member_command, run_child
-from smpc_dp.runtime.member import Membership, default_key
-from smpc_dp.runtime.session_file import SessionFile, load_session
-from smpc_dp.runtime.tolerance import tolerances
+from smpc_dp.protocols.secret_sharing.params import SharedParameters
 
 
 def run(

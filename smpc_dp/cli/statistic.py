@@ -12,15 +12,15 @@ import typer
 from smpc_dp.cli.member import HostMember
 from smpc_dp.cli.output import logged_lines
 from smpc_dp.errors import ConfigCheck, ConfigError, Fault, PrivacyError
+from smpc_dp.net.inputs import read_table, read_vector
+from smpc_dp.net.member import Membership
+from smpc_dp.net.session_file import SessionFile
 from smpc_dp.protocols.names import has_servers
-from smpc_dp.runtime.inputs import read_table, read_vector
-from smpc_dp.runtime.member import Membership
-from smpc_dp.runtime.session_file import SessionFile
 
 if TYPE_CHECKING:
     from smpc_dp.kernels.fields import Field
     from smpc_dp.kernels.kernel import Kernel
-    from smpc_dp.protocols.pairwise.statistic_result import StatisticResult
+    from smpc_dp.protocols.ustatistic.result import StatisticResult
 
 KernelName = Annotated[
     str | None, typer.Option("--statistic", help="Estimate a pairwise statistic: kendall_tau, auc, gini, …")

@@ -10,7 +10,7 @@ import sys
 import smpc_dp
 from smpc_dp.demo.process import parser, run_member
 from smpc_dp.encoding import RingVector
-from smpc_dp.runtime.launcher import print_event
+from smpc_dp.net.launcher import print_event
 
 
 def main() -> int:

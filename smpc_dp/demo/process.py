@@ -8,8 +8,8 @@ from collections.abc import Awaitable, Callable
 from pathlib import Path
 
 import smpc_dp
-from smpc_dp.runtime.events import Event
-from smpc_dp.runtime.launcher import print_event, run_child
+from smpc_dp.net.events import Event
+from smpc_dp.net.launcher import print_event, run_child
 
 
 def parser(description: str, *, shard: bool = True) -> argparse.ArgumentParser:

@@ -15,11 +15,11 @@ from rich.console import Console
 from smpc_dp.demo.lenders import DATA, LENDERS, Loan, read_loans, shards
 from smpc_dp.demo.run import Files
 from smpc_dp.errors import Check, LocalError, VerificationError
-from smpc_dp.runtime.audit import Report, audit
-from smpc_dp.runtime.events import OnEvent, ignore
-from smpc_dp.runtime.launcher import Launcher, member_command
-from smpc_dp.runtime.local import AGGREGATOR, create_local_session
-from smpc_dp.runtime.session_file import Timeouts
+from smpc_dp.net.audit import Report, audit
+from smpc_dp.net.events import OnEvent, ignore
+from smpc_dp.net.launcher import Launcher, member_command
+from smpc_dp.net.local import AGGREGATOR, create_local_session
+from smpc_dp.net.session_file import Timeouts
 
 # What the lenders agree on: nobody has more loans, or a higher average rate.
 MOST_LOANS, HIGHEST_RATE = 4096, 40.0

@@ -12,8 +12,8 @@ from smpc_dp.demo.cheating_lender import ROLES
 from smpc_dp.demo.lenders import read_loans
 from smpc_dp.demo.process import parser, run_member
 from smpc_dp.demo.verifiable import lender_values
+from smpc_dp.net.launcher import print_event
 from smpc_dp.protocols.registry import make_party
-from smpc_dp.runtime.launcher import print_event
 
 
 def main() -> int:

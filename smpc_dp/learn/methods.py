@@ -28,13 +28,13 @@ from smpc_dp.privacy.gaussian import gaussian_epsilon, gaussian_mu
 from smpc_dp.privacy.guarantee import PrivacyGuarantee, delta_warnings
 from smpc_dp.protocols.exchange.params import plan_exchange
 from smpc_dp.protocols.gopa.params import GopaParameters
-from smpc_dp.protocols.mpyc.claims import HONEST_SERVERS
-from smpc_dp.protocols.mpyc.params import VectorParameters
 from smpc_dp.protocols.phases.parameters import SumParameters
 from smpc_dp.protocols.registry import PARAMETER_CHECKERS, check_gopa
 from smpc_dp.protocols.result import Privacy
 from smpc_dp.protocols.secagg.noisy import check_noisy
 from smpc_dp.protocols.secagg.params import SAME
+from smpc_dp.protocols.secret_sharing.claims import HONEST_SERVERS
+from smpc_dp.protocols.secret_sharing.params import VectorParameters
 
 if TYPE_CHECKING:
     from smpc_dp.privacy.accountant.events import Event

@@ -30,8 +30,8 @@ from smpc_dp.learn.token_learners import (
     WalkSumLearner,
 )
 from smpc_dp.learn.walk_sgd_learner import WalkSgdLearner
-from smpc_dp.protocols.mpyc.params import VectorParameters
 from smpc_dp.protocols.names import LEARN, VERIFIABLE_VERSION, has_servers, version_of
+from smpc_dp.protocols.secret_sharing.params import VectorParameters
 from smpc_dp.settings import read
 
 LEARNERS: Mapping[str, type[Any]] = {

@@ -5,8 +5,8 @@ from __future__ import annotations
 from smpc_dp.encoding import Encoding
 from smpc_dp.errors import ConfigCheck, ConfigError, Fault
 from smpc_dp.privacy.central_gaussian import GREATEST_EPSILON, WideGaussian
-from smpc_dp.protocols.mpyc.params import VectorParameters
 from smpc_dp.protocols.secagg.noisy import sensitivity_of
+from smpc_dp.protocols.secret_sharing.params import VectorParameters
 
 # A step of the grid of private averages is this fraction of the bound of a vector: far below any noise, and
 # cheap to check.

@@ -12,12 +12,12 @@ from typing import Any, Protocol
 
 from msgspec.structs import replace
 
-from smpc_dp.board.keeping import Board
-from smpc_dp.board.log import Chain, Header
-from smpc_dp.board.runs import NO_HEAD, CertifiedLine, SessionLog, check_shown, head_after, start_of
 from smpc_dp.crypto.labels import Label
 from smpc_dp.crypto.transcript import digest
 from smpc_dp.errors import Check, PeerFault, VerificationError
+from smpc_dp.log.keeping import Board
+from smpc_dp.log.log import Chain, Header
+from smpc_dp.log.runs import NO_HEAD, CertifiedLine, SessionLog, check_shown, head_after, start_of
 from smpc_dp.protocols.contract import Envelope
 from smpc_dp.protocols.engine.collector import Collector, CollectorState, Item
 from smpc_dp.protocols.envelope import Context, decode

@@ -34,6 +34,6 @@ DESCRIPTORS: Mapping[str, Descriptor] = {
     "gopa": Descriptor("smpc_dp.protocols.gopa.states"),
     "gopa-verifiable": Descriptor("smpc_dp.protocols.gopa.verifiable.states"),
     "exchange": Descriptor("smpc_dp.protocols.exchange.states"),
-    "pairwise": Descriptor("smpc_dp.protocols.pairwise.statistic_states"),
+    "pairwise": Descriptor("smpc_dp.protocols.ustatistic.states"),
 }
 """By name; "pairwise" stands for pairwise statistics."""

@@ -14,6 +14,7 @@ from smpc_dp.crypto.randomness import Randomness
 from smpc_dp.encoding import RingVector, shown
 from smpc_dp.errors import ConfigCheck, Fault
 from smpc_dp.extensions import Extension, Group, find
+from smpc_dp.identity.roster import Member
 from smpc_dp.protocols.descriptor import DESCRIPTORS, Descriptor
 from smpc_dp.protocols.engine.run import Run
 from smpc_dp.protocols.envelope import Context, Signer
@@ -34,11 +35,10 @@ from smpc_dp.protocols.phases.survivors import FixedSurvivors
 from smpc_dp.protocols.secagg.noisy import check_noisy
 from smpc_dp.protocols.secagg.params import PRIVACY_KEYS
 from smpc_dp.protocols.secagg.params import check_parameters as check_secagg
-from smpc_dp.roster import Member
 from smpc_dp.seen import NOTHING_SEEN, Seen
 
 if TYPE_CHECKING:
-    from smpc_dp.board.keeping import Board
+    from smpc_dp.log.keeping import Board
     from smpc_dp.protocols.gopa.params import GopaParameters
 
 # Every sum is a secure sum, or like one. What the other protocols have besides is imported by their sessions
@@ -94,13 +94,13 @@ def check_gopa(parameters: Mapping[str, object], parties: int) -> tuple[GopaPara
 
 
 def _check_pairwise(parameters: Mapping[str, object], parties: int) -> tuple[object | None, list[Fault]]:
-    from smpc_dp.protocols.pairwise.params import check_parameters
+    from smpc_dp.protocols.garbled.params import check_parameters
 
     return check_parameters(parameters, parties)
 
 
 def _check_mpyc(parameters: Mapping[str, object], parties: int) -> tuple[object | None, list[Fault]]:
-    from smpc_dp.protocols.mpyc.params import check_parameters
+    from smpc_dp.protocols.secret_sharing.params import check_parameters
 
     return check_parameters(parameters, parties)
 
@@ -144,7 +144,7 @@ def direct_roster_faults(members: Iterable[Member]) -> list[Fault]:
 def server_roster_faults(protocol: str, members: Iterable[Member]) -> list[Fault]:
     """Return what is wrong with the servers of a session: too few, or any where the protocol has none."""
     if protocol == MPYC:
-        from smpc_dp.protocols.mpyc.params import roster_faults
+        from smpc_dp.protocols.secret_sharing.params import roster_faults
 
         return roster_faults(members)
     return [

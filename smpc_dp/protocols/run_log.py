@@ -12,8 +12,8 @@ from collections.abc import Iterable
 import msgspec
 from msgspec.structs import replace
 
-from smpc_dp.board.keeping import Board
-from smpc_dp.board.log import Entry, next_head
+from smpc_dp.log.keeping import Board
+from smpc_dp.log.log import Entry, next_head
 from smpc_dp.protocols.result import LoggedRun
 
 # Whose message, its body and its signature.

@@ -7,7 +7,7 @@ from collections.abc import Iterable, Mapping
 
 from smpc_dp.crypto.labels import Label
 from smpc_dp.crypto.transcript import digest
-from smpc_dp.roster import Member, entry_of
+from smpc_dp.identity.roster import Member, entry_of
 
 
 def canonical_session(

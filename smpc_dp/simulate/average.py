@@ -13,12 +13,14 @@ from typing import Any
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from smpc_dp.board.keeping import MemoryBoard
 from smpc_dp.box import Bound
 from smpc_dp.encoding import MAX_LENGTH, Encoding, shown
 from smpc_dp.errors import ConfigCheck, ConfigError, Fault, SmpcError
 from smpc_dp.files import write_file
-from smpc_dp.identity import Identity, verify
+from smpc_dp.identity.keys import Identity, verify
+from smpc_dp.identity.roster import Role
+from smpc_dp.log.keeping import MemoryBoard
+from smpc_dp.net.transport.memory import Faults, MemoryNetwork
 from smpc_dp.privacy.secagg_plan import plan_secagg
 from smpc_dp.protocols.engine.run import Machine, Run
 from smpc_dp.protocols.envelope import Context
@@ -29,11 +31,9 @@ from smpc_dp.protocols.result import Outcome, Result
 from smpc_dp.protocols.secagg.noisy import check_noisy
 from smpc_dp.protocols.secagg.params import SecAggParameters
 from smpc_dp.protocols.session import canonical_session, session_digest, session_json
-from smpc_dp.roster import Role
 from smpc_dp.simulate.direct import run_direct
 from smpc_dp.simulate.drive import drive
 from smpc_dp.simulate.simulated_run import AGGREGATOR, SimulatedRun, draw_kills, simulated_run
-from smpc_dp.transport.memory import Faults, MemoryNetwork
 
 MAX_THREADS = 256
 DEFAULT_PRECISION = 1e-6

@@ -31,6 +31,7 @@ from smpc_dp.learn.averager import (
 )
 from smpc_dp.learn.exchanges import Exchanging
 from smpc_dp.learn.methods import Averaging
+from smpc_dp.net.transport.memory import MemoryNetwork
 from smpc_dp.privacy.sampling import NoiseSource
 from smpc_dp.protocols.phases.parameters import SumParameters
 from smpc_dp.protocols.result import Result
@@ -38,7 +39,6 @@ from smpc_dp.simulate.average import sum_roles
 from smpc_dp.simulate.drive import drive
 from smpc_dp.simulate.servers import average_on_shares
 from smpc_dp.simulate.simulated_run import AGGREGATOR
-from smpc_dp.transport.memory import MemoryNetwork
 
 if TYPE_CHECKING:
     from scipy import sparse

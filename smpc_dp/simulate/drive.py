@@ -6,11 +6,11 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any, cast
 
 from smpc_dp.errors import PeerFault, SmpcError
+from smpc_dp.net.transport.memory import Delivery, MemoryNetwork
 from smpc_dp.protocols.contract import Envelope
 from smpc_dp.protocols.engine.driver import Driver
 from smpc_dp.protocols.engine.events import Deadline, Message, PeersLost, Start
 from smpc_dp.protocols.engine.run import Machine, Run
-from smpc_dp.transport.memory import Delivery, MemoryNetwork
 
 Progress = Callable[[str, int], None]
 # Makes the driver of a machine: one that measures, say.

@@ -10,9 +10,8 @@ from nacl.signing import SigningKey
 from smpc_dp.crypto.randomness import Randomness, SystemRandomness
 from smpc_dp.errors import Check, ConfigCheck, ConfigError, Fault, PeerFault, SmpcError
 from smpc_dp.protocols.envelope import Context
-from smpc_dp.protocols.names import PAIRWISE, VERSION
-from smpc_dp.protocols.pairwise.effects import Effects, Receive, Send
-from smpc_dp.protocols.pairwise.evaluation import (
+from smpc_dp.protocols.garbled.effects import Effects, Receive, Send
+from smpc_dp.protocols.garbled.evaluation import (
     AnyCircuit,
     Evaluation,
     Input,
@@ -20,10 +19,11 @@ from smpc_dp.protocols.pairwise.evaluation import (
     count_instances,
     resolve,
 )
-from smpc_dp.protocols.pairwise.evaluator import EvaluatorRole
-from smpc_dp.protocols.pairwise.garbler import GarblerRole
-from smpc_dp.protocols.pairwise.params import Mode, Output
-from smpc_dp.protocols.pairwise.participant import Evaluated, Participant
+from smpc_dp.protocols.garbled.evaluator import EvaluatorRole
+from smpc_dp.protocols.garbled.garbler import GarblerRole
+from smpc_dp.protocols.garbled.params import Mode, Output
+from smpc_dp.protocols.garbled.participant import Evaluated, Participant
+from smpc_dp.protocols.names import PAIRWISE, VERSION
 from smpc_dp.simulate.randomness import SeededRandomnessForSimulation
 from smpc_dp.simulate.simulated_run import Signer
 

@@ -14,20 +14,20 @@ from nacl.signing import SigningKey
 from numpy.typing import NDArray
 
 from smpc_dp.crypto.randomness import Randomness, SystemRandomness
+from smpc_dp.net.transport.memory import MemoryNetwork
 from smpc_dp.protocols.contract import Envelope
 from smpc_dp.protocols.engine.events import Event, Report
 from smpc_dp.protocols.gopa.direct_messages import EVERYONE
-from smpc_dp.protocols.mpyc.params import VectorParameters, threshold_of
-from smpc_dp.protocols.mpyc.party import PartyMachine
-from smpc_dp.protocols.mpyc.server import ServerMachine
-from smpc_dp.protocols.mpyc.terms import ProgramTerms
 from smpc_dp.protocols.names import MPYC
+from smpc_dp.protocols.secret_sharing.params import VectorParameters, threshold_of
+from smpc_dp.protocols.secret_sharing.party import PartyMachine
+from smpc_dp.protocols.secret_sharing.server import ServerMachine
+from smpc_dp.protocols.secret_sharing.terms import ProgramTerms
 from smpc_dp.simulate.drive import drive
 from smpc_dp.simulate.randomness import SeededRandomnessForSimulation
 from smpc_dp.simulate.shared import run_alone
 from smpc_dp.simulate.simulated_run import Signer, simulated_run
 from smpc_dp.statistics.shared.vectors import vector_program
-from smpc_dp.transport.memory import MemoryNetwork
 
 SERVERS = ("server1", "server2", "server3")
 

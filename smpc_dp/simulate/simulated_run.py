@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from nacl.signing import SigningKey
 
 from smpc_dp.crypto.randomness import Randomness, SystemRandomness
-from smpc_dp.identity import verify
+from smpc_dp.identity.keys import verify
 from smpc_dp.protocols.envelope import Context
 from smpc_dp.protocols.names import SECAGG, VERSION
 from smpc_dp.protocols.phases.messages import PARTY_STEPS

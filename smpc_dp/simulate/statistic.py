@@ -15,17 +15,17 @@ from smpc_dp.kernels.kernel import Kernel
 from smpc_dp.kernels.named import find_kernel
 from smpc_dp.privacy.circuit_noise import NoiseKind, Raw
 from smpc_dp.protocols.envelope import Context
-from smpc_dp.protocols.mpyc.terms import PairDistribution
+from smpc_dp.protocols.garbled.aggregator import AggregatorRole
+from smpc_dp.protocols.garbled.draw import Pairs, bipartite_matchings, matchings
+from smpc_dp.protocols.garbled.evaluator import EvaluatorRole
+from smpc_dp.protocols.garbled.garbler import GarblerRole
+from smpc_dp.protocols.garbled.participant import Participant
+from smpc_dp.protocols.garbled.transfers import Transfers
 from smpc_dp.protocols.names import PAIRWISE, VERSION
-from smpc_dp.protocols.pairwise.aggregator import AggregatorRole
-from smpc_dp.protocols.pairwise.draw import Pairs, bipartite_matchings, matchings
-from smpc_dp.protocols.pairwise.estimate import estimate
-from smpc_dp.protocols.pairwise.evaluator import EvaluatorRole
-from smpc_dp.protocols.pairwise.garbler import GarblerRole
-from smpc_dp.protocols.pairwise.participant import Participant
-from smpc_dp.protocols.pairwise.statistic import StatisticPlan
-from smpc_dp.protocols.pairwise.statistic_result import StatisticResult, result_of
-from smpc_dp.protocols.pairwise.transfers import Transfers
+from smpc_dp.protocols.secret_sharing.terms import PairDistribution
+from smpc_dp.protocols.ustatistic.estimate import estimate
+from smpc_dp.protocols.ustatistic.plan import StatisticPlan
+from smpc_dp.protocols.ustatistic.result import StatisticResult, result_of
 from smpc_dp.simulate.pairwise import evaluate_in_memory
 from smpc_dp.simulate.randomness import SeededRandomnessForSimulation
 from smpc_dp.simulate.shared import run_alone, run_ideal

@@ -14,8 +14,8 @@ from smpc_dp.privacy.arguments import Arguments, is_number
 from smpc_dp.privacy.circuit_gaussian import TableGaussian
 from smpc_dp.privacy.circuit_noise import CyclicLaplace, Noise, NoiseKind, RandomisedResponse
 from smpc_dp.privacy.pairwise_plan import best_partners, given_zetas
-from smpc_dp.protocols.pairwise.statistic import MAX_PARTNERS, StatisticPlan
-from smpc_dp.protocols.pairwise.statistic_messages import MAX_OPERATION
+from smpc_dp.protocols.ustatistic.messages import MAX_OPERATION
+from smpc_dp.protocols.ustatistic.plan import MAX_PARTNERS, StatisticPlan
 
 NOISES = ("laplace", "gaussian", "randomised_response")
 

@@ -10,11 +10,11 @@ from typing import ClassVar
 
 import msgspec
 
+from smpc_dp.net.member import from_wire, to_wire
+from smpc_dp.net.transport.channel import ChannelClosed
 from smpc_dp.protocols.contract import Envelope
 from smpc_dp.protocols.envelope import Context, Signer
-from smpc_dp.protocols.pairwise.statistic_messages import PAIR, RELAY
-from smpc_dp.runtime.member import from_wire, to_wire
-from smpc_dp.transport.channel import ChannelClosed
+from smpc_dp.protocols.ustatistic.messages import PAIR, RELAY
 from tests.faults.virtual import Pipe
 
 ACTS = (

@@ -7,7 +7,7 @@ from typing import Any
 
 import msgspec
 
-from smpc_dp.board.log import Entry, decode_line
+from smpc_dp.log.log import Entry, decode_line
 from smpc_dp.protocols.contract import Envelope
 from smpc_dp.protocols.engine.events import Event, Message, PeersLost
 from smpc_dp.protocols.engine.run import Run

@@ -9,7 +9,7 @@ from typing import Any, ClassVar
 
 import msgspec
 
-from smpc_dp.board.keeping import MemoryBoard
+from smpc_dp.log.keeping import MemoryBoard
 from smpc_dp.protocols.abort import LEAVE
 from smpc_dp.protocols.contract import Envelope
 from smpc_dp.protocols.engine.codec import Codec

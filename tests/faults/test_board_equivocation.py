@@ -11,8 +11,8 @@ import pytest
 from msgspec.structs import replace
 from nacl.signing import SigningKey
 
-from smpc_dp.board.followed import Followed
 from smpc_dp.errors import PeerFault, TimeoutFault, VerificationError
+from smpc_dp.log.followed import Followed
 from smpc_dp.protocols.contract import Envelope
 from smpc_dp.protocols.engine.collector import CollectorRole, Item
 from smpc_dp.protocols.engine.state import Transition

@@ -12,6 +12,7 @@ import pytest
 
 from smpc_dp.crypto import agree
 from smpc_dp.errors import PeerFault, SmpcError, TimeoutFault
+from smpc_dp.net.transport.memory import Faults, MemoryNetwork
 from smpc_dp.protocols.contract import Envelope
 from smpc_dp.protocols.engine.events import Message, Start
 from smpc_dp.protocols.envelope import Context, decode, encode
@@ -22,7 +23,6 @@ from smpc_dp.protocols.sets import pack_set
 from smpc_dp.simulate.drive import drive
 from smpc_dp.simulate.exchanging import drive_exchange
 from smpc_dp.simulate.simulated_run import AGGREGATOR, SimulatedRun, simulated_run
-from smpc_dp.transport.memory import Faults, MemoryNetwork
 
 VECTORS = np.array([[0.5, 0.25], [-0.5, 0.125], [0.0, 0.75]])
 Change = Callable[[Envelope], Envelope]

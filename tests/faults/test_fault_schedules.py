@@ -23,20 +23,20 @@ from numpy.typing import NDArray
 from smpc_dp.crypto.randomness import Randomness, SystemRandomness
 from smpc_dp.encoding import RingVector, fixed_point_sum
 from smpc_dp.errors import PeerFault, SmpcError, TimeoutFault
+from smpc_dp.net.aggregator import Server, open_logs
+from smpc_dp.net.connection import AggregatorConnection
+from smpc_dp.net.connection_pool import ConnectionPool
+from smpc_dp.net.deadline import aggregator_run_seconds, party_run_seconds
+from smpc_dp.net.events import ignore
+from smpc_dp.net.local import AGGREGATOR, create_local_session
+from smpc_dp.net.member import Membership
+from smpc_dp.net.session_file import Timeouts
 from smpc_dp.protocols.envelope import Context
 from smpc_dp.protocols.exchange.params import plan_exchange
 from smpc_dp.protocols.exchange.states import Relayed
 from smpc_dp.protocols.gopa.params import GopaParameters
 from smpc_dp.protocols.phases.parameters import SumParameters
 from smpc_dp.protocols.result import Outcome
-from smpc_dp.runtime.aggregator import Server, open_logs
-from smpc_dp.runtime.connection import AggregatorConnection
-from smpc_dp.runtime.connection_pool import ConnectionPool
-from smpc_dp.runtime.deadline import aggregator_run_seconds, party_run_seconds
-from smpc_dp.runtime.events import ignore
-from smpc_dp.runtime.local import AGGREGATOR, create_local_session
-from smpc_dp.runtime.member import Membership
-from smpc_dp.runtime.session_file import Timeouts
 from tests.faults.crooks import ACTS, CrookedPipe
 from tests.faults.restoring import restored_if_drawn
 from tests.faults.virtual import WORK, Pipe, Stream, Verifier, connect, run_virtually

@@ -9,13 +9,13 @@ from smpc_dp.circuits.circuit import pack, unpack
 from smpc_dp.crypto.randomness import SystemRandomness
 from smpc_dp.errors import PeerFault
 from smpc_dp.protocols.envelope import Context, decode_envelope
-from smpc_dp.protocols.pairwise import plan as planning
-from smpc_dp.protocols.pairwise.evaluator import EvaluatorRole
-from smpc_dp.protocols.pairwise.garbler import GarblerRole
-from smpc_dp.protocols.pairwise.messages import CONFIRM, CONTROL, DECODE, Decode
-from smpc_dp.protocols.pairwise.params import PairwiseParameters
-from smpc_dp.protocols.pairwise.participant import Evaluated, Participant
-from smpc_dp.protocols.pairwise.plan import Plan
+from smpc_dp.protocols.garbled import plan as planning
+from smpc_dp.protocols.garbled.evaluator import EvaluatorRole
+from smpc_dp.protocols.garbled.garbler import GarblerRole
+from smpc_dp.protocols.garbled.messages import CONFIRM, CONTROL, DECODE, Decode
+from smpc_dp.protocols.garbled.params import PairwiseParameters
+from smpc_dp.protocols.garbled.participant import Evaluated, Participant
+from smpc_dp.protocols.garbled.plan import Plan
 from smpc_dp.published.library import find
 from smpc_dp.simulate.pairwise import evaluate_in_memory
 from tests.faults.test_pairwise import IDENTITIES, INSTANCES, SUMS, X, Y

@@ -20,9 +20,9 @@ from smpc_dp.protocols.engine.run import Run
 from smpc_dp.protocols.engine.saved import SavedRun
 from smpc_dp.protocols.engine.state import State
 from smpc_dp.protocols.envelope import decode
-from smpc_dp.protocols.pairwise import statistic_messages as m
-from smpc_dp.protocols.pairwise import statistic_states as states
-from smpc_dp.protocols.pairwise.statistic_party import Evaluating
+from smpc_dp.protocols.ustatistic import messages as m
+from smpc_dp.protocols.ustatistic import states as states
+from smpc_dp.protocols.ustatistic.party import Evaluating
 from smpc_dp.statistics.compiled import operation_of
 from tests.faults.saved_scene import Crash, Faults, Media, Wire
 from tests.faults.test_saved_states import refusal

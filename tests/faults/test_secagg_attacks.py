@@ -9,7 +9,7 @@ import msgspec
 import pytest
 
 from smpc_dp.errors import Code, PeerFault, VerificationError
-from smpc_dp.identity import verify
+from smpc_dp.identity.keys import verify
 from smpc_dp.privacy.secagg_plan import check_plan
 from smpc_dp.protocols.abort import ABORT, LEAVE, Abort
 from smpc_dp.protocols.contract import Envelope

@@ -12,6 +12,7 @@ from smpc_dp.crypto import shamir
 from smpc_dp.crypto.randomness import Randomness
 from smpc_dp.encoding import Encoding
 from smpc_dp.errors import Check, Code, PeerFault, TimeoutFault, VerificationError
+from smpc_dp.net.transport.memory import MemoryNetwork
 from smpc_dp.privacy.secagg_plan import plan_secagg
 from smpc_dp.protocols.abort import ABORT
 from smpc_dp.protocols.contract import Envelope
@@ -21,7 +22,6 @@ from smpc_dp.protocols.secagg.params import SecAggParameters
 from smpc_dp.simulate.average import Roles, sum_roles
 from smpc_dp.simulate.drive import drive
 from smpc_dp.simulate.simulated_run import AGGREGATOR
-from smpc_dp.transport.memory import MemoryNetwork
 
 PARTIES = 10
 

@@ -28,27 +28,27 @@ from smpc_dp.errors import (
     SmpcError,
     TimeoutFault,
 )
-from smpc_dp.identity import Identity
+from smpc_dp.identity.keys import Identity
 from smpc_dp.kernels import Field, Kernel
+from smpc_dp.net.local import create_local_session
+from smpc_dp.net.member import Membership, default_key
+from smpc_dp.net.servers import engine as engines
+from smpc_dp.net.servers.child import Answer
+from smpc_dp.net.servers.computing_server import serve_shares
+from smpc_dp.net.servers.engine import Engine
+from smpc_dp.net.servers.shared import FAULT_BYTES
+from smpc_dp.net.session_file import Timeouts, load_session, write_session
 from smpc_dp.protocols.abort import LEAVE, TEXTS, Abort
 from smpc_dp.protocols.contract import Envelope
 from smpc_dp.protocols.engine.events import Cancellation, Deadline, Message, Report, Start
 from smpc_dp.protocols.envelope import Context, decode, encode
-from smpc_dp.protocols.mpyc import messages as m
-from smpc_dp.protocols.mpyc.agreement import MakeTerms
-from smpc_dp.protocols.mpyc.params import check_parameters, roster_faults
-from smpc_dp.protocols.mpyc.party import PartyMachine
-from smpc_dp.protocols.mpyc.server import Job, ServerMachine
-from smpc_dp.protocols.mpyc.sharing import field_bytes, split, unpack
-from smpc_dp.protocols.mpyc.terms import ProgramTerms, modulus_for
-from smpc_dp.runtime.local import create_local_session
-from smpc_dp.runtime.member import Membership, default_key
-from smpc_dp.runtime.servers import engine as engines
-from smpc_dp.runtime.servers.child import Answer
-from smpc_dp.runtime.servers.computing_server import serve_shares
-from smpc_dp.runtime.servers.engine import Engine
-from smpc_dp.runtime.servers.shared import FAULT_BYTES
-from smpc_dp.runtime.session_file import Timeouts, load_session, write_session
+from smpc_dp.protocols.secret_sharing import messages as m
+from smpc_dp.protocols.secret_sharing.agreement import MakeTerms
+from smpc_dp.protocols.secret_sharing.params import check_parameters, roster_faults
+from smpc_dp.protocols.secret_sharing.party import PartyMachine
+from smpc_dp.protocols.secret_sharing.server import Job, ServerMachine
+from smpc_dp.protocols.secret_sharing.sharing import field_bytes, split, unpack
+from smpc_dp.protocols.secret_sharing.terms import ProgramTerms, modulus_for
 from smpc_dp.statistics.shared.plan import statistic_program, sum_program
 from smpc_dp_lab.bench.servers import split_records
 
@@ -411,7 +411,7 @@ def test_a_server_that_begins_with_other_users_is_named() -> None:
             start = decode(envelope.body, m.Start, "server3")
             other = msgspec.structs.replace(start, hellos=b"h" * 32)
             run = dataclasses.replace(context())
-            from smpc_dp.protocols.mpyc.agreement import run_identifier
+            from smpc_dp.protocols.secret_sharing.agreement import run_identifier
 
             (written,) = run.write(
                 IDENTITIES["server3"], run_identifier(run, other), m.START, (envelope.receiver,), other
@@ -719,8 +719,8 @@ async def eventually(true: Callable[[], object], seconds: float = 15.0) -> None:
 
 SERVER = """
 import asyncio
-from smpc_dp.protocols.mpyc.server import Job
-from smpc_dp.runtime.servers.engine import Engine
+from smpc_dp.protocols.secret_sharing.server import Job
+from smpc_dp.net.servers.engine import Engine
 from smpc_dp.statistics.shared.plan import sum_program
 
 async def silent(peer, content):

@@ -12,19 +12,19 @@ from nacl.signing import SigningKey
 from smpc_dp.errors import Code, ConfigError, PeerFault, SmpcError, TimeoutFault
 from smpc_dp.kernels import Field, Kernel, kendall_tau
 from smpc_dp.kernels.named import find_kernel
+from smpc_dp.net.statistic import plan_maker
 from smpc_dp.protocols.abort import TEXTS
 from smpc_dp.protocols.contract import Envelope
 from smpc_dp.protocols.engine.events import Cancellation, Deadline, Message, PeersLost, Report, Start
 from smpc_dp.protocols.engine.run import Run
 from smpc_dp.protocols.envelope import Context, decode
-from smpc_dp.protocols.pairwise import statistic_messages as m
-from smpc_dp.protocols.pairwise import statistic_states as states
-from smpc_dp.protocols.pairwise.statistic import StatisticPlan
-from smpc_dp.protocols.pairwise.statistic_result import StatisticResult
-from smpc_dp.protocols.pairwise.statistic_terms import statistic_context
-from smpc_dp.protocols.pairwise.statistic_wire import PairWire
 from smpc_dp.protocols.sets import pack_set
-from smpc_dp.runtime.statistic import plan_maker
+from smpc_dp.protocols.ustatistic import messages as m
+from smpc_dp.protocols.ustatistic import states as states
+from smpc_dp.protocols.ustatistic.plan import StatisticPlan
+from smpc_dp.protocols.ustatistic.result import StatisticResult
+from smpc_dp.protocols.ustatistic.terms import statistic_context
+from smpc_dp.protocols.ustatistic.wire import PairWire
 from smpc_dp.simulate.randomness import SeededRandomnessForSimulation
 from smpc_dp.simulate.simulated_run import Signer
 from smpc_dp.statistics.compiled import operation_of, plan_statistic
@@ -461,7 +461,7 @@ def test_a_question_is_checked() -> None:
 
 
 def test_one_record_of_the_kernels_domain() -> None:
-    from smpc_dp.runtime.statistic import StatisticRequest
+    from smpc_dp.net.statistic import StatisticRequest
 
     def make(data: object, public_label: object = None, kernel: Kernel = KERNEL) -> StatisticRequest:
         return StatisticRequest.check(

@@ -19,9 +19,9 @@ from cryptography.hazmat.primitives.serialization import Encoding, load_pem_priv
 from cryptography.x509.oid import NameOID
 
 from smpc_dp.errors import ConfigError, PeerFault
-from smpc_dp.identity import Identity
-from smpc_dp.roster import Roster
-from smpc_dp.transport import framing, handshake, tls
+from smpc_dp.identity.keys import Identity
+from smpc_dp.identity.roster import Roster
+from smpc_dp.net.transport import framing, handshake, tls
 
 if TYPE_CHECKING:
     from tests.faults.conftest import Net

@@ -14,6 +14,7 @@ from msgspec.structs import replace
 
 from smpc_dp import simulate
 from smpc_dp.errors import ConfigError, PeerFault, TimeoutFault, VerificationError
+from smpc_dp.net.audit import audit_stream
 from smpc_dp.privacy.accountant.compose import Composition
 from smpc_dp.privacy.gaussian import gaussian_mu
 from smpc_dp.protocols.contract import Envelope
@@ -25,7 +26,6 @@ from smpc_dp.protocols.gopa.verifiable.params import VerifiableParameters
 from smpc_dp.protocols.phases import messages as m
 from smpc_dp.protocols.registry import check_gopa
 from smpc_dp.protocols.sets import pack_list, pack_set, unpack_list
-from smpc_dp.runtime.audit import audit_stream
 from smpc_dp_lab.vectors.verifiable_parties import CHEAT, off_by_one, with_noise
 from smpc_dp_lab.vectors.verifiable_runs import (
     BALL_INPUTS,

@@ -11,8 +11,9 @@ import numpy as np
 import pytest
 from msgspec.structs import replace
 
-from smpc_dp.board.log import MAX_LINE_BYTES, Entry, encode_line
 from smpc_dp.errors import PeerFault, TimeoutFault
+from smpc_dp.log.log import MAX_LINE_BYTES, Entry, encode_line
+from smpc_dp.net.audit import audit_stream
 from smpc_dp.privacy.gopa.verifiable import greatest_bias
 from smpc_dp.protocols.contract import Envelope
 from smpc_dp.protocols.engine.collector import Item
@@ -24,7 +25,6 @@ from smpc_dp.protocols.gopa.verifiable.params import VerifiableParameters, check
 from smpc_dp.protocols.gopa.verifiable.statements import BOUNDS, COMMIT_MALFORMED, FALSE, MALFORMED
 from smpc_dp.protocols.gopa.verifiable.states import AGGREGATOR
 from smpc_dp.protocols.sets import pack_list
-from smpc_dp.runtime.audit import audit_stream
 from smpc_dp_lab.vectors.verifiable_parties import (
     CHEAT,
     OTHER,

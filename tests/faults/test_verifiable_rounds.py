@@ -15,6 +15,7 @@ import pytest
 from msgspec.structs import replace
 
 from smpc_dp.errors import PeerFault, TimeoutFault
+from smpc_dp.net.audit import Report, audit_stream
 from smpc_dp.protocols.contract import Envelope
 from smpc_dp.protocols.engine.collector import Item
 from smpc_dp.protocols.engine.state import Transition
@@ -26,7 +27,6 @@ from smpc_dp.protocols.gopa.verifiable.hosting import VerifiableAggregator
 from smpc_dp.protocols.gopa.verifiable.statements import FALSE, OPENING, OPENING_OTHER
 from smpc_dp.protocols.gopa.verifiable.states import AGGREGATOR
 from smpc_dp.protocols.sets import pack_list, unpack_list
-from smpc_dp.runtime.audit import Report, audit_stream
 from smpc_dp_lab.vectors.verifiable_openings import (
     THIRD,
     in_one_round,

@@ -11,23 +11,23 @@ from pathlib import Path
 
 import numpy as np
 
-from smpc_dp import certificate
 from smpc_dp.errors import VerificationError
-from smpc_dp.identity import Identity
+from smpc_dp.identity import certificate
+from smpc_dp.identity.keys import Identity
+from smpc_dp.identity.packed_roster import RosterPacker
+from smpc_dp.identity.roster import check_members, entry_of, is_name, split_address
 from smpc_dp.learn.data import read_table
-from smpc_dp.packed_roster import RosterPacker
-from smpc_dp.privacy.accountant.ledger import Ledger
-from smpc_dp.privacy.gopa.graphs import read_edges
-from smpc_dp.roster import check_members, entry_of, is_name, split_address
-from smpc_dp.runtime.inputs import read_vector
-from smpc_dp.runtime.log_session import held_session
-from smpc_dp.runtime.session_file import (
+from smpc_dp.net.inputs import read_vector
+from smpc_dp.net.log_session import held_session
+from smpc_dp.net.session_file import (
     check_document,
     load_session,
     parse_session,
     read_member,
     write_session,
 )
+from smpc_dp.privacy.accountant.ledger import Ledger
+from smpc_dp.privacy.gopa.graphs import read_edges
 from tests.fuzz.target import Decoder, Target
 
 _NAMES = ("alice", "bob", "carol", "hub")

@@ -6,18 +6,18 @@ import io
 import json
 from typing import Any
 
-from smpc_dp.board.followed import Followed
-from smpc_dp.board.header import ReadHeader
-from smpc_dp.board.log import Chain, Entry, Header, checked_header, decode_line, encode_line, first_head
-from smpc_dp.board.reader import LogReader
 from smpc_dp.circuits.bristol import format_bristol, parse_bristol
 from smpc_dp.errors import SmpcError, VerificationError
 from smpc_dp.files import Spool
 from smpc_dp.kernels import Field
 from smpc_dp.kernels.described import describe, read_kernel
-from smpc_dp.protocols.mpyc.params import check_parameters
-from smpc_dp.runtime.servers.programs import compile_operation
-from smpc_dp.runtime.statistic import plan_maker
+from smpc_dp.log.followed import Followed
+from smpc_dp.log.header import ReadHeader
+from smpc_dp.log.log import Chain, Entry, Header, checked_header, decode_line, encode_line, first_head
+from smpc_dp.log.reader import LogReader
+from smpc_dp.net.servers.programs import compile_operation
+from smpc_dp.net.statistic import plan_maker
+from smpc_dp.protocols.secret_sharing.params import check_parameters
 from tests.fuzz.target import Decoder, Target
 
 

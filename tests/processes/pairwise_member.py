@@ -12,7 +12,7 @@ import numpy as np
 
 from smpc_dp.circuits.circuit import WORD_BITS
 from smpc_dp.errors import PeerFault, SmpcError, TimeoutFault
-from smpc_dp.runtime.pairwise import PairwiseMember, evaluate
+from smpc_dp.net.pairwise import PairwiseMember, evaluate
 
 
 def say(**reason: object) -> None:

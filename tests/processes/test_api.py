@@ -11,10 +11,10 @@ import numpy as np
 import pytest
 
 import smpc_dp
+from smpc_dp.net.events import Event
+from smpc_dp.net.local import create_local_session
+from smpc_dp.net.session_file import Timeouts, load_session
 from smpc_dp.protocols.result import Result
-from smpc_dp.runtime.events import Event
-from smpc_dp.runtime.local import create_local_session
-from smpc_dp.runtime.session_file import Timeouts, load_session
 
 PARTIES = ("alice", "bob", "carol", "dave", "erin")
 REAL: dict[str, object] = {

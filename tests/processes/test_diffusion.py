@@ -22,11 +22,11 @@ from smpc_dp.learn import diffusion
 from smpc_dp.learn.models import Model
 from smpc_dp.learn.registry import check_learn
 from smpc_dp.learn.requirements import Learned
+from smpc_dp.net.learning import learn, serve_learning
+from smpc_dp.net.local import create_local_session
+from smpc_dp.net.session_file import Timeouts
 from smpc_dp.privacy.accountant.ledger import Ledger
 from smpc_dp.privacy.sampling import NoiseSource
-from smpc_dp.runtime.learning import learn, serve_learning
-from smpc_dp.runtime.local import create_local_session
-from smpc_dp.runtime.session_file import Timeouts
 from tests.command import smpc_dp
 from tests.processes.supply import supply
 from tests.processes.test_learn import everybody

@@ -13,11 +13,11 @@ import pytest
 
 import smpc_dp
 from smpc_dp.circuits.bristol import format_bristol
-from smpc_dp.protocols.pairwise.evaluation import Role
-from smpc_dp.protocols.pairwise.params import Output
+from smpc_dp.net.local import create_local_session
+from smpc_dp.net.session_file import Timeouts
+from smpc_dp.protocols.garbled.evaluation import Role
+from smpc_dp.protocols.garbled.params import Output
 from smpc_dp.published.library import find
-from smpc_dp.runtime.local import create_local_session
-from smpc_dp.runtime.session_file import Timeouts
 
 PARTIES = ("alice", "bob", "carol")
 PARAMETERS: dict[str, object] = {

@@ -23,13 +23,13 @@ from smpc_dp.kernels.named import find_kernel
 from smpc_dp.learn.averager import Averaged, Rows
 from smpc_dp.learn.registry import check_learn
 from smpc_dp.learn.requirements import LearnerContext
-from smpc_dp.protocols.pairwise import statistic
+from smpc_dp.net.aggregator import serve
+from smpc_dp.net.local import create_local_session
+from smpc_dp.net.session import connect
+from smpc_dp.net.session_file import Timeouts, load_session
 from smpc_dp.protocols.registry import RESERVED, versions_of
 from smpc_dp.protocols.result import Result
-from smpc_dp.runtime.aggregator import serve
-from smpc_dp.runtime.local import create_local_session
-from smpc_dp.runtime.session import connect
-from smpc_dp.runtime.session_file import Timeouts, load_session
+from smpc_dp.protocols.ustatistic import plan as statistic
 
 EXAMPLE = Path(__file__).resolve().parents[2] / "examples" / "extensions"
 PARTIES = ("ann", "bob", "cas", "dan")

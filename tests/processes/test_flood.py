@@ -7,10 +7,10 @@ import sys
 from pathlib import Path
 
 import smpc_dp
+from smpc_dp.net.events import Event
+from smpc_dp.net.local import create_local_session
+from smpc_dp.net.session_file import Timeouts
 from smpc_dp.protocols.result import Result
-from smpc_dp.runtime.events import Event
-from smpc_dp.runtime.local import create_local_session
-from smpc_dp.runtime.session_file import Timeouts
 
 HONEST = ("alice", "bob", "carol", "dave")
 PARAMETERS: dict[str, object] = {"length": 2, "lower": -1.0, "upper": 1.0, "precision": 1e-3, "dropout": 0.25}
@@ -22,9 +22,9 @@ import numpy as np
 from smpc_dp.errors import SmpcError
 from smpc_dp.protocols.engine.events import Start
 from smpc_dp.protocols.registry import make_party
-from smpc_dp.runtime.events import ignore
-from smpc_dp.runtime.connection import HubLine
-from smpc_dp.runtime.member import Membership
+from smpc_dp.net.events import ignore
+from smpc_dp.net.connection import HubLine
+from smpc_dp.net.member import Membership
 
 async def main():
     member = Membership.load(sys.argv[1], "mallory")

@@ -12,12 +12,12 @@ import numpy as np
 import pytest
 
 import smpc_dp
-from smpc_dp.runtime.events import Event
-from smpc_dp.runtime.launcher import Launcher, member_command
-from smpc_dp.runtime.local import create_local_session
-from smpc_dp.runtime.member import Membership
-from smpc_dp.runtime.session_file import Timeouts, load_session
-from smpc_dp.transport.endpoint import dial
+from smpc_dp.net.events import Event
+from smpc_dp.net.launcher import Launcher, member_command
+from smpc_dp.net.local import create_local_session
+from smpc_dp.net.member import Membership
+from smpc_dp.net.session_file import Timeouts, load_session
+from smpc_dp.net.transport.endpoint import dial
 from tests import command
 
 PARTIES = tuple(f"user{number}" for number in range(1, 7))

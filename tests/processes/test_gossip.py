@@ -12,13 +12,13 @@ import pytest
 
 from smpc_dp.errors import Code, ConfigError, PrivacyError, TimeoutFault
 from smpc_dp.learn.requirements import Learned
+from smpc_dp.net.learning import learn
+from smpc_dp.net.local import create_local_session
+from smpc_dp.net.session_file import Timeouts
 from smpc_dp.privacy.accountant.ledger import Ledger
 from smpc_dp.privacy.mechanisms.randomised_response import KaryRandomisedResponse
 from smpc_dp.privacy.sampling import NoiseSource
 from smpc_dp.protocols.abort import TEXTS
-from smpc_dp.runtime.learning import learn
-from smpc_dp.runtime.local import create_local_session
-from smpc_dp.runtime.session_file import Timeouts
 from smpc_dp.simulate.learning import learn as simulated_learn
 from tests.command import smpc_dp
 from tests.processes.test_diffusion import everybody_in

@@ -19,13 +19,22 @@ from scipy import sparse
 from typer.testing import CliRunner
 
 from smpc_dp import simulate
-from smpc_dp.board.log import FORMAT, VERSION, Header
 from smpc_dp.cli import app
 from smpc_dp.cli.learn import report_learned
 from smpc_dp.errors import ConfigError, Fault, PeerFault, PrivacyError, SmpcError, TimeoutFault
 from smpc_dp.learn import registry
 from smpc_dp.learn.block_gossip import GroupDraws
 from smpc_dp.learn.requirements import Learned, LearnerContext, PrivateMessages, Requirements, Table
+from smpc_dp.log.log import FORMAT, VERSION, Header
+from smpc_dp.net.aggregator import serve
+from smpc_dp.net.audit import audit
+from smpc_dp.net.events import Event
+from smpc_dp.net.learning import learn, serve_learning
+from smpc_dp.net.local import create_local_session
+from smpc_dp.net.member import Membership
+from smpc_dp.net.requests import AggregatorLostError
+from smpc_dp.net.session import connect
+from smpc_dp.net.session_file import Timeouts, load_session
 from smpc_dp.privacy.accountant.ledger import Ledger
 from smpc_dp.privacy.sampling import NoiseSource
 from smpc_dp.protocols.contract import Envelope
@@ -34,17 +43,8 @@ from smpc_dp.protocols.gopa.params import GopaParameters
 from smpc_dp.protocols.secagg import states as secagg
 from smpc_dp.protocols.secagg.noisy import NoisySumParameters
 from smpc_dp.protocols.session import session_json
-from smpc_dp.runtime.aggregator import serve
-from smpc_dp.runtime.audit import audit
-from smpc_dp.runtime.events import Event
-from smpc_dp.runtime.learning import learn, serve_learning
-from smpc_dp.runtime.local import create_local_session
-from smpc_dp.runtime.member import Membership
-from smpc_dp.runtime.requests import AggregatorLostError
-from smpc_dp.runtime.session import connect
-from smpc_dp.runtime.session_file import Timeouts, load_session
 from tests.command import smpc_dp
-from tests.unit.runtime.hostile_headers import with_run_id
+from tests.unit.net.hostile_headers import with_run_id
 
 NAMES = ("ann", "bob", "cas", "dan", "eve")
 GIVEN: dict[str, Any] = {

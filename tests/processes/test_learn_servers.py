@@ -15,17 +15,17 @@ import pytest
 from smpc_dp.errors import ConfigError, SmpcError
 from smpc_dp.learn.block_gossip import GroupDraws
 from smpc_dp.learn.requirements import Learned
+from smpc_dp.net.events import Event
+from smpc_dp.net.launcher import Launcher, member_command
+from smpc_dp.net.learning import learn, serve_learning
+from smpc_dp.net.local import create_local_session
+from smpc_dp.net.member import Membership
+from smpc_dp.net.requests import ServerLostError
+from smpc_dp.net.servers import computing_server
+from smpc_dp.net.servers.computing_server import ComputingServer
+from smpc_dp.net.servers.engine import Engine
+from smpc_dp.net.session_file import Timeouts, parse_session
 from smpc_dp.privacy.accountant.ledger import Ledger
-from smpc_dp.runtime.events import Event
-from smpc_dp.runtime.launcher import Launcher, member_command
-from smpc_dp.runtime.learning import learn, serve_learning
-from smpc_dp.runtime.local import create_local_session
-from smpc_dp.runtime.member import Membership
-from smpc_dp.runtime.requests import ServerLostError
-from smpc_dp.runtime.servers import computing_server
-from smpc_dp.runtime.servers.computing_server import ComputingServer
-from smpc_dp.runtime.servers.engine import Engine
-from smpc_dp.runtime.session_file import Timeouts, parse_session
 from tests.command import smpc_dp
 from tests.processes.supply import supply
 

@@ -13,9 +13,9 @@ from typing import Any
 
 import pytest
 
+from smpc_dp.net.pairwise import AGGREGATOR, create_pairwise_session
+from smpc_dp.net.session_file import Timeouts
 from smpc_dp.published.library import find
-from smpc_dp.runtime.pairwise import AGGREGATOR, create_pairwise_session
-from smpc_dp.runtime.session_file import Timeouts
 
 MEMBER = Path(__file__).with_name("pairwise_member.py")
 # Within which a survivor must have ended once it can know; nothing here waits so long when it is right.

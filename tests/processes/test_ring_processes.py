@@ -17,13 +17,13 @@ from smpc_dp.learn.averager import PlainExchange
 from smpc_dp.learn.exchange_tokens import PathTokens
 from smpc_dp.learn.registry import check_learn
 from smpc_dp.learn.tokens import Token
+from smpc_dp.net.connection import AggregatorConnection
+from smpc_dp.net.exchanging import PartyExchange
+from smpc_dp.net.local import create_local_session
+from smpc_dp.net.member import Membership, learn_parameters
+from smpc_dp.net.requests import Counter
+from smpc_dp.net.session_file import Timeouts
 from smpc_dp.privacy.accountant.ledger import Ledger
-from smpc_dp.runtime.connection import AggregatorConnection
-from smpc_dp.runtime.exchanging import PartyExchange
-from smpc_dp.runtime.local import create_local_session
-from smpc_dp.runtime.member import Membership, learn_parameters
-from smpc_dp.runtime.requests import Counter
-from smpc_dp.runtime.session_file import Timeouts
 from tests.command import smpc_dp
 from tests.processes.supply import supply
 

@@ -9,9 +9,9 @@ from pathlib import Path
 
 import pytest
 
-from smpc_dp.runtime.audit import audit
-from smpc_dp.runtime.local import create_local_session
-from smpc_dp.runtime.session_file import Timeouts
+from smpc_dp.net.audit import audit
+from smpc_dp.net.local import create_local_session
+from smpc_dp.net.session_file import Timeouts
 from tests.command import smpc_dp
 
 PARTIES = ("alice", "bob", "carol", "dave")

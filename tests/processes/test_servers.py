@@ -24,16 +24,16 @@ from smpc_dp.errors import ConfigError, PeerFault, PrivacyError, SmpcError
 from smpc_dp.kernels import Field, auc, circuit_kernel, kendall_tau, table_kernel
 from smpc_dp.kernels.fields import Codes
 from smpc_dp.kernels.on_bits import Record
+from smpc_dp.net.events import Event, OnEvent, ignore
+from smpc_dp.net.launcher import Launcher, member_command
+from smpc_dp.net.local import create_local_session
+from smpc_dp.net.servers import connection, programs, shared
+from smpc_dp.net.servers.computing_server import serve_shares
+from smpc_dp.net.session_file import Timeouts
 from smpc_dp.privacy.accountant.ledger import Ledger
-from smpc_dp.protocols.mpyc.agreement import Opened
-from smpc_dp.protocols.mpyc.params import SharedParameters
-from smpc_dp.protocols.pairwise.statistic_result import StatisticResult
-from smpc_dp.runtime.events import Event, OnEvent, ignore
-from smpc_dp.runtime.launcher import Launcher, member_command
-from smpc_dp.runtime.local import create_local_session
-from smpc_dp.runtime.servers import connection, programs, shared
-from smpc_dp.runtime.servers.computing_server import serve_shares
-from smpc_dp.runtime.session_file import Timeouts
+from smpc_dp.protocols.secret_sharing.agreement import Opened
+from smpc_dp.protocols.secret_sharing.params import SharedParameters
+from smpc_dp.protocols.ustatistic.result import StatisticResult
 from smpc_dp.statistics.shared.plan import Program
 
 PARTIES = ("alice", "bob", "carol", "dave")
@@ -355,6 +355,6 @@ def mpyc_processes() -> set[str]:
                 connection = (entry / "cmdline").read_bytes()
             except OSError:
                 continue
-            if b"smpc_dp.runtime.servers.child" in connection and str(Path.cwd()).encode() in connection:
+            if b"smpc_dp.net.servers.child" in connection and str(Path.cwd()).encode() in connection:
                 result.add(entry.name)
     return result

@@ -8,9 +8,9 @@ from pathlib import Path
 import pytest
 
 import smpc_dp
+from smpc_dp.net.local import create_local_session
+from smpc_dp.net.session_file import Timeouts
 from smpc_dp.privacy.accountant.ledger import Ledger
-from smpc_dp.runtime.local import create_local_session
-from smpc_dp.runtime.session_file import Timeouts
 from tests import command
 
 PARTIES = ("alice", "bob", "carol", "dave", "eve")

@@ -14,12 +14,12 @@ import pytest
 
 import smpc_dp
 from smpc_dp.kernels import Field, kendall_tau, table_kernel
+from smpc_dp.net.audit import audit
+from smpc_dp.net.local import create_local_session
+from smpc_dp.net.session_file import Timeouts
 from smpc_dp.privacy.accountant.ledger import Ledger
-from smpc_dp.protocols.pairwise.draw import matchings
-from smpc_dp.protocols.pairwise.statistic_result import StatisticResult
-from smpc_dp.runtime.audit import audit
-from smpc_dp.runtime.local import create_local_session
-from smpc_dp.runtime.session_file import Timeouts
+from smpc_dp.protocols.garbled.draw import matchings
+from smpc_dp.protocols.ustatistic.result import StatisticResult
 
 PARTIES = ("alice", "bob", "carol", "dave", "eve")
 PARAMETERS: dict[str, object] = {
@@ -109,7 +109,7 @@ async def test_a_failed_pair_is_spent_and_not_retried(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """One party is gone when its pair begins: the pair is dropped and counted, and nobody asks again."""
-    from smpc_dp.runtime import statistic
+    from smpc_dp.net import statistic
 
     ledgers = {name: tmp_path / f"{name}.ledger" for name in PARTIES}
     for name, ledger in ledgers.items():

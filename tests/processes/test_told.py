@@ -24,16 +24,16 @@ import pytest
 import smpc_dp
 from smpc_dp.errors import Code
 from smpc_dp.kernels import Field, kendall_tau
+from smpc_dp.net.learning import learn, serve_learning
+from smpc_dp.net.local import create_local_session
+from smpc_dp.net.servers.computing_server import serve_shares
+from smpc_dp.net.session_file import Timeouts
+from smpc_dp.net.transport.blocking import BlockingChannel
+from smpc_dp.net.transport.channel import Channel
 from smpc_dp.privacy.accountant.ledger import Ledger
 from smpc_dp.protocols.abort import LEAVE, TEXTS, Abort
 from smpc_dp.protocols.contract import Envelope
 from smpc_dp.protocols.envelope import encode
-from smpc_dp.runtime.learning import learn, serve_learning
-from smpc_dp.runtime.local import create_local_session
-from smpc_dp.runtime.servers.computing_server import serve_shares
-from smpc_dp.runtime.session_file import Timeouts
-from smpc_dp.transport.blocking import BlockingChannel
-from smpc_dp.transport.channel import Channel
 
 PARTIES = ("alice", "bob", "carol", "dave", "erin")
 TIMEOUTS = Timeouts(connect=20.0, step=10.0, gather=5.0)

@@ -19,18 +19,18 @@ import pytest
 
 import smpc_dp
 from smpc_dp.errors import ConfigError, LocalError, PeerFault, TimeoutFault
+from smpc_dp.net import aggregator, board
+from smpc_dp.net.awaited import Awaited
+from smpc_dp.net.connection_pool import InboundEvent
+from smpc_dp.net.deadline import StepTimer
+from smpc_dp.net.driver import Drive
+from smpc_dp.net.local import create_local_session
+from smpc_dp.net.session import Session
+from smpc_dp.net.session_file import Timeouts
 from smpc_dp.protocols.contract import Envelope
 from smpc_dp.protocols.engine.events import Deadline, Event
 from smpc_dp.protocols.engine.state import State
 from smpc_dp.protocols.gopa.verifiable import messages as v
-from smpc_dp.runtime import aggregator, board
-from smpc_dp.runtime.awaited import Awaited
-from smpc_dp.runtime.connection_pool import InboundEvent
-from smpc_dp.runtime.deadline import StepTimer
-from smpc_dp.runtime.driver import Drive
-from smpc_dp.runtime.local import create_local_session
-from smpc_dp.runtime.session import Session
-from smpc_dp.runtime.session_file import Timeouts
 
 NAMES = ("alice", "bob", "carol", "dave")
 
@@ -208,7 +208,7 @@ import asyncio, sys
 from pathlib import Path
 import smpc_dp
 from smpc_dp.protocols.registry import make_aggregator
-from smpc_dp.runtime.board import BoardFolder
+from smpc_dp.net.board import BoardFolder
 
 def forgets(context, *given, board, **more):
     # Each request has a list of runs of its own.

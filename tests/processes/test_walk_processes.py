@@ -16,13 +16,13 @@ from smpc_dp.learn.registry import check_learn
 from smpc_dp.learn.requirements import Learned, LearnerContext, Table
 from smpc_dp.learn.token_learners import WalkLearner, planned_walk
 from smpc_dp.learn.tokens import PlainTokens
+from smpc_dp.net.events import Event
+from smpc_dp.net.launcher import Launcher, member_command
+from smpc_dp.net.learning import learn, serve_learning
+from smpc_dp.net.local import create_local_session
+from smpc_dp.net.session_file import Timeouts
 from smpc_dp.privacy.accountant.ledger import Ledger
 from smpc_dp.privacy.sampling import NoiseSource
-from smpc_dp.runtime.events import Event
-from smpc_dp.runtime.launcher import Launcher, member_command
-from smpc_dp.runtime.learning import learn, serve_learning
-from smpc_dp.runtime.local import create_local_session
-from smpc_dp.runtime.session_file import Timeouts
 from tests.command import smpc_dp
 from tests.processes.supply import supply
 

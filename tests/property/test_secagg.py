@@ -14,6 +14,7 @@ from hypothesis import strategies as st
 
 from smpc_dp.encoding import Encoding, fixed_point_sum
 from smpc_dp.errors import ConfigError, PeerFault
+from smpc_dp.net.transport.memory import Faults, MemoryNetwork
 from smpc_dp.privacy.secagg_plan import plan_secagg
 from smpc_dp.protocols.phases.draws import draw_neighbours
 from smpc_dp.protocols.phases.messages import PARTY_STEPS
@@ -23,7 +24,6 @@ from smpc_dp.simulate.average import sum_roles
 from smpc_dp.simulate.drive import drive
 from smpc_dp.simulate.randomness import SeededRandomnessForSimulation
 from smpc_dp.simulate.simulated_run import AGGREGATOR
-from smpc_dp.transport.memory import Faults, MemoryNetwork
 
 BOUND = st.floats(-1e6, 1e6, allow_nan=False)
 

@@ -10,7 +10,7 @@ from typing import Any
 
 import pytest
 
-from smpc_dp.runtime.audit import audit
+from smpc_dp.net.audit import audit
 from tests.reference.board_twin import NINE, Audit, Seen, SessionLog, Shape, shown
 from tests.reference.proofs_twin import Refused
 

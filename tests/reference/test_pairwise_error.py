@@ -17,8 +17,8 @@ from smpc_dp.kernels import Field, Kernel, auc_private_labels, gini_mean_differe
 from smpc_dp.kernels.named import find_kernel
 from smpc_dp.privacy.local_pairwise import zetas
 from smpc_dp.privacy.pairwise_plan import sampling_error
-from smpc_dp.protocols.pairwise.draw import bipartite_matchings, matchings
-from smpc_dp.protocols.pairwise.estimate import estimate
+from smpc_dp.protocols.garbled.draw import bipartite_matchings, matchings
+from smpc_dp.protocols.ustatistic.estimate import estimate
 from smpc_dp.simulate.randomness import SeededRandomnessForSimulation
 from smpc_dp.simulate.statistic import pairwise, through_gates
 from smpc_dp.statistics import exact

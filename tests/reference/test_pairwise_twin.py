@@ -12,8 +12,8 @@ import pytest
 
 from smpc_dp.circuits.bristol import format_bristol
 from smpc_dp.circuits.builder import Builder
-from smpc_dp.protocols.pairwise.params import Mode, Output, PairwiseParameters
-from smpc_dp.protocols.pairwise.plan import Plan
+from smpc_dp.protocols.garbled.params import Mode, Output, PairwiseParameters
+from smpc_dp.protocols.garbled.plan import Plan
 from smpc_dp.published.library import find
 from smpc_dp_lab.vectors import pairwise_runs as runs
 from tests.reference import blake3_twin, garble_twin, ot_twin, ristretto
@@ -98,9 +98,9 @@ def test_published_run(path: Path) -> None:
 def test_blocks_and_chunks(output: Output, monkeypatch: pytest.MonkeyPatch) -> None:
     """Three blocks, the last not full, and chunks of transfers that end anywhere."""
     limits = twin.Limits(block_labels=48, transfers=10)
-    monkeypatch.setattr("smpc_dp.protocols.pairwise.plan.BLOCK_LABELS", limits.block_labels)
+    monkeypatch.setattr("smpc_dp.protocols.garbled.plan.BLOCK_LABELS", limits.block_labels)
     for module in ("plan", "garbler", "evaluator"):
-        monkeypatch.setattr(f"smpc_dp.protocols.pairwise.{module}.TRANSFERS", limits.transfers)
+        monkeypatch.setattr(f"smpc_dp.protocols.garbled.{module}.TRANSFERS", limits.transfers)
     run = runs.new_run(runs.Scenario("blocks", "", output, 40)).execute()
     assert [block.count for block in run.plan.blocks()] == [16, 16, 8]
     agrees(runs.run_json(run), limits)

@@ -30,9 +30,9 @@ from smpc_dp.cli import app
 from smpc_dp.errors import Check, ConfigCheck
 from smpc_dp.learn.methods import AveragerTable
 from smpc_dp.learn.registry import LEARNERS, check_learn
+from smpc_dp.net.local import create_local_session
 from smpc_dp.privacy.sampling import NoiseSource
 from smpc_dp.protocols.registry import PARAMETER_CHECKERS
-from smpc_dp.runtime.local import create_local_session
 from smpc_dp_lab import vectors
 from smpc_dp_lab.reference import listed, rendered, specified
 from tests.documents import assert_documented, fields_below

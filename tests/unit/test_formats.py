@@ -12,28 +12,28 @@ from pathlib import Path
 
 import pytest
 
-from smpc_dp import identity
-from smpc_dp.board import log, runs, store
-from smpc_dp.board.store import Store
 from smpc_dp.circuits.bristol import read_bristol
 from smpc_dp.errors import ConfigError, LocalError, SmpcError
-from smpc_dp.identity import Identity
+from smpc_dp.identity import keys as identity
+from smpc_dp.identity.keys import Identity
+from smpc_dp.log import log, runs, store
+from smpc_dp.log.store import Store
+from smpc_dp.net import seen
+from smpc_dp.net.audit import audit
+from smpc_dp.net.audit_selection import read_session_log
+from smpc_dp.net.board import FileSessionLog
+from smpc_dp.net.seen import SeenRuns
+from smpc_dp.net.session_file import load_session
+from smpc_dp.net.transport import handshake
 from smpc_dp.privacy.accountant import ledger
 from smpc_dp.privacy.accountant.events import Event, Pure
 from smpc_dp.privacy.accountant.ledger import Ledger
 from smpc_dp.protocols import names
 from smpc_dp.protocols.gopa.params import GopaParameters
 from smpc_dp.protocols.gopa.verifiable.params import VerifiableParameters
-from smpc_dp.protocols.pairwise import statistic
+from smpc_dp.protocols.ustatistic import plan as statistic
 from smpc_dp.published.library import PUBLISHED
-from smpc_dp.runtime import seen
-from smpc_dp.runtime.audit import audit
-from smpc_dp.runtime.audit_selection import read_session_log
-from smpc_dp.runtime.board import FileSessionLog
-from smpc_dp.runtime.seen import SeenRuns
-from smpc_dp.runtime.session_file import load_session
 from smpc_dp.seen import Seen
-from smpc_dp.transport import handshake
 
 FIXTURES = Path(__file__).resolve().parents[1] / "fixtures"
 # What the files of 0.1 say.

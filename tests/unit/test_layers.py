@@ -20,16 +20,16 @@ LAYERS: tuple[frozenset[str], ...] = (
     frozenset({"cli"}),
     frozenset({"demo"}),
     frozenset({"smpc_dp"}),
-    frozenset({"runtime", "simulate"}),
+    frozenset({"simulate"}),
+    frozenset({"net"}),
     frozenset({"transport"}),
     frozenset({"learn", "statistics"}),
     frozenset({"protocols"}),
-    frozenset({"board", "published"}),
+    frozenset({"log", "published"}),
     frozenset({"kernels"}),
     frozenset({"circuits", "privacy"}),
-    frozenset({"identity", "packed_roster"}),
-    frozenset({"roster"}),
-    frozenset({"certificate", "seen", "settings"}),
+    frozenset({"identity"}),
+    frozenset({"seen", "settings"}),
     frozenset({"crypto", "database", "encoding", "files"}),
     frozenset({"ball", "box", "extensions", "optional"}),
     frozenset({"_core", "decoding", "errors", "platforms", "signals"}),
@@ -42,7 +42,7 @@ BELOW_PROTOCOLS = frozenset({"abort", "contract", "envelope", "names", "result",
 
 # Rooms that only some others may open, whatever their row.
 ONLY_FOR: dict[str, frozenset[str]] = {
-    "transport": frozenset({"runtime", "simulate"}),
+    "transport": frozenset({"net", "simulate"}),
     "demo": frozenset({"cli"}),
     "cli": frozenset({"__main__"}),
     "_core": frozenset({"crypto"}),
@@ -58,7 +58,7 @@ LAB_OPENS: dict[str, frozenset[str]] = {
 # `smpc-dp simulate` draws made-up inputs, which keep no secret; `learn/schedule.py` a public order.
 MAY_IMPORT_RANDOM = (
     "simulate/",
-    "transport/memory.py",
+    "net/transport/memory.py",
     "published/check.py",
     "demo/",
     "learn/schedule.py",
@@ -82,6 +82,8 @@ MODULES = frozenset(module_of(file) for file in FILES) | {"smpc_dp._core"}
 
 def room_of(module: str) -> str:
     parts = module.split(".")
+    if parts[1:3] == ["net", "transport"]:
+        return "transport"
     return parts[1] if len(parts) > 1 else parts[0]
 
 
@@ -148,13 +150,13 @@ def test_imports_go_downwards() -> None:
     ("module", "imported"),
     [
         ("smpc_dp.crypto.prg", "smpc_dp.protocols.contract"),
-        ("smpc_dp.runtime.session", "smpc_dp.simulate.average"),
-        ("smpc_dp.demo.run", "smpc_dp.transport.memory"),
+        ("smpc_dp.net.session", "smpc_dp.simulate.average"),
+        ("smpc_dp.demo.run", "smpc_dp.net.transport.memory"),
         ("smpc_dp.simulate.average", "smpc_dp_lab.vectors.runs"),
-        ("smpc_dp_lab.bench.secagg", "smpc_dp.transport.memory"),
+        ("smpc_dp_lab.bench.secagg", "smpc_dp.net.transport.memory"),
         ("smpc_dp_lab.vectors.runs", "smpc_dp._core"),
         ("smpc_dp_lab.bench.secagg", "protocols"),
-        ("smpc_dp.protocols.secagg.states", "smpc_dp.transport.channel"),
+        ("smpc_dp.protocols.secagg.states", "smpc_dp.net.transport.channel"),
         ("smpc_dp.encoding", "smpc_dp._core"),
         ("smpc_dp.simulate.average", "smpc_dp.demo.run"),
         ("smpc_dp.protocols.result", "smpc_dp"),

@@ -17,6 +17,7 @@ from smpc_dp.crypto.labels import Label
 from smpc_dp.crypto.transcript import digest
 from smpc_dp.encoding import Encoding, RingVector
 from smpc_dp.errors import PeerFault, SmpcError, TimeoutFault
+from smpc_dp.net.transport.memory import Faults
 from smpc_dp.privacy.secagg_plan import plan_secagg
 from smpc_dp.protocols.contract import Envelope
 from smpc_dp.protocols.engine.events import Deadline, Event, Message, Start
@@ -30,7 +31,6 @@ from smpc_dp.protocols.result import Outcome
 from smpc_dp.protocols.sets import pack_set
 from smpc_dp.simulate.drive import drive
 from smpc_dp.simulate.simulated_run import Signer
-from smpc_dp.transport.memory import Faults
 from smpc_dp_lab.vectors.direct_runs import SCENARIOS, direct_parameters
 from smpc_dp_lab.vectors.runs import RecordingNetwork
 from tests.vectors.reasons import check_code, check_reason

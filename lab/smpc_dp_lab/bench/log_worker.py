@@ -58,7 +58,7 @@ def _making(
 
 
 def _auditing(path: str, threads: str) -> Callable[[], bool]:
-    from smpc_dp.runtime.audit import audit
+    from smpc_dp.net.audit import audit
 
     return lambda: not audit(path, threads=int(threads)).faults
 

@@ -13,12 +13,12 @@ from pathlib import Path
 import msgspec
 
 from smpc_dp.errors import LocalError
-from smpc_dp.protocols.mpyc.params import threshold_of
-from smpc_dp.protocols.mpyc.sharing import field_bytes, split, unpack
-from smpc_dp.protocols.mpyc.terms import ProgramTerms
-from smpc_dp.runtime.local import create_local_session
-from smpc_dp.runtime.servers.engine import ENVIRONMENT
-from smpc_dp.runtime.session_file import Timeouts
+from smpc_dp.net.local import create_local_session
+from smpc_dp.net.servers.engine import ENVIRONMENT
+from smpc_dp.net.session_file import Timeouts
+from smpc_dp.protocols.secret_sharing.params import threshold_of
+from smpc_dp.protocols.secret_sharing.sharing import field_bytes, split, unpack
+from smpc_dp.protocols.secret_sharing.terms import ProgramTerms
 from smpc_dp.statistics.shared.kernels import Way
 from smpc_dp_lab.bench.servers_worker import Reported, Work
 from smpc_dp_lab.bench.workers import together

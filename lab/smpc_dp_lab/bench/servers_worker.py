@@ -14,14 +14,14 @@ from typing import Any
 
 import msgspec
 
-from smpc_dp.protocols.mpyc.params import threshold_of
-from smpc_dp.protocols.mpyc.server import Job
-from smpc_dp.protocols.mpyc.sharing import mpyc_arguments
-from smpc_dp.protocols.mpyc.terms import ProgramTerms
-from smpc_dp.runtime.events import ignore
-from smpc_dp.runtime.member import Membership
-from smpc_dp.runtime.servers.child import Answer, cpu_seconds, meet, timed_program
-from smpc_dp.runtime.servers.computing_server import ComputingServer
+from smpc_dp.net.events import ignore
+from smpc_dp.net.member import Membership
+from smpc_dp.net.servers.child import Answer, cpu_seconds, meet, timed_program
+from smpc_dp.net.servers.computing_server import ComputingServer
+from smpc_dp.protocols.secret_sharing.params import threshold_of
+from smpc_dp.protocols.secret_sharing.server import Job
+from smpc_dp.protocols.secret_sharing.sharing import mpyc_arguments
+from smpc_dp.protocols.secret_sharing.terms import ProgramTerms
 from smpc_dp.statistics.shared.kernels import Way
 
 

@@ -18,9 +18,9 @@ from typing import Any
 
 from smpc_dp.circuits.bristol import format_bristol
 from smpc_dp.errors import LocalError
+from smpc_dp.net.pairwise import AGGREGATOR, create_pairwise_session
 from smpc_dp.published.kernels import TAU_COINS
 from smpc_dp.published.library import find
-from smpc_dp.runtime.pairwise import AGGREGATOR, create_pairwise_session
 from smpc_dp_lab.bench.drivers import DriverPeers, Trial
 from smpc_dp_lab.bench.figures import (
     Figure,

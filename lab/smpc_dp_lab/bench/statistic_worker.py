@@ -15,9 +15,9 @@ from collections.abc import Mapping, Sequence
 import numpy as np
 
 from smpc_dp.kernels import Field, kendall_tau
-from smpc_dp.protocols.pairwise.effects import Buffer
-from smpc_dp.protocols.pairwise.transfers import Transfers
-from smpc_dp.runtime.pairwise import Conduit, PairwiseMember, drive
+from smpc_dp.net.pairwise import Conduit, PairwiseMember, drive
+from smpc_dp.protocols.garbled.effects import Buffer
+from smpc_dp.protocols.garbled.transfers import Transfers
 from smpc_dp.simulate.statistic import pairwise
 from smpc_dp_lab.bench.pairwise_worker import random_inputs
 

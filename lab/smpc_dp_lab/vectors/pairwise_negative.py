@@ -10,9 +10,9 @@ import msgspec
 from smpc_dp.errors import Code
 from smpc_dp.protocols.abort import ABORT, Abort
 from smpc_dp.protocols.envelope import decode
-from smpc_dp.protocols.pairwise import messages as m
-from smpc_dp.protocols.pairwise.participant import EVALUATOR as FROM_EVALUATOR
-from smpc_dp.protocols.pairwise.participant import GARBLER as FROM_GARBLER
+from smpc_dp.protocols.garbled import messages as m
+from smpc_dp.protocols.garbled.participant import EVALUATOR as FROM_EVALUATOR
+from smpc_dp.protocols.garbled.participant import GARBLER as FROM_GARBLER
 from smpc_dp.published.library import find
 from smpc_dp_lab.vectors.fault import Fields, altered, flip
 from smpc_dp_lab.vectors.pairwise_fault import (

@@ -6,7 +6,7 @@ from collections.abc import Callable, Iterator
 from typing import Any
 
 from smpc_dp.crypto.seal import NONCE_BYTES, seal, unseal
-from smpc_dp.protocols.pairwise import messages as m
+from smpc_dp.protocols.garbled import messages as m
 from smpc_dp_lab.vectors.fault import CONTENT, ORDER, Fields, flip
 from smpc_dp_lab.vectors.pairwise_fault import TRANSCRIPT, Base, Fault
 from smpc_dp_lab.vectors.pairwise_runs import AGGREGATOR, EVALUATOR, GARBLER

@@ -11,15 +11,15 @@ from smpc_dp.circuits.bristol import format_bristol, parse_bristol
 from smpc_dp.circuits.circuit import Circuit, pack, unpack
 from smpc_dp.errors import SmpcError
 from smpc_dp.protocols.envelope import Context, decode_envelope
+from smpc_dp.protocols.garbled.aggregator import AggregatorRole
+from smpc_dp.protocols.garbled.evaluator import EvaluatorRole
+from smpc_dp.protocols.garbled.garbler import GarblerRole
+from smpc_dp.protocols.garbled.messages import CONTROL
+from smpc_dp.protocols.garbled.params import Mode, Output, PairwiseParameters
+from smpc_dp.protocols.garbled.participant import Evaluated, Participant
+from smpc_dp.protocols.garbled.plan import Plan
+from smpc_dp.protocols.garbled.transfers import Transfers
 from smpc_dp.protocols.names import PAIRWISE, VERSION
-from smpc_dp.protocols.pairwise.aggregator import AggregatorRole
-from smpc_dp.protocols.pairwise.evaluator import EvaluatorRole
-from smpc_dp.protocols.pairwise.garbler import GarblerRole
-from smpc_dp.protocols.pairwise.messages import CONTROL
-from smpc_dp.protocols.pairwise.params import Mode, Output, PairwiseParameters
-from smpc_dp.protocols.pairwise.participant import Evaluated, Participant
-from smpc_dp.protocols.pairwise.plan import Plan
-from smpc_dp.protocols.pairwise.transfers import Transfers
 from smpc_dp.simulate.pairwise import evaluate_in_memory
 from smpc_dp.simulate.randomness import SeededRandomnessForSimulation
 from smpc_dp.simulate.simulated_run import Signer

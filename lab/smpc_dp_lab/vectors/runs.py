@@ -10,10 +10,11 @@ from typing import Any, Self
 import msgspec
 from nacl.signing import SigningKey
 
-from smpc_dp.board.keeping import MemoryBoard
 from smpc_dp.crypto.randomness import Randomness
 from smpc_dp.encoding import Encoding, RingVector
 from smpc_dp.errors import LocalError
+from smpc_dp.log.keeping import MemoryBoard
+from smpc_dp.net.transport.memory import Faults, MemoryNetwork
 from smpc_dp.privacy.secagg_plan import SecAggPlan, check_plan, plan_secagg
 from smpc_dp.protocols.contract import Envelope
 from smpc_dp.protocols.engine.run import Machine, Run
@@ -27,7 +28,6 @@ from smpc_dp.protocols.secagg.params import SecAggParameters
 from smpc_dp.simulate.drive import drive
 from smpc_dp.simulate.randomness import SeededRandomnessForSimulation
 from smpc_dp.simulate.simulated_run import Signer
-from smpc_dp.transport.memory import Faults, MemoryNetwork
 
 SCHEMA = 1
 AGGREGATOR = "relay"

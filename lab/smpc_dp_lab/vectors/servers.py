@@ -16,13 +16,13 @@ from smpc_dp.protocols.contract import Envelope
 from smpc_dp.protocols.engine.events import Cancellation, Deadline, Message, Report, Start
 from smpc_dp.protocols.envelope import Context, decode
 from smpc_dp.protocols.gopa.direct_messages import EVERYONE
-from smpc_dp.protocols.mpyc import messages as m
-from smpc_dp.protocols.mpyc.agreement import output_statement, set_statement
-from smpc_dp.protocols.mpyc.party import PartyMachine
-from smpc_dp.protocols.mpyc.server import ServerMachine
-from smpc_dp.protocols.mpyc.sharing import field_bytes
-from smpc_dp.protocols.mpyc.terms import ProgramTerms
 from smpc_dp.protocols.names import MPYC, VERSION
+from smpc_dp.protocols.secret_sharing import messages as m
+from smpc_dp.protocols.secret_sharing.agreement import output_statement, set_statement
+from smpc_dp.protocols.secret_sharing.party import PartyMachine
+from smpc_dp.protocols.secret_sharing.server import ServerMachine
+from smpc_dp.protocols.secret_sharing.sharing import field_bytes
+from smpc_dp.protocols.secret_sharing.terms import ProgramTerms
 from smpc_dp.protocols.sets import pack_set
 from smpc_dp.simulate.randomness import SeededRandomnessForSimulation
 from smpc_dp.simulate.simulated_run import Signer

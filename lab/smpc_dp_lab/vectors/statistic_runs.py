@@ -10,23 +10,23 @@ from functools import cached_property
 import numpy as np
 from nacl.signing import SigningKey
 
-from smpc_dp.board.keeping import MemoryBoard
 from smpc_dp.circuits.bristol import format_bristol
 from smpc_dp.kernels import Field, Kernel, auc, collision
+from smpc_dp.log.keeping import MemoryBoard
 from smpc_dp.protocols.contract import Envelope
 from smpc_dp.protocols.engine.events import Deadline, Message, Report, Start
 from smpc_dp.protocols.envelope import Context, encode_envelope
-from smpc_dp.protocols.pairwise import statistic_messages as m
-from smpc_dp.protocols.pairwise import statistic_states as states
-from smpc_dp.protocols.pairwise.effects import Effects, Receive, Send
-from smpc_dp.protocols.pairwise.evaluator import EvaluatorRole
-from smpc_dp.protocols.pairwise.garbler import GarblerRole
-from smpc_dp.protocols.pairwise.participant import Evaluated, Participant
-from smpc_dp.protocols.pairwise.relay import SealedConnection
-from smpc_dp.protocols.pairwise.statistic import PROTOCOL, VERSION, StatisticPlan
-from smpc_dp.protocols.pairwise.statistic_party import Evaluating
-from smpc_dp.protocols.pairwise.statistic_terms import draw
-from smpc_dp.protocols.pairwise.statistic_wire import PairWire
+from smpc_dp.protocols.garbled.effects import Effects, Receive, Send
+from smpc_dp.protocols.garbled.evaluator import EvaluatorRole
+from smpc_dp.protocols.garbled.garbler import GarblerRole
+from smpc_dp.protocols.garbled.participant import Evaluated, Participant
+from smpc_dp.protocols.garbled.relay import SealedConnection
+from smpc_dp.protocols.ustatistic import messages as m
+from smpc_dp.protocols.ustatistic import states as states
+from smpc_dp.protocols.ustatistic.party import Evaluating
+from smpc_dp.protocols.ustatistic.plan import PROTOCOL, VERSION, StatisticPlan
+from smpc_dp.protocols.ustatistic.terms import draw
+from smpc_dp.protocols.ustatistic.wire import PairWire
 from smpc_dp.simulate.randomness import SeededRandomnessForSimulation
 from smpc_dp.simulate.simulated_run import Signer
 from smpc_dp.statistics.compiled import operation_of, plan_statistic

@@ -7,7 +7,7 @@ from collections.abc import Callable, Iterator, Sequence
 
 from msgspec.structs import replace
 
-from smpc_dp.board.log import Entry, decode_line, encode_line
+from smpc_dp.log.log import Entry, decode_line, encode_line
 from smpc_dp.protocols.envelope import decode, encode
 from smpc_dp.protocols.gopa.verifiable import messages as v
 from smpc_dp.protocols.phases import messages as m

@@ -9,10 +9,10 @@ from dataclasses import dataclass
 
 from msgspec.structs import replace
 
-from smpc_dp.board.keeping import MemoryBoard
-from smpc_dp.board.log import Chain, encode_line
-from smpc_dp.board.runs import CertifiedLine, MemorySessionLog, RunLine, Shown
-from smpc_dp.identity import Identity
+from smpc_dp.identity.keys import Identity
+from smpc_dp.log.keeping import MemoryBoard
+from smpc_dp.log.log import Chain, encode_line
+from smpc_dp.log.runs import CertifiedLine, MemorySessionLog, RunLine, Shown
 from smpc_dp.protocols.begin import attested
 from smpc_dp.protocols.envelope import Context, encode
 from smpc_dp.protocols.phases import messages as m

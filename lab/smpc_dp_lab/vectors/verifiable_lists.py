@@ -9,9 +9,9 @@ from dataclasses import dataclass
 import msgspec
 from msgspec.structs import replace
 
-from smpc_dp.board.log import encode_line
-from smpc_dp.board.runs import CertifiedLine, start_of
-from smpc_dp.identity import Identity
+from smpc_dp.identity.keys import Identity
+from smpc_dp.log.log import encode_line
+from smpc_dp.log.runs import CertifiedLine, start_of
 from smpc_dp.protocols.phases.messages import Begin
 from smpc_dp.protocols.sets import pack_set
 from smpc_dp.simulate.randomness import SeededRandomnessForSimulation

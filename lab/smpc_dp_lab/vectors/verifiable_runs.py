@@ -13,12 +13,14 @@ import msgspec
 import numpy as np
 from msgspec.structs import replace
 
-from smpc_dp.board.keeping import MemoryBoard
-from smpc_dp.board.log import Chain, Entry, Header, decode_line, encode_line
 from smpc_dp.crypto import commit, proofs
 from smpc_dp.crypto.randomness import Randomness
 from smpc_dp.errors import LocalError, SmpcError
-from smpc_dp.identity import Identity
+from smpc_dp.identity.keys import Identity
+from smpc_dp.identity.roster import Member
+from smpc_dp.log.keeping import MemoryBoard
+from smpc_dp.log.log import Chain, Entry, Header, decode_line, encode_line
+from smpc_dp.net.transport.memory import Faults, MemoryNetwork
 from smpc_dp.protocols.contract import Envelope
 from smpc_dp.protocols.engine.collector import CollectorRole
 from smpc_dp.protocols.engine.events import Cancellation, Event
@@ -40,11 +42,9 @@ from smpc_dp.protocols.registry import check_gopa
 from smpc_dp.protocols.result import Outcome
 from smpc_dp.protocols.session import canonical_session, session_digest, session_json
 from smpc_dp.protocols.sets import pack_list
-from smpc_dp.roster import Member
 from smpc_dp.seen import NOTHING_SEEN, Seen
 from smpc_dp.simulate.drive import drive
 from smpc_dp.simulate.randomness import SeededRandomnessForSimulation
-from smpc_dp.transport.memory import Faults, MemoryNetwork
 
 S = TypeVar("S", bound=msgspec.Struct)
 

@@ -43,7 +43,7 @@ from smpc_dp.protocols.sets import PartySet, pack_set
 from smpc_dp.seen import NOTHING_SEEN, Seen
 
 if TYPE_CHECKING:
-    from smpc_dp.board.keeping import Board
+    from smpc_dp.log.keeping import Board
 
 Party = Member[ExchangeParameters]
 Aggregator = Collector[ExchangeParameters]

@@ -8,10 +8,10 @@ from __future__ import annotations
 
 from typing import ClassVar
 
-from smpc_dp.board.keeping import Board
 from smpc_dp.crypto.randomness import Randomness, SystemRandomness
 from smpc_dp.encoding import RingVector
 from smpc_dp.errors import Check
+from smpc_dp.log.keeping import Board
 from smpc_dp.protocols.contract import Envelope
 from smpc_dp.protocols.engine.collector import CollectorRole, CollectorRow, CollectorState, Item
 from smpc_dp.protocols.engine.party import PartyRole, PartyState, Row

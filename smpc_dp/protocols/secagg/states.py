@@ -44,7 +44,7 @@ from smpc_dp.protocols.sets import PartySet, pack_list
 from smpc_dp.seen import NOTHING_SEEN, Seen
 
 if TYPE_CHECKING:
-    from smpc_dp.board.keeping import Board
+    from smpc_dp.log.keeping import Board
 
 Party = SumMember[SumParameters]
 Aggregator = SumAggregator[SumParameters]

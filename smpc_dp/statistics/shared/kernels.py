@@ -32,7 +32,7 @@ from smpc_dp.kernels.share_gadgets import (
     sign,
     sort,
 )
-from smpc_dp.protocols.pairwise.draw import Pairs
+from smpc_dp.protocols.garbled.draw import Pairs
 
 Way = Literal["pairs", "counts", "sums", "sort", "circuit"]
 

@@ -14,7 +14,7 @@ from smpc_dp.privacy.central_gaussian import WideGaussian
 from smpc_dp.privacy.central_noise import CentralNoise, FlooredLaplace
 from smpc_dp.privacy.circuit_noise import LOOKUP_BITS, Coin
 from smpc_dp.privacy.distributions import DiscreteLaplaceDistribution
-from smpc_dp.protocols.mpyc.terms import NoiseTerms
+from smpc_dp.protocols.secret_sharing.terms import NoiseTerms
 from smpc_dp.statistics.shared.wide import wide_noise, wide_reach, wide_terms
 
 

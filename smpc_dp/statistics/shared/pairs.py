@@ -22,8 +22,8 @@ from smpc_dp.errors import ConfigCheck, ConfigError, Fault
 from smpc_dp.kernels.kernel import Kernel
 from smpc_dp.kernels.share_gadgets import Shared, joined, number
 from smpc_dp.privacy.circuit_noise import Noise, NoiseKind, Randomiser
-from smpc_dp.protocols.mpyc.terms import NoiseTerms, PairDistribution
-from smpc_dp.protocols.pairwise.draw import Pairs
+from smpc_dp.protocols.garbled.draw import Pairs
+from smpc_dp.protocols.secret_sharing.terms import NoiseTerms, PairDistribution
 from smpc_dp.statistics.shared.kernels import CHUNK
 from smpc_dp.statistics.shared.noise import read_coins, written
 

@@ -19,9 +19,15 @@ from smpc_dp.privacy.arguments import Arguments
 from smpc_dp.privacy.central_gaussian import WideGaussian
 from smpc_dp.privacy.central_noise import CentralNoise, CoarseGaussian
 from smpc_dp.privacy.central_pairwise import CentralDistribution, design_central, split, sum_sensitivity
-from smpc_dp.protocols.mpyc.terms import NoiseTerms, PairDistribution, ProgramKind, ProgramTerms, modulus_for
-from smpc_dp.protocols.pairwise.estimate import Estimate, estimate
-from smpc_dp.protocols.pairwise.statistic import StatisticPlan
+from smpc_dp.protocols.secret_sharing.terms import (
+    NoiseTerms,
+    PairDistribution,
+    ProgramKind,
+    ProgramTerms,
+    modulus_for,
+)
+from smpc_dp.protocols.ustatistic.estimate import Estimate, estimate
+from smpc_dp.protocols.ustatistic.plan import StatisticPlan
 from smpc_dp.statistics.compiled import plan_statistic
 from smpc_dp.statistics.shared.noise import noise_terms
 from smpc_dp.statistics.shared.pairs import PAIR_DISTRIBUTIONS, pair_terms

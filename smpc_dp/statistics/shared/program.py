@@ -13,8 +13,8 @@ from smpc_dp.errors import ConfigCheck, ConfigError, Fault
 from smpc_dp.kernels.described import read_kernel
 from smpc_dp.kernels.kernel import Kernel
 from smpc_dp.kernels.share_gadgets import Shared, below_each, number, public
-from smpc_dp.protocols.mpyc.terms import ProgramTerms
-from smpc_dp.protocols.pairwise.draw import Pairs, bipartite_matchings, matchings
+from smpc_dp.protocols.garbled.draw import Pairs, bipartite_matchings, matchings
+from smpc_dp.protocols.secret_sharing.terms import ProgramTerms
 from smpc_dp.statistics.shared.kernels import (
     MAX_PRODUCTS,
     Way,

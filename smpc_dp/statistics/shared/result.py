@@ -12,9 +12,9 @@ from smpc_dp.privacy.central_gaussian import WideGaussian
 from smpc_dp.privacy.central_pairwise import auc_sampling_error
 from smpc_dp.privacy.guarantee import PrivacyGuarantee, Relation, delta_warnings
 from smpc_dp.privacy.pairwise_plan import complete_error, given_zetas, sampling_error
-from smpc_dp.protocols.mpyc.claims import HONEST_SERVERS
-from smpc_dp.protocols.pairwise.statistic_result import StatisticResult
 from smpc_dp.protocols.result import Privacy
+from smpc_dp.protocols.secret_sharing.claims import HONEST_SERVERS
+from smpc_dp.protocols.ustatistic.result import StatisticResult
 from smpc_dp.statistics.shared.plan import Answer, Program
 from smpc_dp.statistics.shared.program import count_pairs, kernel_in
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import functools
 
-from smpc_dp.protocols.mpyc.params import VectorParameters
+from smpc_dp.protocols.secret_sharing.params import VectorParameters
 from smpc_dp.statistics.shared.plan import Program, sum_program, wide_sum_program
 
 

@@ -19,7 +19,7 @@ from smpc_dp.privacy.central_gaussian import (
     powers,
     table_of,
 )
-from smpc_dp.protocols.mpyc.terms import NoiseTerms
+from smpc_dp.protocols.secret_sharing.terms import NoiseTerms
 
 AT_ONCE = 1024
 """Draws from tables that are under way together: about 0.1 GB."""

@@ -14,7 +14,7 @@ from typing import Any
 import pytest
 
 from smpc_dp.cli.output import result_text
-from smpc_dp.runtime.launcher import ProcessOutcome
+from smpc_dp.net.launcher import ProcessOutcome
 from tests.command import smpc_dp
 from tests.signals import DEFAULT_SIGNALS
 

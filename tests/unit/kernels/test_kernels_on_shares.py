@@ -37,8 +37,8 @@ from smpc_dp.kernels.described import MAX_CIRCUIT, describe, read_kernel, table_
 from smpc_dp.kernels.fields import Codes
 from smpc_dp.kernels.on_bits import Record
 from smpc_dp.kernels.on_shares import Bilinear, Column, Distance, OnShares
-from smpc_dp.protocols.mpyc.messages import MAX_OPERATION
-from smpc_dp.runtime.servers.programs import operation_of
+from smpc_dp.net.servers.programs import operation_of
+from smpc_dp.protocols.secret_sharing.messages import MAX_OPERATION
 from smpc_dp.simulate.shared import run_alone
 from smpc_dp.statistics import exact
 from smpc_dp.statistics.shared.kernels import compiled_layers

@@ -9,11 +9,11 @@ from typing import cast
 import pytest
 
 from smpc_dp.errors import ConfigError, LocalError
-from smpc_dp.protocols.pairwise.effects import Effects, Send
-from smpc_dp.protocols.pairwise.participant import Evaluated, Participant
+from smpc_dp.net.pairwise import drive
+from smpc_dp.net.transport.blocking import BlockingChannel
+from smpc_dp.protocols.garbled.effects import Effects, Send
+from smpc_dp.protocols.garbled.participant import Evaluated, Participant
 from smpc_dp.protocols.result import Privacy
-from smpc_dp.runtime.pairwise import drive
-from smpc_dp.transport.blocking import BlockingChannel
 from smpc_dp_lab.bench import pairwise, transfers
 from smpc_dp_lab.bench.figures import Figure, Target
 

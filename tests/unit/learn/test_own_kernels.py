@@ -19,8 +19,8 @@ from smpc_dp.learn.averager import Parties, PlainExchange, Rows
 from smpc_dp.learn.pair_statistics import GossipClear
 from smpc_dp.learn.registry import check_learn
 from smpc_dp.learn.requirements import LearnerContext
-from smpc_dp.runtime.local import create_local_session
-from smpc_dp.runtime.session_file import load_session
+from smpc_dp.net.local import create_local_session
+from smpc_dp.net.session_file import load_session
 from smpc_dp.simulate.learning import learn
 from smpc_dp.statistics import exact
 from smpc_dp.statistics.local import LocalPairwise

@@ -24,16 +24,16 @@ from smpc_dp.learn.requirements import LearnerContext
 from smpc_dp.learn.token_learners import WalkLearner, WalkSumLearner, planned_walk
 from smpc_dp.learn.tokens import PlainTokens, Token, TokenPassing, Values
 from smpc_dp.learn.walk import Visit, _Adder
+from smpc_dp.net.connection import AggregatorConnection
+from smpc_dp.net.exchanging import PartyExchange
+from smpc_dp.net.local import create_local_session
+from smpc_dp.net.member import Membership
+from smpc_dp.net.requests import Counter as Requests
 from smpc_dp.privacy.network.grid import Grid
 from smpc_dp.privacy.sampling import NoiseSource
 from smpc_dp.protocols.contract import Envelope
 from smpc_dp.protocols.envelope import Context, decode
 from smpc_dp.protocols.exchange.messages import SEND, Send
-from smpc_dp.runtime.connection import AggregatorConnection
-from smpc_dp.runtime.exchanging import PartyExchange
-from smpc_dp.runtime.local import create_local_session
-from smpc_dp.runtime.member import Membership
-from smpc_dp.runtime.requests import Counter as Requests
 from smpc_dp.simulate.exchanging import MemoryRelay, drive_exchange
 
 SUM: dict[str, Any] = {

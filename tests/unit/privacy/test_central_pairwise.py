@@ -24,7 +24,7 @@ from smpc_dp.kernels import (
 )
 from smpc_dp.privacy.central_pairwise import design_central, plan_central, split, sum_sensitivity
 from smpc_dp.privacy.pairwise_plan import complete_error
-from smpc_dp.protocols.pairwise.draw import matchings
+from smpc_dp.protocols.garbled.draw import matchings
 from smpc_dp.simulate.randomness import SeededRandomnessForSimulation
 from smpc_dp.simulate.shared import run_ideal
 from smpc_dp.statistics.shared.plan import read_answer, statistic_program

@@ -13,6 +13,7 @@ from hypothesis import strategies as st
 
 from smpc_dp.errors import PrivacyError
 from smpc_dp.learn.registry import LEARNERS, LearnParameters, check_learn
+from smpc_dp.net.learning import check_budget, own_release
 from smpc_dp.privacy.accountant.compose import Composition
 from smpc_dp.privacy.accountant.events import Event, Gaussian, Pure
 from smpc_dp.privacy.accountant.ledger import Ledger
@@ -20,7 +21,6 @@ from smpc_dp.privacy.gaussian import gaussian_mu
 from smpc_dp.protocols.names import version_of
 from smpc_dp.protocols.phases.parameters import SumParameters
 from smpc_dp.protocols.registry import PARAMETER_CHECKERS
-from smpc_dp.runtime.learning import check_budget, own_release
 
 PARTIES = 12
 ALL = ("secagg", "gopa", "local", "mpyc")

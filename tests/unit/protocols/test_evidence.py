@@ -7,6 +7,7 @@ import pytest
 
 from smpc_dp.encoding import Encoding
 from smpc_dp.errors import PeerFault
+from smpc_dp.net.transport.memory import Faults, MemoryNetwork
 from smpc_dp.privacy.secagg_plan import plan_secagg
 from smpc_dp.protocols.envelope import encode
 from smpc_dp.protocols.gopa.direct_keys import total_digest
@@ -20,7 +21,6 @@ from smpc_dp.simulate.average import sum_roles
 from smpc_dp.simulate.direct import direct_roles
 from smpc_dp.simulate.drive import drive
 from smpc_dp.simulate.simulated_run import AGGREGATOR
-from smpc_dp.transport.memory import Faults, MemoryNetwork
 
 PARTIES = 8
 

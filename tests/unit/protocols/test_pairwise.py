@@ -15,16 +15,16 @@ from smpc_dp.circuits.circuit import Circuit, pack, unpack
 from smpc_dp.crypto.ot import Receiver, Rows
 from smpc_dp.crypto.randomness import Randomness, SystemRandomness
 from smpc_dp.errors import ConfigError, PeerFault, SmpcError
-from smpc_dp.identity import Identity
+from smpc_dp.identity.keys import Identity
 from smpc_dp.protocols.envelope import Context
-from smpc_dp.protocols.pairwise import plan as planning
-from smpc_dp.protocols.pairwise.aggregator import AggregatorRole
-from smpc_dp.protocols.pairwise.evaluator import EvaluatorRole
-from smpc_dp.protocols.pairwise.garbler import GarblerRole
-from smpc_dp.protocols.pairwise.messages import BULK, MAX_CONTROL, PIECE_HEADER
-from smpc_dp.protocols.pairwise.params import PairwiseParameters, check_parameters
-from smpc_dp.protocols.pairwise.participant import Evaluated, Participant
-from smpc_dp.protocols.pairwise.plan import Plan
+from smpc_dp.protocols.garbled import plan as planning
+from smpc_dp.protocols.garbled.aggregator import AggregatorRole
+from smpc_dp.protocols.garbled.evaluator import EvaluatorRole
+from smpc_dp.protocols.garbled.garbler import GarblerRole
+from smpc_dp.protocols.garbled.messages import BULK, MAX_CONTROL, PIECE_HEADER
+from smpc_dp.protocols.garbled.params import PairwiseParameters, check_parameters
+from smpc_dp.protocols.garbled.participant import Evaluated, Participant
+from smpc_dp.protocols.garbled.plan import Plan
 from smpc_dp.published.library import find
 from smpc_dp.simulate.pairwise import evaluate_in_memory
 from smpc_dp.simulate.randomness import SeededRandomnessForSimulation
@@ -138,7 +138,7 @@ def test_random_circuits(circuit: Circuit, data: st.DataObject) -> None:
 def test_a_batch_is_cut_into_blocks_and_transfers_into_chunks(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(planning, "BLOCK_LABELS", 32 * 64)
     for module in ("garbler", "evaluator"):
-        monkeypatch.setattr(f"smpc_dp.protocols.pairwise.{module}.TRANSFERS", 1000)
+        monkeypatch.setattr(f"smpc_dp.protocols.garbled.{module}.TRANSFERS", 1000)
     circuit = find("less_u32").build()
     plan = plan_of(circuit, 5000, output="aggregator")
     assert plan.tile == 64
@@ -180,7 +180,7 @@ def test_more_transfers_than_one_setup_has_are_refused() -> None:
 
 def test_the_transfers_of_a_run_take_as_many_indices_as_planned(monkeypatch: pytest.MonkeyPatch) -> None:
     for module in ("garbler", "evaluator", "plan"):
-        monkeypatch.setattr(f"smpc_dp.protocols.pairwise.{module}.TRANSFERS", 1000)
+        monkeypatch.setattr(f"smpc_dp.protocols.garbled.{module}.TRANSFERS", 1000)
     monkeypatch.setattr(planning, "BLOCK_LABELS", 32 * 64)
     taken: list[int] = []
 
@@ -189,7 +189,7 @@ def test_the_transfers_of_a_run_take_as_many_indices_as_planned(monkeypatch: pyt
             super().extend_into(count, choices, out)
             taken.append(self.next_index)
 
-    monkeypatch.setattr("smpc_dp.protocols.pairwise.evaluator.Receiver", Counted)
+    monkeypatch.setattr("smpc_dp.protocols.garbled.evaluator.Receiver", Counted)
     plan = plan_of(find("less_u32").build(), 150)
     check(plan, draw(plan.circuit, 150))
     assert taken[-1] == plan.transfer_rows()

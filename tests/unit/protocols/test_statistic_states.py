@@ -6,11 +6,11 @@ import pytest
 
 from smpc_dp.errors import Check, LocalError, PeerFault
 from smpc_dp.protocols.engine.events import Cancellation, Message, Report, Start
-from smpc_dp.protocols.pairwise import statistic_aggregator as aggregator
-from smpc_dp.protocols.pairwise import statistic_messages as m
-from smpc_dp.protocols.pairwise import statistic_party as party
-from smpc_dp.protocols.pairwise import statistic_states as states
-from smpc_dp.protocols.pairwise.statistic_pairs import CollectDone
+from smpc_dp.protocols.ustatistic import aggregator as aggregator
+from smpc_dp.protocols.ustatistic import messages as m
+from smpc_dp.protocols.ustatistic import party as party
+from smpc_dp.protocols.ustatistic import states as states
+from smpc_dp.protocols.ustatistic.pairs import CollectDone
 from smpc_dp_lab.vectors.statistic_runs import AGGREGATOR, NAMES, SCENARIOS, Run, Scenario, find
 from tests.unit.protocols.engine.test_states import contents
 from tests.unit.protocols.recorded import assert_in_table, recorded

@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 import smpc_dp
-from smpc_dp.protocols.pairwise.params import Mode
+from smpc_dp.protocols.garbled.params import Mode
 from smpc_dp.published.library import find
 
 

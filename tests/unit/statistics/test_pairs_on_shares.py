@@ -17,10 +17,10 @@ from smpc_dp.errors import ConfigError
 from smpc_dp.kernels import Field, Kernel, auc, collision, gini_mean_difference, kendall_tau, table_kernel
 from smpc_dp.kernels.compiled import compile_kernel
 from smpc_dp.kernels.share_gadgets import public
+from smpc_dp.net.servers.programs import compile_operation, operation_of
 from smpc_dp.privacy.circuit_gaussian import TableGaussian
 from smpc_dp.privacy.circuit_noise import LOOKUP_BITS, CyclicLaplace, Noise, RandomisedResponse
-from smpc_dp.protocols.mpyc.params import check_parameters
-from smpc_dp.runtime.servers.programs import compile_operation, operation_of
+from smpc_dp.protocols.secret_sharing.params import check_parameters
 from smpc_dp.simulate.randomness import SeededRandomnessForSimulation
 from smpc_dp.simulate.shared import _lone_runtime, run_alone, run_ideal
 from smpc_dp.statistics.shared.pairs import (

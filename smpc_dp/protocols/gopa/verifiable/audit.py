@@ -16,9 +16,9 @@ from typing import Any, ClassVar
 
 import numpy as np
 
-from smpc_dp.board.log import Entry, Header
 from smpc_dp.crypto import proofs
 from smpc_dp.errors import Check, PeerFault, SmpcError, VerificationError
+from smpc_dp.log.log import Entry, Header
 from smpc_dp.protocols.begin import check_begin, session_head
 from smpc_dp.protocols.envelope import Context, decode, group_operation
 from smpc_dp.protocols.gopa.verifiable import messages as v

@@ -8,11 +8,11 @@ from typing import ClassVar
 
 import numpy as np
 
-from smpc_dp.board.followed import Followed
-from smpc_dp.board.log import entry_digest
 from smpc_dp.crypto import commit, proofs
 from smpc_dp.encoding import RingVector
 from smpc_dp.errors import Check, PeerFault
+from smpc_dp.log.followed import Followed
+from smpc_dp.log.log import entry_digest
 from smpc_dp.protocols.contract import Envelope
 from smpc_dp.protocols.engine.party import PartyState
 from smpc_dp.protocols.engine.state import Secret, Transition

@@ -6,11 +6,11 @@ import bisect
 from dataclasses import dataclass
 from typing import Protocol
 
-from smpc_dp.board.followed import Followed
-from smpc_dp.board.log import HEAD_BYTES, entry_digest
 from smpc_dp.crypto import proofs
 from smpc_dp.encoding import RingVector
 from smpc_dp.errors import Check
+from smpc_dp.log.followed import Followed
+from smpc_dp.log.log import HEAD_BYTES, entry_digest
 from smpc_dp.protocols.contract import Envelope
 from smpc_dp.protocols.engine.party import Member
 from smpc_dp.protocols.envelope import Context, decode

@@ -7,10 +7,10 @@ from dataclasses import dataclass
 
 import msgspec
 
-from smpc_dp.board.keeping import Board
-from smpc_dp.board.runs import SessionLog
 from smpc_dp.crypto import proofs
 from smpc_dp.errors import PeerFault, TimeoutFault
+from smpc_dp.log.keeping import Board
+from smpc_dp.log.runs import SessionLog
 from smpc_dp.protocols.contract import Envelope
 from smpc_dp.protocols.engine.collector import Collector, CollectorState, Item
 from smpc_dp.protocols.gopa.verifiable import messages as v

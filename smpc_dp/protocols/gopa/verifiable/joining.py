@@ -7,11 +7,11 @@ from typing import ClassVar
 import msgspec
 import numpy as np
 
-from smpc_dp.board.followed import Followed
 from smpc_dp.crypto import commit, proofs
 from smpc_dp.crypto.labels import Label
 from smpc_dp.crypto.transcript import digest
 from smpc_dp.encoding import RingVector
+from smpc_dp.log.followed import Followed
 from smpc_dp.privacy.sampling import NoiseSource, discrete_gaussian
 from smpc_dp.protocols import begin
 from smpc_dp.protocols.engine.party import PartyState

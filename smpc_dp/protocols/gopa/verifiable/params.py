@@ -11,7 +11,6 @@ import numpy as np
 from msgspec.structs import replace
 from numpy.typing import NDArray
 
-from smpc_dp.board.log import MAX_PAYLOAD_BYTES
 from smpc_dp.crypto import commit, proofs
 from smpc_dp.crypto.randomness import Randomness
 from smpc_dp.encoding import Encoding, RingVector, shown
@@ -25,6 +24,7 @@ from smpc_dp.errors import (
     PrivacyError,
     VerificationError,
 )
+from smpc_dp.log.log import MAX_PAYLOAD_BYTES
 from smpc_dp.privacy.distributions import BinomialDistribution
 from smpc_dp.privacy.gaussian import gaussian_mu
 from smpc_dp.privacy.sampling import NoiseSource

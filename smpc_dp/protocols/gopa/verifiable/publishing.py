@@ -11,8 +11,8 @@ from typing import ClassVar
 
 import msgspec
 
-from smpc_dp.board.followed import Followed
 from smpc_dp.errors import Check, SmpcError
+from smpc_dp.log.followed import Followed
 from smpc_dp.protocols.contract import Envelope
 from smpc_dp.protocols.engine.party import PartyState
 from smpc_dp.protocols.engine.state import Transition

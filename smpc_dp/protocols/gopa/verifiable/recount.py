@@ -12,10 +12,10 @@ from dataclasses import dataclass
 import numpy as np
 from msgspec.structs import replace
 
-from smpc_dp.board.followed import Followed
-from smpc_dp.board.log import entry_digest
 from smpc_dp.encoding import RingVector
 from smpc_dp.errors import Check, PeerFault, VerificationError
+from smpc_dp.log.followed import Followed
+from smpc_dp.log.log import entry_digest
 from smpc_dp.protocols.envelope import decode, encode
 from smpc_dp.protocols.gopa.verifiable import messages as v
 from smpc_dp.protocols.gopa.verifiable.params import VerifiableParameters

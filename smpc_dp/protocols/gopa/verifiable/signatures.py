@@ -6,8 +6,8 @@ import hashlib
 from collections.abc import Sequence
 from typing import NamedTuple
 
-from smpc_dp.board.log import Entry
 from smpc_dp.errors import Check, VerificationError
+from smpc_dp.log.log import Entry
 from smpc_dp.protocols.envelope import Context
 from smpc_dp.protocols.gopa.verifiable.batch_verifier import BatchVerifier, Position, Workers
 

@@ -10,10 +10,10 @@ Rounds of openings are states with a number: their steps have it in their names.
 
 from __future__ import annotations
 
-from smpc_dp.board.keeping import Board
 from smpc_dp.crypto.randomness import Randomness, SystemRandomness
 from smpc_dp.encoding import RingVector
 from smpc_dp.errors import ConfigCheck, ConfigError, Fault
+from smpc_dp.log.keeping import Board
 from smpc_dp.protocols import begin
 from smpc_dp.protocols.engine.collector import CollectorRole, CollectorRow
 from smpc_dp.protocols.engine.party import PartyRole, Row

@@ -7,9 +7,9 @@ from typing import ClassVar
 
 import numpy as np
 
-from smpc_dp.board.followed import Followed
 from smpc_dp.encoding import RingVector
 from smpc_dp.errors import Check
+from smpc_dp.log.followed import Followed
 from smpc_dp.protocols import begin
 from smpc_dp.protocols.engine.party import PartyState
 from smpc_dp.protocols.engine.state import Transition

@@ -22,9 +22,9 @@ from smpc_dp.protocols.engine.party import PartyRole, PartyState, Progress, Stop
 from smpc_dp.protocols.exchange.states import PARTY as EXCHANGE
 from smpc_dp.protocols.gopa.states import PARTY as GOPA
 from smpc_dp.protocols.gopa.verifiable.states import PARTY as VERIFIABLE
-from smpc_dp.protocols.pairwise.statistic_states import AGGREGATOR as STATISTIC_AGGREGATOR
 from smpc_dp.protocols.secagg.states import PARTY as SECAGG
 from smpc_dp.protocols.sets import PartySet, pack_set
+from smpc_dp.protocols.ustatistic.states import AGGREGATOR as STATISTIC_AGGREGATOR
 
 
 class Inner(msgspec.Struct, frozen=True):

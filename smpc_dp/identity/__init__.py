@@ -1,0 +1,1 @@
+"""Ed25519 identities, their certificates, and rosters."""

@@ -1,0 +1,169 @@
+"""Ed25519 identities: who signs, and the key that channels and rosters are pinned to.
+
+An identity file holds the 32-byte seed in hex, and nobody but its owner may read it:
+
+    # smpc-dp identity: SECRET. Whoever has this file can act as 'alice'.
+    version = 1
+    name = "alice"
+    seed = "9d61b19d..."
+
+A file without a version is of version 1.
+"""
+
+from __future__ import annotations
+
+import logging
+import os
+import re
+import tomllib
+from pathlib import Path
+from typing import NoReturn, Self
+
+from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
+from cryptography.hazmat.primitives.serialization import Encoding, NoEncryption, PrivateFormat
+from nacl.exceptions import BadSignatureError
+from nacl.signing import SigningKey, VerifyKey
+
+from smpc_dp.encoding import shown
+from smpc_dp.errors import Check, ConfigCheck, ConfigError, LocalError, VerificationError
+from smpc_dp.files import read_private
+from smpc_dp.identity import certificate
+from smpc_dp.identity.roster import Member, Role, is_name
+
+VERSION = 1
+SEED_BYTES = 32
+SIGNATURE_BYTES = 64
+MAX_FILE_BYTES = 4096
+_SEED_HEX = re.compile(r"[0-9a-f]{64}")
+_LOG = logging.getLogger("smpc_dp")
+
+
+class Identity:
+    """A name with its Ed25519 key pair and certificate. Immutable; `repr` shows name and public key only."""
+
+    __slots__ = ("_signing_key", "certificate", "name", "public_key")
+
+    name: str
+    public_key: bytes
+    certificate: bytes
+    _signing_key: SigningKey
+
+    def __init__(self, name: str, signing_key: SigningKey) -> None:
+        if not is_name(name):
+            raise ConfigError(
+                f"{name!r} is not a name: 1 to 63 of a-z, 0-9, '_', '.' and '-', a letter or digit first",
+                ConfigCheck.FORMAT,
+            )
+        own = object.__setattr__
+        own(self, "name", name)
+        own(self, "_signing_key", signing_key)
+        own(self, "public_key", bytes(signing_key.verify_key))
+        own(self, "certificate", certificate.issue(name, self._private_key()))
+
+    @classmethod
+    def generate(cls, name: str) -> Self:
+        """Return a new identity from the operating system's randomness."""
+        return cls(name, SigningKey.generate())
+
+    @classmethod
+    def from_seed(cls, name: str, seed: bytes) -> Self:
+        """Return the identity of a 32-byte secret seed; raise ConfigError when it has another length."""
+        if len(seed) != SEED_BYTES:
+            raise ConfigError(
+                f"the seed of an identity has {SEED_BYTES} bytes, not {len(seed)}", ConfigCheck.SHAPE
+            )
+        return cls(name, SigningKey(seed))
+
+    @classmethod
+    def load(cls, path: str | os.PathLike[str], expected_name: str | None = None) -> Self:
+        """Return the identity in the file `path`.
+
+        Raises LocalError when the file is missing, can be read or written by others than its owner, is not an
+        identity file, is one of a version that this release does not read, or is not that of `expected_name`.
+        """
+        _LOG.debug("opens the identity, %s", Path(path).name)
+        content = read_private(Path(path), "the identity", "an identity file", MAX_FILE_BYTES)
+        try:
+            fields = tomllib.loads(content.decode("ascii"))
+        except UnicodeDecodeError:
+            raise LocalError(f"{path}: not an identity file (not plain text)") from None
+        except (ValueError, RecursionError) as error:
+            raise LocalError(f"{path}: not an identity file ({error})") from None
+        version = fields.pop("version", 1)
+        if type(version) is not int:
+            raise LocalError(f"{path}: not an identity file ('version' is not an integer)")
+        if version != VERSION:
+            raise LocalError(
+                f"{path}: is a key file of version {shown(version)}; this release reads {VERSION}"
+            )
+        name, seed = fields.get("name"), fields.get("seed")
+        if set(fields) != {"name", "seed"} or not isinstance(name, str) or not is_name(name):
+            raise LocalError(
+                f"{path}: not an identity file (it holds a valid 'name' and a 'seed', and nothing else)"
+            )
+        if not isinstance(seed, str) or not _SEED_HEX.fullmatch(seed):
+            raise LocalError(f"{path}: not an identity file ('seed' is not 64 lower-case hex digits)")
+        if expected_name is not None and name != expected_name:
+            raise LocalError(f"{path}: the identity of '{name}', not of '{expected_name}'")
+        return cls.from_seed(name, bytes.fromhex(seed))
+
+    def save(self, path: str | os.PathLike[str]) -> None:
+        """Write the identity to a new file of mode 0600; raise LocalError if it exists or cannot be made."""
+        text = (
+            f"# smpc-dp identity: SECRET. Whoever has this file can act as '{self.name}'.\n"
+            f'version = {VERSION}\nname = "{self.name}"\nseed = "{bytes(self._signing_key).hex()}"\n'
+        )
+        flags = os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW | os.O_CLOEXEC
+        try:
+            descriptor = os.open(path, flags, 0o600)
+            with os.fdopen(descriptor, "w", encoding="ascii") as file:
+                os.fchmod(descriptor, 0o600)
+                file.write(text)
+                file.flush()
+                os.fsync(descriptor)
+        except FileExistsError:
+            raise LocalError(f"{path}: exists already, and an identity is never overwritten") from None
+        except OSError as error:
+            raise LocalError(f"{path}: cannot write the identity ({error.strerror})") from None
+
+    def sign(self, message: bytes) -> bytes:
+        """Return the 64-byte Ed25519 signature of `message`."""
+        return self._signing_key.sign(message).signature
+
+    def entry(self, role: Role = "party", address: str | None = None) -> Member:
+        """Return the roster entry that others need to know this identity."""
+        return Member(self.name, role, address, self.public_key, self.certificate)
+
+    def private_key_pem(self) -> bytes:
+        """Return the private key as unencrypted PKCS 8 PEM, the only form in which `ssl` takes it. SECRET."""
+        return self._private_key().private_bytes(Encoding.PEM, PrivateFormat.PKCS8, NoEncryption())
+
+    def _private_key(self) -> Ed25519PrivateKey:
+        return Ed25519PrivateKey.from_private_bytes(bytes(self._signing_key))
+
+    def __repr__(self) -> str:
+        return f"Identity({self.name!r}, public_key={self.public_key.hex()})"
+
+    def __setattr__(self, name: str, value: object) -> NoReturn:
+        raise AttributeError(f"an Identity is immutable: cannot set '{name}'")
+
+    def __delattr__(self, name: str) -> NoReturn:
+        raise AttributeError(f"an Identity is immutable: cannot delete '{name}'")
+
+    def __reduce__(self) -> NoReturn:
+        raise TypeError("an Identity is secret and is not pickled or copied: save it to a file")
+
+
+def verify(public_key: bytes, message: bytes, signature: bytes) -> None:
+    """Raise VerificationError unless `signature` is `public_key`'s Ed25519 signature of `message`."""
+    if len(public_key) != 32 or len(signature) != SIGNATURE_BYTES:
+        raise VerificationError(
+            f"a key has 32 bytes and a signature 64, not {len(public_key)} and {len(signature)}",
+            Check.WRONG_LENGTH,
+        )
+    try:
+        VerifyKey(public_key).verify(message, signature)
+    except BadSignatureError:
+        raise VerificationError(
+            f"wrong signature for the key {public_key.hex()}", Check.BAD_SIGNATURE
+        ) from None

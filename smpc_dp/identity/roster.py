@@ -1,0 +1,236 @@
+"""Who takes part: names, roles, addresses, keys and certificates, in the order of the session file."""
+
+from __future__ import annotations
+
+import re
+from base64 import b64encode
+from collections.abc import Iterable, Iterator
+from typing import Literal, Self, TypeVar, get_args
+
+import msgspec
+
+from smpc_dp.crypto.labels import Label
+from smpc_dp.crypto.transcript import digest
+from smpc_dp.errors import ConfigCheck, ConfigError, Fault, VerificationError
+from smpc_dp.identity import certificate
+
+Role = Literal["party", "aggregator", "server"]
+ROLES: tuple[str, ...] = get_args(Role)
+PUBLIC_KEY_BYTES = 32
+
+T = TypeVar("T")
+
+_NAME = re.compile(r"[a-z0-9][a-z0-9_.-]{0,62}")
+_HOST = re.compile(r"[A-Za-z0-9_](?:[A-Za-z0-9_.-]{0,251}[A-Za-z0-9_])?")
+_IPV6 = re.compile(r"\[[0-9A-Fa-f:.]{2,45}\]")
+
+
+class Member(msgspec.Struct, frozen=True):
+    """One entry; `public_key` is Ed25519 (32 bytes), `certificate` is DER, `address` is `host:port`."""
+
+    name: str
+    role: Role
+    address: str | None
+    public_key: bytes
+    certificate: bytes
+
+
+def entry_of(member: Member) -> dict[str, object]:
+    """Return a member as it stands in a session: JSON data, the key in hex, the certificate in base64."""
+    entry: dict[str, object] = {"name": member.name, "role": member.role}
+    if member.address is not None:
+        entry["address"] = member.address
+    entry["public_key"] = member.public_key.hex()
+    entry["certificate"] = b64encode(member.certificate).decode("ascii")
+    return entry
+
+
+def is_name(name: str) -> bool:
+    """Tell whether `name` may name a participant: 1 to 63 of a-z, 0-9, '_', '.', '-', not led by a sign."""
+    return _NAME.fullmatch(name) is not None
+
+
+def split_address(address: str) -> tuple[str, int]:
+    """Return host and port (1 to 65535) of `host:port` or `[ipv6]:port`; else raise ValueError."""
+    host, colon, port = address.rpartition(":")
+    if not colon or not (_HOST.fullmatch(host) or _IPV6.fullmatch(host)):
+        raise ValueError(f"'{address}' is not of the form host:port")
+    if not re.fullmatch(r"[0-9]{1,5}", port) or not 1 <= int(port) <= 65535:
+        raise ValueError(f"the port in '{address}' is not in 1 to 65535")
+    return host.strip("[]"), int(port)
+
+
+class Roster:
+    """The members of a session. Parties are numbered 1 to n in the order in which they are listed.
+
+    Raises ConfigError with every fault when a member is wrong, two share a name, a key or an address, or the
+    number of aggregators is not right (`needs_aggregator`: exactly one, otherwise at most one).
+    """
+
+    __slots__ = ("_by_name", "_index", "aggregator", "digest", "members", "parties", "servers")
+
+    members: tuple[Member, ...]
+    parties: tuple[Member, ...]
+    servers: tuple[Member, ...]
+    aggregator: Member | None
+    digest: bytes
+
+    def __init__(self, members: Iterable[Member], *, requires_aggregator: bool = True) -> None:
+        listed = tuple(members)
+        faults = check_members(listed, requires_aggregator=requires_aggregator)
+        if faults:
+            raise ConfigError(faults)
+        self.members = listed
+        self.parties = tuple(member for member in listed if member.role == "party")
+        self.servers = tuple(member for member in listed if member.role == "server")
+        self.aggregator = next((member for member in listed if member.role == "aggregator"), None)
+        self._by_name = {member.name: member for member in listed}
+        self._index = {member.name: number for number, member in enumerate(self.parties, start=1)}
+        self.digest = _digest(listed)
+
+    @classmethod
+    def checked(
+        cls, members: Iterable[Member], *, requires_aggregator: bool = True
+    ) -> tuple[Self | None, list[Fault]]:
+        """Return the roster, or None and every fault."""
+        try:
+            return cls(members, requires_aggregator=requires_aggregator), []
+        except ConfigError as error:
+            return None, list(error.faults)
+
+    def __iter__(self) -> Iterator[Member]:
+        return iter(self.members)
+
+    def __len__(self) -> int:
+        return len(self.members)
+
+    def __contains__(self, name: object) -> bool:
+        return name in self._by_name
+
+    def __eq__(self, other: object) -> bool:
+        return self.members == other.members if isinstance(other, Roster) else NotImplemented
+
+    def __hash__(self) -> int:
+        return hash(self.digest)
+
+    def __repr__(self) -> str:
+        aggregators = 0 if self.aggregator is None else 1
+        servers = f", {len(self.servers)} servers" if self.servers else ""
+        return f"Roster({len(self.parties)} parties, {aggregators} aggregator{servers})"
+
+    @property
+    def certificates(self) -> tuple[bytes, ...]:
+        """The DER certificates of all members."""
+        return tuple(member.certificate for member in self.members)
+
+    def member(self, name: str) -> Member:
+        """Return the entry of `name`; raise ConfigError when there is none."""
+        if name not in self._by_name:
+            raise ConfigError([Fault("roster", f"nobody is called {name!r}", ConfigCheck.UNKNOWN_NAME)])
+        return self._by_name[name]
+
+    def index(self, name: str) -> int:
+        """Return the number (1 to n) of the party `name`; raise ConfigError when it is no party."""
+        if name not in self._index:
+            raise ConfigError([Fault("roster", f"no party is called {name!r}", ConfigCheck.UNKNOWN_NAME)])
+        return self._index[name]
+
+    def name_of(self, index: int) -> str:
+        """Return the name of party `index` (1 to n); raise ConfigError when there is none."""
+        if not 1 <= index <= len(self.parties):
+            raise ConfigError(
+                [
+                    Fault(
+                        "roster",
+                        f"no party has the number {index}, they go from 1 to {len(self.parties)}",
+                        ConfigCheck.UNKNOWN_NAME,
+                    )
+                ]
+            )
+        return self.parties[index - 1].name
+
+
+def check_members(members: Iterable[Member], *, requires_aggregator: bool = True) -> list[Fault]:
+    """Return every fault of a list of members; `where` counts from 0, as in `roster[2].public_key`."""
+    faults: list[Fault] = []
+    listed = tuple(members)
+    names: dict[str, int] = {}
+    keys: dict[bytes, int] = {}
+    addresses: dict[str, int] = {}
+    aggregators: list[str] = []
+    for position, member in enumerate(listed):
+        where = f"roster[{position}]"
+        faults += check_member(where, member)
+        faults += _repeated(f"{where}.name", names, member.name, position)
+        faults += _repeated(f"{where}.public_key", keys, member.public_key, position)
+        if member.address is not None:
+            faults += _repeated(f"{where}.address", addresses, member.address, position)
+        if member.role == "aggregator":
+            aggregators.append(member.name)
+    if len(aggregators) > 1:
+        faults.append(
+            Fault(
+                "roster",
+                f"one aggregator at most, not {len(aggregators)}: {', '.join(aggregators)}",
+                ConfigCheck.DUPLICATE,
+            )
+        )
+    if requires_aggregator and not aggregators:
+        faults.append(Fault("roster", "no member has the role 'aggregator'", ConfigCheck.MISSING))
+    if not any(member.role == "party" for member in listed):
+        faults.append(Fault("roster", "no member has the role 'party'", ConfigCheck.MISSING))
+    return faults
+
+
+def check_member(where: str, member: Member) -> list[Fault]:
+    """Return every fault of one member; `where` it stands."""
+    faults: list[Fault] = []
+    if not is_name(member.name):
+        faults.append(
+            Fault(
+                f"{where}.name",
+                f"{member.name!r} is not 1 to 63 of a-z, 0-9, '_', '.' and '-'",
+                ConfigCheck.FORMAT,
+            )
+        )
+    if member.role not in ROLES:
+        faults.append(
+            Fault(f"{where}.role", f"{member.role!r} is none of {', '.join(ROLES)}", ConfigCheck.CHOICE)
+        )
+    if member.address is not None:
+        try:
+            split_address(member.address)
+        except ValueError as error:
+            faults.append(Fault(f"{where}.address", str(error), ConfigCheck.FORMAT))
+    elif member.role in ("aggregator", "server"):
+        faults.append(
+            Fault(f"{where}.address", f"the {member.role} needs an address, host:port", ConfigCheck.MISSING)
+        )
+    if len(member.public_key) != PUBLIC_KEY_BYTES:
+        length = len(member.public_key)
+        faults.append(
+            Fault(f"{where}.public_key", f"an Ed25519 key has 32 bytes, not {length}", ConfigCheck.SHAPE)
+        )
+    elif is_name(member.name):
+        try:
+            certificate.check(member.certificate, member.name, member.public_key)
+        except VerificationError as error:
+            faults.append(Fault(f"{where}.certificate", str(error), ConfigCheck.FORMAT))
+    return faults
+
+
+def _repeated(where: str, seen: dict[T, int], value: T, position: int) -> list[Fault]:
+    first = seen.setdefault(value, position)
+    return (
+        [] if first == position else [Fault(where, f"the same as in roster[{first}]", ConfigCheck.DUPLICATE)]
+    )
+
+
+def digest_parts(member: Member) -> tuple[bytes, ...]:
+    """Return what the digest of a roster has of a member."""
+    address = b"" if member.address is None else member.address.encode()
+    return member.name.encode(), member.role.encode(), address, member.public_key, member.certificate
+
+
+def _digest(members: tuple[Member, ...]) -> bytes:
+    return digest(Label.ROSTER, *(part for member in members for part in digest_parts(member)))

@@ -1,0 +1,98 @@
+"""A log as a party follows it during a run: by the digests of its entries, which it compares lines with."""
+
+from __future__ import annotations
+
+import bisect
+from typing import NamedTuple
+
+import msgspec
+
+from smpc_dp.errors import Check, VerificationError
+from smpc_dp.log.log import (
+    HEAD_BYTES,
+    Entry,
+    Header,
+    checked_header,
+    decode_line,
+    first_head,
+    next_head,
+)
+
+
+def heads_after(head: bytes, digests: bytes) -> bytes:
+    """Return the heads after each of the entries with these digests, one after the other."""
+    heads = []
+    for index in range(0, len(digests), HEAD_BYTES):
+        head = next_head(head, [digests[index : index + HEAD_BYTES]])
+        heads.append(head)
+    return b"".join(heads)
+
+
+class Part(NamedTuple):
+    """Entries that were followed together: the number of the first, and the digests and heads of all."""
+
+    first: int
+    digests: bytes
+    heads: bytes
+
+
+class Followed(msgspec.Struct, frozen=True, eq=False):
+    """The heads of a log from its header on; what a quorum has signed is one of them.
+
+    Attributes:
+        start: the head of the log that has its header alone.
+        parts: 64 bytes for each entry, in parts as they were added, which all who follow one log in a
+            process can share.
+    """
+
+    start: bytes
+    parts: tuple[Part, ...] = ()
+
+    def __repr__(self) -> str:
+        return f"Followed({len(self)} entries)"
+
+    def __len__(self) -> int:
+        if not self.parts:
+            return 0
+        last = self.parts[-1]
+        return last.first - 1 + len(last.digests) // HEAD_BYTES
+
+    @property
+    def head(self) -> bytes:
+        """The head after the last entry."""
+        return self.parts[-1].heads[-HEAD_BYTES:] if self.parts else self.start
+
+    def after(self, digests: bytes, heads: bytes | None = None) -> Followed:
+        """Return the log after entries with these digests; `heads`: their `heads_after`, if it is known."""
+        if not digests:
+            return self
+        heads = heads_after(self.head, digests) if heads is None else heads
+        return Followed(self.start, (*self.parts, Part(len(self) + 1, digests, heads)))
+
+    def digest(self, number: int) -> bytes:
+        """Return the digest of an entry, from 1."""
+        return self._of(number)[0]
+
+    def _of(self, number: int) -> tuple[bytes, bytes]:
+        part = self.parts[bisect.bisect_right(self.parts, number, key=lambda part: part.first) - 1]
+        index = HEAD_BYTES * (number - part.first)
+        return part.digests[index : index + HEAD_BYTES], part.heads[index : index + HEAD_BYTES]
+
+    def check(self, number: int, line: bytes) -> None:
+        """Raise VerificationError unless a line without its line feed is entry `number`; 0 is the header."""
+        if not 0 <= number <= len(self):
+            raise VerificationError(f"the log has {len(self)} entries, and no entry {number}", Check.LOG_CUT)
+        if number == 0:
+            checked_header(decode_line(line, Header))
+            if first_head(line) != self.start:
+                raise VerificationError(
+                    "the header is not that of the heads that were signed", Check.LOG_DIFFERS
+                )
+            return
+        entry = decode_line(line, Entry)
+        previous = self.start if number == 1 else self._of(number - 1)[1]
+        expected = (number, previous.hex(), self.digest(number))
+        if (entry.sequence, entry.previous, entry.digest()) != expected:
+            raise VerificationError(
+                f"entry {number} is not that of the heads that were signed", Check.LOG_DIFFERS
+            )

@@ -1,0 +1,143 @@
+"""Reads a log as it streams in: one line at a time, of bounded length, and errors that give the place."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Iterator
+from typing import BinaryIO, Self
+
+from smpc_dp.errors import Check, LocalError, SmpcError, VerificationError, check_of
+from smpc_dp.files import SPOOL_BLOCK, Spool
+from smpc_dp.log.header import ReadHeader, SessionText
+from smpc_dp.log.log import FORMAT, MAX_LINE_BYTES, Chain, Entry, EntryCheck, Header, decode_line
+
+_STORE = b"SQLite format 3"
+# Of an entry's line, more than all that stands before the payload, and after it.
+_BEGINNING, _REST = 512, 256
+_KIND = re.compile(
+    rb'\{"sequence":\d+,"previous":"[0-9a-f]*","party":"[^"]*","kind":"([a-z0-9_.-]+)","payload":"'
+)
+_PREFIX = b'{"format":"' + FORMAT.encode() + b'"'
+
+# Returns how many bytes the payload of an entry of this kind may have.
+Longest = Callable[[str], int]
+
+
+class BadLog(VerificationError):
+    """A log is not one: `line` counts from 1, `byte` from 0 and is where that line begins."""
+
+    def __init__(self, line: int, byte: int, reason: str, check: Check) -> None:
+        self.line, self.byte = line, byte
+        super().__init__(f"line {line}, byte {byte}: {reason}", check)
+
+
+class LogReader:
+    """The header of a log, and then its entries in order, each checked against the chain.
+
+    Holds one line at a time, and of a long header not even that: memory does not grow with the log. Raises
+    BadLog for whatever is no log; at once if the first line is no header. A context manager: that line may
+    be in a file meanwhile.
+
+    Args:
+        stream: the bytes, from their beginning; read to their end and not closed.
+
+    Attributes:
+        header: that of the log; its session is left out (empty) where it is long.
+        session: its text, long or not, until the reader is closed.
+    """
+
+    def __init__(self, stream: BinaryIO) -> None:
+        self._stream = stream
+        self.line = 0
+        self.byte = 0
+        self._next_byte = 0
+        start = stream.read(len(_PREFIX))
+        if start != _PREFIX:
+            reason = "not a log of smpc-dp" if start else "the log is empty"
+            if start.startswith(_STORE):
+                reason = "a board's own store, not its log: give the .jsonl beside it (smpc-dp board export)"
+            raise BadLog(1, 0, reason, Check.UNKNOWN_FORMAT if start else Check.LOG_CUT)
+        self._first = Spool("the header of the log")
+        try:
+            self._put_first_line_aside(start)
+            read = ReadHeader(self._first)
+        except SmpcError as error:
+            self.close()
+            if isinstance(error, LocalError | BadLog):
+                raise
+            raise BadLog(1, 0, str(error), check_of(error, Check.BAD_SESSION)) from None
+        self.header: Header = read.header
+        self.session: SessionText = read.session
+        self.chain = Chain(read.header, read.head)
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.close()
+
+    def close(self) -> None:
+        """Forget the first line; a long session cannot be read after this."""
+        self._first.close()
+
+    def _put_first_line_aside(self, start: bytes) -> None:
+        self.line = 1
+        piece = start
+        while not piece.endswith(b"\n"):
+            self._first.add(piece)
+            left = MAX_LINE_BYTES + 1 - self._first.length
+            piece = self._stream.readline(min(SPOOL_BLOCK, left))
+            if not piece:
+                raise self._cut(left == 0)
+        self._first.add(piece[:-1])
+        self._next_byte = self._first.length + 1
+
+    def fault(self, error: SmpcError) -> BadLog:
+        """Return an error about the line that was read last."""
+        return BadLog(self.line, self.byte, str(error), check_of(error, Check.BAD_SESSION))
+
+    def entries(self, check: EntryCheck | None = None, longest: Longest | None = None) -> Iterator[Entry]:
+        """Yield the entries; raise BadLog at the first that is wrong.
+
+        `longest` bounds the payload of an entry by its kind: no more of a line is read.
+        """
+        while (line := self._line(longest)) is not None:
+            try:
+                entry = decode_line(line, Entry)
+                self.chain.follow(entry, check)
+            except SmpcError as error:
+                raise self.fault(error) from None
+            yield entry
+
+    @property
+    def bytes_read(self) -> int:
+        """How many bytes have been read."""
+        return self._next_byte
+
+    def _line(self, longest: Longest | None) -> bytes | None:
+        """Return the next line without its line feed, or None at the end."""
+        self.line, self.byte = self.line + 1, self._next_byte
+        line = self._stream.readline(_BEGINNING)
+        most = len(line)
+        if len(line) == _BEGINNING and not line.endswith(b"\n"):
+            most = self._most_of(line, longest)
+            line += self._stream.readline(most + 1 - len(line))
+        self._next_byte += len(line)
+        if not line:
+            return None
+        if not line.endswith(b"\n"):
+            raise self._cut(len(line) > most, most)
+        return line[:-1]
+
+    @staticmethod
+    def _most_of(beginning: bytes, longest: Longest | None) -> int:
+        """Return how many bytes a line may have that begins so."""
+        if longest is None:
+            return MAX_LINE_BYTES
+        result = _KIND.match(beginning)
+        payload = 0 if result is None else longest(result[1].decode("ascii"))
+        return min(MAX_LINE_BYTES, _BEGINNING + _REST + -(-payload // 3) * 4)
+
+    def _cut(self, long: bool, most: int = MAX_LINE_BYTES) -> BadLog:
+        reason = f"longer than {most} bytes" if long else "the log ends within a line: it was cut"
+        return BadLog(self.line, self.byte, reason, Check.TOO_LONG if long else Check.LOG_CUT)

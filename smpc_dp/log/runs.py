@@ -1,0 +1,215 @@
+"""The session log: one list of all runs of a session, or of a learner's group, that are logged.
+
+Each line is a run that was begun, and binds all lines before it:
+
+    head(0) = H(scope)        head(k) = H(head(k-1), k, request, run id, before)
+
+`before` is the last head of the log of run k-1. A quorum signs head(k) before anything else happens in run k.
+Specification: protocols/log/README.md.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from typing import Annotated
+
+import msgspec
+from msgspec import Meta
+
+from smpc_dp.crypto.labels import Label
+from smpc_dp.crypto.transcript import digest, encode_uint
+from smpc_dp.errors import Check, VerificationError
+from smpc_dp.log.log import Hex32, Name, check_format, declared, decode_line, encode_line
+from smpc_dp.seen import Seen
+
+FORMAT = "smpc-dp session log"
+VERSION = 1
+NO_HEAD = bytes(32)
+"""What stands for the last head of a log where there is none."""
+
+Number = Annotated[int, Meta(ge=1, lt=1 << 62)]
+
+
+class FirstLine(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+    """The first line of the file: of which session the log is, and of which scope."""
+
+    format: str
+    version: int
+    session: Hex32
+    scope: Hex32
+
+
+class RunLine(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+    """One run that was begun."""
+
+    number: Number
+    request: Annotated[int, Meta(ge=0, lt=1 << 62)]
+    run_id: Hex32
+    before: Hex32
+
+
+class CertifiedLine(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+    """That a quorum signed the head after line `certifies`; the rest is as in the entry `certify-begin`."""
+
+    certifies: Number
+    protocol: Name
+    version: Annotated[int, Meta(ge=1, lt=1 << 16)]
+    members: bytes
+    signers: bytes
+    signatures: bytes
+
+
+def start_of(scope: bytes) -> bytes:
+    """Return the head of the session log of a scope before its first line."""
+    return digest(Label.SESSION_LOG, scope)
+
+
+def head_after(head: bytes, number: int, request: int, run_id: bytes, before: bytes) -> bytes:
+    """Return the head after line `number`."""
+    parts = (encode_uint(number), encode_uint(request), run_id, before)
+    return digest(Label.SESSION_LOG_LINE, head, *parts)
+
+
+# Request, run id and `before` of a line.
+Shown = tuple[int, bytes, bytes]
+
+
+def check_shown(seen: Seen, scope: bytes, base: int, head: bytes, lines: Sequence[Shown]) -> bytes:
+    """Return the head after the last of `lines`, which follow `head`, that after line `base`.
+
+    Raises VerificationError where that is not the list that the party has seen, and more.
+    """
+    last = base + len(lines)
+    if last <= seen.number or not lines:
+        raise VerificationError(
+            f"shows a session log of {last} runs, one with {seen.number} was signed: it was rolled back",
+            Check.ROLLED_BACK,
+        )
+    if seen.number and base > seen.number:
+        raise VerificationError(
+            f"shows the session log from run {base} on, {seen.number} is the last known", Check.ROLLED_BACK
+        )
+    if base == 0 and head != start_of(scope):
+        raise VerificationError("shows the session log of another session", Check.OTHER_SESSION)
+    for number, (request, run_id, before) in enumerate(lines, base + 1):
+        if number - 1 == seen.number and seen.number and head != seen.head:
+            raise VerificationError(
+                f"shows another session log than was signed up to run {seen.number}", Check.LOG_DIFFERS
+            )
+        if number == 1 and before != NO_HEAD:
+            raise VerificationError(
+                "shows a session log in which a run was before the first", Check.LOG_DIFFERS
+            )
+        if seen.closed and number - 1 == seen.closed and before != seen.closed_head:
+            raise VerificationError(
+                f"shows another end of run {seen.closed} than this party saw", Check.LOG_DIFFERS
+            )
+        head = head_after(head, number, request, run_id, before)
+    return head
+
+
+class SessionLog:
+    """The session log of one scope; where lines are kept overrides `_keep`."""
+
+    def __init__(self, session: bytes, scope: bytes) -> None:
+        self.first = FirstLine(FORMAT, VERSION, session.hex(), scope.hex())
+        self.lines: list[RunLine] = []
+        # The last certificate: it stands for all lines before it.
+        self.certified: CertifiedLine | None = None
+        self._heads = [start_of(scope)]
+
+    def head(self, number: int | None = None) -> bytes:
+        """Return the head after line `number`, by default the last."""
+        return self._heads[-1 if number is None else number]
+
+    def begin(self, request: int, run_id: bytes, before: bytes) -> RunLine:
+        """Add the line of a run; it is kept when this returns."""
+        line = RunLine(len(self.lines) + 1, request, run_id.hex(), before.hex())
+        self._keep(encode_line(line))
+        self.take(line)
+        return line
+
+    def certify(self, certificate: CertifiedLine) -> None:
+        """Add a quorum's signatures on the head after a line."""
+        self._keep(encode_line(certificate))
+        self.take(certificate)
+
+    def since(self, known: int) -> tuple[int, bytes, list[Shown]]:
+        """Return what a party is shown that knows `known` lines: a number, the head there, the lines after.
+
+        The last line, of the run that begins, is always among them; of a party that knows none it is the only
+        one.
+        """
+        base = min(known, len(self.lines) - 1) if known else len(self.lines) - 1
+        shown = [
+            (line.request, bytes.fromhex(line.run_id), bytes.fromhex(line.before))
+            for line in self.lines[base:]
+        ]
+        return base, self._heads[base], shown
+
+    def take(self, line: RunLine | CertifiedLine) -> None:
+        """Take the next line as it was kept; raise VerificationError if it is not the next."""
+        if isinstance(line, CertifiedLine):
+            last = 0 if self.certified is None else self.certified.certifies
+            if line.certifies != len(self.lines) or line.certifies == last:
+                raise VerificationError(
+                    f"a certificate of run {line.certifies} after run {len(self.lines)}",
+                    Check.OUT_OF_SEQUENCE,
+                )
+            self.certified = line
+            return
+        if line.number != len(self.lines) + 1:
+            raise VerificationError(
+                f"run {line.number} where {len(self.lines) + 1} is due", Check.OUT_OF_SEQUENCE
+            )
+        self.lines.append(line)
+        run_id, before = bytes.fromhex(line.run_id), bytes.fromhex(line.before)
+        self._heads.append(head_after(self._heads[-1], line.number, line.request, run_id, before))
+
+    def _keep(self, line: bytes) -> None:
+        """Keep a line where the log is kept, durably if that is what it is for."""
+
+
+class MemorySessionLog(SessionLog):
+    """A session log that can be exported."""
+
+    def __init__(self, session: bytes, scope: bytes) -> None:
+        super().__init__(session, scope)
+        self._retained = [encode_line(self.first)]
+
+    def export(self) -> bytes:
+        """Return the log as JSON lines."""
+        return b"".join(line + b"\n" for line in self._retained)
+
+    def _keep(self, line: bytes) -> None:
+        self._retained.append(line)
+
+
+def read_line(line: bytes) -> RunLine | CertifiedLine:
+    """Read a line after the first, without its line feed; raise VerificationError."""
+    if line.startswith(b'{"certifies"'):
+        return decode_line(line, CertifiedLine)
+    return decode_line(line, RunLine)
+
+
+def checked_first(line: bytes) -> FirstLine:
+    """Read the first line, without its line feed; raise VerificationError if it is that of another file."""
+    expected = (FORMAT, VERSION)
+    check_format(declared(line) or expected, expected)
+    first = decode_line(line, FirstLine)
+    check_format((first.format, first.version), expected)
+    return first
+
+
+def read_all(lines: Iterable[bytes]) -> SessionLog:
+    """Return the log with these lines, without line feeds; raise VerificationError at the first wrong one."""
+    log: SessionLog | None = None
+    for line in lines:
+        if log is None:
+            first = checked_first(line)
+            log = SessionLog(bytes.fromhex(first.session), bytes.fromhex(first.scope))
+        else:
+            log.take(read_line(line))
+    if log is None:
+        raise VerificationError("the session log is empty", Check.LOG_CUT)
+    return log

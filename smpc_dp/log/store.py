@@ -1,0 +1,190 @@
+"""Where a board keeps its log: one SQLite file, in which every append is whole and on disk, or not there."""
+
+from __future__ import annotations
+
+import os
+import sqlite3
+from collections.abc import Iterator, Sequence
+from pathlib import Path
+from typing import BinaryIO, Self
+
+from smpc_dp.errors import Check, LocalError, VerificationError
+from smpc_dp.log.log import Chain, Entry, Header, decode_line, encode_line, read_header
+
+# "SDPB": so that no other database is taken for a board.
+APPLICATION_ID = 0x53445042
+# Of the tables; SQLite's 0 means 1. The log in them has a version of its own.
+VERSION = 1
+_SCHEMA = "CREATE TABLE log (sequence INTEGER PRIMARY KEY, line BLOB NOT NULL) STRICT"
+_BUSY_SECONDS = 10.0
+MAX_SEQUENCE = (1 << 63) - 1
+_MAGIC = b"SQLite format 3\x00"
+
+
+def is_store(path: Path) -> bool:
+    """Tell whether a file looks like a SQLite database; False if it cannot be read."""
+    try:
+        with path.open("rb") as file:
+            return file.read(len(_MAGIC)) == _MAGIC
+    except OSError:
+        return False
+
+
+def is_begun(path: Path) -> bool:
+    """Tell whether the file of a board has its header: a crash may have come before that."""
+    if not path.stat().st_size:
+        return False
+    connection = _connect(path, "ro")
+    try:
+        return connection.execute("PRAGMA application_id").fetchall() != [(0,)]
+    except sqlite3.Error as error:
+        raise LocalError(f"{path}: the board cannot be used ({error})") from None
+    finally:
+        connection.close()
+
+
+class Store:
+    """One log in one file; `append` returns when the disk has it. Use as a context manager, or `close`.
+
+    SQLite in WAL mode with synchronous=FULL: whoever dies, at any moment, leaves a prefix of the log that
+    ends with a whole append. Another process may read at the same time. Raises LocalError for what the file
+    system or SQLite refuses.
+    """
+
+    def __init__(self, path: Path, connection: sqlite3.Connection) -> None:
+        self._path = path
+        self._connection = connection
+
+    @classmethod
+    def create(cls, path: str | os.PathLike[str], header: Header) -> Self:
+        """Make a new log, mode 0600; raise LocalError if there is one already."""
+        file = Path(path)
+        try:
+            os.close(os.open(file, os.O_RDWR | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW | os.O_CLOEXEC, 0o600))
+        except FileExistsError:
+            raise LocalError(f"{file}: exists already, and a board is never overwritten") from None
+        except OSError as error:
+            raise LocalError(f"{file}: cannot make the board ({error.strerror})") from None
+        store = cls(file, _connect(file, "rwc"))
+        try:
+            store._connection.execute("PRAGMA journal_mode = WAL")
+            store._connection.execute("PRAGMA synchronous = FULL")
+            with store._connection:
+                store._connection.execute("BEGIN IMMEDIATE")
+                store._connection.execute(_SCHEMA)
+                store._connection.execute(f"PRAGMA application_id = {APPLICATION_ID}")
+                store._insert([(0, encode_line(header))])
+        except sqlite3.Error as error:
+            raise store._failed(error) from None
+        return store
+
+    @classmethod
+    def open(cls, path: str | os.PathLike[str], *, writable: bool = False) -> Self:
+        """Open an existing log; nothing of it is checked yet. Raises LocalError if it is no board."""
+        file = Path(path)
+        if not file.is_file():
+            raise LocalError(f"{file}: no such board")
+        store = cls(file, _connect(file, "rw" if writable else "ro"))
+        try:
+            store._connection.execute("PRAGMA synchronous = FULL")
+            [(kind,)] = store._connection.execute("PRAGMA application_id").fetchall()
+            [(version,)] = store._connection.execute("PRAGMA user_version").fetchall()
+        except sqlite3.Error as error:
+            raise store._failed(error) from None
+        if kind != APPLICATION_ID:
+            store.close()
+            raise LocalError(f"{file}: not a board")
+        if (version or VERSION) != VERSION:
+            store.close()
+            raise LocalError(f"{file}: is a board's store of version {version}; this release reads {VERSION}")
+        return store
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.close()
+
+    def close(self) -> None:
+        """Close the file."""
+        self._connection.close()
+
+    def append(self, entries: Sequence[Entry]) -> None:
+        """Add entries, all or none, durably. Raises LocalError if the log does not end just before them."""
+        if not entries:
+            return
+        try:
+            with self._connection:
+                self._connection.execute("BEGIN IMMEDIATE")
+                [(last,)] = self._connection.execute("SELECT max(sequence) FROM log").fetchall()
+                if entries[0].sequence != last + 1:
+                    raise LocalError(
+                        f"{self._path}: ends with {last}, entry {entries[0].sequence} cannot follow"
+                    )
+                self._insert([(entry.sequence, encode_line(entry)) for entry in entries])
+        except sqlite3.Error as error:
+            raise self._failed(error) from None
+
+    def extent(self) -> tuple[int, int]:
+        """Return the number of the last entry, and the bytes of the log as JSON lines."""
+        try:
+            [(last, size)] = self._connection.execute(
+                "SELECT max(sequence), sum(length(line) + 1) FROM log"
+            ).fetchall()
+        except sqlite3.Error as error:
+            raise self._failed(error) from None
+        return last or 0, size or 0
+
+    def lines(self, last: int = MAX_SEQUENCE, first: int = 0) -> Iterator[bytes]:
+        """Yield the lines of entries `first` to `last`, without line feeds, one in memory at a time.
+
+        The header is number 0.
+        """
+        query = "SELECT line FROM log WHERE sequence BETWEEN ? AND ? ORDER BY sequence"
+        try:
+            for (line,) in self._connection.execute(query, (first, last)):
+                if not isinstance(line, bytes):
+                    raise LocalError(f"{self._path}: not a board")
+                yield line
+        except sqlite3.Error as error:
+            raise self._failed(error) from None
+
+    def export(self, out: BinaryIO) -> int:
+        """Write the log as JSON lines; return how many bytes."""
+        return sum(out.write(line + b"\n") for line in self.lines())
+
+    def resume(self) -> Chain:
+        """Return the chain of what is there, to go on from, after a crash for instance.
+
+        Raises:
+            VerificationError: what is there is not a log.
+        """
+        lines = self.lines()
+        header = next(lines, None)
+        if header is None:
+            raise VerificationError(f"{self._path}: the log is empty", Check.LOG_CUT)
+        chain = Chain(read_header(header))
+        for line in lines:
+            chain.follow(decode_line(line, Entry))
+        return chain
+
+    def _insert(self, rows: Sequence[tuple[int, bytes]]) -> None:
+        self._connection.executemany("INSERT INTO log VALUES (?, ?)", rows)
+
+    def _failed(self, error: sqlite3.Error) -> LocalError:
+        self.close()
+        return LocalError(f"{self._path}: the board cannot be used ({error})")
+
+
+def _connect(path: Path, mode: str) -> sqlite3.Connection:
+    try:
+        # Python's own transaction handling is off; a relay appends from whichever thread runs its machine.
+        return sqlite3.connect(
+            f"{path.absolute().as_uri()}?mode={mode}",
+            uri=True,
+            timeout=_BUSY_SECONDS,
+            isolation_level=None,
+            check_same_thread=False,
+        )
+    except sqlite3.Error as error:
+        raise LocalError(f"{path}: cannot open the board ({error})") from None

@@ -1,0 +1,362 @@
+"""The aggregator's process: serves one request after the other to the parties of a session."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+from collections.abc import AsyncIterator, Collection, Sequence
+from contextlib import asynccontextmanager
+from pathlib import Path
+from typing import Any
+
+from smpc_dp.errors import Code, ConfigCheck, ConfigError, Fault, PeerFault, SmpcError
+from smpc_dp.kernels.kernel import Kernel
+from smpc_dp.net.board import BoardFolder
+from smpc_dp.net.connection_pool import ConnectionPool, InboundEvent
+from smpc_dp.net.deadline import StepTimer, aggregator_step_seconds, now
+from smpc_dp.net.driver import Drive
+from smpc_dp.net.events import Event, OnEvent, ignore, logged
+from smpc_dp.net.member import Membership, aggregator_name, requests_of
+from smpc_dp.net.operations import HELLOS, Operations, is_hello, quits
+from smpc_dp.net.served_log import answer, is_log_request
+from smpc_dp.net.statistic import plan_maker
+from smpc_dp.net.transport.endpoint import listen
+from smpc_dp.protocols.engine import events
+from smpc_dp.protocols.engine.run import Run
+from smpc_dp.protocols.exchange.states import Relayed
+from smpc_dp.protocols.phases.key_graph import Watch
+from smpc_dp.protocols.phases.survivors import FixedSurvivors
+from smpc_dp.protocols.registry import MakeAggregator, make_aggregator
+from smpc_dp.protocols.result import Outcome, Result
+from smpc_dp.protocols.ustatistic import states as statistic_states
+from smpc_dp.protocols.ustatistic.messages import HELLO as STATISTIC_HELLO
+from smpc_dp.protocols.ustatistic.result import StatisticResult
+from smpc_dp.protocols.ustatistic.terms import statistic_context
+
+# After the last request logs are shown for so many times a step, at most: nobody can keep a relay for ever.
+LINGER_STEPS = 10
+
+
+class Server:
+    """Serves requests over open links; made by `open_server`."""
+
+    def __init__(
+        self,
+        membership: Membership,
+        aggregator: ConnectionPool,
+        on_event: OnEvent,
+        watch: Watch | None,
+        kernels: Sequence[Kernel],
+        board: BoardFolder,
+        role: MakeAggregator = make_aggregator,
+    ) -> None:
+        self._membership = membership
+        self._make = role
+        self._kernels = kernels
+        self._aggregator = aggregator
+        self._board = board
+        self._on_event = on_event
+        self._watch = watch
+        # What past requests were for: who is late is answered in its own terms.
+        self._requested: dict[int, Membership] = {}
+        self._culprits: dict[str, SmpcError] = {}
+        self._fixed = FixedSurvivors()
+
+    async def gather(self, enough: int | None = None) -> None:
+        """Wait until so many parties (None: all) have connected, or `connect` seconds have passed."""
+        await self._aggregator.gather(
+            [member.name for member in self._membership.session.roster.parties], enough
+        )
+
+    async def request(
+        self, number: int, group: Membership | None = None
+    ) -> Outcome | StatisticResult | Relayed | SmpcError | None:
+        """Serve one request and return how it ended, or None when every party has left before it began.
+
+        `group`: the membership of a request that is for some of the parties only.
+        """
+        requested = self._requested[number] = group or self._membership
+        self._is_statistic = False
+        timer = StepTimer(self._membership.session.timeouts, first=number == 1 and requested.group is None)
+        run = self._make(
+            requested.context(number),
+            requested.parameters,
+            self._membership.identity,
+            threads=min(2, os.cpu_count() or 1),
+            watch=self._watch,
+            board=self._board,
+            fixed=self._fixed,
+        )
+        self._drive = Drive(number, run, self._aggregator, timer, self, self._on_event)
+        try:
+            if not await self._run():
+                return None
+        except SmpcError as error:
+            if isinstance(error, PeerFault):
+                self._culprits[error.culprit] = error
+            return error
+        outcome: Outcome | StatisticResult | Relayed = self._drive.run.result
+        self._on_event(
+            Event(
+                self._membership.name,
+                "done",
+                number,
+                "done",
+                survivors=outcome.survivors,
+                absent=outcome.absent,
+                detail="; ".join(outcome.faults[:5]),
+            )
+        )
+        return outcome
+
+    def _statistic(self, number: int) -> Run[Any]:
+        """Return the role in a request that is for a statistic."""
+        member, make = self._membership, plan_maker(self._kernels)
+        context, corrupt = member.context(number), member.parameters.plan.max_corrupt
+        return statistic_states.aggregator(context, member.identity, make, board=self._board, corrupt=corrupt)
+
+    async def _ban_culprits(self) -> None:
+        """Exclude from a request whoever has deviated in an earlier one."""
+        for name, fault in self._culprits.items():
+            await self._drive.act(events.Conviction(name, fault))
+
+    async def _run(self) -> bool:
+        """Serve the request that has begun to its end; return False when nobody is left to ask."""
+        self._aggregator.admit_all()
+        async with self._drive.outcome():
+            await self._ban_culprits()
+            held = await self._ask(self._drive)
+            if held is None:
+                return False
+        if self._is_statistic:
+            number, timer = self._drive.request, self._drive.timer
+            self._drive = Drive(
+                number, self._statistic(number), self._aggregator, timer, self, self._on_event
+            )
+        drive = self._drive
+        async with drive.outcome():
+            if self._is_statistic:
+                await self._ban_culprits()
+            if longest := drive.run.role.longest(drive.run.member):
+                # What is false is kept, however long, and shown.
+                self._aggregator.hear(longest)
+            drive.held = held
+            if not held:
+                await drive.act(events.Deadline())
+            await drive.loop()
+            await asyncio.to_thread(self._board.close)
+        return True
+
+    def begin_step(self, drive: Drive) -> None:
+        """Tell from now on for whom the step waits, and give it its time; see `Holder.begin_step`."""
+        run = drive.run
+        self._aggregator.awaited.begin(drive.request, run.step, lambda: run.waiting_for)
+        if run.step not in HELLOS:
+            drive.timer.step(aggregator_step_seconds(run.state.matchings, self._membership.session.timeouts))
+
+    async def _ask(self, drive: Drive) -> list[InboundEvent] | None:
+        """Wait until it is clear what a request is for; None: nobody is left to ask.
+
+        Return what has come for it.
+        """
+        number, timer, requested = drive.request, drive.timer, self._requested[drive.request]
+        names = requested.names
+        operations = Operations(len(names), self._culprits)
+
+        def missing() -> Collection[str]:
+            # An idle aggregator waits for nobody.
+            return set(names) - operations.heard if operations.began or timer.connecting else ()
+
+        self._aggregator.awaited.begin(number, drive.run.step, missing)
+        early = self._aggregator.take_early(number)
+        drive.notify("step")
+        while not operations.began or timer.at > now():
+            if not (
+                operations.began or early or timer.connecting or any(map(self._aggregator.is_live, names))
+            ):
+                left = requested.group is None or not any(
+                    map(self._aggregator.is_live, self._aggregator.connections)
+                )
+                return None if number > 1 and left else []
+            inbound = early.pop(0) if early else await self._aggregator.next(timer.pause())
+            if inbound is not None:
+                if self._has_called_again(number, inbound, operations):
+                    continue
+                await self._hear(drive, inbound, operations)
+            elif not operations.began:
+                await drive.lose(*sorted(drive.run.waiting_for))
+            live = [name for name in names if timer.connecting or self._aggregator.is_live(name)]
+            if operations.began and operations.is_clear(live):
+                break
+        statistic, held = operations.settle()
+        self._is_statistic = statistic and requested.group is None
+        # What came before the request began, and was not looked at yet, is as good as the rest.
+        return [*held, *early]
+
+    def _has_called_again(self, number: int, inbound: InboundEvent, operations: Operations) -> bool:
+        """Tell whether the loss of a connection is of a party that has another one, and may still ask."""
+        lost = inbound.envelope is None and inbound.peer in self._requested[number].names
+        return lost and self._aggregator.is_live(inbound.peer) and inbound.peer not in operations.heard
+
+    async def _hear(self, drive: Drive, inbound: InboundEvent, operations: Operations) -> None:
+        """Take an inbound event before the operation of a request is agreed: hold it for its role."""
+        if is_log_request(inbound) or inbound.peer not in self._requested[drive.request].names:
+            await drive.take(inbound)
+        elif inbound.request == drive.request and is_hello(inbound):
+            if not operations.began:
+                drive.timer.begin()
+            operations.hold(inbound)
+        elif inbound.envelope is None and operations.began:
+            operations.hold(inbound)
+        elif inbound.envelope is None:
+            # Who leaves before a request begins is absent from it, and no reason for it to fail.
+            drive.notify_lost(inbound.peer)
+        else:
+            await drive.take(inbound)
+
+    async def _show(self, inbound: InboundEvent) -> None:
+        """Send lines of a log; what is no question is refused."""
+        try:
+            self._aggregator.send(
+                inbound.request, await asyncio.to_thread(answer, self._membership, self._board, inbound)
+            )
+        except SmpcError as error:
+            self._aggregator.refused(inbound.peer, error)
+
+    async def linger(self) -> None:
+        """Show logs to who is still there, until nobody has asked for a step's time, or ten are over."""
+        patience = self._membership.session.timeouts.step
+        last = now() + LINGER_STEPS * patience
+        while now() < last and any(map(self._aggregator.is_live, self._aggregator.connections)):
+            inbound = await self._aggregator.next(min(now() + patience, last))
+            if inbound is None:
+                return
+            if is_log_request(inbound):
+                await self._show(inbound)
+
+    async def event_of(self, drive: Drive, inbound: InboundEvent) -> events.Event | None:
+        """Show lines of a log, or return an inbound event as the role's; see `Holder.event_of`."""
+        run, envelope = drive.run, inbound.envelope
+        if is_log_request(inbound):
+            await self._show(inbound)
+            return None
+        if envelope is None:
+            asks = run.step in HELLOS and inbound.peer in run.waiting_for
+            if asks and self._aggregator.is_live(inbound.peer):
+                return None
+            drive.notify_lost(inbound.peer)
+            return events.PeersLost((inbound.peer,))
+        if left := quits(inbound, self._membership):
+            return events.Conviction(inbound.peer, self._culprits.setdefault(inbound.peer, left))
+        if inbound.request > drive.request:
+            self._aggregator.keep(inbound)
+            return None
+        asks_statistic = envelope.step == STATISTIC_HELLO
+        context = self._requested.get(inbound.request, self._membership).context(inbound.request)
+        if asks_statistic:
+            context = statistic_context(context)
+        if inbound.request < drive.request:
+            if is_hello(inbound):
+                # It can ask for the next one.
+                self._aggregator.effect_away(context, inbound, Code.PAST, drive.request)
+            return None
+        if is_hello(inbound) and self._is_statistic != asks_statistic:
+            # Others ask for a statistic where it asks for a sum, or the other way round.
+            self._aggregator.effect_away(context, inbound, Code.KIND)
+            return events.PeersLost((inbound.peer,))
+        return events.Message(envelope)
+
+
+async def serve(
+    session: str | os.PathLike[str],
+    *,
+    name: str | None = None,
+    key: str | os.PathLike[str] | None = None,
+    requests: int | None = None,
+    listen_on: str | None = None,
+    on_event: OnEvent = ignore,
+    watch: Watch | None = None,
+    kernels: Sequence[Kernel] = (),
+    board: str | os.PathLike[str] | None = None,
+    role: MakeAggregator = make_aggregator,
+) -> list[Result | StatisticResult | SmpcError]:
+    """Be the aggregator of a session until `requests` are served (None: until every party has left).
+
+    Args:
+        session: path of the session file.
+        name: the aggregator's name, if it is to be checked against the roster's.
+        key: its identity file; by default `keys/NAME.key` beside the session file.
+        listen_on: host:port to bind, where that is not the address in the roster (behind a NAT, say).
+        requests: how many to serve; None: until every party has left.
+        on_event: told of every step, connection and loss.
+        watch: called with each party's name and masked ring elements, to show what an aggregator sees.
+        kernels: parties' own kernels of pairwise statistics, beside those that are known by name.
+        board: the folder for the logs of verifiable runs and of pairwise statistics; by default `board`
+            beside the session file.
+        role: makes the aggregator's role in each request for a sum, in place of the protocol's own: an
+            aggregator that deviates, for tests and demonstrations.
+
+    Returns:
+        For each request its sum or statistic, or the error that it ended with.
+
+    Raises:
+        ConfigError, LocalError: the session file, the key or the port is wrong.
+    """
+    if requests is not None and requests < 1:
+        raise ConfigError([Fault("requests", f"must be at least 1, is {requests}", ConfigCheck.RANGE)])
+    membership = Membership.load(session, name or aggregator_name(session), key, "aggregator")
+    membership.refuse_learning()
+    logs = open_logs(membership, session, board)
+    on_event = logged(on_event)
+    results: list[Result | StatisticResult | SmpcError] = []
+    async with open_server(
+        membership, listen_on, logs=logs, on_event=on_event, watch=watch, kernels=kernels, role=role
+    ) as server:
+        while requests is None or len(results) < requests:
+            ended = await server.request(len(results) + 1)
+            if ended is None:
+                break
+            if not isinstance(ended, Relayed):
+                results.append(Result.of(ended, "sum") if isinstance(ended, Outcome) else ended)
+        if membership.parameters.is_logged:
+            await server.linger()
+    return results
+
+
+def open_logs(
+    membership: Membership, session: str | os.PathLike[str], board: str | os.PathLike[str] | None
+) -> BoardFolder:
+    """Return where the aggregator keeps logs, by default `board` beside the session file."""
+    text = membership.session.canonical_json().decode("ascii")
+    logs = BoardFolder(board if board is not None else Path(session).parent / "board", text)
+    if any(planned.is_logged for planned in requests_of(membership.session)):
+        # Now, not in the first run: that it cannot be made is better known before.
+        logs.make()
+    return logs
+
+
+@asynccontextmanager
+async def open_server(
+    membership: Membership,
+    listen_on: str | None = None,
+    *,
+    logs: BoardFolder,
+    on_event: OnEvent = ignore,
+    watch: Watch | None = None,
+    kernels: Sequence[Kernel] = (),
+    role: MakeAggregator = make_aggregator,
+) -> AsyncIterator[Server]:
+    """Listen for the parties of a session, and say goodbye to them at the end; arguments as of `serve`."""
+    host, port = membership.address(listen_on)
+    aggregator = ConnectionPool(membership, on_event)
+    listener = await listen(
+        membership.endpoint(aggregator=True), host, port, aggregator.welcome, aggregator.refused
+    )
+    try:
+        yield Server(membership, aggregator, on_event, watch, kernels, logs, role)
+        await aggregator.close()
+    finally:
+        aggregator.abort()
+        await listener.close()
+        # What is there of a run that failed is evidence too.
+        await asyncio.to_thread(logs.close)

@@ -1,0 +1,418 @@
+"""`smpc-dp audit`: reads the log of a run from a file or over HTTP, and judges it, in parallel.
+
+Of a verifiable run, or of a pairwise statistic.
+"""
+
+from __future__ import annotations
+
+import collections
+import concurrent.futures
+import functools
+import os
+import time
+from collections.abc import Callable, Generator, Sequence
+from concurrent.futures import Future, ThreadPoolExecutor
+from typing import Any, BinaryIO, TypeVar
+
+import msgspec
+
+from smpc_dp.errors import (
+    Check,
+    ConfigCheck,
+    ConfigError,
+    Fault,
+    LocalError,
+    SmpcError,
+    VerificationError,
+)
+from smpc_dp.log.log import Entry
+from smpc_dp.log.reader import BadLog, LogReader
+from smpc_dp.net.audit_selection import (
+    FAILS,
+    HOLDS,
+    NO_SESSION,
+    SOME_RUN,
+    Selected,
+    Wanted,
+    conclusion,
+    of_one_log,
+    select,
+)
+from smpc_dp.net.log_groups import group_of
+from smpc_dp.net.log_http import HTTP_SECONDS
+from smpc_dp.net.log_session import LogSession, held_session, long_session
+from smpc_dp.net.log_source import Reopen, open_log, twice
+from smpc_dp.protocols.envelope import Context, printable
+from smpc_dp.protocols.gopa.verifiable import audit as verifiable_audit
+from smpc_dp.protocols.gopa.verifiable.audit import CHANGED, Again, Auditor
+from smpc_dp.protocols.gopa.verifiable.batch_verifier import EarlierFault, at_once
+from smpc_dp.protocols.gopa.verifiable.verdict import Excluded, Verdict
+from smpc_dp.protocols.names import GOPA, LEARN, VERIFIABLE_VERSION
+from smpc_dp.protocols.ustatistic import audit as statistic_audit
+from smpc_dp.protocols.ustatistic.audit import StatisticAuditor, StatisticVerdict
+from smpc_dp.protocols.ustatistic.log import OPERATION
+
+# Batches of checks that wait or are under way, at most, for each thread.
+AHEAD = 2
+
+T = TypeVar("T")
+Progress = Callable[[int, int, int | None], None]
+
+
+class Report(msgspec.Struct, frozen=True, kw_only=True, rename={"position": "place"}):
+    """The report of an audit, and the documented shape of `smpc-dp audit --json`.
+
+    Attributes:
+        ok: everything holds for the session, request and run that were given; `code` is 0.
+        code: the exit code: 0; 1: it does not hold; 3: no session was given, the log is self-consistent, and
+            nothing says that it is not made up; 4: it holds for the session, and nothing that was given says
+            which of its runs it is, or which log of a run that may have two.
+        conclusion: in one sentence. limits: what it does not say, in further ones.
+        session: its digest in hex; session_checked: whether it is the one that was asked for.
+        request: its number; place, tries: which of how many runs of this request it is, where a session log
+            was given. number: of its line in the session log; session_head: after that line, in hex.
+        roster: its digest in hex.
+        parameters: of the session, as written: bounds, epsilon, part of corrupt parties.
+        head: of the log, in hex; that of a pairwise statistic is `log` in the evidence of its result.
+        line, byte: of the first line that is no part of a right log (from 1, from 0), else None.
+        check: the check that refused this line, else None: docs/reference/errors.md.
+        verdict: of a verifiable run, statistic: of a pairwise statistic; None where the log could not be read
+            to its end.
+        entries, bytes, seconds: what was read, and how long it took.
+    """
+
+    ok: bool
+    code: int
+    conclusion: str
+    limits: str
+    session: str | None
+    session_checked: bool
+    request: int | None = None
+    number: int | None = None
+    session_head: str | None = None
+    position: int | None = None
+    tries: int | None = None
+    roster: str | None
+    parameters: dict[str, Any] | None
+    run_id: str | None
+    head: str | None = None
+    line: int | None
+    byte: int | None
+    check: Check | None = None
+    faults: tuple[str, ...]
+    excluded: tuple[Excluded, ...]
+    verdict: Verdict | None
+    statistic: StatisticVerdict | None = None
+    entries: int
+    bytes: int
+    seconds: float
+
+
+def audit(
+    source: str | os.PathLike[str],
+    *,
+    session: str | os.PathLike[str] | None = None,
+    session_log: str | os.PathLike[str] | None = None,
+    request: int | None = None,
+    run: str | None = None,
+    head: str | None = None,
+    threads: int | None = None,
+    timeout: float = HTTP_SECONDS,
+    progress: Progress | None = None,
+) -> Report:
+    """Audit a log; see `Report`.
+
+    Args:
+        source: path of a log as JSON lines, or an http(s) URL of one, or "-": standard input.
+        session: the session digest in hex, or the session file; without it only that the log is
+            self-consistent can be found.
+        session_log: path of the relay's session log: how many runs of the request there were.
+        request: its number. run: the run id. head: from a party's result, of the run's log or of the session
+            log, in hex. `run`, such a head, or a head of the session log after the run with `request` and
+            `session_log` say which run it is; a relay that starts again can make many with one number. Of a
+            pairwise statistic only the last head of its log does.
+        threads: that verify proofs; by default one for each processor.
+        timeout: seconds from the first connection to the last byte of a URL, the audit included.
+        progress: called with the line, the bytes read and the bytes there are (None: unknown).
+
+    Raises:
+        LocalError: a source cannot be read. ConfigError: an argument is wrong.
+    """
+    wanted = Wanted.of(session, session_log, request, run, head)
+    with open_log(source, timeout) as (stream, size):
+        return audit_stream(stream, size=size, wanted=wanted, threads=threads, progress=progress)
+
+
+def audit_stream(
+    stream: BinaryIO,
+    *,
+    size: int | None = None,
+    wanted: Wanted = Wanted(),  # noqa: B008 - it is frozen
+    threads: int | None = None,
+    progress: Progress | None = None,
+) -> Report:
+    """Audit the log that `stream` gives from its beginning to its end; as `audit`.
+
+    `session` is the digest of the one that the auditor knows. Any other is anybody's, and what its plan may
+    take is bounded: LocalError beyond that.
+
+    What is not as it should be may have to be read once more: then the stream is sought back, and put where
+    it was. Of one that cannot be, such as a pipe, a copy is put in a temporary file; LocalError where it is
+    needed and there was no room for it, or what is needed is beyond `KEPT_BYTES`.
+    """
+    if threads is not None and threads < 1:
+        raise ConfigError([Fault("threads", f"must be 1 or more, is {threads}", ConfigCheck.RANGE)])
+    begun = time.perf_counter()
+    requested = ["roster", "parameters", "run_id", "head", "verdict", "statistic", "session", "header"]
+    known: dict[str, Any] = dict.fromkeys([*requested, "selected"])
+    known |= {"entries": 0, "bytes": 0, "noted": ()}
+    bad: BadLog | None = None
+    try:
+        readable, again = twice(stream)
+        with LogReader(readable) as reader, _Pool(threads or os.cpu_count() or 1) as pool:
+            known["run_id"], known["header"] = reader.header.run_id, reader.header
+            _read(reader, functools.partial(_entries, again), pool, wanted, known, size, progress)
+    except BadLog as error:
+        bad = error
+    verdict: Verdict | None = known["verdict"]
+    statistic: StatisticVerdict | None = known["statistic"]
+    selected: Selected | None = known["selected"]
+    faults = (str(bad), *known["noted"]) if bad is not None else () if verdict is None else verdict.faults
+    # Parts of them come from the log: nothing that a terminal would obey.
+    faults = tuple(map(printable, faults))
+    code = FAILS
+    if not faults and selected is not None:
+        code = SOME_RUN if not selected.certain else HOLDS
+        code = NO_SESSION if wanted.session is None else code
+    result = None if verdict is None else _averaged(verdict)
+    if statistic is not None:
+        result = _drawn(statistic)
+    return Report(
+        ok=code == HOLDS,
+        code=code,
+        conclusion=conclusion(
+            faults, result, known["session"], known["header"], code, "" if selected is None else selected.why
+        ),
+        limits="" if selected is None else _limits(verdict, statistic, known["corrupt"]),
+        session=known["session"],
+        session_checked=wanted.session is not None and wanted.session == known["session"],
+        request=None if known["header"] is None else known["header"].request,
+        number=None if known["header"] is None else known["header"].number,
+        session_head=None if selected is None else selected.session_head.hex(),
+        position=None if selected is None else selected.position,
+        tries=None if selected is None else selected.tries,
+        roster=known["roster"],
+        parameters=known["parameters"],
+        run_id=known["run_id"],
+        head=known["head"],
+        line=None if bad is None else bad.line,
+        byte=None if bad is None else bad.byte,
+        check=None if bad is None else bad.check,
+        faults=faults,
+        excluded=() if verdict is None else verdict.excluded,
+        verdict=verdict,
+        statistic=statistic,
+        entries=known["entries"],
+        bytes=known["bytes"],
+        seconds=time.perf_counter() - begun,
+    )
+
+
+def _read(
+    reader: LogReader,
+    again: Again,
+    pool: _Pool,
+    wanted: Wanted,
+    known: dict[str, Any],
+    size: int | None,
+    progress: Progress | None,
+) -> None:
+    """Read a log to its end and put what is found in `known`; raise BadLog."""
+    try:
+        session = _session(reader)
+        known["roster"], known["parameters"] = session.roster_digest.hex(), dict(session.parameters)
+        known["session"] = session.digest.hex()
+        if wanted.session is not None and known["session"] != wanted.session:
+            raise VerificationError(
+                f"the session is {known['session']}, not {wanted.session}", Check.OTHER_SESSION
+            )
+        wanted.check_request(reader.header)
+        if not _is_statistic(reader, session):
+            wanted.check_run(reader.header.run_id)
+        auditor = _auditor(reader, session, None if wanted.session is None else session.digest, again, pool)
+    except LocalError:
+        raise
+    except SmpcError as error:
+        raise reader.fault(error) from None
+    try:
+        _take_all(reader, auditor, wanted, known, size, progress)
+    except BadLog:
+        # What is checked on other threads may have found an earlier line wrong.
+        _settle(auditor)
+        known["noted"] = auditor.noted
+        raise
+
+
+def _settle(auditor: Auditor | StatisticAuditor) -> None:
+    try:
+        auditor.settle()
+    except EarlierFault as fault:
+        raise BadLog(*fault.position, str(fault), fault.check) from None
+
+
+def _take_all(
+    reader: LogReader,
+    auditor: Auditor | StatisticAuditor,
+    wanted: Wanted,
+    known: dict[str, Any],
+    size: int | None,
+    progress: Progress | None,
+) -> None:
+    def check(entry: Entry) -> None:
+        auditor.check_signature(entry, (reader.line, reader.byte))
+
+    head = reader.chain.head
+    for entry in reader.entries(check, auditor.longest):
+        try:
+            auditor.take(entry, head, (reader.line, reader.byte))
+        except LocalError:
+            raise
+        except EarlierFault as fault:
+            raise BadLog(*fault.position, str(fault), fault.check) from None
+        except SmpcError as error:
+            raise reader.fault(error) from None
+        head = reader.chain.head
+        known["entries"], known["bytes"] = reader.chain.length, reader.bytes_read
+        if progress is not None:
+            progress(reader.line, reader.bytes_read, size)
+    _settle(auditor)
+    _judge(reader, auditor, wanted, known, head)
+    known["head"] = head.hex()
+
+
+def _judge(
+    reader: LogReader,
+    auditor: Auditor | StatisticAuditor,
+    wanted: Wanted,
+    known: dict[str, Any],
+    head: bytes,
+) -> None:
+    """Put the verdict on a log that was read to `head`, and which run it is of, in `known`; raise BadLog."""
+    try:
+        wanted.check_run(auditor.last_run_id())
+        result = select(wanted, reader.header, head, auditor.context, auditor.quorum)
+        known[auditor.part] = auditor.verdict(result.runs)
+        known["selected"], known["corrupt"] = of_one_log(result, wanted, head, auditor.doubt), auditor.corrupt
+    except SmpcError as error:
+        raise reader.fault(error) from None
+
+
+def _session(reader: LogReader) -> LogSession:
+    text = reader.session
+    long = long_session(text) if text.long else None
+    return held_session(text.whole()) if long is None else long
+
+
+def _is_statistic(reader: LogReader, session: LogSession) -> bool:
+    return reader.header.operation.startswith(OPERATION) and session.protocol != LEARN
+
+
+def _auditor(
+    reader: LogReader, session: LogSession, known: bytes | None, again: Again, pool: _Pool
+) -> Auditor | StatisticAuditor:
+    """Return the auditor of a log; nothing is planned until the run id is right."""
+    header, learns = reader.header, session.protocol == LEARN
+    statistic = _is_statistic(reader, session)
+    verifiable = statistic or learns or session.parameters.get("verifiable") is True
+    if not verifiable or session.aggregator is None:
+        raise VerificationError(f"a run of '{session.protocol}' that is not verifiable", Check.NOT_VERIFIABLE)
+    context = functools.partial(
+        Context,
+        protocol=GOPA if learns else session.protocol,
+        version=VERIFIABLE_VERSION if learns else session.version,
+        session_digest=session.digest,
+        request=header.request,
+        aggregator=session.aggregator,
+        keys=session.keys,
+        operation=header.operation,
+        grouped=learns,
+    )
+    names: Sequence[str] = session.names
+    check_run_id = statistic_audit.check_run_id if statistic else verifiable_audit.check_run_id
+    check_run_id(context(names=names), header)
+    parameters: Any = session.planned(known)
+    # Whether the session's sums are logged; None where it has none through an aggregator.
+    logged: bool | None = getattr(parameters, "is_logged", None)
+    if statistic and logged is not None:
+        return StatisticAuditor(context(names=names), header, parameters.plan.max_corrupt)
+    if learns:
+        names, parameters = group_of(session, parameters, header.request, header.operation)
+    elif not logged:
+        raise VerificationError(f"a run of '{session.protocol}' that is not verifiable", Check.NOT_VERIFIABLE)
+    return Auditor(context(names=names), parameters, header, again, pool)
+
+
+def _entries(reopen: Reopen) -> Generator[tuple[Entry, bytes], None, None]:
+    """Read the entries of a log from the first, each with the head before it."""
+    try:
+        with reopen() as stream, LogReader(stream) as reader:
+            head = reader.chain.head
+            for entry in reader.entries():
+                yield entry, head
+                head = reader.chain.head
+    except BadLog:
+        raise VerificationError(CHANGED, Check.LOG_DIFFERS) from None
+
+
+class _Pool:
+    """Threads that do what takes long; whoever hands something over waits when too much is under way."""
+
+    def __init__(self, threads: int) -> None:
+        self._threads = threads
+        self._executor = ThreadPoolExecutor(threads)
+        self._waiting: collections.deque[Future[Any]] = collections.deque()
+
+    def __enter__(self) -> _Pool:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self._executor.shutdown(cancel_futures=True)
+
+    def __call__(self, work: Callable[[], T]) -> Callable[[], T]:
+        """Begin some work; the result is waited for when it is asked for."""
+        if self._threads == 1:
+            return at_once(work)
+        while len(self._waiting) >= AHEAD * self._threads:
+            concurrent.futures.wait([self._waiting.popleft()])
+        future = self._executor.submit(work)
+        self._waiting.append(future)
+        return future.result
+
+
+def _limits(verdict: Verdict | None, statistic: StatisticVerdict | None, corrupt: int) -> str:
+    """Return what a verdict does not say."""
+    assumed = f"All this holds only if at most c = {corrupt} of the parties are corrupt."
+    if statistic is not None:
+        return f"Not detected: false records, and a false estimate. {assumed}"
+    tries = "" if verdict is None else f" The bound on the bias is for {verdict.tries} tries"
+    if verdict is not None:
+        listed = ", as many as the session log lists runs."
+        tries += listed if verdict.tries_listed else ", which is an assumption."
+    return f"Not detected: false inputs within the bounds. {assumed}{tries}"
+
+
+def _averaged(verdict: Verdict) -> str:
+    who = f"the average is that of {len(verdict.counted)} users whose every statement is true"
+    if excluded := ", ".join(item.party for item in verdict.excluded):
+        who += f", without {excluded}, who signed a false one"
+    if len(verdict.excluded) > verdict.corrupt:
+        who += f" (no more than {verdict.corrupt} should be corrupt: there may be another log of this run)"
+    return who
+
+
+def _drawn(verdict: StatisticVerdict) -> str:
+    drawn, failed = sum(map(len, verdict.pairs)), len(verdict.failed)
+    who = f"{drawn} pairs were drawn from the coins of all {len(verdict.present)} parties, {failed} failed"
+    if (given_up := len(verdict.attempts) - 1) > 0:
+        who += f"; it is draw number {given_up + 1}, as coins were missing in those before"
+    return who

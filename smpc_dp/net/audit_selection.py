@@ -1,0 +1,224 @@
+"""Which session, request and run an audit is about, and what its verdict says of them."""
+
+from __future__ import annotations
+
+import os
+import re
+from collections.abc import Iterator
+from dataclasses import dataclass, replace
+from typing import BinaryIO
+
+from smpc_dp.errors import Check, ConfigCheck, ConfigError, Fault, LocalError, VerificationError
+from smpc_dp.log.log import MAX_LINE_BYTES, Header
+from smpc_dp.log.runs import SessionLog, read_all
+from smpc_dp.net.session_file import load_session
+from smpc_dp.protocols.begin import check_begin, session_head
+from smpc_dp.protocols.envelope import Context
+from smpc_dp.protocols.phases import messages as m
+from smpc_dp.protocols.sets import PartySet
+from smpc_dp.protocols.ustatistic import plan as statistic
+
+_DIGEST = re.compile(r"[0-9a-f]{64}")
+# Everything holds for the session, request and run that were given; it does not hold; no session was given;
+# a session was, and nothing says which of its runs.
+HOLDS, FAILS, NO_SESSION, SOME_RUN = 0, 1, 3, 4
+
+
+@dataclass(frozen=True)
+class Wanted:
+    """What an auditor asks for; digests in hex. See `smpc_dp.audit`."""
+
+    session: str | None = None
+    request: int | None = None
+    run: str | None = None
+    head: str | None = None
+    log: SessionLog | None = None
+
+    @classmethod
+    def of(
+        cls,
+        session: str | os.PathLike[str] | None = None,
+        session_log: str | os.PathLike[str] | None = None,
+        request: int | None = None,
+        run: str | None = None,
+        head: str | None = None,
+    ) -> Wanted:
+        """Read and check what was given; raise ConfigError, LocalError or VerificationError."""
+        faults = [
+            Fault(name, f"{given!r} is not 64 lower-case hex digits", ConfigCheck.FORMAT)
+            for name, given in (("run", run), ("head", head))
+            if given is not None and not _DIGEST.fullmatch(given)
+        ]
+        if request is not None and request < 1:
+            faults.append(Fault("request", f"must be 1 or more, is {request}", ConfigCheck.RANGE))
+        if faults:
+            raise ConfigError(faults)
+        digest = None if session is None else session_digest_of(session)
+        log = None if session_log is None else read_session_log(session_log)
+        return cls(digest, request, run, head, log)
+
+    def check_request(self, header: Header) -> None:
+        """Raise VerificationError if the log is of another request than was asked for."""
+        if self.request is not None and header.request != self.request:
+            raise VerificationError(
+                f"the log is of request {header.request}, not of request {self.request}", Check.OTHER_REQUEST
+            )
+
+    def check_run(self, run_id: str) -> None:
+        """Raise VerificationError if the log is of another run than was asked for."""
+        if self.run is not None and run_id != self.run:
+            raise VerificationError(f"the run is {run_id}, not {self.run}", Check.OTHER_RUN)
+
+
+@dataclass(frozen=True)
+class Selected:
+    """What is known of the run of a log that holds."""
+
+    session_head: bytes
+    # Which try of how many of its request it is, as far as a session log lists them, and how many runs that
+    # lists in all: a request that failed is asked for again under another number.
+    position: int | None
+    tries: int | None
+    runs: int | None
+    # Whether what was given says that it is this run.
+    certain: bool
+    # Why not.
+    why: str
+
+
+def session_digest_of(text: str | os.PathLike[str]) -> str:
+    """Return the session digest, in hex, that is given or that is of a session file."""
+    given = os.fspath(text)
+    if _DIGEST.fullmatch(given):
+        return given
+    # Not Path.exists: that raises for a name that no file can have.
+    if not os.path.exists(given):
+        raise ConfigError(
+            [
+                Fault(
+                    "session", f"{given!r} is neither 64 lower-case hex digits nor a file", ConfigCheck.FORMAT
+                )
+            ]
+        )
+    return load_session(given).digest.hex()
+
+
+def read_session_log(path: str | os.PathLike[str]) -> SessionLog:
+    """Read a session log; raise LocalError if that cannot be done, or it is none."""
+    try:
+        with open(path, "rb") as file:
+            return read_all(_lines(file))
+    except OSError as error:
+        raise LocalError(f"{path}: cannot read the session log ({error.strerror})") from None
+    except VerificationError as error:
+        raise LocalError(f"{path}: not a session log ({error})") from error
+
+
+def _lines(file: BinaryIO) -> Iterator[bytes]:
+    """Yield the lines of a session log, which may be a stranger's; raise VerificationError for a long one."""
+    while line := file.readline(MAX_LINE_BYTES + 1):
+        if len(line) > MAX_LINE_BYTES:
+            raise VerificationError(f"a line is longer than {MAX_LINE_BYTES} bytes", Check.TOO_LONG)
+        yield line.removesuffix(b"\n")
+
+
+def select(wanted: Wanted, header: Header, head: bytes, context: Context, quorum: int) -> Selected:
+    """Return what is known of the run of a log that ends with `head`.
+
+    Raises VerificationError or PeerFault if the session log does not list it so, or the head that was given
+    is of neither.
+    """
+    own = session_head(header, context.scope)
+    position = tries = runs = None
+    later: set[str] = set()
+    last = True
+    if (log := wanted.log) is not None:
+        _check_listed(log, header, head, own, context, quorum)
+        same = [line.number for line in log.lines if line.request == header.request]
+        position, tries, last = same.index(header.number) + 1, len(same), header.number == same[-1]
+        runs = len(log.lines)
+        later = {log.head(number).hex() for number in range(header.number, len(log.lines) + 1)}
+    ended = wanted.head in (head.hex(), own.hex())
+    # Also with a run id: a party that has another head of the run has seen another log of it.
+    if wanted.head is not None and not ended and wanted.head not in later:
+        raise VerificationError(
+            "the head that was given is not of this run, nor of a session log after it", Check.NOT_LOGGED
+        )
+    certain = (
+        wanted.run is not None or ended or (wanted.head in later and wanted.request is not None and last)
+    )
+    if certain:
+        why = ""
+    elif tries is None:
+        why = "a restart repeats requests, and no run id or head from a party was given"
+    elif not last:
+        why = f"it is try {position} of {tries} of this request"
+    else:
+        why = "a session log can be cut short, and no run id or head from a party was given"
+    return Selected(own, position, tries, runs, certain, why)
+
+
+def of_one_log(selected: Selected, wanted: Wanted, head: bytes, doubt: str) -> Selected:
+    """Return what is known of a run of which there may be two logs, for the reason `doubt`; "": there is one.
+
+    Then the last head of the log alone says which, from a party's result.
+    """
+    if not doubt or not selected.certain or wanted.head == head.hex():
+        return selected
+    why = f"of which there may be another log, since {doubt}, and no head of the end of its log was given"
+    return replace(selected, certain=False, why=why)
+
+
+def _check_listed(
+    log: SessionLog, header: Header, head: bytes, own: bytes, context: Context, quorum: int
+) -> None:
+    """Raise unless the session log lists the run, as a quorum has signed it, with this end."""
+    first = (context.session_digest.hex(), context.scope.hex())
+    if (log.first.session, log.first.scope) != first:
+        raise VerificationError("the session log is of another session or group", Check.OTHER_SESSION)
+    if header.number > len(log.lines) or log.head(header.number) != own:
+        raise VerificationError("the session log does not list this run", Check.NOT_LOGGED)
+    if header.number < len(log.lines) and log.lines[header.number].before != head.hex():
+        raise VerificationError(
+            "the session log says that this run ended with another log", Check.LOG_DIFFERS
+        )
+    certified = log.certified
+    if certified is None or certified.certifies < header.number:
+        raise VerificationError("no quorum has signed the session log with this run", Check.NO_QUORUM)
+    known = {(context.protocol, context.version), (statistic.PROTOCOL, statistic.VERSION)}
+    if (certified.protocol, certified.version) not in known:
+        raise VerificationError(
+            "the session log has a certificate of another protocol", Check.BAD_CERTIFICATE
+        )
+    signed = replace(context, protocol=certified.protocol, version=certified.version)
+    check_begin(
+        signed,
+        quorum,
+        bytes.fromhex(log.lines[certified.certifies - 1].run_id),
+        log.head(certified.certifies),
+        PartySet.unpack(certified.members, len(context.names), context.aggregator),
+        m.Certified(certified.members, certified.signers, certified.signatures),
+    )
+
+
+def conclusion(
+    faults: tuple[str, ...],
+    result: str | None,
+    session: str | None,
+    header: Header | None,
+    code: int,
+    why: str,
+) -> str:
+    """Return the verdict in one sentence, and what it leaves out in the next ones."""
+    if code == FAILS or result is None or header is None:
+        more = f" (and {len(faults) - 1} more)" if len(faults) > 1 else ""
+        return f"This log does not hold: {faults[0] if faults else 'it has no end'}{more}."
+    run = f"request {header.request}, run {header.run_id}"
+    if code == HOLDS:
+        return f"Everything holds for session {session}, {run}: {result}."
+    if code == SOME_RUN:
+        return f"This is a run of request {header.request} of session {session}, {why}; {run}: {result}."
+    return (
+        f"Self-consistent for session {session}, {run}; no session was given to compare: identities, bounds, "
+        f"epsilon and c are what its writer chose: {result}."
+    )

@@ -1,0 +1,69 @@
+"""Tells for whom a process waits, while it waits."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+from collections.abc import Awaitable, Callable, Collection
+from typing import TypeVar
+
+from smpc_dp.net.deadline import now
+from smpc_dp.net.events import Event, OnEvent
+
+# Seconds between two events that say for whom a process waits, and the names in one.
+WAITING_SECONDS = 5.0
+WAITING_NAMES = 10
+
+T = TypeVar("T")
+
+
+class Awaited:
+    """Whom a process waits for, told every WAITING_SECONDS, those without a connection first."""
+
+    def __init__(self, party: str, is_live: Callable[[str], bool], on_event: OnEvent) -> None:
+        self._party = party
+        self._is_live = is_live
+        self._on_event = on_event
+        self.begin(0, "", frozenset)
+
+    def begin(self, request: int, step: str, names: Callable[[], Collection[str]]) -> None:
+        """From now on wait for `names()`, in this step of a request."""
+        self._request, self._step, self._names = request, step, names
+        self.next_report = now() + WAITING_SECONDS
+
+    async def gather(self, inbound: asyncio.Event, until: float, enough: Callable[[], bool]) -> bool:
+        """Wait until `enough()`, which may change with each `news`, or until the time; return which."""
+        while not enough():
+            inbound.clear()
+            with contextlib.suppress(TimeoutError):
+                async with asyncio.timeout_at(min(until, self.next_report)):
+                    await inbound.wait()
+            self.notify()
+            if now() >= until:
+                return enough()
+        return True
+
+    async def next(self, get: Callable[[], Awaitable[T]], until: float) -> T | None:
+        """Return what `get` does, or None when the time comes first."""
+        while True:
+            try:
+                async with asyncio.timeout_at(min(until, self.next_report)):
+                    return await get()
+            except TimeoutError:
+                self.notify()
+                if now() >= until:
+                    return None
+
+    def notify(self) -> None:
+        """Tell it, if it is time."""
+        if now() < self.next_report:
+            return
+        self.next_report = now() + WAITING_SECONDS
+        if names := self._names():
+            listed = sorted(names, key=lambda name: (self._is_live(name), name))
+            shown = [
+                name if self._is_live(name) else f"{name} (not connected)" for name in listed[:WAITING_NAMES]
+            ]
+            more = f" and {len(listed) - len(shown)} more" * (len(listed) > len(shown))
+            detail = ", ".join(shown) + more
+            self._on_event(Event(self._party, "waiting", self._request, self._step, len(listed), detail))

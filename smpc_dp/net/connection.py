@@ -1,0 +1,263 @@
+"""A party's line to the others of its session: requests go over it, one after the other."""
+
+from __future__ import annotations
+
+import asyncio
+from abc import ABC, abstractmethod
+from collections.abc import Callable
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from smpc_dp.encoding import RingVector
+from smpc_dp.errors import SmpcError, TimeoutFault
+from smpc_dp.net.charging import Charge
+from smpc_dp.net.connection_pool import ConnectionPool, InboundEvent
+from smpc_dp.net.deadline import PATIENCE, StepTimer
+from smpc_dp.net.driver import Drive
+from smpc_dp.net.events import OnEvent
+from smpc_dp.net.requests import AggregatorLostError
+from smpc_dp.net.seen import StoredRun
+from smpc_dp.net.transport.channel import ChannelClosed
+from smpc_dp.net.transport.endpoint import Endpoint, dial
+from smpc_dp.net.transport.tls import Contexts
+from smpc_dp.protocols.abort import QUIT, abort_of
+from smpc_dp.protocols.contract import Envelope
+from smpc_dp.protocols.engine import events
+from smpc_dp.protocols.engine.run import Run
+from smpc_dp.protocols.phases.messages import START
+from smpc_dp.protocols.phases.survivors import FixedSurvivors
+from smpc_dp.protocols.registry import MakeParty, described
+from smpc_dp.protocols.result import Outcome
+from smpc_dp.protocols.ustatistic.messages import START as STATISTIC_START
+from smpc_dp.seen import NOTHING_SEEN, Seen
+
+if TYPE_CHECKING:
+    from smpc_dp.log.followed import Followed
+    from smpc_dp.net.member import Membership
+    from smpc_dp.net.session_file import Timeouts
+    from smpc_dp.privacy.accountant.receipt import Receipt
+
+
+class Connection(ABC):
+    """The links of a party, and its requests over them.
+
+    Attributes:
+        membership: what this member has joined.
+        links: its links.
+        check_total: whether the next request's total is added up here as well, of a verifiable one.
+        ended: the role in the last request to an aggregator that has ended well.
+        followed: the log of the last request, if it was a verifiable one that has ended well.
+        contexts: those of TLS, for evaluations with other parties of a session with an aggregator.
+    """
+
+    ended: Any = None
+    followed: Followed | None = None
+    contexts: Contexts | None = None
+
+    def __init__(self, membership: Any, on_event: OnEvent, connections: ConnectionPool | None = None) -> None:
+        self.membership = membership
+        self.connections = connections or ConnectionPool(membership, on_event, aggregator=False)
+        self._on_event = on_event
+        self.check_total = True
+
+    @property
+    def _timeouts(self) -> Timeouts:
+        timeouts: Timeouts = self.membership.session.timeouts
+        return timeouts
+
+    @abstractmethod
+    async def run(
+        self,
+        request: int,
+        operation: str,
+        ring_vector: RingVector,
+        charge: Charge,
+        membership: Any = None,
+        before: int = 0,
+    ) -> tuple[Outcome, Receipt | None]:
+        """Take part in one request, or in that of a group; raise SmpcError after the others have been told.
+
+        Args:
+            charge: called before anything that depends on the ring elements leaves.
+            membership: that of the group.
+            before: requests that others may be at still.
+        """
+
+    async def decline(self, request: int, error: SmpcError, membership: Any = None) -> None:
+        """Leave a request, or that of a group, before it begins."""
+        run = self._declined(membership or self.membership, request)
+        self.connections.send(request, run.handle(events.Cancellation(error)))
+
+    @abstractmethod
+    def _declined(self, membership: Any, request: int) -> Any:
+        """Return the role in a request that it leaves at once."""
+
+    def lost(self, _request: int, error: SmpcError) -> SmpcError:
+        """Return the error of a learner whose request ends so: no further one can be had, or the same."""
+        return error
+
+    async def quit(self, request: int, error: SmpcError) -> None:  # noqa: B027 - for an aggregator alone
+        """Tell an aggregator why this party leaves the session, before it does."""
+
+    async def close(self) -> None:
+        """Send what waits, and say goodbye."""
+        try:
+            await self.connections.close()
+        finally:
+            self.connections.abort()
+
+
+class Waits:
+    """How long a party waits for those who collect, in seconds: at first, and in each later step."""
+
+    def __init__(self, first: float, later: float) -> None:
+        self._first, self._later = first, later
+
+    @classmethod
+    def for_aggregator(cls, timeouts: Timeouts, before: int = 0) -> Waits:
+        """Return the waits in a request at an aggregator; `before`: requests that others may be at still."""
+        later = PATIENCE * timeouts.step
+        return cls(timeouts.connect + (1 + before) * (timeouts.gather + later), later)
+
+    def begin_step(self, drive: Drive) -> None:
+        """See `Holder.begin_step`."""
+        drive.timer.step(self._first)
+        self._first = self._later
+
+    async def event_of(self, drive: Drive, inbound: InboundEvent) -> events.Event | None:
+        """See `Holder.event_of`."""
+        if inbound.envelope is None:
+            return None if drive.connections.is_live(inbound.peer) else events.PeersLost((inbound.peer,))
+        return events.Message(inbound.envelope) if inbound.request == drive.request else None
+
+
+class AggregatorWaits(Waits):
+    """A party waits for an aggregator, which may be at a later request, or have ended the session."""
+
+    async def event_of(self, drive: Drive, inbound: InboundEvent) -> events.Event | None:
+        """See `Holder.event_of`."""
+        step = drive.run.step
+        if inbound.clean and step in (START, STATISTIC_START):
+            reason = "it has ended the session and serves no more requests"
+            raise TimeoutFault({inbound.peer}, step, reason)
+        if inbound.request > drive.request:
+            raise TimeoutFault(
+                {drive.run.name}, step, f"too late: the others are at request {inbound.request}"
+            )
+        return await super().event_of(drive, inbound)
+
+
+class AggregatorConnection(Connection):
+    """The line to an aggregator."""
+
+    def __init__(
+        self,
+        membership: Membership,
+        on_event: OnEvent,
+        role: MakeParty | None = None,
+        contexts: Contexts | None = None,
+    ) -> None:
+        """`role`: as of `connect`; `contexts`: those of TLS, for evaluations with other parties."""
+        super().__init__(membership, on_event)
+        self.contexts = contexts
+        self._role = role
+        self._fixed = FixedSurvivors()
+
+    @classmethod
+    async def open(
+        cls,
+        membership: Membership,
+        endpoint: Endpoint,
+        on_event: OnEvent,
+        role: MakeParty | None = None,
+    ) -> AggregatorConnection:
+        """Connect to the aggregator; raises what `dial` raises."""
+        connection = cls(membership, on_event, role, endpoint.contexts)
+        connection.connections.welcome(await dial(endpoint, membership.aggregator))
+        return connection
+
+    @property
+    def live(self) -> bool:
+        """Whether the aggregator is there."""
+        return self.connections.is_live(self.membership.aggregator)
+
+    async def run(
+        self,
+        request: int,
+        operation: str,
+        ring_vector: RingVector,
+        charge: Charge,
+        membership: Membership | None = None,
+        before: int = 0,
+    ) -> tuple[Outcome, Receipt | None]:
+        """See `Line.run`."""
+        member = membership or self.membership
+        retained = StoredRun(member.runs_seen, member.context(request).scope)
+        run = self._party(member, request, operation, ring_vector, retained.seen)
+        logged = member.parameters if member.parameters.is_logged else None
+        self.followed = None
+        waits = AggregatorWaits.for_aggregator(self._timeouts, before)
+        receipt = await self.drive(
+            request, run, waits, charge=charge, retained=retained, logged=logged
+        ).to_end()
+        self.ended = run
+        if logged is not None:
+            self.followed = run.state.followed
+        return run.result, receipt
+
+    def drive(self, request: int, run: Run[Any], waits: Waits, **options: Any) -> Drive:
+        """Return the drive of a role, with options as of `Drive`; raise TimeoutFault if the link is lost."""
+        aggregator = self.membership.aggregator
+        if not self.live:
+            raise TimeoutFault({aggregator}, "hello", "the connection is lost")
+        timer = StepTimer(self._timeouts, first=False)
+        options |= {"peers": (aggregator,), "posts": True}
+        return Drive(request, run, self.connections, timer, waits, self._on_event, **options)
+
+    async def make(self, request: int, operation: Envelope, step: str, seconds: float) -> bytes:
+        """Send an operation beside all runs and return the body of the answer; raises TimeoutFault."""
+        peer = self.membership.aggregator
+        self.connections.send(request, [operation])
+        try:
+            async with asyncio.timeout(seconds):
+                while self.live:
+                    inbound = await self.connections.inbound.get()
+                    if inbound.envelope and (inbound.request, inbound.envelope.step) == (request, step):
+                        return inbound.envelope.body
+        except TimeoutError:
+            raise TimeoutFault({peer}, step, "no answer") from None
+        raise TimeoutFault({peer}, step, str(ChannelClosed(peer, clean=False)))
+
+    def lost(self, request: int, error: SmpcError) -> SmpcError:
+        """See `Line.lost`."""
+        if self.live:
+            return error
+        return AggregatorLostError(f"{self.membership.aggregator}: lost in request {request}: {error}")
+
+    def _declined(self, membership: Membership, request: int) -> Run[Any]:
+        parameters = membership.parameters
+        return self._party(membership, request, "", np.zeros(parameters.shape, parameters.encoding.dtype))
+
+    async def quit(self, request: int, error: SmpcError) -> None:
+        """See `Line.quit`."""
+        member, to = self.membership, (self.membership.aggregator,)
+        context = member.context(request)
+        claimed = context.write(member.identity, context.session_digest, QUIT, to, abort_of(error))
+        self.connections.send(request, claimed)
+
+    def _party(
+        self,
+        membership: Membership,
+        request: int,
+        operation: str,
+        ring_vector: RingVector,
+        seen: Seen = NOTHING_SEEN,
+    ) -> Run[Any]:
+        context = membership.context(request, operation)
+        parameters, identity = membership.parameters, membership.identity
+        make: Callable[..., Run[Any]] = self._role or described(parameters).party
+        chosen = {}
+        if parameters.is_logged and not self.check_total:
+            chosen["check_total"], self.check_total = False, True
+        return make(context, parameters, identity, ring_vector, fixed=self._fixed, seen=seen, **chosen)

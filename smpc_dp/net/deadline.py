@@ -1,0 +1,106 @@
+"""How long a process waits for others. A deadline is absolute: no message moves it.
+
+All limits follow from the session file and from public numbers of the request, and are known when a step
+begins. What has arrived when a deadline passes is still taken: no party is late because of those before it.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import math
+from collections.abc import Sequence
+
+from smpc_dp.net.session_file import Timeouts
+
+# Who collects may wait a whole step for others before it answers, and then compute: in steps.
+PATIENCE = 4.0
+
+
+class StepTimer:
+    """How long an aggregator or coordinator waits in one request, in the event loop's time."""
+
+    def __init__(self, timeouts: Timeouts, first: bool) -> None:
+        self._timeouts = timeouts
+        self._connected = now() + (timeouts.connect if first else 0.0)
+        self.at = math.inf
+        self._enough = False
+
+    @property
+    def connecting(self) -> bool:
+        """True while parties of the first request may still be on their way."""
+        return now() < self._connected
+
+    @property
+    def passed(self) -> bool:
+        """True when the time of the step is over."""
+        return now() >= self.at
+
+    def begin(self) -> None:
+        """Somebody has asked: others have `gather` to ask too."""
+        self.at = max(now() + self._timeouts.gather, self._connected)
+
+    def enough(self) -> None:
+        """Enough have asked: the rest have one `step`, or what is left to connect."""
+        if not self._enough:
+            self._enough = True
+            self.at = min(self.at, max(now() + self._timeouts.step, self._connected))
+
+    def step(self, seconds: float) -> None:
+        """Begin a step that has so many seconds."""
+        self.at = now() + seconds
+
+    def pause(self) -> float:
+        """Return until when to wait for inbound events."""
+        return min(self.at, self._connected) if self.connecting else self.at
+
+
+def pairs_seconds(matchings: int, timeouts: Timeouts) -> float:
+    """Return what a party has for its pairs of so many matchings, one after the other."""
+    return matchings * (timeouts.gather + PATIENCE * timeouts.step)
+
+
+def aggregator_step_seconds(matchings: int, timeouts: Timeouts) -> float:
+    """Return what parties have for one step of an aggregator; `matchings`: with so many pairs in it."""
+    return timeouts.step + pairs_seconds(matchings, timeouts)
+
+
+def aggregator_run_seconds(steps: int, matchings: int, timeouts: Timeouts, first: bool = False) -> float:
+    """Return the longest time of a request at an aggregator, from its first hello, without its computing.
+
+    Args:
+        steps: at most so many steps after the hello, as `HubRole.most_steps` says.
+        matchings: of a pairwise statistic, the matchings of its draw; else 0.
+        timeouts: those of the session.
+        first: whether it is the session's first request, in which parties may still connect.
+    """
+    gather = max(timeouts.gather, timeouts.connect) if first else timeouts.gather
+    return gather + steps * timeouts.step + pairs_seconds(matchings, timeouts)
+
+
+def party_run_seconds(steps: int, timeouts: Timeouts, before: int = 0) -> float:
+    """Return the longest time that a party waits in a request at an aggregator, its own computing apart.
+
+    `steps` as for `hub_run_seconds`; `before`: requests that others may be at still.
+    """
+    start = timeouts.connect + (1 + before) * (timeouts.gather + PATIENCE * timeouts.step)
+    return start + steps * PATIENCE * timeouts.step
+
+
+def direct_run_seconds(patience: Sequence[bool], timeouts: Timeouts) -> float:
+    """Return the longest time of a request without a relay; `patience` as `PeerRole.patience` says."""
+    return timeouts.gather + sum(PATIENCE if patient else 1.0 for patient in patience) * timeouts.step
+
+
+def servers_run_seconds(computing: float, timeouts: Timeouts) -> float:
+    """Return the longest time of a request to servers, from its first hello; `computing`: mpyc's limit.
+
+    The steps are `ServerHub`'s: the hellos; the other servers' hellos; shares, what is held and its seals;
+    the computation, and that of the other servers.
+    """
+    hello = timeouts.connect + timeouts.gather
+    return 2 * hello + 2 * computing + (1 + 4 * PATIENCE) * timeouts.step
+
+
+def now() -> float:
+    """Return the event loop's time in seconds."""
+    return asyncio.get_running_loop().time()

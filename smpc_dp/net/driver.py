@@ -1,0 +1,211 @@
+"""Drives one role through one request over the links of its process: the only loop around a role.
+
+What leaves waits for what must come before it: the ledger's charge before the first message that depends on
+the party's vector, and what a party keeps of the session log before it says more.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+from collections.abc import AsyncIterator, Awaitable, Sequence
+from typing import TYPE_CHECKING, Any, Protocol
+
+from smpc_dp.errors import SmpcError
+from smpc_dp.net.charging import Charge
+from smpc_dp.net.connection_pool import ConnectionPool, InboundEvent
+from smpc_dp.net.deadline import StepTimer
+from smpc_dp.net.events import Event, OnEvent, notify
+from smpc_dp.net.seen import StoredRun
+from smpc_dp.protocols.contract import Envelope
+from smpc_dp.protocols.engine import events
+from smpc_dp.protocols.engine.driver import Driver
+from smpc_dp.protocols.phases.parameters import SumParameters
+
+if TYPE_CHECKING:
+    from smpc_dp.privacy.accountant.events import Event as ReleaseEvent
+    from smpc_dp.privacy.accountant.receipt import Receipt
+
+
+class Holder(Protocol):
+    """The differences between the roles of a session: the time of their steps, and their inbound events."""
+
+    def begin_step(self, drive: Drive) -> None:
+        """Give the step that has begun its time, and the work that it leaves to the holder."""
+
+    async def event_of(self, drive: Drive, inbound: InboundEvent) -> events.Event | None:
+        """Return an inbound event as the role's, None if it has none. Raises SmpcError to end the run."""
+
+
+class Drive:
+    """One role in one request.
+
+    Attributes:
+        request: its number.
+        run: the role.
+        links: the links over which its messages go.
+        timer: the time of the current step.
+        held: inbound events that came before, taken before any other.
+        hello: the first messages of the role.
+    """
+
+    def __init__(
+        self,
+        request: int,
+        run: Any,
+        connections: ConnectionPool,
+        timer: StepTimer,
+        holder: Holder,
+        on_event: OnEvent,
+        *,
+        held: Sequence[InboundEvent] = (),
+        peers: Sequence[str] = (),
+        posts: bool = False,
+        charge: Charge | None = None,
+        retained: StoredRun | None = None,
+        logged: SumParameters | None = None,
+    ) -> None:
+        """`peers`: all whom the role talks to; empty: those that its first step waits for.
+
+        `posts`: a step begins when the messages before it have left, not when they wait to be sent.
+        Of a party, `charge`, what it keeps of the session log, and the parameters where the run has a log.
+        """
+        self.request, self.run = request, run
+        self.connections, self.timer = connections, timer
+        self.held = list(held)
+        self.hello: Sequence[Envelope] = ()
+        self._driver = Driver(run)
+        self._holder = holder
+        self._on_event = on_event
+        self._peers = peers
+        self._posts = posts
+        self._farewell: Sequence[Envelope] = ()
+        self._charge, self._retained, self._logged = charge, retained, logged
+        self._receipt: Receipt | None = None
+        # For so many parties that sign something false the run is charged when its first data is sent.
+        self._charged = 0 if logged is None else logged.plan.max_corrupt
+        self._work: asyncio.Future[object] | None = None
+        self._first = self._step = ""
+        self._drained = self._declared = False
+
+    async def to_end(self) -> Receipt | None:
+        """Drive the role to its end; return the ledger's receipt. Raises what ended the run."""
+        async with self.outcome():
+            self.hello = await self.act(events.Start())
+            await self.loop()
+        return self._receipt
+
+    @contextlib.asynccontextmanager
+    async def outcome(self) -> AsyncIterator[None]:
+        """Tell the others, and who watches, of an SmpcError with which the run ends; end the work."""
+        try:
+            yield
+        except SmpcError as error:
+            farewell = self._driver.cancel(error) or self._farewell
+            # A link that is gone needs none.
+            with contextlib.suppress(SmpcError):
+                await self._send(farewell)
+            self.notify("failed", error)
+            raise
+        finally:
+            if self._work is not None:
+                self._work.cancel()
+                await asyncio.gather(self._work, return_exceptions=True)
+
+    async def loop(self) -> None:
+        """Drive the role, which has started, to its end."""
+        while not self.run.finished:
+            if self.run.step != self._step:
+                self._step, self._drained = self.run.step, False
+                self._first = self._first or self._step
+                self._holder.begin_step(self)
+            self.report()
+            await self._effect()
+
+    async def _effect(self) -> None:
+        """Take one event: the end of the work, absent peers, the next inbound event, or the deadline."""
+        if self._work is not None and self._work.done():
+            work, self._work = self._work, None
+            await self.act(events.Report(work.result()))
+        elif not self._declared and not self.timer.connecting:
+            self._declared = True
+            await self.lose(*(name for name in self._peers or sorted(self.run.waiting_for)))
+        elif not self.held and self.timer.passed and not self._drained:
+            # What has come in time is taken first: it may wait behind what others sent.
+            self.held, self._drained = self.connections.inbound.take_all(), True
+        elif not self.held and self.timer.passed:
+            await self.act(events.Deadline())
+        elif inbound := self.held.pop(0) if self.held else await self.connections.next(self.timer.pause()):
+            await self.take(inbound)
+
+    async def take(self, inbound: InboundEvent) -> None:
+        """Give the role an inbound event; the first step waits less once enough have sent."""
+        event = await self._holder.event_of(self, inbound) if inbound.peer else None
+        if event is not None:
+            await self.act(event)
+        if self.run.step == self._first and self.run.has_enough:
+            self.timer.enough()
+
+    async def lose(self, *names: str) -> None:
+        """Wait no more for those of these who have no link."""
+        if absent := tuple(name for name in names if not self.connections.is_live(name)):
+            await self.act(events.PeersLost(absent))
+
+    async def act(self, event: events.Event) -> Sequence[Envelope]:
+        """Give the role an event; charge, keep, send and return what follows. Raises what ends the run.
+
+        In a thread: planning noise, say, takes long, and the links go on meanwhile.
+        """
+        releases = self.run.releases
+        messages = await asyncio.to_thread(self._driver.act, event)
+        try:
+            if self._driver.error is None and any(envelope.step in releases for envelope in messages):
+                # The first message that depends on the data: charged when it is there, before it is sent.
+                await self.charge()
+            if self._retained is not None:
+                await self._keep(self._retained)
+        except SmpcError as error:
+            messages = self._driver.cancel(error)
+        if self._driver.error is not None:
+            self._farewell = messages
+            raise self._driver.error
+        await self._send(messages)
+        return messages
+
+    async def _send(self, messages: Sequence[Envelope]) -> None:
+        if self._posts:
+            await self.connections.post(self.request, messages)
+        else:
+            self.connections.send(self.request, messages)
+
+    async def charge(self, raised: ReleaseEvent | None = None) -> None:
+        """Charge the run, or what it is after all; PrivacyError if the ledger refuses."""
+        if self._charge is not None:
+            self._receipt = await self._charge(self.run.run_id, raised)
+
+    async def _keep(self, retained: StoredRun) -> None:
+        state = self.run.state
+        if self._logged is not None and self._receipt is not None and state.false_count > self._charged:
+            # Also if the run ends here: what was published stays so.
+            self._charged = state.false_count
+            await self.charge(self._logged.event_without(self._charged))
+        if self._driver.error is None:
+            await retained.keep(state.seen)
+
+    def begin_work(self, work: Awaitable[object]) -> None:
+        """Begin the work that a state leaves to the holder; the role is given its result."""
+        self._work = asyncio.ensure_future(work)
+        self._work.add_done_callback(lambda _: self.connections.inbound.wake())
+
+    def report(self) -> None:
+        """Tell who watches if the step, or how many it waits for, has changed."""
+        if self._driver.progressed():
+            self.notify("step")
+
+    def notify(self, kind: Any, detail: str | SmpcError = "") -> None:
+        """Tell who watches what the role waits for, or with which error it failed."""
+        notify(self._on_event, kind, self.request, self.run, detail)
+
+    def notify_lost(self, peer: str) -> None:
+        """Tell who watches that a peer has no link any more."""
+        self._on_event(Event(self.run.name, "lost", self.request, self.run.step, detail=peer))

@@ -1,0 +1,222 @@
+"""Two-party evaluations inside a session: who calls whom, and one after the other for each pair."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+
+from smpc_dp.errors import Check, ConfigCheck, ConfigError, Fault, PeerFault, TimeoutFault
+from smpc_dp.identity.keys import Identity
+from smpc_dp.identity.roster import Roster
+from smpc_dp.net.pairwise import Conduit, PairwiseMember, Report, drive
+from smpc_dp.net.session_file import SessionFile
+from smpc_dp.net.threads import in_thread
+from smpc_dp.net.transport.acceptor import Acceptor, call
+from smpc_dp.net.transport.blocking import BlockingChannel, Halt
+from smpc_dp.net.transport.channel import ChannelClosed
+from smpc_dp.net.transport.endpoint import Endpoint
+from smpc_dp.net.transport.tls import Contexts
+from smpc_dp.protocols.garbled.evaluation import Evaluation, Operation
+from smpc_dp.protocols.garbled.participant import Participant
+from smpc_dp.protocols.garbled.plan import Plan
+from smpc_dp.protocols.garbled.transfers import Transfers
+from smpc_dp.protocols.names import PAIRWISE, VERSION
+
+OnStep = Callable[[str], None]
+
+
+def _ignore(_step: str) -> None:
+    return
+
+
+@dataclass(frozen=True, slots=True)
+class _PeerCall:
+    """One evaluation: its terms as a session of two, and who calls whom."""
+
+    member: PairwiseMember
+    peer: str
+    we_listen: bool
+
+
+class Evaluations:
+    """The evaluations of one party with others of its session. Close it at the end."""
+
+    def __init__(self, session: SessionFile, identity: Identity, contexts: Contexts) -> None:
+        """`contexts`: those of TLS, made for the whole session."""
+        self._session = session
+        self._identity = identity
+        self._contexts = contexts
+        self._acceptor: Acceptor | None = None
+        self._opening = asyncio.Lock()
+        self._locks: dict[str, asyncio.Lock] = {}
+        self._transfers: dict[tuple[str, str], Transfers] = {}
+
+    def check_peer(self, peer: str) -> None:
+        """Raise ConfigError unless `peer` is another party of the session, and one of us can be called."""
+        roster, own = self._session.roster, self._identity.name
+        others = [member.name for member in roster.parties if member.name != own]
+        if peer not in others:
+            raise ConfigError(
+                [
+                    Fault(
+                        "peer",
+                        f"{peer!r} is no other party (there are: {', '.join(others[:20])})",
+                        ConfigCheck.UNKNOWN_NAME,
+                    )
+                ]
+            )
+        if not self.is_reachable(peer):
+            reason = f"neither '{own}' nor '{peer}' has an address: one of them must be reachable"
+            raise ConfigError([Fault("roster", reason, ConfigCheck.MISSING)])
+
+    def is_reachable(self, peer: str) -> bool:
+        """Tell whether one of `peer` and us can be called."""
+        return self._listener(peer) is not None
+
+    async def evaluate(self, operation: Operation, peer: str, label: str, on_step: OnStep) -> Evaluation:
+        """Evaluate with `peer`, which must ask the same; later calls with it wait for earlier ones.
+
+        Raises ConfigError that says in what the peer's question differs, PeerFault, TimeoutFault.
+        """
+        async with self._locks.setdefault(peer, asyncio.Lock()):
+            pairing = self._peer_call(operation.plan, peer, label)
+            pair = (operation.plan.parameters.garbler, operation.plan.parameters.evaluator)
+            # What fails, or is cancelled while its thread still works, has them no more.
+            transfers = self._transfers.pop(pair, None) or Transfers()
+            if pairing.we_listen:
+                await self._listen()
+            loop, halt = asyncio.get_running_loop(), Halt()
+
+            def report_step(step: str) -> None:
+                loop.call_soon_threadsafe(on_step, step)
+
+            try:
+                answer = await in_thread(lambda: self._work(pairing, operation, transfers, report_step, halt))
+            finally:
+                halt.now()
+            self._transfers[pair] = transfers
+            return answer
+
+    async def _listen(self) -> None:
+        async with self._opening:
+            if self._acceptor is None:
+                self._acceptor = await asyncio.to_thread(lambda: Acceptor(self._endpoint(self._session)))
+
+    def close(self) -> None:
+        """Stop listening, and forget the oblivious transfers."""
+        self._transfers.clear()
+        if self._acceptor is not None:
+            self._acceptor.close()
+
+    def _listener(self, peer: str) -> str | None:
+        """Return which of us two is called: the first of the roster that has an address."""
+        ours = (self._identity.name, peer)
+        return next(
+            (member.name for member in self._session.roster if member.name in ours and member.address), None
+        )
+
+    def _peer_call(self, plan: Plan, peer: str, label: str) -> _PeerCall:
+        """Return the evaluation as a session of its own, whose digest covers all that must be the same."""
+        parameters = plan.parameters
+        terms: dict[str, object] = {
+            "session": self._session.digest.hex(),
+            "circuit": plan.circuit.digest.hex(),
+            "garbler": parameters.garbler,
+            "evaluator": parameters.evaluator,
+            "evaluator_inputs": list(plan.evaluator_values),
+            "instances": parameters.instances,
+            "output": parameters.output,
+            "mode": parameters.mode,
+            "label": label,
+        }
+        pair = [self._session.roster.member(name) for name in (parameters.garbler, parameters.evaluator)]
+        pair.sort(key=lambda member: self._session.roster.index(member.name))
+        session = SessionFile(
+            PAIRWISE,
+            VERSION,
+            terms,
+            parameters,
+            self._session.timeouts,
+            Roster(pair, requires_aggregator=False),
+        )
+        member = PairwiseMember(session, self._identity, plan)
+        return _PeerCall(member, peer, self._listener(peer) == self._identity.name)
+
+    def _endpoint(self, session: SessionFile) -> Endpoint:
+        timeouts = session.timeouts
+        return Endpoint(
+            identity=self._identity,
+            roster=session.roster,
+            session_digest=session.digest,
+            session=session.canonical(),
+            connect_timeout=timeouts.gather,
+            frame_timeout=timeouts.step,
+            prepared=self._contexts,
+        )
+
+    async def drive(
+        self,
+        role: Participant,
+        plan: Plan,
+        peer: str,
+        label: str,
+        others: Mapping[str, Conduit],
+        halt: Halt,
+    ) -> Report:
+        """Drive a role of an evaluation with `peer` over a channel to it, and `others` to everyone else.
+
+        `plan` and `label` must be the same for both. `halt` ends the evaluation from elsewhere. Errors as for
+        `evaluate`.
+        """
+        async with self._locks.setdefault(peer, asyncio.Lock()):
+            pairing = self._peer_call(plan, peer, label)
+            if pairing.we_listen:
+                await self._listen()
+            try:
+                return await in_thread(lambda: self._drive(pairing, role, others, _ignore, halt))
+            finally:
+                halt.now()
+
+    def _work(
+        self, pairing: _PeerCall, operation: Operation, transfers: Transfers, report_step: OnStep, halt: Halt
+    ) -> Evaluation:
+        role = pairing.member.role(operation.rows, transfers=transfers)
+        report = self._drive(pairing, role, {}, report_step, halt)
+        return operation.answer(report.evaluated, pairing.member.session.digest)
+
+    def _drive(
+        self,
+        pairing: _PeerCall,
+        role: Participant,
+        others: Mapping[str, Conduit],
+        report_step: OnStep,
+        halt: Halt,
+    ) -> Report:
+        channel = self._connect(pairing, halt)
+        try:
+            return drive(role, {pairing.peer: channel, **others}, report_step)
+        except ChannelClosed as closed:
+            how = "hung up" if closed.clean else "was cut off"
+            raise TimeoutFault({pairing.peer}, role.step, f"it {how}") from None
+        finally:
+            channel.close()
+
+    def _connect(self, pairing: _PeerCall, halt: Halt) -> BlockingChannel:
+        """Return the channel to the peer once it asks the same."""
+        session, peer = pairing.member.session, pairing.peer
+        endpoint, patience = self._endpoint(session), session.timeouts.gather
+        try:
+            if pairing.we_listen and self._acceptor is not None:
+                return self._acceptor.claim(endpoint, peer, patience, halt)
+            return call(endpoint, peer, patience, halt)
+        except ConfigError as error:
+            where = f"our evaluation differs from that of '{peer}'"
+            raise ConfigError([Fault(where, fault.reason, fault.check) for fault in error.faults]) from None
+        except TimeoutFault as error:
+            if error.step == "connect" and not pairing.we_listen:
+                raise
+            reason = f"it has not asked for an evaluation with '{self._identity.name}' in {patience} s"
+            raise TimeoutFault({peer}, "connect", reason) from None
+        except ChannelClosed:
+            raise PeerFault(peer, "hung up before the evaluation began", Check.LEFT) from None

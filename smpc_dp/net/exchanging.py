@@ -1,0 +1,181 @@
+"""Messages of a learner between processes: each call is one request, sealed through the aggregator."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from smpc_dp.errors import SmpcError
+from smpc_dp.learn.averager import (
+    Boxes,
+    Parties,
+    Rows,
+    check_boxes,
+    check_mixing,
+    check_partners,
+    check_rows,
+)
+from smpc_dp.learn.exchanges import (
+    Exchanging,
+    OneParty,
+    Recipients,
+    partner_edges,
+    request_of,
+    weight_edges,
+)
+from smpc_dp.net.averaging import Served
+from smpc_dp.net.charging import charge_run
+from smpc_dp.net.connection import Connection
+from smpc_dp.net.member import Membership
+from smpc_dp.net.requests import Counter
+
+if TYPE_CHECKING:
+    from scipy import sparse
+
+    from smpc_dp.encoding import RingVector
+    from smpc_dp.privacy.accountant.events import Event as ReleaseEvent
+    from smpc_dp.privacy.accountant.ledger import Ledger
+    from smpc_dp.privacy.accountant.receipt import Receipt
+
+
+class _Exchanges:
+    """What both sides share: who is in a request, and who sends to whom in it."""
+
+    def __init__(self, membership: Membership, exchanging: Exchanging, counter: Counter) -> None:
+        self._membership = membership
+        self._exchanging = exchanging
+        self._counter = counter
+        self._names = [member.name for member in membership.session.roster.parties]
+
+    @property
+    def parties(self) -> int:
+        """n, the parties of the roster."""
+        return len(self._names)
+
+    @property
+    def claim(self) -> str:
+        """What the messages give away, and against whom that holds."""
+        return self._exchanging.claim
+
+    def name_of(self, party: int) -> str:
+        """Return the name of a party by its place in the roster, from 0."""
+        return self._names[party]
+
+    def _of(self, edges: Recipients | None) -> Membership:
+        """Return the membership of a request along these edges; None: from everyone to everyone."""
+        parameters, involved = request_of(self._exchanging.parameters, edges)
+        return self._membership.of_group(parameters, tuple(self._names[party] for party in involved))
+
+
+class PartyExchange(_Exchanges, OneParty):
+    """The messages of one party; a `PeerExchange` whose one row is its own.
+
+    `charged`: the ledger, if there is one and it is to be charged: each vector that leaves once, whoever it
+    goes to; or `whole`, what all of them give away, before the first. `asked`: what each request is for.
+    """
+
+    def __init__(
+        self,
+        membership: Membership,
+        exchanging: Exchanging,
+        counter: Counter,
+        connection: Connection,
+        charged: Ledger | None,
+        whole: ReleaseEvent | None = None,
+        requested: str = "exchange",
+    ) -> None:
+        super().__init__(membership, exchanging, counter)
+        self._connection = connection
+        self._requested = requested
+        self._ledger = charged
+        self._whole = whole
+        self._charged = False
+        self._last = 0
+        self._own = self._names.index(membership.name)
+        self._planned = exchanging.planned(self.parties)
+
+    @property
+    def here(self) -> Parties:
+        """The party's own number."""
+        return np.array([self._own])
+
+    async def meet(self, vectors: Rows, edges: Recipients | None) -> dict[int, Rows]:
+        """Take part in one request; see `OneUser.meet`.
+
+        Raises TimeoutFault naming whoever is needed and missing.
+        """
+        number = self._counter.take(1)
+        if edges is not None and not edges:
+            return {}
+        membership = self._of(edges)
+        if membership.name not in membership.names:
+            return {}
+        # Others may be at what came since this party's last request, and no further back.
+        before, self._last = number - self._last - 1, number
+        sends = edges is None or self._own in edges
+        if sends:
+            self._planned.take(self.here)
+        parameters, name = membership.parameters, membership.name
+        try:
+            rows = [parameters.encoding.encode(vector, party=name)[0] for vector in vectors]
+        except SmpcError as error:
+            # The others must not wait for this vector.
+            await self._connection.decline(number, error, membership)
+            raise
+        ring_vector = np.stack(rows).reshape(parameters.shape)
+        ledger = self._ledger if sends else None
+
+        async def charge(run_id: bytes, raised: ReleaseEvent | None = None) -> Receipt | None:
+            if ledger is None or (self._whole is not None and self._charged):
+                return None
+            event = self._whole or parameters.event()
+            receipt = await charge_run(ledger, lambda: event, number, run_id, raised)
+            self._charged = True
+            return receipt
+
+        operation = f"{self._requested} {parameters.planned()}"
+        try:
+            await self._connection.run(number, operation, ring_vector, charge, membership, before)
+        except SmpcError as error:
+            raise self._connection.lost(number, error) from None
+        received: dict[str, RingVector] = self._connection.ended.state.received
+        return {self._names.index(who): parameters.real(ring_vector) for who, ring_vector in received.items()}
+
+
+class AggregatorExchange(_Exchanges):
+    """The aggregator's part in the messages: it passes on what it cannot read."""
+
+    def __init__(self, served: Served, exchanging: Exchanging, counter: Counter) -> None:
+        super().__init__(served.membership, exchanging, counter)
+        self._served = served
+
+    @property
+    def here(self) -> Parties:
+        """Nobody."""
+        return np.zeros(0, dtype=np.intp)
+
+    async def exchange(self, vector: Rows, partner: Parties) -> Rows:
+        """Serve one exchange; see `PeerExchange.exchange`."""
+        vector, partner = check_rows(self, vector), check_partners(self.parties, partner)
+        await self._serve(partner_edges(partner))
+        return vector
+
+    async def mix(self, vector: Rows, weights: sparse.csr_array) -> Rows:
+        """Serve one round of messages; see `PeerExchange.mix`."""
+        vector, weights = check_rows(self, vector), check_mixing(self.parties, weights)
+        await self._serve(weight_edges(weights))
+        return vector
+
+    async def all_to_all(self, vectors: Boxes) -> Boxes:
+        """Serve one round of messages from everyone to everyone; see `PeerExchange.all_to_all`."""
+        vectors = check_boxes(self, vectors)
+        await self._serve(None)
+        return vectors
+
+    async def _serve(self, edges: Recipients | None) -> None:
+        number = self._counter.take(1)
+        if edges is not None and not edges:
+            return
+        membership = self._of(edges)
+        await self._served.serve(number, membership.parameters, membership.names)

@@ -1,0 +1,236 @@
+"""Runs every member of a session as its own process on this machine, and leaves none behind."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import signal
+import sys
+from collections.abc import Awaitable, Callable, Mapping, Sequence
+from dataclasses import dataclass, field
+
+import msgspec
+
+from smpc_dp.errors import LocalError
+from smpc_dp.net.events import Event, OnEvent, ignore
+from smpc_dp.signals import STOP_SIGNALS
+
+# How long a process may take to end once the aggregator has succeeded, or failed; and after SIGTERM.
+GRACE_SECONDS = 10.0
+FAILED_SECONDS = 1.5
+TERM_SECONDS = 2.0
+LINE_LIMIT = 1 << 24
+STDERR_LIMIT = 4096
+
+_DECODER = msgspec.json.Decoder(Event)
+_ENCODER = msgspec.json.Encoder()
+
+
+@dataclass(slots=True)
+class ProcessOutcome:
+    """How one process ended: exit code (negative: the signal), last event and the end of its stderr.
+
+    `first` tells that it failed before the aggregator did, so that this is no consequence of the aggregator's
+    end.
+    """
+
+    name: str
+    exit_code: int | None = None
+    last: Event | None = None
+    errors: str = ""
+    output: list[str] = field(default_factory=list)
+    first: bool = False
+
+    @property
+    def ok(self) -> bool:
+        """True when the process ended by itself and without error."""
+        return self.exit_code == 0
+
+    @property
+    def how(self) -> str:
+        """How the process ended: "killed (SIGKILL)" or "exit code 3"."""
+        code = self.exit_code
+        if code is None:
+            return "has not ended"
+        return f"killed ({signal.Signals(-code).name})" if code < 0 else f"exit code {code}"
+
+    @property
+    def reason(self) -> str:
+        """Why it failed, in one line: what it said itself, else the end of its stderr, else how it ended."""
+        detail = self.last.detail if self.last is not None and self.last.kind == "failed" else ""
+        return " ".join((detail or self.errors.removeprefix("smpc-dp: ")).split())[-500:] or self.how
+
+
+class Launcher:
+    """The processes of one session.
+
+    Every child is given a pipe as standard input that closes when this process dies, whatever the reason, and
+    ends itself then (`run_child`). Each prints one event as JSON a line; other lines are kept as output.
+    """
+
+    def __init__(self, on_event: OnEvent = ignore, *, own_errors: bool = False) -> None:
+        """`own_errors`: the children write to the standard error of this process, for what they log."""
+        self._on_event = on_event
+        self._own_errors = own_errors
+        self._processes: dict[str, asyncio.subprocess.Process] = {}
+        self._stopping = False
+        self._aggregator_over = False
+        self.outcomes: dict[str, ProcessOutcome] = {}
+
+    def kill(self, name: str) -> None:
+        """Kill one process at once, as a crash would."""
+        process = self._processes.get(name)
+        if process is not None and process.returncode is None:
+            process.kill()
+
+    async def run(
+        self, commands: Mapping[str, Sequence[str]], aggregator: str | None
+    ) -> dict[str, ProcessOutcome]:
+        """Start a process for each name, wait until all have ended, and return how.
+
+        When the `hub` (the aggregator) has ended, the others get GRACE_SECONDS, or FAILED_SECONDS to say what
+        they know if it failed. Without one they get GRACE_SECONDS when the first of them has succeeded. On
+        cancellation, an error or a signal all are terminated, then killed.
+
+        Raises:
+            LocalError: a process cannot be started.
+        """
+        try:
+            watchers = {}
+            for name, command in commands.items():
+                process = await self._start(name, command)
+                watchers[name] = asyncio.create_task(self._watch(name, process, name == aggregator))
+            patience = await self._first(watchers, aggregator)
+            rest = [task for task in watchers.values() if not task.done()]
+            if rest:
+                await asyncio.wait(rest, timeout=patience)
+        finally:
+            await asyncio.shield(self._stop_all())
+        await asyncio.gather(*watchers.values())
+        return self.outcomes
+
+    async def _first(self, watchers: Mapping[str, asyncio.Task[None]], aggregator: str | None) -> float:
+        """Wait for the process that decides when the others must end; return their seconds."""
+        if aggregator is not None:
+            await watchers[aggregator]
+            return GRACE_SECONDS if self.outcomes[aggregator].ok else FAILED_SECONDS
+        running = set(watchers.values())
+        while running and not any(outcome.ok for outcome in self.outcomes.values()):
+            _, running = await asyncio.wait(running, return_when=asyncio.FIRST_COMPLETED)
+        return GRACE_SECONDS
+
+    async def _start(self, name: str, command: Sequence[str]) -> asyncio.subprocess.Process:
+        self.outcomes[name] = ProcessOutcome(name)
+        try:
+            process = await asyncio.create_subprocess_exec(
+                *command,
+                stdin=asyncio.subprocess.PIPE,
+                stdout=asyncio.subprocess.PIPE,
+                stderr=None if self._own_errors else asyncio.subprocess.PIPE,
+                limit=LINE_LIMIT,
+                start_new_session=True,
+            )
+        except OSError as error:
+            raise LocalError(f"{name}: cannot start a process ({error.strerror})") from None
+        self._processes[name] = process
+        return process
+
+    async def _watch(self, name: str, process: asyncio.subprocess.Process, is_aggregator: bool) -> None:
+        outcome = self.outcomes[name]
+        if process.stdout is None:
+            raise LocalError(f"{name}: the process has no output pipe")
+        collecting = asyncio.create_task(self._collect(outcome, process.stderr))
+        async for raw in process.stdout:
+            line = raw.decode("utf-8", "replace").rstrip("\n")
+            try:
+                event = _DECODER.decode(line)
+            except msgspec.DecodeError:
+                outcome.output.append(line)
+                continue
+            outcome.last = event
+            if event.kind == "failed":
+                outcome.first = not self._aggregator_over
+                self._aggregator_over |= is_aggregator
+            self._on_event(event)
+        await collecting
+        outcome.exit_code = await process.wait()
+        silent = outcome.last is None or outcome.last.kind not in ("done", "failed")
+        if silent and not outcome.ok and not self._stopping:
+            outcome.first = not self._aggregator_over
+            self._on_event(Event(name, "ended", detail=outcome.reason if outcome.errors else outcome.how))
+        self._aggregator_over |= is_aggregator
+
+    async def _collect(self, outcome: ProcessOutcome, stream: asyncio.StreamReader | None) -> None:
+        while stream is not None and (chunk := await stream.read(STDERR_LIMIT)):
+            outcome.errors = (outcome.errors + chunk.decode("utf-8", "replace"))[-STDERR_LIMIT:]
+
+    async def _stop_all(self) -> None:
+        self._stopping = True
+        running = [process for process in self._processes.values() if process.returncode is None]
+        for process in running:
+            with contextlib.suppress(ProcessLookupError):
+                process.terminate()
+        if running:
+            waits: list[Awaitable[int]] = [process.wait() for process in running]
+            done = asyncio.gather(*waits, return_exceptions=True)
+            with contextlib.suppress(TimeoutError):
+                await asyncio.wait_for(asyncio.shield(done), TERM_SECONDS)
+            for process in running:
+                if process.returncode is None:
+                    with contextlib.suppress(ProcessLookupError):
+                        process.kill()
+            await done
+
+
+def member_command(*arguments: str) -> list[str]:
+    """Return the command line of `smpc-dp ARGUMENTS` as a child that prints its events."""
+    return [sys.executable, "-m", "smpc_dp", *arguments, "--events"]
+
+
+def print_event(event: Event) -> None:
+    """Print an event for the launcher that started this process."""
+    sys.stdout.write(_ENCODER.encode(event).decode() + "\n")
+    sys.stdout.flush()
+
+
+def run_child(main: Callable[[], Awaitable[int]], supervised: bool) -> int:
+    """Run `main` to its exit code, by cancellation on SIGTERM (143) and SIGHUP (129).
+
+    If supervised, the end of the parent counts as SIGTERM.
+    """
+    before = {number: signal.getsignal(number) for number in STOP_SIGNALS}
+    try:
+        return asyncio.run(_guarded(main, supervised))
+    finally:
+        for number, handler in before.items():
+            signal.signal(number, handler)
+
+
+async def _guarded(main: Callable[[], Awaitable[int]], supervised: bool) -> int:
+    loop = asyncio.get_running_loop()
+    task = asyncio.ensure_future(main())
+    reported_by: signal.Signals | None = None
+
+    def stop(number: signal.Signals) -> None:
+        nonlocal reported_by
+        reported_by = reported_by or number
+        task.cancel()
+
+    caught = [number for number in STOP_SIGNALS if signal.getsignal(number) != signal.SIG_IGN]
+    for number in caught:
+        loop.add_signal_handler(number, stop, number)
+    if supervised:
+        # The parent writes nothing: readable means closed, and closed means that it is gone.
+        loop.add_reader(sys.stdin.fileno(), stop, signal.SIGTERM)
+    try:
+        return await task
+    except asyncio.CancelledError:
+        if reported_by is None:
+            # Ctrl-C: `asyncio.run` makes a KeyboardInterrupt of it.
+            raise
+        return 128 + reported_by
+    finally:
+        if supervised:
+            loop.remove_reader(sys.stdin.fileno())
+        for number in caught:
+            loop.remove_signal_handler(number)

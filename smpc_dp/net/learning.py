@@ -1,0 +1,190 @@
+"""A learner between processes: its averages are requests of a session, each for one group of the parties.
+
+Every process runs the same learner: a party with its own row, the aggregator with no row at all. Each call
+takes as many request numbers as it has groups, in the order of their labels; since the groups are public,
+everyone counts alike, and who is in none of them goes on at once.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import os
+from contextlib import AbstractAsyncContextManager
+from typing import TYPE_CHECKING, Any
+
+from smpc_dp.errors import SmpcError
+from smpc_dp.learn.data import read_table
+from smpc_dp.learn.methods import Averaging
+from smpc_dp.learn.registry import LearnParameters
+from smpc_dp.learn.requirements import Learned, LearnerContext
+from smpc_dp.net.aggregator import open_logs, open_server
+from smpc_dp.net.averaging import PartyAverager, Served, ServingAverager
+from smpc_dp.net.events import Event, OnEvent, ignore, logged
+from smpc_dp.net.exchanging import AggregatorExchange, PartyExchange
+from smpc_dp.net.member import Membership, aggregator_name, learn_parameters
+from smpc_dp.net.opening import open_connection
+from smpc_dp.net.requests import Counter, EverybodyLeftError
+from smpc_dp.net.session import open_ledger
+from smpc_dp.net.session_file import load_session
+
+if TYPE_CHECKING:
+    from smpc_dp.privacy.accountant.events import Event as ReleaseEvent
+    from smpc_dp.privacy.accountant.ledger import Ledger
+
+
+async def learn(
+    session: str | os.PathLike[str],
+    party: str,
+    data: str | os.PathLike[str],
+    *,
+    key: str | os.PathLike[str] | None = None,
+    ledger: str | os.PathLike[str] | None = None,
+    on_event: OnEvent = ignore,
+) -> Learned:
+    """Be one party of a session that learns, with the points in the file `data`.
+
+    Args:
+        session: path of a session file with protocol "learn".
+        data: a table, one point a line, the label last; see `learn.data.read_table`.
+        key, ledger, on_event: as for `connect`. Each average of private vectors that the party takes part in,
+            and each message or all together, is charged before anything that depends on its data leaves.
+
+    Raises:
+        ConfigError: the session, the data or a rate that diverges.
+        PrivacyError: the ledger's budget is too small for the steps planned; nothing was sent.
+        AggregatorLostError, ServerLostError: the aggregator, or a server, is gone.
+        LocalError, TimeoutFault, PeerFault: as for `connect`.
+    """
+    on_event = logged(on_event)
+    membership = Membership.load(session, party, key)
+    parameters = learn_parameters(membership)
+    table = await asyncio.to_thread(read_table, data)
+    parameters.learner.check_data(table, party)
+    book = None if ledger is None else await asyncio.to_thread(open_ledger, ledger, party)
+    names = [member.name for member in membership.session.roster.parties]
+    if book is not None:
+        await asyncio.to_thread(check_budget, book, parameters, names.index(party))
+    connection = await open_connection(membership, on_event)
+    counter = Counter()
+
+    def averager(averaging: Averaging | None, purpose: str, charged: Ledger | None) -> PartyAverager | None:
+        if averaging is None:
+            return None
+        requested = parameters.requested(purpose)
+        return PartyAverager(connection, averaging, counter, purpose, requested, charged, on_event)
+
+    try:
+        exchange = None
+        if parameters.exchange is not None and not membership.servers:
+            # Where steps are not private one by one, all at once, before the first message.
+            whole = None if book is None else own_release(parameters)
+            requested = parameters.requested("exchange")
+            exchange = PartyExchange(
+                membership, parameters.exchange, counter, connection, book, whole, requested
+            )
+        context = LearnerContext(
+            averager(parameters.average, "average", book),
+            averager(parameters.mix, "mix", None),
+            exchange,
+        )
+        learned = await parameters.learner.run(context, [table])
+    except SmpcError as error:
+        await connection.quit(counter.taken + 1, error)
+        raise
+    finally:
+        await connection.close()
+    on_event(Event(party, "done", counter.taken, "done"))
+    return parameters.completed(learned)
+
+
+def check_budget(ledger: Ledger, parameters: LearnParameters, party: int) -> None:
+    """Raise PrivacyError unless the ledger affords all that the party is planned to take part in."""
+    requirements = parameters.learner.requirements(parameters.parties)
+    planned: list[ReleaseEvent] = []
+    if requirements.average is not None and parameters.average is not None:
+        # Groups of several sizes have noise for one and the same epsilon.
+        event = next(iter(parameters.average.plans.values())).event()
+        planned += [event] * int(requirements.average.participations[party])
+    if (
+        requirements.exchange is not None
+        and parameters.exchange is not None
+        and parameters.exchange.guarantee
+    ):
+        planned += [parameters.exchange.parameters.event()] * int(requirements.exchange.participations[party])
+    whole = own_release(parameters)
+    if whole is not None:
+        planned.append(whole)
+    ledger.check(planned)
+
+
+def own_release(parameters: LearnParameters) -> ReleaseEvent | None:
+    """Return what a ledger is charged for all messages of a run at once; None where each is charged.
+
+    Messages that nothing protects are an exact release, which a budget refuses.
+    """
+    requirements = parameters.learner.requirements(parameters.parties)
+    if (
+        requirements.own is not None
+        or parameters.exchange is None
+        or parameters.exchange.guarantee is not None
+    ):
+        return requirements.own
+    from smpc_dp.privacy.accountant.events import exact_release
+
+    return exact_release("messages that nothing protects", "substitution")
+
+
+async def serve_learning(
+    session: str | os.PathLike[str],
+    *,
+    name: str | None = None,
+    key: str | os.PathLike[str] | None = None,
+    listen_on: str | None = None,
+    on_event: OnEvent = ignore,
+    board: str | os.PathLike[str] | None = None,
+    begin_with: int | None = None,
+) -> dict[int, str]:
+    """Be the aggregator of a session that learns, or one of its servers, to the end of its schedule.
+
+    Arguments as of `serve`; a server is named, and has no board.
+
+    It begins when `begin_with` parties (None: all) have connected, or `connect` seconds have passed. Who
+    comes later takes part in its groups from then on.
+
+    Returns what went wrong in groups that failed, by request number.
+    """
+    on_event = logged(on_event)
+    role = "server" if name is not None and load_session(session).roster.servers else "aggregator"
+    membership = Membership.load(session, name or aggregator_name(session), key, role)
+    parameters, counter = learn_parameters(membership), Counter()
+    opening: AbstractAsyncContextManager[Any]
+    if membership.servers:
+        # Servers are loaded by their sessions alone.
+        from smpc_dp.net.servers.computing_server import open_aggregator
+
+        opening = open_aggregator(membership, on_event, listen_on, keep=True)
+    else:
+        logs = open_logs(membership, session, board)
+        opening = open_server(membership, listen_on, logs=logs, on_event=on_event)
+    async with opening as server:
+        await server.gather(begin_with)
+        failures = await _serve(Served(membership, server.request), parameters, counter)
+    on_event(Event(membership.name, "done", counter.taken, "done"))
+    return failures
+
+
+async def _serve(served: Served, parameters: LearnParameters, counter: Counter) -> dict[int, str]:
+    """Serve the requests of a learner to the end of its schedule; return what went wrong."""
+
+    def averager(averaging: Averaging | None) -> ServingAverager | None:
+        return None if averaging is None else ServingAverager(served, averaging, counter)
+
+    exchange = None
+    if parameters.exchange is not None and not served.membership.servers:
+        exchange = AggregatorExchange(served, parameters.exchange, counter)
+    context = LearnerContext(averager(parameters.average), averager(parameters.mix), exchange)
+    try:
+        await parameters.learner.run(context, [])
+    except EverybodyLeftError as error:
+        served.failures[counter.taken] = str(error)
+    return served.failures

@@ -1,0 +1,100 @@
+"""A session on this machine alone: fresh identities, a free port and a session file in one folder."""
+
+from __future__ import annotations
+
+import itertools
+import os
+import secrets
+import socket
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import suppress
+from pathlib import Path
+
+from smpc_dp.errors import LocalError
+from smpc_dp.identity.keys import Identity
+from smpc_dp.identity.roster import Role
+from smpc_dp.net.member import default_key
+from smpc_dp.net.session_file import Timeouts, write_session
+from smpc_dp.protocols.names import SECAGG, has_servers, is_direct, version_of
+
+AGGREGATOR = "aggregator"
+# Where all processes start together nobody has to wait for minutes for one that has failed.
+ON_ONE_MACHINE = Timeouts(connect=30.0)
+_FIRST_PORT, _LAST_PORT = 16_384, 32_768
+
+
+def create_local_session(
+    folder: str | os.PathLike[str],
+    parties: Sequence[str],
+    parameters: Mapping[str, object],
+    *,
+    protocol: str = SECAGG,
+    aggregator: str = AGGREGATOR,
+    addresses: bool = False,
+    timeouts: Timeouts | None = None,
+    servers: int = 3,
+) -> Path:
+    """Write `session.toml` and `keys/NAME.key` for everyone into `folder`, and return the session file.
+
+    For trials and tests: all secret keys are on one machine. Between hosts everyone runs `smpc-dp keygen` and
+    shows the others only what it prints.
+
+    Args:
+        folder: made if it is not there; existing keys are never overwritten.
+        parties: names of the parties.
+        parameters: the `[parameters]` of the protocol, for instance length, lower, upper, precision.
+        protocol: "secagg", the exact sum, "gopa", "mpyc" or "learn".
+        aggregator: its name; it gets a free port of 127.0.0.1. In the direct topology there is none, and in
+            "mpyc", or where a learner's averages are by that method, there are in its place server1, ...
+        addresses: give every party one too, for evaluations between two of them; in the direct topology all
+            have one.
+        timeouts: by default those of a session file, but with 30 seconds to connect.
+        servers: how many, where there are any.
+
+    Raises:
+        ConfigError: a name or parameter is wrong; lists every fault.
+        LocalError: a file cannot be written, or no port is free.
+    """
+    path = Path(folder) / "session.toml"
+    members = []
+    try:
+        default_key(path, aggregator).parent.mkdir(mode=0o700, parents=True, exist_ok=True)
+    except OSError as error:
+        raise LocalError(f"{folder}: cannot make the folder ({error.strerror})") from None
+    direct = is_direct(protocol, parameters)
+    shared = has_servers(protocol, parameters)
+    roles: dict[str, Role] = {} if direct or shared else {aggregator: "aggregator"}
+    if shared:
+        roles |= {f"server{number}": "server" for number in range(1, servers + 1)}
+    for name in (*roles, *parties):
+        identity = Identity.generate(name)
+        role = roles.get(name, "party")
+        address = f"127.0.0.1:{free_port()}" if role != "party" or addresses or direct else None
+        members.append((identity, identity.entry(role, address)))
+    version, entries = version_of(protocol, parameters), [entry for _, entry in members]
+    write_session(path, protocol, version, parameters, entries, timeouts or ON_ONE_MACHINE)
+    for identity, _ in members:
+        identity.save(default_key(path, identity.name))
+    return path
+
+
+def free_port() -> int:
+    """Return a TCP port of 127.0.0.1 on which no process listens now.
+
+    It is below the ports that an outgoing connection is given (from 32768 on Linux), so that none takes it
+    before the process that it is for. Ports are tried in turn from a random one, so that processes that
+    search at the same time rarely find the same.
+    """
+    for port in itertools.islice(_PORTS, _LAST_PORT - _FIRST_PORT):
+        with suppress(OSError), socket.create_server(("127.0.0.1", port)):
+            return port
+    raise LocalError(f"no free port on 127.0.0.1 from {_FIRST_PORT} to {_LAST_PORT - 1}")
+
+
+def _ports() -> Iterator[int]:
+    count = _LAST_PORT - _FIRST_PORT
+    for index in itertools.count(secrets.randbelow(count)):
+        yield _FIRST_PORT + index % count
+
+
+_PORTS = _ports()

@@ -1,0 +1,43 @@
+"""Logs of a learner's verifiable averages: which group a log is about, and what was planned for it."""
+
+from __future__ import annotations
+
+from typing import cast
+
+from smpc_dp.errors import Check, VerificationError
+from smpc_dp.learn.registry import LearnParameters
+from smpc_dp.learn.sgd import REQUESTS_A_STEP, SgdSettings
+from smpc_dp.net.log_session import LogSession
+from smpc_dp.protocols.envelope import group_operation
+from smpc_dp.protocols.gopa.verifiable.params import VerifiableParameters
+
+
+def group_of(
+    session: LogSession, planned: LearnParameters, request: int, operation: str
+) -> tuple[tuple[str, ...], VerifiableParameters]:
+    """Return the group that averages gradients in this request of a session that learns, and its parameters.
+
+    `planned` is what the session plans. Raises VerificationError for a request that is no verifiable average
+    of the learner.
+    """
+    learner = planned.learner
+    if not isinstance(learner, SgdSettings):
+        raise VerificationError(f"a run of '{session.protocol}' that is not verifiable", Check.NOT_VERIFIABLE)
+    step, rest = divmod(request, REQUESTS_A_STEP)
+    groups = learner.groups(planned.parties)
+    if rest or not 1 <= step <= len(groups) or planned.average is None:
+        raise VerificationError(
+            f"request {request} is no average of gradients in this session", Check.NOT_VERIFIABLE
+        )
+    names = tuple(session.names[int(party)] for party in groups[step - 1])
+    parameters = planned.average.plan(len(names))
+    if not parameters.is_logged:
+        raise VerificationError(f"a run of '{session.protocol}' that is not verifiable", Check.NOT_VERIFIABLE)
+    if operation != group_operation(
+        expected := f"{planned.requested('average')} {parameters.planned()}", names
+    ):
+        raise VerificationError(
+            f"the users asked for {operation!r}, not for {expected!r} of the group of step {step}",
+            Check.OTHER_OPERATION,
+        )
+    return names, cast("VerifiableParameters", parameters)

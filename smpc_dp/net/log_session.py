@@ -1,0 +1,230 @@
+"""The session in the header of a log: checked, and kept in few bytes a party."""
+
+from __future__ import annotations
+
+import contextlib
+import json
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from typing import cast
+
+from smpc_dp.crypto.labels import Label
+from smpc_dp.crypto.transcript import Digest
+from smpc_dp.errors import Check, ConfigError, Fault, LocalError, SmpcError, VerificationError
+from smpc_dp.identity.packed_roster import Names, RosterPacker
+from smpc_dp.identity.roster import Member
+from smpc_dp.log.header import SessionText
+from smpc_dp.net.session_file import (
+    check_outline,
+    check_protocol,
+    plan_parameters,
+    read_member,
+    read_parameters,
+)
+from smpc_dp.privacy.accountant.work import TooMuchWorkError, at_most
+from smpc_dp.protocols.names import GOPA, LEARN, is_direct
+from smpc_dp.protocols.session import session_digest, session_json
+
+# No member and no table of parameters that is read by itself is longer, in characters.
+VALUE_CHARACTERS = 1 << 16
+# Places in all groups together, at most: an auditor draws them anew, from a seed that a stranger wrote.
+MOST_INDICES = 1 << 22
+# Work that the plan of a session may take that the auditor does not know, in cells of the accountant's
+# distributions: 2 to 3 seconds.
+STRANGERS_CELLS = 3_000_000
+
+
+@dataclass(frozen=True, slots=True)
+class LogSession:
+    """What an auditor needs of a session: who the parties are, in order, and what they agreed on.
+
+    `parameters` is as written. `planned` checks and plans them, which is expensive: it is asked for when all
+    that is cheap to check holds.
+    """
+
+    protocol: str
+    version: int
+    parameters: Mapping[str, object]
+    names: Names
+    keys: Mapping[str, bytes]
+    aggregator: str | None
+    roster_digest: bytes
+    digest: bytes
+
+    def planned(self, known: bytes | None = None) -> object:
+        """Return what the protocol's checker makes of the parameters.
+
+        A session whose digest is not the `known` one may be anybody's: its plan may take `STRANGERS_CELLS` of
+        work. Raises LocalError beyond that, and ConfigError with each fault.
+        """
+        faults: list[Fault] = []
+        bound = contextlib.nullcontext() if self.digest == known else at_most(STRANGERS_CELLS)
+        try:
+            with bound:
+                checked = plan_parameters(self.protocol, self.version, self.parameters, self.names, faults)
+        except TooMuchWorkError:
+            reason = (
+                "to plan the log's session takes long, and anybody may have written it: give the session file"
+            )
+            raise LocalError(reason) from None
+        if faults:
+            raise ConfigError(faults)
+        return checked
+
+
+def held_session(text: str) -> LogSession:
+    """Return the session whose canonical JSON a header holds; raise ConfigError or VerificationError.
+
+    Nothing is planned.
+    """
+    try:
+        document = json.loads(text)
+        canonical = isinstance(document, dict) and session_json(document) == text.encode()
+    except (ValueError, RecursionError) as error:
+        raise VerificationError(f"the session in the header is not JSON ({error})", Check.MALFORMED) from None
+    if not canonical:
+        raise VerificationError(
+            "the session in the header is not in its canonical spelling", Check.NOT_CANONICAL
+        )
+    if "timeouts" in document:
+        raise VerificationError(
+            "the session in the header has timeouts, which are everybody's own affair", Check.BAD_SESSION
+        )
+    check_schedule(document)
+    outline, roster = check_outline(document)
+    return LogSession(
+        outline.protocol,
+        outline.version,
+        outline.parameters,
+        Names.of(member.name for member in roster.parties),
+        {member.name: member.public_key for member in roster},
+        None if roster.aggregator is None else roster.aggregator.name,
+        roster.digest,
+        session_digest(text.encode()),
+    )
+
+
+def check_schedule(document: Mapping[str, object]) -> None:
+    """Raise VerificationError for a session that learns whose groups no log is of, or are too many to draw.
+
+    To be asked before its parameters are planned: what a stranger wrote must not take all memory.
+    """
+    parameters, roster = document.get("parameters"), document.get("roster")
+    if document.get("protocol") != LEARN or not isinstance(parameters, dict):
+        return
+    averager = parameters.get("averager")
+    if parameters.get("learner") not in ("sgd", "block-gossip") or not (
+        isinstance(averager, dict) and averager.get("verifiable") is True
+    ):
+        raise VerificationError("a run of 'learn' that is not verifiable", Check.NOT_VERIFIABLE)
+    members = len(roster) if isinstance(roster, list) else 0
+    steps, group = parameters.get("steps"), parameters.get("group", members)
+    if type(steps) is int and type(group) is int and steps * max(members, group) > MOST_INDICES:
+        reason = f"{steps} steps of {members} users are too many for an audit: {MOST_INDICES} places at most"
+        raise VerificationError(reason, Check.NOT_VERIFIABLE)
+
+
+def long_session(text: SessionText) -> LogSession | None:
+    """Return the session of a verifiable run whose text is not held; None if it is another, or is wrong.
+
+    Whatever this returns, `held_session` finds right as well, and the same. It holds a part of the text at a
+    time, and of each party its name, its key and 8 bytes.
+    """
+    try:
+        return _Reading(text).session()
+    except (SmpcError, ValueError, RecursionError):
+        # Whoever holds the whole text can say what is wrong.
+        return None
+
+
+class _Reading:
+    """Goes through the canonical JSON of a session, value by value. Raises ValueError for anything else."""
+
+    def __init__(self, text: SessionText) -> None:
+        self._text = text
+        self._blocks: Iterator[bytes] = text.blocks()
+        self._buffer, self._index, self._read = "", 0, 0
+        self._decoder = json.JSONDecoder()
+
+    def session(self) -> LogSession:
+        """Read to the end."""
+        self._literal('{"parameters":')
+        parameters = self._value()
+        self._literal(',"protocol":')
+        protocol = self._value()
+        self._literal(',"roster":[')
+        packer, comma = RosterPacker(), True
+        while comma:
+            packer.add(self._member())
+            comma = self._next() == ","
+        self._literal(',"version":')
+        version = self._value()
+        self._literal("}")
+        self._fill()
+        if self._index < len(self._buffer) or not isinstance(protocol, str) or type(version) is not int:
+            raise ValueError("not the session of a log")
+        if protocol != GOPA or not isinstance(parameters, dict) or parameters.get("verifiable") is not True:
+            raise ValueError("no session of a verifiable run: it is looked at as a whole")
+        if is_direct(protocol, parameters):
+            raise ValueError("a roster without an aggregator is looked at as a whole")
+        packer.check()
+        faults: list[Fault] = []
+        check_protocol(protocol, version, faults)
+        written = read_parameters({"parameters": parameters}, faults)
+        if faults or written is None:
+            raise ValueError("not the session of a verifiable run")
+        digest = Digest(Label.SESSION_DIGEST)
+        digest.add_long(self._read, self._text.blocks())
+        return LogSession(
+            protocol,
+            version,
+            written,
+            packer.names,
+            packer.keys,
+            packer.aggregator,
+            packer.digest,
+            digest.value(),
+        )
+
+    def _member(self) -> Member:
+        member = read_member("", self._value(), [])
+        if member is None:
+            raise ValueError("no member")
+        return member
+
+    def _next(self) -> str:
+        """Return what follows a member: a comma, or a bracket."""
+        self._fill()
+        self._index += 1
+        result = self._buffer[self._index - 1 : self._index]
+        if result not in (",", "]"):
+            raise ValueError("no list of members")
+        return result
+
+    def _literal(self, expected: str) -> None:
+        self._fill()
+        if not self._buffer.startswith(expected, self._index):
+            raise ValueError(f"{expected!r} is due")
+        self._index += len(expected)
+
+    def _value(self) -> object:
+        """Return the next value; it must be in its canonical spelling and not too long."""
+        self._fill()
+        value, end = self._decoder.raw_decode(self._buffer, self._index)
+        if (
+            session_json(cast("Mapping[str, object]", value)).decode("ascii")
+            != self._buffer[self._index : end]
+        ):
+            raise ValueError("not the canonical spelling")
+        self._index = end
+        return value
+
+    def _fill(self) -> None:
+        """See to it that enough characters are ahead, or all that are left."""
+        while len(self._buffer) - self._index < VALUE_CHARACTERS:
+            block = next(self._blocks, None)
+            if block is None:
+                return
+            self._read += len(block)
+            self._buffer = self._buffer[self._index :] + block.decode("ascii")
+            self._index = 0

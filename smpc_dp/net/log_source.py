@@ -1,0 +1,122 @@
+"""Where the log of an audit comes from: a file, a URL or a pipe, and how it is read twice if need be."""
+
+from __future__ import annotations
+
+import contextlib
+import io
+import os
+import sys
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any, BinaryIO, cast
+
+from smpc_dp.errors import LocalError
+from smpc_dp.files import Spool
+from smpc_dp.net.log_http import open_url
+
+# Of a log that cannot be sought, what is put aside at most: its beginning, and what is read twice is there.
+STORED_BYTES = 1 << 32
+
+# Opens a log at its beginning.
+Reopen = Callable[[], contextlib.AbstractContextManager[BinaryIO]]
+
+
+def twice(stream: BinaryIO) -> tuple[BinaryIO, Reopen]:
+    """Return a stream to read in the place of `stream`, and what reads the same log from its beginning."""
+    if stream.seekable():
+        first = stream.tell()
+        return stream, lambda: _sought(stream, first)
+    retained = _Retained(stream)
+    return cast("BinaryIO", retained), retained.again
+
+
+@contextlib.contextmanager
+def _sought(stream: BinaryIO, first: int) -> Iterator[BinaryIO]:
+    index = stream.tell()
+    stream.seek(first)
+    try:
+        yield stream
+    finally:
+        stream.seek(index)
+
+
+class _Retained:
+    """Reads a stream that cannot be sought, and puts aside what it has read, as far as there is room."""
+
+    def __init__(self, stream: BinaryIO) -> None:
+        self._stream = stream
+        self.spool = Spool("the log")
+        # Why what follows the spool cannot be read again.
+        self.lost = ""
+
+    def read(self, size: int) -> bytes:
+        """Read so many bytes, or all that are left."""
+        return self._keep(self._stream.read(size))
+
+    def readline(self, most: int) -> bytes:
+        """Read a line, or so many bytes of it."""
+        return self._keep(self._stream.readline(most))
+
+    def _keep(self, piece: bytes) -> bytes:
+        if not self.lost:
+            if self.spool.length + len(piece) > STORED_BYTES:
+                self.lost = f"is longer than {STORED_BYTES} bytes"
+            else:
+                try:
+                    self.spool.add(piece)
+                except LocalError as error:
+                    self.lost = f"cannot be kept: {error}"
+        return piece
+
+    @contextlib.contextmanager
+    def again(self) -> Iterator[BinaryIO]:
+        """Give what was read, from the beginning."""
+        with io.BufferedReader(_Again(self)) as stream:
+            yield stream
+
+
+class _Again(io.RawIOBase):
+    """What was put aside; LocalError where that ends and the log did not."""
+
+    def __init__(self, retained: _Retained) -> None:
+        super().__init__()
+        self._retained, self._index = retained, 0
+
+    def readable(self) -> bool:
+        return True
+
+    def readinto(self, buffer: Any) -> int:
+        piece = self._retained.spool.read(self._index, len(buffer))
+        if not piece and self._retained.lost:
+            raise LocalError(
+                f"the log must be read twice, is no file that can be, and {self._retained.lost}; give a file"
+            )
+        buffer[: len(piece)] = piece
+        self._index += len(piece)
+        return len(piece)
+
+
+@contextlib.contextmanager
+def open_log(source: str | os.PathLike[str], seconds: float) -> Iterator[tuple[BinaryIO, int | None]]:
+    """Open a file, a URL, or standard input ("-"); yield a stream and its size, where that is known.
+
+    A URL must be read within so many seconds. Raises LocalError if it cannot be read, now or later.
+    """
+    text = os.fspath(source)
+    if text == "-":
+        try:
+            yield sys.stdin.buffer, None
+        except OSError as error:
+            raise LocalError(f"standard input: cannot read the log ({error.strerror})") from None
+        return
+    if text.lower().startswith(("http://", "https://")):
+        with open_url(text, seconds) as (stream, size):
+            yield stream, size
+        return
+    try:
+        with Path(text).open("rb") as file:
+            yield file, os.fstat(file.fileno()).st_size or None
+    except OSError as error:
+        raise LocalError(f"{text}: cannot read the log ({error.strerror})") from None
+    except ValueError:
+        raise LocalError(f"{text!r}: cannot read the log (no name of a file)") from None

@@ -1,0 +1,297 @@
+"""One member of a session on this machine: its file, its key, its endpoint and its context."""
+
+from __future__ import annotations
+
+import math
+import os
+import struct
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Protocol, cast
+
+from smpc_dp.errors import Check, ConfigCheck, ConfigError, Fault, PeerFault
+from smpc_dp.identity.keys import Identity
+from smpc_dp.identity.roster import split_address
+from smpc_dp.net.seen import SUFFIX, SeenRuns
+from smpc_dp.net.session_file import SessionFile, load_session
+from smpc_dp.net.transport.endpoint import Endpoint
+from smpc_dp.net.transport.framing import InflightBudget
+from smpc_dp.protocols.contract import Envelope
+from smpc_dp.protocols.envelope import Context, decode_envelope, encode_envelope, group_operation
+from smpc_dp.protocols.gopa.direct_messages import EVERYONE
+from smpc_dp.protocols.names import LEARN, is_direct
+from smpc_dp.protocols.phases.parameters import SumParameters
+from smpc_dp.seen import LINE_BYTES, MOST_BEHIND
+
+if TYPE_CHECKING:
+    from smpc_dp.encoding import Encoding
+    from smpc_dp.learn.registry import LearnParameters
+    from smpc_dp.privacy.accountant.events import Event
+
+# Bytes of large messages that a member holds at a time, or four messages if that is more.
+MIN_BUDGET = 64 << 20
+# The request that a message belongs to goes before its envelope, so that an aggregator can set aside what is
+# early.
+_REQUEST = struct.Struct(">I")
+
+
+class Linked(Protocol):
+    """What channels need to know of the member that they belong to."""
+
+    @property
+    def name(self) -> str: ...
+
+    @property
+    def session(self) -> SessionFile: ...
+
+    @property
+    def identity(self) -> Identity: ...
+
+    def largest_message(self) -> int: ...
+
+
+@dataclass(frozen=True, slots=True)
+class Membership:
+    """A checked session file and the identity of the member that this process acts for.
+
+    `parameters`: of the session's sums, as of `requests_of`. `group`: the parties of a request that is for
+    some of them only, in the roster's order; None: all parties.
+    """
+
+    session: SessionFile
+    identity: Identity
+    parameters: Any
+    key_file: Path
+    group: tuple[str, ...] | None = None
+
+    @classmethod
+    def load(
+        cls,
+        path: str | os.PathLike[str],
+        name: str,
+        key: str | os.PathLike[str] | None = None,
+        role: str = "party",
+        loaded: SessionFile | None = None,
+    ) -> Membership:
+        """Load session file and key; nothing is sent.
+
+        Args:
+            path: the session file.
+            name: the member; it must be in the roster, in this role.
+            key: its identity file; by default `keys/NAME.key` beside the session file.
+            loaded: the session file, where it has been read before.
+
+        Raises:
+            ConfigError, LocalError: what is wrong with the file, the name or the key.
+        """
+        session = loaded or load_session(path)
+        # Every request of a learner has its own: `of_group`.
+        parameters = requests_of(session)[0]
+        names = [member.name for member in session.roster]
+        if name not in names:
+            reason = f"{name!r} is not in {path} (members: {', '.join(names[:20])})"
+            raise ConfigError([Fault("roster", reason, ConfigCheck.UNKNOWN_NAME)])
+        member = session.roster.member(name)
+        if member.role != role:
+            raise ConfigError(
+                [Fault("roster", f"'{name}' is {member.role}, not {role}, in {path}", ConfigCheck.CONFLICT)]
+            )
+        key_file = Path(key if key is not None else default_key(path, name))
+        identity = Identity.load(key_file, name)
+        if identity.public_key != member.public_key:
+            raise ConfigError(
+                [Fault(f"roster[{name}].public_key", "is not the one of the key file", ConfigCheck.DIFFERS)]
+            )
+        return cls(session, identity, parameters, key_file)
+
+    @property
+    def name(self) -> str:
+        """The member's name."""
+        return self.identity.name
+
+    @property
+    def names(self) -> tuple[str, ...]:
+        """The parties of a request, in the roster's order."""
+        if self.group is not None:
+            return self.group
+        return tuple(member.name for member in self.session.roster.parties)
+
+    def of_group(self, parameters: Any, names: tuple[str, ...]) -> Membership:
+        """Return the membership for a request of some of the parties, with parameters planned for so many.
+
+        `names` are in the roster's order.
+        """
+        return replace(self, parameters=parameters, group=names)
+
+    def address(self, listen_on: str | None) -> tuple[str, int]:
+        """Return host and port to bind, by default those of the roster; raise ConfigError for no address."""
+        try:
+            return split_address(listen_on or self.session.roster.member(self.name).address or "")
+        except ValueError as error:
+            raise ConfigError([Fault("listen_on", str(error), ConfigCheck.FORMAT)]) from None
+
+    def endpoint(self, *, aggregator: bool = False) -> Endpoint:
+        """Return the member's side of its channels, with limits that fit the session.
+
+        An aggregator has a bound on the memory for large messages, so nobody may hold a part of it for long.
+        """
+        timeouts = self.session.timeouts
+        largest = self.largest_message()
+        return Endpoint(
+            identity=self.identity,
+            roster=self.session.roster,
+            session_digest=self.session.digest,
+            session=self.session.canonical(),
+            connect_timeout=timeouts.connect,
+            frame_timeout=timeouts.step,
+            message_timeout=timeouts.step / 2 if aggregator else math.inf,
+            max_message=largest,
+            budget=InflightBudget(max(MIN_BUDGET, 4 * largest)),
+        )
+
+    @property
+    def aggregator(self) -> str:
+        """The name of the aggregator; `EVERYONE` where there is none."""
+        aggregator = self.session.roster.aggregator
+        return EVERYONE if aggregator is None else aggregator.name
+
+    @property
+    def runs_seen(self) -> SeenRuns:
+        """What the party keeps of session logs, beside its key."""
+        # By the name of the member: keys need not have a suffix of their own.
+        return SeenRuns(self.key_file.with_name(self.name + SUFFIX))
+
+    @property
+    def servers(self) -> tuple[str, ...]:
+        """The names of the servers that compute the session's sums, in roster order."""
+        return tuple(member.name for member in self.session.roster.servers)
+
+    @property
+    def is_direct(self) -> bool:
+        """Whether the parties talk to each other, without an aggregator or servers."""
+        return is_direct(self.session.protocol, self.session.parameters)
+
+    @property
+    def encoding(self) -> Encoding:
+        """The encoding of the session's vectors; raise ConfigError if it has none."""
+        encoding: Encoding = self.parameters.sums
+        return encoding
+
+    def refuse_learning(self) -> None:
+        """Raise ConfigError for a session that learns, whose requests are its learner's."""
+        if self.session.protocol == LEARN:
+            reason = "'learn' has no sums: smpc_dp.net.learning has learn and serve_learning"
+            raise ConfigError([Fault("protocol", reason, ConfigCheck.UNSUPPORTED)])
+
+    def context(self, request: int, operation: str = "") -> Context:
+        """Return what the roles of request number `request` agree on, with a party's question."""
+        roster, names = self.session.roster, self.names
+        protocol, version = self.session.protocol, self.session.version
+        if self.group is not None:
+            # Whoever takes this request for another group's asks something else, and is not added up.
+            operation = group_operation(operation, names)
+            protocol, version = self.parameters.protocol, self.parameters.version
+        speakers = {*names, self.aggregator, *self.servers}
+        return Context(
+            protocol=protocol,
+            version=version,
+            session_digest=self.session.digest,
+            request=request,
+            names=names,
+            aggregator=self.aggregator,
+            keys={member.name: member.public_key for member in roster if member.name in speakers},
+            operation=operation,
+            grouped=self.group is not None,
+        )
+
+    def event(self) -> Event:
+        """Return what one request is to a privacy ledger."""
+        if self.servers:
+            # Programs on shares are loaded by sessions with servers alone.
+            from smpc_dp.net.servers.shared import sum_event
+
+            return sum_event(self.parameters)
+        event: Event = self.parameters.event()
+        return event
+
+    def largest_message(self) -> int:
+        """Return a bound in bytes on any message of a run, from the plan; what is larger is refused."""
+        planned = (self.parameters,) if self.group is not None else requests_of(self.session)
+        if self.servers:
+            from smpc_dp.net.servers.shared import largest_message
+
+            return max(largest_message(one, len(self.servers)) for one in planned)
+        return max(_largest_message(one, self.is_direct) for one in planned)
+
+
+def _largest_message(parameters: SumParameters, direct: bool) -> int:
+    """Return a bound in bytes on any message of a sum.
+
+    To the aggregator at most a vector, or the sealed or opened shares of k holders; from it at most a sum,
+    the roll, a certificate, or the advertisements and openings of a party's neighbours. In-degrees are
+    binomial with mean k: twice k and 64 more are exceeded with negligible probability.
+    """
+    plan, encoding = parameters.plan, parameters.encoding
+    vector = encoding.ring_vector * encoding.element_bytes
+    if direct:
+        # One vector; or of everybody an opening, or a hash, with a proof against each corrupt party.
+        each = 2 * plan.degree + 512 + 256 * max(plan.max_corrupt, 1)
+        return (64 << 10) + vector + each * plan.parties
+    # Lines of the session log that a party may have missed.
+    missed = MOST_BEHIND * LINE_BYTES
+    drew = min(plan.parties, 2 * plan.degree + 64)
+    neighbours = drew * (2 * plan.degree + 256) + (plan.degree + drew) * 256
+    rest = vector + 256 * plan.parties + neighbours + parameters.extra_bytes
+    return (64 << 10) + max(rest, missed)
+
+
+def requests_of(session: SessionFile) -> tuple[Any, ...]:
+    """Return the parameters of every kind of request of a session; raise ConfigError if it cannot be run."""
+    result: tuple[Any, ...] = getattr(session.checked_parameters, "requests", ())
+    aggregator, direct = session.roster.aggregator, is_direct(session.protocol, session.parameters)
+    if session.roster.servers and result:
+        from smpc_dp.net.servers.shared import check_programs
+
+        check_programs(result)
+    elif not result or (aggregator is None) != direct:
+        raise ConfigError([Fault("protocol", f"{session.protocol!r} cannot be run", ConfigCheck.UNSUPPORTED)])
+    if aggregator is not None and aggregator.address is None:
+        raise ConfigError(
+            [Fault("roster", f"the aggregator '{aggregator.name}' has no address", ConfigCheck.MISSING)]
+        )
+    return result
+
+
+def learn_parameters(membership: Membership) -> LearnParameters:
+    """Return the parameters of a session that learns; raise ConfigError for another."""
+    if membership.session.protocol != LEARN:
+        raise ConfigError(
+            [Fault("protocol", f"is '{membership.session.protocol}', not 'learn'", ConfigCheck.UNSUPPORTED)]
+        )
+    return cast("LearnParameters", membership.session.checked_parameters)
+
+
+def default_key(session: str | os.PathLike[str], name: str) -> Path:
+    """Return where a member's identity file is looked for: `keys/NAME.key` beside the session file."""
+    return Path(session).parent / "keys" / f"{name}.key"
+
+
+def to_wire(request: int, envelope: Envelope) -> tuple[bytes, bytes]:
+    """Return the buffers that carry one envelope of a request."""
+    return _REQUEST.pack(request), encode_envelope(envelope)
+
+
+def from_wire(data: bytes, sender: str) -> tuple[int, Envelope]:
+    """Return request number and envelope; raise PeerFault naming `sender` if they are malformed."""
+    if len(data) < _REQUEST.size:
+        raise PeerFault(sender, "sent a message that is too short", Check.WRONG_LENGTH)
+    (request,) = _REQUEST.unpack_from(data)
+    return request, decode_envelope(data[_REQUEST.size :], sender)
+
+
+def aggregator_name(session: str | os.PathLike[str]) -> str:
+    """Return the name of a session file's aggregator; raise ConfigError if it has none."""
+    aggregator = load_session(session).roster.aggregator
+    if aggregator is None:
+        raise ConfigError([Fault("roster", "has no aggregator", ConfigCheck.MISSING)])
+    return aggregator.name

@@ -1,0 +1,234 @@
+"""A party's channels to all others of a session without an aggregator, and its requests over them.
+
+Of two parties the one with the smaller number in the roster listens, the other calls, and calls again
+whenever
+the channel is lost: so a party that was out of reach in one request may be there in the next.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from typing import cast
+
+import numpy as np
+
+from smpc_dp.encoding import RingVector
+from smpc_dp.errors import Check, Code, ConfigError, PeerFault, SmpcError, TimeoutFault
+from smpc_dp.net.charging import Charge
+from smpc_dp.net.connection import Connection
+from smpc_dp.net.connection_pool import OUTBOX_LIMIT, ConnectionPool, InboundEvent
+from smpc_dp.net.deadline import PATIENCE, StepTimer, now
+from smpc_dp.net.driver import Drive
+from smpc_dp.net.events import OnEvent
+from smpc_dp.net.member import Membership
+from smpc_dp.net.transport.channel import Channel, ChannelClosed
+from smpc_dp.net.transport.endpoint import Endpoint, Listener, dial, listen
+from smpc_dp.privacy.accountant.receipt import Receipt
+from smpc_dp.protocols.engine import events
+from smpc_dp.protocols.engine.run import Run
+from smpc_dp.protocols.gopa import direct_states
+from smpc_dp.protocols.gopa.direct_evidence import coordinator_of
+from smpc_dp.protocols.gopa.direct_params import DirectParameters
+from smpc_dp.protocols.phases.messages import HELLO, START
+from smpc_dp.protocols.result import Outcome
+
+# Seconds between a lost channel, or a call that was refused, and the next call.
+PAUSE = 1.0
+
+
+class Mesh(Connection):
+    """The links of one party to all others. Made by `open`."""
+
+    def __init__(self, membership: Membership, on_event: OnEvent) -> None:
+        outbox = OUTBOX_LIMIT + 4 * membership.parameters.plan.parties
+        super().__init__(
+            membership, on_event, ConnectionPool(membership, on_event, outbox=outbox, aggregator=False)
+        )
+        self._listener: Listener | None = None
+        self._calls: list[asyncio.Task[None]] = []
+        self._names = [member.name for member in membership.session.roster.parties]
+        self._index = self._names.index(membership.name)
+        self._others = [name for name in self._names if name != membership.name]
+        self._settled: dict[str, SmpcError | None] = {}
+        self._inbound = asyncio.Event()
+        # The request that has begun: who calls later is sent its hello.
+        self._drive: Drive | None = None
+
+    @classmethod
+    async def open(
+        cls,
+        membership: Membership,
+        on_event: OnEvent,
+        listen_on: str | None = None,
+    ) -> Mesh:
+        """Listen, call everyone with a smaller number, and wait until all are there or `connect` has passed.
+
+        `listen_on`: host:port to bind, by default the party's address in the roster.
+
+        Raises:
+            LocalError: the address cannot be had. ConfigError: others have another session file.
+            TimeoutFault: fewer are there than a run needs; names who is missing.
+        """
+        mesh, (host, port) = cls(membership, on_event), membership.address(listen_on)
+        endpoint = membership.endpoint()
+        mesh._listener = await listen(endpoint, host, port, mesh._called, mesh._refused)
+        loop = asyncio.get_running_loop()
+        mesh._calls = [loop.create_task(mesh._call(endpoint, name)) for name in mesh._names[: mesh._index]]
+        try:
+            await mesh._gather()
+        except BaseException:
+            await mesh._stop()
+            raise
+        return mesh
+
+    async def run(
+        self,
+        request: int,
+        operation: str,
+        ring_vector: RingVector,
+        charge: Charge,
+        membership: Membership | None = None,
+        before: int = 0,  # noqa: ARG002
+    ) -> tuple[Outcome, Receipt | None]:
+        """See `Line.run`."""
+        run = self._party(membership or self.membership, request, operation, ring_vector)
+        timer = StepTimer(self._timeouts, first=False)
+        drive = Drive(
+            request,
+            run,
+            self.connections,
+            timer,
+            self,
+            self._on_event,
+            held=self.connections.take_early(request),
+            peers=self._others,
+            charge=charge,
+        )
+        self._drive = drive
+        try:
+            receipt = await drive.to_end()
+        finally:
+            self._drive = None
+        return run.result, receipt
+
+    async def close(self) -> None:
+        """Send what waits, and say goodbye to everyone."""
+        for call in self._calls:
+            call.cancel()
+        try:
+            await self.connections.close()
+        finally:
+            await self._stop()
+
+    # Channels
+
+    async def _gather(self) -> None:
+        """Wait until everyone is connected or has another session."""
+        awaited = self.connections.awaited
+        awaited.begin(0, "", lambda: [name for name in self._others if name not in self._settled])
+        until = now() + self._timeouts.connect
+        await awaited.gather(self._inbound, until, lambda: self._settled.keys() >= set(self._others))
+        awaited.begin(0, "", frozenset)
+        missing = [name for name in self._others if not self.connections.is_live(name)]
+        if len(self._names) - len(missing) >= self.membership.parameters.plan.min_survivors:
+            return
+        for error in self._settled.values():
+            if isinstance(error, ConfigError):
+                raise error
+        needed = self.membership.parameters.plan.min_survivors
+        detail = f"{len(self._names) - len(missing)} users are connected, {needed} are needed"
+        raise TimeoutFault(missing, "connect", detail)
+
+    def _called(self, channel: Channel) -> None:
+        """Take a channel that another party has opened."""
+        if channel.peer not in self._names[self._index + 1 :]:
+            self._refused(
+                channel.peer, PeerFault(channel.peer, "calls a user that calls it", Check.OTHER_MEMBER)
+            )
+            channel.abort()
+            return
+        self._welcome(channel)
+
+    def _refused(self, who: str, error: SmpcError) -> None:
+        self.connections.refused(who, error)
+        if isinstance(error, ConfigError):
+            self._settle(who, error)
+
+    def _settle(self, name: str, error: SmpcError | None) -> None:
+        self._settled[name] = error
+        self._inbound.set()
+
+    def _welcome(self, channel: Channel) -> asyncio.Task[None]:
+        reader = self.connections.welcome(channel).tasks[0]
+        self._settle(channel.peer, None)
+        if (drive := self._drive) is not None and not drive.run.state.phase:
+            again = [envelope for envelope in drive.hello if envelope.receiver == channel.peer]
+            self.connections.send(drive.request, again)
+        return reader
+
+    async def _call(self, endpoint: Endpoint, name: str) -> None:
+        """Keep a channel to a party that listens."""
+        while True:
+            try:
+                channel = await dial(endpoint, name)
+            except ConfigError as error:
+                self._refused(name, error)
+                return
+            except (SmpcError, ChannelClosed) as error:
+                self.connections.refused(name, error)
+            else:
+                await asyncio.wait([self._welcome(channel)])
+            await asyncio.sleep(PAUSE)
+
+    async def _stop(self) -> None:
+        for call in self._calls:
+            call.cancel()
+        await asyncio.gather(*self._calls, return_exceptions=True)
+        self.connections.abort()
+        if self._listener is not None:
+            await self._listener.close()
+
+    # Requests
+
+    def _party(
+        self, membership: Membership, request: int, operation: str, ring_vector: RingVector
+    ) -> Run[Outcome]:
+        context = membership.context(request, operation)
+        parameters = cast("DirectParameters", membership.parameters)
+        return direct_states.party(context, parameters, membership.identity, ring_vector)
+
+    def _declined(self, membership: Membership, request: int) -> Run[Outcome]:
+        encoding = membership.parameters.encoding
+        return self._party(membership, request, "", np.zeros(encoding.ring_vector, dtype=encoding.dtype))
+
+    def begin_step(self, drive: Drive) -> None:
+        """See `Holder.begin_step`."""
+        timeouts, step = self._timeouts, drive.run.step
+        if step == HELLO:
+            drive.timer.begin()
+        elif drive.run.state.patient:
+            wait = timeouts.gather if step == START else 0.0
+            drive.timer.step(wait + PATIENCE * timeouts.step)
+        else:
+            drive.timer.step(timeouts.step)
+
+    async def event_of(self, drive: Drive, inbound: InboundEvent) -> events.Event | None:
+        """See `Holder.event_of`."""
+        envelope, request = inbound.envelope, drive.request
+        if envelope is None and self.connections.is_live(inbound.peer):
+            # It has called again.
+            return None
+        if envelope is None:
+            drive.notify_lost(inbound.peer)
+            return events.PeersLost((inbound.peer,))
+        if inbound.request > request:
+            self.connections.keep(inbound)
+            return None
+        if inbound.request < request:
+            coordinates = coordinator_of(inbound.request, len(self._names)) == self._index + 1
+            if envelope.step == HELLO and coordinates:
+                # It waits for us to coordinate a past request; it can ask for the next one.
+                context = self.membership.context(inbound.request)
+                self.connections.effect_away(context, inbound, Code.PAST, request)
+            return None
+        return events.Message(envelope)

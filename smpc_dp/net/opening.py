@@ -1,0 +1,36 @@
+"""Open the line of a party: connect it to those its session needs."""
+
+from __future__ import annotations
+
+from smpc_dp.errors import ConfigCheck, ConfigError, Fault
+from smpc_dp.net.connection import AggregatorConnection, Connection
+from smpc_dp.net.events import OnEvent
+from smpc_dp.net.member import Membership
+from smpc_dp.protocols.registry import MakeParty
+
+
+async def open_connection(
+    membership: Membership,
+    on_event: OnEvent,
+    listen_on: str | None = None,
+    role: MakeParty | None = None,
+) -> Connection:
+    """Return a party's line; arguments and errors as of `connect`."""
+    if role is not None and membership.session.roster.aggregator is None:
+        raise ConfigError(
+            [Fault("role", "is for sessions with an aggregator: here there is none", ConfigCheck.UNSUPPORTED)]
+        )
+    if membership.is_direct:
+        # The other kinds of lines are loaded by their sessions alone.
+        from smpc_dp.net.mesh import Mesh
+
+        return await Mesh.open(membership, on_event, listen_on)
+    if listen_on is not None:
+        raise ConfigError(
+            [Fault("listen_on", "is for the direct topology: here others listen", ConfigCheck.UNSUPPORTED)]
+        )
+    if membership.servers:
+        from smpc_dp.net.servers.connection import ServersConnection
+
+        return await ServersConnection.open(membership, on_event)
+    return await AggregatorConnection.open(membership, membership.endpoint(), on_event, role)

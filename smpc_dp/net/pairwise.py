@@ -1,0 +1,321 @@
+"""Runs one role of a two-party evaluation over blocking channels."""
+
+from __future__ import annotations
+
+import os
+import time
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Protocol, cast
+
+import numpy as np
+
+from smpc_dp.crypto.randomness import SystemRandomness
+from smpc_dp.errors import Code, ConfigCheck, ConfigError, Fault, LocalError, SmpcError, TimeoutFault
+from smpc_dp.identity.keys import Identity
+from smpc_dp.identity.roster import Member
+from smpc_dp.net.local import ON_ONE_MACHINE, free_port
+from smpc_dp.net.member import default_key
+from smpc_dp.net.session_file import SessionFile, Timeouts, load_session, write_session
+from smpc_dp.net.transport.blocking import BlockingChannel
+from smpc_dp.net.transport.channel import ChannelClosed
+from smpc_dp.net.transport.connect import accept_blocking, dial_blocking
+from smpc_dp.net.transport.endpoint import Endpoint
+from smpc_dp.net.transport.tls import Contexts, contexts
+from smpc_dp.protocols.envelope import Context
+from smpc_dp.protocols.garbled.aggregator import AggregatorRole
+from smpc_dp.protocols.garbled.effects import Buffer, Send
+from smpc_dp.protocols.garbled.evaluator import EvaluatorRole
+from smpc_dp.protocols.garbled.garbler import GarblerRole
+from smpc_dp.protocols.garbled.params import PairwiseParameters, load_circuit
+from smpc_dp.protocols.garbled.participant import Evaluated, Participant
+from smpc_dp.protocols.garbled.plan import Plan, Rows
+from smpc_dp.protocols.garbled.transfers import Transfers
+from smpc_dp.protocols.names import PAIRWISE, VERSION
+
+AGGREGATOR = "aggregator"
+STORED_BYTES = 1 << 24
+
+
+class Conduit(Protocol):
+    """What a role's messages go over: a blocking channel, or another way to one party."""
+
+    @property
+    def bytes_sent(self) -> int: ...
+
+    @property
+    def bytes_received(self) -> int: ...
+
+    def send(self, parts: Sequence[Buffer], /) -> None: ...
+
+    def receive(self, limit: int, ahead: int = 0, /) -> Buffer: ...
+
+    def close(self, parts: Sequence[Buffer], /) -> None: ...
+
+
+@dataclass(frozen=True, slots=True)
+class Report:
+    """What a role ended with and what it cost.
+
+    `steps` holds the seconds since the channels were there at which each step was first begun, and "done".
+    Bytes are those of messages, without frames and TLS.
+    """
+
+    evaluated: Evaluated
+    steps: Mapping[str, float]
+    bytes_sent: int
+    bytes_received: int
+
+
+@dataclass(frozen=True, slots=True)
+class PairwiseMember:
+    """A checked session file, the identity that this process acts with, and the plan of the evaluation.
+
+    `contexts`, those of TLS, serve every connection; None: each `connect` makes its own.
+    """
+
+    session: SessionFile
+    identity: Identity
+    plan: Plan
+    contexts: Contexts | None = None
+
+    @classmethod
+    def load(
+        cls, path: str | os.PathLike[str], name: str, key: str | os.PathLike[str] | None = None
+    ) -> PairwiseMember:
+        """Load session file, circuit and key; nothing is sent.
+
+        Args:
+            path: the session file; a circuit's file is looked for beside it.
+            name: the member; it must be in the roster.
+            key: its identity file; by default `keys/NAME.key` beside the session file.
+
+        Raises:
+            ConfigError, LocalError: what is wrong with the file, the circuit, the name or the key.
+        """
+        session = load_session(path)
+        if session.protocol != PAIRWISE:
+            raise ConfigError(
+                [
+                    Fault(
+                        "protocol",
+                        f"{session.protocol!r} is not an evaluation by two parties",
+                        ConfigCheck.UNSUPPORTED,
+                    )
+                ]
+            )
+        parameters = cast("PairwiseParameters", session.checked_parameters)
+        _check_roster(session, parameters)
+        member = session.roster.member(name)
+        identity = Identity.load(key if key is not None else default_key(path, name), name)
+        if identity.public_key != member.public_key:
+            raise ConfigError(
+                [Fault(f"roster[{name}].public_key", "is not the one of the key file", ConfigCheck.DIFFERS)]
+            )
+        circuit = load_circuit(parameters, Path(path).parent)
+        return cls(session, identity, Plan(circuit, parameters), contexts(identity, session.roster))
+
+    @property
+    def input_values(self) -> tuple[int, ...]:
+        """Places of the circuit's input values that this member gives."""
+        parameters = self.plan.parameters
+        values = {
+            parameters.garbler: self.plan.garbler_values,
+            parameters.evaluator: self.plan.evaluator_values,
+        }
+        return values.get(self.identity.name, ())
+
+    def role(
+        self, inputs: Sequence[Rows], request: int = 1, transfers: Transfers | None = None
+    ) -> Participant:
+        """Return this member's role; `inputs`: what `circuits.circuit.pack` makes of each of its values.
+
+        Several roles may be driven one after the other over the same channels, each with its own number
+        `request`, the same for everyone. Those that are given the same `transfers` set them up once.
+
+        Raises ConfigError for inputs that the circuit does not take.
+        """
+        name, plan, parameters = self.identity.name, self.plan, self.plan.parameters
+        aggregator = self.session.roster.aggregator
+        context = Context(
+            protocol=PAIRWISE,
+            version=VERSION,
+            session_digest=self.session.digest,
+            request=request,
+            names=(parameters.garbler, parameters.evaluator),
+            aggregator="" if aggregator is None else aggregator.name,
+            keys={member.name: member.public_key for member in self.session.roster},
+        )
+        randomness = SystemRandomness()
+        if name == parameters.garbler:
+            return GarblerRole(context, self.identity, plan, inputs, randomness, transfers)
+        if name == parameters.evaluator:
+            return EvaluatorRole(context, self.identity, plan, inputs, randomness, transfers)
+        plan.check_inputs((), inputs, name)
+        return AggregatorRole(context, self.identity, plan, randomness)
+
+    def connect(self) -> dict[str, BlockingChannel]:
+        """Return channels to everyone else: the aggregator and the garbler listen, the others call them.
+
+        Raises TimeoutFault, PeerFault, ConfigError or LocalError when somebody cannot be reached.
+        """
+        timeouts = self.session.timeouts
+        endpoint = Endpoint(
+            identity=self.identity,
+            roster=self.session.roster,
+            session_digest=self.session.digest,
+            session=self.session.canonical(),
+            connect_timeout=timeouts.connect,
+            frame_timeout=timeouts.step,
+            prepared=self.contexts,
+        )
+        name, parameters = self.identity.name, self.plan.parameters
+        aggregator = self.session.roster.aggregator
+        channels: dict[str, BlockingChannel] = {}
+        if aggregator is not None and name == aggregator.name:
+            return accept_blocking(endpoint, (parameters.garbler, parameters.evaluator))
+        try:
+            if aggregator is not None:
+                channels[aggregator.name] = dial_blocking(endpoint, aggregator.name)
+            if name == parameters.garbler:
+                channels |= accept_blocking(endpoint, (parameters.evaluator,))
+            else:
+                channels[parameters.garbler] = dial_blocking(endpoint, parameters.garbler)
+        except SmpcError:
+            for channel in channels.values():
+                channel.close()
+            raise
+        return channels
+
+
+def evaluate(
+    member: PairwiseMember, inputs: Sequence[Rows], on_step: Callable[[str], None] = lambda _step: None
+) -> Report:
+    """Be one member of an evaluation, from connecting to the result; blocks.
+
+    Raises:
+        ConfigError: the inputs are not those of the circuit, or a peer has another session or circuit.
+        PeerFault, TimeoutFault, LocalError: who broke off, broke the protocol or is missing.
+    """
+    role = member.role(inputs)
+    channels = member.connect()
+    try:
+        return drive(role, channels, on_step)
+    finally:
+        for channel in channels.values():
+            channel.close()
+
+
+def drive(
+    role: Participant,
+    channels: Mapping[str, Conduit],
+    on_step: Callable[[str], None] = lambda _step: None,
+) -> Report:
+    """Take turns with a role over open channels until it ends; its last words are sent when it fails.
+
+    Roles may be driven one after the other over the same channels; `Report` counts the bytes of all.
+    """
+    _keep_freed_memory()
+    began = time.perf_counter()
+    steps: dict[str, float] = {}
+    effects = role.run()
+    answer: Buffer | None = None
+    try:
+        while True:
+            resumed = time.perf_counter() - began
+            effect = next(effects) if answer is None else effects.send(answer)
+            answer = None
+            if role.step not in steps:
+                # Not now: what it worked for its first message is part of the step.
+                steps[role.step] = resumed
+                on_step(role.step)
+            if isinstance(effect, Send):
+                channels[effect.to].send(effect.parts)
+            else:
+                answer = channels[effect.sender].receive(effect.limit, effect.ahead)
+    except StopIteration as stop:
+        evaluated: Evaluated = stop.value
+    except SmpcError as error:
+        effects.close()
+        reported: SmpcError = error
+        if isinstance(error, ChannelClosed):
+            reported = TimeoutFault({error.peer}, role.step, str(error), code=Code.LOST)
+        for message in role.farewell(reported):
+            channels[message.to].close(message.parts)
+        raise
+    steps["done"] = time.perf_counter() - began
+    sent = sum(channel.bytes_sent for channel in channels.values())
+    received = sum(channel.bytes_received for channel in channels.values())
+    return Report(evaluated, steps, sent, received)
+
+
+def _keep_freed_memory() -> None:
+    """Keep the C library from giving memory back that is asked for again, and have it in large pages.
+
+    Fresh pages cost more than what is computed in them. glibc keeps freed blocks up to the size of the
+    largest ever freed, so the second block is on its heap, where numpy asks for large pages as it does for
+    every array of this size; and there it stays. Elsewhere this does nothing. The blocks are never touched.
+    """
+    for _ in range(2):
+        np.empty(STORED_BYTES, np.uint8)
+
+
+def create_pairwise_session(
+    folder: str | os.PathLike[str],
+    parameters: Mapping[str, object],
+    *,
+    garbler: str = "garbler",
+    evaluator: str = "evaluator",
+    timeouts: Timeouts | None = None,
+) -> Path:
+    """Write `session.toml` and `keys/NAME.key` for everyone into `folder`, and return the session file.
+
+    For trials and tests: all secret keys are on one machine. `parameters` are those of the protocol without
+    the names; an aggregator is there if it learns the output.
+
+    Raises:
+        ConfigError: a name or parameter is wrong; lists every fault.
+        LocalError: a file cannot be written, or no port is free.
+    """
+    path = Path(folder) / "session.toml"
+    try:
+        default_key(path, garbler).parent.mkdir(mode=0o700, parents=True, exist_ok=True)
+    except OSError as error:
+        raise LocalError(f"{folder}: cannot make the folder ({error.strerror})") from None
+    identities: list[Identity] = []
+    entries: list[Member] = []
+    names = [garbler, evaluator] + [AGGREGATOR] * (parameters.get("output") == "aggregator")
+    for name in names:
+        identity = Identity.generate(name)
+        address = None if name == evaluator else f"127.0.0.1:{free_port()}"
+        identities.append(identity)
+        entries.append(identity.entry("aggregator" if name == AGGREGATOR else "party", address))
+    table = {**parameters, "garbler": garbler, "evaluator": evaluator}
+    write_session(path, PAIRWISE, VERSION, table, entries, timeouts or ON_ONE_MACHINE)
+    for identity in identities:
+        identity.save(default_key(path, identity.name))
+    return path
+
+
+def _check_roster(session: SessionFile, parameters: PairwiseParameters) -> None:
+    parties = {member.name for member in session.roster.parties}
+    faults = [
+        Fault(
+            f"parameters.{role}",
+            f"{name!r} is no party of the roster ({', '.join(sorted(parties))})",
+            ConfigCheck.UNKNOWN_NAME,
+        )
+        for role, name in (("garbler", parameters.garbler), ("evaluator", parameters.evaluator))
+        if name not in parties
+    ]
+    if not faults and session.roster.member(parameters.garbler).address is None:
+        faults.append(
+            Fault("roster", f"the garbler '{parameters.garbler}' has no address", ConfigCheck.MISSING)
+        )
+    needed, there = parameters.output == "aggregator", session.roster.aggregator is not None
+    if needed != there:
+        reason = "is needed for this output" if needed else "is not for this output"
+        faults.append(Fault("roster", f"an aggregator {reason} ({parameters.output})", ConfigCheck.MISSING))
+    if faults:
+        raise ConfigError(faults)

@@ -1,0 +1,283 @@
+"""The ways of an evaluation over a party's channel to the aggregator: to it, and through it to the partner.
+
+Both look like blocking channels to the thread that drives the role. Everything else happens in the loop.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import queue
+import threading
+from collections import deque
+from collections.abc import Awaitable, Callable, Coroutine, Sequence
+
+from smpc_dp.errors import Check, PeerFault, SmpcError, TimeoutFault
+from smpc_dp.protocols.garbled.effects import RETAINED, Buffer
+from smpc_dp.protocols.garbled.relay import SealedConnection
+from smpc_dp.protocols.ustatistic.messages import WINDOW, Relay, RelayEnd
+
+# Messages of a role that wait for the partner, at most: more than it takes so that no two roles wait.
+DEPTH = RETAINED + 2
+# Frames that were taken before the partner is told, if nothing is sent anyway.
+REPORT_AFTER = WINDOW // 2
+# Seconds that last words may take.
+CLOSE_SECONDS = 2.0
+# Why a pair ends before its evaluation does.
+HAS_LEFT = "it has left this pair, says the relay"
+
+Give = Callable[[Relay | RelayEnd], Coroutine[None, None, None]]
+
+
+class Tunnel:
+    """The way of one evaluation to the aggregator's role in it."""
+
+    def __init__(
+        self, aggregator: str, loop: asyncio.AbstractEventLoop, send: Callable[[bytes], Awaitable[None]]
+    ):
+        self.peer = aggregator
+        self._sent = self._received = 0
+        self._loop = loop
+        self._send = send
+        self._inbox: queue.Queue[bytes | None] = queue.Queue()
+        self._patience = 0.0
+
+    @property
+    def bytes_sent(self) -> int:
+        """Bytes of messages so far."""
+        return self._sent
+
+    @property
+    def bytes_received(self) -> int:
+        """Bytes of messages so far."""
+        return self._received
+
+    def wait(self, seconds: float) -> None:
+        """Wait so long for each message."""
+        self._patience = seconds
+
+    def deliver(self, content: bytes | None) -> None:
+        """Take a message of the aggregator; None: there will be no more."""
+        self._inbox.put(content)
+
+    def send(self, parts: Sequence[Buffer]) -> None:
+        """Send one message."""
+        content = b"".join(parts)
+        self._sent += len(content)
+        asyncio.run_coroutine_threadsafe(self._deliver_out(content), self._loop).result()
+
+    def receive(self, limit: int, ahead: int = 0) -> Buffer:  # noqa: ARG002 - a channel's signature
+        """Return the next message, of at most `limit` bytes; raise TimeoutFault when none comes in time."""
+        try:
+            content = self._inbox.get(timeout=self._patience)
+        except queue.Empty:
+            raise TimeoutFault({self.peer}, "pair", f"nothing came for {self._patience} s") from None
+        if content is None:
+            raise TimeoutFault({self.peer}, "pair", "the connection is lost")
+        if len(content) > limit:
+            raise TimeoutFault({self.peer}, "pair", "its message is too long")
+        self._received += len(content)
+        return content
+
+    def close(self, parts: Sequence[Buffer] | None = None) -> None:
+        """Send last words, if any."""
+        if parts is not None:
+            self.send(parts)
+
+    async def _deliver_out(self, content: bytes) -> None:
+        await self._send(content)
+
+
+class RelayedChannel:
+    """The way of one evaluation to the partner, through the aggregator, sealed.
+
+    Frames of the partner may come before `open` is called: its first one, and none else. What waits here is
+    bounded: DEPTH messages of our role, and WINDOW frames of the partner.
+    """
+
+    def __init__(
+        self, peer: str, aggregator: str, matching: int, connection: SealedConnection, give: Give
+    ) -> None:
+        self.peer = peer
+        self._aggregator = aggregator
+        self._matching = matching
+        self._connection = connection
+        self._give = give
+        self._loop = asyncio.get_running_loop()
+        self._inbound = asyncio.Event()
+        self._pump: asyncio.Task[None] | None = None
+        self._patience = self._later = 0.0
+        self._bytes_sent = self._bytes_received = 0
+        # Counted in frames, as in `Relay`: passed on by us, those of ours taken, theirs come, theirs taken.
+        self._sent = self._used = self._come = self._taken = self._reported = 0
+        self._met = False
+        self._outbox: deque[bytes] = deque()
+        self._room = threading.Semaphore(DEPTH)
+        self._inbox: queue.Queue[bytes | SmpcError] = queue.Queue()
+        self._error: SmpcError | None = None
+
+    def __repr__(self) -> str:
+        return f"RelayedChannel({self.peer!r}, matching {self._matching})"
+
+    @property
+    def bytes_sent(self) -> int:
+        """Bytes of messages so far, without seals."""
+        return self._bytes_sent
+
+    @property
+    def bytes_received(self) -> int:
+        """Bytes of messages so far, without seals."""
+        return self._bytes_received
+
+    # In the loop
+
+    def open(self, first: float, later: float) -> None:
+        """Begin; wait `first` seconds for the partner's first message, `later` for each further one."""
+        self._patience, self._later = first, later
+        self._pump = self._loop.create_task(self._work())
+
+    def deliver(self, message: Relay | RelayEnd | None) -> None:
+        """Take what the aggregator relays; None: the connection to it is lost."""
+        if not isinstance(message, Relay):
+            reason = "the connection is lost" if message is None else HAS_LEFT
+            self._fail(TimeoutFault({self.peer}, "pair", reason))
+            return
+        if self._error is not None:
+            return
+        try:
+            self._take(message)
+        except SmpcError as error:
+            self._fail(error)
+        self._inbound.set()
+
+    async def finish(self, failed: bool) -> None:
+        """Send what waits, if the partner takes it soon enough, and end; whoever has `failed` says so."""
+        pump, self._pump = self._pump, None
+        try:
+            if pump is not None and self._error is None:
+                with contextlib.suppress(TimeoutError):
+                    async with asyncio.timeout(CLOSE_SECONDS if failed else self._later):
+                        while self._outbox and self._error is None:
+                            await asyncio.sleep(0.005)
+        finally:
+            if pump is not None:
+                pump.cancel()
+                await asyncio.gather(pump, return_exceptions=True)
+        if failed:
+            with contextlib.suppress(SmpcError):
+                await self._give(RelayEnd(self._matching))
+
+    def _take(self, message: Relay) -> None:
+        if not self._used <= message.taken <= self._sent or message.number != self._come:
+            raise PeerFault(
+                self._aggregator,
+                f"lost, repeated or exchanged a frame of '{self.peer}'",
+                Check.OUT_OF_SEQUENCE,
+            )
+        self._used = message.taken
+        if not message.content:
+            return
+        self._come += 1
+        if self._come - self._taken > WINDOW:
+            raise PeerFault(
+                self._aggregator,
+                f"relayed more frames of '{self.peer}' than there is room for",
+                Check.TOO_MANY,
+            )
+        if self._met:
+            self._inbox.put(message.content)
+        else:
+            self._connection.meet(message.content)
+            self._met, self._taken = True, 1
+
+    async def _work(self) -> None:
+        """Send our key, and from when the partner's is here what there is room for."""
+        try:
+            await self._frame(self._connection.first())
+            while True:
+                if self._met:
+                    await self._send_waiting()
+                await self._inbound.wait()
+                self._inbound.clear()
+        except SmpcError as error:
+            self._fail(error)
+
+    async def _send_waiting(self) -> None:
+        while self._outbox:
+            for frame in self._connection.seal(self._outbox[0]):
+                while self._sent - self._used >= WINDOW:
+                    await self._inbound.wait()
+                    self._inbound.clear()
+                    await self._notify_taken()
+                await self._frame(frame)
+            self._outbox.popleft()
+            self._room.release()
+        await self._notify_taken()
+
+    async def _notify_taken(self) -> None:
+        if self._taken - self._reported >= REPORT_AFTER:
+            await self._frame(b"")
+
+    async def _frame(self, content: bytes) -> None:
+        number, self._reported = self._sent, self._taken
+        self._sent += bool(content)
+        # Not cut off when this channel ends: half a message would end the session.
+        await asyncio.shield(self._give(Relay(self._matching, number, self._reported, content)))
+
+    def _fail(self, error: SmpcError) -> None:
+        """End for an error: whoever sends or receives gets it, once what came before is used."""
+        if self._error is None:
+            self._error = error
+            self._inbox.put(error)
+            self._room.release(DEPTH)
+
+    # In the thread of the role
+
+    def send(self, parts: Sequence[Buffer]) -> None:
+        """Send one message; wait while DEPTH others wait. Raises what has ended the channel."""
+        content = b"".join(parts)
+        if not self._room.acquire(timeout=self._patience):
+            raise TimeoutFault({self.peer}, "send", f"it did not read for {self._patience} s")
+        if self._error is not None:
+            raise self._error
+        self._bytes_sent += len(content)
+        self._outbox.append(content)
+        self._loop.call_soon_threadsafe(self._inbound.set)
+
+    def receive(self, limit: int, ahead: int = 0) -> Buffer:  # noqa: ARG002 - a channel's signature
+        """Return the next message, of at most `limit` bytes.
+
+        Raises VerificationError for a frame that is not the partner's next one, TimeoutFault when none comes.
+        """
+        chunks: list[bytes] = []
+        size, last = 0, False
+        while not last:
+            chunk, last = self._connection.open(self._next())
+            size += len(chunk)
+            if size > limit:
+                raise PeerFault(self.peer, f"sent a message of more than {limit} bytes", Check.TOO_LONG)
+            chunks.append(chunk)
+            self._loop.call_soon_threadsafe(self._take_one)
+        self._patience = self._later
+        self._bytes_received += size
+        return b"".join(chunks)
+
+    def close(self, parts: Sequence[Buffer]) -> None:
+        """Send last words, if there is room for them."""
+        if self._error is None and self._room.acquire(blocking=False):
+            self._outbox.append(b"".join(parts))
+            self._loop.call_soon_threadsafe(self._inbound.set)
+
+    def _take_one(self) -> None:
+        self._taken += 1
+        self._inbound.set()
+
+    def _next(self) -> bytes:
+        try:
+            frame = self._inbox.get(timeout=self._patience)
+        except queue.Empty:
+            raise TimeoutFault({self.peer}, "pair", f"nothing came for {self._patience} s") from None
+        if isinstance(frame, SmpcError):
+            self._inbox.put(frame)
+            raise frame
+        return frame

@@ -1,0 +1,162 @@
+"""The log of a verifiable run, served to its parties over the channels of the session."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import shutil
+import tempfile
+from collections.abc import Sequence
+from typing import BinaryIO, cast
+
+from smpc_dp.errors import (
+    Check,
+    ConfigCheck,
+    ConfigError,
+    Fault,
+    LocalError,
+    PeerFault,
+    VerificationError,
+)
+from smpc_dp.files import replace_file
+from smpc_dp.log.followed import Followed
+from smpc_dp.net.audit import Report, audit_stream
+from smpc_dp.net.audit_selection import Wanted
+from smpc_dp.net.board import BoardFolder
+from smpc_dp.net.connection import AggregatorConnection, Connection
+from smpc_dp.net.connection_pool import InboundEvent
+from smpc_dp.net.member import Membership
+from smpc_dp.protocols.contract import Envelope
+from smpc_dp.protocols.envelope import decode
+from smpc_dp.protocols.gopa.verifiable import messages as v
+
+# Bytes of an answer, or one line if that is more: within the least `largest_message`.
+ANSWER_BYTES = 48 << 10
+# Of a fetched log, what is kept in memory; the rest goes to a file until the audit is over.
+SPOOL_BYTES = 8 << 20
+
+
+def is_log_request(inbound: InboundEvent) -> bool:
+    """Tell whether a party asks for lines of a log."""
+    return inbound.envelope is not None and inbound.envelope.step == v.FETCH
+
+
+def answer(membership: Membership, board: BoardFolder | None, inbound: InboundEvent) -> Sequence[Envelope]:
+    """Return the relay's answer: lines of the log of that request, none if there is none or they end.
+
+    Raises PeerFault for what is no question.
+    """
+    envelope = inbound.envelope
+    if envelope is None:
+        return ()
+    requested = decode(envelope.body, v.Fetch, inbound.peer)
+    lines = [] if board is None else board.lines(inbound.request, requested.first, ANSWER_BYTES)
+    context = membership.context(inbound.request)
+    answered = v.Lines(requested.first, lines)
+    return context.write(membership.identity, context.session_digest, v.LINES, (inbound.peer,), answered)
+
+
+class ServedLog:
+    """The log of one request as the relay serves it, every line held against the heads that were signed.
+
+    A relay that shows another log than it had parties sign is caught: PeerFault names it.
+    """
+
+    def __init__(
+        self, membership: Membership, line: AggregatorConnection, request: int, followed: Followed
+    ) -> None:
+        self._membership = membership
+        self._line = line
+        self._request = request
+        self._followed = followed
+
+    def __len__(self) -> int:
+        """Entries, as this party has followed them; the header is line 0."""
+        return len(self._followed)
+
+    async def lines(self, first: int = 0, last: int | None = None) -> list[bytes]:
+        """Return lines `first` to `last`, both included, without line feeds; 0 is the header.
+
+        Raises:
+            ConfigError: no such range. PeerFault: a line is not what this party's quorum has signed, or the
+                relay does not have it. TimeoutFault: the relay does not answer.
+        """
+        last = len(self) if last is None else last
+        if not 0 <= first <= last <= len(self):
+            raise ConfigError(
+                [
+                    Fault(
+                        "first",
+                        f"lines {first} to {last} of a log with {len(self)} entries",
+                        ConfigCheck.RANGE,
+                    )
+                ]
+            )
+        result: list[bytes] = []
+        while first + len(result) <= last:
+            result += await self._some(first + len(result))
+        return result[: last - first + 1]
+
+    async def audit(self, keep: str | os.PathLike[str] | None = None) -> Report:
+        """Fetch the whole log, audit it for this session and this run, and keep it at `keep` if given.
+
+        See `smpc_dp.audit`; raises what `lines` does, and LocalError if the log cannot be written.
+        """
+        session, head = self._membership.session.digest.hex(), self._followed.head.hex()
+        wanted = Wanted(session=session, request=self._request, head=head)
+        # In memory or in a file without a name; a thread reads it when it is there.
+        with tempfile.SpooledTemporaryFile(SPOOL_BYTES) as spool:
+            number = 0
+            while number <= len(self):
+                some = await self._some(number)
+                _put_aside(spool, some)
+                number += len(some)
+            read = cast("BinaryIO", spool)
+            if keep is not None:
+                await asyncio.to_thread(_keep, read, keep)
+            read.seek(0)
+            return await asyncio.to_thread(lambda: audit_stream(read, wanted=wanted))
+
+    async def _some(self, first: int) -> list[bytes]:
+        membership, relay = self._membership, self._membership.aggregator
+        context = membership.context(self._request)
+        [request] = context.write(
+            membership.identity, context.session_digest, v.FETCH, (relay,), v.Fetch(first)
+        )
+        seconds = membership.session.timeouts.step
+        body = await self._line.make(self._request, request, v.LINES, seconds)
+        reported = decode(body, v.Lines, relay)
+        if reported.first != first or not reported.lines or first + len(reported.lines) > len(self) + 1:
+            raise PeerFault(
+                relay, f"does not show line {first} of the log that it had signed", Check.NOT_SHOWN
+            )
+        for number, line in enumerate(reported.lines, first):
+            try:
+                self._followed.check(number, line)
+            except VerificationError as error:
+                raise PeerFault(
+                    relay, f"shows another log than it had signed: {error}", Check.LOG_DIFFERS
+                ) from None
+        return reported.lines
+
+
+def _put_aside(spool: tempfile.SpooledTemporaryFile[bytes], lines: Sequence[bytes]) -> None:
+    try:
+        spool.writelines(line + b"\n" for line in lines)
+    except OSError as error:
+        raise LocalError(f"cannot put the log aside ({error.strerror})") from None
+
+
+def _keep(log: BinaryIO, path: str | os.PathLike[str]) -> None:
+    log.seek(0)
+    try:
+        replace_file(path, lambda out: shutil.copyfileobj(log, out))
+    except OSError as error:
+        raise LocalError(f"{path}: cannot write the log ({error.strerror})") from None
+
+
+def served_log(line: Connection, request: int) -> ServedLog:
+    """Return the log of the last request; raise LocalError if it was no verifiable run that ended well."""
+    if line.followed is None:
+        raise LocalError("there is no log: no verifiable request has ended well in this session")
+    return ServedLog(line.membership, cast("AggregatorConnection", line), request, line.followed)

@@ -1,0 +1,170 @@
+"""A party's line to the servers of its session."""
+
+from __future__ import annotations
+
+import asyncio
+from functools import partial
+from typing import TYPE_CHECKING, Any
+
+from smpc_dp.encoding import RingVector
+from smpc_dp.errors import LocalError, SmpcError
+from smpc_dp.kernels.kernel import Kernel
+from smpc_dp.net.charging import Charge, charge_run
+from smpc_dp.net.connection import Connection, Waits
+from smpc_dp.net.deadline import PATIENCE, StepTimer
+from smpc_dp.net.driver import Drive
+from smpc_dp.net.events import OnEvent
+from smpc_dp.net.member import Membership
+from smpc_dp.net.requests import ServerLostError, ends_session
+from smpc_dp.net.servers.programs import (
+    charge_of,
+    compile_operation,
+    statistic_outcome,
+    sum_outcome,
+    sum_record,
+)
+from smpc_dp.net.transport.endpoint import dial
+from smpc_dp.privacy.accountant.receipt import Receipt
+from smpc_dp.protocols.envelope import Context
+from smpc_dp.protocols.result import Outcome
+from smpc_dp.protocols.secret_sharing.params import threshold_of
+from smpc_dp.protocols.secret_sharing.party import PartyMachine
+from smpc_dp.protocols.secret_sharing.terms import ProgramTerms
+from smpc_dp.protocols.ustatistic.result import StatisticResult
+from smpc_dp.statistics.shared.plan import Program
+
+if TYPE_CHECKING:
+    from smpc_dp.privacy.accountant.ledger import Ledger
+
+
+class _Request:
+    """One request of one party: its machine, and the program that all have agreed on."""
+
+    def __init__(
+        self, membership: Membership, request: int, operation: str, record: list[int], public_label: int = -1
+    ) -> None:
+        self._parameters = membership.parameters
+        self._program: Program | None = None
+        self.request = request
+        self.context: Context = membership.context(request, operation)
+        self.machine = PartyMachine(
+            self.context,
+            membership.servers,
+            membership.identity,
+            self._terms,
+            record,
+            threshold=threshold_of(len(membership.servers)),
+            fewest=membership.parameters.fewest,
+            public_label=public_label,
+        )
+
+    @property
+    def program(self) -> Program:
+        """The program; raise LocalError before the servers have begun."""
+        if self._program is None:
+            raise LocalError(f"{self.machine.name}: the run has not begun")
+        return self._program
+
+    def _terms(
+        self, operation: str, parties: int, public_labels: tuple[int, ...], seed: bytes
+    ) -> ProgramTerms:
+        self._program = compile_operation(self._parameters, operation, parties, public_labels, seed)
+        return self._program.terms
+
+
+class ServersConnection(Connection):
+    """The links of one party to all servers. Made by `open`."""
+
+    @classmethod
+    async def open(cls, membership: Membership, on_event: OnEvent) -> ServersConnection:
+        """Connect to all servers; raises what `dial` raises."""
+        connection = cls(membership, on_event)
+        endpoint = membership.endpoint()
+        dialled = [asyncio.ensure_future(dial(endpoint, name)) for name in membership.servers]
+        try:
+            for channel in await asyncio.gather(*dialled):
+                connection.connections.welcome(channel)
+        except BaseException:
+            for task in dialled:
+                task.cancel()
+            for ended in await asyncio.gather(*dialled, return_exceptions=True):
+                if not isinstance(ended, BaseException):
+                    ended.abort()
+            raise
+        return connection
+
+    async def run(
+        self,
+        request: int,
+        operation: str,
+        ring_vector: RingVector,
+        charge: Charge,
+        membership: Membership | None = None,
+        before: int = 0,
+    ) -> tuple[Outcome, Receipt | None]:
+        """See `Line.run`."""
+        member = membership or self.membership
+        parameters, servers = member.parameters, len(member.servers)
+        requested = _Request(member, request, operation, sum_record(parameters.sums, ring_vector.tolist()))
+        receipt = await self._drive(requested, charge, before)
+        opened = requested.machine.result
+        return sum_outcome(requested.context, parameters, servers, requested.program, opened), receipt
+
+    async def statistic(
+        self,
+        request: int,
+        kernel: Kernel,
+        data: Any,
+        public_label: int | None,
+        operation: str,
+        zetas: tuple[float, float] | None,
+        ledger: Ledger | None,
+    ) -> StatisticResult:
+        """Take part in a statistic; the ledger is charged before the shares leave."""
+        try:
+            codes, label = kernel.record(data, public_label)
+            await asyncio.to_thread(self._check_operation, operation, label)
+        except SmpcError as error:
+            await self.decline(request, error)
+            raise
+        requested = _Request(self.membership, request, operation, [int(code) for code in codes[0]], label)
+        charge = partial(charge_run, ledger, lambda: charge_of(requested.program), request)
+        receipt = await self._drive(requested, charge)
+        opened, servers = requested.machine.result, len(self.membership.servers)
+        return statistic_outcome(requested.context, servers, requested.program, opened, zetas).charged(
+            receipt
+        )
+
+    def _check_operation(self, operation: str, label: int) -> None:
+        """Raise ConfigError for what cannot be computed even if everybody takes part, with any labels."""
+        parameters = self.membership.parameters
+        parties = parameters.parties
+        public_labels = () if label < 0 else (1 - label, *(label,) * (parties - 1))
+        compile_operation(parameters, operation, parties, public_labels, bytes(32))
+
+    def lost(self, request: int, error: SmpcError) -> SmpcError:
+        """See `Line.lost`."""
+        at_fault = ends_session(error, self.membership.servers)
+        return ServerLostError(f"request {request}: {error}") if at_fault else error
+
+    def _declined(self, membership: Membership, request: int) -> PartyMachine:
+        return _Request(membership, request, "", []).machine
+
+    async def _drive(self, requested: _Request, charge: Charge, before: int = 0) -> Receipt | None:
+        """Run the machine to its end; return the ledger's receipt."""
+        timeouts = self._timeouts
+        start = timeouts.connect + timeouts.gather
+        later = self.membership.parameters.seconds + PATIENCE * timeouts.step
+        # Others may be at earlier requests, each of which may take all of its time.
+        waits = Waits(start + PATIENCE * timeouts.step + before * (start + later), later)
+        drive = Drive(
+            requested.request,
+            requested.machine,
+            self.connections,
+            StepTimer(timeouts, first=False),
+            waits,
+            self._on_event,
+            peers=self.membership.servers,
+            charge=charge,
+        )
+        return await drive.to_end()

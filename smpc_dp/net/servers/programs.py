@@ -1,0 +1,264 @@
+"""What parties ask servers for: from an operation to a program, and from what was opened to a result."""
+
+from __future__ import annotations
+
+import functools
+import json
+import math
+from collections.abc import Sequence
+from dataclasses import replace
+from typing import TYPE_CHECKING, Any, cast
+
+import msgspec
+import numpy as np
+
+from smpc_dp.encoding import Encoding
+from smpc_dp.errors import Check, ConfigCheck, ConfigError, Fault, VerificationError
+from smpc_dp.kernels.described import describe, read_kernel
+from smpc_dp.kernels.kernel import Kernel
+from smpc_dp.protocols.envelope import Context
+from smpc_dp.protocols.result import Evidence, Noise, Outcome
+from smpc_dp.protocols.secret_sharing.agreement import Opened
+from smpc_dp.protocols.secret_sharing.claims import SharedEvidence, with_servers
+from smpc_dp.protocols.secret_sharing.messages import MAX_OPERATION
+from smpc_dp.protocols.secret_sharing.params import SharedParameters, VectorParameters
+from smpc_dp.protocols.secret_sharing.terms import ProgramKind, ProgramTerms
+from smpc_dp.protocols.ustatistic.result import StatisticResult
+from smpc_dp.statistics.shared.pairs import PAIR_DISTRIBUTIONS
+from smpc_dp.statistics.shared.plan import (
+    Program,
+    read_answer,
+    statistic_program,
+    sum_program,
+)
+from smpc_dp.statistics.shared.result import event_of, privacy_of, statistic_result
+from smpc_dp.statistics.shared.vectors import vector_program
+
+if TYPE_CHECKING:
+    from smpc_dp.privacy.accountant.events import Event
+    from smpc_dp.privacy.central_pairwise import CentralDistribution
+
+DISTRIBUTIONS = ("laplace", "gaussian", *PAIR_DISTRIBUTIONS)
+
+
+def compile_operation(
+    parameters: SharedParameters, operation: str, parties: int, public_labels: tuple[int, ...], seed: bytes
+) -> Program:
+    """Return the program that an operation asks for: a sum of the session, or a statistic as JSON.
+
+    Raises ConfigError for what cannot be computed.
+    """
+    if not operation.startswith("{"):
+        if public_labels:
+            raise ConfigError([Fault("public_label", "sums have no labels", ConfigCheck.UNSUPPORTED)])
+        return _sum(parameters, operation.split(" ", 1)[0], parties)
+    try:
+        requested: Any = json.loads(operation)
+        kernel = read_kernel(requested)
+        epsilon, delta, distribution, partners = (
+            requested[key] for key in ("epsilon", "delta", "law", "partners")
+        )
+    except (ValueError, KeyError, TypeError, RecursionError) as error:
+        raise ConfigError([Fault("operation", f"not a statistic's ({error})", ConfigCheck.FORMAT)]) from None
+    if (
+        distribution not in DISTRIBUTIONS
+        or type(partners) is not int
+        or not all(type(x) is float for x in (epsilon, delta))
+    ):
+        raise ConfigError([Fault("operation", "its noise is none that there is", ConfigCheck.CHOICE)])
+    if parties < parameters.parties:
+        # Some are absent, which must not spoil what all could have had.
+        partners = min(partners, parties - 1)
+    return statistic_program(
+        kernel,
+        parties,
+        epsilon,
+        delta,
+        distribution=distribution,
+        public_labels=public_labels,
+        partners=partners,
+        design=seed,
+    )
+
+
+def operation_of(
+    kernel: Kernel, epsilon: float, delta: float, distribution: str, partners: int | None
+) -> str:
+    """Return what servers are asked for, as JSON; raise ConfigError for what does not go into a message."""
+    described = describe(kernel)
+    if distribution not in DISTRIBUTIONS:
+        raise ConfigError(
+            [Fault("noise", f"{distribution!r} is none of {', '.join(DISTRIBUTIONS)}", ConfigCheck.CHOICE)]
+        )
+    for name, value in (("epsilon", epsilon), ("delta", delta)):
+        if isinstance(value, bool) or not isinstance(value, int | float) or not math.isfinite(value):
+            raise ConfigError([Fault(name, f"{value!r} is not a finite number", ConfigCheck.RANGE)])
+    if partners is not None and (type(partners) is not int or partners < 1):
+        raise ConfigError([Fault("P", f"{partners!r} is not a positive integer", ConfigCheck.RANGE)])
+    requested = {
+        **described,
+        "epsilon": float(epsilon),
+        "delta": float(delta),
+        "law": distribution,
+        "partners": partners or (1 if distribution in PAIR_DISTRIBUTIONS else 0),
+    }
+    operation = json.dumps(requested, sort_keys=True)
+    if len(operation) > MAX_OPERATION:
+        raise ConfigError(
+            [
+                Fault(
+                    "kernel",
+                    f"its description has more than {MAX_OPERATION} characters",
+                    ConfigCheck.TOO_LARGE,
+                )
+            ]
+        )
+    return operation
+
+
+def sum_record(encoding: Encoding, ring_vector: Sequence[int]) -> list[int]:
+    """Return the shared integers of a vector: ring elements, or with weights its values and weight."""
+    values = [int(element) for element in ring_vector]
+    if not encoding.max_weight:
+        return values
+    weight = values[-1]
+    # The computation multiplies, so that it can check both; a vector of no weight may be any.
+    return [*(value // weight if weight else 0 for value in values[:-1]), weight]
+
+
+def charge_of(program: Program) -> Event:
+    """Return what one party's record is charged."""
+    if program.epsilon is not None:
+        return event_of(program)
+    # Not at the top: a session without a ledger needs no accountant.
+    from smpc_dp.privacy.accountant.events import exact_release
+
+    return exact_release("sum on shares", "substitution")
+
+
+def sum_outcome(
+    context: Context, parameters: SharedParameters, servers: int, planned: Program, opened: Opened
+) -> Outcome:
+    """Return the sum that a run has opened; raise VerificationError for one that there cannot be."""
+    encoding = parameters.sums
+    program = _of(planned, opened.terms)
+    sums = opened.values[: encoding.ring_vector]
+    if len(sums) < encoding.ring_vector:
+        raise VerificationError("the servers opened fewer values than vectors have", Check.WRONG_LENGTH)
+    noises = program.noises
+    if noises:
+        # Laplace noise has a mean between two grid points.
+        sums = tuple(round(noise.read(value)) for noise, value in zip(noises, sums, strict=True))
+    if not all(abs(value) < 1 << 62 for value in sums):
+        raise VerificationError(
+            "the servers opened a value that no vectors and no noise explain", Check.OUT_OF_BOUNDS
+        )
+    parties = len(opened.included)
+    if noises:
+        weight = sums[-1] if encoding.max_weight else parties
+        total = np.array(sums[: encoding.length], np.int64) + np.int64(weight * encoding.lowest)
+    elif min(sums) < 0:
+        raise VerificationError(
+            "the servers opened a negative sum of values that are not", Check.OUT_OF_BOUNDS
+        )
+    else:
+        total, weight = encoding.decode(np.array(sums, np.uint64), parties)
+    error = math.sqrt(max((noise.variance for noise in noises), default=0.0)) * encoding.step
+    return Outcome(
+        total=total,
+        weight=weight,
+        encoding=encoding,
+        survivors=opened.included,
+        absent=_absent(context, opened),
+        faults=(*opened.faults, *_refused(opened, encoding.ring_vector)),
+        privacy=with_servers(privacy_of(program, servers)),
+        evidence=_evidence(context, opened),
+        noise=Noise(total=error, curator=error, honest=parties, residual_pairs=0) if noises else None,
+    )
+
+
+def statistic_outcome(
+    context: Context,
+    servers: int,
+    planned: Program,
+    opened: Opened,
+    zetas: tuple[float, float] | None = None,
+) -> StatisticResult:
+    """Return the statistic that a run has opened."""
+    program = _of(planned, opened.terms)
+    answer = read_answer(program, opened.values)
+    made = statistic_result(program, answer, servers=servers, zetas=zetas, names=opened.included)
+    evidence = SharedEvidence(
+        session_digest=context.session_digest,
+        run_id=opened.run_id,
+        plan=opened.terms.digest,
+        beacon=opened.included_by.set_digest,
+        log=None,
+        included_by=opened.included_by,
+        opened_by=opened.opened_by,
+    )
+    return replace(
+        made,
+        privacy=with_servers(made.privacy),
+        evidence=evidence,
+        survivors=opened.included,
+        absent=_absent(context, opened),
+        faults=(*opened.faults, *made.faults),
+    )
+
+
+@functools.lru_cache(maxsize=16)
+def _sum(parameters: SharedParameters, requested: str, parties: int) -> Program:
+    encoding = parameters.sums
+    if requested not in ("sum", "average"):
+        raise ConfigError(
+            [Fault("operation", f"{requested[:40]!r} is neither a sum nor an average", ConfigCheck.CHOICE)]
+        )
+    if parameters.is_bounded_in_norm:
+        return vector_program(cast("VectorParameters", parameters), parties)
+    kind: ProgramKind = "weighted-mean" if encoding.max_weight else "sum"
+    width = max(encoding.highest - encoding.lowest, 1)
+    bounds = [(0, width)] * encoding.length
+    if encoding.max_weight:
+        bounds.append((0, encoding.max_weight))
+    return sum_program(
+        kind,
+        parties,
+        bounds,
+        parameters.epsilon,
+        parameters.delta,
+        distribution=cast("CentralDistribution", parameters.mechanism),
+    )
+
+
+def _evidence(context: Context, opened: Opened) -> Evidence:
+    """Return what binds a result to its run: who was there, and who is in it, signed by all servers."""
+    return Evidence(
+        protocol=context.protocol,
+        version=context.version,
+        session_digest=context.session_digest,
+        run_id=opened.run_id,
+        merkle_commitment=opened.terms.digest,
+        participating=opened.present,
+        participants=opened.included_by,
+        survivors=opened.opened_by,
+    )
+
+
+def _of(planned: Program, terms: ProgramTerms) -> Program:
+    return msgspec.structs.replace(planned, terms=terms)
+
+
+def _refused(opened: Opened, count: int) -> tuple[str, ...]:
+    """Say whose records the servers found out of bounds, together and in the computation."""
+    names = opened.included
+    return tuple(
+        f"{names[party]}: a value out of bounds; its record counts as the least one"
+        for party in opened.values[count:]
+        if 0 <= party < len(names)
+    )
+
+
+def _absent(context: Context, opened: Opened) -> tuple[str, ...]:
+    there = set(opened.included)
+    return tuple(name for name in context.names if name not in there)

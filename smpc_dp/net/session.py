@@ -1,0 +1,417 @@
+"""A party's session: connect once, then sum or average as often as the others do."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+from collections.abc import AsyncIterator, Mapping, Sequence
+from contextlib import asynccontextmanager
+from functools import partial
+from typing import TYPE_CHECKING, Any, Literal, cast
+
+from smpc_dp.errors import ConfigCheck, ConfigError, Fault, SmpcError
+from smpc_dp.net.charging import charge_run
+from smpc_dp.net.events import Event, OnEvent, ignore, logged
+from smpc_dp.protocols.names import has_servers
+
+if TYPE_CHECKING:
+    # `connect` loads what the session needs, and what only some requests need is loaded by them.
+    from numpy.typing import ArrayLike
+
+    from smpc_dp.encoding import RingVector
+    from smpc_dp.kernels.kernel import Kernel
+    from smpc_dp.net.connection import AggregatorConnection, Connection
+    from smpc_dp.net.evaluation import Evaluations
+    from smpc_dp.net.member import Membership
+    from smpc_dp.net.served_log import ServedLog
+    from smpc_dp.net.servers.connection import ServersConnection
+    from smpc_dp.privacy.accountant.ledger import Ledger
+    from smpc_dp.privacy.circuit_noise import NoiseKind
+    from smpc_dp.protocols.garbled.evaluation import AnyCircuit, Evaluation, Input, Role
+    from smpc_dp.protocols.garbled.params import Mode, Output
+    from smpc_dp.protocols.registry import MakeParty
+    from smpc_dp.protocols.result import Result
+    from smpc_dp.protocols.secret_sharing.terms import PairDistribution
+    from smpc_dp.protocols.ustatistic.result import StatisticResult
+
+Kind = Literal["sum", "average"]
+Engine = Literal["garbled", "mpyc"]
+LABEL_LIMIT = 200
+
+
+class Session:
+    """One party's open session. Made by `connect`; `sum` and `average` are for one task at a time."""
+
+    def __init__(
+        self,
+        membership: Membership,
+        connection: Connection,
+        on_event: OnEvent,
+        ledger: Ledger | None = None,
+    ) -> None:
+        self._membership = membership
+        self._ledger = ledger
+        self._connection = connection
+        self._evaluations: Evaluations | None = None
+        self._on_event = on_event
+        self._request = 0
+
+    def __repr__(self) -> str:
+        return f"Session({self.party!r}, {self._request} requests)"
+
+    @property
+    def party(self) -> str:
+        """The party's name."""
+        return self._membership.name
+
+    @property
+    def length(self) -> int:
+        """Coordinates of the session's vectors."""
+        return self._membership.encoding.length
+
+    async def sum(
+        self,
+        vector: ArrayLike,
+        *,
+        weight: float | None = None,
+        clip: bool = False,
+        label: str = "",
+        expect: Mapping[str, object] | None = None,
+    ) -> Result:
+        """Return the exact sum of the survivors' vectors (times their weights, if the session has weights).
+
+        The n-th call of one party goes with the n-th call of the others, also after a call that raised.
+
+        Args:
+            vector: shape (length,), float64 or integers as the session says, within its bounds.
+            weight: this party's secret whole number in [0, max_weight]; needed if the session has weights.
+            clip: clip values to the bounds, and say in the result how many were; otherwise they are refused.
+            label: what this request is, in at most 200 characters that everybody may read ("round 7").
+                Parties that call with another label, or ask for an average where others ask for a sum, are
+                not added up with them.
+            expect: what the session file must say: "protocol", "version" and keys of `[parameters]` with
+                their values, None for a key that must not be there. Of a difference nothing is sent.
+
+        Raises:
+            ConfigError, PrivacyError: vector, weight or ledger is refused; others are told `own` for each.
+            PeerFault: somebody broke the protocol; TimeoutFault: somebody is missing. The session can go on
+                with the next request, unless the aggregator itself is lost.
+        """
+        self._check_expected(expect or {})
+        return await self._run("sum", vector, weight, clip, label)
+
+    async def average(
+        self,
+        vector: ArrayLike,
+        *,
+        weight: float | None = None,
+        clip: bool = False,
+        label: str = "",
+        expect: Mapping[str, object] | None = None,
+        check_total: bool = True,
+    ) -> Result:
+        """Return the (weighted) average of the survivors' vectors; arguments and errors as in `sum`.
+
+        In a verifiable session this party adds up the total itself before it attests it; without
+        `check_total` it does neither, and `evidence.checked` of the result is False.
+        """
+        self._check_expected(expect or {})
+        self._connection.check_total = check_total
+        return await self._run("average", vector, weight, clip, label)
+
+    def _check_expected(self, expect: Mapping[str, object]) -> None:
+        """Raise ConfigError for every key of which the session file says something else."""
+        session = self._membership.session
+        declared = {"protocol": session.protocol, "version": session.version, **session.parameters}
+        faults = [
+            Fault(key, f"is {value!r}, the session file says {declared.get(key)!r}", ConfigCheck.DIFFERS)
+            for key, value in expect.items()
+            if declared.get(key) != value
+        ]
+        if faults:
+            raise ConfigError(faults)
+
+    def log(self) -> ServedLog:
+        """Return the log of the last request, which must have been a verifiable one that ended well.
+
+        `await log.lines(first, last)` fetches a part of it from the relay, `await log.audit()` audits it all;
+        each line is held against the heads that this party has signed. Before the next request.
+        """
+        from smpc_dp.net.served_log import served_log
+
+        return served_log(self._connection, self._request)
+
+    async def evaluate(
+        self,
+        circuit: AnyCircuit,
+        inputs: Sequence[Input],
+        *,
+        peer: str,
+        role: Role,
+        output: Output = "both",
+        evaluator_inputs: Sequence[int] | None = None,
+        instances: int | None = None,
+        mode: Mode = "tile",
+        label: str = "",
+    ) -> Evaluation:
+        """Evaluate a Boolean circuit with one other party, by garbled circuits; both call this.
+
+        The two connect to each other: one of them needs an address in the session file. Evaluations may run
+        beside requests to the aggregator; those with one peer run one after the other, in the order of the
+        calls.
+
+        Args:
+            circuit: name of a published circuit, path of a file in Bristol Fashion, or a `Circuit`.
+            inputs: for each of this party's input values of the circuit, in order, an unsigned integer; or,
+                for a batch, a sequence or integer array of them, all of one length.
+            peer: the other party's name.
+            role: "garbler" or "evaluator": this party's; the peer has the other one. The claim is not the
+                same for both: the garbler must be semi-honest, the evaluator need not be.
+            output: who learns the output: "garbler", "evaluator" or "both".
+            evaluator_inputs: places (from 0) of the evaluator's input values; by default all but the first.
+            instances: how many evaluations; needed for a batch in which this party has no inputs.
+            mode: "tile" or "unique" garbling keys.
+            label: what this evaluation is, in at most 200 characters; the peer must say the same.
+
+        Raises:
+            ConfigError: an argument is wrong, or the peer's differ; names which, before anything is garbled.
+            PeerFault: the peer broke the protocol. TimeoutFault: it did not call within `gather` seconds, or
+                took longer than `step` for one message. The session can go on after each.
+        """
+        from smpc_dp.protocols.garbled.evaluation import Operation
+
+        _check_label(label)
+        evaluations = self._evaluating()
+        if evaluations is None:
+            reason = "a session without an aggregator has no evaluations: its addresses are for its averages"
+            raise ConfigError([Fault("topology", reason, ConfigCheck.UNSUPPORTED)])
+        evaluations.check_peer(peer)
+        if role not in ("garbler", "evaluator"):
+            raise ConfigError(
+                [Fault("role", f"{role!r} is neither 'garbler' nor 'evaluator'", ConfigCheck.CHOICE)]
+            )
+        garbler, evaluator = (self.party, peer) if role == "garbler" else (peer, self.party)
+        operation = await asyncio.to_thread(
+            Operation.make,
+            circuit,
+            inputs,
+            garbler=garbler,
+            evaluator=evaluator,
+            own=self.party,
+            output=output,
+            mode=mode,
+            evaluator_inputs=evaluator_inputs,
+            instances=instances,
+        )
+
+        def on_step(step: str) -> None:
+            self._on_event(Event(self.party, "step", step=step, waiting=1, detail=f"evaluation with {peer}"))
+
+        return await evaluations.evaluate(operation, peer, label, on_step)
+
+    async def pairwise(
+        self,
+        kernel: str | Kernel,
+        data: Any,
+        epsilon: float,
+        P: int | None = None,  # noqa: N803 - the paper's symbol
+        *,
+        delta: float = 0.0,
+        noise: NoiseKind | PairDistribution = "laplace",
+        zetas: tuple[float, float] | None = None,
+        public_label: int | None = None,
+        engine: Engine | None = None,
+    ) -> StatisticResult:
+        """Estimate the mean of a kernel over pairs of parties, with differential privacy; all call this.
+
+        P matchings are drawn that nobody chooses; each pair evaluates kernel and noise by garbled circuits,
+        the aggregator alone learns the noisy value [Bellet 2021, 3.3.4]. A pair connects directly where one
+        of the two has an address in the session file, else it talks through the aggregator, sealed.
+        Experimental: docs/proofs/statistics.md.
+
+        Args:
+            kernel: a name of `kernels.named`, on integers of 32 bits, or a kernel on grids of your own.
+            data: this party's record, a number or a tuple of one for each field.
+            epsilon, delta: for the record, all P evaluations together; delta above 0 for "gaussian".
+            P: evaluations of each party; None, noise, zetas: see `statistics.compiled.plan_statistic`.
+            mark: a public label, 0 or 1, where the kernel has them.
+            engine: "garbled", as above; "mpyc" in a session with servers: they compute it on shares over all
+                pairs, or P of each party, and add one noise, "laplace" or "gaussian", to the whole; or
+                "pair_laplace", "pair_gaussian" or "randomised_response" to each pair
+                (docs/proofs/servers.md). By default what the session has.
+
+        Raises:
+            ConfigError: an argument is wrong. PrivacyError: the record is outside the kernel's domain, or the
+                ledger refuses; then nothing of the record is sent.
+            PeerFault, TimeoutFault: as for `sum`. A pair that fails is spent, left out and counted.
+        """
+        session = self._membership.session
+        expected: Engine = "mpyc" if has_servers(session.protocol, session.parameters) else "garbled"
+        if engine not in (None, expected):
+            raise ConfigError(
+                [
+                    Fault(
+                        "engine",
+                        f"is {engine!r}, this session's members compute by {expected!r}",
+                        ConfigCheck.DIFFERS,
+                    )
+                ]
+            )
+        from smpc_dp.kernels.named import find_kernel
+
+        if expected == "mpyc":
+            from smpc_dp.net.servers.programs import operation_of
+
+            outcome = find_kernel(kernel)
+            operation = operation_of(outcome, epsilon, delta, noise, P)
+            self._request += 1
+            result = await cast("ServersConnection", self._connection).statistic(
+                self._request, outcome, data, public_label, operation, zetas, self._ledger
+            )
+            self._notify_done(result.survivors, result.absent)
+            return result
+        evaluations = self._evaluating()
+        if evaluations is None:
+            reason = "a session without an aggregator has no pairwise statistics: it learns them"
+            raise ConfigError([Fault("topology", reason, ConfigCheck.UNSUPPORTED)])
+        from smpc_dp.net.statistic import StatisticRequest, estimate
+
+        requested = await asyncio.to_thread(
+            lambda: StatisticRequest.check(
+                find_kernel(kernel),
+                data,
+                parties=len(session.roster.parties),
+                epsilon=epsilon,
+                delta=delta,
+                partners=P,
+                noise=cast("NoiseKind", noise),
+                zetas=zetas,
+                public_label=public_label,
+            )
+        )
+        self._request += 1
+        aggregator = cast("AggregatorConnection", self._connection)
+        result = await estimate(requested, aggregator, self._request, evaluations, self._ledger)
+        self._notify_done(result.survivors, result.absent)
+        return result
+
+    async def _run(
+        self, kind: Kind, vector: ArrayLike, weight: float | None, clip: bool, label: str
+    ) -> Result:
+        _check_label(label)
+        self._request += 1
+        try:
+            encoding = self._membership.encoding
+            ring_vector, clipped = encoding.encode(vector, party=self.party, weight=weight, clip=clip)
+        except SmpcError as error:
+            # The others must neither wait for this vector nor take the next one for it.
+            await self._connection.decline(self._request, error)
+            raise
+        return await self._run_encoded(kind, ring_vector, clipped, label)
+
+    async def sum_encoded(
+        self, kind: Kind, ring_vector: RingVector, clipped: int = 0, label: str = ""
+    ) -> Result:
+        """Return the "sum" or "average" of vectors that the session's encoding has encoded; one request.
+
+        For callers who check an input before they connect. `lanes` is copied.
+        """
+        self._request += 1
+        return await self._run_encoded(kind, ring_vector.copy(), clipped, label)
+
+    async def _run_encoded(self, kind: Kind, ring_vector: RingVector, clipped: int, label: str) -> Result:
+        parameters = self._membership.parameters
+        from smpc_dp.protocols.registry import origin_of
+        from smpc_dp.protocols.result import Result
+
+        # Parties with different versions of another package's protocol are not added up.
+        origin = origin_of(self._membership.session.protocol)
+        operation = " ".join(part for part in (kind, label, parameters.planned(), origin) if part)
+
+        charge = partial(charge_run, self._ledger, self._membership.event, self._request)
+        outcome, receipt = await self._connection.run(self._request, operation, ring_vector, charge)
+        self._notify_done(outcome.survivors, outcome.absent)
+        return Result.of(outcome, kind, clipped, receipt)
+
+    def _evaluating(self) -> Evaluations | None:
+        """Return the evaluations with other parties, made for the first; None without an aggregator."""
+        if self._evaluations is None and (contexts := self._connection.contexts) is not None:
+            from smpc_dp.net.evaluation import Evaluations
+
+            member = self._membership
+            self._evaluations = Evaluations(member.session, member.identity, contexts)
+        return self._evaluations
+
+    async def _close(self) -> None:
+        if self._evaluations is not None:
+            await asyncio.to_thread(self._evaluations.close)
+        await self._connection.close()
+
+    def _notify_done(self, survivors: tuple[str, ...], absent: tuple[str, ...]) -> None:
+        reported = Event(self.party, "done", self._request, "done", survivors=survivors, absent=absent)
+        self._on_event(reported)
+
+
+def _check_label(label: str) -> None:
+    if len(label) > LABEL_LIMIT:
+        raise ConfigError(
+            [Fault("label", f"at most {LABEL_LIMIT} characters, has {len(label)}", ConfigCheck.TOO_LARGE)]
+        )
+
+
+@asynccontextmanager
+async def connect(
+    session: str | os.PathLike[str],
+    party: str,
+    *,
+    key: str | os.PathLike[str] | None = None,
+    ledger: str | os.PathLike[str] | None = None,
+    listen_on: str | None = None,
+    on_event: OnEvent = ignore,
+    role: MakeParty | None = None,
+) -> AsyncIterator[Session]:
+    """Connect `party` to the aggregator of a session file, over mutual TLS 1.3 pinned to its roster.
+
+    In a session without one (gopa, `topology = "direct"`) it is connected to all other parties: it waits for
+    them until `connect` seconds have passed, and goes on if enough are there.
+
+    Args:
+        session: path of the session file.
+        party: a name of the roster with role "party".
+        key: path of its identity file; by default `keys/PARTY.key` beside the session file.
+        ledger: path of the party's privacy ledger (`smpc-dp ledger create`). Each request is charged to it,
+            durably, before anything that depends on the vector is sent; one that it refuses raises
+            PrivacyError, and nothing of the vector is sent.
+        listen_on: in the direct topology host:port to bind, where that is not the address in the roster.
+        on_event: told of every step, for progress.
+        role: makes this party's role in each request for a sum, in place of the protocol's own: a party that
+            deviates, for tests and demonstrations. For sessions with an aggregator.
+
+    Raises:
+        ConfigError: every fault of the session file, or what differs from the aggregator's; another's ledger.
+        LocalError: the key file or the ledger is missing or damaged, or others can read it.
+        TimeoutFault, PeerFault: the aggregator, or enough of the others, cannot be reached, or is not who it
+            should be.
+    """
+    # Not at the top: a program that may connect does not yet pay for what a party needs.
+    from smpc_dp.net.member import Membership
+    from smpc_dp.net.opening import open_connection
+
+    on_event = logged(on_event)
+    membership = Membership.load(session, party, key)
+    membership.refuse_learning()
+    book = None if ledger is None else await asyncio.to_thread(open_ledger, ledger, party)
+    connection = await open_connection(membership, on_event, listen_on, role)
+    opened = Session(membership, connection, on_event, book)
+    try:
+        yield opened
+    finally:
+        await opened._close()
+
+
+def open_ledger(path: str | os.PathLike[str], party: str) -> Ledger:
+    """Return the ledger of a party; raise what `Ledger.open` raises."""
+    # Not at the top: most sessions have no ledger, and the accountant takes a while to load.
+    from smpc_dp.privacy.accountant.ledger import Ledger
+
+    return Ledger.open(os.fspath(path), party=party)

@@ -1,0 +1,433 @@
+"""The session file: one TOML text that all participants of a run hold in common.
+
+It names the protocol, its parameters and the roster. Everything in it is checked before any socket opens, and
+all that is wrong is reported at once. `digest` covers everything that participants must agree on: protocol,
+version, parameters and the roster with its addresses. Timeouts are each participant's own affair and are left
+out.
+"""
+
+from __future__ import annotations
+
+import binascii
+import itertools
+import math
+import os
+import re
+import tomllib
+from base64 import b64decode, b64encode
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import TypeVar, cast
+
+from smpc_dp import extensions
+from smpc_dp.encoding import shown
+from smpc_dp.errors import ConfigCheck, ConfigError, Fault, LocalError
+from smpc_dp.files import read_bounded
+from smpc_dp.identity.roster import ROLES, Member, Role, Roster, entry_of
+from smpc_dp.net.toml_text import toml, toml_key
+from smpc_dp.net.transport.difference import difference
+from smpc_dp.protocols.names import LEARN, MPYC, VERIFIABLE_VERSION, VERSION, has_servers, is_direct
+from smpc_dp.protocols.registry import (
+    PARAMETER_CHECKERS,
+    direct_roster_faults,
+    requires_aggregator,
+    server_roster_faults,
+    versions_of,
+)
+from smpc_dp.protocols.session import canonical_session, session_digest, session_json
+
+__all__ = ["SessionFile", "Timeouts", "difference", "load_session", "parse_session", "write_session"]
+
+T = TypeVar("T")
+
+MAX_FILE_BYTES = 64 << 20
+MAX_TIMEOUT = 86_400.0
+# A file of megabytes may have a fault in every few bytes: about so many are listed.
+MAX_FAULTS = 1000
+# No parameter has tables and arrays within each other beyond this.
+MAX_DEPTH = 32
+_LEARN = frozenset({(LEARN, VERSION), (LEARN, VERIFIABLE_VERSION)})
+_TOP = ("protocol", "version", "parameters", "timeouts", "roster")
+_TIMEOUTS = ("connect", "step", "gather")
+_ENTRY = ("name", "role", "address", "public_key", "certificate")
+_KINDS: dict[type, str] = {str: "a string", int: "an integer", dict: "a table", list: "an array of tables"}
+# JSON can write one half of a pair.
+_SURROGATE = re.compile("[\ud800-\udfff]")
+_SYNTAX = re.compile(r"(.*) \(at (?:line (\d+), column \d+|end of document)\)", re.DOTALL)
+
+
+@dataclass(frozen=True, slots=True)
+class Timeouts:
+    """Seconds, above 0 and at most a day.
+
+    connect: that a party tries to connect, and the others wait until all have. step: that a party has for one
+    step, and the others wait for it.
+    gather: that a request, once somebody has asked for it, waits for enough others to ask for it too.
+    """
+
+    connect: float = 300.0
+    step: float = 30.0
+    gather: float = 300.0
+
+
+@dataclass(frozen=True, slots=True)
+class SessionFile:
+    """A session file in which everything is right.
+
+    `parameters` is as written, `checked_parameters` what the protocol's own checker made of it.
+    """
+
+    protocol: str
+    version: int
+    parameters: Mapping[str, object]
+    checked_parameters: object
+    timeouts: Timeouts
+    roster: Roster
+    digest: bytes = field(init=False)
+
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "digest", session_digest(self.canonical_json()))
+
+    def canonical(self) -> dict[str, object]:
+        """Return what all participants must agree on, in JSON's types, for `difference`."""
+        return canonical_session(self.protocol, self.version, self.parameters, self.roster)
+
+    def canonical_json(self) -> bytes:
+        """Return `canonical()` as JSON with sorted keys and no spaces: the bytes that `digest` covers."""
+        return session_json(self.canonical())
+
+
+def load_session(path: str | os.PathLike[str]) -> SessionFile:
+    """Read and check a session file.
+
+    Raises LocalError when it cannot be read, ConfigError with every fault when something in it is wrong.
+    """
+    content = read_bounded(path, "the session file", MAX_FILE_BYTES)
+    try:
+        text = content.decode("utf-8")
+    except UnicodeDecodeError as error:
+        line = content.count(b"\n", 0, error.start) + 1
+        raise ConfigError([Fault(f"{path}:{line}", "not UTF-8", ConfigCheck.FORMAT)]) from None
+    return parse_session(text, str(path))
+
+
+def parse_session(text: str, source: str = "session") -> SessionFile:
+    """Check the text of a session file; `source` is its name in error messages.
+
+    Raises ConfigError that lists every fault with its line (syntax) or key path (content).
+    """
+    try:
+        document = tomllib.loads(text)
+    except RecursionError:
+        raise ConfigError([Fault(source, "nested too deeply", ConfigCheck.FORMAT)]) from None
+    except ValueError as error:
+        raise ConfigError([_syntax_fault(error, text, source)]) from None
+    return check_document(document)
+
+
+@dataclass(frozen=True, slots=True)
+class Outline:
+    """What a session says, read and checked but for its parameters, which nobody has planned yet."""
+
+    protocol: str
+    version: int
+    parameters: Mapping[str, object]
+    timeouts: Timeouts
+    roster: Roster | None
+    # Of the parties, in order; empty where there is nothing to plan.
+    names: Sequence[str]
+
+
+def check_document(document: Mapping[str, object]) -> SessionFile:
+    """Check a session that has been read, from TOML or from its canonical JSON.
+
+    Raises ConfigError that lists every fault with its key path.
+    """
+    faults: list[Fault] = []
+    read = _outline(document, faults)
+    checked = None
+    if read.names:
+        checked = plan_parameters(read.protocol, read.version, read.parameters, read.names, faults)
+    if faults or read.roster is None:
+        raise ConfigError(faults)
+    return SessionFile(read.protocol, read.version, read.parameters, checked, read.timeouts, read.roster)
+
+
+def check_outline(document: Mapping[str, object]) -> tuple[Outline, Roster]:
+    """Check a session as `check_document` does, but plan nothing: that can take seconds."""
+    faults: list[Fault] = []
+    read = _outline(document, faults)
+    if faults or read.roster is None:
+        raise ConfigError(faults)
+    return read, read.roster
+
+
+def _outline(document: Mapping[str, object], faults: list[Fault]) -> Outline:
+    faults += _unknown(document, _TOP, "")
+    protocol, version = _protocol(document, faults)
+    timeouts = _timeouts(document.get("timeouts", {}), faults)
+    members, names = _members(document, faults)
+    roster: Roster | None = None
+    if members is not None:
+        given = document.get("parameters")
+        table = given if isinstance(given, dict) else {}
+        direct, shared = is_direct(protocol, table), has_servers(protocol, table)
+        aggregator = not direct and not shared
+        needed = aggregator and ((protocol, version) in _LEARN or requires_aggregator(protocol, version))
+        roster, result = Roster.checked(members, requires_aggregator=needed)
+        faults += result + (direct_roster_faults(members) if direct else [])
+        faults += server_roster_faults(MPYC if shared else protocol, members)
+    parameters = read_parameters(document, faults)
+    if parameters is None:
+        parameters, names = {}, []
+    return Outline(protocol, version, parameters, timeouts, roster, names)
+
+
+def write_session(
+    path: str | os.PathLike[str],
+    protocol: str,
+    version: int,
+    parameters: Mapping[str, object],
+    members: Iterable[Member],
+    timeouts: Timeouts | None = None,
+) -> None:
+    """Write a session file, checked first, over an existing one if there is any.
+
+    Raises ConfigError when what it would say is wrong, LocalError when it cannot be written.
+    """
+    lines = [
+        f"protocol = {toml(protocol, 'protocol')}",
+        f"version = {toml(version, 'version')}",
+        "",
+        "[parameters]",
+    ]
+    lines += [f"{toml_key(key)} = {toml(value, f'parameters.{key}')}" for key, value in parameters.items()]
+    if timeouts is not None:
+        lines += ["", "[timeouts]  # seconds"]
+        lines += [f"{key} = {getattr(timeouts, key)!r}" for key in _TIMEOUTS]
+    for member in members:
+        lines += ["", roster_entry(member)]
+    text = "\n".join(lines) + "\n"
+    parse_session(text, str(path))
+    try:
+        Path(path).write_bytes(text.encode("utf-8"))
+    except UnicodeEncodeError:
+        raise ConfigError(
+            [Fault("parameters", "a string holds what Unicode cannot carry", ConfigCheck.FORMAT)]
+        ) from None
+    except OSError as error:
+        raise LocalError(f"{path}: cannot write the session file ({error.strerror})") from None
+
+
+def roster_entry(member: Member) -> str:
+    """Return the `[[roster]]` table of a member, as it stands in a session file."""
+    lines = [f"{key} = {toml(value, f'roster.{key}')}" for key, value in entry_of(member).items()]
+    return "\n".join(["[[roster]]", *lines])
+
+
+def _syntax_fault(error: ValueError, text: str, source: str) -> Fault:
+    match = _SYNTAX.fullmatch(str(error))
+    if "set_int_max_str_digits" in str(error):
+        return Fault(source, "an integer has too many digits", ConfigCheck.FORMAT)
+    if match is None:
+        return Fault(source, str(error), ConfigCheck.FORMAT)
+    line = match[2] or str(text.count("\n") + 1)
+    return Fault(f"{source}:{line}", match[1], ConfigCheck.FORMAT)
+
+
+def _protocol(document: Mapping[str, object], faults: list[Fault]) -> tuple[str, int]:
+    protocol = _required(document, "protocol", str, "", faults) or ""
+    version = _required(document, "version", int, "", faults) or 0
+    if protocol and version:
+        check_protocol(protocol, version, faults)
+    return protocol, version
+
+
+def check_protocol(protocol: str, version: int, faults: list[Fault]) -> None:
+    """Add a fault if nobody knows this protocol, or this version of it."""
+    protocols = _LEARN | PARAMETER_CHECKERS.keys()
+    if (protocol, version) in protocols:
+        return
+    protocols |= {(protocol, number) for number in versions_of(protocol)}
+    if (protocol, version) not in protocols:
+        known = ", ".join(f"{name} {number}" for name, number in sorted(protocols))
+        versions = " or ".join(str(number) for name, number in sorted(protocols) if name == protocol)
+        if versions:
+            reason = f"{shown(version)} is unknown; this release reads version {versions} of '{protocol}'"
+            faults.append(Fault("version", reason, ConfigCheck.CHOICE))
+        else:
+            others = extensions.others(extensions.Group.PROTOCOLS)
+            reason = f"{protocol!r} is unknown, the known ones are {known}{others}"
+            faults.append(Fault("protocol", reason, ConfigCheck.CHOICE))
+
+
+def _timeouts(table: object, faults: list[Fault]) -> Timeouts:
+    if not isinstance(table, dict):
+        faults.append(Fault("timeouts", "not a table", ConfigCheck.TYPE))
+        return Timeouts()
+    values: dict[str, float] = {}
+    for key, value in table.items():
+        if key not in _TIMEOUTS:
+            faults.append(
+                Fault(
+                    f"timeouts.{key}",
+                    f"unknown key, the known ones are {', '.join(_TIMEOUTS)}",
+                    ConfigCheck.UNKNOWN_KEY,
+                )
+            )
+        elif isinstance(value, bool) or not isinstance(value, int | float):
+            faults.append(Fault(f"timeouts.{key}", f"not a number of seconds: {value!r}", ConfigCheck.TYPE))
+        elif not 0 < value <= MAX_TIMEOUT:
+            faults.append(
+                Fault(
+                    f"timeouts.{key}",
+                    f"{shown(value)} is not above 0 and at most {MAX_TIMEOUT:.0f} seconds",
+                    ConfigCheck.TOO_LARGE,
+                )
+            )
+        else:
+            values[key] = float(value)
+    return Timeouts(**values)
+
+
+def read_parameters(document: Mapping[str, object], faults: list[Fault]) -> Mapping[str, object] | None:
+    """Return the parameters of a document as written; None, and `faults`, if no session could have them."""
+    table = _required(document, "parameters", dict, "", faults)
+    if table is None:
+        return None
+    parameters = cast("dict[str, object]", table)
+    unfit = [*itertools.islice(_not_json("parameters", parameters), MAX_FAULTS)]
+    if len(parameters) > MAX_FAULTS:
+        unfit.append(
+            Fault("parameters", f"has {len(parameters)} keys, more than {MAX_FAULTS}", ConfigCheck.TOO_LARGE)
+        )
+    faults += unfit
+    return None if unfit else parameters
+
+
+def plan_parameters(
+    protocol: str, version: int, parameters: Mapping[str, object], names: Sequence[str], faults: list[Fault]
+) -> object:
+    """Return what the checker of a protocol makes of the parameters, for parties with these names.
+
+    None if they are wrong, or nobody knows the protocol; `faults` has why. This can take seconds.
+    """
+    checked: object = None
+    if (protocol, version) in _LEARN:
+        # Learners take long to load: only sessions that learn do.
+        from smpc_dp.learn.pairing_schedule import numbered
+        from smpc_dp.learn.registry import check_learn_as
+
+        reported, result = numbered(parameters, names)
+        if not result:
+            checked, result = check_learn_as(version, reported, len(names))
+    elif (checker := versions_of(protocol).get(version)) is not None:
+        checked, result = checker(parameters, len(names))
+    else:
+        return None
+    faults += [
+        Fault(where if where == "roster" else f"parameters.{where}", reason, check)
+        for where, reason, check in result
+    ]
+    return checked
+
+
+def _members(document: Mapping[str, object], faults: list[Fault]) -> tuple[list[Member] | None, list[str]]:
+    """Return the members (None when one cannot be read) and the names of those who say they are parties."""
+    listed = _required(document, "roster", list, "", faults)
+    if listed is None:
+        return None, []
+    members: list[Member | None] = []
+    for position, entry in enumerate(listed):
+        members.append(read_member(f"roster[{position}]", entry, faults))
+        if len(faults) >= MAX_FAULTS:
+            faults.append(Fault("roster", "what else is wrong is not listed", ConfigCheck.MORE))
+            return None, []
+    entries = [entry for entry in listed if isinstance(entry, dict)]
+    names = [str(entry.get("name")) for entry in entries if entry.get("role") == "party"]
+    complete = [member for member in members if member is not None]
+    return (complete if len(complete) == len(members) else None), names
+
+
+def read_member(where: str, entry: object, faults: list[Fault]) -> Member | None:
+    """Return an entry of a roster as a member, or None and the `faults`; `Roster` checks more."""
+    if not isinstance(entry, dict):
+        faults.append(Fault(where, "not a table: write [[roster]]", ConfigCheck.TYPE))
+        return None
+    before = len(faults)
+    faults += _unknown(entry, _ENTRY, where)
+    name = _required(entry, "name", str, where, faults)
+    role = _required(entry, "role", str, where, faults)
+    address = _required(entry, "address", str, where, faults) if "address" in entry else None
+    key_text = _required(entry, "public_key", str, where, faults)
+    certificate_text = _required(entry, "certificate", str, where, faults)
+    if role is not None and role not in ROLES:
+        faults.append(Fault(f"{where}.role", f"{role!r} is none of {', '.join(ROLES)}", ConfigCheck.CHOICE))
+    public_key = certificate = None
+    if key_text is not None:
+        if re.fullmatch(r"[0-9a-f]{64}", key_text):
+            public_key = bytes.fromhex(key_text)
+        else:
+            faults.append(Fault(f"{where}.public_key", "not 64 lower-case hex digits", ConfigCheck.FORMAT))
+    if certificate_text is not None:
+        certificate = _base64(certificate_text)
+        if certificate is None:
+            faults.append(Fault(f"{where}.certificate", "not base64", ConfigCheck.FORMAT))
+    if len(faults) > before or name is None or public_key is None or certificate is None:
+        return None
+    return Member(name, cast("Role", role), address, public_key, certificate)
+
+
+def _base64(text: str) -> bytes | None:
+    try:
+        content = b64decode(text, validate=True)
+    except (binascii.Error, ValueError):
+        return None
+    # Stray bits in the last character decode too: one certificate has one spelling.
+    return content if b64encode(content).decode("ascii") == text else None
+
+
+def _unknown(table: Mapping[str, object], known: Sequence[str], where: str) -> list[Fault]:
+    """Return a fault for each key that nobody knows."""
+    reason = f"unknown key, the known ones are {', '.join(known)}"
+    keys = itertools.islice((key for key in table if key not in known), MAX_FAULTS)
+    return [Fault(f"{where}.{key}" if where else key, reason, ConfigCheck.UNKNOWN_KEY) for key in keys]
+
+
+def _required(
+    table: Mapping[str, object], key: str, kind: type[T], where: str, faults: list[Fault]
+) -> T | None:
+    path = f"{where}.{key}" if where else key
+    value = table.get(key)
+    if key not in table:
+        faults.append(Fault(path, "missing", ConfigCheck.MISSING))
+    elif not isinstance(value, kind) or isinstance(value, bool):
+        faults.append(Fault(path, f"{_KINDS[kind]} is needed, not {type(value).__name__}", ConfigCheck.TYPE))
+    else:
+        return value
+    return None
+
+
+def _not_json(where: str, value: object, depth: int = 0) -> Iterator[Fault]:
+    """Yield a fault for each value that the canonical JSON cannot hold, or nobody needs."""
+    if depth > MAX_DEPTH:
+        yield Fault(
+            where, f"more than {MAX_DEPTH} tables and arrays within each other", ConfigCheck.TOO_LARGE
+        )
+    elif isinstance(value, float) and not math.isfinite(value):
+        yield Fault(where, f"{value} is not a finite number", ConfigCheck.RANGE)
+    elif isinstance(value, dict):
+        for key, inner in value.items():
+            if _SURROGATE.search(key):
+                yield Fault(where, f"the key {key!r} is no Unicode text", ConfigCheck.FORMAT)
+            else:
+                yield from _not_json(f"{where}.{key}", inner, depth + 1)
+    elif isinstance(value, list):
+        for index, inner in enumerate(value):
+            yield from _not_json(f"{where}[{index}]", inner, depth + 1)
+    elif isinstance(value, str):
+        if _SURROGATE.search(value):
+            yield Fault(where, f"{value[:40]!r} is no Unicode text", ConfigCheck.FORMAT)
+    elif not isinstance(value, int | float):
+        yield Fault(where, f"a {type(value).__name__} cannot be a parameter", ConfigCheck.TYPE)

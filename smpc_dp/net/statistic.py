@@ -1,0 +1,287 @@
+"""Runs a party of a pairwise statistic: its evaluations one after the other, each once."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from functools import partial
+from typing import TYPE_CHECKING, Any
+
+from smpc_dp.crypto.randomness import SystemRandomness
+from smpc_dp.errors import ConfigCheck, ConfigError, Fault, LocalError, SmpcError, TimeoutFault
+from smpc_dp.identity.keys import Identity
+from smpc_dp.kernels.fields import Codes
+from smpc_dp.kernels.kernel import Kernel
+from smpc_dp.kernels.named import kernel_of, registered_kernel
+from smpc_dp.net.charging import charge_run
+from smpc_dp.net.connection import AggregatorConnection, AggregatorWaits
+from smpc_dp.net.connection_pool import InboundEvent
+from smpc_dp.net.deadline import PATIENCE, pairs_seconds
+from smpc_dp.net.driver import Drive
+from smpc_dp.net.evaluation import Evaluations
+from smpc_dp.net.pairwise import drive
+from smpc_dp.net.relay import HAS_LEFT, RelayedChannel, Tunnel
+from smpc_dp.net.seen import StoredRun
+from smpc_dp.net.session_file import Timeouts
+from smpc_dp.net.threads import in_thread
+from smpc_dp.net.transport.blocking import Halt
+from smpc_dp.privacy.circuit_noise import NoiseKind
+from smpc_dp.protocols.engine.events import Event
+from smpc_dp.protocols.engine.run import Run
+from smpc_dp.protocols.envelope import Context
+from smpc_dp.protocols.garbled.evaluator import EvaluatorRole
+from smpc_dp.protocols.garbled.garbler import GarblerRole
+from smpc_dp.protocols.garbled.relay import SealedConnection
+from smpc_dp.protocols.ustatistic.messages import (
+    PAIR,
+    RELAY,
+    RELAY_END,
+    RESULT,
+    Relay,
+    RelayEnd,
+)
+from smpc_dp.protocols.ustatistic.plan import StatisticPlan
+from smpc_dp.protocols.ustatistic.result import StatisticResult, event_of
+from smpc_dp.protocols.ustatistic.serving import MakePlan
+from smpc_dp.protocols.ustatistic.states import party
+from smpc_dp.protocols.ustatistic.wire import PairWire
+from smpc_dp.seen import Seen
+from smpc_dp.statistics.compiled import operation_of, plan_statistic
+
+if TYPE_CHECKING:
+    from smpc_dp.privacy.accountant.ledger import Ledger
+
+
+@dataclass(frozen=True)
+class StatisticRequest:
+    """A checked request: the compiled statistic, the own record's codes, shape (1, fields), and the mark."""
+
+    plan: StatisticPlan
+    codes: Codes
+    public_label: int
+    operation: str
+
+    @classmethod
+    def check(
+        cls,
+        kernel: Kernel,
+        data: Any,
+        *,
+        parties: int,
+        epsilon: float,
+        delta: float,
+        partners: int | None,
+        noise: NoiseKind,
+        zetas: tuple[float, float] | None,
+        public_label: int | None,
+    ) -> StatisticRequest:
+        """Check everything that one party can check alone; errors as of `Session.pairwise`."""
+        codes, label = kernel.record(data, public_label)
+        plan = plan_statistic(kernel, parties, epsilon, delta, partners=partners, noise=noise, zetas=zetas)
+        return cls(plan, codes, label, operation_of(kernel, plan, noise))
+
+    def machine(self, context: Context, identity: Identity, corrupt: int, seen: Seen) -> Run[StatisticResult]:
+        """Return the party's role in one request; `corrupt` and `seen` as of `statistic_states.party`."""
+        return party(
+            context, identity, self.plan, self.operation, self.public_label, corrupt=corrupt, seen=seen
+        )
+
+
+def plan_maker(kernels: Sequence[Kernel]) -> MakePlan:
+    """Return how an aggregator compiles an operation: for kernels known by name, and for these.
+
+    A party whose kernel of the same name has other terms or another circuit is refused: plans are compared.
+    """
+    own = {kernel.name: kernel for kernel in kernels}
+
+    def make(operation: str) -> StatisticPlan:
+        try:
+            requested: Any = json.loads(operation)
+            kernel = own.get(name := requested["kernel"]) or registered_kernel(name) or kernel_of(requested)
+            arguments = {key: requested[key] for key in ("epsilon", "delta", "partners", "noise")}
+        except (ValueError, KeyError, TypeError, OverflowError, RecursionError) as error:
+            raise ConfigError(
+                [Fault("operation", f"not a statistic's ({error})", ConfigCheck.FORMAT)]
+            ) from None
+        except LocalError as error:
+            # A party may ask for what is broken here; that ends its request, not the aggregator.
+            raise ConfigError([Fault("kernel", str(error), ConfigCheck.UNSUPPORTED)]) from None
+        if not all(isinstance(arguments[key], int | float) for key in ("epsilon", "delta")):
+            raise ConfigError([Fault("operation", "its budget is no number", ConfigCheck.RANGE)])
+        return plan_statistic(kernel, 2, **arguments)
+
+    return make
+
+
+class PairRounds(AggregatorWaits):
+    """All evaluations of one party in one run, in the order of the matchings, each exactly once.
+
+    An evaluation that fails is over: with fresh noise on the same records the noise would average out.
+    """
+
+    def __init__(
+        self,
+        run: Run[StatisticResult],
+        identity: Identity,
+        requested: StatisticRequest,
+        evaluations: Evaluations,
+        timeouts: Timeouts,
+    ) -> None:
+        later = PATIENCE * timeouts.step
+        super().__init__(timeouts.connect + timeouts.gather + later, later)
+        self._run = run
+        self._pairs = PairWire(run.member)
+        self._identity = identity
+        self._plan = requested.plan
+        self._codes = requested.codes
+        self._evaluations = evaluations
+        self._timeouts = timeouts
+        self._tunnels: dict[int, Tunnel] = {}
+        self._relayed: dict[int, RelayedChannel] = {}
+        # Of pairs with a channel of their own, and which of them the aggregator has ended.
+        self._halts: dict[int, Halt] = {}
+        self._left: set[int] = set()
+        self.faults: list[str] = []
+
+    def begin_step(self, drive: Drive) -> None:
+        """Begin the evaluations once they are drawn; see `Holder.begin_step`."""
+        super().begin_step(drive)
+        if self._run.step == RESULT:
+            # Others may be at their pairs for as long as this.
+            drive.timer.at += pairs_seconds(self._plan.partners, self._timeouts)
+            self._open_tunnels(drive, self._run.state.evaluations)
+            drive.begin_work(self._work(drive, self._run.state.evaluations))
+
+    async def event_of(self, drive: Drive, inbound: InboundEvent) -> Event | None:
+        """Take what is for an evaluation, beside the steps; see `Holder.event_of`."""
+        event = await super().event_of(drive, inbound)
+        envelope = inbound.envelope
+        if event is None or envelope is None:
+            return event
+        if envelope.step == PAIR:
+            self._deliver(*self._pairs.open_pair(self._run.run_id, envelope))
+            return None
+        if envelope.step in (RELAY, RELAY_END):
+            self._deliver_relayed(self._pairs.open_relay(self._run.run_id, envelope))
+            return None
+        return event
+
+    async def _work(self, drive: Drive, evaluations: Sequence[tuple[int, str, str]]) -> list[int]:
+        """Evaluate all pairs, and return the matchings that failed.
+
+        The ledger is charged for all evaluations before the first one begins.
+        """
+        await drive.charge()
+        failed = []
+        for matching, garbler, evaluator in evaluations:
+            drive.notify("step", f"matching {matching + 1}: {garbler} with {evaluator}")
+            try:
+                await self._evaluate(matching, garbler, evaluator)
+            except asyncio.CancelledError:
+                self.faults.append(f"pair {garbler}, {evaluator}: the run ended before it")
+                raise
+            except SmpcError as error:
+                failed.append(matching)
+                self.faults.append(f"pair {garbler}, {evaluator}: {error}")
+        return failed
+
+    def _hang_up(self) -> None:
+        """End what an evaluation waits for: the run is over."""
+        for tunnel in self._tunnels.values():
+            tunnel.deliver(None)
+        for channel in self._relayed.values():
+            channel.deliver(None)
+
+    def _open_tunnels(self, drive: Drive, evaluations: Sequence[tuple[int, str, str]]) -> None:
+        """Open all at once: the aggregator's words, and a partner's, may come before an evaluation's turn."""
+        loop, own, run_id = asyncio.get_running_loop(), self._identity.name, self._run.run_id
+
+        async def give(message: Relay | RelayEnd) -> None:
+            await drive.connections.post(drive.request, [self._pairs.write_relay(run_id, message)])
+
+        def tunnel(matching: int) -> Tunnel:
+            async def send(content: bytes) -> None:
+                await drive.connections.post(
+                    drive.request, [self._pairs.write_pair(run_id, matching, content)]
+                )
+
+            opened = Tunnel(self._pairs.aggregator, loop, send)
+            opened.wait(self._timeouts.gather + self._timeouts.step)
+            return opened
+
+        for matching, garbler, evaluator in evaluations:
+            self._tunnels[matching] = tunnel(matching)
+            peer = evaluator if own == garbler else garbler
+            if not self._evaluations.is_reachable(peer):
+                context = self._pairs.context(run_id, matching, garbler, evaluator)
+                connection = SealedConnection(context, self._identity, SystemRandomness())
+                aggregator = self._pairs.aggregator
+                self._relayed[matching] = RelayedChannel(peer, aggregator, matching, connection, give)
+            else:
+                self._halts[matching] = Halt()
+
+    def _deliver(self, matching: int, content: bytes) -> None:
+        """Take a message of the aggregator's role in the evaluation of a matching."""
+        if (tunnel := self._tunnels.get(matching)) is not None:
+            tunnel.deliver(content)
+
+    def _deliver_relayed(self, message: Relay | RelayEnd) -> None:
+        if (channel := self._relayed.get(message.matching)) is not None:
+            channel.deliver(message)
+        elif isinstance(message, RelayEnd) and (halt := self._halts.get(message.matching)) is not None:
+            # The partner is gone: it can still have a connection, or never call, and later pairs are due.
+            self._left.add(message.matching)
+            halt.now()
+
+    async def _evaluate(self, matching: int, garbler: str, evaluator: str) -> None:
+        engine = self._plan.evaluation(garbler, evaluator)
+        context = self._pairs.context(self._run.run_id, matching, garbler, evaluator)
+        own, randomness = self._identity.name, SystemRandomness()
+        kind = GarblerRole if own == garbler else EvaluatorRole
+        role = kind(context, self._identity, engine, self._plan.inputs(self._codes, randomness), randomness)
+        peer = evaluator if own == garbler else garbler
+        label = f"{context.session_digest.hex()} matching {matching}"
+        tunnel = self._tunnels[matching]
+        channel = self._relayed.get(matching)
+        if channel is None:
+            others = {tunnel.peer: tunnel}
+            try:
+                await self._evaluations.drive(role, engine, peer, label, others, self._halts[matching])
+            except asyncio.CancelledError:
+                self._hang_up()
+                raise
+            except SmpcError:
+                if matching not in self._left:
+                    raise
+                raise TimeoutFault({peer}, "pair", HAS_LEFT) from None
+            return
+        timeouts, failed = self._timeouts, True
+        channel.open(timeouts.gather + timeouts.step, timeouts.step)
+        try:
+            await in_thread(lambda: drive(role, {peer: channel, tunnel.peer: tunnel}))
+            failed = False
+        except asyncio.CancelledError:
+            self._hang_up()
+            raise
+        finally:
+            await channel.finish(failed)
+
+
+async def estimate(
+    requested: StatisticRequest,
+    connection: AggregatorConnection,
+    request: int,
+    evaluations: Evaluations,
+    ledger: Ledger | None,
+) -> StatisticResult:
+    """Take part in a request as one party; raise what `Session.pairwise` does, after the others were told."""
+    membership = connection.membership
+    context, identity = membership.context(request), membership.identity
+    retained = await asyncio.to_thread(StoredRun, membership.runs_seen, context.scope)
+    run = requested.machine(context, identity, membership.parameters.plan.max_corrupt, retained.seen)
+    rounds = PairRounds(run, identity, requested, evaluations, membership.session.timeouts)
+    charge = partial(charge_run, ledger, partial(event_of, requested.plan), request)
+    receipt = await connection.drive(request, run, rounds, charge=charge, retained=retained).to_end()
+    return replace(run.result.charged(receipt), faults=tuple(rounds.faults))

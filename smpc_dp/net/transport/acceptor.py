@@ -1,0 +1,174 @@
+"""A member's own address while it does other things: others may call before anybody here asks for them."""
+
+from __future__ import annotations
+
+import contextlib
+import functools
+import itertools
+import logging
+import threading
+import time
+from collections import deque
+from collections.abc import Iterable
+
+from smpc_dp.errors import Check, PeerFault, SmpcError, TimeoutFault
+from smpc_dp.net.transport import handshake
+from smpc_dp.net.transport.blocking import BlockingChannel, BlockingStream, Halt
+from smpc_dp.net.transport.channel import PING_SECONDS, ChannelClosed
+from smpc_dp.net.transport.connect import Door, answer, dial_blocking, greeted, server_at_home
+from smpc_dp.net.transport.endpoint import Endpoint
+
+# Members that wait at once, and connections of each; a connection beyond them is dropped.
+MAX_WAITING = 256
+MAX_EACH = 4
+# What the caller says after the welcome: it is still there, and stays.
+_READY = b"\1"
+# How long it takes at most to see that the acceptor is closed, or a wait over.
+LOOK_SECONDS = 0.1
+
+_LOG = logging.getLogger("smpc_dp.net.transport")
+
+
+def call(endpoint: Endpoint, peer: str, patience: float, halt: Halt) -> BlockingChannel:
+    """Return a channel to `peer`, which may keep us waiting in its acceptor for `patience` seconds.
+
+    Errors as for `dial_blocking`; TimeoutFault too when we were halted.
+    """
+    channel = dial_blocking(endpoint, peer, patience=patience, halt=halt)
+    channel.send([_READY])
+    return channel
+
+
+async def _used_twice() -> handshake.Reason:
+    return "twice"
+
+
+class Acceptor:
+    """Lets members of the roster in, one connection each, and keeps them waiting until they are claimed.
+
+    Connections of one member are claimed in the order in which they came, as long as their caller answers: a
+    later one with a stolen key does not take the place of the first. If the first answers while another
+    waits, the other is refused, and both are told that the key is used twice. A caller that is no member is
+    dropped.
+    """
+
+    def __init__(self, endpoint: Endpoint) -> None:
+        """Listen at our address of the roster; LocalError when it cannot be had, ConfigError for none."""
+        self._endpoint = endpoint
+        self._own = endpoint.roster.member(endpoint.identity.name)
+        self._server = server_at_home(endpoint)
+        self._waiting: dict[str, deque[BlockingStream]] = {}
+        self._inbound = threading.Condition()
+        self._closed = False
+        self._thread = threading.Thread(target=self._accept, name=f"lobby of {self._own.name}", daemon=True)
+        self._thread.start()
+
+    def __repr__(self) -> str:
+        return f"Lobby({self._own.name!r})"
+
+    def claim(self, endpoint: Endpoint, peer: str, patience: float, halt: Halt) -> BlockingChannel:
+        """Return the channel to `peer` once it has called and its hello is that of our `endpoint`'s session.
+
+        `patience`: seconds. Raises TimeoutFault when the peer has not called by then, or we were halted;
+        ConfigError when it has another session, saying in what; PeerFault when it breaks the hello.
+        """
+        deadline = time.monotonic() + patience
+        while True:
+            stream, last = self._next(peer, deadline, halt)
+            halt.watch(stream)
+            # One that no longer answers must not keep out the one behind it.
+            stream.wait(endpoint.frame_timeout if last else min(PING_SECONDS, endpoint.frame_timeout))
+            try:
+                channel = greeted(stream, answer(endpoint, stream, self._own))
+                if self._is_ready(channel):
+                    stream.wait(endpoint.frame_timeout)
+                    self._refuse_others(endpoint, peer, stream)
+                    return channel
+            except ChannelClosed:
+                # Its caller may have called again.
+                continue
+            except TimeoutFault:
+                if last and not self._has(peer):
+                    raise
+                _LOG.info(
+                    "%s: a connection of %s that no longer answers is passed over", self._own.name, peer
+                )
+
+    def close(self) -> None:
+        """Stop listening, and hang up on everybody who has not been claimed."""
+        with self._inbound:
+            self._closed = True
+            self._inbound.notify_all()
+        self._thread.join()
+        self._server.close()
+        for stream in itertools.chain.from_iterable(self._waiting.values()):
+            stream.close()
+
+    def _has(self, peer: str) -> bool:
+        with self._inbound:
+            return peer in self._waiting
+
+    def _refuse_others(self, endpoint: Endpoint, peer: str, stream: BlockingStream) -> None:
+        """Refuse the connections that wait behind a live one of the same member, and tell both of it."""
+        with self._inbound:
+            others = self._waiting.pop(peer, None)
+        if others:
+            _LOG.warning("%s: two connections of %s are live: its key is used twice", self._own.name, peer)
+            stream.warn()
+            # They may be slow to take their refusal.
+            refusing = functools.partial(self._refuse, endpoint, others)
+            threading.Thread(target=refusing, name=f"refuses {peer}", daemon=True).start()
+
+    def _refuse(self, endpoint: Endpoint, streams: Iterable[BlockingStream]) -> None:
+        for stream in streams:
+            stream.wait(PING_SECONDS)
+            with contextlib.suppress(SmpcError):
+                greeted(stream, answer(endpoint, stream, self._own, _used_twice))
+
+    def _is_ready(self, channel: BlockingChannel) -> bool:
+        """Return False if the caller has gone; raise PeerFault if it says something else."""
+        try:
+            if bytes(channel.receive(len(_READY))) != _READY:
+                raise PeerFault(
+                    channel.peer, "said something else than that it is ready", Check.UNEXPECTED_STEP
+                )
+        except SmpcError as error:
+            channel.close()
+            if isinstance(error, ChannelClosed):
+                return False
+            raise
+        return True
+
+    def _next(self, peer: str, deadline: float, halt: Halt) -> tuple[BlockingStream, bool]:
+        """Return the first connection of `peer`, and whether no other waits behind it."""
+        with self._inbound:
+            while True:
+                # Before a look at who waits: whoever has called now is for the next claim.
+                left = deadline - time.monotonic()
+                if left <= 0 or self._closed or halt.halted:
+                    raise TimeoutFault({peer}, "connect", "it has not called")
+                if (streams := self._waiting.get(peer)) is not None:
+                    stream = streams.popleft()
+                    if not streams:
+                        del self._waiting[peer]
+                    return stream, not streams
+                self._inbound.wait(min(left, LOOK_SECONDS))
+
+    def _accept(self) -> None:
+        with Door(self._endpoint, self._server) as door:
+            while not self._closed:
+                if (came := door.wait(time.monotonic() + LOOK_SECONDS)) is None:
+                    continue
+                stream, result = came
+                with self._inbound:
+                    streams = self._waiting.get(result.name, deque())
+                    full = len(streams) >= MAX_EACH or (not streams and len(self._waiting) >= MAX_WAITING)
+                    if not full:
+                        streams.append(stream)
+                        self._waiting[result.name] = streams
+                        self._inbound.notify_all()
+                if full:
+                    _LOG.info(
+                        "%s: too many connections wait, one of %s is dropped", self._own.name, result.name
+                    )
+                    stream.close()

@@ -1,0 +1,398 @@
+"""Channels for bulk data: the same TLS, pins and frames as `channel`, over blocking sockets.
+
+asyncio carries about a third of what TLS can do; two parties that stream garbled tables want the rest. Each
+channel has a thread that sends and one that receives, so that we compute while they encrypt and decrypt, and
+both ends may send at the same time. `connect` makes these channels.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import logging
+import queue
+import socket
+import ssl
+import threading
+import time
+from collections import deque
+from collections.abc import Iterator, Sequence
+
+from smpc_dp.crypto.memory import working_memory
+from smpc_dp.errors import Check, PeerFault, SmpcError, TimeoutFault
+from smpc_dp.net.transport import framing, handshake
+from smpc_dp.net.transport.channel import CLOSE_SECONDS, ChannelClosed, broken
+
+Buffer = bytes | bytearray | memoryview
+
+_LOG = logging.getLogger("smpc_dp.net.transport")
+
+# Messages that wait on their way out, or in.
+DEPTH = 4
+# Messages that stay as they were received while later ones come.
+RETAINED = DEPTH + 2
+# What is encrypted before it is sent, and received before it is decrypted: it stays in the cache.
+SEND_BYTES = 1 << 16
+# Smaller parts of a message go with what follows.
+JOIN_BYTES = 1 << 12
+RECEIVE_BYTES = 1 << 17
+
+
+class Tls:
+    """TLS apart from its socket, so that who sends never waits for who receives."""
+
+    def __init__(self, context: ssl.SSLContext, *, server: bool) -> None:
+        self._incoming, self._outgoing = ssl.MemoryBIO(), ssl.MemoryBIO()
+        self.object = context.wrap_bio(self._incoming, self._outgoing, server_side=server)
+        self._lock = threading.Lock()
+
+    def shake(self, received: Buffer) -> tuple[bytes, bool]:
+        """Go on with the handshake: what is to be sent now, and whether it is done. Raises ssl.SSLError."""
+        self._incoming.write(received)
+        try:
+            self.object.do_handshake()
+        except ssl.SSLWantReadError:
+            return self._outgoing.read(), False
+        return self._outgoing.read(), True
+
+    def rest(self) -> bytes:
+        """Return what is still to be sent, such as the alert of a handshake that failed."""
+        return self._outgoing.read()
+
+    def encrypt(self, buffers: Sequence[Buffer]) -> bytes:
+        """Return what is to be sent for the bytes of `buffers`."""
+        with self._lock:
+            for buffer in buffers:
+                self.object.write(buffer)
+            return self._outgoing.read()
+
+    def feed(self, received: memoryview) -> None:
+        """Take what has come."""
+        with self._lock:
+            self._incoming.write(received)
+
+    def decrypt(self, view: memoryview) -> int:
+        """Write what came into the front of `view` and return how many bytes; 0 when more must come first."""
+        with self._lock:
+            try:
+                # With a buffer it returns a number, which the stubs do not know.
+                return self.object.read(len(view), view)  # type: ignore[return-value]
+            except ssl.SSLWantReadError:
+                return 0
+
+
+class BlockingStream:
+    """A TLS connection to the member `peer` over a blocking socket, and the messages on it.
+
+    One thread may write while another reads.
+    """
+
+    def __init__(self, peer: str, sock: socket.socket, secured: Tls, timeout: float) -> None:
+        self.peer = peer
+        self.max_message = handshake.MAX_GREETING
+        # Between messages that stay there are holes, each smaller than the next message.
+        self._memory = working_memory((2 * RETAINED + 1) * framing.MAX_FRAME).data
+        self._retained: deque[tuple[int, int]] = deque(maxlen=RETAINED)
+        self._received = memoryview(bytearray(RECEIVE_BYTES))
+        self._socket = sock
+        self._tls = secured
+        self._timeout = timeout
+        self._warned = False
+        sock.settimeout(timeout)
+
+    async def send(self, *buffers: Buffer) -> None:
+        """Be a channel's `send` to the hello, which never waits for anything else."""
+        self.write(buffers)
+
+    async def receive(self) -> bytes:
+        """Be a channel's `receive` to the hello."""
+        return bytes(self.read(self.max_message))
+
+    def write(self, buffers: Sequence[Buffer]) -> None:
+        """Send one message, the bytes of all `buffers` in order.
+
+        Raises TimeoutFault when the peer does not read in time, ChannelClosed when the connection is gone.
+        """
+        total = sum(memoryview(buffer).nbytes for buffer in buffers)
+        try:
+            for part in _parts(buffers, total):
+                self._socket.sendall(self._tls.encrypt(part))
+        except TimeoutError:
+            raise TimeoutFault({self.peer}, "send", f"it did not read for {self._timeout} s") from None
+        except OSError as error:
+            raise broken(error, self.peer) from None
+
+    def read(self, limit: int) -> memoryview:
+        """Return the next message, of at most `limit` bytes; it stays until KEPT more have been read.
+
+        Raises PeerFault when the peer breaks the framing or sends more, TimeoutFault when it is late,
+        ChannelClosed at the end.
+        """
+        try:
+            total, kind = self._header()
+            if (total, kind) == (0, framing.TWICE) and not self._warned:
+                _LOG.warning(
+                    "%s says that our key is used twice: another process has called in our name", self.peer
+                )
+                self._warned = True
+                total, kind = self._header()
+            if kind == framing.BYE and total == 0:
+                raise ChannelClosed(self.peer, clean=True)
+            if kind != framing.DATA:
+                raise PeerFault(
+                    self.peer,
+                    f"sent a frame header that means nothing (kind {kind}, length {total})",
+                    Check.BAD_FRAME,
+                )
+            if total > limit:
+                raise PeerFault(
+                    self.peer, f"announced a message of {total} bytes, the limit is {limit}", Check.TOO_LONG
+                )
+            message = self._short(total) if total <= framing.MAX_FRAME else self._long(total)
+        except TimeoutError:
+            raise TimeoutFault({self.peer}, "receive", f"nothing came for {self._timeout} s") from None
+        except OSError as error:
+            raise broken(error, self.peer) from None
+        return message
+
+    def wait(self, seconds: float) -> None:
+        """Wait so long for the peer from now on; not while another thread uses the connection."""
+        self._timeout = seconds
+        self._socket.settimeout(seconds)
+
+    def warn(self) -> None:
+        """Tell the peer that somebody else has called us with its key; not while another thread writes."""
+        with contextlib.suppress(OSError):
+            self._socket.sendall(self._tls.encrypt([framing.control_frame(framing.TWICE)]))
+
+    def finish(self) -> None:
+        """Say goodbye: nothing more will be written."""
+        with contextlib.suppress(OSError):
+            self._socket.sendall(self._tls.encrypt([framing.control_frame(framing.BYE)]))
+            self._socket.shutdown(socket.SHUT_WR)
+
+    def drain(self) -> None:
+        """Wait a little until the peer has closed, so that nothing of ours is lost."""
+        with contextlib.suppress(OSError):
+            self._socket.settimeout(CLOSE_SECONDS)
+            while self._socket.recv_into(self._received):
+                pass
+
+    def close(self) -> None:
+        """Close the socket."""
+        self._socket.close()
+
+    def cut(self) -> None:
+        """Make whoever uses the connection now fail."""
+        with contextlib.suppress(OSError):
+            self._socket.shutdown(socket.SHUT_RDWR)
+
+    def _short(self, total: int) -> memoryview:
+        """Read a message of one frame to the first place where none stays: fresh memory is dear."""
+        start = 0
+        for first, end in sorted(self._retained):
+            if start + total <= first:
+                break
+            start = max(start, end)
+        self._retained.append((start, start + total))
+        message = self._memory[start : start + total]
+        self._fill(message)
+        return message
+
+    def _long(self, total: int) -> memoryview:
+        """Read a message of several frames."""
+        buffer, have = bytearray(framing.MAX_FRAME), 0
+        while True:
+            frame = min(total - have, framing.MAX_FRAME)
+            # Memory grows with the bytes that have come, not with the announced length.
+            if len(buffer) < have + frame:
+                buffer += bytes(min(max(frame, have), total - have))
+            with memoryview(buffer) as view:
+                self._fill(view[have : have + frame])
+            have += frame
+            if have == total:
+                return memoryview(buffer)[:total]
+            if (header := self._header()) != (total - have, framing.DATA):
+                raise PeerFault(
+                    self.peer, f"sent the frame header {header} inside a message", Check.BAD_FRAME
+                )
+
+    def _header(self) -> tuple[int, int]:
+        data = bytearray(framing.HEADER.size)
+        self._fill(memoryview(data))
+        length, kind = framing.HEADER.unpack(data)
+        return length, kind
+
+    def _fill(self, view: memoryview) -> None:
+        have = 0
+        while have < len(view):
+            if got := self._tls.decrypt(view[have:]):
+                have += got
+                continue
+            if not (came := self._socket.recv_into(self._received)):
+                raise ChannelClosed(self.peer, clean=False)
+            self._tls.feed(self._received[:came])
+
+
+class Halt:
+    """Stops, from any thread, those who wait for connections, or on them."""
+
+    def __init__(self) -> None:
+        self._lock = threading.Lock()
+        self._streams: list[BlockingStream] = []
+        self.halted = False
+
+    def watch(self, stream: BlockingStream) -> None:
+        """Cut `link` when it is time, or now."""
+        with self._lock:
+            self._streams.append(stream)
+            halted = self.halted
+        if halted:
+            stream.cut()
+
+    def now(self) -> None:
+        """Cut every connection; whoever waits finds out by its error, or by `halted`."""
+        with self._lock:
+            self.halted = True
+            streams = list(self._streams)
+        for stream in streams:
+            stream.cut()
+
+
+class BlockingChannel:
+    """Messages to and from one authenticated member; sends and receives happen in the order they were asked.
+
+    A send returns before the message is out; its buffers must not change any more. An error of the connection
+    is raised by the next call.
+    """
+
+    def __init__(self, stream: BlockingStream) -> None:
+        self.peer = stream.peer
+        self._stream = stream
+        self._sent = self._received = 0
+        self._outgoing: queue.Queue[Sequence[Buffer] | None] = queue.Queue(DEPTH)
+        self._wanted: queue.Queue[tuple[int, int] | None] = queue.Queue()
+        self._messages: queue.Queue[memoryview | SmpcError] = queue.Queue(DEPTH)
+        self._awaited = 0
+        self._error: SmpcError | None = None
+        self._threads = [
+            threading.Thread(target=work, name=f"{reason} {stream.peer}", daemon=True)
+            for work, reason in ((self._write, "to"), (self._read, "from"))
+        ]
+        for thread in self._threads:
+            thread.start()
+
+    def __repr__(self) -> str:
+        return f"BlockingChannel({self.peer!r})"
+
+    @property
+    def bytes_sent(self) -> int:
+        """Content of the messages that were to be sent, without frames and TLS."""
+        return self._sent
+
+    @property
+    def bytes_received(self) -> int:
+        """Content of whole messages, without frames and TLS."""
+        return self._received
+
+    def send(self, buffers: Sequence[Buffer]) -> None:
+        """Send one message; wait while DEPTH others are on their way.
+
+        Raises ChannelClosed, TimeoutFault or PeerFault for what went wrong since the last call.
+        """
+        self._check()
+        self._sent += sum(memoryview(buffer).nbytes for buffer in buffers)
+        self._outgoing.put(list(buffers))
+
+    def receive(self, limit: int, ahead: int = 0) -> memoryview:
+        """Return the next message, of at most `limit` bytes; read `ahead` more meanwhile: they will come.
+
+        The message stays as it is until the next call.
+
+        Errors as for `send`, once the messages that came before are used up.
+        """
+        if not self._awaited:
+            self._check()
+            self._awaited = 1 + ahead
+            self._wanted.put((limit, self._awaited))
+        message = self._messages.get()
+        self._awaited -= 1
+        if isinstance(message, SmpcError):
+            self._awaited = 0
+            self._error = message
+            raise message
+        if len(message) > limit:
+            raise PeerFault(
+                self.peer, f"sent a message of {len(message)} bytes, the limit is {limit}", Check.TOO_LONG
+            )
+        self._received += len(message)
+        return message
+
+    def close(self, last: Sequence[Buffer] | None = None) -> None:
+        """Send what waits and the message `last`, say goodbye and close; drop what still comes.
+
+        Cuts the connection when that takes more than twice CLOSE_SECONDS.
+        """
+        deadline = time.monotonic() + 2 * CLOSE_SECONDS
+        jobs: list[Sequence[Buffer] | None] = [None] if last is None else [list(last), None]
+        self._wanted.put(None)
+        while any(thread.is_alive() for thread in self._threads):
+            with contextlib.suppress(queue.Full):
+                while jobs:
+                    self._outgoing.put_nowait(jobs[0])
+                    del jobs[0]
+            with contextlib.suppress(queue.Empty):
+                self._messages.get_nowait()
+            for thread in self._threads:
+                thread.join(0.001)
+            if time.monotonic() > deadline:
+                self._stream.cut()
+        self._stream.close()
+
+    def _check(self) -> None:
+        if self._error is not None:
+            raise self._error
+
+    def _write(self) -> None:
+        while (job := self._outgoing.get()) is not None:
+            # After an error what waits has nowhere to go.
+            if self._error is None:
+                try:
+                    self._stream.write(job)
+                except SmpcError as error:
+                    self._error = self._error or error
+                    # Who waits for a message must not wait any longer.
+                    self._stream.cut()
+        if self._error is None:
+            self._stream.finish()
+
+    def _read(self) -> None:
+        while (job := self._wanted.get()) is not None:
+            limit, count = job
+            try:
+                for _ in range(count):
+                    self._check()
+                    self._messages.put(self._stream.read(limit))
+            except SmpcError as error:
+                # What ended the connection, not that it has ended.
+                self._error = self._error or error
+                self._messages.put(self._error)
+        if self._error is None:
+            self._stream.drain()
+
+
+def _parts(buffers: Sequence[Buffer], total: int) -> Iterator[list[Buffer]]:
+    """Cut the frames of a message, as `framing.encode` makes them, into what is encrypted at once."""
+    frames: Sequence[Buffer] = [framing.HEADER.pack(total, framing.DATA), *buffers]
+    if total > framing.MAX_FRAME:
+        frames = list(framing.encode([memoryview(buffer) for buffer in buffers], total))
+    small: list[Buffer] = []
+    for frame in frames:
+        view = memoryview(frame).cast("B")
+        if len(view) < JOIN_BYTES:
+            small.append(view)
+            continue
+        for index in range(0, len(view), SEND_BYTES):
+            yield [*small, view[index : index + SEND_BYTES]]
+            small = []
+    if small:
+        yield small

@@ -1,0 +1,374 @@
+"""A channel: messages to and from one authenticated member, over one connection."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import logging
+import ssl
+from collections.abc import Awaitable, Callable, Iterable
+from functools import partial
+
+from smpc_dp.errors import Check, ConfigCheck, ConfigError, PeerFault, SmpcError, TimeoutFault
+from smpc_dp.net.transport import framing, tls
+from smpc_dp.net.transport.inbox import Budgets, Inbox, Message
+
+CLOSE_SECONDS = 2.0
+# Bytes of undecoded input that a connection holds before its sender is held back (asyncio allows twice that).
+READ_AHEAD = 1 << 17
+# A peer that has been pinged and sends and takes nothing for so many seconds is gone; the second number is
+# the longest wait for one that does.
+PING_SECONDS = 5.0
+PING_LIMIT = 20.0
+# Control frames that a peer may send: so many, and one more each second.
+CONTROL_FRAMES = 20
+# A peer that leaves so many bytes of ours unread gets no control frames.
+CONTROL_ROOM = 1 << 16
+# A piece of this size is only taken when the peer's system has taken most of what was before.
+_PROGRESS_BYTES = 1 << 16
+
+_LOG = logging.getLogger("smpc_dp.net.transport")
+
+
+def now() -> float:
+    """Return the event loop's time in seconds."""
+    return asyncio.get_running_loop().time()
+
+
+class ChannelClosed(SmpcError):
+    """The channel to `peer` is over: `clean` when the peer said goodbye or we closed it, else it was cut."""
+
+    def __init__(self, peer: str, clean: bool) -> None:
+        self.peer = peer
+        self.clean = clean
+        super().__init__(f"{peer}: the channel was {'closed' if clean else 'cut'}")
+
+
+def broken(error: OSError, peer: str) -> SmpcError:
+    """Return what a connection's error, which is no timeout, says of the member at its other end."""
+    if isinstance(error, ssl.SSLError) and not isinstance(error, ssl.SSLZeroReturnError):
+        return PeerFault(peer, tls.describe(error), Check.TLS)
+    return ChannelClosed(peer, clean=False)
+
+
+class Stream(asyncio.StreamReaderProtocol):
+    """asyncio's stream protocol, which also says when the connection is gone, and when bytes last came."""
+
+    def __init__(self) -> None:
+        self.stream = asyncio.StreamReader(limit=READ_AHEAD)
+        self.gone = asyncio.Event()
+        self.moved = 0.0
+        super().__init__(self.stream)
+
+    def data_received(self, data: bytes) -> None:
+        self.moved = now()
+        super().data_received(data)
+
+    def connection_lost(self, exc: Exception | None) -> None:
+        super().connection_lost(exc)
+        self.gone.set()
+
+
+class Channel:
+    """A connection to the member `peer`. One task may receive while others send; sends do not interleave.
+
+    Cancelling a send in the middle of a message cuts the channel: the stream would be out of step. A few
+    messages are read before they are asked for, so that pings are answered while nobody receives.
+    """
+
+    def __init__(
+        self,
+        peer: str,
+        stream: Stream,
+        writer: asyncio.StreamWriter,
+        *,
+        max_message: int,
+        frame_timeout: float,
+        message_timeout: float,
+        budgets: Budgets,
+    ) -> None:
+        """Sizes in bytes, `frame_timeout` in seconds; `max_message` from 0 to 2**32 - 1.
+
+        What is received may be bounded further, by setting `max_received`.
+        `bytes_sent` and `bytes_received` count the content of whole messages, without frames and TLS.
+        `on_twice` is called when the peer says that somebody else has called it with our key.
+        """
+        if not 0 <= max_message <= framing.MAX_MESSAGE:
+            raise ConfigError(
+                f"max_message: {max_message}, not between 0 and {framing.MAX_MESSAGE}", ConfigCheck.RANGE
+            )
+        self.peer = peer
+        self.max_message = max_message
+        self.max_received = framing.MAX_MESSAGE
+        self.frame_timeout = frame_timeout
+        self.bytes_sent = 0
+        self.bytes_received = 0
+        self.on_twice: Callable[[], None] | None = None
+        self._stream = stream
+        self._writer = writer
+        self._message_timeout = message_timeout
+        self._budgets = budgets
+        self._sending = asyncio.Lock()
+        self._ended: SmpcError | None = None
+        # The message that was received last.
+        self._held: Message | None = None
+        # What is read ahead, from `begin` on.
+        self._reader: asyncio.Task[None] | None = None
+        self._inbox = Inbox()
+        self._receiving = self._waits_for_us = False
+        self._control: set[int] = set()
+        self._controls, self._begun = 0, 0.0
+        self._pong: asyncio.Future[bool] | None = None
+
+    def __repr__(self) -> str:
+        return f"Channel({self.peer!r}, {'live' if self.live else 'ended'})"
+
+    @property
+    def live(self) -> bool:
+        """False once either side has closed the channel, or the link is gone."""
+        return self._ended is None and not self._stream.gone.is_set()
+
+    def begin(self, max_message: int) -> None:
+        """Start the channel proper after the hello: set the limit of its messages and count from zero."""
+        self.max_message = max_message
+        self.bytes_sent = self.bytes_received = 0
+        self._begun = now()
+        self._reader = asyncio.get_running_loop().create_task(self._read_ahead())
+
+    async def send(self, *buffers: bytes | memoryview) -> None:
+        """Send one message, the bytes of all `buffers` in order; return when the transport has taken them.
+
+        The buffers are not copied and must not change meanwhile. Raises ConfigError above `max_message`
+        (nothing is sent), TimeoutFault when the peer does not read for `frame_timeout` seconds, PeerFault
+        when TLS fails and ChannelClosed when the channel is over.
+        """
+        total = sum(memoryview(buffer).nbytes for buffer in buffers)
+        if total > self.max_message:
+            raise ConfigError(
+                f"a message of {total} bytes to '{self.peer}' is above the limit {self.max_message}",
+                ConfigCheck.TOO_LARGE,
+            )
+        async with self._sending:
+            await self._write(framing.encode(buffers, total, self._take_control))
+        self._send_control()
+        self.bytes_sent += total
+
+    async def receive(self) -> bytes:
+        """Return the next message; wait for it without limit. Cancelling it loses nothing after the hello.
+
+        Raises ChannelClosed at the end (`clean` tells a goodbye from a cut), PeerFault when the peer breaks
+        the framing, exceeds a limit or TLS fails, TimeoutFault when a frame takes more than
+        `frame_timeout` seconds. Any of them ends the channel, and is raised again by the next call.
+        """
+        if self._ended is not None:
+            raise self._ended
+        self._release_held()
+        self._receiving = True
+        try:
+            message = await (self._read() if self._reader is None else self._inbox.next())
+        except SmpcError as error:
+            _LOG.debug("the channel ends: %s", error)
+            self._ended = error
+            if isinstance(error, ChannelClosed) and error.clean:
+                self._writer.close()
+            else:
+                self.abort()
+            raise
+        finally:
+            self._receiving = False
+        self._held = message
+        self.bytes_received += len(message.content)
+        return message.content
+
+    async def answers(self) -> bool | None:
+        """Ping the peer: True if it answers, False if it is silent for PING_SECONDS.
+
+        None when nothing is known: our own side does not read now, or a long message is under way.
+        """
+        if self._reader is None:
+            return None
+        if self._pong is None:
+            self._pong = asyncio.get_running_loop().create_future()
+            self._put_control(framing.PING)
+        pong, began = self._pong, now()
+        self._stream.moved = began
+        while not pong.done() and self.live:
+            left = min(self._stream.moved + PING_SECONDS, began + PING_LIMIT) - now()
+            if left <= 0:
+                undecided = self._waits_for_us or now() >= began + PING_LIMIT
+                return None if undecided else False
+            await asyncio.wait([pong], timeout=left)
+        return pong.done() and pong.result()
+
+    def warn(self) -> None:
+        """Tell the peer that somebody else has called us with its key."""
+        self._put_control(framing.TWICE)
+
+    async def close(self) -> None:
+        """Say goodbye and close, in a few seconds at most; what the peer still sends is read and dropped."""
+        if self.live:
+            with contextlib.suppress(SmpcError, TimeoutError):
+                async with asyncio.timeout(CLOSE_SECONDS), self._sending:
+                    await self._write([framing.control_frame(framing.BYE)])
+                self._ended = self._ended or ChannelClosed(self.peer, clean=True)
+                # Closing with unread input would reset the connection and could destroy our last messages.
+                async with asyncio.timeout(CLOSE_SECONDS):
+                    await self._until_peer_ends()
+        self._writer.close()
+        with contextlib.suppress(TimeoutError):
+            async with asyncio.timeout(CLOSE_SECONDS):
+                await self._stream.gone.wait()
+        self.abort()
+
+    def abort(self) -> None:
+        """Cut the connection at once: the peer sees a cut, not a goodbye."""
+        if self._ended is None:
+            self._ended = ChannelClosed(self.peer, clean=False)
+        self._fail(ChannelClosed(self.peer, clean=False))
+        if self._reader is not None:
+            self._reader.cancel()
+        self._inbox.drop()
+        self._release_held()
+        self._writer.transport.abort()
+
+    def _fail(self, error: SmpcError) -> None:
+        """Note why nothing more comes, and wake those who wait for it."""
+        self._inbox.fail(error)
+        if self._pong is not None and not self._pong.done():
+            self._pong.set_result(False)
+
+    def _release_held(self) -> None:
+        if self._held is not None:
+            self._held.release()
+            self._held = None
+
+    async def _read_ahead(self) -> None:
+        """Fill the inbox, to the end of the channel."""
+        try:
+            while True:
+                self._waits_for_us = not self._inbox.has_room
+                await self._inbox.room()
+                self._waits_for_us = False
+                self._inbox.put(await self._read())
+        except SmpcError as error:
+            self._fail(error)
+            if not (isinstance(error, ChannelClosed) and error.clean):
+                self._writer.transport.abort()
+
+    async def _until_peer_ends(self) -> None:
+        if self._receiving:
+            await self._stream.gone.wait()
+        elif self._reader is not None:
+            self._inbox.drop()
+            await asyncio.wait([self._reader])
+        else:
+            while True:
+                (await self._read()).release()
+
+    async def _reserve(self, message: Message, size: int) -> None:
+        message.budget = self._budgets.of(size)
+        self._waits_for_us = True
+        try:
+            message.amount = await message.budget.take(size)
+        finally:
+            self._waits_for_us = False
+
+    async def _read(self) -> Message:
+        """Read one message from the stream; raise ChannelClosed for a goodbye too."""
+        message = Message(b"", self._budgets.small, 0)
+        try:
+            message.content = await self._read_content(partial(self._reserve, message))
+        except TimeoutError:
+            detail = f"a frame took more than {self.frame_timeout} s, or a message {self._message_timeout} s"
+            raise TimeoutFault({self.peer}, "receive", detail) from None
+        except OSError as error:
+            raise broken(error, self.peer) from None
+        finally:
+            if not message.content:
+                message.release()
+        return message
+
+    async def _read_content(self, reserve: Callable[[int], Awaitable[None]]) -> bytes:
+        while True:
+            first = await self._stream.stream.read(1)
+            if not first:
+                raise ChannelClosed(self.peer, clean=False)
+            try:
+                content = await framing.read_message(
+                    self._stream.stream,
+                    first,
+                    self.peer,
+                    min(self.max_message, self.max_received),
+                    self.frame_timeout,
+                    self._message_timeout,
+                    reserve,
+                    self._on_control,
+                )
+            except asyncio.CancelledError:
+                self.abort()
+                raise
+            if isinstance(content, bytes):
+                return content
+            if content == framing.BYE:
+                raise ChannelClosed(self.peer, clean=True)
+            self._on_control(content)
+
+    def _take_control(self) -> bytes:
+        """Return the control frames that wait to be sent."""
+        frames = b"".join(framing.control_frame(kind) for kind in sorted(self._control))
+        self._control.clear()
+        return frames
+
+    def _put_control(self, kind: int) -> None:
+        self._control.add(kind)
+        if not self._sending.locked():
+            self._send_control()
+
+    def _send_control(self) -> None:
+        """Send what control frames wait, between two messages; a peer that does not read gets none."""
+        if self.live and self._control and not self._sending.locked():
+            frames = self._take_control()
+            if self._writer.transport.get_write_buffer_size() < CONTROL_ROOM:
+                self._writer.write(frames)
+
+    def _on_control(self, kind: int) -> None:
+        """Take a control frame; raise PeerFault where it has no place or there are too many."""
+        self._controls += 1
+        if self._reader is None or self._controls > CONTROL_FRAMES + (now() - self._begun):
+            raise PeerFault(
+                self.peer, f"sends control frames (kind {kind}) where none is due", Check.BAD_FRAME
+            )
+        if kind == framing.PING:
+            self._put_control(framing.PONG)
+        elif kind == framing.TWICE:
+            if self.on_twice is not None:
+                self.on_twice()
+        elif self._pong is None or self._pong.done():
+            raise PeerFault(self.peer, "answers a ping that was not sent", Check.BAD_FRAME)
+        else:
+            self._pong.set_result(True)
+            self._pong = None
+
+    async def _write(self, frames: Iterable[bytes | memoryview]) -> None:
+        """Write pieces of at most a few hundred KiB, waiting each time until the transport wants more."""
+        whole = False
+        try:
+            for piece in frames:
+                if not self.live:
+                    raise ChannelClosed(
+                        self.peer, clean=isinstance(self._ended, ChannelClosed) and self._ended.clean
+                    )
+                self._writer.write(piece)
+                async with asyncio.timeout(self.frame_timeout):
+                    await self._writer.drain()
+                if len(piece) >= _PROGRESS_BYTES:
+                    self._stream.moved = now()
+            whole = True
+        except TimeoutError:
+            detail = f"it did not read for {self.frame_timeout} s"
+            raise TimeoutFault({self.peer}, "send", detail) from None
+        except OSError as error:
+            raise broken(error, self.peer) from None
+        finally:
+            if not whole:
+                self.abort()

@@ -1,0 +1,286 @@
+"""How blocking channels come about: one side calls, the other listens, both show who they are."""
+
+from __future__ import annotations
+
+import contextlib
+import logging
+import selectors
+import socket
+import ssl
+import time
+from collections.abc import Coroutine, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from smpc_dp.errors import Check, LocalError, PeerFault, TimeoutFault
+from smpc_dp.identity.roster import Member, split_address
+from smpc_dp.net.transport import handshake, tls
+from smpc_dp.net.transport.blocking import BlockingChannel, BlockingStream, Halt, Tls
+from smpc_dp.net.transport.endpoint import ATTEMPT_SECONDS, Endpoint, address_of
+from smpc_dp.net.transport.sockets import pauses, tune
+from smpc_dp.net.transport.strangers import HANDSHAKE_SECONDS, STRANGERS, Strangers, source_of
+
+SOCKET_BYTES = 1 << 21
+# Bytes of a handshake that are read at once.
+SHAKE_BYTES = 1 << 14
+BACKLOG = 2 * STRANGERS
+
+_LOG = logging.getLogger("smpc_dp.net.transport")
+
+
+def dial_blocking(
+    endpoint: Endpoint, peer: str, *, patience: float | None = None, halt: Halt | None = None
+) -> BlockingChannel:
+    """Return a channel to the member `peer` at the roster's address; errors as for `endpoint.dial`.
+
+    `patience`: seconds that the peer may take to welcome us, by default the `frame_timeout`.
+    """
+    target = address_of(endpoint.roster, peer)
+    host, port = split_address(target)
+    deadline = time.monotonic() + endpoint.connect_timeout
+    pause, last = pauses(), "no answer"
+    while (left := deadline - time.monotonic()) > 0 and not (halt is not None and halt.halted):
+        try:
+            stream, result = _call(endpoint, (host, port), peer, min(left, ATTEMPT_SECONDS))
+            if result.name != peer:
+                stream.close()
+                raise PeerFault(
+                    result.name, f"answers at {target} in the place of '{peer}'", Check.OTHER_MEMBER
+                )
+            if halt is not None:
+                halt.watch(stream)
+            stream.wait(endpoint.frame_timeout if patience is None else patience)
+            own = endpoint.identity.name
+            channel = greeted(stream, handshake.greet(stream, own, endpoint.session_digest, endpoint.session))
+            stream.wait(endpoint.frame_timeout)
+            return channel
+        except handshake.Busy as error:
+            last = str(error)
+        except OSError as error:
+            last = error.strerror or str(error) or "no answer"
+        time.sleep(min(next(pause), left))
+    detail = f"{target} not reached in {endpoint.connect_timeout} s: {last}"
+    raise TimeoutFault({peer}, "connect", detail)
+
+
+@dataclass
+class _Caller:
+    """Somebody who has connected and not yet shown who it is."""
+
+    socket: socket.socket
+    address: str
+    secured: Tls
+    deadline: float
+
+
+class Door:
+    """Listens at an address and lets members in: those who call shake hands side by side, in one thread."""
+
+    def __init__(self, endpoint: Endpoint, server: socket.socket) -> None:
+        self._endpoint = endpoint
+        self._server = server
+        self._selector = selectors.DefaultSelector()
+        self._callers: dict[int, _Caller] = {}
+        self._strangers: Strangers[int] = Strangers(STRANGERS, STRANGERS // 2)
+        self.dropped = ""
+        server.setblocking(False)
+        self._selector.register(server, selectors.EVENT_READ)
+
+    def __enter__(self) -> Door:
+        return self
+
+    def __exit__(self, *error: object) -> None:
+        self._selector.close()
+        for caller in self._callers.values():
+            caller.socket.close()
+
+    def wait(self, deadline: float) -> tuple[BlockingStream, Member] | None:
+        """Return the next member who has shown itself, or None at the deadline."""
+        while (now := time.monotonic()) < deadline:
+            for number, caller in list(self._callers.items()):
+                if caller.deadline <= now:
+                    self._drop(number, f"{caller.address}: no TLS handshake in {HANDSHAKE_SECONDS} s")
+            until = min([deadline, *(caller.deadline for caller in self._callers.values())])
+            for key, _ in self._selector.select(max(0.0, until - now)):
+                if key.fileobj is self._server:
+                    self._admit()
+                elif key.fd not in self._callers:
+                    # It was dropped for one that has come in this turn.
+                    continue
+                elif (result := self._shake(key.fd)) is not None:
+                    return result
+        return None
+
+    def _admit(self) -> None:
+        try:
+            raw, address = self._server.accept()
+        except OSError:
+            return
+        dropped = self._strangers.admit(raw.fileno(), source_of(address[0]), time.monotonic())
+        if dropped == raw.fileno():
+            raw.close()
+            return
+        if dropped is not None:
+            self._drop(dropped, f"{self._callers[dropped].address}: too many at once")
+        with contextlib.suppress(OSError):
+            _set_options(raw)
+        raw.setblocking(False)
+        secured = Tls(self._endpoint.contexts.server, server=True)
+        deadline = time.monotonic() + HANDSHAKE_SECONDS
+        self._callers[raw.fileno()] = _Caller(raw, f"{address[0]}:{address[1]}", secured, deadline)
+        self._selector.register(raw, selectors.EVENT_READ)
+
+    def _shake(self, number: int) -> tuple[BlockingStream, Member] | None:
+        caller = self._callers[number]
+        try:
+            done = _step(caller.socket, caller.secured, caller.address, caller.socket.recv(SHAKE_BYTES))
+            if not done:
+                return None
+            result = tls.authenticated(caller.secured.object, self._endpoint.roster, caller.address)
+        except BlockingIOError:
+            return None
+        except PeerFault as error:
+            self._drop(number, str(error))
+            return None
+        except OSError as error:
+            self._drop(number, f"{caller.address}: {_broken(error)}")
+            return None
+        self._selector.unregister(caller.socket)
+        self._strangers.remove(number)
+        del self._callers[number]
+        stream = BlockingStream(result.name, caller.socket, caller.secured, self._endpoint.frame_timeout)
+        return stream, result
+
+    def _drop(self, number: int, why: str) -> None:
+        caller = self._callers.pop(number)
+        self._strangers.remove(number)
+        self._selector.unregister(caller.socket)
+        caller.socket.close()
+        self.dropped = f"; dropped {why}"
+        _LOG.warning("%s: refused %s", self._endpoint.identity.name, why)
+
+
+def server_at_home(endpoint: Endpoint) -> socket.socket:
+    """Return a socket that listens at our address of the roster.
+
+    LocalError when it cannot be had, ConfigError for none.
+    """
+    address = address_of(endpoint.roster, endpoint.identity.name)
+    try:
+        return socket.create_server(split_address(address), backlog=BACKLOG)
+    except OSError as error:
+        raise LocalError(f"cannot listen on {address}: {error.strerror}") from None
+
+
+def accept_blocking(endpoint: Endpoint, peers: Sequence[str]) -> dict[str, BlockingChannel]:
+    """Listen at our address of the roster until each of `peers` has connected, and return the channels.
+
+    A connection that does not show in HANDSHAKE_SECONDS that it is a member's is dropped, and nothing else
+    comes of it. Of more than STRANGERS at once some are dropped before.
+
+    Raises:
+        LocalError: the address cannot be had.
+        PeerFault, ConfigError: another member came, a peer broke the hello, or has another session.
+        TimeoutFault: names who did not come in time, and why the last one that was dropped was.
+    """
+    own = endpoint.roster.member(endpoint.identity.name)
+    channels: dict[str, BlockingChannel] = {}
+    deadline = time.monotonic() + endpoint.connect_timeout
+    try:
+        with server_at_home(endpoint) as server, Door(endpoint, server) as door:
+            while missing := set(peers) - channels.keys():
+                if (came := door.wait(deadline)) is None:
+                    late = f"not here in {endpoint.connect_timeout} s{door.dropped}"
+                    raise TimeoutFault(missing, "connect", late)
+                stream, result = came
+                if result.name not in missing:
+                    stream.close()
+                    raise PeerFault(
+                        result.name, f"connects to '{own.name}', which waits for others", Check.OTHER_MEMBER
+                    )
+                channels[result.name] = greeted(stream, answer(endpoint, stream, own))
+    except BaseException:
+        for channel in channels.values():
+            channel.close()
+        raise
+    return channels
+
+
+async def _no_duplicate() -> handshake.Reason | None:
+    """Say that the client has no other connection: whoever calls `answer` has seen to it."""
+    return None
+
+
+async def answer(
+    endpoint: Endpoint,
+    stream: BlockingStream,
+    own: Member,
+    duplicate: handshake.DuplicateCheck = _no_duplicate,
+) -> None:
+    """Be the server of the hello on a link, for `greeted`; errors as for `handshake.answer_greeting`."""
+    error = await handshake.answer_greeting(stream, own, duplicate, endpoint.session_digest, endpoint.session)
+    if error is not None:
+        raise error
+    await handshake.welcome(stream, own, endpoint.session_digest)
+
+
+def _call(
+    endpoint: Endpoint, address: tuple[str, int], peer: str, seconds: float
+) -> tuple[BlockingStream, Member]:
+    """Return the link to the member that the other end shows to be.
+
+    Raises PeerFault if it shows none, OSError when the connection breaks or takes longer.
+    """
+    raw = socket.create_connection(address, timeout=seconds)
+    try:
+        _set_options(raw)
+        secured = Tls(endpoint.contexts.client, server=False)
+        hello, _ = secured.shake(b"")
+        raw.sendall(hello)
+        while not _step(raw, secured, peer, raw.recv(SHAKE_BYTES)):
+            pass
+        result = tls.authenticated(secured.object, endpoint.roster, peer)
+    except (OSError, PeerFault) as error:
+        raw.close()
+        if isinstance(error, OSError):
+            raise ConnectionError(_broken(error)) from None
+        raise
+    return BlockingStream(result.name, raw, secured, endpoint.frame_timeout), result
+
+
+def _broken(error: OSError) -> str:
+    return f"the connection broke during the TLS handshake ({error.strerror or error})"
+
+
+def _step(sock: socket.socket, secured: Tls, address: str, received: bytes) -> bool:
+    """Go on with a handshake by what came, and send what is due; return whether it is done."""
+    if not received:
+        raise ConnectionError("end of file")
+    try:
+        answer, done = secured.shake(received)
+    except ssl.SSLError as error:
+        with contextlib.suppress(OSError):
+            sock.sendall(secured.rest())
+        raise PeerFault(address, tls.describe(error), Check.TLS) from None
+    # It is small beside the buffer of a socket on which nothing was sent yet.
+    sock.sendall(answer)
+    return done
+
+
+def _set_options(raw: socket.socket) -> None:
+    tune(raw)
+    for option in (socket.SO_SNDBUF, socket.SO_RCVBUF):
+        raw.setsockopt(socket.SOL_SOCKET, option, SOCKET_BYTES)
+
+
+def greeted(stream: BlockingStream, hello: Coroutine[Any, Any, None]) -> BlockingChannel:
+    """Run the hello, which is written for asyncio but only ever waits for `link`, and start the channel."""
+    try:
+        hello.send(None)
+    except StopIteration:
+        _LOG.info("connected to %s, directly", stream.peer)
+        return BlockingChannel(stream)
+    except BaseException:
+        stream.close()
+        raise
+    raise RuntimeError("the hello waited for something else than its link")

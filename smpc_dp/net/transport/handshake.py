@@ -1,0 +1,218 @@
+"""The application hello: after TLS, before any data, both ends agree on who they are and on the session.
+
+Under TLS 1.3 a client finishes its handshake before the server has looked at its certificate. So the client
+greets, and holds a channel only once it is welcomed. Two members with differing session files refuse each
+other; the refused client then shows its session in turn, so that both can say what differs.
+"""
+
+from __future__ import annotations
+
+import hmac
+import json
+from collections.abc import Awaitable, Callable, Mapping
+from typing import Literal, Protocol, TypeVar
+
+import msgspec
+
+from smpc_dp.errors import Check, ConfigCheck, ConfigError, Fault, PeerFault, SmpcError
+from smpc_dp.identity.roster import Member
+from smpc_dp.net.transport.difference import difference
+
+PROTOCOL = "smpc-dp"
+VERSION = 2
+MAX_GREETING = 4096
+# A session of 10,000 members has about 6 MB.
+MAX_SESSION = 16 << 20
+MAX_LINES = 20
+
+Reason = Literal["protocol", "name", "addressee", "session", "busy", "twice"]
+DuplicateCheck = Callable[[], Awaitable[Reason | None]]
+
+_WORDS: dict[Reason, str] = {
+    "protocol": "it speaks another protocol or version",
+    "name": "our certificate is another member's",
+    "addressee": "it is not the one whom we want to reach",
+    "session": "its session file differs from ours",
+    "busy": "it has another connection in our name, and looks after it",
+    "twice": "this key is used twice: another process has a live connection in our name",
+}
+
+# The same, as the listener tells its own side.
+_DUPLICATES: dict[Reason, str] = {
+    "busy": "opened a second connection while the first one is looked after",
+    "twice": "this key is used twice: it opened a second connection while the first one is live",
+}
+
+T = TypeVar("T")
+
+
+class Busy(SmpcError):
+    """The peer cannot take us now, and may in a while."""
+
+
+class Line(Protocol):
+    """What the hello needs of a channel: messages of at most `max_message` bytes, one after the other."""
+
+    max_message: int
+
+    @property
+    def peer(self) -> str: ...
+
+    async def send(self, *buffers: bytes) -> None: ...
+
+    async def receive(self) -> bytes: ...
+
+
+class Greeting(msgspec.Struct, frozen=True, array_like=True, forbid_unknown_fields=True, tag="greeting"):
+    """Client to server: who calls (`name`), whom (`to`), and for which session (32-byte digest)."""
+
+    protocol: str
+    version: int
+    name: str
+    to: str
+    session_digest: bytes
+
+
+class Welcome(msgspec.Struct, frozen=True, array_like=True, forbid_unknown_fields=True, tag="welcome"):
+    """Server to client: the channel is open."""
+
+    name: str
+    session_digest: bytes
+
+
+class Refusal(msgspec.Struct, frozen=True, array_like=True, forbid_unknown_fields=True, tag="refusal"):
+    """Server to client: no channel. `session` is the server's canonical session when the sessions differ."""
+
+    reason: Reason
+    session: bytes
+
+
+class OwnSession(msgspec.Struct, frozen=True, array_like=True, forbid_unknown_fields=True, tag="session"):
+    """Client to server, after a refusal because the sessions differ: the client's canonical session."""
+
+    session: bytes
+
+
+_GREETING = msgspec.msgpack.Decoder(Greeting)
+_ANSWER: msgspec.msgpack.Decoder[Welcome | Refusal] = msgspec.msgpack.Decoder(Welcome | Refusal)
+_OWN_SESSION = msgspec.msgpack.Decoder(OwnSession)
+
+
+async def greet(channel: Line, name: str, session_digest: bytes, session: Mapping[str, object]) -> None:
+    """Be the client of the hello on a channel to a member whose certificate has been checked.
+
+    Raises ConfigError that says what differs when the sessions do, Busy when we may try again, PeerFault when
+    the peer refuses us otherwise or breaks the hello, and what `Channel.send` and `Channel.receive` raise.
+    """
+    peer = channel.peer
+    channel.max_message = MAX_SESSION + MAX_GREETING
+    await _send(channel, Greeting(PROTOCOL, VERSION, name, peer, session_digest))
+    answer = _decode(await channel.receive(), _ANSWER, peer)
+    if isinstance(answer, Refusal):
+        if answer.reason == "busy":
+            raise Busy(f"{peer}: {_WORDS['busy']}")
+        if answer.reason != "session":
+            raise PeerFault(peer, f"refuses us ({name}): {_WORDS[answer.reason]}", Check.REFUSED)
+        await _send(channel, OwnSession(canonical_json(session)))
+        raise _differing(peer, session, answer.session)
+    if answer.name != peer or not hmac.compare_digest(answer.session_digest, session_digest):
+        raise PeerFault(
+            peer, f"welcomes us as '{answer.name}', or to another session than ours", Check.BAD_HELLO
+        )
+
+
+async def answer_greeting(
+    channel: Line,
+    own: Member,
+    duplicate: DuplicateCheck,
+    session_digest: bytes,
+    session: Mapping[str, object],
+) -> SmpcError | None:
+    """Be the server of the hello, up to the verdict: None when the client is to be welcomed.
+
+    `channel.peer` is the member whose certificate the client has shown; `rival` is asked last, why the client
+    must not have a channel beside another one in its name. Returns the error when the client has been
+    refused, and raises what `Channel.send` and `receive` raise.
+    """
+    peer = channel.peer
+    channel.max_message = MAX_GREETING
+    greeting = _decode(await channel.receive(), _GREETING, peer)
+    channel.max_message = MAX_SESSION + MAX_GREETING
+    reason, detail, check = _verdict(greeting, own, peer)
+    if reason is None and not hmac.compare_digest(greeting.session_digest, session_digest):
+        await _send(channel, Refusal("session", canonical_json(session)))
+        theirs = _decode(await channel.receive(), _OWN_SESSION, peer)
+        return _differing(peer, session, theirs.session)
+    if reason is None and (reason := await duplicate()) is not None:
+        detail, check = _DUPLICATES[reason], Check.SECOND_CONNECTION
+    if reason is not None:
+        await _send(channel, Refusal(reason, b""))
+        return PeerFault(peer, detail, check)
+    return None
+
+
+async def welcome(channel: Line, own: Member, session_digest: bytes) -> None:
+    """Tell the client that the channel is open."""
+    await _send(channel, Welcome(own.name, session_digest))
+
+
+def canonical_json(session: Mapping[str, object]) -> bytes:
+    """Return a canonical session as the peer sees it; empty when it is too large to be compared."""
+    text = json.dumps(session, sort_keys=True, separators=(",", ":"), allow_nan=False).encode("ascii")
+    return text if len(text) <= MAX_SESSION else b""
+
+
+def _verdict(greeting: Greeting, own: Member, peer: str) -> tuple[Reason | None, str, Check]:
+    if (greeting.protocol, greeting.version) != (PROTOCOL, VERSION):
+        spoken = f"{greeting.protocol[:40]!r} version {greeting.version}"
+        return "protocol", f"speaks {spoken}, not {PROTOCOL} version {VERSION}", Check.UNKNOWN_FORMAT
+    if greeting.name != peer:
+        reason = f"claims to be {greeting.name[:63]!r} with the certificate of '{peer}'"
+        return "name", reason, Check.BAD_HELLO
+    if peer == own.name:
+        return (
+            "name",
+            "calls us with our own certificate: two processes act for one member, or its key has leaked",
+            Check.SECOND_CONNECTION,
+        )
+    if greeting.to != own.name:
+        return "addressee", f"wants to reach {greeting.to[:63]!r}, we are '{own.name}'", Check.BAD_HELLO
+    return None, "", Check.REFUSED
+
+
+def _differing(peer: str, mine: Mapping[str, object], received: bytes) -> SmpcError:
+    """Return the error that says what differs between our session and the canonical JSON of `peer`."""
+    if not received:
+        return ConfigError(
+            f"our session file differs from that of '{peer}' (one is too large to be compared)",
+            ConfigCheck.DIFFERS,
+        )
+    try:
+        theirs = json.loads(received)
+    except (ValueError, RecursionError):
+        return PeerFault(
+            peer, "says that its session differs, and shows one that is not JSON", Check.MALFORMED
+        )
+    if not isinstance(theirs, dict):
+        return PeerFault(peer, "says that its session differs, and shows something else", Check.BAD_HELLO)
+    lines = difference(mine, theirs)
+    if not lines:
+        return PeerFault(peer, "says that its session differs, and shows the same as ours", Check.BAD_HELLO)
+    shown = lines[:MAX_LINES] + [f"and {len(lines) - MAX_LINES} more"] * (len(lines) > MAX_LINES)
+    return ConfigError(
+        Fault(f"session file differs from that of '{peer}'", line, ConfigCheck.DIFFERS) for line in shown
+    )
+
+
+async def _send(channel: Line, message: msgspec.Struct) -> None:
+    await channel.send(msgspec.msgpack.encode(message))
+
+
+def _decode(content: bytes, decoder: msgspec.msgpack.Decoder[T], peer: str) -> T:
+    try:
+        message = decoder.decode(content)
+    except (msgspec.DecodeError, UnicodeDecodeError, RecursionError) as error:
+        raise PeerFault(peer, f"sent something else than a hello ({error})", Check.MALFORMED) from None
+    if msgspec.msgpack.encode(message) != content:
+        raise PeerFault(peer, "sent a hello that is not in its one canonical form", Check.NOT_CANONICAL)
+    return message

@@ -1,0 +1,102 @@
+"""TLS contexts and the pinning of a connection to one entry of the roster."""
+
+from __future__ import annotations
+
+import codecs
+import contextlib
+import hmac
+import os
+import ssl
+import tempfile
+from collections.abc import Iterator
+from dataclasses import dataclass
+
+from smpc_dp.errors import Check, ConfigCheck, ConfigError, LocalError, PeerFault
+from smpc_dp.identity.keys import Identity
+from smpc_dp.identity.roster import Member, Roster
+
+
+@dataclass(frozen=True, slots=True)
+class Contexts:
+    """The two TLS contexts of one member: it accepts connections with one and opens them with the other."""
+
+    server: ssl.SSLContext
+    client: ssl.SSLContext
+
+
+def contexts(identity: Identity, roster: Roster) -> Contexts:
+    """Return contexts that speak TLS 1.3 only, trust only the roster's certificates and never resume.
+
+    Raises ConfigError when the roster holds another key for `identity.name`, or none.
+    """
+    if identity.name not in roster or roster.member(identity.name).public_key != identity.public_key:
+        raise ConfigError(
+            f"the roster does not hold the key of our identity '{identity.name}'", ConfigCheck.DIFFERS
+        )
+    anchors = b"".join(roster.certificates)
+    pem = identity.private_key_pem() + ssl.DER_cert_to_PEM_cert(identity.certificate).encode("ascii")
+    with _private_file(pem) as path:
+        server = _context(ssl.PROTOCOL_TLS_SERVER, anchors, path)
+        client = _context(ssl.PROTOCOL_TLS_CLIENT, anchors, path)
+    server.num_tickets = 0
+    # Looking up an address loads this codec, in 2 ms: like contexts, once and before anybody is called.
+    codecs.lookup("idna")
+    return Contexts(server, client)
+
+
+def authenticated(tls: ssl.SSLObject | ssl.SSLSocket, roster: Roster, address: str) -> Member:
+    """Return the member whose very certificate the other end has shown; `address` names it until then.
+
+    Raises PeerFault when the certificate is in no entry of the roster or the session was resumed.
+    """
+    shown = tls.getpeercert(binary_form=True) or b""
+    if tls.version() != "TLSv1.3" or tls.session_reused:
+        raise PeerFault(
+            address, f"the connection is not a fresh TLS 1.3 session ({tls.version()})", Check.TLS
+        )
+    for member in roster:
+        if hmac.compare_digest(shown, member.certificate):
+            return member
+    raise PeerFault(
+        address, "its certificate is not in the roster", Check.TLS_CERTIFICATE, {"certificate": shown}
+    )
+
+
+def describe(error: ssl.SSLError) -> str:
+    """Return OpenSSL's reason in one line, without the place in its source."""
+    if isinstance(error, ssl.SSLCertVerificationError):
+        return f"its certificate is not one of the roster ({error.verify_message})"
+    return f"TLS failed ({(error.reason or str(error)).replace('_', ' ').lower()})"
+
+
+def _context(purpose: int, anchors: bytes, key_path: str) -> ssl.SSLContext:
+    context = ssl.SSLContext(purpose)
+    context.minimum_version = context.maximum_version = ssl.TLSVersion.TLSv1_3
+    # Certificates name members, not hosts: `authenticated` pins the whole certificate.
+    context.check_hostname = False
+    context.verify_mode = ssl.CERT_REQUIRED
+    context.options |= ssl.OP_NO_TICKET | ssl.OP_NO_COMPRESSION
+    try:
+        context.load_verify_locations(cadata=anchors)
+        context.load_cert_chain(key_path)
+    except ssl.SSLError as error:
+        raise LocalError(f"OpenSSL does not take our certificates: {error}") from None
+    return context
+
+
+@contextlib.contextmanager
+def _private_file(content: bytes) -> Iterator[str]:
+    """Lend a path under which `content` can be read once: in memory where the system can, else mode 0600."""
+    if hasattr(os, "memfd_create"):
+        descriptor = os.memfd_create("key", os.MFD_CLOEXEC)
+        with os.fdopen(descriptor, "wb") as file:
+            file.write(content)
+            file.flush()
+            yield f"/proc/self/fd/{descriptor}"
+        return
+    with tempfile.TemporaryDirectory(prefix="smpc-dp-") as folder:
+        path = os.path.join(folder, "key")
+        descriptor = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600)
+        with os.fdopen(descriptor, "wb") as file:
+            file.write(content)
+        yield path

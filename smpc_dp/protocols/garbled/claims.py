@@ -1,0 +1,48 @@
+"""What a two-party evaluation claims, and what it does not."""
+
+from __future__ import annotations
+
+from smpc_dp.protocols.garbled.params import PairwiseParameters
+from smpc_dp.protocols.result import Privacy
+
+
+def privacy_of(parameters: PairwiseParameters, tile: int, transfers: int) -> Privacy:
+    """Return the claim for a result of these parameters that took so many oblivious transfers.
+
+    `tile`: how many instances are garbled together; in mode "tile" they share keys.
+    """
+    garbler, evaluator = parameters.garbler, parameters.evaluator
+    not_protected = [
+        f"against a malicious garbler: '{garbler}' can garble another circuit, or learn a bit about the "
+        f"inputs of '{evaluator}' from whether the run fails; authenticated garbling would prevent both",
+        "what the outputs themselves tell about the inputs: they are exact, without differential privacy",
+        "either side can stop the run; with output to both the garbler learns the output first",
+    ]
+    assumptions = [
+        "AES-128 is an ideal cipher, TupleHash256 and SHA-256 are random oracles, keyed BLAKE3 is collision "
+        "resistant, and computational Diffie-Hellman is hard in ristretto255",
+        f"{_keys(parameters, tile)}; of Q keys in all runs, no two meet but with probability Q^2 / 2^129",
+    ]
+    if transfers:
+        bits = (transfers - 1).bit_length()
+        assumptions.append(
+            f"the proved level of up to 2^{bits} oblivious transfers is {128 - bits} bits of work, "
+            f"and 2^-{128 - 2 * bits} without any"
+        )
+    if parameters.output == "aggregator":
+        assumptions.append(f"the aggregator does not collude with '{garbler}' or '{evaluator}'")
+    return Privacy(
+        epsilon=None,
+        delta=None,
+        claim=f"secure against a malicious '{evaluator}' (evaluator) and a semi-honest '{garbler}' (garbler)",
+        assumptions=tuple(assumptions),
+        not_protected=tuple(not_protected),
+    )
+
+
+def _keys(parameters: PairwiseParameters, tile: int) -> str:
+    shared = min(tile, parameters.instances)
+    if parameters.mode == "unique" or shared == 1:
+        return "keys are unique to each gate and instance"
+    bits = (shared - 1).bit_length()
+    return f"tiles of {shared} instances share the keys of each gate, which costs about {bits} bits"

@@ -1,0 +1,194 @@
+"""What garbler and evaluator must do alike: who holds which input wire, and how a batch is cut."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, field
+from itertools import accumulate
+
+import numpy as np
+from numpy.typing import NDArray
+
+from smpc_dp.circuits.circuit import WORD_BITS, Circuit
+from smpc_dp.crypto.garble import GarblingCircuit, Mode, Run, compile_circuit
+from smpc_dp.crypto.labels import Label
+from smpc_dp.crypto.ot import MAX_INDEX, rows_of_chunk
+from smpc_dp.crypto.transcript import digest, encode_uint
+from smpc_dp.errors import ConfigCheck, ConfigError, Fault
+from smpc_dp.protocols.garbled.params import PairwiseParameters
+
+# Labels of one kind (inputs of one party, outputs) that a block holds at most: 16 MiB. Sealed hashes of so
+# many outputs are 32 MiB, which a message holds.
+BLOCK_LABELS = 1 << 20
+# k of the extension of oblivious transfers.
+FIELD = 2
+# Transfers of one chunk, at most: they stay in the cache, and with the block that hides they are 128 blocks.
+TRANSFERS = 127 * 128
+# Chunks on their way at once: while one side is at a chunk, the other is at the next. More than
+# `ot.MAX_PENDING` are refused there; with so many, neither side sends more than a channel takes.
+IN_FLIGHT = 3
+
+Bits = NDArray[np.uint8]
+Rows = NDArray[np.uint64]
+
+
+@dataclass(frozen=True, slots=True)
+class Block:
+    """Instances that are evaluated together: `count` from number `first`."""
+
+    number: int
+    first: int
+    count: int
+
+
+@dataclass(frozen=True)
+class Plan:
+    """A circuit and its parameters, with what follows from them.
+
+    Raises ConfigError for a circuit of which one instance has more labels of one kind than a block may hold,
+    and for more transfers than one setup has.
+    """
+
+    circuit: Circuit
+    parameters: PairwiseParameters
+    compiled: GarblingCircuit = field(init=False, repr=False)
+    tile: int = field(init=False)
+    garbler_values: tuple[int, ...] = field(init=False)
+    evaluator_values: tuple[int, ...] = field(init=False)
+
+    def __post_init__(self) -> None:
+        declared = self.parameters.evaluator_inputs
+        indices = range(len(self.circuit.inputs))
+        theirs = tuple(indices[1:]) if declared is None else tuple(declared)
+        circuit = self.circuit
+        compiled = compile_circuit(
+            circuit.op,
+            circuit.a,
+            circuit.b,
+            circuit.out,
+            n_wires=circuit.n_wires,
+            n_inputs=circuit.n_inputs,
+            outputs=np.arange(circuit.n_wires - circuit.n_outputs, circuit.n_wires, dtype=np.uint32),
+        )
+        for name, value in (
+            ("compiled", compiled),
+            ("evaluator_values", theirs),
+            ("garbler_values", tuple(index for index in indices if index not in theirs)),
+        ):
+            object.__setattr__(self, name, value)
+        if not (most := self._most()):
+            reason = f"more than {BLOCK_LABELS} bits of one party's inputs, or of outputs, in one instance"
+            raise ConfigError([Fault("circuit", reason, ConfigCheck.TOO_LARGE)])
+        # A tile is not cut, so it must not hold more than a block.
+        tile = min(compiled.suggest_tile(self.parameters.instances), 1 << most.bit_length() - 1)
+        object.__setattr__(self, "tile", tile)
+        if (rows := self.transfer_rows()) > MAX_INDEX:
+            bits = self.width(self.evaluator_values)
+            requested = f"{self.parameters.instances} of {bits} bits of the evaluator"
+            reason = f"{requested} need {rows} indices of transfers, one setup has {MAX_INDEX}"
+            raise ConfigError([Fault("instances", reason, ConfigCheck.TOO_LARGE)])
+
+    def wires(self, values: Sequence[int]) -> NDArray[np.uint32]:
+        """Return the input wires of these input values, value by value."""
+        widths = self.circuit.inputs
+        starts = [0, *accumulate(widths)]
+        spans = [np.arange(starts[index], starts[index + 1], dtype=np.uint32) for index in values]
+        return np.concatenate([np.empty(0, np.uint32), *spans])
+
+    def width(self, values: Sequence[int]) -> int:
+        """Return how many wires these input values have together."""
+        return sum(self.circuit.inputs[index] for index in values)
+
+    def blocks(self) -> Iterator[Block]:
+        """Yield the blocks in order; each but the last is a multiple of the tile."""
+        size, instances = self._block_size(), self.parameters.instances
+        for number, first in enumerate(range(0, instances, size)):
+            yield Block(number, first, min(size, instances - first))
+
+    def transfer_rows(self) -> int:
+        """Return how many indices of one setup the transfers of all blocks take, padding included."""
+        full, rest = divmod(self.parameters.instances, self._block_size())
+        width = self.width(self.evaluator_values)
+
+        def rows(count: int) -> int:
+            whole, left = divmod(width * count, TRANSFERS)
+            return whole * rows_of_chunk(TRANSFERS) + rows_of_chunk(left)
+
+        return full * rows(self._block_size()) + rows(rest)
+
+    def _most(self) -> int:
+        """Return how many instances a block may have."""
+        widths = (self.width(values) for values in (self.garbler_values, self.evaluator_values))
+        return BLOCK_LABELS // max(1, self.circuit.n_outputs, *widths)
+
+    def _block_size(self) -> int:
+        return self._most() // self.tile * self.tile
+
+    def garbling(self, block: Block, start: bytes) -> Run:
+        """Return what both sides of the garbling of a block have in common."""
+        return Run(start, Mode(self.parameters.mode), self.tile, block.count, block.first)
+
+    def digest(self) -> bytes:
+        """Return 32 bytes that differ when two sides cut the batch differently or swap wires."""
+        first = next(self.blocks())
+        return digest(
+            Label.PAIRWISE_PLAN,
+            self.circuit.digest,
+            self.parameters.mode.encode(),
+            self.parameters.output.encode(),
+            *(encode_uint(n) for n in (self.parameters.instances, self.tile, first.count, FIELD)),
+            b"".join(encode_uint(index) for index in self.evaluator_values),
+        )
+
+    def check_inputs(self, values: Sequence[int], rows: Sequence[Rows], party: str) -> Rows | None:
+        """Return one party's input bits, shape (bits, words), laid out as by `circuits.circuit.pack`.
+
+        `rows` has one such array for each of its input `values`. Returns None for a party without inputs.
+
+        Raises:
+            ConfigError: names the party and the value whose shape is not that of the circuit.
+        """
+        words = -(-self.parameters.instances // WORD_BITS)
+        if len(rows) != len(values):
+            reason = f"{len(rows)} input values of {party}, the circuit takes {len(values)} from it"
+            raise ConfigError([Fault("inputs", reason, ConfigCheck.SHAPE)])
+        for index, array in zip(values, rows, strict=True):
+            shape = (self.circuit.inputs[index], words)
+            if array.shape != shape or array.dtype != np.uint64:
+                reason = (
+                    f"{array.dtype} of shape {array.shape} from {party}, uint64 of shape {shape} is needed"
+                )
+                raise ConfigError([Fault(f"inputs[{index}]", reason, ConfigCheck.TYPE)])
+        return np.concatenate(list(rows)) if rows else None
+
+
+def bits_of(rows: Rows, block: Block) -> Bits:
+    """Return the bits of a block's instances, 0 or 1, shape (bits, block.count)."""
+    low, high = block.first // WORD_BITS, -(-(block.first + block.count) // WORD_BITS)
+    octets = np.ascontiguousarray(rows[:, low:high].astype("<u8")).view(np.uint8)
+    start = block.first - low * WORD_BITS
+    bits = np.unpackbits(octets, axis=1, bitorder="little")[:, start : start + block.count]
+    return np.ascontiguousarray(bits)
+
+
+def rows_of(bits: Bits, widths: Sequence[int]) -> list[Rows]:
+    """Return output bits, shape (bits, instances), as one array for each value, laid out as by `pack`."""
+    words = -(-bits.shape[1] // WORD_BITS)
+    packed = np.zeros((len(bits), words * 8), np.uint8)
+    packed[:, : -(-bits.shape[1] // 8)] = np.packbits(bits, axis=1, bitorder="little")
+    rows = packed.view("<u8").astype(np.uint64)
+    return np.split(rows, np.cumsum(widths)[:-1])
+
+
+def pack_bits(bits: Bits) -> bytes:
+    """Return bits, 0 or 1, in order of memory, eight to a byte, the least significant first."""
+    return np.packbits(bits.reshape(-1), bitorder="little").tobytes()
+
+
+def unpack_bits(packed: bytes | memoryview, shape: tuple[int, int]) -> Bits | None:
+    """Undo `pack_bits`; None when the length or the padding is not right."""
+    count = shape[0] * shape[1]
+    if len(packed) != -(-count // 8):
+        return None
+    bits = np.unpackbits(np.frombuffer(packed, np.uint8), bitorder="little")
+    return None if bits[count:].any() else bits[:count].reshape(shape)

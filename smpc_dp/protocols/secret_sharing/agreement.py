@@ -1,0 +1,309 @@
+"""What parties and servers of one run agree on, and who is named when one of them differs."""
+
+from __future__ import annotations
+
+import dataclasses
+from abc import ABC, abstractmethod
+from collections import Counter
+from collections.abc import Callable, Hashable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any, ClassVar, TypeVar
+
+import msgspec
+
+from smpc_dp.crypto.labels import Label
+from smpc_dp.crypto.transcript import digest, encode_uint
+from smpc_dp.errors import Check, LocalError, PeerFault, SmpcError, VerificationError
+from smpc_dp.identity.keys import verify
+from smpc_dp.protocols.abort import TEXTS, Abort, equivocation, error_of
+from smpc_dp.protocols.contract import Envelope
+from smpc_dp.protocols.engine import events
+from smpc_dp.protocols.envelope import Context, Signer, decode
+from smpc_dp.protocols.result import Certificate
+from smpc_dp.protocols.secret_sharing.messages import LeftOut, Output, Start
+from smpc_dp.protocols.secret_sharing.terms import ProgramTerms
+from smpc_dp.protocols.sets import PartySet
+
+# (question, number of parties, their marks or none, 32 bytes that follow from all hellos) -> the terms;
+# ConfigError for what cannot be had.
+MakeTerms = Callable[[str, int, tuple[int, ...], bytes], ProgramTerms]
+
+T = TypeVar("T", bound=Hashable)
+
+NO_SURVIVAL = "a computation on shares does not survive the loss of a server"
+
+
+@dataclass(frozen=True, slots=True)
+class Opened:
+    """What a run ends with.
+
+    Attributes:
+        values: the opened integers.
+        present: who said hello to all servers; included: whose shares are in the values; roster order.
+        faults: what went wrong without spoiling the run; each names a party.
+        included_by, opened_by: all servers' signatures on that set, and on the values.
+    """
+
+    terms: ProgramTerms
+    run_id: bytes
+    values: tuple[int, ...]
+    present: tuple[str, ...]
+    included: tuple[str, ...]
+    faults: tuple[str, ...]
+    included_by: Certificate
+    opened_by: Certificate
+
+    def to_json(self) -> dict[str, object]:
+        """Return plain JSON data: what a server prints."""
+        return {
+            "kind": self.terms.kind,
+            "opened": [str(value) for value in self.values],
+            "included": list(self.included),
+            "faults": list(self.faults),
+            "run_id": self.run_id.hex(),
+            "included_by": self.included_by.to_json(),
+            "opened_by": self.opened_by.to_json(),
+        }
+
+    def __str__(self) -> str:
+        """Say what was computed over whom in one line."""
+        return f"{self.terms.kind}: opened {len(self.values)} values over {len(self.included)} users"
+
+
+class Member(ABC):
+    """What the machine of a party and that of a server have in common."""
+
+    # As of `Run`.
+    releases: ClassVar[frozenset[str]] = frozenset()
+
+    def __init__(self, context: Context, servers: Sequence[str], identity: Signer) -> None:
+        self._context = context
+        self._identity = identity
+        self._run_id = b""
+        self._over = False
+        self._outcome: Opened | None = None
+        self._servers = tuple(servers)
+        self._seen: dict[tuple[str, str], tuple[bytes, bytes]] = {}
+        # For errors, in which parties and servers are named alike.
+        self._everybody = dataclasses.replace(context, names=(*context.names, *servers))
+
+    @property
+    def name(self) -> str:
+        """The party or server that the machine acts for."""
+        return self._identity.name
+
+    @property
+    def run_id(self) -> bytes:
+        """The run id, empty until the participants are agreed on."""
+        return self._run_id
+
+    @property
+    def finished(self) -> bool:
+        """Whether the result is there, or the run is over for this machine."""
+        return self._over
+
+    @property
+    def result(self) -> Opened:
+        """What the run ended with; raise LocalError while there is nothing."""
+        if self._outcome is None:
+            raise LocalError(f"{self.name}: the run has no result")
+        return self._outcome
+
+    @property
+    def has_enough(self) -> bool:
+        """Return False: a step needs what all send."""
+        return False
+
+    def _name_of(self, party: int) -> str:
+        return self._context.names[party - 1]
+
+    def handle(self, event: events.Event) -> Sequence[Envelope]:
+        """Take one event and return what is to be sent; after an SmpcError only `Cancellation` may follow."""
+        match event:
+            case events.Start():
+                return self._on_start()
+            case events.Message(envelope):
+                return self._on_message(envelope)
+            case events.PeersLost(peers):
+                return self._on_lost(peers)
+            case events.Deadline():
+                return self._on_deadline()
+            case events.Cancellation(error):
+                return self._on_cancelled(error)
+            case events.Report(result):
+                return self._on_report(result)
+            case events.Conviction():
+                return ()
+
+    @abstractmethod
+    def _on_start(self) -> Sequence[Envelope]: ...
+
+    @abstractmethod
+    def _on_message(self, envelope: Envelope) -> Sequence[Envelope]: ...
+
+    @abstractmethod
+    def _on_lost(self, peers: Sequence[str]) -> Sequence[Envelope]: ...
+
+    @abstractmethod
+    def _on_deadline(self) -> Sequence[Envelope]: ...
+
+    def _on_report(self, result: Any) -> Sequence[Envelope]:  # noqa: ARG002
+        """Take what the holder of the role has done; a party leaves it nothing to do."""
+        return ()
+
+    @abstractmethod
+    def _on_cancelled(self, error: SmpcError) -> Sequence[Envelope]: ...
+
+    def _write(self, step: str, names: Sequence[str], message: msgspec.Struct) -> list[Envelope]:
+        run_id = self._run_id or self._context.session_digest
+        return self._context.write(self._identity, run_id, step, names, message)
+
+    def _is_new(self, envelope: Envelope) -> bool:
+        """Check receiver and signature; return False for a repetition, raise PeerFault for a variation."""
+        if envelope.receiver != self.name:
+            raise PeerFault(
+                envelope.sender, f"sent a message for {envelope.receiver!r}", Check.WRONG_RECEIVER
+            )
+        body_hash = self._context.check(envelope)
+        key = (envelope.sender, envelope.step)
+        if key in self._seen:
+            earlier, signature = self._seen[key]
+            if earlier == body_hash:
+                return False
+            raise equivocation(envelope, self._context, envelope.run_id, earlier, signature)
+        self._seen[key] = (body_hash, envelope.signature)
+        return True
+
+    def _check_run(self, envelope: Envelope, early: bool) -> None:
+        """Raise PeerFault unless the envelope is of this run, or `early` and of none yet."""
+        expected = self._context.session_digest if early else self._run_id
+        if envelope.run_id != expected:
+            raise PeerFault(envelope.sender, f"sent '{envelope.step}' of another run", Check.OTHER_RUN)
+
+    def _aborted(self, envelope: Envelope) -> SmpcError:
+        """Return the error that a server's abort stands for; it may stop any run whenever it likes."""
+        context = dataclasses.replace(self._everybody, aggregator=envelope.sender)
+        return error_of(decode(envelope.body, Abort, envelope.sender), context)
+
+    def _reported(self, fault: LeftOut) -> str:
+        server = self._servers[fault.server - 1]
+        return f"{self._name_of(fault.party)}: left out by {server}: {TEXTS[fault.code]}"
+
+    def _open(self, terms: ProgramTerms, start: Start, outputs: Mapping[str, Output]) -> Opened:
+        """Return what all servers opened; raise PeerFault naming one that differs or did not sign it."""
+        agreed = common(
+            {name: (tuple(out.values), out.included, tuple(out.faults)) for name, out in outputs.items()},
+            "opened other values, or over other users, than most servers",
+        )
+        values, included, faults = agreed
+        parties = len(self._context.names)
+        members = PartySet.unpack(included, parties, self._servers[0])
+        present = PartySet.unpack(start.present, parties, self._servers[0])
+        if not members <= present:
+            raise PeerFault(
+                self._servers[0], "opened a value over users who were not there", Check.NOT_PRESENT
+            )
+        set_digest = set_statement(self._run_id, included)
+        if not all(
+            1 <= fault.party <= parties and 1 <= fault.server <= len(self._servers) for fault in faults
+        ):
+            raise PeerFault(
+                self._servers[0], "left out somebody who is not in the roster", Check.NOT_IN_ROSTER
+            )
+        out_digest = output_statement(self._run_id, included, values, faults)
+        signed = {name: out.signature for name, out in outputs.items()}
+        check_signatures(self._context, out_digest, signed)
+        seals = outputs[self._servers[0]].seals
+        if len(seals) != len(self._servers):
+            raise PeerFault(
+                self._servers[0],
+                "has not shown every server's signature on the set of users",
+                Check.BAD_CERTIFICATE,
+            )
+        sealed = dict(zip(self._servers, seals, strict=True))
+        check_signatures(self._context, set_digest, sealed)
+        try:
+            integers = tuple(int(value) for value in values)
+        except ValueError:
+            raise PeerFault(self._servers[0], "opened what is no integer", Check.OUT_OF_RANGE) from None
+        return Opened(
+            terms=terms_of(terms, present, members),
+            run_id=self._run_id,
+            values=integers,
+            present=tuple(map(self._name_of, present)),
+            included=tuple(map(self._name_of, members)),
+            faults=tuple(map(self._reported, faults)),
+            included_by=Certificate(set_digest, sealed),
+            opened_by=Certificate(out_digest, signed),
+        )
+
+
+def terms_of(planned: ProgramTerms, present: PartySet, included: PartySet) -> ProgramTerms:
+    """Return the terms over those who are included, with the noise that was planned for all who are present.
+
+    A record moves a sum, or a sum over pairs, of fewer parties by no more.
+    """
+    public_labels = dict(zip(present, planned.public_labels, strict=False))
+    left = tuple(public_labels[party] for party in included) if public_labels else ()
+    return msgspec.structs.replace(planned, parties=len(included), public_labels=left)
+
+
+def run_identifier(context: Context, start: Start) -> bytes:
+    """Return the 32 bytes that name the run that `start` begins."""
+    return digest(
+        Label.SHARED_RUN_ID,
+        *context.bound,
+        context.session_digest,
+        encode_uint(context.request),
+        start.present,
+        start.hellos,
+        start.public_labels,
+        start.terms,
+    )
+
+
+def set_statement(run_id: bytes, included: bytes) -> bytes:
+    """Return what servers sign of the set of parties whose shares all of them hold."""
+    return digest(Label.SHARED_SET, run_id, included)
+
+
+def output_statement(
+    run_id: bytes, included: bytes, values: Sequence[str], faults: Sequence[LeftOut]
+) -> bytes:
+    """Return what servers sign of the values that they have opened."""
+    texts = [text.encode() for text in values]
+    left_out = [
+        part
+        for fault in faults
+        for part in (encode_uint(fault.party), encode_uint(fault.server), fault.code.encode())
+    ]
+    return digest(Label.SHARED_OUTPUT, run_id, included, encode_uint(len(values)), *texts, *left_out)
+
+
+def check_signatures(context: Context, statement: bytes, signatures: Mapping[str, bytes]) -> None:
+    """Raise PeerFault naming the first server whose signature on `statement` does not hold."""
+    for name, signature in signatures.items():
+        try:
+            verify(context.keys[name], statement, signature)
+        except VerificationError:
+            raise PeerFault(
+                name, "its signature on the set of users or on the output is not valid", Check.BAD_SIGNATURE
+            ) from None
+
+
+def common(claimed: Mapping[str, T], field: str) -> T:
+    """Return what all have said; else raise PeerFault naming the first who differs from most of them."""
+    counted = Counter(claimed.values())
+    if len(counted) == 1:
+        return next(iter(counted))
+    most, times = counted.most_common(1)[0]
+    if 2 * times <= len(claimed):
+        first = next(iter(claimed))
+        other = next(name for name, value in claimed.items() if value != claimed[first])
+        raise PeerFault(other, f"{field}; or another server does: no two in three agree", Check.DISAGREES)
+    raise PeerFault(next(name for name, value in claimed.items() if value != most), field, Check.DISAGREES)
+
+
+def hellos_digest(hellos: Sequence[bytes]) -> bytes:
+    """Return the digest of the SHA-256 of all hellos, in roster order."""
+    return digest(Label.SHARED_HELLOS, *hellos)

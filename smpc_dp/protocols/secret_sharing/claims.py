@@ -1,0 +1,70 @@
+"""What servers that compute on shares do not protect, whatever they compute."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+
+from smpc_dp.privacy.guarantee import PrivacyGuarantee
+from smpc_dp.protocols.result import WHOLE_PARTY, Certificate, Privacy
+from smpc_dp.protocols.ustatistic.result import StatisticEvidence
+
+NOT_PROTECTED = (
+    "against a server that deviates: openings are not checked, so it can change what is computed and so "
+    "learn records",
+    "a run does not survive the loss of a server, and any server can stop it",
+    "who takes part, who was left out, and when, are visible to servers and users",
+)
+
+
+HONEST_SERVERS = (
+    "fewer than half of the servers pool what they see, and every server runs the agreed program: one that "
+    "deviates may learn records"
+)
+
+
+def vector_privacy(guarantee: PrivacyGuarantee | None) -> Privacy:
+    """Return the privacy of a sum of parties' vectors; `guarantee` is None for an exact one."""
+    released = "the exact sum" if guarantee is None else "the sum with noise that no server knows"
+    claim = f"vectors are shared among servers; fewer than half of them together learn nothing but {released}"
+    assumptions = (
+        "shared random bits come from SHAKE128 as a pseudorandom function",
+        "masked openings show servers less than 2^-40 of each sum, as a statistical distance: not in delta",
+    )
+    if guarantee is None:
+        exact = "what the exact sum itself gives away"
+        return with_servers(Privacy(None, None, claim, (HONEST_SERVERS, *assumptions), (exact,)))
+    claim += (
+        f"; each user's vector is ({guarantee.epsilon:g}, {guarantee.delta:g})-differentially private in it "
+        f"({WHOLE_PARTY}), whatever the other users do"
+    )
+    any_vector = "a user may give any vector whose coordinates are in bounds"
+    return with_servers(
+        Privacy.private(guarantee, claim=claim, assumptions=assumptions, not_protected=(any_vector,))
+    )
+
+
+def with_servers(privacy: Privacy) -> Privacy:
+    """Return the statement of a program with what does not depend on the program."""
+    return replace(privacy, not_protected=(*privacy.not_protected, *NOT_PROTECTED))
+
+
+@dataclass(frozen=True, slots=True)
+class SharedEvidence(StatisticEvidence):
+    """What binds a statistic of servers to its run.
+
+    `plan` is the digest of the terms, `beacon` of the set that all servers signed; `included_by` and
+    `opened_by` have their signatures under it and under the values.
+    """
+
+    included_by: Certificate
+    opened_by: Certificate
+
+    def to_json(self) -> dict[str, object]:
+        """Return plain JSON data, bytes as hex."""
+        return {
+            "session_digest": self.session_digest.hex(),
+            "run_id": self.run_id.hex(),
+            "plan": self.plan.hex(),
+            "included_by": self.included_by.to_json(),
+            "opened_by": self.opened_by.to_json(),
+        }

@@ -1,0 +1,252 @@
+"""The parameters of computations on shares, as a session file gives them."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from typing import TYPE_CHECKING, Annotated, Any, ClassVar, Literal
+
+import msgspec
+from msgspec import Meta
+
+from smpc_dp.encoding import Encoding, encoding_faults
+from smpc_dp.errors import ConfigCheck, ConfigError, Fault
+from smpc_dp.identity.roster import Member
+from smpc_dp.privacy.central_gaussian import WideGaussian
+from smpc_dp.privacy.guarantee import PrivacyGuarantee, delta_warnings
+from smpc_dp.privacy.secagg_plan import default_dropout, part_of
+from smpc_dp.protocols import names
+from smpc_dp.protocols.result import Privacy
+from smpc_dp.protocols.secret_sharing.claims import HONEST_SERVERS, vector_privacy
+from smpc_dp.settings import read
+
+if TYPE_CHECKING:
+    from smpc_dp.privacy.accountant.events import Event
+
+
+FEWEST_SERVERS, MOST_SERVERS = 3, 9
+"""mpyc's pseudorandom sharing has a key for each of the C(m, t) sets of servers."""
+MAX_PARTIES = 100_000
+MAX_LENGTH = 1 << 20
+SUM_KEYS = ("length", "lower", "upper", "kind", "precision", "max_weight")
+ENCODING_KEYS = ("length", "lower", "upper", "precision", "max_weight")
+NOISE_KEYS = ("epsilon", "delta", "mechanism")
+
+
+class SharedParameters(msgspec.Struct, frozen=True):
+    """Checked parameters.
+
+    Attributes:
+        parties: in the roster; fewest: with how many a run goes on.
+        encoding: of the vectors of sums; None where the session has none, and only statistics are asked for.
+        epsilon, delta, mechanism: of the noise in sums; epsilon is None for exact ones.
+        seconds: the longest that mpyc may compute.
+    """
+
+    protocol: ClassVar[str] = names.MPYC
+    version: ClassVar[int] = names.VERSION
+    is_logged: ClassVar[bool] = False
+    # Whether the vectors are bounded in their L2 norm, not in each coordinate.
+    is_bounded_in_norm: ClassVar[bool] = False
+    parties: int
+    fewest: int
+    encoding: Encoding | None
+    epsilon: float | None
+    delta: float
+    mechanism: str
+    seconds: float
+
+    @property
+    def requests(self) -> tuple[SharedParameters, ...]:
+        """The parameters of every kind of request of a session with these."""
+        return (self,)
+
+    @property
+    def tolerated(self) -> tuple[int, int, int]:
+        """How many parties there are, how many may be lost, and how many may collude: all."""
+        return self.parties, self.parties - self.fewest, self.parties
+
+    @property
+    def sums(self) -> Encoding:
+        """The encoding of sums; raise ConfigError where the session has none."""
+        if self.encoding is None:
+            reason = f"a session for sums needs {', '.join(SUM_KEYS[:3])}"
+            raise ConfigError([Fault("parameters.length", reason, ConfigCheck.MISSING)])
+        return self.encoding
+
+    def planned(self) -> str:
+        """Return what else is derived with floating point, and so compared before a run begins."""
+        return ""
+
+
+class VectorParameters(SharedParameters, frozen=True):
+    """Checked parameters of sums of vectors of a bounded L2 norm, for groups of a learner.
+
+    `noise` is drawn once for a sum, by the servers together; None for exact sums.
+    """
+
+    is_bounded_in_norm: ClassVar[bool] = True
+    noise: WideGaussian | None = None
+
+    def planned(self) -> str:
+        """Return the noise's parameter in hexadecimal."""
+        if self.noise is None:
+            return ""
+        parameter = self.noise.parameter
+        return f"{parameter.numerator:x}/{parameter.denominator:x}"
+
+    def event(self) -> Event:
+        """Return what one sum is to a privacy ledger."""
+        if self.noise is not None:
+            return self.noise.event()
+        # Not at the top: a session without a ledger needs no accountant.
+        from smpc_dp.privacy.accountant.events import exact_release
+
+        return exact_release("sum on shares", "substitution")
+
+    def privacy(self) -> Privacy:
+        """Return the claim of one sum, whatever the number of servers is."""
+        guarantee = None
+        if self.noise is not None and self.epsilon is not None:
+            guarantee = PrivacyGuarantee(
+                epsilon=self.epsilon,
+                delta=self.delta,
+                relation="substitution",
+                sensitivity={"l2": self.noise.l2},
+                unit="grid step",
+                mechanism=self.noise.describe(),
+                assumption=HONEST_SERVERS,
+                proof="docs/proofs/servers.md: as good as a discrete Gaussian but for an explicit error",
+                warnings=delta_warnings(self.delta, self.parties),
+            )
+        return vector_privacy(guarantee)
+
+
+def threshold_of(servers: int) -> int:
+    """Return t, the number of servers that learn nothing together."""
+    return (servers - 1) // 2
+
+
+def roster_faults(members: Iterable[Member]) -> list[Fault]:
+    """Return what keeps a roster from computing on shares."""
+    listed = list(members)
+    faults = [
+        Fault(
+            f"roster[{index}].role",
+            f"'{member.name}': there is no aggregator, servers compute",
+            ConfigCheck.CONFLICT,
+        )
+        for index, member in enumerate(listed)
+        if member.role == "aggregator"
+    ]
+    count = sum(member.role == "server" for member in listed)
+    if count < FEWEST_SERVERS:
+        why = "with 2 servers a share is the secret itself (threshold (m - 1) // 2 = 0): no secrecy at all"
+        reason = f"has {count} members with the role 'server', {FEWEST_SERVERS} are needed: {why}"
+        faults.append(Fault("roster", reason, ConfigCheck.RANGE))
+    elif count > MOST_SERVERS:
+        faults.append(
+            Fault(
+                "roster",
+                f"has {count} servers, at most {MOST_SERVERS} compute together",
+                ConfigCheck.TOO_LARGE,
+            )
+        )
+    elif count % 2 == 0:
+        reason = (
+            f"has {count} servers: no more may collude than of {count - 1}, {threshold_of(count)}, at a "
+            f"greater cost; take {count - 1} or {count + 1}"
+        )
+        faults.append(Fault("roster", reason, ConfigCheck.RANGE))
+    return faults
+
+
+class SharedSettings(msgspec.Struct, frozen=True, kw_only=True):
+    """The `[parameters]` of a session whose servers compute on shares. Without `length` it has no sums."""
+
+    length: Annotated[
+        Annotated[int, Meta(ge=1, le=MAX_LENGTH)] | None, Meta(description="as for secagg, up to 2^20")
+    ] = None
+    lower: float | int | list[float | int] | None = None
+    upper: float | int | list[float | int] | None = None
+    kind: Literal["real", "integer"] = "real"
+    precision: float | None = None
+    max_weight: Annotated[int, Meta(ge=0, lt=1 << 62)] = 0
+    epsilon: Annotated[
+        Annotated[float, Meta(ge=1e-6, le=1000)] | None,
+        Meta(
+            description="of each user in one sum",
+            extra={"range": "1e-6 to 12", "default": "none: exact sums"},
+        ),
+    ] = None
+    delta: Annotated[float, Meta(ge=0, le=0.5, description='above 0 with `"gaussian"`, 0 otherwise')] = 0.0
+    mechanism: Annotated[Literal["laplace", "gaussian"], Meta(description="the law of the noise in sums")] = (
+        "laplace"
+    )
+    dropout: Annotated[
+        Annotated[float, Meta(ge=0, le=0.5)] | None,
+        Meta(
+            description="fraction of the users that may be missing",
+            extra={"default": "0.1; with `epsilon`, from five users up at least one user"},
+        ),
+    ] = None
+    seconds: Annotated[float, Meta(ge=1, le=86_400, description="the longest that mpyc may compute")] = 600.0
+
+
+def check_parameters(
+    parameters: Mapping[str, object], parties: int
+) -> tuple[SharedParameters | None, list[Fault]]:
+    """Check a `[parameters]` table (`SharedSettings`) for `parties` parties; return every fault found."""
+    good, faults = read(SharedSettings, parameters, unknown=f"unknown parameter of {names.MPYC}")
+    if not 2 <= parties <= MAX_PARTIES:
+        faults.append(
+            Fault(
+                "roster",
+                f"has {parties} users (role 'party'), 2 to {MAX_PARTIES} are needed",
+                ConfigCheck.RANGE,
+            )
+        )
+    if "epsilon" not in parameters and set(NOISE_KEYS) & set(parameters):
+        faults.append(Fault("epsilon", "is missing: without it sums are exact", ConfigCheck.MISSING))
+    if "epsilon" in parameters and (good.get("mechanism") == "gaussian") != (good.get("delta", 0.0) > 0):
+        faults.append(
+            Fault("delta", "must be above 0 for Gaussian noise, and for that alone", ConfigCheck.CONFLICT)
+        )
+    encoding, more = _encoding(parameters, good, min(max(parties, 1), MAX_PARTIES))
+    faults += more
+    if encoding is None and set(NOISE_KEYS) & set(parameters):
+        faults.append(
+            Fault("epsilon", "is for sums: a statistic is asked for with its own", ConfigCheck.UNSUPPORTED)
+        )
+    if faults:
+        return None, faults
+    dropout = good["dropout"]
+    if dropout is None:
+        dropout = default_dropout(parties) if "epsilon" in parameters else 0.1
+    checked = SharedParameters(
+        parties=parties,
+        fewest=max(2, parties - part_of(parties, dropout)),
+        encoding=encoding,
+        epsilon=good["epsilon"],
+        delta=good["delta"],
+        mechanism=good["mechanism"],
+        seconds=good["seconds"],
+    )
+    return checked, []
+
+
+def _encoding(
+    parameters: Mapping[str, object], good: Mapping[str, Any], parties: int
+) -> tuple[Encoding | None, list[Fault]]:
+    """Return the encoding of a session that has sums, and every fault of it."""
+    if not set(SUM_KEYS) & set(parameters):
+        return None, []
+    faults = [Fault(key, "is missing", ConfigCheck.MISSING) for key in SUM_KEYS[:3] if key not in parameters]
+    if "precision" in good and "kind" in good and (good["kind"] == "real") != (good["precision"] is not None):
+        faults.append(
+            Fault("precision", "is needed for kind 'real', and for that alone", ConfigCheck.CONFLICT)
+        )
+    integer, arguments = good.get("kind") == "integer", {key: good.get(key) for key in ENCODING_KEYS}
+    faults += encoding_faults(integer=integer, parties=parties, **arguments)
+    if faults or not {*SUM_KEYS} <= {*good}:
+        return None, faults
+    return Encoding.plan(parties=parties, **arguments), []  # type: ignore[arg-type]

@@ -1,0 +1,231 @@
+"""A party of a computation on shares: it shares its record among the servers and receives the result."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from smpc_dp.crypto.randomness import Randomness, SystemRandomness
+from smpc_dp.errors import (
+    Check,
+    Code,
+    ConfigCheck,
+    ConfigError,
+    Fault,
+    PeerFault,
+    PrivacyError,
+    SmpcError,
+    TimeoutFault,
+)
+from smpc_dp.protocols.abort import ABORT, LEAVE, abort_of
+from smpc_dp.protocols.contract import Envelope
+from smpc_dp.protocols.envelope import Context, Signer, decode
+from smpc_dp.protocols.secret_sharing import messages as m
+from smpc_dp.protocols.secret_sharing.agreement import NO_SURVIVAL, MakeTerms, Member, common, run_identifier
+from smpc_dp.protocols.secret_sharing.sharing import split
+from smpc_dp.protocols.secret_sharing.terms import ProgramTerms
+from smpc_dp.protocols.sets import PartySet
+
+
+class PartyMachine(Member):
+    """A party in one run.
+
+    `record` holds its integers; `mark` is its public label, -1 for none. The terms follow from the context's
+    question by `make`, the same way for everybody. `fewest`: with how many parties it shares its record, and
+    of how many it takes a result.
+    """
+
+    releases = frozenset({m.SHARES})
+
+    def __init__(
+        self,
+        context: Context,
+        servers: Sequence[str],
+        identity: Signer,
+        make: MakeTerms,
+        record: Sequence[int],
+        *,
+        threshold: int,
+        fewest: int,
+        public_label: int = -1,
+        randomness: Randomness | None = None,
+    ) -> None:
+        super().__init__(context, servers, identity)
+        self._make = make
+        self._record = tuple(record)
+        self._threshold = threshold
+        self._fewest = fewest
+        self._public_label = public_label
+        self._random = randomness or SystemRandomness()
+        self._index = context.number(identity.name)
+        self._shared = False
+        self._start: m.Start | None = None
+        self._terms: ProgramTerms | None = None
+        self._starts: dict[str, m.Start] = {}
+        self._outputs: dict[str, m.Output] = {}
+
+    def __repr__(self) -> str:
+        return f"UserMachine({self.name!r}, waits for {len(self.waiting_for)} in {self.step!r})"
+
+    @property
+    def step(self) -> str:
+        """The servers' step that is awaited, or "done"."""
+        return "done" if self._over else m.OUTPUT if self._shared else m.START
+
+    @property
+    def waiting_for(self) -> frozenset[str]:
+        """The servers whose message of this step has not come."""
+        if self._over:
+            return frozenset()
+        return frozenset(self._servers) - (self._outputs if self._shared else self._starts).keys()
+
+    def _on_start(self) -> Sequence[Envelope]:
+        """Say hello to every server."""
+        context = self._context
+        hello = m.Hello(
+            context.session_digest,
+            context.request,
+            context.operation,
+            self._public_label,
+            self._random.bytes(16),
+        )
+        return self._write(m.HELLO, self._servers, hello)
+
+    def _on_message(self, envelope: Envelope) -> Sequence[Envelope]:
+        """Take a server's message; any fault ends the run."""
+        if self._over:
+            return ()
+        try:
+            return self._receive(envelope)
+        except SmpcError:
+            self._end()
+            raise
+
+    def _on_lost(self, peers: Sequence[str]) -> Sequence[Envelope]:
+        """End with TimeoutFault without a server whose output has not come."""
+        gone = [peer for peer in peers if peer in self._servers and peer not in self._outputs]
+        if self._over or not gone:
+            return ()
+        step = self.step
+        self._end()
+        raise TimeoutFault(gone, step, f"connection lost; {NO_SURVIVAL}", code=Code.LOST)
+
+    def _on_deadline(self) -> Sequence[Envelope]:
+        """End with TimeoutFault: some servers did not send what is due."""
+        if self._over:
+            return ()
+        step, missing = self.step, self.waiting_for
+        self._end()
+        raise TimeoutFault(missing, step)
+
+    def _on_cancelled(self, error: SmpcError) -> Sequence[Envelope]:
+        """Tell the servers that this party leaves; one that still waits for shares drops its own."""
+        self._end()
+        return self._write(LEAVE, self._servers, abort_of(error))
+
+    def _end(self) -> None:
+        self._over = True
+        self._record = ()
+
+    def _receive(self, envelope: Envelope) -> Sequence[Envelope]:
+        sender = envelope.sender
+        if sender not in self._servers:
+            raise PeerFault(sender, "only servers speak to a user", Check.WRONG_SENDER)
+        if not self._is_new(envelope):
+            return ()
+        if envelope.step == ABORT:
+            raise self._aborted(envelope)
+        if envelope.step == m.START and not self._shared:
+            self._starts[sender] = decode(envelope.body, m.Start, sender)
+            # Signed under the run that it begins.
+            if envelope.run_id != run_identifier(self._context, self._starts[sender]):
+                raise PeerFault(sender, f"sent '{m.START}' of another run", Check.OTHER_RUN)
+            return () if self.waiting_for else self._share()
+        if envelope.step == m.OUTPUT and self._shared:
+            self._check_run(envelope, early=False)
+            self._outputs[sender] = decode(envelope.body, m.Output, sender)
+            return () if self.waiting_for else self._finish()
+        raise PeerFault(sender, f"sent '{envelope.step}' where '{self.step}' is due", Check.UNEXPECTED_STEP)
+
+    def _share(self) -> Sequence[Envelope]:
+        """Return the shares for each server, once all of them agree on who takes part in what."""
+        starts = {name: self._starts[name] for name in self._servers}
+        reason = "begins with other users or another computation than most servers"
+        packed = common(
+            {name: (s.present, s.hellos, s.public_labels, s.terms) for name, s in starts.items()}, reason
+        )
+        start = m.Start(*packed)
+        leader = self._servers[0]
+        present = PartySet.unpack(start.present, len(self._context.names), leader)
+        if self._index not in present:
+            raise TimeoutFault({self.name}, m.HELLO, "not all servers had this user's hello in time")
+        if len(present) < self._fewest:
+            raise PeerFault(
+                leader, f"begins with {len(present)} users, {self._fewest} are needed", Check.SET_TOO_SMALL
+            )
+        if (
+            len(start.public_labels) != len(present)
+            or start.public_labels[present.index(self._index)] != self._public_label + 1
+        ):
+            raise PeerFault(leader, "begins with another mark of this user than it gave", Check.LABEL_DIFFERS)
+        if max(start.public_labels) > 2 or (self._public_label < 0) != (max(start.public_labels) == 0):
+            raise PeerFault(leader, "begins with marks where none are due, or without", Check.LABEL_DIFFERS)
+        public_labels = (
+            () if self._public_label < 0 else tuple(public_label - 1 for public_label in start.public_labels)
+        )
+        terms = self._make(self._context.operation, len(present), public_labels, start.hellos)
+        if terms.digest != start.terms:
+            raise PeerFault(
+                leader, "and all servers compute something else than this user asked for", Check.OTHER_PLAN
+            )
+        shares = self._split(terms)
+        self._start, self._terms = start, terms
+        self._run_id = run_identifier(self._context, start)
+        self._shared = True
+        self._record = ()
+        return [
+            envelope
+            for server, packed_shares in zip(self._servers, shares, strict=True)
+            for envelope in self._write(m.SHARES, (server,), m.Shares(packed_shares))
+        ]
+
+    def _check_included(self, included: Sequence[str]) -> None:
+        """Raise PeerFault for a result over too few parties, or one sent to a party that is not in it."""
+        leader = self._servers[0]
+        if len(included) < self._fewest:
+            reason = f"and all servers opened a value over {len(included)} users, {self._fewest} are needed"
+            raise PeerFault(leader, reason, Check.SET_TOO_SMALL)
+        if self.name not in included:
+            raise PeerFault(
+                leader, "and all servers left this user out, and did not say so", Check.NOT_INCLUDED
+            )
+
+    def _split(self, terms: ProgramTerms) -> list[bytes]:
+        record = self._record
+        if len(record) != terms.length:
+            raise ConfigError(
+                [Fault("record", f"has {len(record)} integers, {terms.length} are due", ConfigCheck.SHAPE)]
+            )
+        for index, value in enumerate(record):
+            if type(value) is not int:
+                raise ConfigError(
+                    [
+                        Fault(
+                            f"record[{index}]",
+                            f"must be an integer, is {type(value).__name__}",
+                            ConfigCheck.TYPE,
+                        )
+                    ]
+                )
+            if not terms.lower[index] <= value <= terms.upper[index]:
+                low, high = terms.lower[index], terms.upper[index]
+                raise PrivacyError(f"{self.name}: record[{index}] is outside {low}..{high}")
+        return split(record, terms.prime, self._threshold, len(self._servers))
+
+    def _finish(self) -> Sequence[Envelope]:
+        if self._terms is not None and self._start is not None:
+            outputs = {name: self._outputs[name] for name in self._servers}
+            opened = self._open(self._terms, self._start, outputs)
+            self._check_included(opened.included)
+            self._outcome = opened
+        self._end()
+        return ()

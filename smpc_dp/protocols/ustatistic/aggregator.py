@@ -1,0 +1,281 @@
+"""The aggregator's states in a pairwise statistic up to the draw: it gathers hellos and coins.
+
+The pairs are evaluated in the state after these (`statistic_pairs`). What is logged is on the board when a
+function returns.
+"""
+
+from __future__ import annotations
+
+import contextlib
+from collections import Counter
+from collections.abc import Iterable, Mapping, Sequence
+from typing import ClassVar
+
+from smpc_dp.errors import Check, Code, ConfigCheck, ConfigError, Fault, LocalError, PeerFault, TimeoutFault
+from smpc_dp.protocols.begin import begin_log, certify_begin, why_behind
+from smpc_dp.protocols.contract import Envelope
+from smpc_dp.protocols.engine.collector import CollectorState, Item
+from smpc_dp.protocols.engine.state import Transition
+from smpc_dp.protocols.envelope import decode
+from smpc_dp.protocols.phases import messages as common
+from smpc_dp.protocols.run_log import RunLog
+from smpc_dp.protocols.sets import pack_set
+from smpc_dp.protocols.ustatistic import messages as m
+from smpc_dp.protocols.ustatistic.log import OPERATION, say, take
+from smpc_dp.protocols.ustatistic.pairs import CollectDone, Pairs, end_pairs
+from smpc_dp.protocols.ustatistic.plan import StatisticPlan
+from smpc_dp.protocols.ustatistic.relay import RelayDesk
+from smpc_dp.protocols.ustatistic.serving import Aggregator
+from smpc_dp.protocols.ustatistic.terms import (
+    again_identifier,
+    draw,
+    is_opening,
+    run_identifier,
+    start_root,
+)
+
+
+class CollectHello(CollectorState, frozen=True, kw_only=True, eq=False):
+    """Parties may still join.
+
+    `plans` has, for each question that they ask, its plan or the reason why there is none.
+    """
+
+    expects: ClassVar[str] = m.HELLO
+    plans: dict[str, StatisticPlan | str]
+
+
+class CollectBegin(CollectorState, frozen=True, kw_only=True, eq=False):
+    """The parties that are present are agreed on, and each attests the session log."""
+
+    expects: ClassVar[str] = common.ATTEST_BEGIN
+    plan: StatisticPlan
+    present: bytes
+    hellos: Mapping[int, Item]
+    log: RunLog
+
+
+class CollectCoins(CollectorState, frozen=True, kw_only=True, eq=False):
+    """Each party that is present opens its coin of an attempt.
+
+    `coins` grows with the coins that fit their commitments; a coin counts though its party is lost since.
+    `openings` grows with all coins that were opened and are not in the log yet.
+    """
+
+    expects: ClassVar[str] = m.COINS[0]
+    plan: StatisticPlan
+    hellos: Mapping[int, Item]
+    log: RunLog
+    attempt: int
+    present: tuple[int, ...]
+    coins: dict[int, bytes]
+    openings: dict[int, Item]
+
+    @property
+    def step(self) -> str:
+        """The coins of the attempt."""
+        return m.COINS[self.attempt - 1]
+
+
+def accept_hello(aggregator: Aggregator, state: CollectHello, _party: int, envelope: Envelope) -> Item:
+    """Check that a party and the aggregator have the same plan for its operation."""
+    sender, context = envelope.sender, aggregator.context
+    hello = decode(envelope.body, m.Hello, sender)
+    if hello.session_digest != context.session_digest or hello.request != context.request:
+        raise PeerFault(sender, "its hello is for another session or request", Check.OTHER_REQUEST)
+    plan = _planned(aggregator, state, hello.operation)
+    if isinstance(plan, str):
+        reason = f"asks for a statistic that cannot be had here: {plan}"
+        raise PeerFault(sender, reason, Check.NOT_OFFERED, code=Code.KERNEL)
+    if hello.plan != plan.digest:
+        raise PeerFault(sender, "asks for another statistic than it says", Check.OTHER_OPERATION)
+    if (hello.public_label >= 0) != plan.bipartite:
+        raise PeerFault(
+            sender, "has a public label where none is due, or none where one is", Check.LABEL_DIFFERS
+        )
+    if why := why_behind(aggregator.parameters.runs, hello.known):
+        raise PeerFault(sender, why, Check.BEHIND)
+    return Item(hello, envelope.body, envelope.signature)
+
+
+def agreed_hellos(_aggregator: Aggregator, state: CollectHello) -> int:
+    """Return how many parties ask the most frequent question."""
+    return max(_requested(state).values(), default=0)
+
+
+def finish_hello(aggregator: Aggregator, state: CollectHello) -> Transition:
+    """Begin the run, and its log, of the parties that ask the most frequent question."""
+    plan, serving = _agree(aggregator, state), aggregator.parameters
+    inbox, context = state.inbox, aggregator.context
+    present = sorted(inbox.alive)
+    hellos = {party: inbox.items[party] for party in present}
+    public_labels = _public_labels(plan, hellos, present)
+    packed = pack_set(present, aggregator.parties)
+    commitments = b"".join(item.message.commitments for item in hellos.values())
+    root = start_root(commitments, public_labels)
+    run_id = run_identifier(context, plan.digest, packed, root)
+    operation = OPERATION + plan.digest.hex()
+    log = begin_log(context, serving.board, serving.runs, run_id, operation, packed, root)
+    after = CollectBegin(run_id=run_id, plan=plan, present=packed, hellos=hellos, log=log)
+    start = m.Start(packed, commitments, public_labels)
+    return Transition(
+        after,
+        [
+            *aggregator.write(run_id, m.START, present, start),
+            *aggregator.to_each(
+                run_id,
+                inbox,
+                common.BEGIN,
+                lambda party: common.Begin(*serving.runs.since(hellos[party].message.known)),
+            ),
+        ],
+    )
+
+
+def finish_begin(aggregator: Aggregator, state: CollectBegin) -> Transition:
+    """Log the certificate, the terms and the hellos, and show the first entry."""
+    run_id, serving, plan = state.run_id, aggregator.parameters, state.plan
+    certified = certify_begin(aggregator, state, state.present, serving.quorum, serving.runs)
+    log, entry = say(aggregator, state.log, run_id, common.CERTIFY_BEGIN, certified)
+    log, _ = say(aggregator, log, run_id, m.TERMS, m.Terms(plan.canonical(), plan.circuit.digest))
+    log = take(aggregator, log, m.HELLO, state.hellos)
+    after = CollectCoins(
+        plan=plan, hellos=state.hellos, log=log, attempt=1, present=tuple(state.hellos), coins={}, openings={}
+    )
+    begun = common.Begun(state.log.head, entry.body, entry.signature)
+    return Transition(after, aggregator.broadcast(state, common.BEGUN, begun))
+
+
+def accept_coin(aggregator: Aggregator, state: CollectCoins, party: int, envelope: Envelope) -> Item:
+    """Keep a coin that fits its commitment."""
+    coin = decode(envelope.body, m.Coin, envelope.sender).coin
+    # Kept also if it is wrong: the signed message is evidence.
+    item = state.openings[party] = Item(None, envelope.body, envelope.signature)
+    commitments = state.hellos[party].message.commitments
+    plan, context = state.plan, aggregator.context
+    if not is_opening(context, plan.digest, state.attempt, envelope.sender, coin, commitments):
+        raise PeerFault(envelope.sender, "opened a coin that it had not committed to", Check.BAD_OPENING)
+    state.coins[party] = coin
+    return item
+
+
+def finish_coins(aggregator: Aggregator, state: CollectCoins) -> Transition:
+    """Draw the matchings, or call a further draw without the parties whose coin is missing."""
+    log = _log_openings(aggregator, state)
+    missing = [aggregator.name_of(party) for party in state.present if party not in state.coins]
+    if missing:
+        return _draw_again(aggregator, state, log, missing)
+    coins = b"".join(state.coins[party] for party in state.present)
+    names = [aggregator.name_of(party) for party in state.present]
+    plan, public_labels = state.plan, _public_labels(state.plan, state.hellos, state.present)
+    drawn = draw(plan.partners, plan.bipartite, state.run_id, names, public_labels, coins)
+    pairs = Pairs(drawn, RelayDesk(plan, drawn))
+    after = CollectDone(
+        run_id=state.run_id,
+        inbox=state.inbox,
+        plan=plan,
+        log=log,
+        present=state.present,
+        pairs=pairs,
+        dones={},
+    )
+    sent = aggregator.broadcast(after, m.MATCHED, m.Matched(coins))
+    # A party that was lost after its coin came is drawn all the same: its partners need not wait for it.
+    for party in state.present:
+        if party not in state.inbox.alive:
+            sent += end_pairs(aggregator, after, party)
+    return Transition(after, sent)
+
+
+def keep_openings(aggregator: Aggregator, state: CollectCoins) -> None:
+    """Log the opened coins of a draw that is given up: they are evidence."""
+    if state.openings:
+        with contextlib.suppress(LocalError):
+            _log_openings(aggregator, state)
+
+
+def needed(aggregator: Aggregator, _state: CollectorState) -> int:
+    """Return how many parties a step needs until the matchings are drawn."""
+    return aggregator.parameters.quorum
+
+
+def attempts(_aggregator: Aggregator) -> int:
+    """Return how many draws a run has, at most."""
+    return m.ATTEMPTS
+
+
+def _requested(state: CollectHello) -> Counter[bytes]:
+    return Counter(item.message.plan for item in state.inbox.items.values())
+
+
+def _planned(aggregator: Aggregator, state: CollectHello, operation: str) -> StatisticPlan | str:
+    """Return the plan of an operation, or the reason why there is none."""
+    if operation not in state.plans:
+        try:
+            state.plans[operation] = aggregator.parameters.make_plan(operation)
+        except ConfigError as error:
+            state.plans[operation] = str(error)
+    return state.plans[operation]
+
+
+def _agree(aggregator: Aggregator, state: CollectHello) -> StatisticPlan:
+    """Go on with the most frequent question; only one can be that of more than half of all parties."""
+    inbox, needed = state.inbox, aggregator.parameters.quorum
+    (wanted, most), *_ = _requested(state).most_common(1)
+    if most < needed:
+        missing = [aggregator.name_of(party) for party in inbox.items]
+        detail = f"{most} ask for the same, {needed} are needed"
+        raise TimeoutFault(missing, m.HELLO, detail, code=Code.FEW, number=needed)
+    for party in sorted(inbox.items):
+        if inbox.items[party].message.plan != wanted:
+            reason = f"asks for another statistic than {most} others"
+            aggregator.exclude(
+                state,
+                party,
+                PeerFault(aggregator.name_of(party), reason, Check.OTHER_OPERATION, code=Code.OPERATION),
+            )
+    return next(plan for plan in state.plans.values() if not isinstance(plan, str) and plan.digest == wanted)
+
+
+def _public_labels(plan: StatisticPlan, hellos: Mapping[int, Item], present: Iterable[int]) -> bytes:
+    """Return the marks of the parties that are present; raise ConfigError if no two of them can be a pair."""
+    public_labels = bytes(hellos[party].message.public_label + 1 for party in present)
+    if plan.bipartite and len(set(public_labels)) < 2:
+        reason = "all who take part have the same one"
+        raise ConfigError([Fault("labels", reason, ConfigCheck.INFEASIBLE)], code=Code.IMPOSSIBLE)
+    return public_labels
+
+
+def _draw_again(
+    aggregator: Aggregator, state: CollectCoins, log: RunLog, missing: Sequence[str]
+) -> Transition:
+    """Draw anew without the parties whose coin is missing."""
+    inbox, hellos = state.inbox, state.hellos
+    if state.attempt == m.ATTEMPTS:
+        raise TimeoutFault(missing, state.step, f"{m.ATTEMPTS} draws of matchings lacked a coin")
+    present = tuple(sorted(inbox.alive))
+    _public_labels(state.plan, hellos, present)
+    packed, attempt = pack_set(present, aggregator.parties), state.attempt + 1
+    run_id = again_identifier(aggregator.context, state.run_id, attempt, packed)
+    inbox.past.add(state.run_id)
+    again, step = m.Again(packed), m.AGAINS[state.attempt - 1]
+    log, _ = say(aggregator, log, run_id, step, again)
+    after = CollectCoins(
+        run_id=run_id,
+        inbox=inbox,
+        plan=state.plan,
+        hellos=hellos,
+        log=log,
+        attempt=attempt,
+        present=present,
+        coins={},
+        openings={},
+    )
+    return Transition(after, aggregator.broadcast(after, step, again))
+
+
+def _log_openings(aggregator: Aggregator, state: CollectCoins) -> RunLog:
+    """Log the opened coins that are not in the log yet."""
+    openings = dict(state.openings)
+    state.openings.clear()
+    return take(aggregator, state.log, state.step, openings)

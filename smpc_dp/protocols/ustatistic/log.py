@@ -1,0 +1,40 @@
+"""The log of a pairwise statistic as its aggregator writes it, on a board (`board.log`).
+
+Its header is that of the first attempt. The entries follow in the order of the run: the certificate of the
+session log, the terms, everybody's hello, the coins of an attempt, and for each further attempt the parties
+left and its coins; each party's report on its pairs; the outcome. Within a step they are in roster order.
+Specification: protocols/pairwise.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+import msgspec
+
+from smpc_dp.protocols.contract import Envelope
+from smpc_dp.protocols.engine.collector import Item
+from smpc_dp.protocols.run_log import RunLog, append
+from smpc_dp.protocols.ustatistic.serving import Aggregator
+
+OPERATION = "pairwise-statistic "
+"""What the operation in a header begins with, and the digest of the statistic in hex follows."""
+
+
+def take(aggregator: Aggregator, log: RunLog, kind: str, items: Mapping[int, Item]) -> RunLog:
+    """Log messages of parties, in roster order; the board has them when this returns."""
+    signed = [
+        (aggregator.name_of(party), items[party].body, items[party].signature) for party in sorted(items)
+    ]
+    after, _ = append(aggregator.parameters.board, log, kind, signed)
+    return after
+
+
+def say(
+    aggregator: Aggregator, log: RunLog, run_id: bytes, kind: str, message: msgspec.Struct
+) -> tuple[RunLog, Envelope]:
+    """Log a statement of the aggregator, which it signs as a message to itself, and return it."""
+    entry = aggregator.write_own(run_id, kind, message)
+    signed = [(aggregator.name, entry.body, entry.signature)]
+    after, _ = append(aggregator.parameters.board, log, kind, signed)
+    return after, entry

@@ -1,0 +1,104 @@
+"""The relay's side of relayed pairs: it passes sealed frames on, in order, and never keeps one.
+
+What it has to hold is bounded: of each direction of a pair at most WINDOW frames are under way, a further one
+is a fault of who sent it. It cannot read a frame, nor change, repeat or exchange one unseen: see `relay`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+
+from smpc_dp.errors import Check, PeerFault
+from smpc_dp.protocols.ustatistic import messages as m
+from smpc_dp.protocols.ustatistic.plan import StatisticPlan
+from smpc_dp.protocols.ustatistic.terms import Draw
+
+# Bytes of an evaluation, but for what grows with its gates and inputs, each way: setup and signed messages.
+_FIXED_BYTES = 1 << 18
+# For each AND gate, input bit and random bit, each way: tables, labels, columns of the transfers.
+_BYTES_A_WIRE = 64
+
+
+@dataclass(slots=True)
+class _Way:
+    """One direction: how many frames were passed on, and how many of them were used."""
+
+    sent: int = 0
+    taken: int = 0
+
+
+@dataclass(slots=True)
+class _Desk:
+    ways: dict[str, _Way] = field(default_factory=dict)
+    over: bool = False
+
+
+class RelayDesk:
+    """All relayed pairs of one run."""
+
+    def __init__(self, plan: StatisticPlan, result: Draw) -> None:
+        self._draw = result
+        self._most = most_frames(plan)
+        self._desks: dict[tuple[int, tuple[str, str]], _Desk] = {}
+
+    def forward(self, sender: str, message: m.Relay) -> str | None:
+        """Return to whom a frame goes, None if that pair is over; raise PeerFault if it is not due."""
+        pair, peer = self._pair(sender, message.matching)
+        desk = self._desk(message.matching, pair)
+        own, other = desk.ways[sender], desk.ways[peer]
+        if message.number != own.sent:
+            raise PeerFault(
+                sender,
+                f"sent frame {message.number} of a relayed pair where {own.sent} is due",
+                Check.OUT_OF_SEQUENCE,
+            )
+        if not other.taken <= message.taken <= other.sent:
+            raise PeerFault(
+                sender, "says that it has taken frames of a relayed pair that it has not", Check.WRONG_COUNT
+            )
+        if not message.content:
+            if message.taken == other.taken:
+                raise PeerFault(sender, "sent a frame of a relayed pair that is empty", Check.WRONG_LENGTH)
+        elif own.sent >= self._most:
+            raise PeerFault(sender, "sent more frames of a relayed pair than are due", Check.TOO_MANY)
+        elif own.sent - own.taken >= m.WINDOW or (own.sent and not other.sent):
+            raise PeerFault(
+                sender, "sent frames of a relayed pair before there was room for them", Check.TOO_MANY
+            )
+        else:
+            own.sent += 1
+        other.taken = message.taken
+        return None if desk.over else peer
+
+    def end(self, sender: str, message: m.RelayEnd) -> str | None:
+        """Return whom to tell that a pair is over, None if it was; raise PeerFault for no pair."""
+        pair, peer = self._pair(sender, message.matching)
+        desk = self._desk(message.matching, pair)
+        reported, desk.over = desk.over, True
+        return None if reported else peer
+
+    def lost(self, name: str) -> Iterator[tuple[str, int]]:
+        """Yield partners and matchings of the pairs that end because a party is gone."""
+        for matching in range(len(self._draw.pairs)):
+            pair = self._draw.partner(name, matching)
+            if pair is not None and not (desk := self._desk(matching, pair)).over:
+                desk.over = True
+                yield pair[pair[0] == name], matching
+
+    def _pair(self, sender: str, matching: int) -> tuple[tuple[str, str], str]:
+        pair = self._draw.partner(sender, matching) if matching < len(self._draw.pairs) else None
+        if pair is None:
+            raise PeerFault(
+                sender, f"sent a frame of a pair in matching {matching}, where it has none", Check.NOT_PRESENT
+            )
+        return pair, pair[pair[0] == sender]
+
+    def _desk(self, matching: int, pair: tuple[str, str]) -> _Desk:
+        return self._desks.setdefault((matching, pair), _Desk({name: _Way() for name in pair}))
+
+
+def most_frames(plan: StatisticPlan) -> int:
+    """Return a bound on the frames of one evaluation in one direction, which none that works reaches."""
+    wires = plan.circuit.and_count + plan.circuit.n_inputs
+    return 64 + 2 * (_FIXED_BYTES + _BYTES_A_WIRE * wires) // m.MAX_FRAME_BYTES

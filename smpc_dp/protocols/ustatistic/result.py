@@ -1,0 +1,199 @@
+"""The result of a pairwise statistic: estimate, error, and what is claimed of its privacy."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING
+
+from smpc_dp.errors import ConfigCheck, ConfigError, Fault
+from smpc_dp.privacy.accountant.receipt import Receipt
+from smpc_dp.privacy.guarantee import PrivacyGuarantee, Relation, delta_warnings
+from smpc_dp.protocols.result import LoggedRun, Privacy
+from smpc_dp.protocols.ustatistic.estimate import Estimate
+from smpc_dp.protocols.ustatistic.plan import StatisticPlan
+
+if TYPE_CHECKING:
+    from smpc_dp.privacy.accountant.events import Event
+
+RELATION: Relation = "substitution"
+
+
+@dataclass(frozen=True, slots=True)
+class StatisticEvidence:
+    """What binds a result to its run, in bytes.
+
+    `beacon` is what the matchings were drawn from, `log` says which logged run it is, and its
+    last head; None where servers compute.
+    """
+
+    session_digest: bytes
+    run_id: bytes
+    plan: bytes
+    beacon: bytes
+    log: LoggedRun | None
+
+    def to_json(self) -> dict[str, object]:
+        """Return plain JSON data, bytes as hex."""
+        plain: dict[str, object] = {
+            name: getattr(self, name).hex() for name in ("session_digest", "run_id", "plan", "beacon")
+        }
+        return plain | {"log": None if self.log is None else self.log.to_json()}
+
+
+@dataclass(frozen=True, slots=True)
+class StatisticResult:
+    """An estimate of a kernel's mean over pairs of different records, with its error and its privacy.
+
+    Attributes:
+        kernel: its name; value: the estimate, in its unit; standard_error, interval, level, noise_error,
+            pairs, failed: see `Estimate`.
+        parties: how many took part; partners: P, evaluations of each at most.
+        survivors, absent: who took part and who did not, where the aggregator says it; faults: what went
+            wrong in pairs that failed.
+        evidence: None in a simulation.
+        positives, auc: number of records of label 1, and the AUC, where servers computed them from private
+            labels; both noisy.
+    """
+
+    kernel: str
+    value: float
+    standard_error: float | None
+    interval: tuple[float, float] | None
+    level: float
+    noise_error: float
+    pairs: int
+    failed: int
+    parties: int
+    partners: int
+    privacy: Privacy
+    evidence: StatisticEvidence | None = None
+    survivors: tuple[str, ...] = ()
+    absent: tuple[str, ...] = ()
+    faults: tuple[str, ...] = ()
+    positives: float | None = None
+    auc: float | None = None
+
+    def __str__(self) -> str:
+        """Say the estimate and its error in one line."""
+        error = "" if self.standard_error is None else f" +- {self.standard_error:.4g}"
+        failed = f", {self.failed} failed" if self.failed else ""
+        return f"{self.kernel}: {self.value:.6g}{error} ({self.pairs} pairs{failed})"
+
+    def z_test(self, hypothesis: float) -> tuple[float, float]:
+        """Return z and the two-sided p-value of a hypothetical mean: 0.5 for the test of Mann and Whitney.
+
+        With the standard error, which covers the noise, and the normal distribution. Raises ConfigError
+        without one.
+        """
+        if self.standard_error is None:
+            raise ConfigError(
+                [Fault("pairs", f"{self.pairs} are too few for a standard error", ConfigCheck.RANGE)]
+            )
+        z = (self.value - hypothesis) / self.standard_error
+        return z, math.erfc(abs(z) / math.sqrt(2))
+
+    def charged(self, receipt: Receipt | None) -> StatisticResult:
+        """Return the result with what it cost the own ledger."""
+        return replace(self, privacy=replace(self.privacy, receipt=receipt))
+
+    def to_json(self) -> dict[str, object]:
+        """Return plain JSON data."""
+        plain = ("kernel", "value", "standard_error", "level", "noise_error", "pairs", "failed")
+        return {
+            **{name: getattr(self, name) for name in (*plain, "parties", "partners")},
+            "survivors": list(self.survivors),
+            "absent": list(self.absent),
+            "faults": list(self.faults),
+            "interval": None if self.interval is None else list(self.interval),
+            "privacy": self.privacy.to_json(),
+            "evidence": None if self.evidence is None else self.evidence.to_json(),
+            "positives": self.positives,
+            "auc": self.auc,
+        }
+
+
+def event_of(plan: StatisticPlan) -> Event:
+    """Return what one party's record is charged for all of its evaluations, failed ones included."""
+    # Not at the top: the accountant takes a while to load.
+    from smpc_dp.privacy.accountant.events import Event, Pure
+
+    return Event(_mechanism(plan)[:200], RELATION, (Pure(plan.epsilon, plan.delta),))
+
+
+def result_of(
+    plan: StatisticPlan,
+    result: Estimate,
+    parties: int,
+    how: str,
+    evidence: StatisticEvidence | None = None,
+) -> StatisticResult:
+    """Return the result; `how` it came about: "protocol", or a fidelity of a simulation."""
+    return StatisticResult(
+        kernel=str(plan.terms["kernel"]),
+        value=result.value,
+        standard_error=result.standard_error,
+        interval=result.interval,
+        level=result.level,
+        noise_error=result.noise_error,
+        pairs=result.pairs,
+        failed=result.failed,
+        parties=parties,
+        partners=plan.partners,
+        privacy=privacy_of(plan, parties, how),
+        evidence=evidence,
+    )
+
+
+def privacy_of(plan: StatisticPlan, parties: int, how: str) -> Privacy:
+    """Return the privacy statement."""
+    guarantee = PrivacyGuarantee(
+        epsilon=plan.epsilon,
+        delta=plan.delta,
+        relation=RELATION,
+        sensitivity={"linf": float(plan.noise.steps)},
+        unit="grid step of the kernel",
+        mechanism=_mechanism(plan),
+        assumption=(
+            "against the aggregator and all other parties together, as far as the two-party computation "
+            "shows them nothing else: they are computationally bounded, and who garbles is semi-honest"
+        ),
+        proof="docs/proofs/statistics.md: from the coins of the circuit as they are; epsilon adds up over "
+        "P pairs",
+        warnings=delta_warnings(plan.delta, parties),
+    )
+    simulated = () if how == "protocol" else (f"a simulation ('{how}'): all records were in one process",)
+    return Privacy.private(
+        guarantee,
+        claim=(
+            "each pair: secure against a malicious evaluator and against a semi-honest garbler, "
+            "each with or without the aggregator"
+        ),
+        assumptions=(
+            "who garbles garbles the agreed circuit and draws its random bits at random; then neither of the "
+            "two knows or controls the noise",
+            "AES-128 is an ideal cipher, and computational Diffie-Hellman is hard in ristretto255",
+        ),
+        not_protected=(
+            "against a malicious garbler, which can garble another circuit: with the aggregator, one without "
+            "noise; alone, one that tells it a bit about its partner's record through the published estimate "
+            "or through whether the pair fails, and that shifts the estimate by as much as a pair's output "
+            "holds (tau of 100 parties at epsilon 1 by 1.26); authenticated garbling would prevent all of it",
+            "the estimate itself: any party may give a wrong record or leave, and shift it",
+            "the draw of pairs: the aggregator can give up two draws and take the third, so what it would "
+            "like is at most three times as likely as by chance, in each request and each start; it "
+            "says who else takes part, too" + (", with which label" if plan.bipartite else ""),
+            "when messages of pairs come and how long they are: the network sees it, and of relayed pairs "
+            "the aggregator; lengths depend on the circuit alone",
+            "who takes part, who is paired with whom and which pairs failed are public"
+            + (", and so are the labels" if plan.bipartite else ""),
+            *simulated,
+        ),
+    )
+
+
+def _mechanism(plan: StatisticPlan) -> str:
+    return (
+        f"{plan.terms['kernel']} of {plan.partners} pairs a user with {plan.noise.name} noise in the circuit"
+        f", variance {plan.noise.variance:.6g} grid steps^2"
+    )

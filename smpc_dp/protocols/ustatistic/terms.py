@@ -1,0 +1,127 @@
+"""What both roles of a pairwise statistic derive alike: run id, beacon, matchings, the session of a pair."""
+
+from __future__ import annotations
+
+import hmac
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
+
+from smpc_dp.crypto.labels import Label
+from smpc_dp.crypto.transcript import digest, encode_uint
+from smpc_dp.errors import Check, PeerFault
+from smpc_dp.protocols import names
+from smpc_dp.protocols.envelope import Context
+from smpc_dp.protocols.garbled.draw import COIN_BYTES, beacon, bipartite_matchings, commit, matchings
+from smpc_dp.protocols.ustatistic.messages import ATTEMPTS
+from smpc_dp.protocols.ustatistic.plan import PROTOCOL, VERSION
+
+
+@dataclass(frozen=True, slots=True)
+class Draw:
+    """The matchings of a run: `pairs` of names, one list for each matching, the garbler first."""
+
+    beacon: bytes
+    pairs: tuple[tuple[tuple[str, str], ...], ...]
+    _of: tuple[Mapping[str, tuple[str, str]], ...]
+
+    @classmethod
+    def of(cls, seed: bytes, pairs: tuple[tuple[tuple[str, str], ...], ...]) -> Draw:
+        """Return the draw with these pairs."""
+        return cls(seed, pairs, tuple({name: pair for pair in each for name in pair} for each in pairs))
+
+    def partner(self, name: str, matching: int) -> tuple[str, str] | None:
+        """Return the pair of `name` in a matching, None where it has none."""
+        return self._of[matching].get(name)
+
+
+def quorum(parties: int, corrupt: int) -> int:
+    """Return how many of a session's parties must be present, and sign that the run begins: over (n + c)/2.
+
+    The aggregator says who is. Of a set that is its to choose it could leave a party no partner but one. Two
+    sets of so many share a party that is not corrupt.
+    """
+    return (parties + corrupt) // 2 + 1
+
+
+def statistic_context(context: Context) -> Context:
+    """Return the context of the session for this protocol, so that no message serves in another one."""
+    return replace(context, protocol=PROTOCOL, version=VERSION)
+
+
+def commitment_run(context: Context, plan: bytes, attempt: int) -> bytes:
+    """Return what a commitment to the coin of an attempt, from 1, is bound to; `plan` is its digest."""
+    return context.session_digest + encode_uint(context.request) + plan + encode_uint(attempt)
+
+
+def commitments_of(context: Context, plan: bytes, name: str, coins: Sequence[bytes]) -> bytes:
+    """Return a party's commitments to its coins, one for each attempt."""
+    runs = [commitment_run(context, plan, attempt) for attempt in range(1, ATTEMPTS + 1)]
+    return b"".join(commit(run, name, coin) for run, coin in zip(runs, coins, strict=True))
+
+
+def is_opening(
+    context: Context, plan: bytes, attempt: int, name: str, coin: bytes, commitments: bytes
+) -> bool:
+    """Tell whether `coin` is what a party has committed to for an attempt, with `commitments` its all."""
+    expected = commitments[COIN_BYTES * (attempt - 1) : COIN_BYTES * attempt]
+    return hmac.compare_digest(commit(commitment_run(context, plan, attempt), name, coin), expected)
+
+
+def start_root(commitments: bytes, public_labels: bytes) -> bytes:
+    """Return the hash of all commitments and marks of who is present, in roster order."""
+    return digest(Label.STATISTIC_ROOT, commitments, public_labels)
+
+
+def run_identifier(context: Context, plan: bytes, present: bytes, root: bytes) -> bytes:
+    """Return the run id: a hash of everybody's commitments, so fresh for whoever drew a fresh coin."""
+    return digest(
+        Label.RUN_ID,
+        *context.bound,
+        context.session_digest,
+        encode_uint(context.request),
+        plan,
+        present,
+        root,
+    )
+
+
+def again_identifier(context: Context, earlier: bytes, attempt: int, present: bytes) -> bytes:
+    """Return the run id of a further attempt, which binds those before it."""
+    return digest(Label.STATISTIC_AGAIN, *context.bound, earlier, encode_uint(attempt), present)
+
+
+def draw(
+    partners: int, bipartite: bool, run_id: bytes, names: Sequence[str], public_labels: bytes, coins: bytes
+) -> Draw:
+    """Return `partners` matchings of the parties `names`, in roster order, from their coins and marks."""
+    opened = [coins[COIN_BYTES * index : COIN_BYTES * (index + 1)] for index in range(len(names))]
+    seed = beacon(run_id, list(zip(names, opened, strict=True)))
+    if bipartite:
+        indices = bipartite_matchings(seed, [public_label - 1 for public_label in public_labels], partners)
+    else:
+        indices = matchings(seed, len(names), partners)
+    pairs = tuple(tuple((names[a], names[b]) for a, b in matching) for matching in indices.tolist())
+    return Draw.of(seed, pairs)
+
+
+def check_failed(result: Draw, name: str, failed: Sequence[int]) -> None:
+    """Raise PeerFault unless `failed` are matchings, ascending, in which the party `name` has a partner."""
+    paired = [number for number in range(len(result.pairs)) if result.partner(name, number) is not None]
+    if list(failed) != sorted(set(failed) & set(paired)):
+        raise PeerFault(name, "says of matchings that it has not that they failed", Check.WRONG_COUNT)
+
+
+def pair_context(context: Context, run_id: bytes, matching: int, pair: tuple[str, str]) -> Context:
+    """Return the context of the two-party evaluation of one pair in one matching."""
+    return Context(
+        protocol=names.PAIRWISE,
+        version=names.VERSION,
+        session_digest=digest(
+            Label.STATISTIC_PAIR, run_id, encode_uint(matching), *(name.encode() for name in pair)
+        ),
+        request=1,
+        names=pair,
+        aggregator=context.aggregator,
+        keys={name: context.keys[name] for name in (*pair, context.aggregator)},
+        verify=context.verify,
+    )

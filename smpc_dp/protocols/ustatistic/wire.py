@@ -1,0 +1,80 @@
+"""A party's messages beside the steps of a pairwise statistic: those of its evaluations, in order."""
+
+from __future__ import annotations
+
+from collections import Counter
+from typing import Any, TypeVar
+
+import msgspec
+
+from smpc_dp.errors import Check, PeerFault
+from smpc_dp.protocols.contract import Envelope
+from smpc_dp.protocols.engine.party import Member
+from smpc_dp.protocols.envelope import Context, decode
+from smpc_dp.protocols.ustatistic import messages as m
+from smpc_dp.protocols.ustatistic.terms import pair_context
+
+B = TypeVar("B", bound=msgspec.Struct)
+
+
+class PairWire:
+    """Counts the messages of each evaluation between a party and the aggregator, each way.
+
+    Frames for a partner go the same way; a `SealedLine` counts them.
+    """
+
+    def __init__(self, member: Member[Any]) -> None:
+        self._member = member
+        self._sent: Counter[int] = Counter()
+        self._received: Counter[int] = Counter()
+
+    @property
+    def aggregator(self) -> str:
+        """The aggregator's name."""
+        return self._member.context.aggregator
+
+    def context(self, run_id: bytes, matching: int, garbler: str, evaluator: str) -> Context:
+        """Return the context of one of the evaluations."""
+        return pair_context(self._member.context, run_id, matching, (garbler, evaluator))
+
+    def write_pair(self, run_id: bytes, matching: int, content: bytes) -> Envelope:
+        """Return the envelope that takes the next message of an evaluation to the aggregator."""
+        number = self._sent[matching]
+        self._sent[matching] += 1
+        return self._member.write(run_id, m.PAIR, m.Pair(matching, number, content))
+
+    def open_pair(self, run_id: bytes, envelope: Envelope) -> tuple[int, bytes]:
+        """Return matching and content of a message of the aggregator; raise PeerFault if it is not due."""
+        message = self._open(run_id, envelope, m.Pair)
+        expected = self._received[message.matching]
+        if message.number != expected:
+            raise self._refuse(
+                f"sent message {message.number} of a pair where {expected} is due", Check.OUT_OF_SEQUENCE
+            )
+        if expected >= m.MAX_PAIR_MESSAGES:
+            raise self._refuse("sent more messages of a pair than are due", Check.TOO_MANY)
+        self._received[message.matching] += 1
+        return message.matching, message.content
+
+    def write_relay(self, run_id: bytes, message: m.Relay | m.RelayEnd) -> Envelope:
+        """Return the envelope that takes a frame for a partner, or the end of them, to the aggregator."""
+        step = m.RELAY if isinstance(message, m.Relay) else m.RELAY_END
+        return self._member.write(run_id, step, message)
+
+    def open_relay(self, run_id: bytes, envelope: Envelope) -> m.Relay | m.RelayEnd:
+        """Return what the aggregator relays; raise PeerFault if it is not for this party and this run."""
+        if envelope.step == m.RELAY:
+            return self._open(run_id, envelope, m.Relay)
+        return self._open(run_id, envelope, m.RelayEnd)
+
+    def _open(self, run_id: bytes, envelope: Envelope, kind: type[B]) -> B:
+        name, aggregator = self._member.name, self.aggregator
+        if (envelope.sender, envelope.receiver, envelope.run_id) != (aggregator, name, run_id):
+            raise self._refuse(
+                "sent a message of a pair for somebody else, or of another run", Check.OTHER_RUN
+            )
+        self._member.context.check(envelope)
+        return decode(envelope.body, kind, aggregator)
+
+    def _refuse(self, reason: str, check: Check) -> PeerFault:
+        return self._member.refuse(reason, check)

@@ -1,0 +1,72 @@
+"""What a party loads: little when it may connect, and its own protocol alone when it does."""
+
+from __future__ import annotations
+
+import json
+import subprocess
+import sys
+from collections.abc import Mapping
+from pathlib import Path
+
+import pytest
+
+from smpc_dp.net.local import create_local_session
+
+PARTIES = ("alice", "bob", "carol")
+SUM: Mapping[str, object] = {"length": 2, "lower": 0.0, "upper": 1.0, "dropout": 0.0, "corrupt": 0.0}
+# A party that has read its session file and its key, ready to call the others.
+LOADED = (
+    "import smpc_dp; smpc_dp.connect\n"
+    "from smpc_dp.net import member, opening\n"
+    "member.Membership.load({path!r}, 'alice').endpoint()"
+)
+# What no import of a party needs.
+HEAVY = ("learn", "statistics", "board", "simulate", "circuits", "kernels", "published")
+FOREIGN = ("dp_accounting", "mpyc", "networkx", "scipy")
+
+
+def modules_after(code: str) -> set[str]:
+    """Return the modules that a process has loaded after the code: packages outside, two names of ours."""
+    notify = "\nimport json, sys; print(json.dumps(sorted(sys.modules)))"
+    reported = subprocess.run(
+        [sys.executable, "-c", code + notify], capture_output=True, text=True, check=True, timeout=300
+    )
+    return {".".join(name.split(".")[:2]) for name in json.loads(reported.stdout.splitlines()[-1])}
+
+
+def heavy_of(modules: set[str]) -> set[str]:
+    return modules & {*(f"smpc_dp.{room}" for room in HEAVY), *FOREIGN}
+
+
+def test_importing_connect_loads_neither_learners_nor_numpy() -> None:
+    loaded = modules_after("import smpc_dp; smpc_dp.connect")
+    assert "smpc_dp.net" in loaded
+    assert not heavy_of(loaded)
+    assert not loaded & {"numpy", "cryptography"}
+
+
+@pytest.mark.parametrize("epsilon", [None, 1.0])
+def test_a_party_of_a_secure_sum_loads_no_other_protocol(tmp_path: Path, epsilon: float | None) -> None:
+    private = {} if epsilon is None else {"epsilon": epsilon, "delta": 1e-6}
+    path = create_local_session(tmp_path, PARTIES, {**SUM, "precision": 1e-3, **private})
+    loaded = modules_after(LOADED.format(path=str(path)))
+    assert {"numpy", "smpc_dp.protocols"} <= loaded
+    assert not heavy_of(loaded) - ({"scipy", "dp_accounting"} if private else set())
+
+
+@pytest.mark.parametrize(
+    ("protocol", "parameters", "rooms"),
+    [
+        ("gopa", {"epsilon": 2.0, "delta": 1e-6}, {"board"}),
+        ("mpyc", {"precision": 1e-3}, {"statistics", "circuits", "kernels", "published"}),
+    ],
+)
+def test_a_party_of_another_protocol_loads_what_that_needs(
+    tmp_path: Path, protocol: str, parameters: Mapping[str, object], rooms: set[str]
+) -> None:
+    given = {**SUM, **parameters}
+    if protocol == "mpyc":
+        del given["corrupt"]
+    path = create_local_session(tmp_path, PARTIES, given, protocol=protocol)
+    loaded = heavy_of(modules_after(LOADED.format(path=str(path))))
+    assert loaded - {"scipy"} <= {f"smpc_dp.{room}" for room in rooms}

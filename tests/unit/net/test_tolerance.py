@@ -1,0 +1,61 @@
+"""What `roster` says of the losses and corrupt parties that a session tolerates."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import pytest
+from typer.testing import CliRunner
+
+from smpc_dp.cli import app
+from smpc_dp.net.local import create_local_session
+
+NAMES = tuple(f"p{number}" for number in range(1, 11))
+SUM: dict[str, object] = {"length": 1, "lower": 0.0, "upper": 1.0}
+PRIVATE = {**SUM, "epsilon": 2.0, "delta": 1e-6}
+SGD: dict[str, object] = {"learner": "sgd", "features": 2, "steps": 3, "epsilon": 5.0, "delta": 1e-5}
+
+
+@pytest.mark.parametrize(
+    ("protocol", "parties", "parameters", "lines"),
+    [
+        ("secagg", 5, {**SUM, "precision": 0.5}, ["tolerates 1 lost, 0 corrupt of 5 parties"]),
+        ("secagg", 10, {**PRIVATE, "corrupt": 0.2}, ["tolerates 1 lost, 2 corrupt of 10 parties"]),
+        ("gopa", 4, PRIVATE, ["tolerates 0 lost, 0 corrupt of 4 parties"]),
+        ("gopa", 5, {**PRIVATE, "topology": "direct"}, ["tolerates 1 lost, 0 corrupt of 5 parties"]),
+        ("gopa", 5, {**PRIVATE, "verifiable": True}, ["tolerates 1 lost, 0 corrupt of 5 parties"]),
+        (
+            "mpyc",
+            5,
+            {**SUM, "precision": 0.5, "epsilon": 1.0},
+            ["tolerates 1 lost, 5 corrupt of 5 parties; 1 curious of 3 servers, none lost"],
+        ),
+        (
+            "learn",
+            10,
+            SGD | {"averager": {"missing": 2, "colluders": 3}},
+            ["tolerates 2 lost, 3 corrupt of 10 parties"],
+        ),
+    ],
+)
+def test_roster_says_what_a_request_tolerates(
+    tmp_path: Path, protocol: str, parties: int, parameters: dict[str, object], lines: list[str]
+) -> None:
+    path = create_local_session(tmp_path, NAMES[:parties], parameters, protocol=protocol)
+    shown = CliRunner().invoke(app, ["roster", str(path)]).stdout.splitlines()
+    assert [line for line in shown if line.startswith("tolerates")] == lines
+    reported = json.loads(CliRunner().invoke(app, ["roster", str(path), "--json"]).stdout)["tolerates"]
+    assert [[one["lost"], one["parties"]] for one in reported] == [
+        [int(line.split()[1]), parties] for line in lines
+    ]
+
+
+@pytest.mark.parametrize(
+    ("arguments", "lost"), [([], 1), (["--dropout", "0.0"], 0), (["--dropout", "0.19"], 0)]
+)
+def test_the_plan_has_the_default_of_sessions(arguments: list[str], lost: int) -> None:
+    planned = CliRunner().invoke(
+        app, ["plan", "secagg", "--parties", "5", "--json", "--corrupt", "0", *arguments]
+    )
+    assert json.loads(planned.stdout)["max_dropouts"] == lost
