@@ -35,7 +35,7 @@ SEED_BYTES = 32
 SIGNATURE_BYTES = 64
 MAX_FILE_BYTES = 4096
 _SEED_HEX = re.compile(r"[0-9a-f]{64}")
-_LOG = logging.getLogger("smpc_dp")
+_LOG = logging.getLogger("smpc_dp.identity")
 
 
 class Identity:

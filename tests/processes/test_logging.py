@@ -46,7 +46,7 @@ def test_all_members_of_a_run_log(session: Path) -> None:
     for name in (*PARTIES, "aggregator"):
         assert ("INFO", "smpc_dp.net", f"{name}: request 1: begins") in claimed
         assert ("INFO", "smpc_dp.net", f"{name}: request 1: done, 3 took part") in claimed
-        assert ("DEBUG", "smpc_dp", f"opens the identity, {name}.key") in claimed
+        assert ("DEBUG", "smpc_dp.identity", f"opens the identity, {name}.key") in claimed
     for name in PARTIES:
         assert ("INFO", "smpc_dp.net", f"{name}: connected to aggregator") in claimed
         assert ("INFO", "smpc_dp.net", f"aggregator: connected to {name}") in claimed
