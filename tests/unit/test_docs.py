@@ -402,7 +402,7 @@ ROLES = {
     "gopa.verifiable.states": "AGGREGATOR",
     "gopa.direct_states": "COORDINATOR",
     "exchange.states": "AGGREGATOR",
-    "pairwise.statistic_states": "AGGREGATOR",
+    "ustatistic.states": "AGGREGATOR",
 }
 
 
