@@ -105,7 +105,7 @@ class Kernel:
             raise ConfigError(
                 [
                     Fault(
-                        "mark",
+                        "public_label",
                         f"{public_label!r}: 0 or 1 for a kernel with public labels, else None",
                         ConfigCheck.RANGE,
                     )

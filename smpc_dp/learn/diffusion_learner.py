@@ -162,7 +162,7 @@ class Diffusion(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields
         return Requirements(exchange=messages, own=spent(self.claimed(self.planned)))
 
     async def run(self, context: LearnerContext, data: list[Table]) -> Learned:
-        """Learn; see `needs.Learner`."""
+        """Learn; see `requirements.Learner`."""
         exchange, noise = context.peers, self.planned
         source = None if noise is None else context.source
         result = await self._descend(exchange, data, source)

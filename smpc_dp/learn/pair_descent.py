@@ -193,7 +193,7 @@ _FINE, _WHOLE = 2.0**10, 8
 
 
 class DualAveraging(PairDescent, frozen=True, kw_only=True):
-    """See `PairDescent`; a `needs.Learner`. `record_bound`: of the l2 norm of a record's features."""
+    """See `PairDescent`; a `requirements.Learner`. `record_bound`: of the l2 norm of a record's features."""
 
     kind: ClassVar[str] = "dual-averaging"
     record_bound: Annotated[Positive, Meta(description="of the L2 norm of a record's features")]
@@ -248,7 +248,7 @@ MAX_CELLS = 256
 
 
 class DualAveragingReports(OnReports, PairDescent, frozen=True, kw_only=True):
-    """See `PairDescent`; a `needs.Learner`."""
+    """See `PairDescent`; a `requirements.Learner`."""
 
     kind: ClassVar[str] = "dual-averaging-reports"
     lower: Annotated[float, Meta(description="of every feature")]

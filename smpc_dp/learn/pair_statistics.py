@@ -225,7 +225,7 @@ def on_codes(kernel: Kernel) -> PairKernel:
 
 
 class GossipClear(PairEstimate, frozen=True, kw_only=True):
-    """GoSta, or U2-gossip, on records; a `needs.Learner`. See `PairEstimate`."""
+    """GoSta, or U2-gossip, on records; a `requirements.Learner`. See `PairEstimate`."""
 
     kind: ClassVar[str] = "gossip-clear"
 
@@ -291,7 +291,7 @@ MAX_CELLS = 1_024
 
 
 class GossipReports(OnReports, PairEstimate, frozen=True, kw_only=True):
-    """GoSta, or U2-gossip, on reports; a `needs.Learner`.
+    """GoSta, or U2-gossip, on reports; a `requirements.Learner`.
 
     Every party ends with an estimate of the mean of h over the pairs of different parties, in the unit of the
     records.

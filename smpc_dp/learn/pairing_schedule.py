@@ -157,7 +157,7 @@ class PairingSchedule(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_
         return Requirements(exchange=messages, own=self.protected[2])
 
     async def run(self, context: LearnerContext, data: list[Table]) -> Learned:
-        """Gossip; see `needs.Learner`."""
+        """Gossip; see `requirements.Learner`."""
         exchange, (claim, guarantee, _) = context.peers, self.protected
         records = np.concatenate(data) if data else np.zeros((0, self.fields))
         values = await self.gossip(exchange, records, context.source)

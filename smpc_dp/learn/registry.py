@@ -1,6 +1,6 @@
 """Which learners a session can run, and what its `[parameters]` mean for each.
 
-A new learner is a frozen struct of its settings that is a `needs.Learner`, and a line in `LEARNERS`; or of
+A new learner is a frozen struct of its settings that is a `requirements.Learner`, and a line in `LEARNERS`; or of
 another package, which registers it in the entry-point group `smpc_dp.learners`.
 """
 
@@ -54,7 +54,7 @@ LEARNERS: Mapping[str, type[Any]] = {
 
 # Keys of `[parameters]` that are not the learner's own settings.
 _COMMON = ("learner", "averager")
-# Of a `needs.Learner`.
+# Of a `requirements.Learner`.
 _METHODS = ("faults", "requirements", "check_data", "run")
 
 

@@ -116,7 +116,7 @@ class SgdSettings(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fiel
         return Requirements(average, PublicAverages(length, self.radius, sizes))
 
     async def run(self, context: LearnerContext, data: list[Table]) -> Learned:
-        """Learn; see `needs.Learner`."""
+        """Learn; see `requirements.Learner`."""
         return await descend(self, context, data)
 
 

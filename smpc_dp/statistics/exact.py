@@ -106,7 +106,7 @@ def u_statistic(kernel: Kernel, records: Any) -> float:
 def incomplete_u_statistic(kernel: Kernel, records: Any, pairs: NDArray[np.int64]) -> float:
     """Return the mean of a kernel over some pairs of records, `pairs` of shape (m, 2) [Blom 1976].
 
-    With `draw_pairs` or `protocols.pairwise.draw.matchings` the mean over draws is that over all pairs.
+    With `draw_pairs` or `protocols.garbled.draw.matchings` the mean over draws is that over all pairs.
     Raises ConfigError, PrivacyError.
     """
     codes = kernel.codes(records)

@@ -141,7 +141,7 @@ def test_what_changes_an_inbox_changes_its_sizes(name: str) -> None:
     result: Any = getattr(inbox, name)
     letter = Letter(b"r", b"body", b"hash", b"signature")
     match name:
-        case "letters" | "kept":
+        case "letters" | "retained":
             inbox.keep("step", 1, letter)
             one = inbox.sizes
             inbox.keep("step", 1, letter)

@@ -483,12 +483,12 @@ def test_one_record_of_the_kernels_domain() -> None:
     for shapeless in (3, np.zeros((2, 2)), ([1, 2], [3, 4]), ([[1], [2, 3]], 4)):
         with pytest.raises(ConfigError):
             make(shapeless)
-    with pytest.raises(ConfigError, match="mark"):
+    with pytest.raises(ConfigError, match="public_label"):
         make((3, 4), public_label=1)
     labelled = find_kernel("auc")
     assert type(make(3, np.int64(1), labelled).public_label) is int
     for wrong in (None, 2, 1.0, "1"):
-        with pytest.raises(ConfigError, match="mark"):
+        with pytest.raises(ConfigError, match="public_label"):
             make(3, wrong, labelled)
 
 

@@ -131,7 +131,7 @@ def _operations(**rest: object) -> tuple[bytes, ...]:
 
 def targets() -> list[Target]:
     """Return the targets of this file."""
-    shares = _operations(epsilon=1.0, delta=0.0, distribution="laplace", partners=0)
+    shares = _operations(epsilon=1.0, delta=0.0, law="laplace", partners=0)
     pairs = _operations(epsilon=1.0, delta=0.0, partners=1, noise="laplace")[:2]
     log = b"".join(line + b"\n" for line in _LINES)
     return [
@@ -142,6 +142,6 @@ def targets() -> list[Target]:
         Target("log.followed", _followed, _LINES, "text", cost=6),
         Target("circuit", _circuit, _CIRCUITS, "text", cost=4),
         Target("kernel", _kernel, _kernels(), "text", cost=20),
-        Target("question.shares", _shared_operation, shares, "text", cost=100),
-        Target("question.pairs", _pairs_operation, pairs, "text", cost=100),
+        Target("operation.shares", _shared_operation, shares, "text", cost=100),
+        Target("operation.pairs", _pairs_operation, pairs, "text", cost=100),
     ]

@@ -418,7 +418,7 @@ def test_logs_of_verifiable_groups_are_audited(tmp_path: Path) -> None:
         ({"request": 3}, "request 3 is no average"),
         ({"request": 4}, "of the group of step 2"),
         ({"request": 6}, "request 6 is no average"),
-        ({"question": "average 1/1"}, "of the group of step 1"),
+        ({"operation": "average 1/1"}, "of the group of step 1"),
     ):
         report = audit(changed_header(logs[0], **change))
         assert report.line == 1

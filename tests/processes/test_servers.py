@@ -250,7 +250,7 @@ async def test_what_cannot_be_computed_is_refused_at_the_user(tmp_path: Path) ->
         ({"epsilon": 1.0, "noise": "exponential"}, "noise"),
         ({"epsilon": 1.0, "noise": "pair_laplace", "P": 33}, "partners"),
         ({"epsilon": 1.0, "engine": "garbled"}, "engine"),
-        ({"epsilon": 1.0, "mark": 1}, "mark"),
+        ({"epsilon": 1.0, "public_label": 1}, "public_label"),
     ]
 
     async def act(opened: smpc_dp.Session, index: int) -> object:

@@ -31,7 +31,7 @@ class PrivateMean(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fiel
             )
         ]
 
-    def required(self, parties: int) -> Requirements:
+    def requirements(self, parties: int) -> Requirements:
         """Return what it communicates: one private average of all parties."""
         half, once = (self.upper - self.lower) / 2, np.ones(parties, np.intp)
         return Requirements(
@@ -46,7 +46,7 @@ class PrivateMean(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fiel
             raise ConfigError([Fault(party, reason, ConfigCheck.RANGE)])
 
     async def run(self, context: LearnerContext, data: list[Table]) -> Learned:
-        """Average; see `needs.Learner`. `data` is empty at the aggregator, which makes the same calls."""
+        """Average; see `requirements.Learner`. `data` is empty at the aggregator, which makes the same calls."""
         if context.average is None:
             raise LocalError("private-mean needs an average")
         middle = (self.lower + self.upper) / 2

@@ -32,7 +32,9 @@ def test_each_logger_is_that_of_its_package() -> None:
                 result.setdefault(name, set()).add(expected)
     # The command line shows what all packages log.
     assert result.pop("smpc_dp") == {"smpc_dp", "smpc_dp.cli"}
-    assert set(result) >= {f"smpc_dp.{name}" for name in ("kernels", "privacy", "net", "net.transport", "identity")}
+    assert set(result) >= {
+        f"smpc_dp.{name}" for name in ("kernels", "privacy", "net", "net.transport", "identity")
+    }
     assert result == {name: {name} for name in result}
 
 
