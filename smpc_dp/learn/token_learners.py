@@ -137,7 +137,7 @@ class TokenLearner(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fie
         return Requirements(exchange=self.messages(protocol), own=spent(claim, self.known(protocol)))
 
     async def run(self, context: LearnerContext, data: list[Table]) -> Learned:
-        """Learn; see `requirements.Learner`. Whom a token goes to is drawn from the same source as the noise."""
+        """Learn; the next holder of a token is drawn from the same source as the noise."""
         exchange, guarantee = context.peers, None
         here = exchange.here
         protocol = planned_walk(self, exchange.parties)

@@ -46,7 +46,7 @@ class PrivateMean(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fiel
             raise ConfigError([Fault(party, reason, ConfigCheck.RANGE)])
 
     async def run(self, context: LearnerContext, data: list[Table]) -> Learned:
-        """Average; see `requirements.Learner`. `data` is empty at the aggregator, which makes the same calls."""
+        """Average; see `requirements.Learner`. The aggregator makes the same calls, without `data`."""
         if context.average is None:
             raise LocalError("private-mean needs an average")
         middle = (self.lower + self.upper) / 2
