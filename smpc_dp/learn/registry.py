@@ -1,7 +1,7 @@
 """Which learners a session can run, and what its `[parameters]` mean for each.
 
-A new learner is a frozen struct of its settings that is a `requirements.Learner`, and a line in `LEARNERS`; or
-of another package, which registers it in the entry-point group `smpc_dp.learners`.
+A new learner is a frozen struct of its settings that is a `requirements.Learner`, and a line in `LEARNERS`.
+Another package registers its learners in the entry-point group `smpc_dp.learners`.
 """
 
 from __future__ import annotations

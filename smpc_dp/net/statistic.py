@@ -56,7 +56,7 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True)
 class StatisticRequest:
-    """A checked request: the compiled statistic, the own record's codes, shape (1, fields), and the public label."""
+    """A checked request: statistic, codes of the own record, shape (1, fields), and public label."""
 
     plan: StatisticPlan
     codes: Codes
