@@ -44,7 +44,7 @@ class Group(StrEnum):
 
     @property
     def kind(self) -> str:
-        """What an entry of the group is."""
+        """The singular noun for an entry of the group: "learner", "kernel"."""
         return self.value.rpartition(".")[2].removesuffix("s")
 
 

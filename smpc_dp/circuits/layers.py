@@ -241,6 +241,10 @@ def _reads(gate: Combination) -> tuple[int, ...]:
 
 
 def _layer(gates: Sequence[Combination], index: dict[int, int], retained: Sequence[int]) -> Layer:
+    """Return the layer of these gates: each distinct product once, and their linear combinations.
+
+    `index`: the row of each wire; `retained`: the wires that later layers read.
+    """
     products = sorted({gate.product for gate in gates}, key=lambda product: product.minus >= 0)
     number = {product: row for row, product in enumerate(products)}
 

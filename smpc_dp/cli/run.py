@@ -227,7 +227,7 @@ def _check_inputs(loaded: SessionFile, files: dict[str, Path], weight_of: dict[s
     if isinstance(checked, LearnParameters):
         check_data(checked, files)
     elif isinstance(checked, SumParameters | SharedParameters):
-        encoding = checked.sums if isinstance(checked, SharedParameters) else checked.encoding
+        encoding = checked.sum_encoding if isinstance(checked, SharedParameters) else checked.encoding
         for name, file in files.items():
             encoding.encode(read_vector(file), party=name, weight=weight_of.get(name), clip=clip)
 

@@ -41,7 +41,7 @@ def _refusing() -> Iterator[None]:
 
 
 def commit(values: Sequence[int], blinding: bytes) -> bytes:
-    """Commit to `values`, at most MAX_LENGTH integers: 32 bytes, in a time that shows their number alone.
+    """Return the 32-byte commitment to at most MAX_LENGTH integers; the time taken shows their number alone.
 
     `blinding` is uniform and for this commitment alone. Raises ValueError for too many values, for one of
     2**126 or more in magnitude, or for a blinding that is no scalar.

@@ -257,7 +257,10 @@ def check_received(
 
 
 def check_boxes(location: PeerExchange, vectors: Boxes) -> Boxes:
-    """Return `vectors` as float64; raise ConfigError unless finite, of shape (rows, n, length)."""
+    """Return one vector from each party here to each party, as float64, shape (rows, n, length).
+
+    Raises ConfigError unless they are finite and of this shape.
+    """
     vectors = np.asarray(vectors, dtype=np.float64)
     if vectors.ndim != 3 or vectors.shape[:2] != (len(location.here), location.parties):
         reason = f"shape must be ({len(location.here)}, {location.parties}, length), is {vectors.shape}"

@@ -151,7 +151,7 @@ def wisconsin(path: str | os.PathLike[str], *, incomplete: bool = False) -> Data
 
     Raises LocalError, ConfigError: see `read_table`, or another table.
     """
-    header, rows = _named(path, "Breast Cancer Wisconsin (Original), a file with a header")
+    header, rows = _header_and_rows(path, "Breast Cancer Wisconsin (Original), a file with a header")
     kinds = {"benign": 0.0, "malignant": 1.0}
     names = tuple(header[1:-1])
     if len(header) != 11 or header[-1] != "Class":
@@ -181,7 +181,7 @@ def wisconsin(path: str | os.PathLike[str], *, incomplete: bool = False) -> Data
 
 def lending_club(path: str | os.PathLike[str]) -> Dataset:
     """Return the numeric columns of the Lending Club table, the interest rate (`int_rate`) as the label."""
-    header, rows = _named(path, "Lending Club, a file with a header")
+    header, rows = _header_and_rows(path, "Lending Club, a file with a header")
     if "int_rate" not in header:
         raise ConfigError([Fault(str(path), "has no column 'int_rate'", ConfigCheck.UNKNOWN_KEY)])
     label = header.index("int_rate")
@@ -224,7 +224,7 @@ def movielens(path: str | os.PathLike[str]) -> Dataset:
     `path`: a file with the header userId, movieId, rating, timestamp, .csv or .csv.gz. It is for research
     that is not commercial, so it is not shipped.
     """
-    header, rows = _named(path, "MovieLens ratings (grouplens.org), a file with a header")
+    header, rows = _header_and_rows(path, "MovieLens ratings (grouplens.org), a file with a header")
     expected = ["userId", "movieId", "rating", "timestamp"]
     if header != expected:
         raise ConfigError([Fault(str(path), f"needs the columns {', '.join(expected)}", ConfigCheck.MISSING)])
@@ -287,7 +287,9 @@ def _cells(file: Path, content: bytes) -> list[tuple[int, list[str]]]:
     return [(number, cells) for number, cells in enumerate(lines, 1) if cells]
 
 
-def _named(path: str | os.PathLike[str], reason: str) -> tuple[list[str], list[tuple[int, list[str]]]]:
+def _header_and_rows(
+    path: str | os.PathLike[str], reason: str
+) -> tuple[list[str], list[tuple[int, list[str]]]]:
     """Return the header and the other rows, all of one length."""
     rows = _unzipped(path, reason)
     if len(rows) < 2:

@@ -342,7 +342,7 @@ def plan_private(table: AveragerTable, required: PrivateAverages, parties: int) 
 
 
 def _encoding(parameters: GroupParameters) -> Encoding:
-    return parameters.sums if isinstance(parameters, VectorParameters) else parameters.encoding
+    return parameters.sum_encoding if isinstance(parameters, VectorParameters) else parameters.encoding
 
 
 def _privacy(parameters: GroupParameters) -> Privacy:

@@ -306,7 +306,7 @@ async def serve(
         raise ConfigError([Fault("requests", f"must be at least 1, is {requests}", ConfigCheck.RANGE)])
     membership = Membership.load(session, name or aggregator_name(session), key, "aggregator")
     membership.refuse_learning()
-    logs = open_logs(membership, session, board)
+    logs = log_folder(membership, session, board)
     on_event = logged(on_event)
     results: list[Result | StatisticResult | SmpcError] = []
     async with open_server(
@@ -323,10 +323,10 @@ async def serve(
     return results
 
 
-def open_logs(
+def log_folder(
     membership: Membership, session: str | os.PathLike[str], board: str | os.PathLike[str] | None
 ) -> BoardFolder:
-    """Return where the aggregator keeps logs, by default `board` beside the session file."""
+    """Return the folder of the aggregator's logs, made if a request is logged; by default `board`."""
     text = membership.session.canonical_json().decode("ascii")
     logs = BoardFolder(board if board is not None else Path(session).parent / "board", text)
     if any(planned.is_logged for planned in requests_of(membership.session)):

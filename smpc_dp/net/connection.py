@@ -191,7 +191,7 @@ class AggregatorConnection(Connection):
         membership: Membership | None = None,
         before: int = 0,
     ) -> tuple[Outcome, Receipt | None]:
-        """See `Line.run`."""
+        """See `Connection.run`."""
         member = membership or self.membership
         retained = StoredRun(member.runs_seen, member.context(request).scope)
         run = self._party(member, request, operation, ring_vector, retained.seen)
@@ -230,7 +230,7 @@ class AggregatorConnection(Connection):
         raise TimeoutFault({peer}, step, str(ChannelClosed(peer, clean=False)))
 
     def lost(self, request: int, error: SmpcError) -> SmpcError:
-        """See `Line.lost`."""
+        """See `Connection.lost`."""
         if self.live:
             return error
         return AggregatorLostError(f"{self.membership.aggregator}: lost in request {request}: {error}")
@@ -240,7 +240,7 @@ class AggregatorConnection(Connection):
         return self._party(membership, request, "", np.zeros(parameters.shape, parameters.encoding.dtype))
 
     async def quit(self, request: int, error: SmpcError) -> None:
-        """See `Line.quit`."""
+        """See `Connection.quit`."""
         member, to = self.membership, (self.membership.aggregator,)
         context = member.context(request)
         claimed = context.write(member.identity, context.session_digest, QUIT, to, abort_of(error))

@@ -69,7 +69,7 @@ class _Exchanges:
 
 
 class PartyExchange(_Exchanges, OneParty):
-    """The messages of one party; a `PeerExchange` whose one row is its own.
+    """Takes one party's part in exchanges over its connection; a `PeerExchange` whose one row is its own.
 
     `charged`: the ledger, if there is one and it is to be charged: each vector that leaves once, whoever it
     goes to; or `whole`, what all of them give away, before the first. `asked`: what each request is for.

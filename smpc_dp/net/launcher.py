@@ -194,7 +194,7 @@ def print_event(event: Event) -> None:
 
 
 def run_child(main: Callable[[], Awaitable[int]], supervised: bool) -> int:
-    """Run `main` to its exit code, by cancellation on SIGTERM (143) and SIGHUP (129).
+    """Run `main` and return its exit code; SIGTERM (143) and SIGHUP (129) cancel it.
 
     If supervised, the end of the parent counts as SIGTERM.
     """

@@ -17,7 +17,7 @@ from smpc_dp.learn.data import read_table
 from smpc_dp.learn.methods import Averaging
 from smpc_dp.learn.registry import LearnParameters
 from smpc_dp.learn.requirements import Learned, LearnerContext
-from smpc_dp.net.aggregator import open_logs, open_server
+from smpc_dp.net.aggregator import log_folder, open_server
 from smpc_dp.net.averaging import PartyAverager, Served, ServingAverager
 from smpc_dp.net.events import Event, OnEvent, ignore, logged
 from smpc_dp.net.exchanging import AggregatorExchange, PartyExchange
@@ -164,7 +164,7 @@ async def serve_learning(
 
         opening = open_aggregator(membership, on_event, listen_on, keep=True)
     else:
-        logs = open_logs(membership, session, board)
+        logs = log_folder(membership, session, board)
         opening = open_server(membership, listen_on, logs=logs, on_event=on_event)
     async with opening as server:
         await server.gather(begin_with)

@@ -174,7 +174,7 @@ class Membership:
     @property
     def encoding(self) -> Encoding:
         """The encoding of the session's vectors; raise ConfigError if it has none."""
-        encoding: Encoding = self.parameters.sums
+        encoding: Encoding = self.parameters.sum_encoding
         return encoding
 
     def refuse_learning(self) -> None:

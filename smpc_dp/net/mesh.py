@@ -90,7 +90,7 @@ class Mesh(Connection):
         membership: Membership | None = None,
         before: int = 0,  # noqa: ARG002
     ) -> tuple[Outcome, Receipt | None]:
-        """See `Line.run`."""
+        """See `Connection.run`."""
         run = self._party(membership or self.membership, request, operation, ring_vector)
         timer = StepTimer(self._timeouts, first=False)
         drive = Drive(

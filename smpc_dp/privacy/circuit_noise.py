@@ -73,7 +73,7 @@ class Coin(NamedTuple):
 
     @property
     def probability(self) -> Fraction:
-        """Exactly."""
+        """The exact probability of the coin: threshold / 2^bits."""
         return Fraction(self.threshold, 1 << self.bits)
 
     def toss(self, count: int, source: Source) -> NDArray[np.bool_]:

@@ -16,7 +16,7 @@ Values = tuple[int, ...]
 ManyBytes = Sequence[NDArray[np.uint8]]
 
 
-def _nothing() -> Iterable[tuple[Values, Values]]:
+def _no_examples() -> Iterable[tuple[Values, Values]]:
     return ()
 
 
@@ -45,7 +45,7 @@ class Published:
     gadget: Callable[..., Sequence[Bits]]
     meaning: Callable[..., Values]
     meaning_many: Callable[[ManyBytes], ManyBytes] | None = None
-    known: Callable[[], Iterable[tuple[Values, Values]]] = _nothing
+    known: Callable[[], Iterable[tuple[Values, Values]]] = _no_examples
 
     @property
     def file(self) -> str:

@@ -40,7 +40,8 @@ def _signed(value: int, width: int) -> int:
     return value - (value >> (width - 1) << width)
 
 
-def _number(name: str, width: int, signed: bool | None = None) -> Value:
+def _integer(name: str, width: int, signed: bool | None = None) -> Value:
+    """Describe an integer of a circuit; `signed` None: of either kind."""
     kind = {None: "integer, signed or unsigned", True: "two's complement", False: "unsigned"}[signed]
     return Value(name, width, f"{kind}, {width} bits")
 
@@ -50,7 +51,7 @@ def _truth(name: str, purpose: str) -> Value:
 
 
 def _two(width: int, signed: bool | None = None) -> tuple[Value, Value]:
-    return _number("x", width, signed), _number("y", width, signed)
+    return _integer("x", width, signed), _integer("y", width, signed)
 
 
 def _modular(
@@ -60,8 +61,8 @@ def _modular(
     return Published(
         f"{name}{width}",
         f"z = {formula} mod 2^{width}",
-        _two(width) if "y" in formula else (_number("x", width),),
-        (_number("z", width),),
+        _two(width) if "y" in formula else (_integer("x", width),),
+        (_integer("z", width),),
         lambda builder, *values: [gadget(builder, *values)],
         lambda *values: (plain(*values) % (1 << width),),
     )
@@ -104,8 +105,8 @@ _ALL = (
     Published(
         "abs32",
         "z = |x|; |-2^31| is 2^31",
-        (_number("x", 32, True),),
-        (_number("z", 32, False),),
+        (_integer("x", 32, True),),
+        (_integer("z", 32, False),),
         lambda builder, x: [absolute(builder, x)],
         lambda x: (abs(_signed(x, 32)),),
     ),
@@ -115,7 +116,7 @@ _ALL = (
     Published(
         f"less_u16_than_{THRESHOLD}",
         f"z = (x < {THRESHOLD}), unsigned; the constant is public and part of the circuit",
-        (_number("x", 16, False),),
+        (_integer("x", 16, False),),
         (_truth("z", f"x < {THRESHOLD}"),),
         lambda builder, x: [(less_than_constant(builder, x, THRESHOLD),)],
         lambda x: (int(x < THRESHOLD),),
@@ -126,7 +127,7 @@ _ALL = (
         "mux64",
         "z = y if c = 1, else x",
         (*_two(64), Value("c", 1, "the choice")),
-        (_number("z", 64),),
+        (_integer("z", 64),),
         lambda builder, x, y, c: [multiplex(builder, c[0], x, y)],
         lambda x, y, c: (y if c else x,),
     ),
@@ -134,7 +135,7 @@ _ALL = (
         "popcount64",
         "z = how many of the 64 bits of x are 1",
         (Value("x", 64, "64 bits"),),
-        (_number("z", 7, False),),
+        (_integer("z", 7, False),),
         lambda builder, x: [popcount(builder, x)],
         lambda x: (x.bit_count(),),
     ),

@@ -101,7 +101,7 @@ def average_on_shares(
         server = _Server(context, SERVERS, signers[name], room.terms, fewest=parameters.fewest)
         server.room = room
         room.servers.append(server)
-    encoding = parameters.sums
+    encoding = parameters.sum_encoding
     parties = [
         PartyMachine(
             context,

@@ -237,7 +237,7 @@ async def execute_servers(
         reported.times[name] = loop.time()
 
     async def take_part(name: str) -> None:
-        encoding = parties[name].parameters.sums
+        encoding = parties[name].parameters.sum_encoding
         ring_vector, _ = encoding.encode(vectors[names.index(name)], party=name)
         try:
             reported.outcomes[name], _ = await lines[name].run(1, "sum", ring_vector, no_charge)

@@ -15,7 +15,7 @@ import pytest
 from smpc_dp.crypto.randomness import SystemRandomness
 from smpc_dp.errors import PeerFault, SmpcError, TimeoutFault
 from smpc_dp.kernels import Field, kendall_tau
-from smpc_dp.net.aggregator import Server, open_logs
+from smpc_dp.net.aggregator import Server, log_folder
 from smpc_dp.net.connection import AggregatorConnection
 from smpc_dp.net.connection_pool import ConnectionPool
 from smpc_dp.net.deadline import aggregator_run_seconds
@@ -108,7 +108,7 @@ async def execute(members: dict[str, Membership], folder: Path, seed: int, repor
         ignore,
         None,
         (),
-        open_logs(aggregator, folder / "session.toml", folder / f"board {seed}"),
+        log_folder(aggregator, folder / "session.toml", folder / f"board {seed}"),
     )
     tasks: dict[str, asyncio.Task[None]] = {}
 

@@ -102,10 +102,12 @@ class ServersConnection(Connection):
         membership: Membership | None = None,
         before: int = 0,
     ) -> tuple[Outcome, Receipt | None]:
-        """See `Line.run`."""
+        """See `Connection.run`."""
         member = membership or self.membership
         parameters, servers = member.parameters, len(member.servers)
-        requested = _Request(member, request, operation, sum_record(parameters.sums, ring_vector.tolist()))
+        requested = _Request(
+            member, request, operation, sum_record(parameters.sum_encoding, ring_vector.tolist())
+        )
         receipt = await self._drive(requested, charge, before)
         opened = requested.machine.result
         return sum_outcome(requested.context, parameters, servers, requested.program, opened), receipt
@@ -143,7 +145,7 @@ class ServersConnection(Connection):
         compile_operation(parameters, operation, parties, public_labels, bytes(32))
 
     def lost(self, request: int, error: SmpcError) -> SmpcError:
-        """See `Line.lost`."""
+        """See `Connection.lost`."""
         at_fault = ends_session(error, self.membership.servers)
         return ServerLostError(f"request {request}: {error}") if at_fault else error
 

@@ -140,7 +140,7 @@ def sum_outcome(
     context: Context, parameters: SharedParameters, servers: int, planned: Program, opened: Opened
 ) -> Outcome:
     """Return the sum that a run has opened; raise VerificationError for one that there cannot be."""
-    encoding = parameters.sums
+    encoding = parameters.sum_encoding
     program = _of(planned, opened.terms)
     sums = opened.values[: encoding.ring_vector]
     if len(sums) < encoding.ring_vector:
@@ -209,7 +209,7 @@ def statistic_outcome(
 
 @functools.lru_cache(maxsize=16)
 def _sum(parameters: SharedParameters, requested: str, parties: int) -> Program:
-    encoding = parameters.sums
+    encoding = parameters.sum_encoding
     if requested not in ("sum", "average"):
         raise ConfigError(
             [Fault("operation", f"{requested[:40]!r} is neither a sum nor an average", ConfigCheck.CHOICE)]

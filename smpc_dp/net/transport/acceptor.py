@@ -34,7 +34,7 @@ def call(endpoint: Endpoint, peer: str, patience: float, halt: Halt) -> Blocking
 
     Errors as for `dial_blocking`; TimeoutFault too when we were halted.
     """
-    channel = dial_blocking(endpoint, peer, patience=patience, halt=halt)
+    channel = dial_blocking(endpoint, peer, welcome_timeout=patience, halt=halt)
     channel.send([_READY])
     return channel
 

@@ -325,7 +325,7 @@ class Channel:
             self._send_control()
 
     def _send_control(self) -> None:
-        """Send what control frames wait, between two messages; a peer that does not read gets none."""
+        """Send the waiting control frames between two messages; drop them if the peer does not read."""
         if self.live and self._control and not self._sending.locked():
             frames = self._take_control()
             if self._writer.transport.get_write_buffer_size() < CONTROL_ROOM:

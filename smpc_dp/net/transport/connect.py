@@ -29,11 +29,11 @@ _LOG = logging.getLogger("smpc_dp.net.transport")
 
 
 def dial_blocking(
-    endpoint: Endpoint, peer: str, *, patience: float | None = None, halt: Halt | None = None
+    endpoint: Endpoint, peer: str, *, welcome_timeout: float | None = None, halt: Halt | None = None
 ) -> BlockingChannel:
-    """Return a channel to the member `peer` at the roster's address; errors as for `endpoint.dial`.
+    """Dial `peer` until `connect_timeout` passes, and return the blocking channel; errors as for `dial`.
 
-    `patience`: seconds that the peer may take to welcome us, by default the `frame_timeout`.
+    `welcome_timeout`: seconds that the peer may take to welcome us, by default the `frame_timeout`.
     """
     target = address_of(endpoint.roster, peer)
     host, port = split_address(target)
@@ -49,7 +49,7 @@ def dial_blocking(
                 )
             if halt is not None:
                 halt.watch(stream)
-            stream.wait(endpoint.frame_timeout if patience is None else patience)
+            stream.wait(endpoint.frame_timeout if welcome_timeout is None else welcome_timeout)
             own = endpoint.identity.name
             channel = greeted(stream, handshake.greet(stream, own, endpoint.session_digest, endpoint.session))
             stream.wait(endpoint.frame_timeout)

@@ -107,7 +107,7 @@ class Composition:
         return None
 
     def _closed_form(self) -> bool:
-        """Whether it is one release all of whose descriptions have exact formulas."""
+        """Whether it is one release, and each of its descriptions has an exact formula."""
         event = self._only()
         return event is not None and all(
             isinstance(known, Gaussian | Pure | Renyi)

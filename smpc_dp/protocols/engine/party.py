@@ -96,7 +96,7 @@ class Member(Generic[P_co]):
 
     @property
     def parties(self) -> int:
-        """How many parties the roster has."""
+        """The number of parties in the roster."""
         return len(self.context.names)
 
     def name_of(self, party: int) -> str:

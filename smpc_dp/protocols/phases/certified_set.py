@@ -62,7 +62,7 @@ def check_certified(
 def accept_attestation(
     _collector: Collector[Any], state: AttestingState, _party: int, envelope: Envelope
 ) -> Item:
-    """Keep a party's signature over the digest of the set that was sent; raise PeerFault for another."""
+    """Keep a party's attestation; raise PeerFault unless it is of the digest that was sent."""
     if decode(envelope.body, m.Attestation, envelope.sender).set_digest != state.attesting.digest:
         raise PeerFault(
             envelope.sender, "attests another set than the one that was sent", Check.OTHER_STATEMENT

@@ -66,7 +66,7 @@ def shortest_certificate(
     signatures: Mapping[int, bytes],
     quorum: int,
 ) -> Certificate:
-    """Return the certificate of a quorum, or of a sample where that has fewer bytes; arguments as above."""
+    """Return the shorter certificate: all signatures of a quorum, or a random sample of the given ones."""
     listed = make_certificate(signatures, quorum, len(context.names))
     if expected_samples(len(signatures), quorum) >= quorum:
         return listed

@@ -55,7 +55,7 @@ class SumParameters(msgspec.Struct, frozen=True):
         return (self,)
 
     @property
-    def sums(self) -> Encoding:
+    def sum_encoding(self) -> Encoding:
         """The encoding of sums."""
         return self.encoding
 

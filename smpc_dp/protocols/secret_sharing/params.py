@@ -66,7 +66,7 @@ class SharedParameters(msgspec.Struct, frozen=True):
         return self.parties, self.parties - self.fewest, self.parties
 
     @property
-    def sums(self) -> Encoding:
+    def sum_encoding(self) -> Encoding:
         """The encoding of sums; raise ConfigError where the session has none."""
         if self.encoding is None:
             reason = f"a session for sums needs {', '.join(SUM_KEYS[:3])}"

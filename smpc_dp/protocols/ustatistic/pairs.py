@@ -125,7 +125,7 @@ def on_pair(aggregator: Aggregator, state: CollectDone, _party: int, envelope: E
     if evaluation.over:
         return []
     inbox.append(message.content)
-    return _pump(aggregator, state, evaluation, matching, pair)
+    return _advance_pair(aggregator, state, evaluation, matching, pair)
 
 
 def on_relay(aggregator: Aggregator, state: CollectDone, _party: int, envelope: Envelope) -> list[Envelope]:
@@ -215,10 +215,10 @@ def _evaluation(
     return AggregatorEvaluation(role, role.run())
 
 
-def _pump(
+def _advance_pair(
     aggregator: Aggregator, state: CollectDone, evaluation: AggregatorEvaluation, matching: int, pair: Pair
 ) -> list[Envelope]:
-    """Let the role take every step that it can; a fault in it ends that pair alone."""
+    """Run a pair's evaluation until it waits for a message; a fault ends this pair alone."""
     sent: list[Envelope] = []
     answer: bytes | None = None
     try:

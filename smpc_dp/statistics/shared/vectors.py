@@ -11,7 +11,7 @@ from smpc_dp.statistics.shared.plan import Program, sum_program, wide_sum_progra
 @functools.lru_cache(maxsize=16)
 def vector_program(parameters: VectorParameters, parties: int) -> Program:
     """Return the program for so many parties, with the noise that was planned; raise ConfigError."""
-    encoding, noise = parameters.sums, parameters.noise
+    encoding, noise = parameters.sum_encoding, parameters.noise
     bounds = [(0, encoding.highest - encoding.lowest)] * encoding.length
     if noise is None or parameters.epsilon is None:
         return sum_program("sum", parties, bounds, None)

@@ -54,7 +54,7 @@ def test_servers_add_what_a_curator_would_for_all_participations(count: int) -> 
     event = planned.event()
     assert 3.9 < Composition([event] * count).epsilon(1e-5) <= 4.0
     # A curator's noise with a little less variance would not do.
-    less = DiscreteGaussian(sensitivity_of(planned.sums), planned.noise.parameter * 95 / 100)
+    less = DiscreteGaussian(sensitivity_of(planned.sum_encoding), planned.noise.parameter * 95 / 100)
     assert Composition([less.event()] * count).epsilon(1e-5) > 4.0
     assert averaging.guarantee is not None
     assert "none about other users" in averaging.guarantee.assumption

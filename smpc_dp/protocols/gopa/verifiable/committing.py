@@ -137,7 +137,7 @@ def on_committed(member: VerifiableMember, state: AwaitCommitted, body: bytes) -
         own = state.edges.get(item.party)
         if own and member.index in edges and cancel(own, edges[member.index]):
             terms[item.party] = state.terms[item.party]
-    parameters.check_edges(member.name, len(terms.keys() & {*state.holders}))
+    parameters.check_counted_edges(member.name, len(terms.keys() & {*state.holders}))
     attested = head_digest(member, run_id, v.ATTEST_COMMITMENTS, log, participants)
     after = AwaitCommitmentsCertificate(
         secrets=state.secrets,

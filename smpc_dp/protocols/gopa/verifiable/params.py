@@ -183,7 +183,7 @@ class VerifiableParameters(GopaParameters, frozen=True):
         opened = self.most_false * neighbours * (256 + 8 * length)
         return claimed + max(commits, opened) + self.most_false * (128 + self.most_heard_bytes)
 
-    def check_edges(self, party: str, own: int) -> None:
+    def check_counted_edges(self, party: str, own: int) -> None:
         """Raise PrivacyError unless enough of the parties that it drew share an edge with a counted party.
 
         On the complete graph an edge that does not count has an end that deviates, and nothing hangs on it.
