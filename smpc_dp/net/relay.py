@@ -137,7 +137,7 @@ class RelayedChannel:
         self._pump = self._loop.create_task(self._work())
 
     def deliver(self, message: Relay | RelayEnd | None) -> None:
-        """Queue a message of the peer; fail the channel if the peer left, or (None) the aggregator is lost."""
+        """Queue a message of the peer; fail the channel if the peer left, or the aggregator (None)."""
         if not isinstance(message, Relay):
             reason = "the connection is lost" if message is None else HAS_LEFT
             self._fail(TimeoutFault({self.peer}, "pair", reason))
