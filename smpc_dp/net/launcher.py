@@ -8,6 +8,7 @@ import signal
 import sys
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 from dataclasses import dataclass, field
+from textwrap import shorten
 
 import msgspec
 
@@ -21,6 +22,7 @@ FAILED_SECONDS = 1.5
 TERM_SECONDS = 2.0
 LINE_LIMIT = 1 << 24
 STDERR_LIMIT = 4096
+REASON_LIMIT = 500
 
 _DECODER = msgspec.json.Decoder(Event)
 _ENCODER = msgspec.json.Encoder()
@@ -56,9 +58,11 @@ class ProcessOutcome:
 
     @property
     def reason(self) -> str:
-        """Why it failed, in one line: what it said itself, else the end of its stderr, else how it ended."""
-        detail = self.last.detail if self.last is not None and self.last.kind == "failed" else ""
-        return " ".join((detail or self.errors.removeprefix("smpc-dp: ")).split())[-500:] or self.how
+        """The cause of the failure in one line: its own words, the end of its stderr, or its exit code."""
+        if self.last is not None and self.last.kind == "failed" and self.last.detail:
+            # The end names more of the same parties.
+            return shorten(self.last.detail, REASON_LIMIT, placeholder=" ...")
+        return " ".join(self.errors.removeprefix("smpc-dp: ").split())[-REASON_LIMIT:] or self.how
 
 
 class Launcher:

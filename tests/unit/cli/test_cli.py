@@ -14,6 +14,7 @@ from typing import Any
 import pytest
 
 from smpc_dp.cli.output import result_text
+from smpc_dp.net.events import Event
 from smpc_dp.net.launcher import ProcessOutcome
 from tests.command import smpc_dp
 from tests.signals import DEFAULT_SIGNALS
@@ -194,3 +195,8 @@ def test_how_a_process_ended() -> None:
     assert ProcessOutcome("a", exit_code=-signal.SIGKILL).reason == "killed (SIGKILL)"
     assert ProcessOutcome("a", exit_code=3).reason == "exit code 3"
     assert ProcessOutcome("a", exit_code=1, errors="smpc-dp: no key\n").reason == "no key"
+    parties = ", ".join(f"party-{index}" for index in range(99))
+    last = Event("a", "failed", detail=f"missing in step 'pair': {parties}")
+    reason = ProcessOutcome("a", exit_code=1, last=last).reason
+    assert reason.startswith("missing in step 'pair': party-0, ")
+    assert len(reason) <= 500
