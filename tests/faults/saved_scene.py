@@ -30,7 +30,8 @@ from smpc_dp.protocols.engine.saved import Charge, SavedRun, Saving
 from smpc_dp.protocols.engine.saved_collector import SavedCollection, SavedPeer
 from smpc_dp.protocols.engine.state import State, Transition
 from smpc_dp.protocols.engine.store import Store
-from smpc_dp.protocols.envelope import Context, decode, encode_envelope
+from smpc_dp.protocols.envelope import Context, decode
+from smpc_dp.protocols.gopa.direct_messages import TO_ONE
 from smpc_dp.protocols.sets import PartySet, pack_set
 from smpc_dp.simulate.simulated_run import Signer
 
@@ -186,10 +187,13 @@ class Wire:
         self._attempts.extend([attempt] * len(messages))
 
     def assert_one_for_each_step(self) -> None:
-        claimed: dict[tuple[bytes, str, str], bytes] = {}
+        claimed: dict[tuple[bytes, str, str], tuple[bytes, bytes, bytes]] = {}
         for attempt, envelope in zip(self._attempts, self.sent, strict=True):
-            key = (attempt, envelope.step, envelope.receiver)
-            assert claimed.setdefault(key, encode_envelope(envelope)) == encode_envelope(envelope), key
+            # These steps differ from peer to peer; all other messages are signed once.
+            receiver = envelope.receiver if envelope.step in TO_ONE else ""
+            key = (attempt, envelope.step, receiver)
+            signed = (envelope.run_id, envelope.body, envelope.signature)
+            assert claimed.setdefault(key, signed) == signed, key
 
     def answered(self, run: SavedRun[Any]) -> Sequence[Envelope]:
         """Return the message to which a run has the next answer: a state may say nothing itself."""

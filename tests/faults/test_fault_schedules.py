@@ -239,6 +239,7 @@ def test_every_schedule_is_exact_or_names_a_guilty_party_in_time(
             )
             raise
     print(f"{protocol}: {len(schedules)} schedules, {dict(ends)}, {restored} restored")
+    assert restored
     # Neither "everything fails" nor "nothing ever fails" would be a test.
     exact = ends["exact"] + ends["exact restored"]
     assert len(schedules) // 10 < exact < len(schedules)

@@ -166,6 +166,7 @@ def test_every_schedule_without_a_relay(
             error.add_note(f"direct, schedule {seed}: {reported.crooks}; {reported.errors}")
             raise
     print(f"direct: {len(schedules)} schedules, {dict(ends)}, {restored} restored")
+    assert restored
     assert len(schedules) // 10 < ends["exact"] + ends["exact restored"] < len(schedules)
 
 

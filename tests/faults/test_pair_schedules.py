@@ -206,5 +206,6 @@ def test_every_schedule_of_a_pairwise_statistic(
             error.add_note(f"pairs, schedule {seed}: {reported}"[:1500])
             raise
     print(f"pairs: {len(schedules)} schedules, {dict(ends)}, {restored} restored")
+    assert restored
     estimated = ends["estimated"] + ends["estimated restored"]
     assert len(schedules) // 10 < estimated <= len(schedules)

@@ -38,7 +38,7 @@ def roles(
     circuits: tuple[str, str] = ("add64", "add64"),
     evaluator: type[EvaluatorRole] = EvaluatorRole,
 ) -> dict[str, Participant]:
-    """The garbler alice, the evaluator bob and, if it learns the output, the aggregator aggregator."""
+    """The garbler alice, the evaluator bob and, if it learns the output, the aggregator."""
     third = output == "aggregator"
     keys = {name: identity.public_key for name, identity in IDENTITIES.items()}
     context = Context("pairwise", 1, bytes(32), 1, ("alice", "bob"), "hub" if third else "", keys)

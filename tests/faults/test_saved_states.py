@@ -448,6 +448,7 @@ def test_a_refused_charge_ends_the_run(scene: Scene, tmp_path: Path) -> None:
         while not run.finished:
             before = list(wire.steps)
             if run.state.releases:
+                answers = scene.answer(wire.answered(run)) if isinstance(run.state, PartyState) else []
                 with pytest.raises(PrivacyError):
                     step(scene, run, Wire(), reports=False)
                 assert run.resend() == ()
@@ -462,6 +463,9 @@ def test_a_refused_charge_ends_the_run(scene: Scene, tmp_path: Path) -> None:
                 # A refusal is final: what is never sent is not charged, whatever happens to the budget.
                 media.refuses = False
                 assert run.handle(Deadline()) == ()
+                for answer in answers:
+                    if isinstance(answer, Envelope):
+                        assert run.handle(Message(answer)) == ()
                 assert run.resend() == ()
                 assert not media.charges
                 wire.send(run, run.handle(Cancellation(PrivacyError("the budget is spent"))))

@@ -63,7 +63,7 @@ Change = Callable[[Envelope], Envelope | None]
 def make(_operation: str, parties: int, public_labels: tuple[int, ...], _seed: bytes) -> ProgramTerms:
     return ProgramTerms(
         kind="sum", parties=parties, length=2, modulus=modulus_for(32, 60), bits=32, lower=(0, 0),
-        upper=(9, 9),        public_labels=public_labels,
+        upper=(9, 9), public_labels=public_labels,
     )  # fmt: skip
 
 

@@ -288,17 +288,13 @@ def test_an_edge_is_checked_after_the_fact_too() -> None:
     """A log whose opened edge is another one, rightly signed, names who opened it: it was to be excluded."""
     ran = run({CHEAT: off_by_one})
     entries = ran.entries
-    [neighbourhood, *_] = [
-        neighbourhood for neighbourhood, entry in enumerate(entries) if entry.kind == v.OPEN
-    ]
-    message = decode(entries[neighbourhood].payload, v.Open, "")
+    [index, *_] = [index for index, entry in enumerate(entries) if entry.kind == v.OPEN]
+    message = decode(entries[index].payload, v.Open, "")
     delta = (np.frombuffer(message.deltas, "<u8") + np.uint64(1)).tobytes()
-    entries[neighbourhood] = ran.sign(entries[neighbourhood], encode(replace(message, deltas=delta)))
+    entries[index] = ran.sign(entries[index], encode(replace(message, deltas=delta)))
     report = audit_stream(io.BytesIO(b"".join(line + b"\n" for line in ran.log(entries))), threads=1)
     assert report.code == 1
-    assert (
-        f"no edges opened to {entries[neighbourhood].party}, who signed something false" in report.faults[0]
-    )
+    assert f"no edges opened to {entries[index].party}, who signed something false" in report.faults[0]
     assert any("opened an edge to something else" in fault for fault in report.faults[1:])
 
 

@@ -119,9 +119,9 @@ async def test_all_pairs_evaluate_while_all_three_sum(tmp_path: Path) -> None:
 
         async def with_peer(name: str, peer: str) -> None:
             role: Role = "garbler" if name < peer else "evaluator"
-            for effect in range(3):
+            for step in range(3):
                 result = await at[name].evaluate(
-                    "less_u16", [value[name] + effect], peer=peer, role=role, label=f"{effect}"
+                    "less_u16", [value[name] + step], peer=peer, role=role, label=f"{step}"
                 )
                 first, second = sorted((name, peer))
                 assert result.value == (int(value[first] < value[second]),)

@@ -352,9 +352,9 @@ def mpyc_processes() -> set[str]:
     for entry in Path("/proc").iterdir():
         if entry.name.isdigit():
             try:
-                connection = (entry / "cmdline").read_bytes()
+                command = (entry / "cmdline").read_bytes()
             except OSError:
                 continue
-            if b"smpc_dp.net.servers.child" in connection and str(Path.cwd()).encode() in connection:
+            if b"smpc_dp.net.servers.child" in command and str(Path.cwd()).encode() in command:
                 result.add(entry.name)
     return result

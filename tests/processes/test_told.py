@@ -57,7 +57,7 @@ GOPA: dict[str, object] = {
     "corrupt": 0.0,
 }
 TEXT, NUMBERS = "canary", (4711.25, 987654321, 31337.5, 2718281828)
-NEIGHBOURHOOD = "hideout"
+HIDEOUT = "hideout"
 
 Fail = Callable[[smpc_dp.Session], Awaitable[object]]
 
@@ -104,8 +104,8 @@ def reported(
     for claimed in (b"\n".join(sent), logged.encode(), "\n".join(errors).encode()):
         assert_silent(claimed)
         assert not [seed for seed in seeds if seed.encode() in claimed or bytes.fromhex(seed) in claimed]
-    assert NEIGHBOURHOOD.encode() not in b"\n".join(sent)
-    assert NEIGHBOURHOOD not in logged
+    assert HIDEOUT.encode() not in b"\n".join(sent)
+    assert HIDEOUT not in logged
 
 
 def assert_silent(claimed: bytes) -> None:
@@ -236,9 +236,9 @@ async def test_a_ledger_is_told_by_the_same_code_as_a_vector(tmp_path: Path, rep
     """Neither its path, nor the name of its data set, nor what is spent, nor that it is damaged."""
     exact = {key: value for key, value in INTEGERS.items() if key != "max_weight"}
     path = create_local_session(tmp_path, PARTIES, exact, timeouts=TIMEOUTS)
-    ledger = tmp_path / f"{NEIGHBOURHOOD}.ledger"
+    ledger = tmp_path / f"{HIDEOUT}.ledger"
     Ledger.create(
-        ledger, party="bob", dataset=f"{NEIGHBOURHOOD}s", relation="substitution", epsilon=0.5, delta=1e-5
+        ledger, party="bob", dataset=f"{HIDEOUT}s", relation="substitution", epsilon=0.5, delta=1e-5
     )
 
     async def spent(session: smpc_dp.Session) -> object:
@@ -291,9 +291,7 @@ async def test_an_input_that_an_evaluation_refuses_is_not_told(tmp_path: Path, r
     path = create_local_session(tmp_path, PARTIES[:3], exact, addresses=True, timeouts=TIMEOUTS)
     serving = asyncio.create_task(smpc_dp.serve(path))
     async with smpc_dp.connect(path, party="alice") as session:
-        for circuit, value in itertools.product(
-            ("less_u32", str(tmp_path / NEIGHBOURHOOD)), (2718281828 << 9, -1)
-        ):
+        for circuit, value in itertools.product(("less_u32", str(tmp_path / HIDEOUT)), (2718281828 << 9, -1)):
             with pytest.raises(smpc_dp.SmpcError):
                 await session.evaluate(circuit, [value], peer="bob", role="garbler")
     # It would wait for the others.

@@ -20,8 +20,7 @@ LAYERS: tuple[frozenset[str], ...] = (
     frozenset({"cli"}),
     frozenset({"demo"}),
     frozenset({"smpc_dp"}),
-    frozenset({"simulate"}),
-    frozenset({"net"}),
+    frozenset({"net", "simulate"}),
     frozenset({"transport"}),
     frozenset({"learn", "statistics"}),
     frozenset({"protocols"}),
@@ -201,8 +200,8 @@ def test_nothing_else_imports_the_evidence() -> None:
     assert not result, "\n".join(result)
 
 
-def forbidden(tree: ast.Module, index: str) -> Iterator[tuple[int, str]]:
-    """Yield what code at `place` (below the package, or `lab/...`) may not have."""
+def forbidden(tree: ast.Module, path: str) -> Iterator[tuple[int, str]]:
+    """Yield what code at `path` (below the package, or `lab/...`) may not have."""
     for node in ast.walk(tree):
         if isinstance(node, ast.Assert):
             yield node.lineno, "an assert statement, which python -O removes"
@@ -211,7 +210,7 @@ def forbidden(tree: ast.Module, index: str) -> Iterator[tuple[int, str]]:
             "msgspec.msgpack.decode",
             "msgspec.convert",
         ):
-            if index != "decoding.py" and not index.startswith("lab/"):
+            if path != "decoding.py" and not path.startswith("lab/"):
                 yield node.lineno, f"{ast.unparse(node)}, which threads may not share"
         elif isinstance(node, ast.ExceptHandler):
             kinds = node.type.elts if isinstance(node.type, ast.Tuple) else [node.type]
@@ -220,7 +219,7 @@ def forbidden(tree: ast.Module, index: str) -> Iterator[tuple[int, str]]:
                 reraises = bool(node.body) and isinstance(node.body[-1], ast.Raise)
                 if kind is None or name == "Exception" or (name == "BaseException" and not reraises):
                     yield node.lineno, "a handler that catches everything"
-        elif not index.startswith(MAY_IMPORT_RANDOM):
+        elif not path.startswith(MAY_IMPORT_RANDOM):
             if isinstance(node, ast.Import) and any(alias.name == "random" for alias in node.names):
                 yield node.lineno, "random, which is predictable"
             elif isinstance(node, ast.ImportFrom) and node.module in ("random", "numpy.random"):
@@ -229,7 +228,7 @@ def forbidden(tree: ast.Module, index: str) -> Iterator[tuple[int, str]]:
                 yield node.lineno, "numpy.random, which is predictable"
 
 
-def index_of(file: Path) -> str:
+def path_in_package(file: Path) -> str:
     if file.is_relative_to(LAB):
         return f"lab/{file.relative_to(LAB).as_posix()}"
     return file.relative_to(PACKAGE).as_posix()
@@ -239,7 +238,7 @@ def test_library_code_keeps_the_house_rules() -> None:
     result = [
         f"{file.relative_to(ROOT)}:{line}: {reason}"
         for file in FILES
-        for line, reason in forbidden(parsed(file), index_of(file))
+        for line, reason in forbidden(parsed(file), path_in_package(file))
     ]
     assert not result, "\n".join(result)
 

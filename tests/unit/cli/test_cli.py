@@ -22,11 +22,11 @@ from tests.signals import DEFAULT_SIGNALS
 
 def test_the_plan_on_the_screen_is_that_of_the_json() -> None:
     reported = json.loads(smpc_dp("plan", "secagg", "--parties", "100", "--json").stdout)
-    is_plausible = smpc_dp("plan", "secagg", "--parties", "100").stdout
+    shown = smpc_dp("plan", "secagg", "--parties", "100").stdout
     for direction, word in (("up", "sent"), ("down", "received")):
         parts = reported["communication"][direction]
         assert parts["total"] == sum(parts.values()) - parts["total"]
-        (line,) = [line for line in is_plausible.splitlines() if f"{word} a party" in line]
+        (line,) = [line for line in shown.splitlines() if f"{word} a party" in line]
         assert f" {parts['total'] / 1000:,.1f} kB " in line
 
 

@@ -10,6 +10,7 @@ from pathlib import Path
 
 import pytest
 
+import smpc_dp
 from smpc_dp.net.local import create_local_session
 
 PARTIES = ("alice", "bob", "carol")
@@ -21,8 +22,13 @@ LOADED = (
     "member.Membership.load({path!r}, 'alice').endpoint()"
 )
 # What no import of a party needs.
-HEAVY = ("learn", "statistics", "board", "simulate", "circuits", "kernels", "published")
+HEAVY = ("learn", "statistics", "log", "simulate", "circuits", "kernels", "published")
 FOREIGN = ("dp_accounting", "mpyc", "networkx", "scipy")
+
+
+def test_what_is_heavy_exists() -> None:
+    package = Path(smpc_dp.__file__).parent
+    assert all((package / room).is_dir() for room in HEAVY)
 
 
 def modules_after(code: str) -> set[str]:
@@ -57,7 +63,7 @@ def test_a_party_of_a_secure_sum_loads_no_other_protocol(tmp_path: Path, epsilon
 @pytest.mark.parametrize(
     ("protocol", "parameters", "rooms"),
     [
-        ("gopa", {"epsilon": 2.0, "delta": 1e-6}, {"board"}),
+        ("gopa", {"epsilon": 2.0, "delta": 1e-6}, {"log"}),
         ("mpyc", {"precision": 1e-3}, {"statistics", "circuits", "kernels", "published"}),
     ],
 )

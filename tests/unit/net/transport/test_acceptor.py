@@ -23,7 +23,7 @@ PATIENCE = 20.0
 
 
 class Pair:
-    """alice has a acceptor, bob calls; `bob` is also whoever has its key."""
+    """alice has an acceptor, bob calls; `bob` is also whoever has its key."""
 
     def __init__(self) -> None:
         with socket.socket() as free:
