@@ -147,7 +147,7 @@ class Server:
             await asyncio.to_thread(self._board.close)
         return True
 
-    def begin_step(self, drive: Drive) -> None:
+    async def begin_step(self, drive: Drive) -> None:
         """Tell from now on for whom the step waits, and give it its time; see `Holder.begin_step`."""
         run = drive.run
         self._aggregator.awaited.begin(drive.request, run.step, lambda: run.waiting_for)

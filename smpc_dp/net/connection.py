@@ -120,7 +120,7 @@ class Waits:
         later = PATIENCE * timeouts.step
         return cls(timeouts.connect + (1 + before) * (timeouts.gather + later), later)
 
-    def begin_step(self, drive: Drive) -> None:
+    async def begin_step(self, drive: Drive) -> None:
         """See `Holder.begin_step`."""
         drive.timer.step(self._first)
         self._first = self._later
@@ -193,9 +193,12 @@ class AggregatorConnection(Connection):
     ) -> tuple[Outcome, Receipt | None]:
         """See `Connection.run`."""
         member = membership or self.membership
-        retained = StoredRun(member.runs_seen, member.context(request).scope)
-        run = self._party(member, request, operation, ring_vector, retained.seen)
         logged = member.parameters if member.parameters.is_logged else None
+        # A run without a log knows nothing of the session log, and must not replace what is kept of it.
+        scope = member.context(request).scope
+        retained = None if logged is None else StoredRun(member.runs_seen, scope)
+        seen = NOTHING_SEEN if retained is None else retained.seen
+        run = self._party(member, request, operation, ring_vector, seen)
         self.followed = None
         waits = AggregatorWaits.for_aggregator(self._timeouts, before)
         receipt = await self.drive(

@@ -30,7 +30,7 @@ if TYPE_CHECKING:
 class Holder(Protocol):
     """The differences between the roles of a session: the time of their steps, and their inbound events."""
 
-    def begin_step(self, drive: Drive) -> None:
+    async def begin_step(self, drive: Drive) -> None:
         """Give the step that has begun its time, and the work that it leaves to the holder."""
 
     async def event_of(self, drive: Drive, inbound: InboundEvent) -> events.Event | None:
@@ -101,6 +101,7 @@ class Drive:
         try:
             yield
         except SmpcError as error:
+            await self._end_work()
             farewell = self._driver.cancel(error) or self._farewell
             # A link that is gone needs none.
             with contextlib.suppress(SmpcError):
@@ -108,9 +109,12 @@ class Drive:
             self.notify("failed", error)
             raise
         finally:
-            if self._work is not None:
-                self._work.cancel()
-                await asyncio.gather(self._work, return_exceptions=True)
+            await self._end_work()
+
+    async def _end_work(self) -> None:
+        if self._work is not None:
+            self._work.cancel()
+            await asyncio.gather(self._work, return_exceptions=True)
 
     async def loop(self) -> None:
         """Drive the role, which has started, to its end."""
@@ -118,7 +122,7 @@ class Drive:
             if self.run.step != self._step:
                 self._step, self._drained = self.run.step, False
                 self._first = self._first or self._step
-                self._holder.begin_step(self)
+                await self._holder.begin_step(self)
             self.report()
             await self._effect()
 

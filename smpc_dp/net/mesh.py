@@ -201,7 +201,7 @@ class Mesh(Connection):
         encoding = membership.parameters.encoding
         return self._party(membership, request, "", np.zeros(encoding.ring_vector, dtype=encoding.dtype))
 
-    def begin_step(self, drive: Drive) -> None:
+    async def begin_step(self, drive: Drive) -> None:
         """See `Holder.begin_step`."""
         timeouts, step = self._timeouts, drive.run.step
         if step == HELLO:

@@ -42,7 +42,9 @@ class SeenRuns:
             return _get(connection, scope)
 
     def put(self, scope: bytes, before: Seen, after: Seen) -> None:
-        """Keep `after` in the place of `before`; on disk when this returns."""
+        """Keep `after`, which knows no less, in the place of `before`; on disk when this returns."""
+        if after.number < before.number or after.closed < before.closed:
+            raise LocalError(f"{self.path}: what is kept of a session log never becomes less")
         with opened(self.path, _KIND) as connection:
             connection.execute("BEGIN IMMEDIATE")
             if _get(connection, scope) != before:

@@ -145,11 +145,13 @@ class PairRounds(AggregatorWaits):
         self._left: set[int] = set()
         self.faults: list[str] = []
 
-    def begin_step(self, drive: Drive) -> None:
+    async def begin_step(self, drive: Drive) -> None:
         """Begin the evaluations once they are drawn; see `Holder.begin_step`."""
-        super().begin_step(drive)
+        await super().begin_step(drive)
         if self._run.step == RESULT:
             # Others may be at their pairs for as long as this.
+            # For all evaluations, before the first one begins, and before anything else is taken.
+            await drive.charge()
             drive.timer.at += pairs_seconds(self._plan.partners, self._timeouts)
             self._open_tunnels(drive, self._run.state.evaluations)
             drive.begin_work(self._work(drive, self._run.state.evaluations))
@@ -169,11 +171,7 @@ class PairRounds(AggregatorWaits):
         return event
 
     async def _work(self, drive: Drive, evaluations: Sequence[tuple[int, str, str]]) -> list[int]:
-        """Evaluate all pairs, and return the matchings that failed.
-
-        The ledger is charged for all evaluations before the first one begins.
-        """
-        await drive.charge()
+        """Evaluate all pairs, and return the matchings that failed."""
         failed = []
         for matching, garbler, evaluator in evaluations:
             drive.notify("step", f"matching {matching + 1}: {garbler} with {evaluator}")

@@ -105,6 +105,24 @@ async def test_five_parties_estimate_and_their_ledgers_are_charged(tmp_path: Pat
     assert again.failed == np.count_nonzero(drawn == PARTIES.index("bob"))
 
 
+async def test_a_sum_keeps_what_the_party_has_seen_of_the_session_log(tmp_path: Path) -> None:
+    async def act(opened: smpc_dp.Session, index: int) -> object:
+        await opened.pairwise(kendall_tau(GRID, GRID), (index, 10 + index), 24.0, 2)
+        member = opened._membership
+        scope = member.context(1).scope
+        before = member.runs_seen.get(scope)
+        await opened.sum([0.5])
+        return before, member.runs_seen.get(scope)
+
+    *seen, _, summed = await execute(session(tmp_path), act)
+    assert isinstance(summed, smpc_dp.Result)
+    assert len(seen) == len(PARTIES)
+    for pair in seen:
+        assert isinstance(pair, tuple)
+        assert pair[0].number == 1
+        assert pair[0] == pair[1]
+
+
 async def test_a_failed_pair_is_spent_and_not_retried(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -246,7 +246,7 @@ class ComputingServer:
 
         self._pool.awaited.begin(drive.request, run.step, waited)
 
-    def begin_step(self, drive: Drive) -> None:
+    async def begin_step(self, drive: Drive) -> None:
         """Give the step its time, or begin the computation; see `Holder.begin_step`."""
         self._await(drive)
         if drive.run.step == COMPUTE:

@@ -199,6 +199,16 @@ def test_what_a_party_has_signed_outlives_its_process(tmp_path: Path) -> None:
     assert SeenRuns(path).get(b"t" * 32) == NOTHING_SEEN
 
 
+def test_what_is_kept_never_becomes_less(tmp_path: Path) -> None:
+    path = tmp_path / "ann.runs"
+    seen = seen_of(log_of(3), closed=2)
+    SeenRuns(path).put(SESSION, NOTHING_SEEN, seen)
+    for less in (NOTHING_SEEN, seen_of(log_of(2), closed=2), seen_of(log_of(3), closed=1)):
+        with pytest.raises(LocalError, match="never becomes less"):
+            SeenRuns(path).put(SESSION, seen, less)
+    assert SeenRuns(path).get(SESSION) == seen
+
+
 def test_parties_whose_keys_differ_in_their_suffix_have_files_of_their_own(tmp_path: Path) -> None:
     """With one file for both, each would be told that another process has its key."""
     parameters = {"length": 1, "lower": 0.0, "upper": 1.0, "precision": 0.1, "dropout": 0.0, "corrupt": 0.0}
