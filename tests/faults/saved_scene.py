@@ -31,7 +31,7 @@ from smpc_dp.protocols.engine.saved_collector import SavedCollection, SavedPeer
 from smpc_dp.protocols.engine.state import State, Transition
 from smpc_dp.protocols.engine.store import Store
 from smpc_dp.protocols.envelope import Context, decode
-from smpc_dp.protocols.gopa.direct_messages import TO_ONE
+from smpc_dp.protocols.gopa.direct_messages import TO_ONE, WITNESS, Witness
 from smpc_dp.protocols.sets import PartySet, pack_set
 from smpc_dp.simulate.simulated_run import Signer
 
@@ -189,9 +189,11 @@ class Wire:
     def assert_one_for_each_step(self) -> None:
         claimed: dict[tuple[bytes, str, str], tuple[bytes, bytes, bytes]] = {}
         for attempt, envelope in zip(self._attempts, self.sent, strict=True):
-            # These steps differ from peer to peer; all other messages are signed once.
-            receiver = envelope.receiver if envelope.step in TO_ONE else ""
-            key = (attempt, envelope.step, receiver)
+            # Some steps differ from peer to peer, and a witness is of one proposal; others are signed once.
+            apart = envelope.receiver if envelope.step in TO_ONE else ""
+            if envelope.step == WITNESS:
+                apart = decode(envelope.body, Witness, envelope.sender).step
+            key = (attempt, envelope.step, apart)
             signed = (envelope.run_id, envelope.body, envelope.signature)
             assert claimed.setdefault(key, signed) == signed, key
 
