@@ -1,5 +1,5 @@
-# `make demo` runs the main job, `make test` the tests, `make test-all` those with the long schedules complete;
-# `make check` adds lint and types to these.
+# `make demo` runs the main job, `make test` the tests, `make check` adds lint and types to these;
+# `make test-all` runs the tests with the long series complete, which takes more than half an hour on two cores.
 # Each does all the set-up: it needs Python 3.11 or later, a Rust toolchain (cargo), a C compiler (cc), and make.
 
 PYTHON ?= python3
@@ -52,7 +52,7 @@ timing:
 mutants: $(READY)
 	$(BIN)/python -m tests.mutants
 
-check: lint types test-all
+check: lint types test
 
 lint: $(READY)
 	$(BIN)/ruff format --check .
