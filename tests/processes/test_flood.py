@@ -23,16 +23,16 @@ from smpc_dp.errors import SmpcError
 from smpc_dp.protocols.engine.events import Start
 from smpc_dp.protocols.registry import make_party
 from smpc_dp.net.events import ignore
-from smpc_dp.net.connection import HubLine
+from smpc_dp.net.connection import AggregatorConnection
 from smpc_dp.net.member import Membership
 
 async def main():
     member = Membership.load(sys.argv[1], "mallory")
-    line = await HubLine.open(member, member.endpoint(), ignore)
-    lanes = np.zeros(member.parameters.shape, member.parameters.encoding.dtype)
-    hello = make_party(member.context(1, "sum"), member.parameters, member.identity, lanes).handle(Start())
+    connection = await AggregatorConnection.open(member, member.endpoint(), ignore)
+    vector = np.zeros(member.parameters.shape, member.parameters.encoding.dtype)
+    hello = make_party(member.context(1, "sum"), member.parameters, member.identity, vector).handle(Start())
     while True:
-        await line.links.post(1, hello)
+        await connection.connections.post(1, hello)
 
 try:
     asyncio.run(main())
@@ -64,5 +64,4 @@ async def test_a_flooding_process_is_late_and_costs_the_others_nothing(tmp_path:
     assert result.absent == ("mallory",)
     [done] = [event for event in events if event.kind == "done"]
     assert "mallory" in done.detail
-    # On a loaded machine its channel may be dropped before the time is over.
-    assert "deadline passed" in done.detail or "connection lost" in done.detail
+    assert "deadline passed" in done.detail
