@@ -301,7 +301,7 @@ class Encoding(msgspec.Struct, frozen=True, omit_defaults=True):
     def decode(self, ring_vector: RingVector, contributors: int) -> tuple[NDArray[np.int64], int]:
         """Return (sum on the integer grid, shape (length,); sum of weights, without them `contributors`).
 
-        `lanes` is the sum of `contributors` encoded vectors modulo 2^modulus_bits.
+        `ring_vector` is the sum of `contributors` encoded vectors modulo 2^modulus_bits.
 
         Raises:
             VerificationError: no vectors and weights within their bounds have this sum.

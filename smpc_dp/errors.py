@@ -224,7 +224,7 @@ class LocalError(SmpcError):
 class PeerFault(SmpcError):
     """`culprit` broke the protocol; `evidence` is what shows it (signed bytes where there are any).
 
-    `check` is the check that refused. `said_by` names the party on whose word alone the culprit is blamed; it
+    `check` is the check that refused. `accuser` names the party on whose word alone the culprit is blamed; it
     is empty when we saw it ourselves.
     """
 

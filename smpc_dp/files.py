@@ -31,7 +31,7 @@ class Spool:
     """Bytes that are put aside: in memory while they are few, then in a file of ours alone, without a name.
 
     They are gone when nobody has it any more, or after `close()`. Threads may share one. Raises LocalError
-    where the disk refuses, with `what` they are. `length` is where the last byte ends.
+    where the disk refuses, with `name` they are. `length` is where the last byte ends.
     """
 
     def __init__(self, name: str) -> None:
@@ -53,7 +53,7 @@ class Spool:
             self._write(self.length, content)
 
     def write(self, offset: int, content: bytes) -> None:
-        """Write from byte `place` on; what was never written before it reads as zeros."""
+        """Write from byte `offset` on; what was never written before it reads as zeros."""
         with self._lock:
             self._write(offset, content)
 
@@ -70,7 +70,7 @@ class Spool:
         self.length = max(self.length, end)
 
     def read(self, offset: int, size: int) -> bytes:
-        """Return `size` bytes from byte `place` on, less only where the spool ends."""
+        """Return `size` bytes from byte `offset` on, less only where the spool ends."""
         try:
             with self._lock:
                 self._file.seek(offset)
@@ -106,12 +106,12 @@ class Records:
 
 
 def log_opened(path: str | os.PathLike[str], name: str) -> None:
-    """Log that a file is opened: its name, without the folder, and `what` it is ("the graph")."""
+    """Log that a file is opened: its name, without the folder, and `name` it is ("the graph")."""
     _LOG.debug("opens %s, %s", name, Path(path).name)
 
 
 def read_bounded(path: str | os.PathLike[str], name: str, most: int) -> bytes:
-    """Return the content of a file of at most `most` bytes; `what` names it in errors ("the graph").
+    """Return the content of a file of at most `most` bytes; `name` names it in errors ("the graph").
 
     A device or a pipe that never ends is left after as many bytes. Raises LocalError when the file cannot be
     read or is longer.
@@ -130,7 +130,7 @@ def read_bounded(path: str | os.PathLike[str], name: str, most: int) -> bytes:
 def read_private(path: Path, name: str, kind: str, most: int, *, alone: bool = False) -> bytes:
     """Return the content of a regular file that nobody else can read or write.
 
-    `what` ("the identity") and `kind` ("an identity file") name it in errors. `alone`: nor is its path a
+    `name` ("the identity") and `kind` ("an identity file") name it in errors. `alone`: nor is its path a
     symbolic link, nor has it a second name. Raises LocalError, also for more than `most` bytes.
     """
     # O_NONBLOCK: a named pipe in the place of the file must not hang us.
@@ -184,7 +184,7 @@ def read_npy(file: BinaryIO) -> NDArray[Any]:
 
 
 def write_file(path: str | os.PathLike[str], content: bytes, name: str) -> None:
-    """Write a file, over an existing one; raise LocalError, with `what` it was, when that fails."""
+    """Write a file, over an existing one; raise LocalError, with `name` it was, when that fails."""
     try:
         Path(path).write_bytes(content)
     except OSError as error:

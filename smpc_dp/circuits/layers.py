@@ -48,7 +48,7 @@ class Layer:
     """One multiplication of rows, and the sums that follow it. Rows are those of the layer before.
 
     `left` * (`offset` + `scale` * `plus` - `minus`) are the products, `minus` being of the last ones; rows
-    afterwards are `kept`, and then `constant` + `by_first` * `first` + `by_second` * `second` +
+    afterwards are `retained`, and then `constant` + `by_first` * `first` + `by_second` * `second` +
     `factor` * products[`product`].
     """
 

@@ -164,7 +164,7 @@ class Garbler:
         """Take part of the labels of `wires` from random transfers; turn pads[1] into the corrections.
 
         The labels of `wires`, each of all instances, are counted through; `pads` (2, transfers, 16) are those
-        from number `place` on. Every label once and in order, before the first table; else ValueError.
+        from number `index` on. Every label once and in order, before the first table; else ValueError.
         """
         self._core.transfer(wires, index, pads)
 

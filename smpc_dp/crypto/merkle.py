@@ -35,7 +35,7 @@ class MerkleTree:
         self.root = _root(purpose, len(leaves), row[0])
 
     def prove(self, indices: Iterable[int]) -> bytes:
-        """Return the proof of the leaves at `places`, which are counted from 0."""
+        """Return the proof of the leaves at `indices`, which are counted from 0."""
         known = sorted(set(indices))
         proof: list[bytes] = []
         for row in self._rows:

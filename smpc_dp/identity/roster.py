@@ -64,7 +64,7 @@ class Roster:
     """The members of a session. Parties are numbered 1 to n in the order in which they are listed.
 
     Raises ConfigError with every fault when a member is wrong, two share a name, a key or an address, or the
-    number of aggregators is not right (`needs_aggregator`: exactly one, otherwise at most one).
+    number of aggregators is not right (`requires_aggregator`: exactly one, otherwise at most one).
     """
 
     __slots__ = ("_by_name", "_index", "aggregator", "digest", "members", "parties", "servers")

@@ -93,8 +93,8 @@ class Kernel:
     def record(self, data: Any, public_label: int | None) -> tuple[Codes, int]:
         """Return the codes of one record, shape (1, len(fields)), and its public label, -1 for none.
 
-        `data` is a number, or a tuple of one for each field; `mark`: 0 or 1 for a kernel with public labels,
-        else None. Raises as `codes` does, and ConfigError for another mark.
+        `data` is a number, or a tuple of one for each field; `public_label`: 0 or 1 for a kernel with public
+        labels, else None. Raises as `codes` does, and ConfigError for another mark.
         """
         columns = data if isinstance(data, tuple) else (data,)
         codes = self.codes(tuple(np.atleast_1d(as_array("data", value)) for value in columns))

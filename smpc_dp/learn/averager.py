@@ -92,7 +92,7 @@ class Averager(Location, Protocol):
         Args:
             vector: shape (rows, length), a vector of each party here.
             weight: shape (rows,), non-negative; None is one for each party. Private averages take weights
-                that are planned for (`needs.PrivateAverages.weights`), and keep them as private as the
+                that are planned for (`requirements.PrivateAverages.weights`), and keep them as private as the
                 vectors.
             group: shape (n,), the group of every party, the same wherever it is called; None is one of all.
 

@@ -134,7 +134,7 @@ class OneParty(Location):
 def request_of(
     parameters: ExchangeParameters, edges: Recipients | None
 ) -> tuple[ExchangeParameters, list[int]]:
-    """Return the parameters of a request, and the parties in it, ascending; `edges` as of `OneUser.meet`."""
+    """Return the parameters of a request, and the parties in it, ascending; `edges` as of `OneParty.meet`."""
     if edges is None:
         return parameters.to_each(), list(range(parameters.plan.parties))
     involved = sorted({*edges, *(party for sent in edges.values() for party in sent)})

@@ -48,7 +48,7 @@ _LONGEST = 1 << 20
 class PairDescent(PairingSchedule, frozen=True, kw_only=True):
     """Gossip dual averaging of a pairwise loss.
 
-    Attributes, beside those of `Meetings`:
+    Attributes, beside those of `PairingSchedule`:
         loss: "auc", logistic, of a linear score, theta of d entries and labels 0 and 1; "metric", logistic,
             of pairs with equal and with differing labels, theta of d^2 entries.
         regulariser: "ball": theta stays in the l2 ball of `radius`; "psd": a metric; "l1", "l2": `weight`

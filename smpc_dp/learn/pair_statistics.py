@@ -44,7 +44,7 @@ SLACK = 2.0**-31
 class PairEstimate(PairingSchedule, frozen=True, kw_only=True):
     """What estimates of a pairwise statistic by gossip have in common: records, and who meets when.
 
-    Attributes, beside those of `Meetings`:
+    Attributes, beside those of `PairingSchedule`:
         statistic: h by its name, one of `STATISTICS` or a kernel's that another package registers; or as
             `kernels.described.describe` tells of any kernel without labels.
         lower, upper: of every value, where h has a name; a label is 0 or 1.

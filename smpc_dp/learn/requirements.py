@@ -105,7 +105,7 @@ def spent(claim: PrivacyGuarantee, known: Gaussian | None = None) -> Event:
 
 @dataclass(frozen=True)
 class LearnerContext:
-    """What a learner communicates through, as its `Needs` say; `source`: of the noise that is its own.
+    """What a learner communicates through, as its `Requirements` say; `source`: of the noise that is its own.
 
     That is the operating system's randomness, but in a simulation with a seed.
     """

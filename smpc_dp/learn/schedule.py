@@ -207,13 +207,13 @@ class Span:
         return rounds(self.parties, self.pairs)
 
     def tick(self, pairing: Ints) -> Ints:
-        """Return the ticks of meetings, given by their rows in `pairs`, in the shape of `meeting`."""
+        """Return the ticks of meetings, given by their rows in `pairs`, in the shape of `pairing`."""
         passed = pairing if self.copies == 1 else pairing // self.copies
         return passed + (self.start + 1)
 
 
 def spans(clock: Clock, parties: int, ticks: int, every: int, *, pairings: int = 1) -> Iterator[Span]:
-    """Draw `ticks` ticks in spans of `every` (the last may be shorter); a tick has `meetings` draws."""
+    """Draw `ticks` ticks in spans of `every` (the last may be shorter); a tick has `pairings` draws."""
     for start in range(0, ticks, every):
         end = min(ticks, start + every)
         pairs = clock.draw((end - start) * pairings)

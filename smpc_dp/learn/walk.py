@@ -76,7 +76,7 @@ def earlier(keys: Integers) -> Integers:
 
 @dataclass(frozen=True, slots=True)
 class Path:
-    """A drawn walk: `users`, shape (T,), who holds the token; `visits` how often it did before.
+    """A drawn walk: `parties`, shape (T,), who holds the token; `visits` how often it did before.
 
     `contributes`: whose step is not noise alone.
     """

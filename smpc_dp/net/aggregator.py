@@ -43,7 +43,7 @@ class Server:
     def __init__(
         self,
         membership: Membership,
-        aggregator: ConnectionPool,
+        pool: ConnectionPool,
         on_event: OnEvent,
         watch: Watch | None,
         kernels: Sequence[Kernel],
@@ -53,7 +53,7 @@ class Server:
         self._membership = membership
         self._make = role
         self._kernels = kernels
-        self._aggregator = aggregator
+        self._pool = pool
         self._board = board
         self._on_event = on_event
         self._watch = watch
@@ -64,9 +64,7 @@ class Server:
 
     async def gather(self, enough: int | None = None) -> None:
         """Wait until so many parties (None: all) have connected, or `connect` seconds have passed."""
-        await self._aggregator.gather(
-            [member.name for member in self._membership.session.roster.parties], enough
-        )
+        await self._pool.gather([member.name for member in self._membership.session.roster.parties], enough)
 
     async def request(
         self, number: int, group: Membership | None = None
@@ -87,7 +85,7 @@ class Server:
             board=self._board,
             fixed=self._fixed,
         )
-        self._drive = Drive(number, run, self._aggregator, timer, self, self._on_event)
+        self._drive = Drive(number, run, self._pool, timer, self, self._on_event)
         try:
             if not await self._run():
                 return None
@@ -122,7 +120,7 @@ class Server:
 
     async def _run(self) -> bool:
         """Serve the request that has begun to its end; return False when nobody is left to ask."""
-        self._aggregator.admit_all()
+        self._pool.admit_all()
         async with self._drive.outcome():
             await self._ban_culprits()
             held = await self._ask(self._drive)
@@ -130,16 +128,14 @@ class Server:
                 return False
         if self._is_statistic:
             number, timer = self._drive.request, self._drive.timer
-            self._drive = Drive(
-                number, self._statistic(number), self._aggregator, timer, self, self._on_event
-            )
+            self._drive = Drive(number, self._statistic(number), self._pool, timer, self, self._on_event)
         drive = self._drive
         async with drive.outcome():
             if self._is_statistic:
                 await self._ban_culprits()
             if longest := drive.run.role.longest(drive.run.member):
                 # What is false is kept, however long, and shown.
-                self._aggregator.hear(longest)
+                self._pool.hear(longest)
             drive.held = held
             if not held:
                 await drive.act(events.Deadline())
@@ -150,7 +146,7 @@ class Server:
     async def begin_step(self, drive: Drive) -> None:
         """Tell from now on for whom the step waits, and give it its time; see `Holder.begin_step`."""
         run = drive.run
-        self._aggregator.awaited.begin(drive.request, run.step, lambda: run.waiting_for)
+        self._pool.awaited.begin(drive.request, run.step, lambda: run.waiting_for)
         if run.step not in HELLOS:
             drive.timer.step(aggregator_step_seconds(run.state.matchings, self._membership.session.timeouts))
 
@@ -167,25 +163,21 @@ class Server:
             # An idle aggregator waits for nobody.
             return set(names) - operations.heard if operations.began or timer.connecting else ()
 
-        self._aggregator.awaited.begin(number, drive.run.step, missing)
-        early = self._aggregator.take_early(number)
+        self._pool.awaited.begin(number, drive.run.step, missing)
+        early = self._pool.take_early(number)
         drive.notify("step")
         while not operations.began or timer.at > now():
-            if not (
-                operations.began or early or timer.connecting or any(map(self._aggregator.is_live, names))
-            ):
-                left = requested.group is None or not any(
-                    map(self._aggregator.is_live, self._aggregator.connections)
-                )
+            if not (operations.began or early or timer.connecting or any(map(self._pool.is_live, names))):
+                left = requested.group is None or not any(map(self._pool.is_live, self._pool.connections))
                 return None if number > 1 and left else []
-            inbound = early.pop(0) if early else await self._aggregator.next(timer.pause())
+            inbound = early.pop(0) if early else await self._pool.next(timer.pause())
             if inbound is not None:
                 if self._has_called_again(number, inbound, operations):
                     continue
                 await self._hear(drive, inbound, operations)
             elif not operations.began:
                 await drive.lose(*sorted(drive.run.waiting_for))
-            live = [name for name in names if timer.connecting or self._aggregator.is_live(name)]
+            live = [name for name in names if timer.connecting or self._pool.is_live(name)]
             if operations.began and operations.is_clear(live):
                 break
         statistic, held = operations.settle()
@@ -196,7 +188,7 @@ class Server:
     def _has_called_again(self, number: int, inbound: InboundEvent, operations: Operations) -> bool:
         """Tell whether the loss of a connection is of a party that has another one, and may still ask."""
         lost = inbound.envelope is None and inbound.peer in self._requested[number].names
-        return lost and self._aggregator.is_live(inbound.peer) and inbound.peer not in operations.heard
+        return lost and self._pool.is_live(inbound.peer) and inbound.peer not in operations.heard
 
     async def _hear(self, drive: Drive, inbound: InboundEvent, operations: Operations) -> None:
         """Take an inbound event before the operation of a request is agreed: hold it for its role."""
@@ -217,18 +209,18 @@ class Server:
     async def _show(self, inbound: InboundEvent) -> None:
         """Send lines of a log; what is no question is refused."""
         try:
-            self._aggregator.send(
+            self._pool.send(
                 inbound.request, await asyncio.to_thread(answer, self._membership, self._board, inbound)
             )
         except SmpcError as error:
-            self._aggregator.refused(inbound.peer, error)
+            self._pool.refused(inbound.peer, error)
 
     async def linger(self) -> None:
         """Show logs to who is still there, until nobody has asked for a step's time, or ten are over."""
         patience = self._membership.session.timeouts.step
         last = now() + LINGER_STEPS * patience
-        while now() < last and any(map(self._aggregator.is_live, self._aggregator.connections)):
-            inbound = await self._aggregator.next(min(now() + patience, last))
+        while now() < last and any(map(self._pool.is_live, self._pool.connections)):
+            inbound = await self._pool.next(min(now() + patience, last))
             if inbound is None:
                 return
             if is_log_request(inbound):
@@ -242,14 +234,14 @@ class Server:
             return None
         if envelope is None:
             asks = run.step in HELLOS and inbound.peer in run.waiting_for
-            if asks and self._aggregator.is_live(inbound.peer):
+            if asks and self._pool.is_live(inbound.peer):
                 return None
             drive.notify_lost(inbound.peer)
             return events.PeersLost((inbound.peer,))
         if left := quits(inbound, self._membership):
             return events.Conviction(inbound.peer, self._culprits.setdefault(inbound.peer, left))
         if inbound.request > drive.request:
-            self._aggregator.keep(inbound)
+            self._pool.keep(inbound)
             return None
         asks_statistic = envelope.step == STATISTIC_HELLO
         context = self._requested.get(inbound.request, self._membership).context(inbound.request)
@@ -258,11 +250,11 @@ class Server:
         if inbound.request < drive.request:
             if is_hello(inbound):
                 # It can ask for the next one.
-                self._aggregator.effect_away(context, inbound, Code.PAST, drive.request)
+                self._pool.refuse_request(context, inbound, Code.PAST, drive.request)
             return None
         if is_hello(inbound) and self._is_statistic != asks_statistic:
             # Others ask for a statistic where it asks for a sum, or the other way round.
-            self._aggregator.effect_away(context, inbound, Code.KIND)
+            self._pool.refuse_request(context, inbound, Code.KIND)
             return events.PeersLost((inbound.peer,))
         return events.Message(envelope)
 
@@ -348,15 +340,13 @@ async def open_server(
 ) -> AsyncIterator[Server]:
     """Listen for the parties of a session, and say goodbye to them at the end; arguments as of `serve`."""
     host, port = membership.address(listen_on)
-    aggregator = ConnectionPool(membership, on_event)
-    listener = await listen(
-        membership.endpoint(aggregator=True), host, port, aggregator.welcome, aggregator.refused
-    )
+    pool = ConnectionPool(membership, on_event)
+    listener = await listen(membership.endpoint(aggregator=True), host, port, pool.welcome, pool.refused)
     try:
-        yield Server(membership, aggregator, on_event, watch, kernels, logs, role)
-        await aggregator.close()
+        yield Server(membership, pool, on_event, watch, kernels, logs, role)
+        await pool.close()
     finally:
-        aggregator.abort()
+        pool.abort()
         await listener.close()
         # What is there of a run that failed is evidence too.
         await asyncio.to_thread(logs.close)

@@ -158,7 +158,7 @@ def audit_stream(
 
     What is not as it should be may have to be read once more: then the stream is sought back, and put where
     it was. Of one that cannot be, such as a pipe, a copy is put in a temporary file; LocalError where it is
-    needed and there was no room for it, or what is needed is beyond `KEPT_BYTES`.
+    needed and there was no room for it, or what is needed is beyond `STORED_BYTES`.
     """
     if threads is not None and threads < 1:
         raise ConfigError([Fault("threads", f"must be 1 or more, is {threads}", ConfigCheck.RANGE)])

@@ -94,7 +94,7 @@ class PartyAverager(_Requests):
         charged: Ledger | None,
         on_event: OnEvent,
     ) -> None:
-        """`asked`: what each request is for; `charged`: the ledger, where the averages are private."""
+        """`requested`: what each request is for; `charged`: the ledger, where the averages are private."""
         super().__init__(connection.membership.names, averaging, counter)
         self._connection = connection
         self._name = connection.membership.name

@@ -32,7 +32,7 @@ class Awaited:
         self.next_report = now() + WAITING_SECONDS
 
     async def gather(self, inbound: asyncio.Event, until: float, enough: Callable[[], bool]) -> bool:
-        """Wait until `enough()`, which may change with each `news`, or until the time; return which."""
+        """Wait until `enough()`, which may change with each `inbound`, or until the time; return which."""
         while not enough():
             inbound.clear()
             with contextlib.suppress(TimeoutError):

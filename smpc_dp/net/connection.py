@@ -218,10 +218,10 @@ class AggregatorConnection(Connection):
         options |= {"peers": (aggregator,), "posts": True}
         return Drive(request, run, self.connections, timer, waits, self._on_event, **options)
 
-    async def make(self, request: int, operation: Envelope, step: str, seconds: float) -> bytes:
-        """Send an operation beside all runs and return the body of the answer; raises TimeoutFault."""
+    async def fetch(self, request: int, message: Envelope, step: str, seconds: float) -> bytes:
+        """Send a message beside all runs and return the body of the answer; raises TimeoutFault."""
         peer = self.membership.aggregator
-        self.connections.send(request, [operation])
+        self.connections.send(request, [message])
         try:
             async with asyncio.timeout(seconds):
                 while self.live:

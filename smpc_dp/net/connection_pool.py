@@ -103,8 +103,8 @@ class FairQueue:
 class ConnectionPool:
     """Holds all connections and merges their messages into one stream of inbound events.
 
-    `outbox`: how many messages may wait for one party. `hub`: who is told that it is out of a request sends
-    nothing of size until the next one. `divert` is shown every message first.
+    `outbox`: how many messages may wait for one party. `aggregator`: who is told that it is out of a request
+    sends nothing of size until the next one. `divert` is shown every message first.
     """
 
     def __init__(
@@ -205,7 +205,7 @@ class ConnectionPool:
             except asyncio.QueueFull:
                 connection.channel.abort()
 
-    def effect_away(self, context: Context, inbound: InboundEvent, code: Code, number: int = 0) -> None:
+    def refuse_request(self, context: Context, inbound: InboundEvent, code: Code, number: int = 0) -> None:
         """Tell a peer that its request is over, or asks for something else; `number`: as of `Abort`."""
         to, abort = (inbound.peer,), Abort(code, "", [(inbound.peer, code)], number=number)
         identity = self._membership.identity

@@ -68,7 +68,7 @@ def aggregator_run_seconds(steps: int, matchings: int, timeouts: Timeouts, first
     """Return the longest time of a request at an aggregator, from its first hello, without its computing.
 
     Args:
-        steps: at most so many steps after the hello, as `HubRole.most_steps` says.
+        steps: at most so many steps after the hello, as `AggregatorRole.most_steps` says.
         matchings: of a pairwise statistic, the matchings of its draw; else 0.
         timeouts: those of the session.
         first: whether it is the session's first request, in which parties may still connect.
@@ -80,7 +80,7 @@ def aggregator_run_seconds(steps: int, matchings: int, timeouts: Timeouts, first
 def party_run_seconds(steps: int, timeouts: Timeouts, before: int = 0) -> float:
     """Return the longest time that a party waits in a request at an aggregator, its own computing apart.
 
-    `steps` as for `hub_run_seconds`; `before`: requests that others may be at still.
+    `steps` as for `aggregator_run_seconds`; `before`: requests that others may be at still.
     """
     start = timeouts.connect + (1 + before) * (timeouts.gather + PATIENCE * timeouts.step)
     return start + steps * PATIENCE * timeouts.step
@@ -94,8 +94,8 @@ def direct_run_seconds(patience: Sequence[bool], timeouts: Timeouts) -> float:
 def servers_run_seconds(computing: float, timeouts: Timeouts) -> float:
     """Return the longest time of a request to servers, from its first hello; `computing`: mpyc's limit.
 
-    The steps are `ServerHub`'s: the hellos; the other servers' hellos; shares, what is held and its seals;
-    the computation, and that of the other servers.
+    The steps are `ComputingServer`'s: the hellos; the other servers' hellos; shares, what is held and its
+    seals; the computation, and that of the other servers.
     """
     hello = timeouts.connect + timeouts.gather
     return 2 * hello + 2 * computing + (1 + 4 * PATIENCE) * timeouts.step

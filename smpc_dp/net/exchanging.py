@@ -72,7 +72,7 @@ class PartyExchange(_Exchanges, OneParty):
     """Takes one party's part in exchanges over its connection; a `PeerExchange` whose one row is its own.
 
     `charged`: the ledger, if there is one and it is to be charged: each vector that leaves once, whoever it
-    goes to; or `whole`, what all of them give away, before the first. `asked`: what each request is for.
+    goes to; or `whole`, what all of them give away, before the first. `requested`: what each request is for.
     """
 
     def __init__(
@@ -101,7 +101,7 @@ class PartyExchange(_Exchanges, OneParty):
         return np.array([self._own])
 
     async def meet(self, vectors: Rows, edges: Recipients | None) -> dict[int, Rows]:
-        """Take part in one request; see `OneUser.meet`.
+        """Take part in one request; see `OneParty.meet`.
 
         Raises TimeoutFault naming whoever is needed and missing.
         """

@@ -83,7 +83,7 @@ def read_weights(path: str | os.PathLike[str], parties: Collection[str]) -> dict
 
 
 def read_table(path: str | os.PathLike[str], parties: Collection[str], kind: str) -> dict[str, int]:
-    """Return a whole number for each of `parties` from a JSON file `{"alice": 3, ...}`; `what` names it.
+    """Return a whole number for each of `parties` from a JSON file `{"alice": 3, ...}`; `name` names it.
 
     Raises:
         LocalError: the file cannot be read.

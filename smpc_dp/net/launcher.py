@@ -92,9 +92,9 @@ class Launcher:
     ) -> dict[str, ProcessOutcome]:
         """Start a process for each name, wait until all have ended, and return how.
 
-        When the `hub` (the aggregator) has ended, the others get GRACE_SECONDS, or FAILED_SECONDS to say what
-        they know if it failed. Without one they get GRACE_SECONDS when the first of them has succeeded. On
-        cancellation, an error or a signal all are terminated, then killed.
+        When the `aggregator` (the aggregator) has ended, the others get GRACE_SECONDS, or FAILED_SECONDS to
+        say what they know if it failed. Without one they get GRACE_SECONDS when the first of them has
+        succeeded. On cancellation, an error or a signal all are terminated, then killed.
 
         Raises:
             LocalError: a process cannot be started.

@@ -229,6 +229,6 @@ class Mesh(Connection):
             if envelope.step == HELLO and coordinates:
                 # It waits for us to coordinate a past request; it can ask for the next one.
                 context = self.membership.context(inbound.request)
-                self.connections.effect_away(context, inbound, Code.PAST, request)
+                self.connections.refuse_request(context, inbound, Code.PAST, request)
             return None
         return events.Message(envelope)

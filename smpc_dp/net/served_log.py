@@ -63,10 +63,10 @@ class ServedLog:
     """
 
     def __init__(
-        self, membership: Membership, line: AggregatorConnection, request: int, followed: Followed
+        self, membership: Membership, connection: AggregatorConnection, request: int, followed: Followed
     ) -> None:
         self._membership = membership
-        self._line = line
+        self._connection = connection
         self._request = request
         self._followed = followed
 
@@ -124,7 +124,7 @@ class ServedLog:
             membership.identity, context.session_digest, v.FETCH, (relay,), v.Fetch(first)
         )
         seconds = membership.session.timeouts.step
-        body = await self._line.make(self._request, request, v.LINES, seconds)
+        body = await self._connection.fetch(self._request, request, v.LINES, seconds)
         reported = decode(body, v.Lines, relay)
         if reported.first != first or not reported.lines or first + len(reported.lines) > len(self) + 1:
             raise PeerFault(
@@ -155,8 +155,10 @@ def _keep(log: BinaryIO, path: str | os.PathLike[str]) -> None:
         raise LocalError(f"{path}: cannot write the log ({error.strerror})") from None
 
 
-def served_log(line: Connection, request: int) -> ServedLog:
+def served_log(connection: Connection, request: int) -> ServedLog:
     """Return the log of the last request; raise LocalError if it was no verifiable run that ended well."""
-    if line.followed is None:
+    if connection.followed is None:
         raise LocalError("there is no log: no verifiable request has ended well in this session")
-    return ServedLog(line.membership, cast("AggregatorConnection", line), request, line.followed)
+    return ServedLog(
+        connection.membership, cast("AggregatorConnection", connection), request, connection.followed
+    )

@@ -314,7 +314,7 @@ class Session:
     ) -> Result:
         """Return the "sum" or "average" of vectors that the session's encoding has encoded; one request.
 
-        For callers who check an input before they connect. `lanes` is copied.
+        For callers who check an input before they connect. `ring_vector` is copied.
         """
         self._request += 1
         return await self._run_encoded(kind, ring_vector.copy(), clipped, label)

@@ -22,7 +22,7 @@ N = TypeVar("N", Fraction, Decimal, float)
 
 @dataclass(frozen=True)
 class ResponseDistribution(Generic[N]):
-    """An answer in 0..categories-1 is the truth with chance `kept`, else uniform over all, the truth with it.
+    """An answer in 0..categories-1: the truth with chance `retained`, else uniform over all.
 
     [Kairouz, Oh, Viswanath 2014; Bellet 2021, (3.8)]. `beta` = 1 - kept, without cancellation. Chances are
     exact if they are fractions.

@@ -41,7 +41,7 @@ class Verifier(Protocol):
 class Context:
     """The values that all roles of one run agree on before it starts.
 
-    `question` is a party's word for what is computed; an aggregator takes it from the parties. Party i of
+    `operation` is a party's word for what is computed; an aggregator takes it from the parties. Party i of
     `names` has index i + 1; `keys` holds the Ed25519 public key of everyone, aggregator included. `memo`
     keeps values that follow from public messages alone, for simulations in which one process would compute
     the same for thousands of roles; None everywhere else. `grouped`: the run is of a group of the session's
@@ -73,7 +73,7 @@ class Context:
         return self.remember(("scope",), lambda: scope_of_group(self.session_digest, self.names))
 
     def remember(self, operation: tuple[Hashable, ...], answer: Callable[[], T]) -> T:
-        """Return `answer()`, or the memo's; `question` must determine the answer and hold nothing secret."""
+        """Return `answer()`, or the memo's; `operation` must determine the answer and hold nothing secret."""
         if self.memo is None:
             return answer()
         if operation not in self.memo:

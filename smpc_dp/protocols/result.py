@@ -149,11 +149,11 @@ class LoggedRun:
 class Evidence:
     """What binds a result to its run.
 
-    `participating` are the parties of the certified set of participants, in roster order; `roll` is the
-    digest of the Merkle commitment of commitments, which the participants' digest binds beside that set.
-    `survivors` is None where nothing secret depends on who survived, `log` where no log is kept. `checked`:
-    whether this member has added up the total itself from what was published under the certified head; None
-    where nobody can.
+    `participating` are the parties of the certified set of participants, in roster order; `merkle_commitment`
+    is the digest of the Merkle commitment of commitments, which the participants' digest binds beside that
+    set. `survivors` is None where nothing secret depends on who survived, `log` where no log is kept.
+    `checked`: whether this member has added up the total itself from what was published under the certified
+    head; None where nobody can.
     """
 
     protocol: str

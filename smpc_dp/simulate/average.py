@@ -70,7 +70,7 @@ def sum_roles(
     alone: Collection[int] = (),
     declared: Mapping[str, object] | None = None,
 ) -> tuple[Roles, int]:
-    """Return the machines of a run over `vectors`, and how many values were clipped; see `set_stage`.
+    """Return the machines of a run over `vectors`, and how many values were clipped; see `simulated_run`.
 
     The parties at the places `alone` check everything themselves, whatever the others remember. `declared`
     are the parameters as a session file would have them; a verifiable run needs them, for its board.

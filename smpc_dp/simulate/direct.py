@@ -42,7 +42,7 @@ def direct_roles(
     seed_for_simulation: int | None = None,
     remember: bool = True,
 ) -> tuple[DirectRoles, int]:
-    """Return the parties of a run over `vectors`, and how many values were clipped; see `set_stage`."""
+    """Return the parties of a run over `vectors`, and how many values were clipped; see `simulated_run`."""
     simulated = simulated_run(
         len(vectors),
         request=request,

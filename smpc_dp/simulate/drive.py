@@ -29,8 +29,8 @@ def drive(
     """Run `machines` to their ends and return the errors of those that failed, by name.
 
     Deadlines: when nothing is under way, either a held-back message goes on or the deadline of a machine that
-    still waits passes, the `hub`'s first; so every run ends. Errors that are not `SmpcError` are bugs and are
-    raised.
+        still waits passes, the `aggregator`'s first; so every run ends. Errors that are not `SmpcError` are
+        bugs and are raised.
 
     Args:
         aggregator: the name of the machine (the aggregator) whose deadlines are shorter than everybody

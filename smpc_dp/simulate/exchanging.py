@@ -150,7 +150,7 @@ class MemoryRelay:
 
 
 class MemoryExchange(OneParty):
-    """The messages of one party of a `MemoryHub`; a `PeerExchange`."""
+    """The messages of one party of a `MemoryRelay`; a `PeerExchange`."""
 
     def __init__(self, aggregator: MemoryRelay, party: int) -> None:
         if not 0 <= party < aggregator.parties:
@@ -176,7 +176,7 @@ class MemoryExchange(OneParty):
         return f"a simulation of: {self._aggregator.exchanging.claim}"
 
     async def meet(self, vectors: Rows, edges: Recipients | None) -> dict[int, Rows]:
-        """Take part in one request; see `OneUser.meet`."""
+        """Take part in one request; see `OneParty.meet`."""
         if edges is None or self._own in edges:
             self._planned.take(self.here)
         return await self._aggregator.call(self._own, vectors, edges)

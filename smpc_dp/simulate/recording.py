@@ -137,7 +137,7 @@ class Sampled:
 
 
 def record_sample(parameters: SumParameters, party_count: int, seed: int) -> Sampled:
-    """Run the protocol and measure `users` of its parties, evenly spread; these check everything themselves.
+    """Run the protocol and measure `parties` of its parties, evenly spread, which check everything.
 
     Raises:
         SmpcError: the run failed.

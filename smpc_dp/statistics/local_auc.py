@@ -121,7 +121,7 @@ class LocalAuc:
     ) -> Codes:
         """Return the answers of many parties, (n, answers of each); for simulations and batches.
 
-        `users`: their numbers, by default 0..n-1; `randomness` None is the operating system's. Raises
+        `parties`: their numbers, by default 0..n-1; `randomness` None is the operating system's. Raises
         PrivacyError, ConfigError.
         """
         codes = self.score.codes(scores)

@@ -33,7 +33,7 @@ ACTS = (
 
 
 class CrookedPipe(Pipe):
-    """The end of a party that does `act` instead of, or beside, sending its message number `place`."""
+    """The end of a party that does `act` instead of, or beside, sending its message number `index`."""
 
     act: str = ""
     index: int = 0

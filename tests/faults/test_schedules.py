@@ -25,7 +25,7 @@ LENGTH = 3
 
 
 def batches(schedules: int, batch: int, ran: int) -> list[Any]:
-    """Return the first schedule of each batch; those after the first `played` batches are marked `long`."""
+    """Return the first schedule of each batch; those after the first `ran` batches are marked `long`."""
     return [
         pytest.param(first, marks=[pytest.mark.long] if first >= ran * batch else [])
         for first in range(0, schedules, batch)

@@ -298,7 +298,7 @@ def flooded() -> Any:
     server: Any = object.__new__(aggregator.Server)
     server._membership = SimpleNamespace(session=SimpleNamespace(timeouts=timeouts))
     awaited = Awaited("relay", lambda _name: True, lambda _event: None)
-    server._aggregator = SimpleNamespace(
+    server._pool = SimpleNamespace(
         inbound=Flood(),
         awaited=awaited,
         next=partial(awaited.next, Flood().get),
@@ -320,7 +320,7 @@ def flooded() -> Any:
     server._on_event = lambda _event: None
     server._board = SimpleNamespace(close=lambda: None)
     timer = StepTimer(timeouts, first=False)
-    server._drive = Drive(2, Waiting(), server._aggregator, timer, server, server._on_event)
+    server._drive = Drive(2, Waiting(), server._pool, timer, server, server._on_event)
     return server
 
 

@@ -1,6 +1,6 @@
 """A two-party evaluation from its specification alone: both roles and the third party, slow and plain.
 
-Garbling is `garble_twin`'s, transfers are `ot_twin`'s; nothing of the library is used. `Evaluation.play`
+Garbling is `garble_twin`'s, transfers are `ot_twin`'s; nothing of the library is used. `Evaluation.execute`
 makes every message and every result of a published run out of its inputs and random bytes.
 """
 
@@ -399,7 +399,7 @@ class Evaluation:
         zeros: dict[tuple[int, int], int],
         active: dict[tuple[int, int], int],
     ) -> list[tuple[int, bytes]]:
-        """The four pieces of a chunk of transfers: `due` has instance and wire, and the choice."""
+        """The four pieces of a chunk of transfers: `expected` has instance and wire, and the choice."""
         transfers = self.transfers
         assert transfers is not None
         chunk = transfers.run([choice for _, choice in expected])

@@ -1,7 +1,7 @@
 """Secure aggregation from its specification alone: slow, plain integers, nothing of the library.
 
-Hashes and ciphers are pycryptodome's and pyca/cryptography's. `play` computes every message and the sum of a
-published run from its inputs.
+Hashes and ciphers are pycryptodome's and pyca/cryptography's. `execute` computes every message and the sum of
+a published run from its inputs.
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
 """Computations on shares from their specification alone: slow, plain integers, nothing of the library.
 
-`play` computes every message of a published run, and what is opened, from its inputs. `at_fault` tells, of a
-run and one message in the place of another, whom its receiver must name or leave out.
+`execute` computes every message of a published run, and what is opened, from its inputs. `at_fault` tells, of
+a run and one message in the place of another, whom its receiver must name or leave out.
 """
 
 from __future__ import annotations
@@ -93,7 +93,7 @@ class Run:
         return tuple_hash("shared-output", self.run_id, included, uint(len(values)), *texts)
 
     def shares(self, who: str, index: int) -> list[int]:
-        """The values of a party's lines at x = `place`."""
+        """The values of a party's lines at x = `index`."""
         slopes = [int(slope, 16) for slope in self.draws[who]["slopes"]]
         return [(a + b * index) % self.prime for a, b in zip(self.records[who], slopes, strict=True)]
 

@@ -1,7 +1,8 @@
 """A pairwise statistic from its specification alone (protocols/pairwise/README.md), slow and plain.
 
-`Statistic.play` makes every message of a published run out of its records and random bytes: those between the
-parties and the aggregator, those of each pair (by `pairwise_twin`), relayed frames, and the lines of the log.
+`Statistic.execute` makes every message of a published run out of its records and random bytes: those between
+the parties and the aggregator, those of each pair (by `pairwise_twin`), relayed frames, and the lines of the
+log.
 What is a matter of schedule it takes from the vector and checks: the order, and when a party says how many
 frames it has taken.
 """
@@ -32,7 +33,7 @@ Connection = tuple[str, str, str]
 
 
 class Statistic:
-    """Plays a published run. `due` has the bodies of each (step, sender, receiver), in order."""
+    """Plays a published run. `expected` has the bodies of each (step, sender, receiver), in order."""
 
     def __init__(self, vector: dict[str, Any]) -> None:
         self.vector = vector

@@ -43,7 +43,7 @@ def _pairwise(edges: list[tuple[int, int]], sigma: float) -> Floats:
 
 
 def _view(pairwise: Floats, bits: int, value: int, party: int) -> Floats:
-    """The distribution of (total, first, second) if `user` has `value` and the others 0."""
+    """The distribution of (total, first, second) if `party` has `value` and the others 0."""
     half = bits // 2
     eta = {k - half: math.comb(bits, k) / 2**bits for k in range(bits + 1)}
     totals = PARTIES * half + MARGIN

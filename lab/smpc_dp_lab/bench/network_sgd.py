@@ -50,7 +50,8 @@ _CHECKPOINTS = 40
 class Point(msgspec.Struct, frozen=True, kw_only=True):
     """One method at one epsilon: means over the runs, and the standard deviation of the accuracy.
 
-    `trace`: mean accuracy at each of `NetworkSgd.marks`. `reference`: None for fair sigmas or synthetic data.
+    `trace`: mean accuracy at each of `NetworkSgd.checkpoints`. `reference`: None for fair sigmas or synthetic
+    data.
     """
 
     epsilon: float

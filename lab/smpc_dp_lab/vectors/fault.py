@@ -113,7 +113,8 @@ R = TypeVar("R", bound=Finished)
 class RecordedRun(Generic[R]):
     """A finished run whose messages are changed one at a time.
 
-    Faults are those of `hub` in what it sends to `victim`, and of `culprit` in what it sends to `hub`.
+    Faults are those of `aggregator` in what it sends to `victim`, and of `culprit` in what it sends to
+    `aggregator`.
     """
 
     def __init__(

@@ -33,7 +33,7 @@ OWN_VARIANCE, PAIR_VARIANCE = 1_000_003, 5_000_000_029
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class GopaScenario(Scenario):
-    """The inputs of one run; `place` as in a plan."""
+    """The inputs of one run; `neighbourhood` as in a plan."""
 
     on_dropout: OnDropout
     neighbourhood: Neighbourhood

@@ -165,7 +165,7 @@ SCENARIOS = (
 
 @dataclass(slots=True)
 class Run:
-    """The roles of one scenario, and after `play` what was sent and what each role ended with."""
+    """The roles of one scenario, and after `execute` what was sent and what each role ended with."""
 
     scenario: Scenario
     plan: Plan

@@ -197,7 +197,7 @@ class RecordedRun(Staged):
 def set_up(scenario: Scenario, aggregator: str, aggregators: tuple[str, ...]) -> Staged:
     """Return what machines are made with, with the same randomness every time.
 
-    `aggregator` is that of the context; `hubs` are those who sign besides the parties.
+    `aggregator` is that of the context; `aggregators` are those who sign besides the parties.
     """
     protocol = scenario.parameters.protocol
 

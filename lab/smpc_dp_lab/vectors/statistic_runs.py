@@ -104,7 +104,7 @@ class Ended:
 
 
 class Run:
-    """The machines of one scenario, and after `play` every envelope in the order of sending."""
+    """The machines of one scenario, and after `execute` every envelope in the order of sending."""
 
     def __init__(self, scenario: Scenario) -> None:
         self.scenario = scenario

@@ -451,5 +451,5 @@ def message_of(ran: RecordedRun, kind: str, message: type[S], party: str = RELAY
 
 
 def lines_of(tampers: Mapping[str, Tamper] | None = None, **given: Any) -> list[bytes]:
-    """Return the log of a run, with arguments as of `play`."""
+    """Return the log of a run, with arguments as of `execute`."""
     return execute(tampers, **given).lines

@@ -50,7 +50,7 @@ RETAINED_REQUESTS = 1000
 class ComputingServer:
     """A server with its links to parties and servers. Made by `open`.
 
-    With `keep` mpyc's process stays from request to request, for `KEPT_REQUESTS` of them.
+    With `keep` mpyc's process stays from request to request, for `RETAINED_REQUESTS` of them.
     """
 
     def __init__(self, membership: Membership, on_event: OnEvent, keep: bool = False) -> None:
@@ -319,7 +319,7 @@ class ComputingServer:
             if inbound.envelope.step == HELLO:
                 # It can ask for the next one.
                 context = self._requested.get(inbound.request, self._membership).context(inbound.request)
-                self._pool.effect_away(context, inbound, Code.PAST, number)
+                self._pool.refuse_request(context, inbound, Code.PAST, number)
             return None
         return events.Message(inbound.envelope)
 
@@ -328,7 +328,7 @@ class ComputingServer:
 async def open_aggregator(
     membership: Membership, on_event: OnEvent, listen_on: str | None = None, *, keep: bool = False
 ) -> AsyncIterator[ComputingServer]:
-    """Open a server, and say goodbye to everyone at the end; arguments and errors as of `ServerHub.open`."""
+    """Open a server, and say goodbye at the end; arguments and errors as of `ComputingServer.open`."""
     aggregator = await ComputingServer.open(membership, on_event, listen_on, keep=keep)
     try:
         try:
@@ -354,7 +354,7 @@ async def serve_shares(
     """Be a server of a session until `requests` are served (None: until every party has left).
 
     Returns how each request ended. After the loss or a fault of a server there is no next one. Raises what
-    `Membership.load` and `ServerHub.open` raise.
+    `Membership.load` and `ComputingServer.open` raise.
     """
     if requests is not None and requests < 1:
         raise ConfigError([Fault("requests", f"must be at least 1, is {requests}", ConfigCheck.RANGE)])

@@ -242,7 +242,7 @@ class Halt:
         self.halted = False
 
     def watch(self, stream: BlockingStream) -> None:
-        """Cut `link` when it is time, or now."""
+        """Cut `stream` when it is time, or now."""
         with self._lock:
             self._streams.append(stream)
             halted = self.halted

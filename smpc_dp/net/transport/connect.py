@@ -274,7 +274,7 @@ def _set_options(raw: socket.socket) -> None:
 
 
 def greeted(stream: BlockingStream, hello: Coroutine[Any, Any, None]) -> BlockingChannel:
-    """Run the hello, which is written for asyncio but only ever waits for `link`, and start the channel."""
+    """Run the hello, which is written for asyncio but only ever waits for `stream`, and start the channel."""
     try:
         hello.send(None)
     except StopIteration:

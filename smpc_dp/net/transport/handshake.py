@@ -130,8 +130,8 @@ async def answer_greeting(
 ) -> SmpcError | None:
     """Be the server of the hello, up to the verdict: None when the client is to be welcomed.
 
-    `channel.peer` is the member whose certificate the client has shown; `rival` is asked last, why the client
-    must not have a channel beside another one in its name. Returns the error when the client has been
+    `channel.peer` is the member whose certificate the client has shown; `duplicate` is asked last, why the
+    client must not have a channel beside another one in its name. Returns the error when the client has been
     refused, and raises what `Channel.send` and `receive` raise.
     """
     peer = channel.peer

@@ -120,7 +120,7 @@ def entries(
     aim: float,
     deletion: _Deletion | None = None,
 ) -> tuple[Floats, Floats]:
-    """Lower and upper bounds on the entries of `users`, shape (len(parties),).
+    """Lower and upper bounds on the entries of `parties`, shape (len(parties),).
 
     They are refined until each upper bound is below `aim`, or the largest is close to the best lower bound.
     """

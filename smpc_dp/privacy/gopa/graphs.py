@@ -35,7 +35,7 @@ _SHOWN = 8
 class HonestGraph:
     """The graph of the honest parties: the edges whose noise the adversary does not know.
 
-    Parties are numbered anew, 0 to size - 1; `users` has the numbers that they had before.
+    Parties are numbered anew, 0 to size - 1; `parties` has the numbers that they had before.
     """
 
     size: int

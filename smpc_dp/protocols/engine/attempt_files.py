@@ -21,7 +21,7 @@ _MOST = 1 << 20
 
 
 class AttemptFiles(Generic[T]):
-    """The files ATTEMPT.SUFFIX in a folder, which must be there; `what` they are ("keys of saved states").
+    """The files ATTEMPT.SUFFIX in a folder, which must be there; `name` they are ("keys of saved states").
 
     Raises LocalError for what cannot be done.
     """
@@ -86,7 +86,7 @@ class AttemptFiles(Generic[T]):
         return self._folder / f"{attempt.hex()}{self._suffix}"
 
     def _remove(self, path: Path, retained: Path | None = None) -> None:
-        """Overwrite a file and remove it, durably; one that is also named `kept` loses only this name."""
+        """Overwrite a file and remove it, durably; one that is also named `retained` loses only this name."""
         try:
             if not path.exists():
                 return

@@ -1,8 +1,8 @@
 """The step of a collecting role: it takes one message of each party, and goes on when all have come.
 
 A protocol gives one state for each step, with a function for one party's message and one for the end of the
-step (`Stage`). Signatures, order, repetitions, equivocation, losses and the ends of a run are the same for
-all protocols, and are here.
+step (`CollectorRow`). Signatures, order, repetitions, equivocation, losses and the ends of a run are the same
+for all protocols, and are here.
 """
 
 from __future__ import annotations

@@ -206,7 +206,7 @@ def party(
 ) -> Run[Outcome]:
     """Return the run of one party; arguments as of `smpc_dp.protocols.secagg.states.party`.
 
-    `lanes` is one row for each receiver where `parameters.apart`, and is not changed.
+    `ring_vector` is one row for each receiver where `parameters.apart`, and is not changed.
     """
     parameters.check_ring_vector(identity.name, ring_vector)
     member = Member(context, parameters, identity, randomness or SystemRandomness())

@@ -52,7 +52,7 @@ class Drawn(msgspec.Struct, frozen=True):
 
 
 class Advertised(msgspec.Struct, frozen=True):
-    """What a party keeps from roll to participants: `messages` of the members, `roll` its SHA-256."""
+    """What a party keeps from roll to participants: its messages; `merkle_commitment` is its SHA-256."""
 
     neighbours: tuple[int, ...]
     mask_secret: bytes

@@ -23,7 +23,7 @@ from smpc_dp.protocols.sets import PartySet
 
 
 class Participation(msgspec.Struct, frozen=True):
-    """The participants that a quorum has certified; `roll` is the digest of all parties' draws."""
+    """The certified participants; `merkle_commitment` is the digest of all parties' draws."""
 
     merkle_commitment: bytes
     participants: PartySet

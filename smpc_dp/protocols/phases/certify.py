@@ -75,7 +75,7 @@ def shortest_certificate(
 
 
 class _Words:
-    """The public coins of one sample: a random oracle's output, as a source for `draw_places`."""
+    """The public coins of one sample: a random oracle's output, as a source for `draw_indices`."""
 
     def __init__(self, seed: bytes) -> None:
         self._seed = seed

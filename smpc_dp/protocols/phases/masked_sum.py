@@ -231,7 +231,7 @@ def add_vector(
 
 
 def accept_unmask(collector: Collector[SumParameters], expected: tuple[int, ...], envelope: Envelope) -> Item:
-    """Check that a holder opens one share of each dealer in `due`."""
+    """Check that a holder opens one share of each dealer in `expected`."""
     unmask = decode(envelope.body, m.Unmask, envelope.sender)
     dealers = unpack_list(unmask.dealers, collector.parties, envelope.sender)
     if dealers != expected:

@@ -66,7 +66,7 @@ SEALED_SHARE_BYTES = 1 + 2 * (2 + SHARE_BYTES) + (2 + SIGNATURE_BYTES) + 40
 class Hello(Body, frozen=True):
     """Party: I take part in this request of this session and ask this question, with a fresh nonce.
 
-    `question` is the parties' own word for what is computed: who asks another one is not added up with the
+    `operation` is the parties' own word for what is computed: who asks another one is not added up with the
     others. The plan is derived with floating point, so what matters of it is compared and not taken for
     granted.
     """

@@ -93,7 +93,7 @@ class SumParameters(msgspec.Struct, frozen=True):
     def add_pair_terms(
         self, ring_vector: RingVector, seeds: Sequence[bytes], signs: Sequence[int], threads: int = 1
     ) -> None:
-        """Add to `lanes`, in place, the terms of these pairs, as `add_uniform_terms` does."""
+        """Add to `ring_vector`, in place, the terms of these pairs, as `add_uniform_terms` does."""
         add_uniform_terms(ring_vector, seeds, signs, threads)
 
     def check_neighbourhood(self, party: str, own: int, drawn_by: int) -> None:
@@ -107,7 +107,7 @@ class SumParameters(msgspec.Struct, frozen=True):
         return np.zeros(count, dtype=np.int64)
 
     def add_noise(self, ring_vector: RingVector, randomness: Randomness) -> None:
-        """Add to `lanes`, in place, the noise that stays in the sum; without differential privacy none."""
+        """Add to `ring_vector`, in place, the noise that stays in the sum; none without privacy."""
 
     def decode(self, total: RingVector, contributors: int) -> tuple[NDArray[np.int64], int]:
         """Return the sum on the integer grid, shape (length,), and its weight; raise VerificationError."""

@@ -150,9 +150,9 @@ def check_sum(
 ) -> tuple[SumParameters | None, dict[str, Any], list[Fault]]:
     """Check the settings of a sum; return its parameters, the settings that are right, and every fault.
 
-    `told` are keys that only an error mentions: with them it would be another kind of sum. `refused` are keys
-    of other kinds of sums, each with the combination that this one does not have. `l2_bound`, where
-    it is one of the settings, stands in the place of the bounds of coordinates. `complete`: everyone is
+    `explained` are keys that only an error mentions: with them it would be another kind of sum. `refused` are
+    keys of other kinds of sums, each with the combination that this one does not have. `l2_bound`, where it
+    is one of the settings, stands in the place of the bounds of coordinates. `complete`: everyone is
     everyone's neighbour, however many there are. `loss`: the default of `dropout`, `default_dropout` if None.
     """
     unknown = f"unknown parameter of {protocol}"

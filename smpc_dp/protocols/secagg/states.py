@@ -258,7 +258,7 @@ def party(
             session has one request.
 
     Raises:
-        LocalError: `lanes` has another shape or type.
+        LocalError: `ring_vector` has another shape or type.
     """
     parameters.check_ring_vector(identity.name, ring_vector)
     retained = fixed if parameters.keeps_survivors else None

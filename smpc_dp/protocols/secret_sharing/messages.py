@@ -37,7 +37,7 @@ Bytes64 = Annotated[bytes, Meta(min_length=64, max_length=64)]
 class Hello(Body, frozen=True):
     """What a party asks for, as text, with a nonce; the same to every server.
 
-    `mark` is the public label, 0 or 1; -1 where there is none.
+    `public_label` is the public label, 0 or 1; -1 where there is none.
     """
 
     session_digest: Bytes32

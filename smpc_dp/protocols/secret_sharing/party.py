@@ -29,9 +29,9 @@ from smpc_dp.protocols.sets import PartySet
 class PartyMachine(Member):
     """A party in one run.
 
-    `record` holds its integers; `mark` is its public label, -1 for none. The terms follow from the context's
-    question by `make`, the same way for everybody. `fewest`: with how many parties it shares its record, and
-    of how many it takes a result.
+    `record` holds its integers; `public_label` is its public label, -1 for none. The terms follow from the
+    context's question by `make`, the same way for everybody. `fewest`: with how many parties it shares its
+    record, and of how many it takes a result.
     """
 
     releases = frozenset({m.SHARES})

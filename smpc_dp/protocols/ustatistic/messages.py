@@ -50,8 +50,8 @@ Count = Annotated[int, Meta(ge=0, lt=1 << 62)]
 class Hello(Body, frozen=True):
     """A commitment to a coin for each attempt, the compiled statistic's digest, and the operation, as JSON.
 
-    `mark` is the public label, 0 or 1; -1 for a kernel without public labels. `known`: up to which line the
-    party knows the session log.
+    `public_label` is the public label, 0 or 1; -1 for a kernel without public labels. `known`: up to which
+    line the party knows the session log.
     """
 
     session_digest: Bytes32

@@ -136,7 +136,7 @@ def party(
 
     Args:
         context: of the session.
-        plan, question, mark: as of `statistic_party.Asking`.
+        plan, question, mark: as of `statistic_party.StatisticRequest`.
         corrupt: c of the session.
         seen: what the party keeps of the session log.
     """

@@ -20,7 +20,7 @@ B = TypeVar("B", bound=msgspec.Struct)
 class PairWire:
     """Counts the messages of each evaluation between a party and the aggregator, each way.
 
-    Frames for a partner go the same way; a `SealedLine` counts them.
+    Frames for a partner go the same way; a `SealedConnection` counts them.
     """
 
     def __init__(self, member: Member[Any]) -> None:

@@ -102,11 +102,12 @@ def statistic_program(
 ) -> Program:
     """Return the program of a U-statistic over all pairs, or over the pairs that `design` draws.
 
-    `epsilon` None is for an exact result. A `law` of single pairs adds noise to each pair, as the two-party
-    protocol does, and opens them all: `partners` is then 1 to 32. `marks` are public labels, 0 or 1, for a
-    kernel with such. With `partners` above 0 each party is in that many pairs at most, and `design` is a
-    public seed of 32 bytes that does not depend on the records. `security` is mpyc's k; None takes what
-    leaves 2**-40 for all masked openings together among up to eleven servers. Raises ConfigError.
+    `epsilon` None is for an exact result. A `distribution` of single pairs adds noise to each pair, as the
+    two-party
+    protocol does, and opens them all: `partners` is then 1 to 32. `public_labels` are public labels, 0 or 1,
+        for a kernel with such. With `partners` above 0 each party is in that many pairs at most, and `design`
+        is a public seed of 32 bytes that does not depend on the records. `security` is mpyc's k; None takes
+        what leaves 2**-40 for all masked openings together among up to eleven servers. Raises ConfigError.
     """
     described = describe(kernel)
     kernel = read_kernel(described)

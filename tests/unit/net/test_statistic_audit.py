@@ -166,7 +166,7 @@ def execute(
 
 @dataclass(frozen=True)
 class Route:
-    """Brings envelopes to who they are for, with what goes wrong on the way; see `play`."""
+    """Brings envelopes to who they are for, with what goes wrong on the way; see `execute`."""
 
     context: Context
     identities: dict[str, Identity]

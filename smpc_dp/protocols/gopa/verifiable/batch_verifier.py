@@ -30,7 +30,7 @@ def at_once(work: Callable[[], T], /) -> Callable[[], T]:
 
 
 class EarlierFault(VerificationError):
-    """A check failed of an entry at `place`, before the one that was read last."""
+    """A check failed of an entry at `position`, before the one that was read last."""
 
     def __init__(self, position: Position, error: VerificationError) -> None:
         self.position = position

@@ -53,7 +53,7 @@ class CollectReveal(CollectorState, frozen=True, kw_only=True, eq=False):
 
 
 class CollectCommit(CollectorState, frozen=True, kw_only=True, eq=False):
-    """The graph is known, and each party commits to its terms. `roll`: the digest of all draws."""
+    """The graph is known, each party commits to its terms. `merkle_commitment`: the digest of all draws."""
 
     expects: ClassVar[str] = v.COMMIT
     neighbours: dict[int, tuple[int, ...]]

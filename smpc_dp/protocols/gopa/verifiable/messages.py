@@ -212,7 +212,7 @@ class Claimed(Body, frozen=True):
 class Tallied(Body, frozen=True):
     """Relay: its tally, its signature under the entry, and what the total is made of.
 
-    `said` is of the publications, and then of each round of openings.
+    `claimed` is of the publications, and then of each round of openings.
     """
 
     tally: bytes

@@ -28,7 +28,7 @@ class Left(NamedTuple):
 class OpeningAudit:
     """Takes the openings of each round; `number` is that of the last round, 0 before the first.
 
-    Values have so many `lanes`, names are of so many `parties`.
+    Values have so many `ring_vector`, names are of so many `parties`.
     """
 
     def __init__(self, rules: Rules, edges: EdgeAudit, parties: int, ring_vector: int) -> None:
