@@ -10,7 +10,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
 from enum import StrEnum
-from typing import Any, NamedTuple, overload
+from typing import Any, NamedTuple, Self, overload
 
 
 class Code(StrEnum):
@@ -36,19 +36,23 @@ class Code(StrEnum):
     EARLIER = "earlier"
 
 
-class Check(StrEnum):
-    """The check that refused a peer's message or evidence; docs/reference/errors.md has the closed list.
-
-    `meaning` says what it found. It is never sent: others are told a `Code` at most.
-    """
+class _Explained(StrEnum):
+    """The base of a list of codes whose members are a value and its meaning."""
 
     meaning: str
 
-    def __new__(cls, value: str, meaning: str = "") -> Check:
+    def __new__(cls, value: str, meaning: str = "") -> Self:
         """Return the member with this value and meaning."""
         member = str.__new__(cls, value)
         member._value_, member.meaning = value, meaning
         return member
+
+
+class Check(_Explained):
+    """The check that refused a peer's message or evidence; docs/reference/errors.md has the closed list.
+
+    `meaning` says what it found. It is never sent: others are told a `Code` at most.
+    """
 
     # What every message and entry must be.
     MALFORMED = "malformed", "the bytes are no encoding of what is expected"
@@ -153,16 +157,8 @@ class Check(StrEnum):
     REFUSED = "refused", "the other end refuses the connection"
 
 
-class ConfigCheck(StrEnum):
+class ConfigCheck(_Explained):
     """What kind of fault a configuration or an argument has. The list is closed; docs/reference/errors.md."""
-
-    meaning: str
-
-    def __new__(cls, value: str, meaning: str = "") -> ConfigCheck:
-        """Return the member with this value and meaning."""
-        member = str.__new__(cls, value)
-        member._value_, member.meaning = value, meaning
-        return member
 
     MISSING = "missing", "a key, a value, a column, a role or an address that is needed is not there"
     UNKNOWN_KEY = "unknown-key", "no key or column has this name"
