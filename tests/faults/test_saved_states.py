@@ -89,13 +89,11 @@ def attested(wire: Wire) -> bool:
 
 
 def thinned(scene: Scene, indices: Sequence[T], stride: int) -> Sequence[T]:
-    """Return all places of the small protocol; of another one, which is slower, some, or with --all more."""
+    """Return all places of the small protocol; of another one, which is slower, some, or with --all all."""
     if isinstance(scene, SmallScene):
         return indices
-    if isinstance(scene, DirectScene):
-        # All parties of these play, and each letter is a write.
-        return indices[::25]
-    return indices[:: max(stride, 3)] if isinstance(scene, VerifiableScene) else indices[::stride]
+    # All parties of these play, and each letter is a write.
+    return indices[:: stride * stride] if isinstance(scene, DirectScene) else indices[::stride]
 
 
 def all_writes(scene: Scene, folder: Path, counted: bool = True) -> list[str]:
