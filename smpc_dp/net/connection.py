@@ -16,7 +16,7 @@ from smpc_dp.net.connection_pool import ConnectionPool, InboundEvent
 from smpc_dp.net.deadline import PATIENCE, StepTimer
 from smpc_dp.net.driver import Drive
 from smpc_dp.net.events import OnEvent
-from smpc_dp.net.requests import AggregatorLostError
+from smpc_dp.net.requests import AggregatorLostError, ends_session
 from smpc_dp.net.seen import StoredRun
 from smpc_dp.net.transport.channel import ChannelClosed
 from smpc_dp.net.transport.endpoint import Endpoint, dial
@@ -233,10 +233,11 @@ class AggregatorConnection(Connection):
         raise TimeoutFault({peer}, step, str(ChannelClosed(peer, clean=False)))
 
     def lost(self, request: int, error: SmpcError) -> SmpcError:
-        """See `Connection.lost`."""
-        if self.live:
+        """See `Connection.lost`; an error that the aggregator told before it ended the session stays."""
+        aggregator = self.membership.aggregator
+        if self.live or not ends_session(error, {aggregator}):
             return error
-        return AggregatorLostError(f"{self.membership.aggregator}: lost in request {request}: {error}")
+        return AggregatorLostError(f"{aggregator}: lost in request {request}: {error}")
 
     def _declined(self, membership: Membership, request: int) -> Run[Any]:
         parameters = membership.parameters
