@@ -30,7 +30,6 @@ from smpc_dp.errors import LocalError, SmpcError
 from smpc_dp.log.keeping import MemoryBoard
 from smpc_dp.net.audit import audit
 from smpc_dp.net.transport.memory import MemoryNetwork
-from smpc_dp.protocols.contract import Envelope
 from smpc_dp.protocols.engine.codec import Codec
 from smpc_dp.protocols.engine.counter import FileCounter
 from smpc_dp.protocols.engine.events import Cancellation, Event, Message, PeersLost, Start
@@ -39,7 +38,6 @@ from smpc_dp.protocols.engine.party import PartyRole
 from smpc_dp.protocols.engine.run import Run
 from smpc_dp.protocols.engine.saved import ATTEST, SavedRun, Saving
 from smpc_dp.protocols.engine.store import Store
-from smpc_dp.protocols.envelope import Context, Signer, decode_envelope, encode_envelope
 from smpc_dp.protocols.gopa.verifiable.params import VerifiableParameters
 from smpc_dp.protocols.phases.key_graph import Ready
 from smpc_dp.protocols.phases.parameters import SumParameters
@@ -49,6 +47,8 @@ from smpc_dp.protocols.secagg.params import check_parameters
 from smpc_dp.simulate.average import with_board
 from smpc_dp.simulate.drive import drive
 from smpc_dp.simulate.simulated_run import AGGREGATOR, simulated_run
+from smpc_dp.wire.envelope import Envelope
+from smpc_dp.wire.signing import Context, Signer, decode_envelope, encode_envelope
 
 PARTIES = 5
 LENGTH, MOST = 4, 10

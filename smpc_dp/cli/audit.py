@@ -110,7 +110,7 @@ def _print(report: object) -> None:
 
 def _print_verdict(report: Report, verdict: Verdict) -> None:
     """Print what a verifiable run's log says: the session, who is counted, and the average."""
-    from smpc_dp.protocols.envelope import printable
+    from smpc_dp.wire.signing import printable
 
     out = console()
     out.print(f"run {report.run_id}: {report.entries} entries, {report.bytes} bytes, {report.seconds:.2f} s")
@@ -135,7 +135,7 @@ def _print_verdict(report: Report, verdict: Verdict) -> None:
 
 def _print_statistic(report: Report, result: StatisticVerdict) -> None:
     """Print what a statistic's log says: its draws, the pairs that failed, and the estimate."""
-    from smpc_dp.protocols.envelope import printable
+    from smpc_dp.wire.signing import printable
 
     out = console()
     out.print(f"run {report.run_id}: {report.entries} entries, {report.bytes} bytes")

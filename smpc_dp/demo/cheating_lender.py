@@ -18,7 +18,6 @@ from smpc_dp.crypto.randomness import Randomness
 from smpc_dp.encoding import RingVector
 from smpc_dp.protocols.engine.run import Run
 from smpc_dp.protocols.engine.state import Transition
-from smpc_dp.protocols.envelope import Context, Signer, decode
 from smpc_dp.protocols.gopa.verifiable import messages as v
 from smpc_dp.protocols.gopa.verifiable.committing import Secrets
 from smpc_dp.protocols.gopa.verifiable.follow import VerifiableMember
@@ -29,6 +28,7 @@ from smpc_dp.protocols.phases.survivors import FixedSurvivors
 from smpc_dp.protocols.registry import MakeParty
 from smpc_dp.protocols.result import Outcome
 from smpc_dp.seen import NOTHING_SEEN, Seen
+from smpc_dp.wire.signing import Context, Signer, decode
 
 
 def commit_to_negative_loans(member: VerifiableMember, state: AwaitNeighbours, body: bytes) -> Transition:

@@ -6,7 +6,7 @@ above:
 
     head(0) = H(header line)        head(i) = H(head(i-1), H(i, party, kind, H(payload), signature))
 
-Every entry is signed by its party; what the signature covers is the protocol's (`protocols.envelope`), and
+Every entry is signed by its party; what the signature covers is the protocol's (`wire.signing`), and
 includes protocol, version, run id, party, kind and payload. Specification: protocols/log/README.md.
 """
 

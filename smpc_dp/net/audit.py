@@ -42,7 +42,6 @@ from smpc_dp.net.log_groups import group_of
 from smpc_dp.net.log_http import HTTP_SECONDS
 from smpc_dp.net.log_session import LogSession, held_session, long_session
 from smpc_dp.net.log_source import Reopen, open_log, twice
-from smpc_dp.protocols.envelope import Context, printable
 from smpc_dp.protocols.gopa.verifiable import audit as verifiable_audit
 from smpc_dp.protocols.gopa.verifiable.audit import CHANGED, Again, Auditor
 from smpc_dp.protocols.gopa.verifiable.batch_verifier import EarlierFault, at_once
@@ -51,6 +50,7 @@ from smpc_dp.protocols.names import GOPA, LEARN, VERIFIABLE_VERSION
 from smpc_dp.protocols.ustatistic import audit as statistic_audit
 from smpc_dp.protocols.ustatistic.audit import StatisticAuditor, StatisticVerdict
 from smpc_dp.protocols.ustatistic.log import OPERATION
+from smpc_dp.wire.signing import Context, printable
 
 # Batches of checks that wait or are under way, at most, for each thread.
 AHEAD = 2

@@ -13,10 +13,10 @@ from smpc_dp.log.log import MAX_LINE_BYTES, Header
 from smpc_dp.log.runs import SessionLog, read_all
 from smpc_dp.net.session_file import load_session
 from smpc_dp.protocols.begin import check_begin, session_head
-from smpc_dp.protocols.envelope import Context
 from smpc_dp.protocols.phases import messages as m
-from smpc_dp.protocols.sets import PartySet
 from smpc_dp.protocols.ustatistic import plan as statistic
+from smpc_dp.wire.sets import PartySet
+from smpc_dp.wire.signing import Context
 
 _DIGEST = re.compile(r"[0-9a-f]{64}")
 # Everything holds for the session, request and run that were given; it does not hold; no session was given;

@@ -21,8 +21,6 @@ from smpc_dp.net.seen import StoredRun
 from smpc_dp.net.transport.channel import ChannelClosed
 from smpc_dp.net.transport.endpoint import Endpoint, dial
 from smpc_dp.net.transport.tls import Contexts
-from smpc_dp.protocols.abort import QUIT, abort_of
-from smpc_dp.protocols.contract import Envelope
 from smpc_dp.protocols.engine import events
 from smpc_dp.protocols.engine.run import Run
 from smpc_dp.protocols.phases.messages import START
@@ -31,6 +29,8 @@ from smpc_dp.protocols.registry import MakeParty, described
 from smpc_dp.protocols.result import Outcome
 from smpc_dp.protocols.ustatistic.messages import START as STATISTIC_START
 from smpc_dp.seen import NOTHING_SEEN, Seen
+from smpc_dp.wire.abort import QUIT, abort_of
+from smpc_dp.wire.envelope import Envelope
 
 if TYPE_CHECKING:
     from smpc_dp.log.followed import Followed

@@ -13,9 +13,9 @@ from smpc_dp.net.deadline import now
 from smpc_dp.net.events import Event, OnEvent, warning
 from smpc_dp.net.member import Linked, from_wire, to_wire
 from smpc_dp.net.transport.channel import Channel, ChannelClosed
-from smpc_dp.protocols.abort import ABORT, Abort
-from smpc_dp.protocols.contract import Envelope
-from smpc_dp.protocols.envelope import Context
+from smpc_dp.wire.abort import ABORT, Abort
+from smpc_dp.wire.envelope import Envelope
+from smpc_dp.wire.signing import Context
 
 # What a party may send early, and what an excluded one may send at all, in bytes: a hello or a leave.
 SMALL_MESSAGE = 4096

@@ -17,10 +17,10 @@ from smpc_dp.net.connection_pool import ConnectionPool, InboundEvent
 from smpc_dp.net.deadline import StepTimer
 from smpc_dp.net.events import Event, OnEvent, notify
 from smpc_dp.net.seen import StoredRun
-from smpc_dp.protocols.contract import Envelope
 from smpc_dp.protocols.engine import events
 from smpc_dp.protocols.engine.driver import Driver
 from smpc_dp.protocols.phases.parameters import SumParameters
+from smpc_dp.wire.envelope import Envelope
 
 if TYPE_CHECKING:
     from smpc_dp.privacy.accountant.events import Event as ReleaseEvent

@@ -8,8 +8,8 @@ from smpc_dp.errors import Check, VerificationError
 from smpc_dp.learn.registry import LearnParameters
 from smpc_dp.learn.sgd import REQUESTS_A_STEP, SgdSettings
 from smpc_dp.net.log_session import LogSession
-from smpc_dp.protocols.envelope import group_operation
 from smpc_dp.protocols.gopa.verifiable.params import VerifiableParameters
+from smpc_dp.wire.signing import group_operation
 
 
 def group_of(

@@ -16,12 +16,12 @@ from smpc_dp.net.seen import SUFFIX, SeenRuns
 from smpc_dp.net.session_file import SessionFile, load_session
 from smpc_dp.net.transport.endpoint import Endpoint
 from smpc_dp.net.transport.framing import InflightBudget
-from smpc_dp.protocols.contract import Envelope
-from smpc_dp.protocols.envelope import Context, decode_envelope, encode_envelope, group_operation
 from smpc_dp.protocols.gopa.direct_messages import EVERYONE
 from smpc_dp.protocols.names import LEARN, is_direct
 from smpc_dp.protocols.phases.parameters import SumParameters
 from smpc_dp.seen import LINE_BYTES, MOST_BEHIND
+from smpc_dp.wire.envelope import Envelope
+from smpc_dp.wire.signing import Context, decode_envelope, encode_envelope, group_operation
 
 if TYPE_CHECKING:
     from smpc_dp.encoding import Encoding

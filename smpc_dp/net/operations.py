@@ -11,11 +11,11 @@ import msgspec
 from smpc_dp.errors import LocalError, PeerFault
 from smpc_dp.net.connection_pool import SMALL_MESSAGE, InboundEvent
 from smpc_dp.net.member import Membership
-from smpc_dp.protocols.abort import QUIT, TEXTS, Abort
-from smpc_dp.protocols.envelope import decode
 from smpc_dp.protocols.exchange.messages import HELLO as EXCHANGE_HELLO
 from smpc_dp.protocols.phases.messages import HELLO
 from smpc_dp.protocols.ustatistic.messages import HELLO as STATISTIC_HELLO
+from smpc_dp.wire.abort import QUIT, TEXTS, Abort
+from smpc_dp.wire.signing import decode
 
 # The first step of a sum, of a pairwise statistic, and of an exchange.
 HELLOS = (HELLO, STATISTIC_HELLO, EXCHANGE_HELLO)

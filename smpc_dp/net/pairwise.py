@@ -23,7 +23,6 @@ from smpc_dp.net.transport.channel import ChannelClosed
 from smpc_dp.net.transport.connect import accept_blocking, dial_blocking
 from smpc_dp.net.transport.endpoint import Endpoint
 from smpc_dp.net.transport.tls import Contexts, contexts
-from smpc_dp.protocols.envelope import Context
 from smpc_dp.protocols.garbled.aggregator import AggregatorRole
 from smpc_dp.protocols.garbled.effects import Buffer, Send
 from smpc_dp.protocols.garbled.evaluator import EvaluatorRole
@@ -33,6 +32,7 @@ from smpc_dp.protocols.garbled.participant import Evaluated, Participant
 from smpc_dp.protocols.garbled.plan import Plan, Rows
 from smpc_dp.protocols.garbled.transfers import Transfers
 from smpc_dp.protocols.names import PAIRWISE, VERSION
+from smpc_dp.wire.signing import Context
 
 AGGREGATOR = "aggregator"
 STORED_BYTES = 1 << 24

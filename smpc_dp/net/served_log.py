@@ -26,9 +26,9 @@ from smpc_dp.net.board import BoardFolder
 from smpc_dp.net.connection import AggregatorConnection, Connection
 from smpc_dp.net.connection_pool import InboundEvent
 from smpc_dp.net.member import Membership
-from smpc_dp.protocols.contract import Envelope
-from smpc_dp.protocols.envelope import decode
 from smpc_dp.protocols.gopa.verifiable import messages as v
+from smpc_dp.wire.envelope import Envelope
+from smpc_dp.wire.signing import decode
 
 # Bytes of an answer, or one line if that is more: within the least `largest_message`.
 ANSWER_BYTES = 48 << 10

@@ -30,7 +30,6 @@ from smpc_dp.net.transport.blocking import Halt
 from smpc_dp.privacy.circuit_noise import NoiseKind
 from smpc_dp.protocols.engine.events import Event
 from smpc_dp.protocols.engine.run import Run
-from smpc_dp.protocols.envelope import Context
 from smpc_dp.protocols.garbled.evaluator import EvaluatorRole
 from smpc_dp.protocols.garbled.garbler import GarblerRole
 from smpc_dp.protocols.garbled.relay import SealedConnection
@@ -49,6 +48,7 @@ from smpc_dp.protocols.ustatistic.states import party
 from smpc_dp.protocols.ustatistic.wire import PairWire
 from smpc_dp.seen import Seen
 from smpc_dp.statistics.compiled import operation_of, plan_statistic
+from smpc_dp.wire.signing import Context
 
 if TYPE_CHECKING:
     from smpc_dp.privacy.accountant.ledger import Ledger

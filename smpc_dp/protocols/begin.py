@@ -18,15 +18,15 @@ from smpc_dp.errors import Check, PeerFault, VerificationError
 from smpc_dp.log.keeping import Board
 from smpc_dp.log.log import Chain, Header
 from smpc_dp.log.runs import NO_HEAD, CertifiedLine, SessionLog, check_shown, head_after, start_of
-from smpc_dp.protocols.contract import Envelope
 from smpc_dp.protocols.engine.collector import Collector, CollectorState, Item
-from smpc_dp.protocols.envelope import Context, decode
 from smpc_dp.protocols.phases import messages as m
 from smpc_dp.protocols.phases.certify import check_certificate, make_certificate
 from smpc_dp.protocols.result import LoggedRun
 from smpc_dp.protocols.run_log import RunLog
-from smpc_dp.protocols.sets import PartySet
 from smpc_dp.seen import MOST_BEHIND, Seen
+from smpc_dp.wire.envelope import Envelope
+from smpc_dp.wire.sets import PartySet
+from smpc_dp.wire.signing import Context, decode
 
 
 def attested(context: Context, run_id: bytes, head: bytes, present: bytes) -> bytes:

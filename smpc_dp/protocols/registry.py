@@ -17,7 +17,6 @@ from smpc_dp.extensions import Extension, Group, find
 from smpc_dp.identity.roster import Member
 from smpc_dp.protocols.descriptor import DESCRIPTORS, Descriptor
 from smpc_dp.protocols.engine.run import Run
-from smpc_dp.protocols.envelope import Context, Signer
 from smpc_dp.protocols.names import (
     EXCHANGE,
     GOPA,
@@ -36,6 +35,7 @@ from smpc_dp.protocols.secagg.noisy import check_noisy
 from smpc_dp.protocols.secagg.params import PRIVACY_KEYS
 from smpc_dp.protocols.secagg.params import check_parameters as check_secagg
 from smpc_dp.seen import NOTHING_SEEN, Seen
+from smpc_dp.wire.signing import Context, Signer
 
 if TYPE_CHECKING:
     from smpc_dp.log.keeping import Board

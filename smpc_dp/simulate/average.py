@@ -23,7 +23,6 @@ from smpc_dp.log.keeping import MemoryBoard
 from smpc_dp.net.transport.memory import Faults, MemoryNetwork
 from smpc_dp.privacy.secagg_plan import plan_secagg
 from smpc_dp.protocols.engine.run import Machine, Run
-from smpc_dp.protocols.envelope import Context
 from smpc_dp.protocols.names import VERIFIABLE_VERSION
 from smpc_dp.protocols.phases.parameters import MAX_PARTIES, SumParameters
 from smpc_dp.protocols.registry import check_gopa, make_aggregator, make_party
@@ -34,6 +33,7 @@ from smpc_dp.protocols.session import canonical_session, session_digest, session
 from smpc_dp.simulate.direct import run_direct
 from smpc_dp.simulate.drive import drive
 from smpc_dp.simulate.simulated_run import AGGREGATOR, SimulatedRun, draw_kills, simulated_run
+from smpc_dp.wire.signing import Context
 
 MAX_THREADS = 256
 DEFAULT_PRECISION = 1e-6

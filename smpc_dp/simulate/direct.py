@@ -10,7 +10,6 @@ from numpy.typing import ArrayLike
 
 from smpc_dp.net.transport.memory import Faults, MemoryNetwork
 from smpc_dp.protocols.engine.run import Run
-from smpc_dp.protocols.envelope import Context
 from smpc_dp.protocols.gopa import direct_states
 from smpc_dp.protocols.gopa.direct_evidence import coordinator_of
 from smpc_dp.protocols.gopa.direct_messages import EVERYONE
@@ -18,6 +17,7 @@ from smpc_dp.protocols.gopa.direct_params import DirectParameters
 from smpc_dp.protocols.result import Outcome, Result
 from smpc_dp.simulate.drive import drive
 from smpc_dp.simulate.simulated_run import draw_kills, simulated_run
+from smpc_dp.wire.signing import Context
 
 
 @dataclass(slots=True)

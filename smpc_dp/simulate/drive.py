@@ -7,10 +7,10 @@ from typing import Any, cast
 
 from smpc_dp.errors import PeerFault, SmpcError
 from smpc_dp.net.transport.memory import Delivery, MemoryNetwork
-from smpc_dp.protocols.contract import Envelope
 from smpc_dp.protocols.engine.driver import Driver
 from smpc_dp.protocols.engine.events import Deadline, Message, PeersLost, Start
 from smpc_dp.protocols.engine.run import Machine, Run
+from smpc_dp.wire.envelope import Envelope
 
 Progress = Callable[[str, int], None]
 # Makes the driver of a machine: one that measures, say.

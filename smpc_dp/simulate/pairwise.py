@@ -9,7 +9,6 @@ from nacl.signing import SigningKey
 
 from smpc_dp.crypto.randomness import Randomness, SystemRandomness
 from smpc_dp.errors import Check, ConfigCheck, ConfigError, Fault, PeerFault, SmpcError
-from smpc_dp.protocols.envelope import Context
 from smpc_dp.protocols.garbled.effects import Effects, Receive, Send
 from smpc_dp.protocols.garbled.evaluation import (
     AnyCircuit,
@@ -26,6 +25,7 @@ from smpc_dp.protocols.garbled.participant import Evaluated, Participant
 from smpc_dp.protocols.names import PAIRWISE, VERSION
 from smpc_dp.simulate.randomness import SeededRandomnessForSimulation
 from smpc_dp.simulate.simulated_run import Signer
+from smpc_dp.wire.signing import Context
 
 GARBLER, EVALUATOR = "garbler", "evaluator"
 # (sender, receiver, message) -> what arrives instead, in order.

@@ -9,17 +9,17 @@ from dataclasses import dataclass, field
 import numpy as np
 
 from smpc_dp.net.transport.memory import Faults, MemoryNetwork
-from smpc_dp.protocols.contract import Envelope
 from smpc_dp.protocols.engine.driver import Driver
 from smpc_dp.protocols.engine.events import Deadline, Event, Message
 from smpc_dp.protocols.engine.run import Machine
-from smpc_dp.protocols.envelope import encode_envelope
 from smpc_dp.protocols.phases.messages import MASKED, PARTY_STEPS
 from smpc_dp.protocols.phases.parameters import SumParameters
 from smpc_dp.protocols.secagg.params import SecAggParameters
 from smpc_dp.simulate.average import sum_roles
 from smpc_dp.simulate.drive import drive
 from smpc_dp.simulate.simulated_run import AGGREGATOR
+from smpc_dp.wire.envelope import Envelope
+from smpc_dp.wire.signing import encode_envelope
 
 # A party that is killed before this message of its own has dealt its shares: the dearest place to drop out.
 KILLED_BEFORE = 1 + PARTY_STEPS.index(MASKED)

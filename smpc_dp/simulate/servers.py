@@ -15,7 +15,6 @@ from numpy.typing import NDArray
 
 from smpc_dp.crypto.randomness import Randomness, SystemRandomness
 from smpc_dp.net.transport.memory import MemoryNetwork
-from smpc_dp.protocols.contract import Envelope
 from smpc_dp.protocols.engine.events import Event, Report
 from smpc_dp.protocols.gopa.direct_messages import EVERYONE
 from smpc_dp.protocols.names import MPYC
@@ -28,6 +27,7 @@ from smpc_dp.simulate.randomness import SeededRandomnessForSimulation
 from smpc_dp.simulate.shared import run_alone
 from smpc_dp.simulate.simulated_run import Signer, simulated_run
 from smpc_dp.statistics.shared.vectors import vector_program
+from smpc_dp.wire.envelope import Envelope
 
 SERVERS = ("server1", "server2", "server3")
 

@@ -11,10 +11,10 @@ from nacl.signing import SigningKey
 
 from smpc_dp.crypto.randomness import Randomness, SystemRandomness
 from smpc_dp.identity.keys import verify
-from smpc_dp.protocols.envelope import Context
 from smpc_dp.protocols.names import SECAGG, VERSION
 from smpc_dp.protocols.phases.messages import PARTY_STEPS
 from smpc_dp.simulate.randomness import SeededRandomnessForSimulation
+from smpc_dp.wire.signing import Context
 
 AGGREGATOR = "aggregator"
 

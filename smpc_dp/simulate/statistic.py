@@ -14,7 +14,6 @@ from smpc_dp.kernels.fields import Codes, checked_labels
 from smpc_dp.kernels.kernel import Kernel
 from smpc_dp.kernels.named import find_kernel
 from smpc_dp.privacy.circuit_noise import NoiseKind, Raw
-from smpc_dp.protocols.envelope import Context
 from smpc_dp.protocols.garbled.aggregator import AggregatorRole
 from smpc_dp.protocols.garbled.draw import Pairs, bipartite_matchings, matchings
 from smpc_dp.protocols.garbled.evaluator import EvaluatorRole
@@ -34,6 +33,7 @@ from smpc_dp.statistics.compiled import plan_statistic
 from smpc_dp.statistics.shared.pairs import PAIR_DISTRIBUTIONS
 from smpc_dp.statistics.shared.plan import read_answer, statistic_program
 from smpc_dp.statistics.shared.result import statistic_result
+from smpc_dp.wire.signing import Context
 
 Engine = Literal["garbled", "mpyc"]
 Fidelity = Literal["gates", "program", "ideal"]

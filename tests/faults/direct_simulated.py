@@ -13,11 +13,8 @@ from numpy.typing import NDArray
 
 from smpc_dp.encoding import fixed_point_sum
 from smpc_dp.errors import PeerFault, SmpcError, TimeoutFault
-from smpc_dp.protocols.abort import ABORT, LEAVE, Abort
-from smpc_dp.protocols.contract import Envelope
 from smpc_dp.protocols.engine.events import Cancellation, Deadline, Event, Message, PeersLost, Start
 from smpc_dp.protocols.engine.run import Run
-from smpc_dp.protocols.envelope import Context, decode
 from smpc_dp.protocols.gopa import direct_messages as d
 from smpc_dp.protocols.gopa import messages as g
 from smpc_dp.protocols.gopa.direct_params import DirectParameters, check_parameters
@@ -26,6 +23,9 @@ from smpc_dp.protocols.phases import messages as m
 from smpc_dp.protocols.result import Outcome
 from smpc_dp.simulate.randomness import SeededRandomnessForSimulation
 from smpc_dp.simulate.simulated_run import Signer
+from smpc_dp.wire.abort import ABORT, LEAVE, Abort
+from smpc_dp.wire.envelope import Envelope
+from smpc_dp.wire.signing import Context, decode
 
 LENGTH = 3
 Tamper = Callable[[Envelope], Iterable[Envelope]]

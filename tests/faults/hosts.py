@@ -8,11 +8,11 @@ from typing import Any
 import msgspec
 
 from smpc_dp.log.log import Entry, decode_line
-from smpc_dp.protocols.contract import Envelope
 from smpc_dp.protocols.engine.events import Event, Message, PeersLost
 from smpc_dp.protocols.engine.run import Run
 from smpc_dp.protocols.gopa.verifiable.hosting import VerifiableAggregator
 from smpc_dp.protocols.result import Outcome
+from smpc_dp.wire.envelope import Envelope
 from smpc_dp_lab.vectors.verifiable_runs import Host
 
 # (the relay, run id, what it would say) -> what it says instead

@@ -18,7 +18,6 @@ import pytest
 
 from smpc_dp import database
 from smpc_dp.errors import LocalError
-from smpc_dp.protocols.contract import Envelope
 from smpc_dp.protocols.engine.codec import Codec
 from smpc_dp.protocols.engine.collector import CollectorRole
 from smpc_dp.protocols.engine.counter import Counter, Entry, FileCounter
@@ -29,6 +28,7 @@ from smpc_dp.protocols.engine.run import Run
 from smpc_dp.protocols.engine.saved import SavedRun, Saving
 from smpc_dp.protocols.engine.state import State
 from smpc_dp.protocols.engine.store import Row, Store
+from smpc_dp.wire.envelope import Envelope
 from tests.faults.saved_scene import kind_of
 
 

@@ -6,19 +6,19 @@ from collections import deque
 from collections.abc import Sequence
 from typing import Any, ClassVar
 
-from smpc_dp.protocols.abort import LEAVE
-from smpc_dp.protocols.contract import Envelope
 from smpc_dp.protocols.engine.codec import Codec
 from smpc_dp.protocols.engine.events import Message, PeersLost, Start
 from smpc_dp.protocols.engine.peers import PeerRole
 from smpc_dp.protocols.engine.run import Run
 from smpc_dp.protocols.engine.saved import SavedRun
 from smpc_dp.protocols.engine.state import State
-from smpc_dp.protocols.envelope import encode_envelope
 from smpc_dp.protocols.gopa import direct_messages as d
 from smpc_dp.protocols.gopa.direct_states import COORDINATOR, PARTY, party
 from smpc_dp.protocols.gopa.messages import PUBLISH
 from smpc_dp.protocols.phases import messages as m
+from smpc_dp.wire.abort import LEAVE
+from smpc_dp.wire.envelope import Envelope
+from smpc_dp.wire.signing import encode_envelope
 from tests.faults.direct_simulated import DirectRow
 
 LOST = "p4"

@@ -17,8 +17,6 @@ from numpy.typing import NDArray
 
 from smpc_dp.crypto.randomness import SystemRandomness
 from smpc_dp.errors import Check, LocalError, PrivacyError, SmpcError
-from smpc_dp.protocols.abort import LEAVE
-from smpc_dp.protocols.contract import Envelope
 from smpc_dp.protocols.engine.codec import Codec
 from smpc_dp.protocols.engine.collector import CollectorRole
 from smpc_dp.protocols.engine.counter import FileCounter
@@ -30,10 +28,12 @@ from smpc_dp.protocols.engine.saved import Charge, SavedRun, Saving
 from smpc_dp.protocols.engine.saved_collector import SavedCollection, SavedPeer
 from smpc_dp.protocols.engine.state import State, Transition
 from smpc_dp.protocols.engine.store import Store
-from smpc_dp.protocols.envelope import Context, decode
 from smpc_dp.protocols.gopa.direct_messages import TO_ONE, WITNESS, Witness
-from smpc_dp.protocols.sets import PartySet, pack_set
 from smpc_dp.simulate.simulated_run import Signer
+from smpc_dp.wire.abort import LEAVE
+from smpc_dp.wire.envelope import Envelope
+from smpc_dp.wire.sets import PartySet, pack_set
+from smpc_dp.wire.signing import Context, decode
 
 
 class Scene(Protocol):

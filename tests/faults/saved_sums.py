@@ -10,15 +10,12 @@ from typing import Any, ClassVar
 import msgspec
 
 from smpc_dp.log.keeping import MemoryBoard
-from smpc_dp.protocols.abort import LEAVE
-from smpc_dp.protocols.contract import Envelope
 from smpc_dp.protocols.engine.codec import Codec
 from smpc_dp.protocols.engine.events import Message, PeersLost, Start
 from smpc_dp.protocols.engine.party import PartyRole
 from smpc_dp.protocols.engine.run import Run
 from smpc_dp.protocols.engine.saved import SavedRun
 from smpc_dp.protocols.engine.state import State
-from smpc_dp.protocols.envelope import Signer, decode, encode_envelope
 from smpc_dp.protocols.exchange import states as exchange
 from smpc_dp.protocols.exchange.params import plan_exchange
 from smpc_dp.protocols.gopa import states as gopa
@@ -30,6 +27,9 @@ from smpc_dp.protocols.phases.parameters import SumParameters
 from smpc_dp.protocols.phases.survivors import FixedSurvivors
 from smpc_dp.protocols.registry import make_aggregator, make_party
 from smpc_dp.protocols.secagg import states as secagg
+from smpc_dp.wire.abort import LEAVE
+from smpc_dp.wire.envelope import Envelope
+from smpc_dp.wire.signing import Signer, decode, encode_envelope
 from smpc_dp_lab.vectors import gopa_runs, runs, verifiable_runs
 
 PARTY, LOST = runs.NAMES[:2]

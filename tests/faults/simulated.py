@@ -16,11 +16,8 @@ from smpc_dp.crypto.randomness import Randomness, SystemRandomness
 from smpc_dp.encoding import Encoding, fixed_point_sum
 from smpc_dp.errors import PeerFault, SmpcError, TimeoutFault
 from smpc_dp.privacy.secagg_plan import SecAggPlan, plan_secagg
-from smpc_dp.protocols.abort import ABORT, BLAMES, LEAVE, Abort
-from smpc_dp.protocols.contract import Envelope
 from smpc_dp.protocols.engine.events import Cancellation, Deadline, Event, Message, Start
 from smpc_dp.protocols.engine.run import Machine, Run
-from smpc_dp.protocols.envelope import Context, decode
 from smpc_dp.protocols.gopa import messages as g
 from smpc_dp.protocols.names import VERSION
 from smpc_dp.protocols.phases import messages as m
@@ -31,6 +28,9 @@ from smpc_dp.protocols.registry import make_aggregator, make_party
 from smpc_dp.protocols.secagg.params import SecAggParameters
 from smpc_dp.simulate.randomness import SeededRandomnessForSimulation
 from smpc_dp.simulate.simulated_run import Signer
+from smpc_dp.wire.abort import ABORT, BLAMES, LEAVE, Abort
+from smpc_dp.wire.envelope import Envelope
+from smpc_dp.wire.signing import Context, decode
 
 AGGREGATOR = "relay"
 LENGTH = 3

@@ -13,10 +13,8 @@ from nacl.signing import SigningKey
 
 from smpc_dp.errors import PeerFault, TimeoutFault, VerificationError
 from smpc_dp.log.followed import Followed
-from smpc_dp.protocols.contract import Envelope
 from smpc_dp.protocols.engine.collector import CollectorRole, Item
 from smpc_dp.protocols.engine.state import Transition
-from smpc_dp.protocols.envelope import decode, encode
 from smpc_dp.protocols.gopa.verifiable import collecting, counting
 from smpc_dp.protocols.gopa.verifiable import messages as v
 from smpc_dp.protocols.gopa.verifiable.collecting import CollectCoins, CollectCommitments
@@ -26,6 +24,8 @@ from smpc_dp.protocols.gopa.verifiable.states import AGGREGATOR
 from smpc_dp.protocols.phases import messages as m
 from smpc_dp.protocols.phases.messages import Begun
 from smpc_dp.simulate.randomness import SeededRandomnessForSimulation
+from smpc_dp.wire.envelope import Envelope
+from smpc_dp.wire.signing import decode, encode
 from smpc_dp_lab.vectors.verifiable_runs import PARTIES, RELAY, Host, RecordedRun, execute, honest
 from tests.faults.hosts import Lie, censoring, liar
 from tests.faults.test_verifiable import audited

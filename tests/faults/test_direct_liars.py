@@ -9,10 +9,10 @@ import msgspec
 import pytest
 
 from smpc_dp.errors import PeerFault, TimeoutFault
-from smpc_dp.protocols.contract import Envelope
 from smpc_dp.protocols.gopa import direct_messages as d
 from smpc_dp.protocols.gopa import messages as g
 from smpc_dp.protocols.phases import messages as m
+from smpc_dp.wire.envelope import Envelope
 from tests.faults.direct_simulated import KINDS, DirectRow
 from tests.faults.test_schedules import batches
 

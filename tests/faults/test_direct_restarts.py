@@ -6,13 +6,13 @@ from collections.abc import Iterable, Sequence
 
 import pytest
 
-from smpc_dp.protocols.contract import Envelope
 from smpc_dp.protocols.engine.events import Message, PeersLost, Start
 from smpc_dp.protocols.gopa import direct_messages as d
 from smpc_dp.protocols.gopa.direct_states import party
 from smpc_dp.protocols.phases import messages as m
-from smpc_dp.protocols.sets import PartySet
 from smpc_dp.simulate.randomness import SeededRandomnessForSimulation
+from smpc_dp.wire.envelope import Envelope
+from smpc_dp.wire.sets import PartySet
 from tests.faults.direct_simulated import DirectRow
 
 COORDINATOR, AGAIN = "p1", "p3"

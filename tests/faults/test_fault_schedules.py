@@ -31,12 +31,12 @@ from smpc_dp.net.events import ignore
 from smpc_dp.net.local import AGGREGATOR, create_local_session
 from smpc_dp.net.member import Membership
 from smpc_dp.net.session_file import Timeouts
-from smpc_dp.protocols.envelope import Context
 from smpc_dp.protocols.exchange.params import plan_exchange
 from smpc_dp.protocols.exchange.states import Relayed
 from smpc_dp.protocols.gopa.params import GopaParameters
 from smpc_dp.protocols.phases.parameters import SumParameters
 from smpc_dp.protocols.result import Outcome
+from smpc_dp.wire.signing import Context
 from tests.faults.crooks import ACTS, CrookedPipe
 from tests.faults.restoring import restored_if_drawn
 from tests.faults.virtual import WORK, Pipe, Stream, Verifier, connect, run_virtually

@@ -12,13 +12,13 @@ from numpy.typing import NDArray
 from smpc_dp.crypto import agree
 from smpc_dp.encoding import RingVector
 from smpc_dp.errors import Code
-from smpc_dp.protocols.abort import ABORT, LEAVE, Abort
-from smpc_dp.protocols.contract import Envelope
-from smpc_dp.protocols.envelope import decode
 from smpc_dp.protocols.gopa import messages as g
 from smpc_dp.protocols.gopa.params import GopaParameters, OnDropout, check_parameters
 from smpc_dp.protocols.phases import messages as m
-from smpc_dp.protocols.sets import pack_set
+from smpc_dp.wire.abort import ABORT, LEAVE, Abort
+from smpc_dp.wire.envelope import Envelope
+from smpc_dp.wire.sets import pack_set
+from smpc_dp.wire.signing import decode
 from tests.faults.simulated import AGGREGATOR, KINDS, LENGTH, SimulatedRun, by, only
 
 VICTIM, OTHER = "p1", "p2"

@@ -9,17 +9,17 @@ import numpy as np
 import pytest
 
 from smpc_dp.errors import Code, ConfigCheck, ConfigError, PrivacyError, TimeoutFault
-from smpc_dp.protocols.abort import TEXTS
-from smpc_dp.protocols.contract import Envelope
 from smpc_dp.protocols.engine.events import Cancellation, Message
-from smpc_dp.protocols.envelope import encode
 from smpc_dp.protocols.gopa import direct_messages as d
 from smpc_dp.protocols.gopa import messages as g
 from smpc_dp.protocols.gopa.direct_keys import run_identifier
 from smpc_dp.protocols.gopa.direct_params import check_parameters
 from smpc_dp.protocols.gopa.params import GopaParameters
 from smpc_dp.protocols.phases import messages as m
-from smpc_dp.protocols.sets import PartySet, pack_set
+from smpc_dp.wire.abort import TEXTS
+from smpc_dp.wire.envelope import Envelope
+from smpc_dp.wire.sets import PartySet, pack_set
+from smpc_dp.wire.signing import encode
 from tests.faults.direct_simulated import LENGTH, DirectRow, by, parameters_for, silent
 
 COORDINATOR, VICTIM, CHEAT = "p1", "p2", "p3"

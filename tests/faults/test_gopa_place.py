@@ -13,15 +13,15 @@ from smpc_dp.crypto.randomness import Randomness
 from smpc_dp.encoding import RingVector
 from smpc_dp.errors import Code, ConfigError, PrivacyError
 from smpc_dp.privacy.secagg_plan import check_plan, plan_secagg
-from smpc_dp.protocols.abort import LEAVE, Abort
-from smpc_dp.protocols.contract import Envelope
-from smpc_dp.protocols.envelope import decode
 from smpc_dp.protocols.gopa import messages as g
 from smpc_dp.protocols.gopa.params import GopaParameters, OnDropout, check_parameters
 from smpc_dp.protocols.gopa.plan import Neighbourhood, plan_session
 from smpc_dp.protocols.phases import key_graph
 from smpc_dp.protocols.phases import messages as m
-from smpc_dp.protocols.sets import unpack_list
+from smpc_dp.wire.abort import LEAVE, Abort
+from smpc_dp.wire.envelope import Envelope
+from smpc_dp.wire.sets import unpack_list
+from smpc_dp.wire.signing import decode
 from tests.faults.simulated import AGGREGATOR, LENGTH, SimulatedRun, by, only
 
 VICTIM = "p1"

@@ -12,8 +12,6 @@ from smpc_dp.crypto.agree import public_key
 from smpc_dp.crypto.randomness import SystemRandomness
 from smpc_dp.errors import Check, Code, ConfigError, PeerFault, SmpcError
 from smpc_dp.identity.keys import Identity
-from smpc_dp.protocols.abort import ABORT, Abort
-from smpc_dp.protocols.envelope import Context, decode, decode_envelope, encode_envelope
 from smpc_dp.protocols.garbled.aggregator import AggregatorRole
 from smpc_dp.protocols.garbled.effects import Effects, Send
 from smpc_dp.protocols.garbled.evaluator import EvaluatorRole
@@ -24,6 +22,8 @@ from smpc_dp.protocols.garbled.participant import Evaluated, Participant
 from smpc_dp.protocols.garbled.plan import Plan
 from smpc_dp.published.library import find
 from smpc_dp.simulate.pairwise import Tamper, evaluate_in_memory
+from smpc_dp.wire.abort import ABORT, Abort
+from smpc_dp.wire.signing import Context, decode, decode_envelope, encode_envelope
 
 IDENTITIES = {name: Identity.generate(name) for name in ("alice", "bob", "hub")}
 INSTANCES = 300

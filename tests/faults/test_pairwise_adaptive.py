@@ -8,7 +8,6 @@ import pytest
 from smpc_dp.circuits.circuit import pack, unpack
 from smpc_dp.crypto.randomness import SystemRandomness
 from smpc_dp.errors import PeerFault
-from smpc_dp.protocols.envelope import Context, decode_envelope
 from smpc_dp.protocols.garbled import plan as planning
 from smpc_dp.protocols.garbled.evaluator import EvaluatorRole
 from smpc_dp.protocols.garbled.garbler import GarblerRole
@@ -18,6 +17,7 @@ from smpc_dp.protocols.garbled.participant import Evaluated, Participant
 from smpc_dp.protocols.garbled.plan import Plan
 from smpc_dp.published.library import find
 from smpc_dp.simulate.pairwise import evaluate_in_memory
+from smpc_dp.wire.signing import Context, decode_envelope
 from tests.faults.test_pairwise import IDENTITIES, INSTANCES, SUMS, X, Y
 
 BLOCK = 256

@@ -14,7 +14,6 @@ from smpc_dp.crypto.ot import MAX_INDEX, rows_of_chunk
 from smpc_dp.crypto.randomness import SystemRandomness
 from smpc_dp.errors import SmpcError
 from smpc_dp.net.pairwise import PairwiseMember, create_pairwise_session, drive
-from smpc_dp.protocols.envelope import Context, decode, decode_envelope
 from smpc_dp.protocols.garbled.evaluator import EvaluatorRole
 from smpc_dp.protocols.garbled.garbler import GarblerRole
 from smpc_dp.protocols.garbled.messages import BULK, CONTROL, HELLO, START, Hello, Start
@@ -24,6 +23,7 @@ from smpc_dp.protocols.garbled.plan import Plan
 from smpc_dp.protocols.garbled.transfers import Transfers
 from smpc_dp.published.library import find
 from smpc_dp.simulate.pairwise import Tamper, evaluate_in_memory
+from smpc_dp.wire.signing import Context, decode, decode_envelope
 from tests.faults.test_pairwise import IDENTITIES
 
 INSTANCES = 5

@@ -16,8 +16,6 @@ from smpc_dp.net.local import create_local_session
 from smpc_dp.net.relay import RelayedChannel
 from smpc_dp.net.session_file import Timeouts
 from smpc_dp.privacy.accountant.ledger import Ledger
-from smpc_dp.protocols.contract import Envelope
-from smpc_dp.protocols.envelope import Context, decode, decode_envelope, encode_envelope
 from smpc_dp.protocols.garbled.relay import CHUNK_BYTES, SealedConnection
 from smpc_dp.protocols.ustatistic import messages as m
 from smpc_dp.protocols.ustatistic import states as states
@@ -29,6 +27,8 @@ from smpc_dp.protocols.ustatistic.terms import Draw
 from smpc_dp.simulate.randomness import SeededRandomnessForSimulation
 from smpc_dp.simulate.simulated_run import Signer
 from smpc_dp.statistics.compiled import plan_statistic
+from smpc_dp.wire.envelope import Envelope
+from smpc_dp.wire.signing import Context, decode, decode_envelope, encode_envelope
 
 PARTIES = ("ada", "ben", "cem", "dot")
 PARAMETERS: dict[str, object] = {

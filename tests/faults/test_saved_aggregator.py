@@ -13,7 +13,6 @@ import pytest
 
 from smpc_dp import database
 from smpc_dp.errors import Check, Code, LocalError, PeerFault, SmpcError, TimeoutFault, VerificationError
-from smpc_dp.protocols.contract import Envelope
 from smpc_dp.protocols.engine.codec import Codec
 from smpc_dp.protocols.engine.collector import CollectorState
 from smpc_dp.protocols.engine.events import (
@@ -29,11 +28,12 @@ from smpc_dp.protocols.engine.run import Run
 from smpc_dp.protocols.engine.saved import abandon
 from smpc_dp.protocols.engine.saved_collector import SavedCollection
 from smpc_dp.protocols.engine.saved_inbox import SavedError
-from smpc_dp.protocols.envelope import encode_envelope
 from smpc_dp.protocols.exchange import states as exchange
 from smpc_dp.protocols.gopa import states as gopa
 from smpc_dp.protocols.registry import make_aggregator
 from smpc_dp.protocols.secagg import states as secagg
+from smpc_dp.wire.envelope import Envelope
+from smpc_dp.wire.signing import encode_envelope
 from smpc_dp_lab.vectors import runs
 from tests.faults.saved_scene import Crash, Faults, Media
 from tests.faults.saved_sums import EXCHANGE, GopaScene

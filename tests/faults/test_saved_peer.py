@@ -12,8 +12,6 @@ import pytest
 
 from smpc_dp import database
 from smpc_dp.errors import LocalError
-from smpc_dp.protocols.abort import LEAVE
-from smpc_dp.protocols.contract import Envelope
 from smpc_dp.protocols.engine.events import Cancellation, Message, PeersLost
 from smpc_dp.protocols.engine.peers import Letter
 from smpc_dp.protocols.engine.saved import SavedRun
@@ -21,6 +19,8 @@ from smpc_dp.protocols.gopa import direct_messages as d
 from smpc_dp.protocols.gopa.direct_agreement import AwaitMerkleCommitment
 from smpc_dp.protocols.gopa.direct_evidence import DirectInbox
 from smpc_dp.protocols.phases import messages as m
+from smpc_dp.wire.abort import LEAVE
+from smpc_dp.wire.envelope import Envelope
 from tests.faults.saved_direct import DirectScene
 from tests.faults.saved_scene import Crash, Faults, Media, Wire, begin, execute, restore, step
 

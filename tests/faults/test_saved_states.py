@@ -16,8 +16,6 @@ import pytest
 
 from smpc_dp import database
 from smpc_dp.errors import Check, LocalError, PeerFault, PrivacyError, SmpcError, VerificationError
-from smpc_dp.protocols.abort import LEAVE
-from smpc_dp.protocols.contract import Envelope
 from smpc_dp.protocols.engine import party, peers
 from smpc_dp.protocols.engine.events import Cancellation, Deadline, Event, Message, PeersLost
 from smpc_dp.protocols.engine.party import PartyState, Stopped
@@ -27,6 +25,8 @@ from smpc_dp.protocols.engine.state import Transition
 from smpc_dp.protocols.exchange import messages as exchange
 from smpc_dp.protocols.phases import messages as m
 from smpc_dp.protocols.phases.survivors import FixedSurvivors
+from smpc_dp.wire.abort import LEAVE
+from smpc_dp.wire.envelope import Envelope
 from tests.faults.saved_direct import CoordinatorScene, DirectScene
 from tests.faults.saved_scene import (
     AwaitCount,

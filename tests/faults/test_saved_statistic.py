@@ -13,17 +13,17 @@ import pytest
 
 from smpc_dp import database
 from smpc_dp.errors import LocalError, PrivacyError, SmpcError
-from smpc_dp.protocols.contract import Envelope
 from smpc_dp.protocols.engine.codec import Codec
 from smpc_dp.protocols.engine.events import Cancellation, Event, Message, Report, Start
 from smpc_dp.protocols.engine.run import Run
 from smpc_dp.protocols.engine.saved import SavedRun
 from smpc_dp.protocols.engine.state import State
-from smpc_dp.protocols.envelope import decode
 from smpc_dp.protocols.ustatistic import messages as m
 from smpc_dp.protocols.ustatistic import states as states
 from smpc_dp.protocols.ustatistic.party import Evaluating
 from smpc_dp.statistics.compiled import operation_of
+from smpc_dp.wire.envelope import Envelope
+from smpc_dp.wire.signing import decode
 from tests.faults.saved_scene import Crash, Faults, Media, Wire
 from tests.faults.test_saved_states import refusal
 from tests.faults.test_statistic import AGGREGATOR, KERNEL, Table

@@ -11,12 +11,12 @@ import pytest
 from smpc_dp.errors import Code, PeerFault, VerificationError
 from smpc_dp.identity.keys import verify
 from smpc_dp.privacy.secagg_plan import check_plan
-from smpc_dp.protocols.abort import ABORT, LEAVE, Abort
-from smpc_dp.protocols.contract import Envelope
-from smpc_dp.protocols.envelope import decode
 from smpc_dp.protocols.phases import keys
 from smpc_dp.protocols.phases import messages as m
-from smpc_dp.protocols.sets import pack_list, pack_set, unpack_list
+from smpc_dp.wire.abort import ABORT, LEAVE, Abort
+from smpc_dp.wire.envelope import Envelope
+from smpc_dp.wire.sets import pack_list, pack_set, unpack_list
+from smpc_dp.wire.signing import decode
 from tests.faults.simulated import AGGREGATOR, KINDS, SimulatedRun, Tamper, by, only
 
 VICTIM, OTHER = "p1", "p2"

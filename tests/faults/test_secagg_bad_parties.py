@@ -10,13 +10,13 @@ import pytest
 
 from smpc_dp.crypto import agree
 from smpc_dp.errors import Code, PeerFault, TimeoutFault, VerificationError
-from smpc_dp.protocols.abort import LEAVE, TEXTS, Abort, abort_of
-from smpc_dp.protocols.contract import Envelope
 from smpc_dp.protocols.engine.events import Start
-from smpc_dp.protocols.envelope import Context, Signer, decode, decode_envelope, encode_envelope
 from smpc_dp.protocols.phases import keys
 from smpc_dp.protocols.phases import messages as m
-from smpc_dp.protocols.sets import pack_list
+from smpc_dp.wire.abort import LEAVE, TEXTS, Abort, abort_of
+from smpc_dp.wire.envelope import Envelope
+from smpc_dp.wire.sets import pack_list
+from smpc_dp.wire.signing import Context, Signer, decode, decode_envelope, encode_envelope
 from tests.faults.simulated import AGGREGATOR, KINDS, SimulatedRun, by
 
 BAD, HOLDER = "p3", "p2"

@@ -10,11 +10,11 @@ import msgspec
 import pytest
 
 from smpc_dp.errors import LocalError, SmpcError
-from smpc_dp.protocols.abort import ABORT, LEAVE
-from smpc_dp.protocols.contract import Envelope
 from smpc_dp.protocols.engine.events import Cancellation, Message, Start
 from smpc_dp.protocols.engine.run import Machine
 from smpc_dp.protocols.phases import messages as m
+from smpc_dp.wire.abort import ABORT, LEAVE
+from smpc_dp.wire.envelope import Envelope
 from tests.faults.simulated import AGGREGATOR, SimulatedRun
 
 ME = "p1"

@@ -14,12 +14,12 @@ import pytest
 
 from smpc_dp.errors import PeerFault, TimeoutFault
 from smpc_dp.privacy.secagg_plan import SecAggPlan, check_plan, plan_secagg
-from smpc_dp.protocols.contract import Envelope
-from smpc_dp.protocols.envelope import decode
 from smpc_dp.protocols.phases import certified_set
 from smpc_dp.protocols.phases import messages as m
 from smpc_dp.protocols.phases.certify import check_certificate
-from smpc_dp.protocols.sets import pack_list, pack_set, unpack_list
+from smpc_dp.wire.envelope import Envelope
+from smpc_dp.wire.sets import pack_list, pack_set, unpack_list
+from smpc_dp.wire.signing import decode
 from tests.faults.malicious import SplitViewAggregator
 from tests.faults.simulated import AGGREGATOR, SimulatedRun, only
 

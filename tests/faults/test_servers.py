@@ -38,10 +38,7 @@ from smpc_dp.net.servers.computing_server import serve_shares
 from smpc_dp.net.servers.engine import Engine
 from smpc_dp.net.servers.shared import FAULT_BYTES
 from smpc_dp.net.session_file import Timeouts, load_session, write_session
-from smpc_dp.protocols.abort import LEAVE, TEXTS, Abort
-from smpc_dp.protocols.contract import Envelope
 from smpc_dp.protocols.engine.events import Cancellation, Deadline, Message, Report, Start
-from smpc_dp.protocols.envelope import Context, decode, encode
 from smpc_dp.protocols.secret_sharing import messages as m
 from smpc_dp.protocols.secret_sharing.agreement import MakeTerms
 from smpc_dp.protocols.secret_sharing.params import check_parameters, roster_faults
@@ -50,6 +47,9 @@ from smpc_dp.protocols.secret_sharing.server import Job, ServerMachine
 from smpc_dp.protocols.secret_sharing.sharing import field_bytes, split, unpack
 from smpc_dp.protocols.secret_sharing.terms import ProgramTerms, modulus_for
 from smpc_dp.statistics.shared.plan import statistic_program, sum_program
+from smpc_dp.wire.abort import LEAVE, TEXTS, Abort
+from smpc_dp.wire.envelope import Envelope
+from smpc_dp.wire.signing import Context, decode, encode
 from smpc_dp_lab.bench.servers import split_records
 
 PARTIES = ("alice", "bob", "carol", "dave")
@@ -474,7 +474,7 @@ def test_a_server_that_claims_shares_that_others_lack_cannot_split_the_set() -> 
 
     def change(envelope: Envelope) -> Envelope:
         if (envelope.step, envelope.sender, envelope.receiver) == (m.HELD, "server1", "server2"):
-            from smpc_dp.protocols.sets import pack_set
+            from smpc_dp.wire.sets import pack_set
 
             return resign(envelope, encode(m.Held(pack_set([1, 2, 3], 4), [m.Refused(4, Code.LATE)])))
         return envelope

@@ -13,12 +13,8 @@ from smpc_dp.errors import Code, ConfigError, PeerFault, SmpcError, TimeoutFault
 from smpc_dp.kernels import Field, Kernel, kendall_tau
 from smpc_dp.kernels.named import find_kernel
 from smpc_dp.net.statistic import plan_maker
-from smpc_dp.protocols.abort import TEXTS
-from smpc_dp.protocols.contract import Envelope
 from smpc_dp.protocols.engine.events import Cancellation, Deadline, Message, PeersLost, Report, Start
 from smpc_dp.protocols.engine.run import Run
-from smpc_dp.protocols.envelope import Context, decode
-from smpc_dp.protocols.sets import pack_set
 from smpc_dp.protocols.ustatistic import messages as m
 from smpc_dp.protocols.ustatistic import states as states
 from smpc_dp.protocols.ustatistic.plan import StatisticPlan
@@ -28,6 +24,10 @@ from smpc_dp.protocols.ustatistic.wire import PairWire
 from smpc_dp.simulate.randomness import SeededRandomnessForSimulation
 from smpc_dp.simulate.simulated_run import Signer
 from smpc_dp.statistics.compiled import operation_of, plan_statistic
+from smpc_dp.wire.abort import TEXTS
+from smpc_dp.wire.envelope import Envelope
+from smpc_dp.wire.sets import pack_set
+from smpc_dp.wire.signing import Context, decode
 
 AGGREGATOR = "hub"
 NAMES = ("ada", "ben", "cem", "dot", "eve")

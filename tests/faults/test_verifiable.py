@@ -17,15 +17,15 @@ from smpc_dp.errors import ConfigError, PeerFault, TimeoutFault, VerificationErr
 from smpc_dp.net.audit import audit_stream
 from smpc_dp.privacy.accountant.compose import Composition
 from smpc_dp.privacy.gaussian import gaussian_mu
-from smpc_dp.protocols.contract import Envelope
-from smpc_dp.protocols.envelope import decode, encode
 from smpc_dp.protocols.gopa.verifiable import audit as auditing
 from smpc_dp.protocols.gopa.verifiable import messages as v
 from smpc_dp.protocols.gopa.verifiable.hosting import VerifiableAggregator
 from smpc_dp.protocols.gopa.verifiable.params import VerifiableParameters
 from smpc_dp.protocols.phases import messages as m
 from smpc_dp.protocols.registry import check_gopa
-from smpc_dp.protocols.sets import pack_list, pack_set, unpack_list
+from smpc_dp.wire.envelope import Envelope
+from smpc_dp.wire.sets import pack_list, pack_set, unpack_list
+from smpc_dp.wire.signing import decode, encode
 from smpc_dp_lab.vectors.verifiable_parties import CHEAT, off_by_one, with_noise
 from smpc_dp_lab.vectors.verifiable_runs import (
     BALL_INPUTS,

@@ -11,15 +11,15 @@ import pytest
 from msgspec.structs import replace
 
 from smpc_dp.errors import PeerFault, TimeoutFault
-from smpc_dp.protocols.contract import Envelope
 from smpc_dp.protocols.engine.state import Transition
-from smpc_dp.protocols.envelope import decode, encode
 from smpc_dp.protocols.gopa.verifiable import counting
 from smpc_dp.protocols.gopa.verifiable import messages as v
 from smpc_dp.protocols.gopa.verifiable.counting import CollectOpen, CollectPublish
 from smpc_dp.protocols.gopa.verifiable.hosting import VerifiableAggregator
 from smpc_dp.protocols.gopa.verifiable.recount import narrowed, widened
 from smpc_dp.protocols.gopa.verifiable.states import AGGREGATOR
+from smpc_dp.wire.envelope import Envelope
+from smpc_dp.wire.signing import decode, encode
 from smpc_dp_lab.vectors.verifiable_parties import CHEAT, off_by_one
 from smpc_dp_lab.vectors.verifiable_runs import PARTIES, RELAY, Host, RecordedRun, execute, honest, parameters
 from tests.faults.hosts import liar

@@ -16,17 +16,17 @@ from msgspec.structs import replace
 
 from smpc_dp.errors import PeerFault, TimeoutFault
 from smpc_dp.net.audit import Report, audit_stream
-from smpc_dp.protocols.contract import Envelope
 from smpc_dp.protocols.engine.collector import Item
 from smpc_dp.protocols.engine.state import Transition
-from smpc_dp.protocols.envelope import decode, encode
 from smpc_dp.protocols.gopa.verifiable import counting
 from smpc_dp.protocols.gopa.verifiable import messages as v
 from smpc_dp.protocols.gopa.verifiable.counting import CollectOpen
 from smpc_dp.protocols.gopa.verifiable.hosting import VerifiableAggregator
 from smpc_dp.protocols.gopa.verifiable.statements import FALSE, OPENING, OPENING_OTHER
 from smpc_dp.protocols.gopa.verifiable.states import AGGREGATOR
-from smpc_dp.protocols.sets import pack_list, unpack_list
+from smpc_dp.wire.envelope import Envelope
+from smpc_dp.wire.sets import pack_list, unpack_list
+from smpc_dp.wire.signing import decode, encode
 from smpc_dp_lab.vectors.verifiable_openings import (
     THIRD,
     in_one_round,

@@ -16,10 +16,8 @@ from msgspec.structs import replace
 
 from smpc_dp.errors import PeerFault, PrivacyError
 from smpc_dp.net.audit import Report, audit_stream
-from smpc_dp.protocols.contract import Envelope
 from smpc_dp.protocols.engine.collector import Item
 from smpc_dp.protocols.engine.state import Transition
-from smpc_dp.protocols.envelope import decode, encode
 from smpc_dp.protocols.gopa.verifiable import collecting, counting
 from smpc_dp.protocols.gopa.verifiable import messages as v
 from smpc_dp.protocols.gopa.verifiable.collecting import CollectReveal
@@ -30,7 +28,9 @@ from smpc_dp.protocols.gopa.verifiable.statements import SUM, Rules
 from smpc_dp.protocols.gopa.verifiable.states import AGGREGATOR
 from smpc_dp.protocols.phases import messages as m
 from smpc_dp.protocols.phases.key_graph import merkle_commitment_of
-from smpc_dp.protocols.sets import pack_list, unpack_list
+from smpc_dp.wire.envelope import Envelope
+from smpc_dp.wire.sets import pack_list, unpack_list
+from smpc_dp.wire.signing import decode, encode
 from smpc_dp_lab.vectors.verifiable_parties import off_by_one
 from smpc_dp_lab.vectors.verifiable_runs import (
     RELAY,

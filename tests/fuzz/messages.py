@@ -18,11 +18,11 @@ from smpc_dp.encoding import Encoding
 from smpc_dp.errors import VerificationError
 from smpc_dp.identity.keys import Identity, verify
 from smpc_dp.net.transport import framing, handshake
-from smpc_dp.protocols.contract import Envelope
-from smpc_dp.protocols.envelope import decode, decode_envelope, encode, encode_envelope
 from smpc_dp.protocols.garbled.plan import pack_bits, unpack_bits
 from smpc_dp.protocols.secret_sharing import sharing
-from smpc_dp.protocols.sets import PartySet, pack_list, pack_set, unpack_list
+from smpc_dp.wire.envelope import Envelope
+from smpc_dp.wire.sets import PartySet, pack_list, pack_set, unpack_list
+from smpc_dp.wire.signing import decode, decode_envelope, encode, encode_envelope
 from tests.fuzz.samples import samples
 from tests.fuzz.target import Decoder, Target
 

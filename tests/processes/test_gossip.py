@@ -18,8 +18,8 @@ from smpc_dp.net.session_file import Timeouts
 from smpc_dp.privacy.accountant.ledger import Ledger
 from smpc_dp.privacy.mechanisms.randomised_response import KaryRandomisedResponse
 from smpc_dp.privacy.sampling import NoiseSource
-from smpc_dp.protocols.abort import TEXTS
 from smpc_dp.simulate.learning import learn as simulated_learn
+from smpc_dp.wire.abort import TEXTS
 from tests.command import smpc_dp
 from tests.processes.test_diffusion import everybody_in
 from tests.processes.test_learn import everybody

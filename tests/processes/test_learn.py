@@ -37,12 +37,12 @@ from smpc_dp.net.session import connect
 from smpc_dp.net.session_file import Timeouts, load_session
 from smpc_dp.privacy.accountant.ledger import Ledger
 from smpc_dp.privacy.sampling import NoiseSource
-from smpc_dp.protocols.contract import Envelope
 from smpc_dp.protocols.engine.events import Message, Start
 from smpc_dp.protocols.gopa.params import GopaParameters
 from smpc_dp.protocols.secagg import states as secagg
 from smpc_dp.protocols.secagg.noisy import NoisySumParameters
 from smpc_dp.protocols.session import session_json
+from smpc_dp.wire.envelope import Envelope
 from tests.command import smpc_dp
 from tests.unit.net.hostile_headers import with_run_id
 

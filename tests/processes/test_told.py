@@ -31,9 +31,9 @@ from smpc_dp.net.session_file import Timeouts
 from smpc_dp.net.transport.blocking import BlockingChannel
 from smpc_dp.net.transport.channel import Channel
 from smpc_dp.privacy.accountant.ledger import Ledger
-from smpc_dp.protocols.abort import LEAVE, TEXTS, Abort
-from smpc_dp.protocols.contract import Envelope
-from smpc_dp.protocols.envelope import encode
+from smpc_dp.wire.abort import LEAVE, TEXTS, Abort
+from smpc_dp.wire.envelope import Envelope
+from smpc_dp.wire.signing import encode
 
 PARTIES = ("alice", "bob", "carol", "dave", "erin")
 TIMEOUTS = Timeouts(connect=20.0, step=10.0, gather=5.0)

@@ -27,10 +27,10 @@ from smpc_dp.net.driver import Drive
 from smpc_dp.net.local import create_local_session
 from smpc_dp.net.session import Session
 from smpc_dp.net.session_file import Timeouts
-from smpc_dp.protocols.contract import Envelope
 from smpc_dp.protocols.engine.events import Deadline, Event
 from smpc_dp.protocols.engine.state import State
 from smpc_dp.protocols.gopa.verifiable import messages as v
+from smpc_dp.wire.envelope import Envelope
 
 NAMES = ("alice", "bob", "carol", "dave")
 

@@ -19,18 +19,18 @@ from smpc_dp.encoding import Encoding, RingVector
 from smpc_dp.errors import PeerFault, SmpcError, TimeoutFault
 from smpc_dp.net.transport.memory import Faults
 from smpc_dp.privacy.secagg_plan import plan_secagg
-from smpc_dp.protocols.contract import Envelope
 from smpc_dp.protocols.engine.events import Deadline, Event, Message, Start
 from smpc_dp.protocols.engine.peers import Inbox
 from smpc_dp.protocols.engine.run import Run
-from smpc_dp.protocols.envelope import Context
 from smpc_dp.protocols.gopa import messages as g
 from smpc_dp.protocols.gopa.direct_states import party
 from smpc_dp.protocols.gopa.plan import Neighbourhood
 from smpc_dp.protocols.result import Outcome
-from smpc_dp.protocols.sets import pack_set
 from smpc_dp.simulate.drive import drive
 from smpc_dp.simulate.simulated_run import Signer
+from smpc_dp.wire.envelope import Envelope
+from smpc_dp.wire.sets import pack_set
+from smpc_dp.wire.signing import Context
 from smpc_dp_lab.vectors.direct_runs import SCENARIOS, direct_parameters
 from smpc_dp_lab.vectors.runs import RecordingNetwork
 from tests.vectors.reasons import check_code, check_reason

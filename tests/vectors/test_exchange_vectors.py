@@ -8,9 +8,9 @@ from typing import Any
 
 import pytest
 
-from smpc_dp.protocols.abort import ABORT, LEAVE
-from smpc_dp.protocols.contract import Envelope
 from smpc_dp.protocols.engine.events import Message, Start
+from smpc_dp.wire.abort import ABORT, LEAVE
+from smpc_dp.wire.envelope import Envelope
 from smpc_dp_lab import vectors
 from smpc_dp_lab.vectors.exchange_runs import SCENARIOS, new_run
 from smpc_dp_lab.vectors.runs import RecordedRun

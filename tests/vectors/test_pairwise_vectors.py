@@ -14,8 +14,8 @@ from cryptography.exceptions import InvalidSignature
 from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PublicKey
 
 from smpc_dp.errors import SmpcError
-from smpc_dp.protocols.envelope import decode_envelope
 from smpc_dp.protocols.garbled.participant import Evaluated
+from smpc_dp.wire.signing import decode_envelope
 from smpc_dp_lab.vectors import pairwise_fault as faults
 from smpc_dp_lab.vectors import pairwise_runs as runs
 from tests.reference.merkle_twin import tuple_hash, uint

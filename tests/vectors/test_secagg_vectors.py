@@ -12,12 +12,12 @@ import pytest
 
 from smpc_dp import errors
 from smpc_dp.errors import Code
-from smpc_dp.protocols.abort import ABORT, LEAVE, Abort
-from smpc_dp.protocols.contract import Envelope
 from smpc_dp.protocols.engine.events import Message, Start
-from smpc_dp.protocols.envelope import decode
 from smpc_dp.protocols.phases.certify import check_certificate
 from smpc_dp.protocols.phases.messages import Certificate
+from smpc_dp.wire.abort import ABORT, LEAVE, Abort
+from smpc_dp.wire.envelope import Envelope
+from smpc_dp.wire.signing import decode
 from smpc_dp_lab import vectors
 from smpc_dp_lab.vectors import runs, succinct
 from tests.vectors.reasons import CHECKS, REASONS, check_code, check_reason

@@ -12,8 +12,8 @@ import pytest
 from smpc_dp.errors import Check, LocalError, PeerFault
 from smpc_dp.net.audit import Report, audit
 from smpc_dp.protocols.begin import attest_begin
-from smpc_dp.protocols.sets import PartySet
 from smpc_dp.seen import Seen
+from smpc_dp.wire.sets import PartySet
 from smpc_dp_lab.vectors.verifiable_listed import listed, packed
 from smpc_dp_lab.vectors.verifiable_lists import all_falsified
 from smpc_dp_lab.vectors.verifiable_runs import PARTIES, RELAY

@@ -12,16 +12,16 @@ from typing import Any
 import pytest
 
 from smpc_dp.errors import PeerFault, SmpcError, VerificationError
-from smpc_dp.protocols.abort import ABORT
-from smpc_dp.protocols.contract import Envelope
 from smpc_dp.protocols.engine.events import Message, Report, Start
 from smpc_dp.protocols.engine.run import Run
-from smpc_dp.protocols.envelope import decode, decode_envelope
 from smpc_dp.protocols.garbled.relay import SealedConnection
 from smpc_dp.protocols.ustatistic import messages as m
 from smpc_dp.protocols.ustatistic.party import Evaluating
 from smpc_dp.protocols.ustatistic.result import StatisticResult
 from smpc_dp.protocols.ustatistic.wire import PairWire
+from smpc_dp.wire.abort import ABORT
+from smpc_dp.wire.envelope import Envelope
+from smpc_dp.wire.signing import decode, decode_envelope
 from smpc_dp_lab.vectors import statistic_runs as runs
 from smpc_dp_lab.vectors.runs import Recording
 from tests.vectors.reasons import check_code, check_reason

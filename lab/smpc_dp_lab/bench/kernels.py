@@ -20,8 +20,8 @@ from smpc_dp.protocols.phases.draws import draw_neighbours
 from smpc_dp.protocols.phases.key_graph import Edges
 from smpc_dp.protocols.phases.parameters import add_uniform_terms
 from smpc_dp.protocols.phases.recovery import Recovery
-from smpc_dp.protocols.sets import pack_list
 from smpc_dp.simulate.simulated_run import SimulatedRun, simulated_run
+from smpc_dp.wire.sets import pack_list
 
 _BLOCKS = (16 << 10, 64 << 10, 256 << 10, 1 << 20)
 _BYTES_A_BLOCK_SIZE = 32 << 20

@@ -20,11 +20,11 @@ import msgspec
 from smpc_dp.errors import LocalError
 from smpc_dp.protocols.engine.events import Deadline, Event, Message, Start
 from smpc_dp.protocols.engine.run import Machine
-from smpc_dp.protocols.envelope import decode_envelope, encode_envelope
 from smpc_dp.protocols.secagg import states as secagg
 from smpc_dp.protocols.secagg.params import SecAggParameters
 from smpc_dp.simulate.recording import record, vectors
 from smpc_dp.simulate.simulated_run import AGGREGATOR, simulated_run
+from smpc_dp.wire.signing import decode_envelope, encode_envelope
 from smpc_dp_lab.bench.workers import together
 
 _LENGTH = struct.Struct("<I")

@@ -12,13 +12,13 @@ from smpc_dp.crypto import agree, shamir
 from smpc_dp.crypto.prg import expand
 from smpc_dp.crypto.seal import seal
 from smpc_dp.encoding import Encoding
-from smpc_dp.protocols.envelope import Context, encode
 from smpc_dp.protocols.phases import keys
 from smpc_dp.protocols.phases import messages as m
 from smpc_dp.protocols.phases.draws import draw_neighbours
-from smpc_dp.protocols.sets import pack_list, pack_set
 from smpc_dp.simulate.randomness import SeededRandomnessForSimulation
 from smpc_dp.simulate.simulated_run import Signer
+from smpc_dp.wire.sets import pack_list, pack_set
+from smpc_dp.wire.signing import Context, encode
 from smpc_dp_lab.vectors.runs import SCHEMA, Recording
 
 JsonObject = dict[str, object]

@@ -7,12 +7,12 @@ from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from smpc_dp.protocols.contract import Envelope
-from smpc_dp.protocols.envelope import encode
 from smpc_dp.protocols.gopa import direct_messages as d
 from smpc_dp.protocols.gopa import messages as g
 from smpc_dp.protocols.phases import messages as m
-from smpc_dp.protocols.sets import pack_set
+from smpc_dp.wire.envelope import Envelope
+from smpc_dp.wire.sets import pack_set
+from smpc_dp.wire.signing import encode
 from smpc_dp_lab.vectors.direct_runs import COORDINATOR, SCENARIOS, new_run
 from smpc_dp_lab.vectors.fault import (
     CONTENT,

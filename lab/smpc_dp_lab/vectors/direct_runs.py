@@ -9,13 +9,13 @@ import msgspec
 from smpc_dp.encoding import Encoding
 from smpc_dp.privacy.secagg_plan import plan_secagg
 from smpc_dp.protocols.engine.run import Run
-from smpc_dp.protocols.envelope import decode
 from smpc_dp.protocols.gopa import direct_states
 from smpc_dp.protocols.gopa import messages as g
 from smpc_dp.protocols.gopa.direct_messages import EVERYONE
 from smpc_dp.protocols.gopa.direct_params import DirectParameters, without_relay
 from smpc_dp.protocols.gopa.plan import Neighbourhood
 from smpc_dp.protocols.result import Outcome
+from smpc_dp.wire.signing import decode
 from smpc_dp_lab.vectors.gopa_runs import GopaScenario, gopa_session_json
 from smpc_dp_lab.vectors.runs import (
     Row,

@@ -7,7 +7,7 @@ from collections.abc import Callable, Iterator, Sequence
 import msgspec
 
 from smpc_dp.protocols.exchange import messages as m
-from smpc_dp.protocols.sets import pack_set
+from smpc_dp.wire.sets import pack_set
 from smpc_dp_lab.vectors import runs
 from smpc_dp_lab.vectors.exchange_runs import SCENARIOS, new_run
 from smpc_dp_lab.vectors.fault import (

@@ -8,10 +8,10 @@ from typing import Any, Generic, Protocol, TypeVar
 
 import msgspec
 
-from smpc_dp.protocols.contract import Envelope
-from smpc_dp.protocols.envelope import Context, Signer, decode
 from smpc_dp.protocols.gopa import messages as g
 from smpc_dp.protocols.phases import messages as m
+from smpc_dp.wire.envelope import Envelope
+from smpc_dp.wire.signing import Context, Signer, decode
 from smpc_dp_lab.vectors.runs import AGGREGATOR, SCENARIOS, SCHEMA, Scenario, Staged, new_run
 
 S = TypeVar("S", bound=msgspec.Struct)

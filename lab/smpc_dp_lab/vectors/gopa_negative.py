@@ -9,7 +9,7 @@ from smpc_dp.crypto.labels import Label
 from smpc_dp.protocols.gopa import messages as g
 from smpc_dp.protocols.phases import messages as m
 from smpc_dp.protocols.phases.merkle_commitments import MerkleCommitment
-from smpc_dp.protocols.sets import PartySet, pack_set
+from smpc_dp.wire.sets import PartySet, pack_set
 from smpc_dp_lab.vectors.fault import ENVELOPE, ORDER, VICTIM, Base, Negative, flip
 from smpc_dp_lab.vectors.gopa_runs import SCENARIOS
 from smpc_dp_lab.vectors.negative_aggregator import attests_another_set, masked_and_unmasked

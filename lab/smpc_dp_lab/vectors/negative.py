@@ -7,10 +7,10 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 import msgspec
 
 from smpc_dp.errors import Code
-from smpc_dp.protocols.abort import ABORT, Abort
-from smpc_dp.protocols.envelope import decode
 from smpc_dp.protocols.phases import messages as m
-from smpc_dp.protocols.sets import pack_set
+from smpc_dp.wire.abort import ABORT, Abort
+from smpc_dp.wire.sets import pack_set
+from smpc_dp.wire.signing import decode
 from smpc_dp_lab.vectors.fault import CONTENT, DECODING, ENVELOPE, ORDER, Base, Negative, altered, flip
 from smpc_dp_lab.vectors.negative_aggregator import to_the_aggregator
 from smpc_dp_lab.vectors.negative_merkle_commitments import of_merkle_commitments

@@ -11,12 +11,12 @@ from typing import Any
 import msgspec
 
 from smpc_dp.errors import SmpcError
-from smpc_dp.protocols.contract import Envelope
-from smpc_dp.protocols.envelope import decode, decode_envelope, encode_envelope
 from smpc_dp.protocols.garbled import messages as m
 from smpc_dp.protocols.garbled.effects import Receive
 from smpc_dp.protocols.garbled.messages import BULK, CONTROL, PIECE_HEADER
 from smpc_dp.protocols.garbled.participant import Evaluated, Participant
+from smpc_dp.wire.envelope import Envelope
+from smpc_dp.wire.signing import decode, decode_envelope, encode_envelope
 from smpc_dp_lab.vectors.fault import Fields, Kinds, altered, signed_again
 from smpc_dp_lab.vectors.pairwise_runs import EVALUATOR, GARBLER, SCHEMA, find, new_run
 

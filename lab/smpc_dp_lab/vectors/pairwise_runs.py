@@ -10,7 +10,6 @@ from nacl.signing import SigningKey
 from smpc_dp.circuits.bristol import format_bristol, parse_bristol
 from smpc_dp.circuits.circuit import Circuit, pack, unpack
 from smpc_dp.errors import SmpcError
-from smpc_dp.protocols.envelope import Context, decode_envelope
 from smpc_dp.protocols.garbled.aggregator import AggregatorRole
 from smpc_dp.protocols.garbled.evaluator import EvaluatorRole
 from smpc_dp.protocols.garbled.garbler import GarblerRole
@@ -23,6 +22,7 @@ from smpc_dp.protocols.names import PAIRWISE, VERSION
 from smpc_dp.simulate.pairwise import evaluate_in_memory
 from smpc_dp.simulate.randomness import SeededRandomnessForSimulation
 from smpc_dp.simulate.simulated_run import Signer
+from smpc_dp.wire.signing import Context, decode_envelope
 from smpc_dp_lab.vectors.runs import Recording, draws_json, identities_json
 
 JsonObject = dict[str, object]

@@ -16,9 +16,7 @@ from smpc_dp.errors import LocalError
 from smpc_dp.log.keeping import MemoryBoard
 from smpc_dp.net.transport.memory import Faults, MemoryNetwork
 from smpc_dp.privacy.secagg_plan import SecAggPlan, check_plan, plan_secagg
-from smpc_dp.protocols.contract import Envelope
 from smpc_dp.protocols.engine.run import Machine, Run
-from smpc_dp.protocols.envelope import Context, decode
 from smpc_dp.protocols.names import VERSION
 from smpc_dp.protocols.phases import messages as m
 from smpc_dp.protocols.phases.parameters import SumParameters
@@ -28,6 +26,8 @@ from smpc_dp.protocols.secagg.params import SecAggParameters
 from smpc_dp.simulate.drive import drive
 from smpc_dp.simulate.randomness import SeededRandomnessForSimulation
 from smpc_dp.simulate.simulated_run import Signer
+from smpc_dp.wire.envelope import Envelope
+from smpc_dp.wire.signing import Context, decode
 
 SCHEMA = 1
 AGGREGATOR = "relay"

@@ -12,9 +12,7 @@ from functools import partial
 from nacl.signing import SigningKey
 
 from smpc_dp.errors import Code, PeerFault, SmpcError
-from smpc_dp.protocols.contract import Envelope
 from smpc_dp.protocols.engine.events import Cancellation, Deadline, Message, Report, Start
-from smpc_dp.protocols.envelope import Context, decode
 from smpc_dp.protocols.gopa.direct_messages import EVERYONE
 from smpc_dp.protocols.names import MPYC, VERSION
 from smpc_dp.protocols.secret_sharing import messages as m
@@ -23,10 +21,12 @@ from smpc_dp.protocols.secret_sharing.party import PartyMachine
 from smpc_dp.protocols.secret_sharing.server import ServerMachine
 from smpc_dp.protocols.secret_sharing.sharing import field_bytes
 from smpc_dp.protocols.secret_sharing.terms import ProgramTerms
-from smpc_dp.protocols.sets import pack_set
 from smpc_dp.simulate.randomness import SeededRandomnessForSimulation
 from smpc_dp.simulate.simulated_run import Signer
 from smpc_dp.statistics.shared.plan import sum_program
+from smpc_dp.wire.envelope import Envelope
+from smpc_dp.wire.sets import pack_set
+from smpc_dp.wire.signing import Context, decode
 from smpc_dp_lab.vectors.fault import Fields, Kinds, RecordedRun, altered, envelope_json, flip
 from smpc_dp_lab.vectors.runs import identities_json
 

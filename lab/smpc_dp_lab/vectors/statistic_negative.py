@@ -8,10 +8,10 @@ from typing import Any
 
 import msgspec
 
-from smpc_dp.protocols.contract import Envelope
-from smpc_dp.protocols.envelope import decode, decode_envelope, encode_envelope
-from smpc_dp.protocols.sets import pack_set
 from smpc_dp.protocols.ustatistic import messages as m
+from smpc_dp.wire.envelope import Envelope
+from smpc_dp.wire.sets import pack_set
+from smpc_dp.wire.signing import decode, decode_envelope, encode_envelope
 from smpc_dp_lab.vectors import statistic_runs as runs
 from smpc_dp_lab.vectors.fault import (
     CONTENT,

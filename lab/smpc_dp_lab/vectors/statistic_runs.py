@@ -13,9 +13,7 @@ from nacl.signing import SigningKey
 from smpc_dp.circuits.bristol import format_bristol
 from smpc_dp.kernels import Field, Kernel, auc, collision
 from smpc_dp.log.keeping import MemoryBoard
-from smpc_dp.protocols.contract import Envelope
 from smpc_dp.protocols.engine.events import Deadline, Message, Report, Start
-from smpc_dp.protocols.envelope import Context, encode_envelope
 from smpc_dp.protocols.garbled.effects import Effects, Receive, Send
 from smpc_dp.protocols.garbled.evaluator import EvaluatorRole
 from smpc_dp.protocols.garbled.garbler import GarblerRole
@@ -30,6 +28,8 @@ from smpc_dp.protocols.ustatistic.wire import PairWire
 from smpc_dp.simulate.randomness import SeededRandomnessForSimulation
 from smpc_dp.simulate.simulated_run import Signer
 from smpc_dp.statistics.compiled import operation_of, plan_statistic
+from smpc_dp.wire.envelope import Envelope
+from smpc_dp.wire.signing import Context, encode_envelope
 from smpc_dp_lab.vectors.runs import Recording, draws_json, identities_json
 
 JsonObject = dict[str, object]

@@ -11,11 +11,11 @@ from nacl.signing import SigningKey
 from smpc_dp.crypto.labels import Label
 from smpc_dp.crypto.merkle import MerkleTree
 from smpc_dp.privacy.certificates import expected_samples
-from smpc_dp.protocols.envelope import Context, encode
 from smpc_dp.protocols.phases import certify
 from smpc_dp.protocols.phases import messages as m
-from smpc_dp.protocols.sets import pack_set
 from smpc_dp.simulate.simulated_run import Signer
+from smpc_dp.wire.sets import pack_set
+from smpc_dp.wire.signing import Context, encode
 from smpc_dp_lab.vectors.fault import flip
 from smpc_dp_lab.vectors.runs import AGGREGATOR, SCHEMA
 

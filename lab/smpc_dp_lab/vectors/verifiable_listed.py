@@ -14,11 +14,11 @@ from smpc_dp.log.keeping import MemoryBoard
 from smpc_dp.log.log import Chain, encode_line
 from smpc_dp.log.runs import CertifiedLine, MemorySessionLog, RunLine, Shown
 from smpc_dp.protocols.begin import attested
-from smpc_dp.protocols.envelope import Context, encode
 from smpc_dp.protocols.phases import messages as m
 from smpc_dp.protocols.phases.messages import Attestation, Begin
-from smpc_dp.protocols.sets import pack_set
 from smpc_dp.seen import NOTHING_SEEN, Seen
+from smpc_dp.wire.sets import pack_set
+from smpc_dp.wire.signing import Context, encode
 from smpc_dp_lab.vectors.verifiable_runs import PARTIES, RELAY, RecordedRun, execute, honest
 
 # Request, randomness, and who falls silent instead of sending its message of that number: ben before it opens

@@ -13,8 +13,8 @@ from smpc_dp.identity.keys import Identity
 from smpc_dp.log.log import encode_line
 from smpc_dp.log.runs import CertifiedLine, start_of
 from smpc_dp.protocols.phases.messages import Begin
-from smpc_dp.protocols.sets import pack_set
 from smpc_dp.simulate.randomness import SeededRandomnessForSimulation
+from smpc_dp.wire.sets import pack_set
 from smpc_dp_lab.vectors.verifiable_listed import QUORUM, listed, packed, shown_line, with_fields
 
 # The run whose log is audited; the last one, which a party is shown.

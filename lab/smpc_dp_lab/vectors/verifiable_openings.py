@@ -18,7 +18,7 @@ from smpc_dp.protocols.gopa.verifiable.statements import (
     OPENING_MALFORMED,
     OPENING_OTHER,
 )
-from smpc_dp.protocols.sets import pack_set
+from smpc_dp.wire.sets import pack_set
 from smpc_dp_lab.vectors.verifiable_cheat import EXCLUDED, REFUSED, ROUNDS_BASE, Cheat
 from smpc_dp_lab.vectors.verifiable_host import (
     END,

@@ -12,9 +12,7 @@ from msgspec.structs import replace
 from numpy.typing import NDArray
 
 from smpc_dp.crypto import proofs
-from smpc_dp.protocols.contract import Envelope
 from smpc_dp.protocols.engine.collector import Item
-from smpc_dp.protocols.envelope import decode
 from smpc_dp.protocols.gopa.verifiable import messages as v
 from smpc_dp.protocols.gopa.verifiable.collecting import CollectCoin
 from smpc_dp.protocols.gopa.verifiable.statements import (
@@ -26,6 +24,8 @@ from smpc_dp.protocols.gopa.verifiable.statements import (
     SUM,
 )
 from smpc_dp.protocols.gopa.verifiable.states import AGGREGATOR
+from smpc_dp.wire.envelope import Envelope
+from smpc_dp.wire.signing import decode
 from smpc_dp_lab.vectors.fault import altered, flip
 from smpc_dp_lab.vectors.verifiable_cheat import BASE, EXCLUDED, REFUSED, VOID, Cheat
 from smpc_dp_lab.vectors.verifiable_runs import (

@@ -21,13 +21,11 @@ from smpc_dp.identity.roster import Member
 from smpc_dp.log.keeping import MemoryBoard
 from smpc_dp.log.log import Chain, Entry, Header, decode_line, encode_line
 from smpc_dp.net.transport.memory import Faults, MemoryNetwork
-from smpc_dp.protocols.contract import Envelope
 from smpc_dp.protocols.engine.collector import CollectorRole
 from smpc_dp.protocols.engine.events import Cancellation, Event
 from smpc_dp.protocols.engine.party import Apply, PartyState
 from smpc_dp.protocols.engine.run import Run
 from smpc_dp.protocols.engine.state import Transition
-from smpc_dp.protocols.envelope import Context, decode
 from smpc_dp.protocols.gopa.verifiable import committing, joining, publishing
 from smpc_dp.protocols.gopa.verifiable import messages as v
 from smpc_dp.protocols.gopa.verifiable.committing import AwaitCoinsCertificate, AwaitCommitmentsCertificate
@@ -41,10 +39,12 @@ from smpc_dp.protocols.gopa.verifiable.states import AGGREGATOR, PARTY, aggregat
 from smpc_dp.protocols.registry import check_gopa
 from smpc_dp.protocols.result import Outcome
 from smpc_dp.protocols.session import canonical_session, session_digest, session_json
-from smpc_dp.protocols.sets import pack_list
 from smpc_dp.seen import NOTHING_SEEN, Seen
 from smpc_dp.simulate.drive import drive
 from smpc_dp.simulate.randomness import SeededRandomnessForSimulation
+from smpc_dp.wire.envelope import Envelope
+from smpc_dp.wire.sets import pack_list
+from smpc_dp.wire.signing import Context, decode
 
 S = TypeVar("S", bound=msgspec.Struct)
 

@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from smpc_dp.protocols.envelope import encode
 from smpc_dp.protocols.phases.messages import Begin
 from smpc_dp.seen import Seen
+from smpc_dp.wire.signing import encode
 from smpc_dp_lab.vectors.runs import SCHEMA
 from smpc_dp_lab.vectors.verifiable_listed import RUNS, Listed, listed
 from smpc_dp_lab.vectors.verifiable_lists import AUDITED, LAST, Falsified, all_falsified

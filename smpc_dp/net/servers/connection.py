@@ -25,13 +25,13 @@ from smpc_dp.net.servers.programs import (
 )
 from smpc_dp.net.transport.endpoint import dial
 from smpc_dp.privacy.accountant.receipt import Receipt
-from smpc_dp.protocols.envelope import Context
 from smpc_dp.protocols.result import Outcome
 from smpc_dp.protocols.secret_sharing.params import threshold_of
 from smpc_dp.protocols.secret_sharing.party import PartyMachine
 from smpc_dp.protocols.secret_sharing.terms import ProgramTerms
 from smpc_dp.protocols.ustatistic.result import StatisticResult
 from smpc_dp.statistics.shared.plan import Program
+from smpc_dp.wire.signing import Context
 
 if TYPE_CHECKING:
     from smpc_dp.privacy.accountant.ledger import Ledger

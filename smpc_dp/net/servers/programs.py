@@ -16,7 +16,6 @@ from smpc_dp.encoding import Encoding
 from smpc_dp.errors import Check, ConfigCheck, ConfigError, Fault, VerificationError
 from smpc_dp.kernels.described import describe, read_kernel
 from smpc_dp.kernels.kernel import Kernel
-from smpc_dp.protocols.envelope import Context
 from smpc_dp.protocols.result import Evidence, Noise, Outcome
 from smpc_dp.protocols.secret_sharing.agreement import Opened
 from smpc_dp.protocols.secret_sharing.claims import SharedEvidence, with_servers
@@ -33,6 +32,7 @@ from smpc_dp.statistics.shared.plan import (
 )
 from smpc_dp.statistics.shared.result import event_of, privacy_of, statistic_result
 from smpc_dp.statistics.shared.vectors import vector_program
+from smpc_dp.wire.signing import Context
 
 if TYPE_CHECKING:
     from smpc_dp.privacy.accountant.events import Event

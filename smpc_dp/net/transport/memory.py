@@ -8,8 +8,8 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 
 from smpc_dp.errors import PeerFault
-from smpc_dp.protocols.contract import Envelope
-from smpc_dp.protocols.envelope import decode_envelope, encode_envelope
+from smpc_dp.wire.envelope import Envelope
+from smpc_dp.wire.signing import decode_envelope, encode_envelope
 
 
 @dataclass(frozen=True, slots=True)

@@ -13,14 +13,14 @@ from numpy.typing import NDArray
 
 from smpc_dp.decoding import convert, decode_msgpack
 from smpc_dp.errors import Check, LocalError, PeerFault, SmpcError, VerificationError
-from smpc_dp.protocols.contract import Envelope
 from smpc_dp.protocols.engine import collector, party, peers
 from smpc_dp.protocols.engine.collector import CollectorRole, Inbox
 from smpc_dp.protocols.engine.party import PartyRole
 from smpc_dp.protocols.engine.peers import PeerRole
 from smpc_dp.protocols.engine.saved_inbox import SavedError, SavedInbox
 from smpc_dp.protocols.engine.state import State
-from smpc_dp.protocols.sets import PartySet
+from smpc_dp.wire.envelope import Envelope
+from smpc_dp.wire.sets import PartySet
 
 # What an array may hold, little-endian, and the only names of it.
 ARRAYS = ("|b1", "|u1", "<u2", "<u4", "<u8", "<i8", "<f8")

@@ -16,11 +16,11 @@ import msgspec
 from msgspec.structs import replace
 
 from smpc_dp.errors import Check, Code, LocalError, PeerFault, SmpcError, TimeoutFault
-from smpc_dp.protocols.abort import ABORT, LEAVE, Abort, abort_of, code_of, equivocation, leave_of
-from smpc_dp.protocols.contract import Envelope
 from smpc_dp.protocols.engine import events
 from smpc_dp.protocols.engine.state import State, Transition
-from smpc_dp.protocols.envelope import Context, Signer, decode
+from smpc_dp.wire.abort import ABORT, LEAVE, Abort, abort_of, code_of, equivocation, leave_of
+from smpc_dp.wire.envelope import Envelope
+from smpc_dp.wire.signing import Context, Signer, decode
 
 P_co = TypeVar("P_co", covariant=True)
 

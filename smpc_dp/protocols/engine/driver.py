@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from smpc_dp.errors import SmpcError
-from smpc_dp.protocols.contract import Envelope
 from smpc_dp.protocols.engine.events import Cancellation, Event
 from smpc_dp.protocols.engine.run import Machine
+from smpc_dp.wire.envelope import Envelope
 
 
 class Driver:

@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from typing import TypeAlias
 
 from smpc_dp.errors import SmpcError
-from smpc_dp.protocols.contract import Envelope
+from smpc_dp.wire.envelope import Envelope
 
 
 @dataclass(frozen=True, slots=True)

@@ -6,9 +6,9 @@ from collections.abc import Sequence
 from typing import Any, Generic, Protocol, TypeVar
 
 from smpc_dp.errors import LocalError, SmpcError
-from smpc_dp.protocols.contract import Envelope
 from smpc_dp.protocols.engine.events import Cancellation, Event
 from smpc_dp.protocols.engine.state import State, Transition
+from smpc_dp.wire.envelope import Envelope
 
 R_co = TypeVar("R_co", covariant=True)
 

@@ -13,7 +13,6 @@ from smpc_dp.crypto.labels import Label
 from smpc_dp.crypto.randomness import SystemRandomness
 from smpc_dp.crypto.transcript import digest, encode_uint
 from smpc_dp.errors import LocalError
-from smpc_dp.protocols.contract import Envelope
 from smpc_dp.protocols.engine.codec import Codec
 from smpc_dp.protocols.engine.counter import Counter, Entry
 from smpc_dp.protocols.engine.events import Cancellation, Event, Message
@@ -31,7 +30,8 @@ from smpc_dp.protocols.engine.seal import (
 )
 from smpc_dp.protocols.engine.state import State, Transition
 from smpc_dp.protocols.engine.store import Row, Store
-from smpc_dp.protocols.envelope import Context, encode_envelope
+from smpc_dp.wire.envelope import Envelope
+from smpc_dp.wire.signing import Context, encode_envelope
 
 if TYPE_CHECKING:
     from smpc_dp.privacy.accountant.events import Event as Release

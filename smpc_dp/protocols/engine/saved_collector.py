@@ -16,7 +16,6 @@ from smpc_dp.crypto.randomness import SystemRandomness
 from smpc_dp.crypto.transcript import digest, encode_uint
 from smpc_dp.decoding import decode_msgpack
 from smpc_dp.errors import Check, LocalError, VerificationError
-from smpc_dp.protocols.contract import Envelope
 from smpc_dp.protocols.engine import events
 from smpc_dp.protocols.engine.collector import CollectorState
 from smpc_dp.protocols.engine.peers import PeerState
@@ -24,6 +23,7 @@ from smpc_dp.protocols.engine.saved import ATTEST, SavedRun, Saving
 from smpc_dp.protocols.engine.saved_inbox import SavedError
 from smpc_dp.protocols.engine.state import Transition
 from smpc_dp.protocols.engine.store import Row
+from smpc_dp.wire.envelope import Envelope
 
 R_co = TypeVar("R_co", covariant=True)
 

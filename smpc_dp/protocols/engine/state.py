@@ -13,7 +13,7 @@ from typing import Any, ClassVar, NamedTuple, Self
 import msgspec
 
 from smpc_dp.errors import SmpcError
-from smpc_dp.protocols.contract import Envelope
+from smpc_dp.wire.envelope import Envelope
 
 
 class Secret(msgspec.Struct, frozen=True):

@@ -6,7 +6,7 @@ from typing import Annotated
 
 from msgspec import Meta
 
-from smpc_dp.protocols.contract import Body
+from smpc_dp.wire.envelope import Body
 
 HELLO = "exchange-hello"
 START = "exchange-start"

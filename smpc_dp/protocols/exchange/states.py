@@ -18,8 +18,6 @@ from smpc_dp.crypto.seal import seal, unseal
 from smpc_dp.crypto.transcript import digest, encode_uint
 from smpc_dp.encoding import RingVector
 from smpc_dp.errors import Check, PeerFault, TimeoutFault, VerificationError, check_of
-from smpc_dp.protocols.abort import ABORT, abort_of, code_of
-from smpc_dp.protocols.contract import Envelope
 from smpc_dp.protocols.engine.collector import (
     Collector,
     CollectorRole,
@@ -31,7 +29,6 @@ from smpc_dp.protocols.engine.collector import (
 from smpc_dp.protocols.engine.party import Member, PartyRole, PartyState, Row
 from smpc_dp.protocols.engine.run import Run
 from smpc_dp.protocols.engine.state import Transition
-from smpc_dp.protocols.envelope import Context, Signer, decode
 from smpc_dp.protocols.exchange import messages as m
 from smpc_dp.protocols.exchange.params import ExchangeParameters
 from smpc_dp.protocols.phases import keys
@@ -39,8 +36,11 @@ from smpc_dp.protocols.phases.key_graph import Ready, Sealing, Watch
 from smpc_dp.protocols.phases.operation import agree_on_operation
 from smpc_dp.protocols.phases.survivors import FixedSurvivors
 from smpc_dp.protocols.result import Certificate, Evidence, Outcome
-from smpc_dp.protocols.sets import PartySet, pack_set
 from smpc_dp.seen import NOTHING_SEEN, Seen
+from smpc_dp.wire.abort import ABORT, abort_of, code_of
+from smpc_dp.wire.envelope import Envelope
+from smpc_dp.wire.sets import PartySet, pack_set
+from smpc_dp.wire.signing import Context, Signer, decode
 
 if TYPE_CHECKING:
     from smpc_dp.log.keeping import Board

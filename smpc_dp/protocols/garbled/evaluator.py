@@ -13,7 +13,6 @@ from smpc_dp.crypto.ot import Receiver
 from smpc_dp.crypto.randomness import Randomness
 from smpc_dp.crypto.seal import seal
 from smpc_dp.errors import Check, PeerFault
-from smpc_dp.protocols.envelope import Context, Signer
 from smpc_dp.protocols.garbled import messages
 from smpc_dp.protocols.garbled.effects import RETAINED, Effects, Send
 from smpc_dp.protocols.garbled.messages import (
@@ -44,6 +43,7 @@ from smpc_dp.protocols.garbled.plan import (
     unpack_bits,
 )
 from smpc_dp.protocols.garbled.transfers import Transfers
+from smpc_dp.wire.signing import Context, Signer
 
 
 class EvaluatorRole(Participant):

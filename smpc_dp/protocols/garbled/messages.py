@@ -13,7 +13,7 @@ from typing import Annotated
 
 from msgspec import Meta
 
-from smpc_dp.protocols.contract import Body
+from smpc_dp.wire.envelope import Body
 
 CONTROL, BULK = 1, 2
 PIECE_HEADER = struct.Struct(">BBQQ")

@@ -25,15 +25,6 @@ from smpc_dp.errors import (
     SmpcError,
     VerificationError,
 )
-from smpc_dp.protocols.abort import ABORT, TEXTS, Abort, abort_of
-from smpc_dp.protocols.envelope import (
-    Context,
-    Signer,
-    decode,
-    decode_envelope,
-    encode_envelope,
-    printable,
-)
 from smpc_dp.protocols.garbled.claims import privacy_of
 from smpc_dp.protocols.garbled.effects import Buffer, Effects, Receive, Send
 from smpc_dp.protocols.garbled.messages import (
@@ -51,6 +42,15 @@ from smpc_dp.protocols.garbled.messages import (
 from smpc_dp.protocols.garbled.plan import Plan, Rows
 from smpc_dp.protocols.garbled.transfers import Transfers
 from smpc_dp.protocols.result import Privacy
+from smpc_dp.wire.abort import ABORT, TEXTS, Abort, abort_of
+from smpc_dp.wire.signing import (
+    Context,
+    Signer,
+    decode,
+    decode_envelope,
+    encode_envelope,
+    printable,
+)
 
 M = TypeVar("M", bound=msgspec.Struct)
 

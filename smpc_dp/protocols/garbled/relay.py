@@ -20,9 +20,9 @@ from smpc_dp.crypto.randomness import Randomness
 from smpc_dp.crypto.seal import OVERHEAD_BYTES, seal, unseal
 from smpc_dp.crypto.transcript import digest, encode_uint
 from smpc_dp.errors import Check, LocalError, PeerFault, VerificationError
-from smpc_dp.protocols.contract import Body
-from smpc_dp.protocols.envelope import Context, Signer, decode, decode_envelope, encode_envelope
 from smpc_dp.protocols.ustatistic.messages import MAX_FRAME_BYTES
+from smpc_dp.wire.envelope import Body
+from smpc_dp.wire.signing import Context, Signer, decode, decode_envelope, encode_envelope
 
 RELAY_KEY = "relay-key"
 CHUNK_BYTES = MAX_FRAME_BYTES - OVERHEAD_BYTES - 1

@@ -15,10 +15,8 @@ from msgspec.structs import replace
 from smpc_dp.crypto import agree
 from smpc_dp.encoding import RingVector
 from smpc_dp.errors import Check, PeerFault, VerificationError
-from smpc_dp.protocols.contract import Envelope
 from smpc_dp.protocols.engine.peers import PeerState
 from smpc_dp.protocols.engine.state import Transition
-from smpc_dp.protocols.envelope import decode, encode
 from smpc_dp.protocols.gopa import direct_messages as d
 from smpc_dp.protocols.gopa.direct_evidence import (
     DirectInbox,
@@ -36,7 +34,9 @@ from smpc_dp.protocols.phases import keys
 from smpc_dp.protocols.phases import messages as m
 from smpc_dp.protocols.phases.draws import draw_neighbours
 from smpc_dp.protocols.phases.key_graph import Graph, hello
-from smpc_dp.protocols.sets import PartySet, pack_list, unpack_list
+from smpc_dp.wire.envelope import Envelope
+from smpc_dp.wire.sets import PartySet, pack_list, unpack_list
+from smpc_dp.wire.signing import decode, encode
 
 
 class Drawn(msgspec.Struct, frozen=True):

@@ -14,11 +14,8 @@ from msgspec.structs import replace
 
 from smpc_dp.encoding import RingVector
 from smpc_dp.errors import Check, Code, PeerFault, SmpcError, TimeoutFault
-from smpc_dp.protocols.abort import ABORT, abort_of, code_of
-from smpc_dp.protocols.contract import Envelope
 from smpc_dp.protocols.engine.peers import Letter, PeerState, Take
 from smpc_dp.protocols.engine.state import Transition
-from smpc_dp.protocols.envelope import decode
 from smpc_dp.protocols.gopa import direct_messages as d
 from smpc_dp.protocols.gopa.direct_agreement import (
     Advertised,
@@ -53,7 +50,10 @@ from smpc_dp.protocols.gopa.messages import PUBLISH
 from smpc_dp.protocols.phases import messages as m
 from smpc_dp.protocols.phases.key_graph import hello
 from smpc_dp.protocols.result import Certificate
-from smpc_dp.protocols.sets import PartySet, pack_set
+from smpc_dp.wire.abort import ABORT, abort_of, code_of
+from smpc_dp.wire.envelope import Envelope
+from smpc_dp.wire.sets import PartySet, pack_set
+from smpc_dp.wire.signing import decode
 
 
 class CollectHello(PeerState[DirectInbox], frozen=True, kw_only=True, eq=False):

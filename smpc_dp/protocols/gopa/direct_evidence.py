@@ -15,7 +15,7 @@ from smpc_dp.protocols.engine.peers import Inbox, Letter, Peer, PeerState
 from smpc_dp.protocols.gopa import direct_messages as d
 from smpc_dp.protocols.gopa.params import GopaParameters
 from smpc_dp.protocols.phases import messages as m
-from smpc_dp.protocols.sets import PartySet
+from smpc_dp.wire.sets import PartySet
 
 
 @dataclass(slots=True)

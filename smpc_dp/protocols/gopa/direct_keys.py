@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from smpc_dp.crypto.labels import Label
 from smpc_dp.crypto.transcript import digest, encode_uint
-from smpc_dp.protocols.envelope import Context
+from smpc_dp.wire.signing import Context
 
 
 def run_identifier(context: Context, operation: str, present: bytes, nonces: bytes) -> bytes:

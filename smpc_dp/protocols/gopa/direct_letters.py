@@ -6,15 +6,15 @@ import sys
 from collections.abc import Sequence
 
 from smpc_dp.errors import Check, PeerFault
-from smpc_dp.protocols.abort import equivocation
-from smpc_dp.protocols.contract import Envelope
 from smpc_dp.protocols.engine.peers import Take, letter_of, lose
-from smpc_dp.protocols.envelope import decode
 from smpc_dp.protocols.gopa import direct_messages as d
 from smpc_dp.protocols.gopa.direct_evidence import DirectPeer, DirectState, convict
 from smpc_dp.protocols.gopa.direct_witness import suspect, take_witness, weigh_all
 from smpc_dp.protocols.gopa.messages import PUBLISH
 from smpc_dp.protocols.phases import messages as m
+from smpc_dp.wire.abort import equivocation
+from smpc_dp.wire.envelope import Envelope
+from smpc_dp.wire.signing import decode
 
 # Bytes of any message, but for what it has of a vector or of each party.
 SMALL = 4096

@@ -10,11 +10,11 @@ from typing import Annotated
 
 from msgspec import Meta
 
-from smpc_dp.protocols.abort import ABORT
-from smpc_dp.protocols.contract import Body
 from smpc_dp.protocols.gopa.messages import PUBLISH
 from smpc_dp.protocols.phases import messages as m
 from smpc_dp.protocols.phases.messages import SIGNATURE_BYTES, Bytes32
+from smpc_dp.wire.abort import ABORT
+from smpc_dp.wire.envelope import Body
 
 Signature = Annotated[bytes, Meta(min_length=SIGNATURE_BYTES, max_length=SIGNATURE_BYTES)]
 

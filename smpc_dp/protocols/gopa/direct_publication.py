@@ -13,7 +13,6 @@ from smpc_dp.encoding import RingVector
 from smpc_dp.errors import Check, LocalError, PeerFault
 from smpc_dp.protocols.engine.peers import PeerState
 from smpc_dp.protocols.engine.state import State, Transition
-from smpc_dp.protocols.envelope import decode
 from smpc_dp.protocols.gopa import direct_messages as d
 from smpc_dp.protocols.gopa.direct_agreement import (
     Agreed,
@@ -42,7 +41,8 @@ from smpc_dp.protocols.phases import masked_sum, outcomes
 from smpc_dp.protocols.phases import messages as m
 from smpc_dp.protocols.phases.certified_set import Participation
 from smpc_dp.protocols.result import Certificate, Outcome
-from smpc_dp.protocols.sets import pack_set
+from smpc_dp.wire.sets import pack_set
+from smpc_dp.wire.signing import decode
 
 
 class CollectPublications(PeerState[DirectInbox], frozen=True, kw_only=True, eq=False):

@@ -11,7 +11,6 @@ from smpc_dp.crypto.randomness import Randomness, SystemRandomness
 from smpc_dp.encoding import RingVector
 from smpc_dp.protocols.engine.peers import Peer, PeerRole, Phase, Wait
 from smpc_dp.protocols.engine.run import Run
-from smpc_dp.protocols.envelope import Context, Signer
 from smpc_dp.protocols.gopa import direct_agreement as agreement
 from smpc_dp.protocols.gopa import direct_coordinator as coordinator
 from smpc_dp.protocols.gopa import direct_letters as letters
@@ -44,6 +43,7 @@ from smpc_dp.protocols.gopa.messages import PUBLISH
 from smpc_dp.protocols.gopa.params import GopaParameters
 from smpc_dp.protocols.phases import messages as m
 from smpc_dp.protocols.result import Outcome
+from smpc_dp.wire.signing import Context, Signer
 
 # What all do alike, whoever coordinates.
 

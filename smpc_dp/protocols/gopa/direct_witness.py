@@ -9,14 +9,14 @@ from __future__ import annotations
 import hashlib
 
 from smpc_dp.errors import Check, PeerFault
-from smpc_dp.protocols.contract import Envelope
 from smpc_dp.protocols.engine.peers import Letter
-from smpc_dp.protocols.envelope import decode
 from smpc_dp.protocols.gopa import direct_messages as d
 from smpc_dp.protocols.gopa.direct_evidence import DirectPeer, DirectState, has_signed
 from smpc_dp.protocols.gopa.direct_keys import run_identifier
 from smpc_dp.protocols.phases import messages as m
-from smpc_dp.protocols.sets import PartySet
+from smpc_dp.wire.envelope import Envelope
+from smpc_dp.wire.sets import PartySet
+from smpc_dp.wire.signing import decode
 
 # What an attestation answers.
 _ANSWERED = {m.ATTEST_PARTICIPANTS: (d.MERKLE_COMMITMENT, d.PARTICIPANTS), d.ATTEST_TOTAL: (d.PUBLISHED,)}

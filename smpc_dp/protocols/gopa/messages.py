@@ -6,8 +6,8 @@ reveal, attest-participants, publish. With "roll-back" it has the steps of secur
 
 from __future__ import annotations
 
-from smpc_dp.protocols.contract import Body
 from smpc_dp.protocols.phases import messages as m
+from smpc_dp.wire.envelope import Body
 
 PUBLISH = "publish"
 AVERAGE = "average"

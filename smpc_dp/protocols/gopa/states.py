@@ -12,12 +12,10 @@ from smpc_dp.crypto.randomness import Randomness, SystemRandomness
 from smpc_dp.encoding import RingVector
 from smpc_dp.errors import Check
 from smpc_dp.log.keeping import Board
-from smpc_dp.protocols.contract import Envelope
 from smpc_dp.protocols.engine.collector import CollectorRole, CollectorRow, CollectorState, Item
 from smpc_dp.protocols.engine.party import PartyRole, PartyState, Row
 from smpc_dp.protocols.engine.run import Run
 from smpc_dp.protocols.engine.state import Transition
-from smpc_dp.protocols.envelope import Context, Signer, decode
 from smpc_dp.protocols.gopa import messages as g
 from smpc_dp.protocols.gopa.params import GopaParameters
 from smpc_dp.protocols.phases import certified_set, key_graph, keys, masked_sum, outcomes
@@ -36,8 +34,10 @@ from smpc_dp.protocols.phases.key_graph import (
 from smpc_dp.protocols.phases.survivors import FixedSurvivors
 from smpc_dp.protocols.result import Outcome
 from smpc_dp.protocols.secagg.states import Finished, Summed, first_state
-from smpc_dp.protocols.sets import PartySet
 from smpc_dp.seen import NOTHING_SEEN, Seen
+from smpc_dp.wire.envelope import Envelope
+from smpc_dp.wire.sets import PartySet
+from smpc_dp.wire.signing import Context, Signer, decode
 
 Party = SumMember[GopaParameters]
 Aggregator = SumAggregator[GopaParameters]

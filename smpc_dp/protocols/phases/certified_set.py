@@ -11,15 +11,15 @@ from typing import Any, Protocol
 import msgspec
 
 from smpc_dp.errors import Check, PeerFault
-from smpc_dp.protocols.contract import Envelope
 from smpc_dp.protocols.engine.collector import Collector, CollectorState, Item
 from smpc_dp.protocols.engine.party import Member
-from smpc_dp.protocols.envelope import decode
 from smpc_dp.protocols.phases import messages as m
 from smpc_dp.protocols.phases.certify import check_certificate, shortest_certificate
 from smpc_dp.protocols.phases.parameters import SumParameters
 from smpc_dp.protocols.result import Certificate
-from smpc_dp.protocols.sets import PartySet
+from smpc_dp.wire.envelope import Envelope
+from smpc_dp.wire.sets import PartySet
+from smpc_dp.wire.signing import decode
 
 
 class Participation(msgspec.Struct, frozen=True):

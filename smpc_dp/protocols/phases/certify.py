@@ -16,11 +16,11 @@ from smpc_dp.crypto.transcript import digest, encode_uint
 from smpc_dp.errors import Check, PeerFault, VerificationError
 from smpc_dp.privacy.certificates import expected_samples
 from smpc_dp.protocols import result
-from smpc_dp.protocols.envelope import Context, encode
 from smpc_dp.protocols.phases.draws import draw_indices
 from smpc_dp.protocols.phases.merkle_commitments import MerkleCommitment, check_merkle_commitment
 from smpc_dp.protocols.phases.messages import SIGNATURE_BYTES, Attestation, Certificate
-from smpc_dp.protocols.sets import PartySet, pack_set
+from smpc_dp.wire.sets import PartySet, pack_set
+from smpc_dp.wire.signing import Context, encode
 
 
 def make_certificate(signatures: Mapping[int, bytes], quorum: int, parties: int) -> Certificate:

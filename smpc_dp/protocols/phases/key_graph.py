@@ -18,11 +18,9 @@ from smpc_dp.crypto import agree
 from smpc_dp.crypto.labels import Label
 from smpc_dp.encoding import RingVector
 from smpc_dp.errors import Check, Code, PeerFault, TimeoutFault, VerificationError
-from smpc_dp.protocols.contract import Envelope
 from smpc_dp.protocols.engine.collector import Collector, CollectorRow, CollectorState, Item
 from smpc_dp.protocols.engine.party import Member, PartyState, Row
 from smpc_dp.protocols.engine.state import Secret, State, Transition
-from smpc_dp.protocols.envelope import Context, decode
 from smpc_dp.protocols.phases import keys
 from smpc_dp.protocols.phases import messages as m
 from smpc_dp.protocols.phases.draws import draw_neighbours
@@ -30,7 +28,9 @@ from smpc_dp.protocols.phases.merkle_commitments import MerkleCommitment, check_
 from smpc_dp.protocols.phases.operation import agree_on_operation
 from smpc_dp.protocols.phases.parameters import SumParameters
 from smpc_dp.protocols.phases.survivors import FixedSurvivors
-from smpc_dp.protocols.sets import PartySet, pack_list, pack_set, unpack_list
+from smpc_dp.wire.envelope import Envelope
+from smpc_dp.wire.sets import PartySet, pack_list, pack_set, unpack_list
+from smpc_dp.wire.signing import Context, decode
 
 P_co = TypeVar("P_co", bound=SumParameters, covariant=True)
 Watch = Callable[[str, RingVector], None]

@@ -10,8 +10,8 @@ from smpc_dp.crypto.agree import agree
 from smpc_dp.crypto.labels import Label
 from smpc_dp.crypto.transcript import digest, encode_uint
 from smpc_dp.errors import PeerFault, VerificationError
-from smpc_dp.protocols.envelope import Context, Signer
 from smpc_dp.protocols.phases.messages import DEAL
+from smpc_dp.wire.signing import Context, Signer
 
 
 def run_identifier(context: Context, operation: str, present: bytes, root: bytes) -> bytes:

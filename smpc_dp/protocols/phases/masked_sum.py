@@ -16,17 +16,17 @@ from smpc_dp.crypto.prg import add_masks
 from smpc_dp.crypto.seal import seal, unseal
 from smpc_dp.encoding import RingVector
 from smpc_dp.errors import Check, PeerFault, TimeoutFault, VerificationError
-from smpc_dp.protocols.contract import Envelope
 from smpc_dp.protocols.engine.collector import Collector, CollectorState, Item
 from smpc_dp.protocols.engine.party import Member
 from smpc_dp.protocols.engine.state import Secret
-from smpc_dp.protocols.envelope import decode, encode
 from smpc_dp.protocols.phases import keys
 from smpc_dp.protocols.phases import messages as m
 from smpc_dp.protocols.phases.certified_set import Attesting
 from smpc_dp.protocols.phases.key_graph import Edges, Graph, Sealing, SumAggregator, members_of
 from smpc_dp.protocols.phases.parameters import SumParameters
-from smpc_dp.protocols.sets import PartySet, pack_list, unpack_list
+from smpc_dp.wire.envelope import Envelope
+from smpc_dp.wire.sets import PartySet, pack_list, unpack_list
+from smpc_dp.wire.signing import decode, encode
 
 # The party's side
 

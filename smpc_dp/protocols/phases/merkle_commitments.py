@@ -9,8 +9,8 @@ from collections.abc import Iterable, Mapping
 
 from smpc_dp.crypto.labels import Label
 from smpc_dp.crypto.merkle import MerkleTree, check_leaves
-from smpc_dp.protocols.envelope import Context
-from smpc_dp.protocols.sets import PartySet, pack_set
+from smpc_dp.wire.sets import PartySet, pack_set
+from smpc_dp.wire.signing import Context
 
 
 class MerkleCommitment:

@@ -11,8 +11,8 @@ from typing import Annotated
 
 from msgspec import Meta
 
-from smpc_dp.protocols.contract import Body
 from smpc_dp.seen import MOST_BEHIND
+from smpc_dp.wire.envelope import Body
 
 Bytes32 = Annotated[bytes, Meta(min_length=32, max_length=32)]
 # The number of a line of a session log.

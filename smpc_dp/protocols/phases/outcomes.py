@@ -11,11 +11,11 @@ import numpy as np
 from smpc_dp.encoding import RingVector
 from smpc_dp.errors import Check
 from smpc_dp.protocols.engine.party import Member
-from smpc_dp.protocols.envelope import Context
 from smpc_dp.protocols.phases.certified_set import Participation
 from smpc_dp.protocols.phases.parameters import SumParameters
 from smpc_dp.protocols.result import Certificate, Evidence, Outcome
-from smpc_dp.protocols.sets import PartySet, pack_set
+from smpc_dp.wire.sets import PartySet, pack_set
+from smpc_dp.wire.signing import Context
 
 
 def unpack_total(member: Member[SumParameters], message: msgspec.Struct, packed: bytes) -> RingVector:

@@ -11,11 +11,11 @@ from smpc_dp.crypto.prg import add_masks
 from smpc_dp.encoding import RingVector
 from smpc_dp.errors import Check, PeerFault, TimeoutFault, VerificationError
 from smpc_dp.privacy.secagg_plan import SecAggPlan
-from smpc_dp.protocols.envelope import Context
 from smpc_dp.protocols.phases import keys
 from smpc_dp.protocols.phases import messages as m
 from smpc_dp.protocols.phases.key_graph import Edges
 from smpc_dp.protocols.phases.parameters import AddPairTerms
+from smpc_dp.wire.signing import Context
 
 
 class Recovery:

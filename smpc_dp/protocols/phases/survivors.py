@@ -10,8 +10,8 @@ from __future__ import annotations
 from collections.abc import Collection
 
 from smpc_dp.errors import Code, PrivacyError
-from smpc_dp.protocols.envelope import Context
-from smpc_dp.protocols.sets import PartySet
+from smpc_dp.wire.sets import PartySet
+from smpc_dp.wire.signing import Context
 
 
 class FixedSurvivors:

@@ -14,12 +14,10 @@ import msgspec
 from smpc_dp.crypto.randomness import Randomness, SystemRandomness
 from smpc_dp.encoding import RingVector
 from smpc_dp.errors import Code, TimeoutFault
-from smpc_dp.protocols.contract import Envelope
 from smpc_dp.protocols.engine.collector import CollectorRole, CollectorRow, CollectorState, Inbox, Item
 from smpc_dp.protocols.engine.party import PartyRole, PartyState, Row
 from smpc_dp.protocols.engine.run import Run
 from smpc_dp.protocols.engine.state import Transition
-from smpc_dp.protocols.envelope import Context, Signer, decode
 from smpc_dp.protocols.phases import certified_set, key_graph, keys, masked_sum, outcomes
 from smpc_dp.protocols.phases import messages as m
 from smpc_dp.protocols.phases.certified_set import Attesting, Participation, check_certified
@@ -40,8 +38,10 @@ from smpc_dp.protocols.phases.parameters import SumParameters
 from smpc_dp.protocols.phases.recovery import Recovery
 from smpc_dp.protocols.phases.survivors import FixedSurvivors
 from smpc_dp.protocols.result import Certificate, Outcome
-from smpc_dp.protocols.sets import PartySet, pack_list
 from smpc_dp.seen import NOTHING_SEEN, Seen
+from smpc_dp.wire.envelope import Envelope
+from smpc_dp.wire.sets import PartySet, pack_list
+from smpc_dp.wire.signing import Context, Signer, decode
 
 if TYPE_CHECKING:
     from smpc_dp.log.keeping import Board

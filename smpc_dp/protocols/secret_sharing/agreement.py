@@ -15,14 +15,14 @@ from smpc_dp.crypto.labels import Label
 from smpc_dp.crypto.transcript import digest, encode_uint
 from smpc_dp.errors import Check, LocalError, PeerFault, SmpcError, VerificationError
 from smpc_dp.identity.keys import verify
-from smpc_dp.protocols.abort import TEXTS, Abort, equivocation, error_of
-from smpc_dp.protocols.contract import Envelope
 from smpc_dp.protocols.engine import events
-from smpc_dp.protocols.envelope import Context, Signer, decode
 from smpc_dp.protocols.result import Certificate
 from smpc_dp.protocols.secret_sharing.messages import LeftOut, Output, Start
 from smpc_dp.protocols.secret_sharing.terms import ProgramTerms
-from smpc_dp.protocols.sets import PartySet
+from smpc_dp.wire.abort import TEXTS, Abort, equivocation, error_of
+from smpc_dp.wire.envelope import Envelope
+from smpc_dp.wire.sets import PartySet
+from smpc_dp.wire.signing import Context, Signer, decode
 
 # (question, number of parties, their marks or none, 32 bytes that follow from all hellos) -> the terms;
 # ConfigError for what cannot be had.

@@ -11,7 +11,7 @@ from typing import Annotated
 from msgspec import Meta
 
 from smpc_dp.errors import Code
-from smpc_dp.protocols.contract import Body
+from smpc_dp.wire.envelope import Body
 
 HELLO = "shared-hello"
 PRESENT = "present"

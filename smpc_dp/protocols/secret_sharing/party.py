@@ -16,14 +16,14 @@ from smpc_dp.errors import (
     SmpcError,
     TimeoutFault,
 )
-from smpc_dp.protocols.abort import ABORT, LEAVE, abort_of
-from smpc_dp.protocols.contract import Envelope
-from smpc_dp.protocols.envelope import Context, Signer, decode
 from smpc_dp.protocols.secret_sharing import messages as m
 from smpc_dp.protocols.secret_sharing.agreement import NO_SURVIVAL, MakeTerms, Member, common, run_identifier
 from smpc_dp.protocols.secret_sharing.sharing import split
 from smpc_dp.protocols.secret_sharing.terms import ProgramTerms
-from smpc_dp.protocols.sets import PartySet
+from smpc_dp.wire.abort import ABORT, LEAVE, abort_of
+from smpc_dp.wire.envelope import Envelope
+from smpc_dp.wire.sets import PartySet
+from smpc_dp.wire.signing import Context, Signer, decode
 
 
 class PartyMachine(Member):

@@ -15,9 +15,6 @@ from typing import TypeVar
 import msgspec
 
 from smpc_dp.errors import Check, Code, PeerFault, SmpcError, TimeoutFault
-from smpc_dp.protocols.abort import ABORT, LEAVE, Abort, abort_of, code_of, leave_of
-from smpc_dp.protocols.contract import Envelope
-from smpc_dp.protocols.envelope import Context, Signer, decode
 from smpc_dp.protocols.secret_sharing import messages as m
 from smpc_dp.protocols.secret_sharing.agreement import (
     NO_SURVIVAL,
@@ -33,7 +30,10 @@ from smpc_dp.protocols.secret_sharing.agreement import (
 )
 from smpc_dp.protocols.secret_sharing.sharing import unpack
 from smpc_dp.protocols.secret_sharing.terms import ProgramTerms
-from smpc_dp.protocols.sets import PartySet, pack_set
+from smpc_dp.wire.abort import ABORT, LEAVE, Abort, abort_of, code_of, leave_of
+from smpc_dp.wire.envelope import Envelope
+from smpc_dp.wire.sets import PartySet, pack_set
+from smpc_dp.wire.signing import Context, Signer, decode
 
 M = TypeVar("M", bound=msgspec.Struct)
 

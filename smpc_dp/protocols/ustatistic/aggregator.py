@@ -13,13 +13,10 @@ from typing import ClassVar
 
 from smpc_dp.errors import Check, Code, ConfigCheck, ConfigError, Fault, LocalError, PeerFault, TimeoutFault
 from smpc_dp.protocols.begin import begin_log, certify_begin, why_behind
-from smpc_dp.protocols.contract import Envelope
 from smpc_dp.protocols.engine.collector import CollectorState, Item
 from smpc_dp.protocols.engine.state import Transition
-from smpc_dp.protocols.envelope import decode
 from smpc_dp.protocols.phases import messages as common
 from smpc_dp.protocols.run_log import RunLog
-from smpc_dp.protocols.sets import pack_set
 from smpc_dp.protocols.ustatistic import messages as m
 from smpc_dp.protocols.ustatistic.log import OPERATION, say, take
 from smpc_dp.protocols.ustatistic.pairs import CollectDone, Pairs, end_pairs
@@ -33,6 +30,9 @@ from smpc_dp.protocols.ustatistic.terms import (
     run_identifier,
     start_root,
 )
+from smpc_dp.wire.envelope import Envelope
+from smpc_dp.wire.sets import pack_set
+from smpc_dp.wire.signing import decode
 
 
 class CollectHello(CollectorState, frozen=True, kw_only=True, eq=False):

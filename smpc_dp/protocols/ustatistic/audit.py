@@ -20,10 +20,8 @@ from smpc_dp.crypto.transcript import digest
 from smpc_dp.errors import Check, PeerFault, VerificationError
 from smpc_dp.log.log import Entry, Header
 from smpc_dp.protocols.begin import check_begin, session_head
-from smpc_dp.protocols.envelope import Context, decode
 from smpc_dp.protocols.phases import messages as common
 from smpc_dp.protocols.session import session_json
-from smpc_dp.protocols.sets import PartySet
 from smpc_dp.protocols.ustatistic import messages as m
 from smpc_dp.protocols.ustatistic.log import OPERATION
 from smpc_dp.protocols.ustatistic.plan import MAX_PARTNERS
@@ -38,6 +36,8 @@ from smpc_dp.protocols.ustatistic.terms import (
     start_root,
     statistic_context,
 )
+from smpc_dp.wire.sets import PartySet
+from smpc_dp.wire.signing import Context, decode
 
 # The kinds of entries that the aggregator signs.
 _OF_AGGREGATOR = (common.CERTIFY_BEGIN, m.TERMS, *m.AGAINS, m.OUTCOME)

@@ -12,10 +12,10 @@ from collections.abc import Mapping
 
 import msgspec
 
-from smpc_dp.protocols.contract import Envelope
 from smpc_dp.protocols.engine.collector import Item
 from smpc_dp.protocols.run_log import RunLog, append
 from smpc_dp.protocols.ustatistic.serving import Aggregator
+from smpc_dp.wire.envelope import Envelope
 
 OPERATION = "pairwise-statistic "
 """What the operation in a header begins with, and the digest of the statistic in hex follows."""

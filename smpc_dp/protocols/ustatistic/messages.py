@@ -12,7 +12,7 @@ from typing import Annotated
 
 from msgspec import Meta
 
-from smpc_dp.protocols.contract import Body
+from smpc_dp.wire.envelope import Body
 
 ATTEMPTS = 3
 """Draws of matchings in one request, at most: another one follows when somebody withholds a coin."""

@@ -15,10 +15,8 @@ from typing import ClassVar
 import numpy as np
 
 from smpc_dp.errors import Check, PeerFault, SmpcError, TimeoutFault
-from smpc_dp.protocols.contract import Envelope
 from smpc_dp.protocols.engine.collector import CollectorState, Item
 from smpc_dp.protocols.engine.state import Transition
-from smpc_dp.protocols.envelope import decode
 from smpc_dp.protocols.garbled.aggregator import AggregatorEvaluation, AggregatorRole
 from smpc_dp.protocols.garbled.effects import Receive, Send
 from smpc_dp.protocols.garbled.participant import Evaluated
@@ -31,6 +29,8 @@ from smpc_dp.protocols.ustatistic.relay import RelayDesk
 from smpc_dp.protocols.ustatistic.result import StatisticEvidence, StatisticResult, result_of
 from smpc_dp.protocols.ustatistic.serving import Aggregator
 from smpc_dp.protocols.ustatistic.terms import Draw, check_failed, pair_context
+from smpc_dp.wire.envelope import Envelope
+from smpc_dp.wire.signing import decode
 
 Pair = tuple[str, str]
 

@@ -19,10 +19,8 @@ from smpc_dp.errors import Check
 from smpc_dp.protocols.begin import attest_begin, check_begun, closed, logged_run
 from smpc_dp.protocols.engine.party import Member, PartyState
 from smpc_dp.protocols.engine.state import Transition
-from smpc_dp.protocols.envelope import decode
 from smpc_dp.protocols.garbled.draw import COIN_BYTES
 from smpc_dp.protocols.phases import messages as common
-from smpc_dp.protocols.sets import PartySet
 from smpc_dp.protocols.ustatistic import messages as m
 from smpc_dp.protocols.ustatistic.estimate import Estimate
 from smpc_dp.protocols.ustatistic.plan import StatisticPlan
@@ -36,6 +34,8 @@ from smpc_dp.protocols.ustatistic.terms import (
     run_identifier,
     start_root,
 )
+from smpc_dp.wire.sets import PartySet
+from smpc_dp.wire.signing import decode
 
 
 @dataclass(frozen=True, slots=True)

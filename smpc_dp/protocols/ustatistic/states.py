@@ -11,7 +11,6 @@ from smpc_dp.protocols.begin import accept_begin
 from smpc_dp.protocols.engine.collector import Collector, CollectorRole, CollectorRow, Inbox
 from smpc_dp.protocols.engine.party import Member, PartyRole, Row
 from smpc_dp.protocols.engine.run import Run
-from smpc_dp.protocols.envelope import Context, Signer
 from smpc_dp.protocols.phases import messages as common
 from smpc_dp.protocols.ustatistic import aggregator as a
 from smpc_dp.protocols.ustatistic import messages as m
@@ -22,6 +21,7 @@ from smpc_dp.protocols.ustatistic.result import StatisticResult
 from smpc_dp.protocols.ustatistic.serving import MakePlan, Serving
 from smpc_dp.protocols.ustatistic.terms import quorum, statistic_context
 from smpc_dp.seen import NOTHING_SEEN, Seen
+from smpc_dp.wire.signing import Context, Signer
 
 PARTY = PartyRole(
     first=p.Ready,

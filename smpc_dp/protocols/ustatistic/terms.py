@@ -10,10 +10,10 @@ from smpc_dp.crypto.labels import Label
 from smpc_dp.crypto.transcript import digest, encode_uint
 from smpc_dp.errors import Check, PeerFault
 from smpc_dp.protocols import names
-from smpc_dp.protocols.envelope import Context
 from smpc_dp.protocols.garbled.draw import COIN_BYTES, beacon, bipartite_matchings, commit, matchings
 from smpc_dp.protocols.ustatistic.messages import ATTEMPTS
 from smpc_dp.protocols.ustatistic.plan import PROTOCOL, VERSION
+from smpc_dp.wire.signing import Context
 
 
 @dataclass(frozen=True, slots=True)

@@ -8,11 +8,11 @@ from typing import Any, TypeVar
 import msgspec
 
 from smpc_dp.errors import Check, PeerFault
-from smpc_dp.protocols.contract import Envelope
 from smpc_dp.protocols.engine.party import Member
-from smpc_dp.protocols.envelope import Context, decode
 from smpc_dp.protocols.ustatistic import messages as m
 from smpc_dp.protocols.ustatistic.terms import pair_context
+from smpc_dp.wire.envelope import Envelope
+from smpc_dp.wire.signing import Context, decode
 
 B = TypeVar("B", bound=msgspec.Struct)
 

@@ -31,10 +31,10 @@ from smpc_dp.net.member import Membership
 from smpc_dp.net.requests import Counter as Requests
 from smpc_dp.privacy.network.grid import Grid
 from smpc_dp.privacy.sampling import NoiseSource
-from smpc_dp.protocols.contract import Envelope
-from smpc_dp.protocols.envelope import Context, decode
 from smpc_dp.protocols.exchange.messages import SEND, Send
 from smpc_dp.simulate.exchanging import MemoryRelay, drive_exchange
+from smpc_dp.wire.envelope import Envelope
+from smpc_dp.wire.signing import Context, decode
 
 SUM: dict[str, Any] = {
     "learner": "walk-sum",

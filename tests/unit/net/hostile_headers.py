@@ -6,8 +6,8 @@ from msgspec.structs import replace
 
 from smpc_dp.log.log import Header
 from smpc_dp.net.log_session import held_session
-from smpc_dp.protocols.envelope import Context
 from smpc_dp.protocols.phases.keys import run_identifier
+from smpc_dp.wire.signing import Context
 
 
 def with_session(header: Header, session: str) -> Header:

@@ -27,9 +27,9 @@ from smpc_dp.net import audit as runtime
 from smpc_dp.net.audit import audit, audit_stream
 from smpc_dp.net.audit_selection import read_session_log
 from smpc_dp.net.log_session import LogSession, held_session
-from smpc_dp.protocols.envelope import Context
 from smpc_dp.protocols.result import Result
 from smpc_dp.simulate.simulated_run import RememberingVerifier
+from smpc_dp.wire.signing import Context
 from smpc_dp_lab.vectors.verifiable_parties import CHEAT, off_by_one
 from smpc_dp_lab.vectors.verifiable_runs import execute, honest
 from tests.documents import assert_documented

@@ -23,7 +23,6 @@ from smpc_dp.log import header as long_header
 from smpc_dp.log.log import Chain, encode_line
 from smpc_dp.net import log_session
 from smpc_dp.net.audit import audit_stream
-from smpc_dp.protocols.envelope import Context
 from smpc_dp.protocols.gopa.verifiable import audit as verifiable
 from smpc_dp.protocols.gopa.verifiable import batch_verifier
 from smpc_dp.protocols.gopa.verifiable.edges import EdgeAudit
@@ -32,7 +31,8 @@ from smpc_dp.protocols.gopa.verifiable.params import VerifiableParameters, check
 from smpc_dp.protocols.gopa.verifiable.statements import Rules
 from smpc_dp.protocols.phases.keys import run_identifier
 from smpc_dp.protocols.session import canonical_session, session_digest, session_json
-from smpc_dp.protocols.sets import pack_set
+from smpc_dp.wire.sets import pack_set
+from smpc_dp.wire.signing import Context
 from tests.unit.net.test_audit import write_log
 
 GIVEN = {

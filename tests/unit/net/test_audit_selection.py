@@ -15,9 +15,9 @@ from smpc_dp.log.log import MAX_LINE_BYTES, Chain, Entry, Header, decode_line, e
 from smpc_dp.log.runs import NO_HEAD, CertifiedLine, MemorySessionLog, SessionLog
 from smpc_dp.net.audit import Report, audit_stream
 from smpc_dp.net.audit_selection import Wanted, read_session_log
-from smpc_dp.protocols.envelope import decode
 from smpc_dp.protocols.phases import messages as m
 from smpc_dp.protocols.session import canonical_session, session_json
+from smpc_dp.wire.signing import decode
 from smpc_dp_lab.vectors.verifiable_parties import off_by_one
 from smpc_dp_lab.vectors.verifiable_runs import NINE, RecordedRun, execute, honest, members
 

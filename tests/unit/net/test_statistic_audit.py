@@ -31,17 +31,14 @@ from smpc_dp.net.audit import Report, audit_stream
 from smpc_dp.net.audit_selection import Wanted
 from smpc_dp.net.statistic import plan_maker
 from smpc_dp.protocols.begin import attested, session_head
-from smpc_dp.protocols.contract import Envelope
 from smpc_dp.protocols.engine import events
 from smpc_dp.protocols.engine.run import Run
-from smpc_dp.protocols.envelope import Context, decode, encode
 from smpc_dp.protocols.garbled.effects import Receive, Send
 from smpc_dp.protocols.garbled.evaluator import EvaluatorRole
 from smpc_dp.protocols.garbled.garbler import GarblerRole
 from smpc_dp.protocols.phases import messages as common
 from smpc_dp.protocols.phases.messages import Attestation
 from smpc_dp.protocols.session import canonical_session, session_digest, session_json
-from smpc_dp.protocols.sets import pack_set
 from smpc_dp.protocols.ustatistic import messages as m
 from smpc_dp.protocols.ustatistic import states as states
 from smpc_dp.protocols.ustatistic.log import OPERATION
@@ -57,6 +54,9 @@ from smpc_dp.protocols.ustatistic.terms import (
 from smpc_dp.protocols.ustatistic.wire import PairWire
 from smpc_dp.simulate.randomness import SeededRandomnessForSimulation
 from smpc_dp.statistics.compiled import operation_of, plan_statistic
+from smpc_dp.wire.envelope import Envelope
+from smpc_dp.wire.sets import pack_set
+from smpc_dp.wire.signing import Context, decode, encode
 
 ROOT = Path(__file__).parents[3]
 AGGREGATOR = "hub"

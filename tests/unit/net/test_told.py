@@ -26,8 +26,8 @@ from smpc_dp.errors import (
     TimeoutFault,
     VerificationError,
 )
-from smpc_dp.protocols.abort import BLAMES, LACKS, TEXTS, Abort, abort_of, error_of, leave_of
-from smpc_dp.protocols.envelope import Context, decode, encode
+from smpc_dp.wire.abort import BLAMES, LACKS, TEXTS, Abort, abort_of, error_of, leave_of
+from smpc_dp.wire.signing import Context, decode, encode
 
 ROOT = Path(__file__).resolve().parents[3]
 OWN_WORDS = "canary 4711.25 /home/canary/bob.ledger"

@@ -20,15 +20,15 @@ from smpc_dp.privacy import certificates
 from smpc_dp.privacy.certificates import expected_samples, proof_nodes
 from smpc_dp.privacy.secagg_plan import SecAggPlan, check_plan, plan_secagg
 from smpc_dp.protocols import result
-from smpc_dp.protocols.envelope import Context, encode
 from smpc_dp.protocols.phases import certify
 from smpc_dp.protocols.phases import messages as m
 from smpc_dp.protocols.phases.certify import check_certificate, sample_certificate, shortest_certificate
 from smpc_dp.protocols.secagg.params import SecAggParameters
-from smpc_dp.protocols.sets import pack_set
 from smpc_dp.simulate.average import sum_roles
 from smpc_dp.simulate.drive import drive
 from smpc_dp.simulate.simulated_run import AGGREGATOR, simulated_run
+from smpc_dp.wire.sets import pack_set
+from smpc_dp.wire.signing import Context, encode
 
 PARTIES = 400
 PLAN = plan_secagg(PARTIES, dropout=0.02, corrupt=0.0)

@@ -7,11 +7,11 @@ from typing import Any, NamedTuple
 
 import pytest
 
-from smpc_dp.protocols.abort import ABORT, LEAVE
-from smpc_dp.protocols.contract import Envelope
 from smpc_dp.protocols.engine.events import Event, Report, Start
 from smpc_dp.protocols.engine.party import PartyRole
 from smpc_dp.protocols.engine.run import Run
+from smpc_dp.wire.abort import ABORT, LEAVE
+from smpc_dp.wire.envelope import Envelope
 
 
 class Step(NamedTuple):

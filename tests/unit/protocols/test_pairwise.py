@@ -16,7 +16,6 @@ from smpc_dp.crypto.ot import Receiver, Rows
 from smpc_dp.crypto.randomness import Randomness, SystemRandomness
 from smpc_dp.errors import ConfigError, PeerFault, SmpcError
 from smpc_dp.identity.keys import Identity
-from smpc_dp.protocols.envelope import Context
 from smpc_dp.protocols.garbled import plan as planning
 from smpc_dp.protocols.garbled.aggregator import AggregatorRole
 from smpc_dp.protocols.garbled.evaluator import EvaluatorRole
@@ -28,6 +27,7 @@ from smpc_dp.protocols.garbled.plan import Plan
 from smpc_dp.published.library import find
 from smpc_dp.simulate.pairwise import evaluate_in_memory
 from smpc_dp.simulate.randomness import SeededRandomnessForSimulation
+from smpc_dp.wire.signing import Context
 
 IDENTITIES = {name: Identity.generate(name) for name in ("alice", "bob", "hub")}
 OUTPUTS = {

@@ -8,8 +8,6 @@ from typing import Any
 
 import pytest
 
-from smpc_dp.protocols.abort import ABORT
-from smpc_dp.protocols.contract import Envelope
 from smpc_dp.protocols.engine.events import Event, Message
 from smpc_dp.protocols.engine.run import Run
 from smpc_dp.protocols.gopa.verifiable import messages as v
@@ -19,6 +17,8 @@ from smpc_dp.protocols.gopa.verifiable.joining import AwaitNeighbours
 from smpc_dp.protocols.gopa.verifiable.publishing import AwaitOpenings, AwaitPublications
 from smpc_dp.protocols.gopa.verifiable.states import AGGREGATOR
 from smpc_dp.protocols.gopa.verifiable.tallying import AwaitTallied
+from smpc_dp.wire.abort import ABORT
+from smpc_dp.wire.envelope import Envelope
 from smpc_dp_lab.vectors.verifiable_openings import in_rounds, to_something_else, too_far_out
 from smpc_dp_lab.vectors.verifiable_runs import RecordedRun, execute
 from tests.unit.protocols.engine.test_states import contents

@@ -12,13 +12,13 @@ from smpc_dp.encoding import Encoding
 from smpc_dp.errors import VerificationError
 from smpc_dp.net.transport.memory import Faults, MemoryNetwork
 from smpc_dp.privacy.secagg_plan import check_plan
-from smpc_dp.protocols.contract import Envelope
-from smpc_dp.protocols.envelope import encode_envelope
 from smpc_dp.protocols.result import Outcome
 from smpc_dp.protocols.secagg.params import SecAggParameters
 from smpc_dp.simulate.average import sum_roles
 from smpc_dp.simulate.drive import drive
 from smpc_dp.simulate.simulated_run import AGGREGATOR, RememberingVerifier, Signer
+from smpc_dp.wire.envelope import Envelope
+from smpc_dp.wire.signing import encode_envelope
 
 PARTIES = 12
 

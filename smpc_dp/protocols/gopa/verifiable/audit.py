@@ -20,7 +20,6 @@ from smpc_dp.crypto import proofs
 from smpc_dp.errors import Check, PeerFault, SmpcError, VerificationError
 from smpc_dp.log.log import Entry, Header
 from smpc_dp.protocols.begin import check_begin, session_head
-from smpc_dp.protocols.envelope import Context, decode, group_operation
 from smpc_dp.protocols.gopa.verifiable import messages as v
 from smpc_dp.protocols.gopa.verifiable.batch_verifier import Position, Workers, at_once, raise_first
 from smpc_dp.protocols.gopa.verifiable.disk_store import (
@@ -39,7 +38,8 @@ from smpc_dp.protocols.gopa.verifiable.verdict import Excluded, Verdict
 from smpc_dp.protocols.phases import keys
 from smpc_dp.protocols.phases import messages as m
 from smpc_dp.protocols.phases.certify import check_certificate
-from smpc_dp.protocols.sets import PartySet, pack_list
+from smpc_dp.wire.sets import PartySet, pack_list
+from smpc_dp.wire.signing import Context, decode, group_operation
 
 # Reads the log from its first entry once more, each with the head before it.
 Again = Callable[[], Generator[tuple[Entry, bytes], None, None]]

@@ -7,10 +7,8 @@ from typing import ClassVar
 from smpc_dp.crypto import proofs
 from smpc_dp.errors import Check, PeerFault, TimeoutFault
 from smpc_dp.protocols import begin
-from smpc_dp.protocols.contract import Envelope
 from smpc_dp.protocols.engine.collector import CollectorState, Item
 from smpc_dp.protocols.engine.state import Transition
-from smpc_dp.protocols.envelope import decode
 from smpc_dp.protocols.gopa.verifiable import messages as v
 from smpc_dp.protocols.gopa.verifiable.counting import Agreed, CollectPublish, Committed
 from smpc_dp.protocols.gopa.verifiable.hosting import (
@@ -26,7 +24,9 @@ from smpc_dp.protocols.phases import messages as m
 from smpc_dp.protocols.phases.certified_set import Attesting, Participation
 from smpc_dp.protocols.phases.key_graph import CollectHello, Commitments
 from smpc_dp.protocols.run_log import RunLog
-from smpc_dp.protocols.sets import pack_list
+from smpc_dp.wire.envelope import Envelope
+from smpc_dp.wire.sets import pack_list
+from smpc_dp.wire.signing import decode
 
 
 class CollectBegin(CollectorState, frozen=True, kw_only=True, eq=False):

@@ -13,10 +13,8 @@ from smpc_dp.encoding import RingVector
 from smpc_dp.errors import Check, PeerFault
 from smpc_dp.log.followed import Followed
 from smpc_dp.log.log import entry_digest
-from smpc_dp.protocols.contract import Envelope
 from smpc_dp.protocols.engine.party import PartyState
 from smpc_dp.protocols.engine.state import Secret, Transition
-from smpc_dp.protocols.envelope import decode, encode
 from smpc_dp.protocols.gopa.verifiable import messages as v
 from smpc_dp.protocols.gopa.verifiable.follow import (
     Term,
@@ -38,7 +36,9 @@ from smpc_dp.protocols.gopa.verifiable.statements import cancel, failures
 from smpc_dp.protocols.phases import messages as m
 from smpc_dp.protocols.phases.certified_set import Participation
 from smpc_dp.protocols.phases.key_graph import members_of
-from smpc_dp.protocols.sets import PartySet
+from smpc_dp.wire.envelope import Envelope
+from smpc_dp.wire.sets import PartySet
+from smpc_dp.wire.signing import decode, encode
 
 SIGNATURE = m.SIGNATURE_BYTES
 

@@ -10,10 +10,8 @@ import msgspec
 
 from smpc_dp.crypto import proofs
 from smpc_dp.encoding import RingVector
-from smpc_dp.protocols.contract import Envelope
 from smpc_dp.protocols.engine.collector import CollectorState, Item
 from smpc_dp.protocols.engine.state import Transition
-from smpc_dp.protocols.envelope import decode, encode
 from smpc_dp.protocols.gopa.verifiable import messages as v
 from smpc_dp.protocols.gopa.verifiable.hosting import (
     VerifiableAggregator,
@@ -28,7 +26,9 @@ from smpc_dp.protocols.phases import messages as m
 from smpc_dp.protocols.phases.certified_set import Attesting, Participation
 from smpc_dp.protocols.result import Outcome
 from smpc_dp.protocols.run_log import RunLog
-from smpc_dp.protocols.sets import PartySet, pack_list, pack_set
+from smpc_dp.wire.envelope import Envelope
+from smpc_dp.wire.sets import PartySet, pack_list, pack_set
+from smpc_dp.wire.signing import decode, encode
 
 Claimed = dict[int, Item]
 

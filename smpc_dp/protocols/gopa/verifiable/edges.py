@@ -18,7 +18,7 @@ from smpc_dp.protocols.gopa.verifiable import messages as v
 from smpc_dp.protocols.gopa.verifiable.batch_verifier import BatchVerifier, Position, Workers
 from smpc_dp.protocols.gopa.verifiable.disk_store import StoredBytes
 from smpc_dp.protocols.gopa.verifiable.statements import agreements
-from smpc_dp.protocols.sets import PartySet
+from smpc_dp.wire.sets import PartySet
 
 POINT = commit.POINT_BYTES
 # Parties whose edges are held at a time, where some do not cancel.

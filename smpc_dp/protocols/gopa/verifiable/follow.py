@@ -11,9 +11,7 @@ from smpc_dp.encoding import RingVector
 from smpc_dp.errors import Check
 from smpc_dp.log.followed import Followed
 from smpc_dp.log.log import HEAD_BYTES, entry_digest
-from smpc_dp.protocols.contract import Envelope
 from smpc_dp.protocols.engine.party import Member
-from smpc_dp.protocols.envelope import Context, decode
 from smpc_dp.protocols.gopa.verifiable import messages as v
 from smpc_dp.protocols.gopa.verifiable.params import VerifiableParameters
 from smpc_dp.protocols.gopa.verifiable.recount import Batch
@@ -21,7 +19,9 @@ from smpc_dp.protocols.gopa.verifiable.statements import Rules
 from smpc_dp.protocols.phases import messages as m
 from smpc_dp.protocols.phases.certify import check_certificate
 from smpc_dp.protocols.result import Certificate
-from smpc_dp.protocols.sets import PartySet, pack_set, unpack_list
+from smpc_dp.wire.envelope import Envelope
+from smpc_dp.wire.sets import PartySet, pack_set, unpack_list
+from smpc_dp.wire.signing import Context, decode
 
 
 @dataclass(frozen=True, slots=True)

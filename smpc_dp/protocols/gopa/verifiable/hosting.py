@@ -11,7 +11,6 @@ from smpc_dp.crypto import proofs
 from smpc_dp.errors import PeerFault, TimeoutFault
 from smpc_dp.log.keeping import Board
 from smpc_dp.log.runs import SessionLog
-from smpc_dp.protocols.contract import Envelope
 from smpc_dp.protocols.engine.collector import Collector, CollectorState, Item
 from smpc_dp.protocols.gopa.verifiable import messages as v
 from smpc_dp.protocols.gopa.verifiable.params import VerifiableParameters
@@ -22,7 +21,8 @@ from smpc_dp.protocols.phases.certify import check_certificate, make_certificate
 from smpc_dp.protocols.phases.key_graph import Watch
 from smpc_dp.protocols.result import Certificate
 from smpc_dp.protocols.run_log import RunLog, append
-from smpc_dp.protocols.sets import PartySet
+from smpc_dp.wire.envelope import Envelope
+from smpc_dp.wire.sets import PartySet
 
 
 @dataclass(frozen=True, slots=True)

@@ -24,7 +24,7 @@ from smpc_dp.protocols.gopa.verifiable.statements import signed
 from smpc_dp.protocols.phases import key_graph
 from smpc_dp.protocols.phases import messages as m
 from smpc_dp.protocols.phases.key_graph import Advertised, AwaitStart, Drawn, Ready
-from smpc_dp.protocols.sets import pack_list
+from smpc_dp.wire.sets import pack_list
 
 
 class AwaitBegin(PartyState, frozen=True, kw_only=True, eq=False):

@@ -13,10 +13,8 @@ import msgspec
 
 from smpc_dp.errors import Check, SmpcError
 from smpc_dp.log.followed import Followed
-from smpc_dp.protocols.contract import Envelope
 from smpc_dp.protocols.engine.party import PartyState
 from smpc_dp.protocols.engine.state import Transition
-from smpc_dp.protocols.envelope import decode
 from smpc_dp.protocols.gopa.verifiable import messages as v
 from smpc_dp.protocols.gopa.verifiable.follow import (
     Term,
@@ -36,7 +34,9 @@ from smpc_dp.protocols.gopa.verifiable.tallying import AwaitTallied
 from smpc_dp.protocols.phases import messages as m
 from smpc_dp.protocols.phases.certified_set import Participation
 from smpc_dp.protocols.phases.key_graph import check_forwarded
-from smpc_dp.protocols.sets import PartySet, pack_list
+from smpc_dp.wire.envelope import Envelope
+from smpc_dp.wire.sets import PartySet, pack_list
+from smpc_dp.wire.signing import decode
 
 # (party, its name, the body of its statement, its edges that count) -> whether the statement is right
 IsRight = Callable[[int, str, bytes, Mapping[int, bytes]], bool]

@@ -8,8 +8,8 @@ from typing import NamedTuple
 
 from smpc_dp.errors import Check, VerificationError
 from smpc_dp.log.log import Entry
-from smpc_dp.protocols.envelope import Context
 from smpc_dp.protocols.gopa.verifiable.batch_verifier import BatchVerifier, Position, Workers
+from smpc_dp.wire.signing import Context
 
 # What is held of a signature until it is checked.
 _HELD_BYTES = 256

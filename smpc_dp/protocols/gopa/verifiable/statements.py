@@ -18,10 +18,10 @@ from smpc_dp.crypto.randomness import Randomness
 from smpc_dp.crypto.transcript import digest
 from smpc_dp.encoding import RingVector
 from smpc_dp.errors import Check, PeerFault, VerificationError
-from smpc_dp.protocols.envelope import Context, decode
 from smpc_dp.protocols.gopa.verifiable import messages as v
 from smpc_dp.protocols.gopa.verifiable.params import VerifiableParameters
-from smpc_dp.protocols.sets import unpack_list
+from smpc_dp.wire.sets import unpack_list
+from smpc_dp.wire.signing import Context, decode
 
 # Which statement of a party a proof belongs to, and the reason that is given if it is false.
 RANGE, NORM, NOISE, SUM, OPENING = "range", "norm", "noise", "sum", "opening"

@@ -18,7 +18,6 @@ from smpc_dp.protocols import begin
 from smpc_dp.protocols.engine.collector import CollectorRole, CollectorRow
 from smpc_dp.protocols.engine.party import PartyRole, Row
 from smpc_dp.protocols.engine.run import Run
-from smpc_dp.protocols.envelope import Context, Signer
 from smpc_dp.protocols.gopa.verifiable import collecting, committing, counting, joining, publishing, tallying
 from smpc_dp.protocols.gopa.verifiable import messages as v
 from smpc_dp.protocols.gopa.verifiable.collecting import (
@@ -66,6 +65,7 @@ from smpc_dp.protocols.phases.survivors import FixedSurvivors
 from smpc_dp.protocols.result import Outcome
 from smpc_dp.protocols.secagg.states import first_state
 from smpc_dp.seen import NOTHING_SEEN, Seen
+from smpc_dp.wire.signing import Context, Signer
 
 PARTY = PartyRole(
     first=Ready,

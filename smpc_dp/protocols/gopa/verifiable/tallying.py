@@ -13,7 +13,6 @@ from smpc_dp.log.followed import Followed
 from smpc_dp.protocols import begin
 from smpc_dp.protocols.engine.party import PartyState
 from smpc_dp.protocols.engine.state import Transition
-from smpc_dp.protocols.envelope import decode
 from smpc_dp.protocols.gopa.verifiable import messages as v
 from smpc_dp.protocols.gopa.verifiable.follow import (
     VerifiableMember,
@@ -27,7 +26,8 @@ from smpc_dp.protocols.phases import messages as m
 from smpc_dp.protocols.phases import outcomes
 from smpc_dp.protocols.phases.certified_set import Participation
 from smpc_dp.protocols.result import Outcome
-from smpc_dp.protocols.sets import PartySet
+from smpc_dp.wire.sets import PartySet
+from smpc_dp.wire.signing import decode
 
 
 class AwaitTallied(PartyState, frozen=True, kw_only=True, eq=False):

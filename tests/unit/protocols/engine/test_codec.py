@@ -14,7 +14,6 @@ from hypothesis import strategies as st
 from numpy.typing import NDArray
 
 from smpc_dp.errors import Code, LocalError, VerificationError
-from smpc_dp.protocols.contract import Envelope
 from smpc_dp.protocols.engine import collector
 from smpc_dp.protocols.engine.codec import Codec, Record
 from smpc_dp.protocols.engine.collector import CollectorRole
@@ -23,8 +22,9 @@ from smpc_dp.protocols.exchange.states import PARTY as EXCHANGE
 from smpc_dp.protocols.gopa.states import PARTY as GOPA
 from smpc_dp.protocols.gopa.verifiable.states import PARTY as VERIFIABLE
 from smpc_dp.protocols.secagg.states import PARTY as SECAGG
-from smpc_dp.protocols.sets import PartySet, pack_set
 from smpc_dp.protocols.ustatistic.states import AGGREGATOR as STATISTIC_AGGREGATOR
+from smpc_dp.wire.envelope import Envelope
+from smpc_dp.wire.sets import PartySet, pack_set
 
 
 class Inner(msgspec.Struct, frozen=True):

@@ -8,7 +8,6 @@ from typing import Any
 import pytest
 
 from smpc_dp.errors import ConfigCheck, ConfigError, LocalError
-from smpc_dp.protocols.abort import ABORT, LEAVE
 from smpc_dp.protocols.engine.events import Cancellation, Deadline, Event, Start
 from smpc_dp.protocols.engine.peers import Peer, PeerRole, PeerState
 from smpc_dp.protocols.engine.state import State, Transition
@@ -17,6 +16,7 @@ from smpc_dp.protocols.gopa.direct_agreement import AwaitStart, CertifyParticipa
 from smpc_dp.protocols.gopa.direct_publication import Finished
 from smpc_dp.protocols.gopa.direct_states import COORDINATOR, PARTY
 from smpc_dp.protocols.gopa.messages import PUBLISH
+from smpc_dp.wire.abort import ABORT, LEAVE
 from tests.faults.direct_simulated import DirectRow
 
 SECRETS = {"vector", "drawn", "advertised", "graph"}

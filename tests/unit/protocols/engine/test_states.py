@@ -10,7 +10,6 @@ import msgspec
 import pytest
 
 from smpc_dp.errors import LocalError, TimeoutFault
-from smpc_dp.protocols.contract import Envelope
 from smpc_dp.protocols.engine.events import Cancellation, Deadline, Event, Message, PeersLost, Start
 from smpc_dp.protocols.engine.party import PartyRole, Stopped
 from smpc_dp.protocols.engine.run import Run
@@ -18,6 +17,7 @@ from smpc_dp.protocols.gopa import states as gopa
 from smpc_dp.protocols.phases import key_graph
 from smpc_dp.protocols.phases import messages as m
 from smpc_dp.protocols.secagg import states as secagg
+from smpc_dp.wire.envelope import Envelope
 from smpc_dp_lab.vectors import gopa_runs, runs
 
 SCENARIOS = [*runs.SCENARIOS, *gopa_runs.SCENARIOS]

@@ -14,8 +14,8 @@ from smpc_dp.crypto.transcript import digest, encode_uint
 from smpc_dp.decoding import decode_msgpack
 from smpc_dp.errors import Check, PeerFault, VerificationError
 from smpc_dp.identity.keys import verify
-from smpc_dp.protocols.contract import Envelope
 from smpc_dp.seen import scope_of_group
+from smpc_dp.wire.envelope import Envelope
 
 T = TypeVar("T")
 

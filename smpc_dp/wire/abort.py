@@ -15,8 +15,8 @@ import msgspec
 from msgspec import Meta
 
 from smpc_dp.errors import Check, Code, PeerFault, SmpcError, TimeoutFault, VerificationError
-from smpc_dp.protocols.contract import Envelope
-from smpc_dp.protocols.envelope import Context
+from smpc_dp.wire.envelope import Envelope
+from smpc_dp.wire.signing import Context
 
 # The step of an aggregator's last message to a party, and of a party's to the aggregator.
 ABORT = "abort"
