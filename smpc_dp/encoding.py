@@ -19,7 +19,7 @@ from numpy.typing import ArrayLike, NDArray
 
 from smpc_dp import ball
 from smpc_dp.box import Bound, each_of, fractional_bits_of, inward, on_grid, sides_of
-from smpc_dp.errors import Check, ConfigCheck, ConfigError, Fault, PrivacyError, VerificationError
+from smpc_dp.errors import Check, ConfigCheck, ConfigError, ConfigIssue, PrivacyError, VerificationError
 
 # uint32 or uint64, whichever the encoding uses.
 RingVector = NDArray[np.unsignedinteger[Any]]
@@ -74,7 +74,7 @@ class Encoding(msgspec.Struct, frozen=True, omit_defaults=True):
         Raises:
             ConfigError: naming each parameter that is out of range, or that the sum would need over 64 bits.
         """
-        faults = encoding_faults(
+        issues = encoding_issues(
             integer=precision is None,
             length=length,
             lower=lower,
@@ -86,9 +86,11 @@ class Encoding(msgspec.Struct, frozen=True, omit_defaults=True):
         )
         given = {"length": length, "max_weight": max_weight, "lower": lower, "upper": upper}
         expected = list(given)[: 4 if l2_bound is None else 2]
-        faults += [Fault(name, "is missing", ConfigCheck.MISSING) for name in expected if given[name] is None]
-        if faults:
-            raise ConfigError(faults)
+        issues += [
+            ConfigIssue(name, "is missing", ConfigCheck.MISSING) for name in expected if given[name] is None
+        ]
+        if issues:
+            raise ConfigError(issues)
         lowers, uppers = (each_of(bound) for bound in sides_of(lower, upper, l2_bound))
         box = (lowers * (length // len(lowers)), uppers * (length // len(uppers)))
         lower, upper = min(lowers), max(uppers)
@@ -185,14 +187,8 @@ class Encoding(msgspec.Struct, frozen=True, omit_defaults=True):
             scale = self._checked_weight(weight, party)
             offset = np.append(offset * np.uint64(scale), np.uint64(scale))
         elif weight is not None:
-            raise ConfigError(
-                [
-                    Fault(
-                        "weight",
-                        f"{party}: this session has no weights (max_weight = 0)",
-                        ConfigCheck.UNSUPPORTED,
-                    )
-                ]
+            raise ConfigError.at(
+                "weight", f"{party}: this session has no weights (max_weight = 0)", ConfigCheck.UNSUPPORTED
             )
         ring_vector: RingVector = offset.astype(self.dtype)
         return ring_vector, clipped
@@ -222,45 +218,29 @@ class Encoding(msgspec.Struct, frozen=True, omit_defaults=True):
         try:
             array = np.asarray(vector)
         except ValueError as error:
-            raise ConfigError(
-                [Fault("vector", f"{party}: not an array ({error})", ConfigCheck.TYPE)]
-            ) from None
+            raise ConfigError.at("vector", f"{party}: not an array ({error})", ConfigCheck.TYPE) from None
         if array.shape != (self.length,):
-            raise ConfigError(
-                [
-                    Fault(
-                        "vector",
-                        f"{party}: shape must be ({self.length},), is {array.shape}",
-                        ConfigCheck.SHAPE,
-                    )
-                ]
+            raise ConfigError.at(
+                "vector", f"{party}: shape must be ({self.length},), is {array.shape}", ConfigCheck.SHAPE
             )
         if self.integer:
             if array.dtype.kind not in "iu":
-                raise ConfigError(
-                    [
-                        Fault(
-                            "vector", f"{party}: dtype must be an integer, is {array.dtype}", ConfigCheck.TYPE
-                        )
-                    ]
+                raise ConfigError.at(
+                    "vector", f"{party}: dtype must be an integer, is {array.dtype}", ConfigCheck.TYPE
                 )
             if array.dtype.kind == "u" and (array > np.uint64((1 << 63) - 1)).any():
                 raise PrivacyError(f"{party}: a value is outside [{self.lower}, {self.upper}]")
             return array.astype(np.int64)
         if array.dtype.kind not in "fiu" or array.dtype.itemsize > 8:
-            raise ConfigError(
-                [Fault("vector", f"{party}: dtype must be float64, is {array.dtype}", ConfigCheck.TYPE)]
+            raise ConfigError.at(
+                "vector", f"{party}: dtype must be float64, is {array.dtype}", ConfigCheck.TYPE
             )
         values = array.astype(np.float64)
         if array.dtype.kind in "iu" and ((array > EXACT_FLOAT) | (array < -EXACT_FLOAT)).any():
-            raise ConfigError(
-                [
-                    Fault(
-                        "vector",
-                        f"{party}: an integer beyond 2^53 would be rounded; use kind 'integer'",
-                        ConfigCheck.TOO_LARGE,
-                    )
-                ]
+            raise ConfigError.at(
+                "vector",
+                f"{party}: an integer beyond 2^53 would be rounded; use kind 'integer'",
+                ConfigCheck.TOO_LARGE,
             )
         if not np.isfinite(values).all():
             first = int(np.flatnonzero(~np.isfinite(values))[0])
@@ -269,12 +249,12 @@ class Encoding(msgspec.Struct, frozen=True, omit_defaults=True):
 
     def _checked_weight(self, weight: float | None, party: str) -> int:
         if weight is None:
-            raise ConfigError(
-                [Fault("weight", f"{party}: needed, an integer in [0, {self.max_weight}]", ConfigCheck.RANGE)]
+            raise ConfigError.at(
+                "weight", f"{party}: needed, an integer in [0, {self.max_weight}]", ConfigCheck.RANGE
             )
         if not (_is_whole(weight) or (_is_finite(weight) and float(weight).is_integer())):
             reason = f"must be an integer in [0, {self.max_weight}]"
-            raise ConfigError([Fault("weight", f"{party}: {reason}", ConfigCheck.RANGE)])
+            raise ConfigError.at("weight", f"{party}: {reason}", ConfigCheck.RANGE)
         if not 0 <= int(weight) <= self.max_weight:
             raise PrivacyError(f"{party}: the weight is outside [0, {self.max_weight}]")
         return int(weight)
@@ -333,7 +313,7 @@ class Encoding(msgspec.Struct, frozen=True, omit_defaults=True):
         return averages
 
 
-def encoding_faults(
+def encoding_issues(
     *,
     integer: bool,
     length: object = None,
@@ -343,30 +323,32 @@ def encoding_faults(
     parties: int,
     max_weight: object = 0,
     l2_bound: object = None,
-) -> list[Fault]:
+) -> list[ConfigIssue]:
     """Return every fault of an encoding's parameters, as in `Encoding.plan`.
 
     What is None is not known: neither it is checked nor what depends on it. `integer` is the kind.
     """
-    faults: list[Fault] = []
+    issues: list[ConfigIssue] = []
     if length is not None and not (_is_whole(length) and 1 <= length <= MAX_LENGTH):
-        faults.append(
-            Fault("length", f"must be between 1 and {MAX_LENGTH}, is {shown(length)}", ConfigCheck.RANGE)
+        issues.append(
+            ConfigIssue(
+                "length", f"must be between 1 and {MAX_LENGTH}, is {shown(length)}", ConfigCheck.RANGE
+            )
         )
     radius: float | None = None
     if l2_bound is not None:
         radius, result = _check_ball(lower, upper, l2_bound)
-        faults += result
+        issues += result
         lower = upper = None
     bounds, result = _check_sides(lower, upper, length, integer=integer)
-    faults += result
+    issues += result
     step: float | None = None
     if precision is not None:
         if _is_finite(precision) and 2.0**-1000 <= precision <= 2.0**1000:
             step = float(precision)
         else:
-            faults.append(
-                Fault(
+            issues.append(
+                ConfigIssue(
                     "precision",
                     f"must be a number in [2^-1000, 2^1000], is {shown(precision)}",
                     ConfigCheck.RANGE,
@@ -374,66 +356,76 @@ def encoding_faults(
             )
     weight = max_weight if _is_whole(max_weight) and 0 <= max_weight < 1 << 62 else None
     if max_weight is not None and weight is None:
-        faults.append(
-            Fault("max_weight", f"must be an integer in [0, 2^62), is {shown(max_weight)}", ConfigCheck.RANGE)
+        issues.append(
+            ConfigIssue(
+                "max_weight", f"must be an integer in [0, 2^62), is {shown(max_weight)}", ConfigCheck.RANGE
+            )
         )
     if radius is not None:
         bounds = [each_of(side) for side in sides_of(None, None, radius)]
     widest = max(map(len, bounds), default=0)
     if len(bounds) < 2 or {*map(len, bounds)} - {1, widest or 1}:
-        return faults
+        return issues
     lowers, uppers = (side * (widest // len(side)) for side in bounds)
-    if (unordered := _order_fault(lowers, uppers, integer=integer)) is not None:
-        faults.append(unordered)
+    if (unordered := _order_issue(lowers, uppers, integer=integer)) is not None:
+        issues.append(unordered)
     elif integer or step is not None:
         bits = 0 if step is None else fractional_bits_of(step)
         if _is_narrow(lowers, uppers, bits) or (
             radius is not None and ball.squared_limit(uppers[0], bits) == 0
         ):
-            faults.append(Fault("precision", f"is wider than [lower, upper]: {precision}", ConfigCheck.RANGE))
+            issues.append(
+                ConfigIssue("precision", f"is wider than [lower, upper]: {precision}", ConfigCheck.RANGE)
+            )
         elif weight is not None:
             lowest, highest = on_grid(min(lowers), bits), on_grid(max(uppers), bits)
-            faults += _overflow_faults(lowest, highest, parties, weight, integer=integer)
-    return faults
+            issues += _overflow_issues(lowest, highest, parties, weight, integer=integer)
+    return issues
 
 
-def _check_ball(lower: object, upper: object, l2_bound: object) -> tuple[float | None, list[Fault]]:
+def _check_ball(lower: object, upper: object, l2_bound: object) -> tuple[float | None, list[ConfigIssue]]:
     """Return the bound on a vector's norm, None if it is wrong, and what is wrong beside it."""
-    faults = [
-        Fault(name, "is not for vectors with an l2_bound", ConfigCheck.CONFLICT)
+    issues = [
+        ConfigIssue(name, "is not for vectors with an l2_bound", ConfigCheck.CONFLICT)
         for name, bound in (("lower", lower), ("upper", upper))
         if bound is not None
     ]
     if not _is_finite(l2_bound) or not l2_bound > 0:
-        faults.append(
-            Fault("l2_bound", f"must be a finite number above 0, is {shown(l2_bound)}", ConfigCheck.RANGE)
+        issues.append(
+            ConfigIssue(
+                "l2_bound", f"must be a finite number above 0, is {shown(l2_bound)}", ConfigCheck.RANGE
+            )
         )
     elif float(l2_bound) != l2_bound:
-        faults.append(
-            Fault("l2_bound", f"{shown(l2_bound)} is no float64; write it as one", ConfigCheck.TYPE)
+        issues.append(
+            ConfigIssue("l2_bound", f"{shown(l2_bound)} is no float64; write it as one", ConfigCheck.TYPE)
         )
     else:
-        return l2_bound, faults
-    return None, faults
+        return l2_bound, issues
+    return None, issues
 
 
 def _check_sides(
     lower: object, upper: object, length: object, *, integer: bool
-) -> tuple[list[tuple[float | int, ...]], list[Fault]]:
+) -> tuple[list[tuple[float | int, ...]], list[ConfigIssue]]:
     """Return the sides that are given and right, the lower one first, and what is wrong with the others."""
     bounds: list[tuple[float | int, ...]] = []
-    faults: list[Fault] = []
+    issues: list[ConfigIssue] = []
     for name, bound in (("lower", lower), ("upper", upper)):
         if bound is None:
             continue
         each: Sequence[Any] = bound if isinstance(bound, list | tuple) else [bound]
         if each is bound and _is_whole(length) and len(each) != length:
-            faults.append(Fault(name, f"has {len(each)} numbers, vectors have {length}", ConfigCheck.SHAPE))
+            issues.append(
+                ConfigIssue(name, f"has {len(each)} numbers, vectors have {length}", ConfigCheck.SHAPE)
+            )
         elif wrong := [value for value in each if not _is_finite(value)]:
-            faults.append(Fault(name, f"must be a finite number, is {shown(wrong[0])}", ConfigCheck.RANGE))
+            issues.append(
+                ConfigIssue(name, f"must be a finite number, is {shown(wrong[0])}", ConfigCheck.RANGE)
+            )
         elif integer and (wrong := [value for value in each if not float(value).is_integer()]):
-            faults.append(
-                Fault(
+            issues.append(
+                ConfigIssue(
                     name,
                     f"must be a whole number for integer vectors, is {shown(wrong[0])}",
                     ConfigCheck.TYPE,
@@ -441,20 +433,20 @@ def _check_sides(
             )
         else:
             bounds.append(each_of(each))
-    return bounds, faults
+    return bounds, issues
 
 
-def _order_fault(
+def _order_issue(
     lowers: Sequence[float | int], uppers: Sequence[float | int], *, integer: bool
-) -> Fault | None:
+) -> ConfigIssue | None:
     """Return why no value is between the bounds of some coordinate."""
     if wrong := [(low, high) for low, high in zip(lowers, uppers, strict=True) if not low < high]:
-        return Fault(
+        return ConfigIssue(
             "lower", f"must be below upper = {shown(wrong[0][1])}, is {shown(wrong[0][0])}", ConfigCheck.RANGE
         )
     if not integer and (empty := np.flatnonzero(inward(lowers, math.inf) > inward(uppers, -math.inf))).size:
         low, high = lowers[empty[0]], uppers[empty[0]]
-        return Fault(
+        return ConfigIssue(
             "lower",
             f"no float64 is between {low} and upper = {high}; use kind 'integer'",
             ConfigCheck.UNSUPPORTED,
@@ -467,9 +459,9 @@ def _is_narrow(lowers: Sequence[float | int], uppers: Sequence[float | int], bit
     return any(on_grid(low, bits) == on_grid(high, bits) for low, high in zip(lowers, uppers, strict=True))
 
 
-def _overflow_faults(
+def _overflow_issues(
     lowest: int, highest: int, parties: int, max_weight: int, *, integer: bool
-) -> list[Fault]:
+) -> list[ConfigIssue]:
     """Return why sums of grid values in [lowest, highest] do not fit into a lane."""
     scale = parties * max(1, max_weight)
     needed = max(
@@ -481,7 +473,7 @@ def _overflow_faults(
         return []
     advice = "tighten the bounds or lower max_weight"
     return [
-        Fault(
+        ConfigIssue(
             "upper" if integer else "precision",
             f"sums of {parties} vectors need {needed} bits, at most 64 are there: "
             + (advice if integer else f"widen the precision, {advice}"),

@@ -158,7 +158,7 @@ class Check(_Explained):
 
 
 class ConfigCheck(_Explained):
-    """What kind of fault a configuration or an argument has. The list is closed; docs/reference/errors.md."""
+    """What kind of issue a configuration or an argument has. The list is closed; docs/reference/errors.md."""
 
     MISSING = "missing", "a key, a value, a column, a role or an address that is needed is not there"
     UNKNOWN_KEY = "unknown-key", "no key or column has this name"
@@ -177,11 +177,11 @@ class ConfigCheck(_Explained):
     UNSUPPORTED = "unsupported", "the protocol, the method, the kernel or the session does not have this"
     INFEASIBLE = "infeasible", "no plan, no noise or no result exists for what is asked"
     TOO_LARGE = "too-large", "more than there is room, precision or time for"
-    MORE = "more", "further faults are not listed"
+    MORE = "more", "further issues are not listed"
 
 
-class Fault(NamedTuple):
-    """One fault in a configuration: where (a line or a key), what is wrong with it, and of which kind."""
+class ConfigIssue(NamedTuple):
+    """One issue of a configuration: where (a line or a key), what is wrong with it, and of which kind."""
 
     where: str
     reason: str
@@ -198,19 +198,26 @@ class SmpcError(Exception):
 
 
 class ConfigError(SmpcError):
-    """A session file, a parameter or an argument is wrong; `faults` lists every one that was found."""
+    """A session file, a parameter or an argument is wrong; `issues` lists every one that was found."""
 
     @overload
-    def __init__(self, faults: str, check: ConfigCheck, *, code: Code = Code.OWN) -> None: ...
+    def __init__(self, issues: str, check: ConfigCheck, *, code: Code = Code.OWN) -> None: ...
 
     @overload
-    def __init__(self, faults: Iterable[Fault], *, code: Code = Code.OWN) -> None: ...
+    def __init__(self, issues: Iterable[ConfigIssue], *, code: Code = Code.OWN) -> None: ...
 
-    def __init__(self, faults: Iterable[Fault] | str, check: Any = None, *, code: Code = Code.OWN) -> None:
+    def __init__(
+        self, issues: Iterable[ConfigIssue] | str, check: Any = None, *, code: Code = Code.OWN
+    ) -> None:
         self.code = code
-        listed = (Fault("", faults, check),) if isinstance(faults, str) else tuple(faults)
-        self.faults: tuple[Fault, ...] = listed
-        super().__init__("; ".join(str(f) if f.where else f.reason for f in listed))
+        listed = (ConfigIssue("", issues, check),) if isinstance(issues, str) else tuple(issues)
+        self.issues: tuple[ConfigIssue, ...] = listed
+        super().__init__("; ".join(str(issue) if issue.where else issue.reason for issue in listed))
+
+    @classmethod
+    def at(cls, where: str, reason: str, check: ConfigCheck, *, code: Code = Code.OWN) -> Self:
+        """Return the error of one issue."""
+        return cls([ConfigIssue(where, reason, check)], code=code)
 
 
 class LocalError(SmpcError):

@@ -16,7 +16,7 @@ from msgspec import inspect
 
 from smpc_dp.decoding import convert
 from smpc_dp.encoding import shown
-from smpc_dp.errors import ConfigCheck, Fault
+from smpc_dp.errors import ConfigCheck, ConfigIssue
 
 # No setting reaches this; a float64 ends there.
 NUMBER_BITS = 1023
@@ -42,7 +42,7 @@ def read(
     unknown: str = "unknown key",
     refused: Mapping[str, str] | None = None,
     explained: Collection[str] = (),
-) -> tuple[dict[str, Any], list[Fault]]:
+) -> tuple[dict[str, Any], list[ConfigIssue]]:
     """Return the settings that are right, with the defaults of those that are not given, and every fault.
 
     Args:
@@ -55,26 +55,28 @@ def read(
     """
     refused = refused or {}
     fields = {field.encode_name: field for field in msgspec.structs.fields(table)}
-    faults: list[Fault] = []
+    issues: list[ConfigIssue] = []
     for key in given:
         if key in refused:
-            faults.append(Fault(f"{where}{key}", refused[key], ConfigCheck.UNSUPPORTED))
+            issues.append(ConfigIssue(f"{where}{key}", refused[key], ConfigCheck.UNSUPPORTED))
         elif key not in fields:
             known = ", ".join(sorted({*fields, *explained} - {*refused}))
-            faults.append(Fault(f"{where}{key}", f"{unknown} (known: {known})", ConfigCheck.UNKNOWN_KEY))
+            issues.append(
+                ConfigIssue(f"{where}{key}", f"{unknown} (known: {known})", ConfigCheck.UNKNOWN_KEY)
+            )
     good: dict[str, Any] = {}
     for key, field in fields.items():
         if key in refused or key not in given:
             if not field.required:
                 good[key] = _default(field)
             elif key not in refused:
-                faults.append(Fault(f"{where}{key}", "is missing", ConfigCheck.MISSING))
+                issues.append(ConfigIssue(f"{where}{key}", "is missing", ConfigCheck.MISSING))
             continue
         try:
             good[key] = _converted(field.type, given[key])
         except ValueError as error:
-            faults.append(Fault(f"{where}{key}", str(error), _check_of(field.type, given[key])))
-    return good, faults
+            issues.append(ConfigIssue(f"{where}{key}", str(error), _check_of(field.type, given[key])))
+    return good, issues
 
 
 def _default(field: msgspec.structs.FieldInfo) -> Any:

@@ -24,7 +24,7 @@ from typing import BinaryIO, NoReturn
 import numpy as np
 
 from smpc_dp.circuits.circuit import MAX_GATES, MAX_VALUES, MAX_WIRES, Circuit, Op, check_shape
-from smpc_dp.errors import ConfigCheck, ConfigError, Fault, LocalError
+from smpc_dp.errors import ConfigCheck, ConfigError, LocalError
 
 # A line of a MAND with 60,000 gates still fits.
 MAX_LINE_BYTES = 1 << 21
@@ -216,7 +216,7 @@ class _Reader:
         return value
 
     def _fail(self, reason: str, line: int | None = None) -> NoReturn:
-        raise ConfigError([Fault(f"{self._name}:{line or self._line}", reason, ConfigCheck.FORMAT)])
+        raise ConfigError.at(f"{self._name}:{line or self._line}", reason, ConfigCheck.FORMAT)
 
 
 def _shown(word: bytes) -> str:

@@ -13,7 +13,7 @@ from typing import NewType
 import numpy as np
 
 from smpc_dp.circuits.circuit import Circuit, Op, check_value
-from smpc_dp.errors import ConfigCheck, ConfigError, Fault
+from smpc_dp.errors import ConfigCheck, ConfigError
 
 # A bit of a builder: twice the number of a node, plus 1 where it is the node's negation. Node 0 is 0.
 Bit = NewType("Bit", int)
@@ -42,9 +42,9 @@ class Builder:
         Raises ConfigError for a width under 1 or after the first gate.
         """
         if width < 1:
-            raise ConfigError([Fault("width", f"{width}, not 1 or more", ConfigCheck.RANGE)])
+            raise ConfigError.at("width", f"{width}, not 1 or more", ConfigCheck.RANGE)
         if self._known:
-            raise ConfigError([Fault("input", "comes before the first gate", ConfigCheck.CONFLICT)])
+            raise ConfigError.at("input", "comes before the first gate", ConfigCheck.CONFLICT)
         first = len(self._nodes)
         self._nodes.extend([_INPUT] * width)
         self._inputs.append(width)
@@ -58,7 +58,7 @@ class Builder:
     def output(self, value: Sequence[Bit]) -> None:
         """Add an output value. Raises ConfigError for one without bits."""
         if not value:
-            raise ConfigError([Fault("output", "no bits", ConfigCheck.MISSING)])
+            raise ConfigError.at("output", "no bits", ConfigCheck.MISSING)
         self._outputs.append(tuple(value))
 
     def not_(self, x: Bit) -> Bit:
@@ -110,8 +110,8 @@ class Builder:
         """
         widths = tuple(len(value) for value in inputs)
         if widths != circuit.inputs:
-            raise ConfigError(
-                [Fault("inputs", f"of {widths} bits, the circuit has {circuit.inputs}", ConfigCheck.SHAPE)]
+            raise ConfigError.at(
+                "inputs", f"of {widths} bits, the circuit has {circuit.inputs}", ConfigCheck.SHAPE
             )
         wires: list[Bit] = [bit for value in inputs for bit in value]
         wires.extend([ZERO] * (circuit.n_wires - len(wires)))

@@ -19,7 +19,7 @@ from numpy.typing import NDArray
 
 from smpc_dp.crypto.labels import Label
 from smpc_dp.crypto.transcript import digest, encode_uint
-from smpc_dp.errors import ConfigCheck, ConfigError, Fault
+from smpc_dp.errors import ConfigCheck, ConfigError
 
 # A circuit at a limit takes 208 MiB in arrays.
 MAX_GATES = 1 << 24
@@ -66,8 +66,8 @@ class Circuit:
         for name, dtype in (("op", np.uint8), ("a", np.uint32), ("b", np.uint32), ("out", np.uint32)):
             array = getattr(self, name)
             if array.dtype != dtype or array.ndim != 1 or array.size != self.op.size:
-                raise ConfigError(
-                    [Fault(name, f"not {self.op.size} elements of {dtype.__name__}", ConfigCheck.TYPE)]
+                raise ConfigError.at(
+                    name, f"not {self.op.size} elements of {dtype.__name__}", ConfigCheck.TYPE
                 )
             own = np.array(array)
             own.flags.writeable = False
@@ -198,14 +198,10 @@ class Circuit:
         rows: list[NDArray[np.uint64] | None] = []
         for index, (array, width) in enumerate(zip(inputs, self.inputs, strict=True)):
             if array.shape != (width, words) or array.dtype != np.uint64:
-                raise ConfigError(
-                    [
-                        Fault(
-                            f"inputs[{index}]",
-                            f"not an array of uint64 of shape ({width}, {words})",
-                            ConfigCheck.TYPE,
-                        )
-                    ]
+                raise ConfigError.at(
+                    f"inputs[{index}]",
+                    f"not an array of uint64 of shape ({width}, {words})",
+                    ConfigCheck.TYPE,
                 )
             rows.extend(array)
         rows.extend([None] * (self.n_wires - len(rows)))
@@ -253,7 +249,7 @@ class Circuit:
 
     def _check_number(self, given: int) -> None:
         if given != len(self.inputs):
-            raise ConfigError([Fault("inputs", f"{given} values, not {len(self.inputs)}", ConfigCheck.SHAPE)])
+            raise ConfigError.at("inputs", f"{given} values, not {len(self.inputs)}", ConfigCheck.SHAPE)
 
 
 def check_shape(inputs: Sequence[int], outputs: Sequence[int], gates: int, wires: int, where: str) -> None:
@@ -263,43 +259,33 @@ def check_shape(inputs: Sequence[int], outputs: Sequence[int], gates: int, wires
     """
     for name, widths in (("input", inputs), ("output", outputs)):
         if len(widths) > MAX_VALUES:
-            raise ConfigError(
-                [Fault(where, f"{len(widths)} {name} values, more than {MAX_VALUES}", ConfigCheck.TOO_LARGE)]
+            raise ConfigError.at(
+                where, f"{len(widths)} {name} values, more than {MAX_VALUES}", ConfigCheck.TOO_LARGE
             )
         for index, width in enumerate(widths):
             if not 1 <= width <= MAX_WIRES:
-                raise ConfigError(
-                    [
-                        Fault(
-                            where,
-                            f"{name} value {index}: {width} bits, not 1 to {MAX_WIRES}",
-                            ConfigCheck.RANGE,
-                        )
-                    ]
+                raise ConfigError.at(
+                    where, f"{name} value {index}: {width} bits, not 1 to {MAX_WIRES}", ConfigCheck.RANGE
                 )
     if not outputs:
-        raise ConfigError([Fault(where, "no output value", ConfigCheck.MISSING)])
+        raise ConfigError.at(where, "no output value", ConfigCheck.MISSING)
     if gates > MAX_GATES:
-        raise ConfigError([Fault(where, f"{gates} gates, more than {MAX_GATES}", ConfigCheck.TOO_LARGE)])
+        raise ConfigError.at(where, f"{gates} gates, more than {MAX_GATES}", ConfigCheck.TOO_LARGE)
     if wires > MAX_WIRES:
-        raise ConfigError([Fault(where, f"{wires} wires, more than {MAX_WIRES}", ConfigCheck.TOO_LARGE)])
+        raise ConfigError.at(where, f"{wires} wires, more than {MAX_WIRES}", ConfigCheck.TOO_LARGE)
     if wires != sum(inputs) + gates:
         reason = f"{wires} wires, but {sum(inputs)} inputs and {gates} gates give {sum(inputs) + gates}"
-        raise ConfigError([Fault(where, reason, ConfigCheck.CONFLICT)])
+        raise ConfigError.at(where, reason, ConfigCheck.CONFLICT)
     if sum(outputs) > wires:
-        raise ConfigError(
-            [Fault(where, f"{sum(outputs)} output wires of {wires} wires", ConfigCheck.CONFLICT)]
-        )
+        raise ConfigError.at(where, f"{sum(outputs)} output wires of {wires} wires", ConfigCheck.CONFLICT)
 
 
 def check_value(value: int, width: int, where: str) -> None:
     """Raise ConfigError unless `value` is an unsigned integer of at most `width` bits."""
     if value < 0:
-        raise ConfigError(
-            [Fault(where, f"negative, but {width} bits unsigned are wanted", ConfigCheck.RANGE)]
-        )
+        raise ConfigError.at(where, f"negative, but {width} bits unsigned are wanted", ConfigCheck.RANGE)
     if value.bit_length() > width:
-        raise ConfigError([Fault(where, f"{value.bit_length()} bits, more than {width}", ConfigCheck.RANGE)])
+        raise ConfigError.at(where, f"{value.bit_length()} bits, more than {width}", ConfigCheck.RANGE)
 
 
 def pack(values: Sequence[int], width: int) -> NDArray[np.uint64]:
@@ -352,4 +338,4 @@ def _encode(widths: Iterable[int]) -> bytes:
 
 def _refuse(bad: NDArray[np.bool_], field: str, reason: str) -> None:
     if bad.any():
-        raise ConfigError([Fault(f"gate {int(bad.argmax())}", f"{field}: {reason}", ConfigCheck.RANGE)])
+        raise ConfigError.at(f"gate {int(bad.argmax())}", f"{field}: {reason}", ConfigCheck.RANGE)

@@ -11,7 +11,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from smpc_dp.circuits.builder import ONE, ZERO, Bit, Bits, Builder
-from smpc_dp.errors import ConfigCheck, ConfigError, Fault
+from smpc_dp.errors import ConfigCheck, ConfigError
 
 
 def bitwise_xor(builder: Builder, x: Sequence[Bit], y: Sequence[Bit]) -> Bits:
@@ -123,7 +123,7 @@ def select(builder: Builder, index: Sequence[Bit], values: Sequence[Sequence[Bit
     Raises ConfigError for another number of values.
     """
     if len(values) != 1 << len(index):
-        raise ConfigError([Fault("values", f"{len(values)}, not 2**{len(index)}", ConfigCheck.SHAPE)])
+        raise ConfigError.at("values", f"{len(values)}, not 2**{len(index)}", ConfigCheck.SHAPE)
     level = [tuple(value) for value in values]
     for bit in index:
         level = [multiplex(builder, bit, a, b) for a, b in zip(level[::2], level[1::2], strict=True)]
@@ -140,7 +140,7 @@ def multiply(builder: Builder, x: Sequence[Bit], y: Sequence[Bit], width: int | 
     n = len(x)
     width = n if width is None else width
     if not n <= width <= 2 * n:
-        raise ConfigError([Fault("width", f"{width}, not {n} to {2 * n}", ConfigCheck.RANGE)])
+        raise ConfigError.at("width", f"{width}, not {n} to {2 * n}", ConfigCheck.RANGE)
     total = tuple(builder.and_(bit, y[0]) for bit in x)
     result: list[Bit] = []
     for index in range(1, n):
@@ -197,12 +197,12 @@ def _add(builder: Builder, x: Sequence[Bit], y: Sequence[Bit], carry: Bit) -> Bi
 def _constant(builder: Builder, value: int, width: int, signed: bool) -> Bits:
     low, high = (-(1 << width >> 1), (1 << width >> 1) - 1) if signed else (0, (1 << width) - 1)
     if not low <= value <= high:
-        raise ConfigError([Fault("constant", f"{value}, not {low} to {high}", ConfigCheck.RANGE)])
+        raise ConfigError.at("constant", f"{value}, not {low} to {high}", ConfigCheck.RANGE)
     return builder.constant(value % (1 << width), width)
 
 
 def _same_width(x: Sequence[Bit], y: Sequence[Bit]) -> None:
     if len(x) != len(y) or not x:
-        raise ConfigError(
-            [Fault("width", f"{len(x)} and {len(y)} bits, not the same and at least 1", ConfigCheck.SHAPE)]
+        raise ConfigError.at(
+            "width", f"{len(x)} and {len(y)} bits, not the same and at least 1", ConfigCheck.SHAPE
         )

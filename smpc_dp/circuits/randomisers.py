@@ -18,7 +18,7 @@ from smpc_dp.circuits.gadgets import (
     multiplex,
     popcount,
 )
-from smpc_dp.errors import ConfigCheck, ConfigError, Fault
+from smpc_dp.errors import ConfigCheck, ConfigError
 
 
 def randomise(
@@ -41,7 +41,7 @@ def randomise(
             return add_table_gaussian(builder, integer, joint, thresholds, bits)
         case "randomised_response":
             return randomised_response(builder, integer, joint, coins[0], thresholds[1:])
-    raise ConfigError([Fault("noise", f"{kind!r} is no randomiser", ConfigCheck.CHOICE)])
+    raise ConfigError.at("noise", f"{kind!r} is no randomiser", ConfigCheck.CHOICE)
 
 
 def biased_coin(builder: Builder, joint: Sequence[Bit], threshold: int) -> Bit:
@@ -59,8 +59,8 @@ def add_cyclic_laplace(
     """
     *indices, sign = _coins(builder, joint, coins)
     if len(integer) > len(coins):
-        raise ConfigError(
-            [Fault("integer", f"{len(integer)} bits, more than {len(coins)} of the noise", ConfigCheck.RANGE)]
+        raise ConfigError.at(
+            "integer", f"{len(integer)} bits, more than {len(coins)} of the noise", ConfigCheck.RANGE
         )
     # -1 - G is the complement of G.
     noise = (*(builder.xor(bit, sign) for bit in indices), sign)
@@ -111,14 +111,8 @@ def extended(value: Sequence[Bit], width: int) -> Bits:
 
 def _coins(builder: Builder, joint: Sequence[Bit], coins: Sequence[tuple[int, int]]) -> list[Bit]:
     if len(joint) != sum(bits for _, bits in coins):
-        raise ConfigError(
-            [
-                Fault(
-                    "joint",
-                    f"{len(joint)} bits, the coins take {sum(b for _, b in coins)}",
-                    ConfigCheck.SHAPE,
-                )
-            ]
+        raise ConfigError.at(
+            "joint", f"{len(joint)} bits, the coins take {sum(b for _, b in coins)}", ConfigCheck.SHAPE
         )
     tossed, start = [], 0
     for threshold, bits in coins:

@@ -14,7 +14,7 @@ import typer
 from smpc_dp.circuits.bristol import format_bristol
 from smpc_dp.circuits.circuit import Circuit, check_value, pack, unpack
 from smpc_dp.cli.output import console, print_json, report_error
-from smpc_dp.errors import ConfigCheck, ConfigError, Fault, LocalError, SmpcError
+from smpc_dp.errors import ConfigCheck, ConfigError, LocalError, SmpcError
 from smpc_dp.net.events import Event
 from smpc_dp.net.launcher import Launcher, ProcessOutcome, member_command, print_event, run_child
 from smpc_dp.net.pairwise import AGGREGATOR, PairwiseMember, Report, create_pairwise_session, evaluate
@@ -142,12 +142,12 @@ def _values(circuit: Circuit, text: str) -> list[int]:
     words = text.split(",") if text else []
     if len(words) != len(circuit.inputs):
         reason = f"{len(words)} values, the circuit has {len(circuit.inputs)} inputs"
-        raise ConfigError([Fault("--inputs", reason, ConfigCheck.SHAPE)])
+        raise ConfigError.at("--inputs", reason, ConfigCheck.SHAPE)
     values = []
     for index, (word, width) in enumerate(zip(words, circuit.inputs, strict=True)):
         digits = word.strip().lower().removeprefix("0x")
         if not digits or any(digit not in "0123456789abcdef" for digit in digits):
-            raise ConfigError([Fault(f"--inputs[{index}]", "not a number in hex", ConfigCheck.FORMAT)])
+            raise ConfigError.at(f"--inputs[{index}]", "not a number in hex", ConfigCheck.FORMAT)
         values.append(int(digits, 16))
         check_value(values[-1], width, f"--inputs[{index}]")
     return values
@@ -159,12 +159,10 @@ def _indices(circuit: Circuit, text: str | None) -> list[int]:
     words = [word.strip() for word in text.split(",")] if text else []
     if not all(word.isascii() and word.isdigit() and int(word) < len(circuit.inputs) for word in words):
         reason = f"{text!r} are not places of inputs, 0 to {len(circuit.inputs) - 1}"
-        raise ConfigError([Fault("--evaluator-inputs", reason, ConfigCheck.RANGE)])
+        raise ConfigError.at("--evaluator-inputs", reason, ConfigCheck.RANGE)
     indices = sorted(map(int, words))
     if len(set(indices)) < len(indices):
-        raise ConfigError(
-            [Fault("--evaluator-inputs", f"{text!r} names a place twice", ConfigCheck.DUPLICATE)]
-        )
+        raise ConfigError.at("--evaluator-inputs", f"{text!r} names a place twice", ConfigCheck.DUPLICATE)
     return indices
 
 

@@ -9,7 +9,7 @@ from typing import Annotated
 import typer
 
 from smpc_dp.cli.output import print_json
-from smpc_dp.errors import ConfigCheck, ConfigError, Fault, LocalError
+from smpc_dp.errors import ConfigCheck, ConfigError, LocalError
 from smpc_dp.identity.keys import Identity
 from smpc_dp.identity.roster import Role, split_address
 from smpc_dp.net.session_file import roster_entry
@@ -63,11 +63,11 @@ def keygen(
 def _check_address(role: Role, address: str | None) -> None:
     if address is None:
         if role != "party":
-            raise ConfigError(
-                [Fault("--address", f"is needed for the role '{role}': host:port", ConfigCheck.MISSING)]
+            raise ConfigError.at(
+                "--address", f"is needed for the role '{role}': host:port", ConfigCheck.MISSING
             )
         return
     try:
         split_address(address)
     except ValueError as error:
-        raise ConfigError([Fault("--address", str(error), ConfigCheck.FORMAT)]) from None
+        raise ConfigError.at("--address", str(error), ConfigCheck.FORMAT) from None

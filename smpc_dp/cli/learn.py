@@ -12,7 +12,7 @@ import typer
 
 from smpc_dp.cli.member import HostMember, exit_code
 from smpc_dp.cli.output import console, print_json, report_line, write_json
-from smpc_dp.errors import ConfigError, Fault, PrivacyError
+from smpc_dp.errors import ConfigError, ConfigIssue, PrivacyError
 from smpc_dp.learn.data import read_table
 from smpc_dp.learn.registry import LearnParameters
 from smpc_dp.learn.requirements import Learned
@@ -69,14 +69,14 @@ def run_learning(host: HostMember, out: Path | None, *, serves: bool, as_json: b
 
 def check_data(checked: LearnParameters, files: Mapping[str, Path]) -> None:
     """Check everybody's data before any process starts; raise ConfigError with every fault."""
-    faults: list[Fault] = []
+    issues: list[ConfigIssue] = []
     for name, file in files.items():
         try:
             checked.learner.check_data(read_table(file), name)
         except ConfigError as error:
-            faults += error.faults
-    if faults:
-        raise ConfigError(faults)
+            issues += error.issues
+    if issues:
+        raise ConfigError(issues)
 
 
 def check_budgets(checked: LearnParameters, ledgers: Mapping[str, Path]) -> None:

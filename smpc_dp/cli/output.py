@@ -150,7 +150,7 @@ def _spent(receipt: Mapping[str, Any] | None) -> list[str]:
 
 def report_error(error: SmpcError) -> None:
     """Print an error: one line, or one line for each fault of a configuration."""
-    faults = error.faults if isinstance(error, ConfigError) else ()
+    faults = error.issues if isinstance(error, ConfigError) else ()
     for line in [str(fault) if fault.where else fault.reason for fault in faults] or [str(error)]:
         report_line(line)
 

@@ -21,7 +21,7 @@ from smpc_dp.cli.output import (
     result_text,
     write_json,
 )
-from smpc_dp.errors import ConfigCheck, ConfigError, Fault, LocalError, SmpcError
+from smpc_dp.errors import ConfigCheck, ConfigError, LocalError, SmpcError
 from smpc_dp.net.events import Event, OnEvent
 from smpc_dp.net.inputs import read_vector
 from smpc_dp.net.launcher import print_event, run_child
@@ -99,14 +99,10 @@ def party(
     member = loaded.roster
     names = [entry.name for entry in member]
     if name not in names:
-        raise ConfigError(
-            [
-                Fault(
-                    "--as",
-                    f"{name!r} is not in the roster of {session}: {', '.join(names)}",
-                    ConfigCheck.UNKNOWN_NAME,
-                )
-            ]
+        raise ConfigError.at(
+            "--as",
+            f"{name!r} is not in the roster of {session}: {', '.join(names)}",
+            ConfigCheck.UNKNOWN_NAME,
         )
     role = member.member(name).role
     serves = role != "party"
@@ -215,9 +211,7 @@ async def _contribute(
     """Check everything of one party, then connect and compute; add the result, and audit if that is asked."""
     member = Membership.load(host.session, host.name, host.key)
     if host.audit is not None and not is_verifiable(member.session.protocol, member.session.parameters):
-        raise ConfigError(
-            [Fault("--audit", "is for a session with verifiable = true", ConfigCheck.UNSUPPORTED)]
-        )
+        raise ConfigError.at("--audit", "is for a session with verifiable = true", ConfigCheck.UNSUPPORTED)
     encoding = member.encoding
     vector = read_vector(host.input_file)
     ring_vector, clipped = encoding.encode(vector, party=host.name, weight=weight, clip=clip)

@@ -7,7 +7,7 @@ from typing import Annotated, Literal
 import typer
 
 from smpc_dp.cli.output import print_json, print_table
-from smpc_dp.errors import ConfigCheck, ConfigError, Fault
+from smpc_dp.errors import ConfigCheck, ConfigError
 
 MechanismName = Literal[
     "laplace",
@@ -67,14 +67,8 @@ def check(
         made = mechanisms.KaryRandomisedResponse.calibrate(epsilon, delta, categories)
     elif name in ("laplace", "gaussian"):
         if not 0 < sensitivity <= 1e6:
-            raise ConfigError(
-                [
-                    Fault(
-                        "--sensitivity",
-                        f"must be above 0 and at most 1e6, is {sensitivity}",
-                        ConfigCheck.RANGE,
-                    )
-                ]
+            raise ConfigError.at(
+                "--sensitivity", f"must be above 0 and at most 1e6, is {sensitivity}", ConfigCheck.RANGE
             )
         encoding = Encoding.plan(
             length=dimension, lower=0.0, upper=2 * sensitivity, precision=sensitivity / 1000, parties=1

@@ -7,7 +7,7 @@ from typing import Annotated
 import typer
 
 from smpc_dp.cli.output import print_plan
-from smpc_dp.errors import ConfigCheck, ConfigError, Fault
+from smpc_dp.errors import ConfigCheck, ConfigError
 
 
 def collaboration(
@@ -54,6 +54,6 @@ def _numbers(name: str, text: str, kind: type[int] | type[float]) -> list[float]
     try:
         return [kind(part) for part in text.split(",")]
     except ValueError:
-        raise ConfigError(
-            [Fault(name, f"{text!r} is not a list of numbers separated by commas", ConfigCheck.FORMAT)]
+        raise ConfigError.at(
+            name, f"{text!r} is not a list of numbers separated by commas", ConfigCheck.FORMAT
         ) from None

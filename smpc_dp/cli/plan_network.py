@@ -7,7 +7,7 @@ from typing import Annotated, Literal
 import typer
 
 from smpc_dp.cli.output import print_plan
-from smpc_dp.errors import ConfigCheck, ConfigError, Fault
+from smpc_dp.errors import ConfigCheck, ConfigError
 
 
 def network(
@@ -47,22 +47,16 @@ def network(
     from smpc_dp.privacy.network.walk_histogram import plan_walk_histogram
 
     if topology == "complete" and steps is None:
-        raise ConfigError([Fault("steps", "the complete graph needs --steps", ConfigCheck.MISSING)])
+        raise ConfigError.at("steps", "the complete graph needs --steps", ConfigCheck.MISSING)
     if topology == "complete" and steps is not None and task == "histogram":
         for name, given in (("max_contributions", max_contributions), ("edge_cap", edge_cap)):
             if given is not None:
-                raise ConfigError(
-                    [Fault(name, "histograms are planned without such a limit", ConfigCheck.UNSUPPORTED)]
+                raise ConfigError.at(
+                    name, "histograms are planned without such a limit", ConfigCheck.UNSUPPORTED
                 )
         if method != "exact":
-            raise ConfigError(
-                [
-                    Fault(
-                        "method",
-                        f"{method!r} is not exact, for a histogram on this graph",
-                        ConfigCheck.CHOICE,
-                    )
-                ]
+            raise ConfigError.at(
+                "method", f"{method!r} is not exact, for a histogram on this graph", ConfigCheck.CHOICE
             )
         plan = plan_walk_histogram(
             parties, steps, categories, epsilon, delta, colluding=colluding, paths=paths
@@ -82,23 +76,13 @@ def network(
             edge_cap=edge_cap,
         )
     elif task == "sgd":
-        raise ConfigError(
-            [
-                Fault(
-                    "task", "gradient descent is planned on the complete graph alone", ConfigCheck.UNSUPPORTED
-                )
-            ]
+        raise ConfigError.at(
+            "task", "gradient descent is planned on the complete graph alone", ConfigCheck.UNSUPPORTED
         )
     elif task == "histogram":
         if colluding != 1:
-            raise ConfigError(
-                [
-                    Fault(
-                        "colluding",
-                        "histograms on the ring are planned for 1 curious user",
-                        ConfigCheck.UNSUPPORTED,
-                    )
-                ]
+            raise ConfigError.at(
+                "colluding", "histograms on the ring are planned for 1 curious user", ConfigCheck.UNSUPPORTED
             )
         plan = plan_ring_histogram(parties, rounds, categories, epsilon, delta, method=method)
     else:

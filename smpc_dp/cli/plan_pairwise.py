@@ -10,7 +10,7 @@ import msgspec
 import typer
 
 from smpc_dp.cli.output import print_json, print_plan
-from smpc_dp.errors import ConfigCheck, ConfigError, Fault
+from smpc_dp.errors import ConfigCheck, ConfigError
 from smpc_dp.files import read_bounded
 
 if TYPE_CHECKING:
@@ -59,7 +59,7 @@ def pairwise(
 
     read = None if model is None else read_model(_load(model))
     if (positives is None) != (levels is None):
-        raise ConfigError([Fault("positives", "give positives and levels together", ConfigCheck.MISSING)])
+        raise ConfigError.at("positives", "give positives and levels together", ConfigCheck.MISSING)
     auc = None if positives is None or levels is None else (positives, levels)
     baselines = local_baselines(
         parties,
@@ -75,9 +75,7 @@ def pairwise(
     second = second if zeta_2 is None else zeta_2
     first = second / 2 if first is None else first
     if engine not in ("garbled", "mpyc"):
-        raise ConfigError(
-            [Fault("engine", f"{engine!r} is neither 'garbled' nor 'mpyc'", ConfigCheck.CHOICE)]
-        )
+        raise ConfigError.at("engine", f"{engine!r} is neither 'garbled' nor 'mpyc'", ConfigCheck.CHOICE)
     if engine == "mpyc":
         of_servers = plan_central(
             parties,
@@ -141,4 +139,4 @@ def _load(path: Path) -> object:
     try:
         return json.loads(content)
     except (ValueError, RecursionError) as error:
-        raise ConfigError([Fault("model", f"{path}: not JSON ({error})", ConfigCheck.FORMAT)]) from None
+        raise ConfigError.at("model", f"{path}: not JSON ({error})", ConfigCheck.FORMAT) from None

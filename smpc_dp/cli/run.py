@@ -16,7 +16,7 @@ from smpc_dp.cli.live import LiveBoard
 from smpc_dp.cli.logs import log_options
 from smpc_dp.cli.output import console, print_json, report_error, report_line, result_text
 from smpc_dp.cli.party import Operation
-from smpc_dp.errors import ConfigCheck, ConfigError, Fault, LocalError, SmpcError
+from smpc_dp.errors import ConfigCheck, ConfigError, ConfigIssue, LocalError, SmpcError
 from smpc_dp.learn.registry import LearnParameters
 from smpc_dp.net.inputs import find_input, read_vector, read_weights
 from smpc_dp.net.launcher import Launcher, ProcessOutcome, member_command, run_child
@@ -127,7 +127,7 @@ def run(
 def _refuse_given(options: Mapping[str, object], why: str) -> None:
     for option, value in options.items():
         if value is not None:
-            raise ConfigError([Fault(option, why, ConfigCheck.UNSUPPORTED)])
+            raise ConfigError.at(option, why, ConfigCheck.UNSUPPORTED)
 
 
 def _given(options: Mapping[str, object]) -> list[str]:
@@ -139,8 +139,8 @@ def _read_weights(weights: Path | None, checked: object, parties: list[str]) -> 
     """Return the weights in a file, none without one; raise ConfigError where the session has none."""
     summed = checked.encoding if isinstance(checked, SumParameters | SharedParameters) else None
     if weights is not None and summed is not None and not summed.max_weight:
-        raise ConfigError(
-            [Fault("--weights", "this session has no weights: its max_weight is 0", ConfigCheck.UNSUPPORTED)]
+        raise ConfigError.at(
+            "--weights", "this session has no weights: its max_weight is 0", ConfigCheck.UNSUPPORTED
         )
     return {} if weights is None else read_weights(weights, parties)
 
@@ -173,7 +173,7 @@ def _commands(
     if aggregator is not None:
         own[aggregator] = board
     elif board:
-        raise ConfigError([Fault("--board", "is for a session with an aggregator", ConfigCheck.UNSUPPORTED)])
+        raise ConfigError.at("--board", "is for a session with an aggregator", ConfigCheck.UNSUPPORTED)
     own |= dict.fromkeys(servers, ())
     own |= parties
     return {
@@ -237,14 +237,14 @@ def _check_ledgers(folder: Path, parties: list[str]) -> None:
     # Not at the top: most sessions have no ledger, and the accountant takes a while to load.
     from smpc_dp.privacy.accountant.ledger import Ledger
 
-    faults: list[Fault] = []
+    issues: list[ConfigIssue] = []
     for name in parties:
         try:
             Ledger.open(_ledger(folder, name), party=name)
         except (ConfigError, LocalError) as error:
-            faults.append(Fault("--ledgers", str(error), ConfigCheck.FORMAT))
-    if faults:
-        raise ConfigError(faults)
+            issues.append(ConfigIssue("--ledgers", str(error), ConfigCheck.FORMAT))
+    if issues:
+        raise ConfigError(issues)
 
 
 def _ledger(folder: Path, name: str) -> Path:

@@ -11,7 +11,7 @@ import typer
 
 from smpc_dp.cli.member import HostMember
 from smpc_dp.cli.output import logged_lines
-from smpc_dp.errors import ConfigCheck, ConfigError, Fault, PrivacyError
+from smpc_dp.errors import ConfigCheck, ConfigError, ConfigIssue, PrivacyError
 from smpc_dp.net.inputs import read_table, read_vector
 from smpc_dp.net.member import Membership
 from smpc_dp.net.session_file import SessionFile
@@ -60,7 +60,7 @@ class Statistic:
         given |= {"--partners": partners, "--noise": noise}
         if name is None:
             stray = [
-                Fault(option, "is for --statistic", ConfigCheck.UNSUPPORTED)
+                ConfigIssue(option, "is for --statistic", ConfigCheck.UNSUPPORTED)
                 for option in given
                 if given[option] is not None
             ]
@@ -68,13 +68,13 @@ class Statistic:
                 raise ConfigError(stray)
             return None
         if epsilon is None:
-            raise ConfigError([Fault("--epsilon", "a statistic needs one", ConfigCheck.MISSING)])
+            raise ConfigError.at("--epsilon", "a statistic needs one", ConfigCheck.MISSING)
         # Not at the top: most calls are sums.
         from smpc_dp.kernels.named import ALIASES, REQUIRED_FIELDS, find_kernel
 
         if not fields and ALIASES.get(name, name) in REQUIRED_FIELDS:
-            raise ConfigError(
-                [Fault("--field", f"'{name}' needs the bounds of its values, LOW:HIGH", ConfigCheck.MISSING)]
+            raise ConfigError.at(
+                "--field", f"'{name}' needs the bounds of its values, LOW:HIGH", ConfigCheck.MISSING
             )
         kernel = find_kernel(name, *map(_field, fields or ()))
         options: dict[str, Any] = {"epsilon": epsilon, "delta": delta or 0.0, "P": partners}
@@ -105,9 +105,9 @@ class Statistic:
             requirements = (
                 "needs each party's public label" if public_label is None else "has no public labels"
             )
-            raise ConfigError([Fault("label", f"{self.kernel.name} {requirements}", ConfigCheck.UNSUPPORTED)])
+            raise ConfigError.at("label", f"{self.kernel.name} {requirements}", ConfigCheck.UNSUPPORTED)
         if public_label not in (None, 0, 1):
-            raise ConfigError([Fault("label", f"must be 0 or 1, is {public_label}", ConfigCheck.RANGE)])
+            raise ConfigError.at("label", f"must be 0 or 1, is {public_label}", ConfigCheck.RANGE)
         return replace(self, public_label=public_label)
 
     def read(self, file: Path) -> tuple[float, ...]:
@@ -117,7 +117,7 @@ class Statistic:
             reason = (
                 f"a record of {self.kernel.name} has {len(self.kernel.fields)} values, here are {len(record)}"
             )
-            raise ConfigError([Fault(str(file), reason, ConfigCheck.SHAPE)])
+            raise ConfigError.at(str(file), reason, ConfigCheck.SHAPE)
         try:
             self.kernel.codes(tuple([value] for value in record))
         except PrivacyError as error:
@@ -184,8 +184,6 @@ def _field(text: str) -> Field:
     except ValueError:
         numbers = []
     if len(numbers) not in (2, 3):
-        raise ConfigError(
-            [Fault("--field", f"{text[:80]!r} is not LOW:HIGH or LOW:HIGH:STEP", ConfigCheck.FORMAT)]
-        )
+        raise ConfigError.at("--field", f"{text[:80]!r} is not LOW:HIGH or LOW:HIGH:STEP", ConfigCheck.FORMAT)
     low, high, step = (*numbers, 1.0)[:3]
     return Field(low, high, step)

@@ -12,7 +12,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from smpc_dp import _core
-from smpc_dp.errors import ConfigCheck, ConfigError, Fault
+from smpc_dp.errors import ConfigCheck, ConfigError
 
 KEY_BYTES = 32
 
@@ -51,13 +51,13 @@ class NoiseSource:
         """
         # Never the values: they may be secret.
         if not isinstance(key, bytes):
-            raise ConfigError([Fault("key", f"must be bytes, is {type(key).__name__}", ConfigCheck.TYPE)])
+            raise ConfigError.at("key", f"must be bytes, is {type(key).__name__}", ConfigCheck.TYPE)
         if len(key) != KEY_BYTES:
-            raise ConfigError([Fault("key", f"{len(key)} bytes, not {KEY_BYTES}", ConfigCheck.SHAPE)])
+            raise ConfigError.at("key", f"{len(key)} bytes, not {KEY_BYTES}", ConfigCheck.SHAPE)
         for index, part in enumerate(context):
             if not isinstance(part, bytes):
-                raise ConfigError(
-                    [Fault(f"context[{index}]", f"must be bytes, is {type(part).__name__}", ConfigCheck.TYPE)]
+                raise ConfigError.at(
+                    f"context[{index}]", f"must be bytes, is {type(part).__name__}", ConfigCheck.TYPE
                 )
         return cls(_core.NoiseKey.keyed(key, context))
 

@@ -18,7 +18,7 @@ from pathlib import Path
 import numpy as np
 from numpy.typing import NDArray
 
-from smpc_dp.errors import ConfigCheck, ConfigError, Fault, LocalError, PrivacyError
+from smpc_dp.errors import ConfigCheck, ConfigError, ConfigIssue, LocalError, PrivacyError
 
 Loan = Mapping[str, str]
 
@@ -71,23 +71,17 @@ class Column:
         heading = self.source or self.name
         text = loan.get(heading)
         if text is None:
-            raise ConfigError([Fault(heading, "the loan has no such column", ConfigCheck.UNKNOWN_KEY)])
+            raise ConfigError.at(heading, "the loan has no such column", ConfigCheck.UNKNOWN_KEY)
         if self.codes:
             if text not in self.codes:
-                raise ConfigError(
-                    [
-                        Fault(
-                            heading,
-                            f"unknown label, the known ones are {', '.join(self.codes)}",
-                            ConfigCheck.CHOICE,
-                        )
-                    ]
+                raise ConfigError.at(
+                    heading, f"unknown label, the known ones are {', '.join(self.codes)}", ConfigCheck.CHOICE
                 )
             return self.codes[text]
         try:
             scaled = Decimal(text).scaleb(self.decimals)
         except InvalidOperation:
-            raise ConfigError([Fault(heading, "not a number", ConfigCheck.TYPE)]) from None
+            raise ConfigError.at(heading, "not a number", ConfigCheck.TYPE) from None
         if not scaled.is_finite() or not 0 <= scaled <= self.upper * 10**self.decimals:
             raise PrivacyError(f"{heading}: a value is outside [0, {self.upper}] {self.unit}".rstrip())
         whole = round(scaled)
@@ -152,16 +146,16 @@ def read_loans(path: str | os.PathLike[str]) -> list[dict[str, str]]:
             loans = []
             for loan in reader:
                 if None in loan or None in loan.values():
-                    fault = Fault(
+                    issue = ConfigIssue(
                         f"{path}:{reader.line_num}", "not one value for each column", ConfigCheck.SHAPE
                     )
-                    raise ConfigError([fault])
+                    raise ConfigError([issue])
                 loans.append(loan)
             return loans
     except OSError as error:
         raise LocalError(f"{path}: cannot read the loans ({error.strerror})") from None
     except UnicodeDecodeError:
-        raise ConfigError([Fault(str(path), "not UTF-8", ConfigCheck.FORMAT)]) from None
+        raise ConfigError.at(str(path), "not UTF-8", ConfigCheck.FORMAT) from None
 
 
 def write_loans(path: str | os.PathLike[str], loans: Sequence[Loan]) -> None:
@@ -184,9 +178,7 @@ def shards(loans: Sequence[Loan]) -> dict[str, list[Loan]]:
     for loan in loans:
         state = loan["addr_state"]
         if state not in _LENDER_OF:
-            raise ConfigError(
-                [Fault("addr_state", f"{state!r} is in no lender's region", ConfigCheck.CHOICE)]
-            )
+            raise ConfigError.at("addr_state", f"{state!r} is in no lender's region", ConfigCheck.CHOICE)
         parts[_LENDER_OF[state]].append(loan)
     return parts
 

@@ -26,7 +26,7 @@ from smpc_dp.demo.lenders import (
     write_loans,
 )
 from smpc_dp.demo.regression import Fit, Score, fit, pooled_fit, score
-from smpc_dp.errors import Check, ConfigCheck, ConfigError, Fault, LocalError, VerificationError
+from smpc_dp.errors import Check, ConfigCheck, ConfigError, LocalError, VerificationError
 from smpc_dp.net.events import Event, OnEvent, ignore
 from smpc_dp.net.launcher import Launcher, ProcessOutcome
 from smpc_dp.net.local import AGGREGATOR, create_local_session
@@ -263,7 +263,7 @@ def open_folder(path: Path) -> Path:
     try:
         path.mkdir(mode=0o700, parents=True, exist_ok=True)
         if any(path.iterdir()):
-            raise ConfigError([Fault("--out", f"{path} is not empty", ConfigCheck.CONFLICT)])
+            raise ConfigError.at("--out", f"{path} is not empty", ConfigCheck.CONFLICT)
     except OSError as error:
         raise LocalError(f"{path}: not a folder that can be written ({error.strerror})") from None
     return path

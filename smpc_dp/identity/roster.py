@@ -11,7 +11,7 @@ import msgspec
 
 from smpc_dp.crypto.labels import Label
 from smpc_dp.crypto.transcript import digest
-from smpc_dp.errors import ConfigCheck, ConfigError, Fault, VerificationError
+from smpc_dp.errors import ConfigCheck, ConfigError, ConfigIssue, VerificationError
 from smpc_dp.identity import certificate
 
 Role = Literal["party", "aggregator", "server"]
@@ -77,9 +77,9 @@ class Roster:
 
     def __init__(self, members: Iterable[Member], *, requires_aggregator: bool = True) -> None:
         listed = tuple(members)
-        faults = check_members(listed, requires_aggregator=requires_aggregator)
-        if faults:
-            raise ConfigError(faults)
+        issues = check_members(listed, requires_aggregator=requires_aggregator)
+        if issues:
+            raise ConfigError(issues)
         self.members = listed
         self.parties = tuple(member for member in listed if member.role == "party")
         self.servers = tuple(member for member in listed if member.role == "server")
@@ -91,12 +91,12 @@ class Roster:
     @classmethod
     def checked(
         cls, members: Iterable[Member], *, requires_aggregator: bool = True
-    ) -> tuple[Self | None, list[Fault]]:
+    ) -> tuple[Self | None, list[ConfigIssue]]:
         """Return the roster, or None and every fault."""
         try:
             return cls(members, requires_aggregator=requires_aggregator), []
         except ConfigError as error:
-            return None, list(error.faults)
+            return None, list(error.issues)
 
     def __iter__(self) -> Iterator[Member]:
         return iter(self.members)
@@ -126,33 +126,29 @@ class Roster:
     def member(self, name: str) -> Member:
         """Return the entry of `name`; raise ConfigError when there is none."""
         if name not in self._by_name:
-            raise ConfigError([Fault("roster", f"nobody is called {name!r}", ConfigCheck.UNKNOWN_NAME)])
+            raise ConfigError.at("roster", f"nobody is called {name!r}", ConfigCheck.UNKNOWN_NAME)
         return self._by_name[name]
 
     def index(self, name: str) -> int:
         """Return the number (1 to n) of the party `name`; raise ConfigError when it is no party."""
         if name not in self._index:
-            raise ConfigError([Fault("roster", f"no party is called {name!r}", ConfigCheck.UNKNOWN_NAME)])
+            raise ConfigError.at("roster", f"no party is called {name!r}", ConfigCheck.UNKNOWN_NAME)
         return self._index[name]
 
     def name_of(self, index: int) -> str:
         """Return the name of party `index` (1 to n); raise ConfigError when there is none."""
         if not 1 <= index <= len(self.parties):
-            raise ConfigError(
-                [
-                    Fault(
-                        "roster",
-                        f"no party has the number {index}, they go from 1 to {len(self.parties)}",
-                        ConfigCheck.UNKNOWN_NAME,
-                    )
-                ]
+            raise ConfigError.at(
+                "roster",
+                f"no party has the number {index}, they go from 1 to {len(self.parties)}",
+                ConfigCheck.UNKNOWN_NAME,
             )
         return self.parties[index - 1].name
 
 
-def check_members(members: Iterable[Member], *, requires_aggregator: bool = True) -> list[Fault]:
+def check_members(members: Iterable[Member], *, requires_aggregator: bool = True) -> list[ConfigIssue]:
     """Return every fault of a list of members; `where` counts from 0, as in `roster[2].public_key`."""
-    faults: list[Fault] = []
+    issues: list[ConfigIssue] = []
     listed = tuple(members)
     names: dict[str, int] = {}
     keys: dict[bytes, int] = {}
@@ -160,69 +156,75 @@ def check_members(members: Iterable[Member], *, requires_aggregator: bool = True
     aggregators: list[str] = []
     for position, member in enumerate(listed):
         where = f"roster[{position}]"
-        faults += check_member(where, member)
-        faults += _repeated(f"{where}.name", names, member.name, position)
-        faults += _repeated(f"{where}.public_key", keys, member.public_key, position)
+        issues += check_member(where, member)
+        issues += _repeated(f"{where}.name", names, member.name, position)
+        issues += _repeated(f"{where}.public_key", keys, member.public_key, position)
         if member.address is not None:
-            faults += _repeated(f"{where}.address", addresses, member.address, position)
+            issues += _repeated(f"{where}.address", addresses, member.address, position)
         if member.role == "aggregator":
             aggregators.append(member.name)
     if len(aggregators) > 1:
-        faults.append(
-            Fault(
+        issues.append(
+            ConfigIssue(
                 "roster",
                 f"one aggregator at most, not {len(aggregators)}: {', '.join(aggregators)}",
                 ConfigCheck.DUPLICATE,
             )
         )
     if requires_aggregator and not aggregators:
-        faults.append(Fault("roster", "no member has the role 'aggregator'", ConfigCheck.MISSING))
+        issues.append(ConfigIssue("roster", "no member has the role 'aggregator'", ConfigCheck.MISSING))
     if not any(member.role == "party" for member in listed):
-        faults.append(Fault("roster", "no member has the role 'party'", ConfigCheck.MISSING))
-    return faults
+        issues.append(ConfigIssue("roster", "no member has the role 'party'", ConfigCheck.MISSING))
+    return issues
 
 
-def check_member(where: str, member: Member) -> list[Fault]:
+def check_member(where: str, member: Member) -> list[ConfigIssue]:
     """Return every fault of one member; `where` it stands."""
-    faults: list[Fault] = []
+    issues: list[ConfigIssue] = []
     if not is_name(member.name):
-        faults.append(
-            Fault(
+        issues.append(
+            ConfigIssue(
                 f"{where}.name",
                 f"{member.name!r} is not 1 to 63 of a-z, 0-9, '_', '.' and '-'",
                 ConfigCheck.FORMAT,
             )
         )
     if member.role not in ROLES:
-        faults.append(
-            Fault(f"{where}.role", f"{member.role!r} is none of {', '.join(ROLES)}", ConfigCheck.CHOICE)
+        issues.append(
+            ConfigIssue(f"{where}.role", f"{member.role!r} is none of {', '.join(ROLES)}", ConfigCheck.CHOICE)
         )
     if member.address is not None:
         try:
             split_address(member.address)
         except ValueError as error:
-            faults.append(Fault(f"{where}.address", str(error), ConfigCheck.FORMAT))
+            issues.append(ConfigIssue(f"{where}.address", str(error), ConfigCheck.FORMAT))
     elif member.role in ("aggregator", "server"):
-        faults.append(
-            Fault(f"{where}.address", f"the {member.role} needs an address, host:port", ConfigCheck.MISSING)
+        issues.append(
+            ConfigIssue(
+                f"{where}.address", f"the {member.role} needs an address, host:port", ConfigCheck.MISSING
+            )
         )
     if len(member.public_key) != PUBLIC_KEY_BYTES:
         length = len(member.public_key)
-        faults.append(
-            Fault(f"{where}.public_key", f"an Ed25519 key has 32 bytes, not {length}", ConfigCheck.SHAPE)
+        issues.append(
+            ConfigIssue(
+                f"{where}.public_key", f"an Ed25519 key has 32 bytes, not {length}", ConfigCheck.SHAPE
+            )
         )
     elif is_name(member.name):
         try:
             certificate.check(member.certificate, member.name, member.public_key)
         except VerificationError as error:
-            faults.append(Fault(f"{where}.certificate", str(error), ConfigCheck.FORMAT))
-    return faults
+            issues.append(ConfigIssue(f"{where}.certificate", str(error), ConfigCheck.FORMAT))
+    return issues
 
 
-def _repeated(where: str, seen: dict[T, int], value: T, position: int) -> list[Fault]:
+def _repeated(where: str, seen: dict[T, int], value: T, position: int) -> list[ConfigIssue]:
     first = seen.setdefault(value, position)
     return (
-        [] if first == position else [Fault(where, f"the same as in roster[{first}]", ConfigCheck.DUPLICATE)]
+        []
+        if first == position
+        else [ConfigIssue(where, f"the same as in roster[{first}]", ConfigCheck.DUPLICATE)]
     )
 
 

@@ -10,7 +10,7 @@ from numpy.typing import NDArray
 from smpc_dp.circuits import randomisers
 from smpc_dp.circuits.builder import Bits, Builder
 from smpc_dp.circuits.circuit import Circuit, pack, unpack
-from smpc_dp.errors import ConfigCheck, ConfigError, Fault
+from smpc_dp.errors import ConfigCheck, ConfigError
 from smpc_dp.kernels.fields import Codes
 from smpc_dp.kernels.kernel import Kernel
 from smpc_dp.privacy.circuit_noise import Noise
@@ -23,7 +23,7 @@ def compile_kernel(kernel: Kernel, noise: Noise | None) -> Circuit:
     Raises ConfigError for a kernel without a circuit.
     """
     if kernel.gadget is None:
-        raise ConfigError([Fault("kernel", f"'{kernel.name}' has no circuit", ConfigCheck.UNSUPPORTED)])
+        raise ConfigError.at("kernel", f"'{kernel.name}' has no circuit", ConfigCheck.UNSUPPORTED)
     builder = Builder()
 
     def side() -> tuple[list[Bits], Bits]:

@@ -13,7 +13,7 @@ import numpy as np
 from smpc_dp.circuits.bristol import format_bristol, parse_bristol
 from smpc_dp.circuits.builder import Bits, Builder
 from smpc_dp.circuits.circuit import Circuit
-from smpc_dp.errors import ConfigCheck, ConfigError, Fault
+from smpc_dp.errors import ConfigCheck, ConfigError, ConfigIssue
 from smpc_dp.kernels.compiled import compile_kernel, evaluate
 from smpc_dp.kernels.fields import Codes, Field, nearest_codes
 from smpc_dp.kernels.kernel import Kernel
@@ -51,14 +51,8 @@ def describe(kernel: Kernel) -> dict[str, object]:
     text = format_bristol(circuit)
     if len(text) > MAX_CIRCUIT:
         reason = f"its circuit has {circuit.n_gates} gates, {len(text)} bytes in Bristol Fashion"
-        raise ConfigError(
-            [
-                Fault(
-                    f"kernel {kernel.name}",
-                    f"{reason}; at most {MAX_CIRCUIT} bytes are sent",
-                    ConfigCheck.TOO_LARGE,
-                )
-            ]
+        raise ConfigError.at(
+            f"kernel {kernel.name}", f"{reason}; at most {MAX_CIRCUIT} bytes are sent", ConfigCheck.TOO_LARGE
         )
     described = {
         **kernel.terms(),
@@ -82,9 +76,7 @@ def read_kernel(described: Mapping[str, Any]) -> Kernel:
     try:
         canonical = json.dumps({key: described[key] for key in _KEYS}, sort_keys=True)
     except (KeyError, TypeError, ValueError) as error:
-        raise ConfigError(
-            [Fault("kernel", f"not a kernel's description ({error})", ConfigCheck.FORMAT)]
-        ) from None
+        raise ConfigError.at("kernel", f"not a kernel's description ({error})", ConfigCheck.FORMAT) from None
     return _of_circuit(canonical)
 
 
@@ -109,33 +101,37 @@ def table_of(kernel: Kernel) -> Codes | None:
 
 def _check_terms(described: Mapping[str, Any]) -> tuple[float, float]:
     """Return the lowest value and the unit of a described kernel; raise ConfigError with all faults."""
-    name, faults = described["kernel"], []
+    name, issues = described["kernel"], []
     if not isinstance(name, str) or not name.isprintable() or not 0 < len(name) <= MAX_NAME:
-        faults.append(
-            Fault("kernel", f"a name is printable and of 1 to {MAX_NAME} characters", ConfigCheck.FORMAT)
+        issues.append(
+            ConfigIssue(
+                "kernel", f"a name is printable and of 1 to {MAX_NAME} characters", ConfigCheck.FORMAT
+            )
         )
     if described["labels"] != "none":
-        faults.append(
-            Fault("kernel.labels", "only kernels of this package have labels", ConfigCheck.UNSUPPORTED)
+        issues.append(
+            ConfigIssue("kernel.labels", "only kernels of this package have labels", ConfigCheck.UNSUPPORTED)
         )
     if not isinstance(described["symmetric"], bool):
-        faults.append(Fault("kernel.symmetric", "not true or false", ConfigCheck.TYPE))
+        issues.append(ConfigIssue("kernel.symmetric", "not true or false", ConfigCheck.TYPE))
     if not isinstance(described["circuit"], str) or len(described["circuit"]) > MAX_CIRCUIT:
-        faults.append(
-            Fault("kernel.circuit", f"not a text of at most {MAX_CIRCUIT} characters", ConfigCheck.FORMAT)
+        issues.append(
+            ConfigIssue(
+                "kernel.circuit", f"not a text of at most {MAX_CIRCUIT} characters", ConfigCheck.FORMAT
+            )
         )
     try:
         low, unit = float(described["low"]), float(described["unit"])
     except (TypeError, ValueError, OverflowError):
         low = unit = np.nan
     if not (np.isfinite(low) and np.isfinite(unit) and unit > 0) or type(described["steps"]) is not int:
-        faults.append(
-            Fault(
+        issues.append(
+            ConfigIssue(
                 "kernel", "its range is not a number, a unit above 0 and a number of steps", ConfigCheck.TYPE
             )
         )
-    if faults:
-        raise ConfigError(faults)
+    if issues:
+        raise ConfigError(issues)
     return low, unit
 
 
@@ -143,19 +139,19 @@ def _read_circuit(text: str, digest: object, widths: Sequence[int]) -> Circuit:
     """Return the circuit of a description, which takes two records; raise ConfigError if it is another."""
     # First, for a header may claim millions of wires.
     if text.split("\n", 2)[1:2] != [" ".join(map(str, (len(widths), *widths)))]:
-        raise ConfigError(
-            [Fault("kernel.circuit", f"does not take the bits of two records, {widths}", ConfigCheck.SHAPE)]
+        raise ConfigError.at(
+            "kernel.circuit", f"does not take the bits of two records, {widths}", ConfigCheck.SHAPE
         )
     circuit = parse_bristol(text.encode("ascii", "replace"), "kernel.circuit")
     if circuit.digest.hex() != digest:
-        raise ConfigError([Fault("kernel.digest", "is not that of the circuit", ConfigCheck.DIFFERS)])
+        raise ConfigError.at("kernel.digest", "is not that of the circuit", ConfigCheck.DIFFERS)
     if len(circuit.outputs) != 1:
-        raise ConfigError(
-            [Fault("kernel.circuit", f"gives {len(circuit.outputs)} values, not one", ConfigCheck.SHAPE)]
+        raise ConfigError.at(
+            "kernel.circuit", f"gives {len(circuit.outputs)} values, not one", ConfigCheck.SHAPE
         )
     if circuit.n_outputs > MAX_OUTPUT_BITS:
         reason = f"gives a number of {circuit.n_outputs} bits, at most {MAX_OUTPUT_BITS}"
-        raise ConfigError([Fault("kernel.circuit", reason, ConfigCheck.TOO_LARGE)])
+        raise ConfigError.at("kernel.circuit", reason, ConfigCheck.TOO_LARGE)
     return circuit
 
 
@@ -202,8 +198,8 @@ def _check(name: str, circuit: Circuit, fields: Sequence[Field], steps: int, sym
     if result[worst] > steps:
         x, y = (records[index].tolist() for index in worst)
         reason = f"gives {result[worst]} on the codes {x} and {y}, above its declared range 0 to {steps}"
-        raise ConfigError([Fault(f"kernel {name}", reason, ConfigCheck.RANGE)])
+        raise ConfigError.at(f"kernel {name}", reason, ConfigCheck.RANGE)
     valid = (records <= [field.steps for field in fields]).all(axis=1)
     valued = result[valid][:, valid]
     if symmetric and not (valued == valued.T).all():
-        raise ConfigError([Fault(f"kernel {name}", "is declared symmetric and is not", ConfigCheck.DIFFERS)])
+        raise ConfigError.at(f"kernel {name}", "is declared symmetric and is not", ConfigCheck.DIFFERS)

@@ -11,7 +11,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from smpc_dp.errors import ConfigCheck, ConfigError, Fault, PrivacyError
+from smpc_dp.errors import ConfigCheck, ConfigError, PrivacyError
 
 Floats = NDArray[np.float64]
 Codes = NDArray[np.int64]
@@ -40,23 +40,23 @@ class Field:
         steps = (_exact(self.high) - _exact(self.low)) / _exact(self.step)
         if steps.denominator != 1 or steps >= 1 << MAX_BITS:
             reason = f"{self.step} does not divide high - low = {self.high - self.low:g} into an integer"
-            raise ConfigError(
-                [Fault(f"{self.name}.step", f"{reason} of steps below 2**{MAX_BITS}", ConfigCheck.RANGE)]
+            raise ConfigError.at(
+                f"{self.name}.step", f"{reason} of steps below 2**{MAX_BITS}", ConfigCheck.RANGE
             )
 
     def _check_bounds(self) -> None:
         numbers = {"low": self.low, "high": self.high, "step": self.step}
         for key, value in numbers.items():
             if isinstance(value, bool) or not isinstance(value, int | float) or not math.isfinite(value):
-                raise ConfigError(
-                    [Fault(f"{self.name}.{key}", f"{value!r} is not a finite number", ConfigCheck.RANGE)]
+                raise ConfigError.at(
+                    f"{self.name}.{key}", f"{value!r} is not a finite number", ConfigCheck.RANGE
                 )
         if not self.low < self.high:
-            raise ConfigError(
-                [Fault(f"{self.name}.high", f"{self.high} is not above low = {self.low}", ConfigCheck.RANGE)]
+            raise ConfigError.at(
+                f"{self.name}.high", f"{self.high} is not above low = {self.low}", ConfigCheck.RANGE
             )
         if not self.step > 0:
-            raise ConfigError([Fault(f"{self.name}.step", f"{self.step} is not above 0", ConfigCheck.RANGE)])
+            raise ConfigError.at(f"{self.name}.step", f"{self.step} is not above 0", ConfigCheck.RANGE)
 
     @property
     def steps(self) -> int:
@@ -132,8 +132,8 @@ class Cells(Field):
 
     def __post_init__(self) -> None:
         if type(self.bins) is not int or not 2 <= self.bins <= 1 << MAX_BITS:
-            raise ConfigError(
-                [Fault(f"{self.name}.bins", f"{self.bins!r} is not 2 to 2**{MAX_BITS}", ConfigCheck.RANGE)]
+            raise ConfigError.at(
+                f"{self.name}.bins", f"{self.bins!r} is not 2 to 2**{MAX_BITS}", ConfigCheck.RANGE
             )
         object.__setattr__(self, "step", (self.high - self.low) / self.bins)
         self._check_bounds()
@@ -167,23 +167,23 @@ def as_array(name: str, values: Any) -> NDArray[Any]:
     try:
         return np.asarray(values)
     except ValueError:
-        raise ConfigError([Fault(name, "its rows are not equally long", ConfigCheck.SHAPE)]) from None
+        raise ConfigError.at(name, "its rows are not equally long", ConfigCheck.SHAPE) from None
 
 
 def checked_labels(labels: ArrayLike | None, count: int) -> Codes:
     """Return labels as integers, (n,); raise ConfigError unless all are 0 or 1, and both occur."""
     if labels is None:
-        raise ConfigError(
-            [Fault("labels", "public labels are needed, 0 or 1 for each record", ConfigCheck.MISSING)]
+        raise ConfigError.at(
+            "labels", "public labels are needed, 0 or 1 for each record", ConfigCheck.MISSING
         )
     array = as_array("labels", labels)
     if array.shape != (count,):
-        raise ConfigError([Fault("labels", f"shape {array.shape}, not ({count},)", ConfigCheck.SHAPE)])
+        raise ConfigError.at("labels", f"shape {array.shape}, not ({count},)", ConfigCheck.SHAPE)
     if array.dtype.kind not in "iufb" or not np.isin(array, (0, 1)).all():
-        raise ConfigError([Fault("labels", "must all be 0 or 1", ConfigCheck.RANGE)])
+        raise ConfigError.at("labels", "must all be 0 or 1", ConfigCheck.RANGE)
     if len(np.unique(array)) < 2:
-        raise ConfigError(
-            [Fault("labels", "all are the same: there is no pair to compare", ConfigCheck.INFEASIBLE)]
+        raise ConfigError.at(
+            "labels", "all are the same: there is no pair to compare", ConfigCheck.INFEASIBLE
         )
     return array.astype(np.int64)
 

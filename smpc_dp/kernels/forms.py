@@ -7,7 +7,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
 
-from smpc_dp.errors import ConfigCheck, ConfigError, Fault
+from smpc_dp.errors import ConfigCheck, ConfigError
 from smpc_dp.kernels.definitions import Definition
 from smpc_dp.kernels.fields import Field
 from smpc_dp.kernels.kernel import Kernel, Labels
@@ -41,10 +41,10 @@ class Form:
         """Return the kernel on these fields, others being integers of 32 bits. Raises ConfigError."""
         if self.degree and not fields:
             reason = f"'{self.name}' needs the bounds of its values: kernels.{self.name}(Field(low, high))"
-            raise ConfigError([Fault("kernel", reason, ConfigCheck.MISSING)])
+            raise ConfigError.at("kernel", reason, ConfigCheck.MISSING)
         if len(fields) > len(self.fields):
             reason = f"'{self.name}' has {len(self.fields)} fields, {len(fields)} are given"
-            raise ConfigError([Fault("kernel", reason, ConfigCheck.SHAPE)])
+            raise ConfigError.at("kernel", reason, ConfigCheck.SHAPE)
         integers = (Field(-(1 << 31), (1 << 31) - 1, name=n, exact=True) for n in self.fields[len(fields) :])
         whole = (*fields, *integers, *([LABEL] if self.labels == "private" else []))
         first, lipschitz = whole[0], None

@@ -13,7 +13,7 @@ from typing import Any, Literal
 import numpy as np
 from numpy.typing import ArrayLike
 
-from smpc_dp.errors import ConfigCheck, ConfigError, Fault
+from smpc_dp.errors import ConfigCheck, ConfigError
 from smpc_dp.kernels.definitions import Definition
 from smpc_dp.kernels.fields import Codes, Field, Floats, as_array
 from smpc_dp.kernels.on_bits import Gadget, as_circuit
@@ -65,8 +65,8 @@ class Kernel:
             object.__setattr__(self, "gadget", as_circuit(self.definition))
         if not 1 <= self.steps <= MAX_STEPS:
             reason = f"{self.steps} steps between its least and its greatest value, not 1 to {MAX_STEPS}"
-            raise ConfigError(
-                [Fault(f"kernel {self.name}", f"{reason}: take a coarser grid", ConfigCheck.TOO_LARGE)]
+            raise ConfigError.at(
+                f"kernel {self.name}", f"{reason}: take a coarser grid", ConfigCheck.TOO_LARGE
             )
 
     @property
@@ -99,17 +99,13 @@ class Kernel:
         columns = data if isinstance(data, tuple) else (data,)
         codes = self.codes(tuple(np.atleast_1d(as_array("data", value)) for value in columns))
         if len(codes) != 1:
-            raise ConfigError([Fault("data", f"one record is due, not {len(codes)}", ConfigCheck.SHAPE)])
+            raise ConfigError.at("data", f"one record is due, not {len(codes)}", ConfigCheck.SHAPE)
         whole = isinstance(public_label, int | np.integer) and public_label in (0, 1)
         if whole != (self.labels == "public") or (public_label is not None and not whole):
-            raise ConfigError(
-                [
-                    Fault(
-                        "public_label",
-                        f"{public_label!r}: 0 or 1 for a kernel with public labels, else None",
-                        ConfigCheck.RANGE,
-                    )
-                ]
+            raise ConfigError.at(
+                "public_label",
+                f"{public_label!r}: 0 or 1 for a kernel with public labels, else None",
+                ConfigCheck.RANGE,
             )
         return codes, -1 if public_label is None else int(public_label)
 
@@ -146,5 +142,5 @@ class Kernel:
         if len(columns) != count or len(shapes) != 1 or columns[0].ndim != 1:
             names = ", ".join(field.name for field in self.fields)
             reason = f"not {count} values ({names}) for each record: shape (n, {count}), or a tuple of arrays"
-            raise ConfigError([Fault("data", reason, ConfigCheck.SHAPE)])
+            raise ConfigError.at("data", reason, ConfigCheck.SHAPE)
         return columns

@@ -9,7 +9,7 @@ import logging
 from collections.abc import Mapping
 from typing import Any
 
-from smpc_dp.errors import ConfigCheck, ConfigError, Fault
+from smpc_dp.errors import ConfigCheck, ConfigError
 from smpc_dp.extensions import Group, find, others
 from smpc_dp.kernels import definitions
 from smpc_dp.kernels.fields import Cells, Field
@@ -83,22 +83,16 @@ def find_kernel(kernel: str | Kernel, *fields: Field) -> Kernel:
         result = registered_kernel(name)
         if result is None:
             reason = f"{kernel!r} is none of {', '.join(NAMES)}, and no Kernel{others(Group.KERNELS)}"
-            raise ConfigError([Fault("kernel", reason, ConfigCheck.CHOICE)])
+            raise ConfigError.at("kernel", reason, ConfigCheck.CHOICE)
         if fields:
-            raise ConfigError(
-                [
-                    Fault(
-                        "kernel",
-                        f"'{name}' has fields of its own: none can be given",
-                        ConfigCheck.UNSUPPORTED,
-                    )
-                ]
+            raise ConfigError.at(
+                "kernel", f"'{name}' has fields of its own: none can be given", ConfigCheck.UNSUPPORTED
             )
         return result
     form = FORMS[name]
     if fields and len(fields) != len(form.fields):
         reason = f"'{name}' has {len(form.fields)} fields, {len(fields)} are given"
-        raise ConfigError([Fault("kernel", reason, ConfigCheck.SHAPE)])
+        raise ConfigError.at("kernel", reason, ConfigCheck.SHAPE)
     _LOG.debug("takes the kernel %s", name)
     return form(*fields)
 
@@ -117,7 +111,7 @@ def kernel_of(terms: Mapping[str, Any]) -> Kernel:
     """Return the kernel of this package that `Kernel.terms` describes. Raises ConfigError for others."""
     fields, name = read_fields(terms), terms.get("kernel")
     if not isinstance(name, str) or name not in FORMS:
-        raise ConfigError([Fault("kernel", f"no kernel {name!r}", ConfigCheck.UNKNOWN_NAME)])
+        raise ConfigError.at("kernel", f"no kernel {name!r}", ConfigCheck.UNKNOWN_NAME)
     return find_kernel(name, *fields[: len(FORMS[name].fields)])
 
 
@@ -134,9 +128,7 @@ def read_fields(terms: Mapping[str, Any]) -> list[Field]:
             for f in terms["fields"]
         ]
     except (KeyError, TypeError, ValueError, OverflowError) as error:
-        raise ConfigError(
-            [Fault("kernel", f"not a kernel's description ({error})", ConfigCheck.FORMAT)]
-        ) from None
+        raise ConfigError.at("kernel", f"not a kernel's description ({error})", ConfigCheck.FORMAT) from None
 
 
 def is_known(kernel: Kernel) -> bool:

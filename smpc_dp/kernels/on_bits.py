@@ -26,7 +26,7 @@ from smpc_dp.circuits.gadgets import (
     select,
     subtract,
 )
-from smpc_dp.errors import ConfigCheck, ConfigError, Fault
+from smpc_dp.errors import ConfigCheck, ConfigError
 from smpc_dp.kernels.definitions import Definition
 
 Record = Sequence[Bits]
@@ -119,11 +119,9 @@ def table(builder: Builder, x: Record, y: Record, integers: Sequence[int], steps
     index = tuple(bit for field in (*x, *y) for bit in field)
     if len(index) > MAX_TABLE_BITS:
         reason = f"{len(index)} bits of two records, a table has at most {MAX_TABLE_BITS}"
-        raise ConfigError([Fault("kernel", reason, ConfigCheck.TOO_LARGE)])
+        raise ConfigError.at("kernel", reason, ConfigCheck.TOO_LARGE)
     if any(not 0 <= integer <= steps for integer in integers):
-        raise ConfigError(
-            [Fault("kernel", f"an integer of the table outside 0 to {steps}", ConfigCheck.RANGE)]
-        )
+        raise ConfigError.at("kernel", f"an integer of the table outside 0 to {steps}", ConfigCheck.RANGE)
     width = steps.bit_length()
     return select(builder, index, [builder.constant(integer, width) for integer in integers])
 

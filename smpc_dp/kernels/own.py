@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 
 from smpc_dp.circuits.builder import Bits, Builder
-from smpc_dp.errors import ConfigCheck, ConfigError, Fault
+from smpc_dp.errors import ConfigCheck, ConfigError
 from smpc_dp.kernels.compiled import compile_kernel, evaluate
 from smpc_dp.kernels.fields import Codes, Field, nearest_codes
 from smpc_dp.kernels.kernel import MAX_STEPS, Kernel
@@ -41,7 +41,7 @@ def table_kernel(
     bits = 2 * sum(field.bits for field in fields)
     if not fields or bits > MAX_TABLE_BITS:
         reason = f"two records have {bits} bits, a table is for 2 to {MAX_TABLE_BITS}: take coarser grids"
-        raise ConfigError([Fault(f"kernel {name}", reason, ConfigCheck.TOO_LARGE)])
+        raise ConfigError.at(f"kernel {name}", reason, ConfigCheck.TOO_LARGE)
     steps = _steps(name, low, high, unit)
     grids = [field.values(np.arange(field.steps + 1, dtype=np.int64)) for field in fields]
     shape = tuple(len(grid) for grid in grids)
@@ -121,11 +121,11 @@ def circuit_kernel(
 def _steps(name: str, low: float, high: float, unit: float) -> int:
     if not (math.isfinite(low) and math.isfinite(high) and low < high and unit > 0):
         reason = f"needs finite low < high and unit > 0, has {low!r}, {high!r}, {unit!r}"
-        raise ConfigError([Fault(f"kernel {name}", reason, ConfigCheck.RANGE)])
+        raise ConfigError.at(f"kernel {name}", reason, ConfigCheck.RANGE)
     steps = round((high - low) / unit)
     if not 1 <= steps <= MAX_STEPS or abs(steps * unit - (high - low)) > 1e-9 * unit * steps:
         reason = f"unit = {unit:g} does not divide high - low = {high - low:g} into 1 to {MAX_STEPS} steps"
-        raise ConfigError([Fault(f"kernel {name}", reason, ConfigCheck.RANGE)])
+        raise ConfigError.at(f"kernel {name}", reason, ConfigCheck.RANGE)
     return steps
 
 
@@ -134,13 +134,13 @@ def _checked(name: str, value: Any, x: Any, y: Any, low: float, high: float, uni
     try:
         number = float(value)
     except (TypeError, ValueError):
-        raise ConfigError(
-            [Fault(f"kernel {name}", f"{value!r} {where} is not a number", ConfigCheck.TYPE)]
+        raise ConfigError.at(
+            f"kernel {name}", f"{value!r} {where} is not a number", ConfigCheck.TYPE
         ) from None
     # Written so that NaN fails.
     if not low <= number <= high:
         reason = f"{number:g} {where} is not in its range {low:g} to {high:g}"
-        raise ConfigError([Fault(f"kernel {name}", reason, ConfigCheck.RANGE)])
+        raise ConfigError.at(f"kernel {name}", reason, ConfigCheck.RANGE)
     return round((number - low) / unit)
 
 
@@ -161,12 +161,12 @@ def _compare(kernel: Kernel, gadget: Gadget) -> None:
     wanted = np.asarray(kernel.integer(indices[:half].T, indices[half:].T), dtype=np.int64)
     if wanted.shape != (indices.shape[1],) or (wanted < 0).any() or (wanted > kernel.steps).any():
         reason = f"its meaning leaves the range: integers 0 to {kernel.steps}"
-        raise ConfigError([Fault(f"kernel {kernel.name}", reason, ConfigCheck.RANGE)])
+        raise ConfigError.at(f"kernel {kernel.name}", reason, ConfigCheck.RANGE)
     differing = np.flatnonzero(evaluate(circuit, indices[:half].T, indices[half:].T) != wanted)
     if differing.size:
         at = [int(code) for code in indices[:, differing[0]]]
         reason = f"circuit and meaning differ on the codes {at[:half]} and {at[half:]}"
-        raise ConfigError([Fault(f"kernel {kernel.name}", reason, ConfigCheck.DIFFERS)])
+        raise ConfigError.at(f"kernel {kernel.name}", reason, ConfigCheck.DIFFERS)
 
 
 def _shown(record: tuple[float, ...]) -> str:

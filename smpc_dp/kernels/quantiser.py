@@ -11,7 +11,7 @@ from typing import Literal, get_args
 import numpy as np
 
 from smpc_dp.crypto.randomness import Randomness, SystemRandomness
-from smpc_dp.errors import ConfigCheck, ConfigError, Fault
+from smpc_dp.errors import ConfigCheck, ConfigError
 from smpc_dp.kernels.fields import Codes, Field, Floats
 from smpc_dp.kernels.kernel import Kernel
 from smpc_dp.privacy.arguments import Arguments
@@ -40,17 +40,17 @@ class Quantiser:
     def __post_init__(self) -> None:
         result = Arguments()
         if self.rounding not in get_args(Rounding):
-            result.fault(
+            result.issue(
                 "rounding", f"must be simple or randomised, is {self.rounding!r}", ConfigCheck.CHOICE
             )
         if len(self.bins) != len(self.fields):
-            result.fault("bins", f"{len(self.bins)} numbers for {len(self.fields)} fields", ConfigCheck.SHAPE)
+            result.issue("bins", f"{len(self.bins)} numbers for {len(self.fields)} fields", ConfigCheck.SHAPE)
         for field, bins in zip(self.fields, self.bins, strict=False):
             least = 2 if self.rounding == "randomised" else 1
             result.integer(f"bins of {field.name}", bins, least, field.steps + 1)
-        if not result.faults and not 2 <= self.categories <= MAX_CATEGORIES:
+        if not result.issues and not 2 <= self.categories <= MAX_CATEGORIES:
             reason = f"{self.categories} categories, not 2 to {MAX_CATEGORIES}"
-            result.fault("bins", f"{reason}: choose the number of bins of each field", ConfigCheck.RANGE)
+            result.issue("bins", f"{reason}: choose the number of bins of each field", ConfigCheck.RANGE)
         result.done()
 
     @property
@@ -90,7 +90,7 @@ class Quantiser:
         slack = 1e-9 * kernel.width
         if not (matrix.min() >= kernel.low - slack and matrix.max() <= kernel.high + slack):
             reason = f"has values outside of its range, {kernel.low:g} to {kernel.high:g}"
-            raise ConfigError([Fault(f"kernel {kernel.name}", reason, ConfigCheck.RANGE)])
+            raise ConfigError.at(f"kernel {kernel.name}", reason, ConfigCheck.RANGE)
         return matrix
 
     def _positions(self, field: Field, bins: int) -> Floats:
@@ -154,9 +154,7 @@ def choose_bins(
         why = "nothing is known that says how many: give bins"
         if parties is None and not more:
             why = "give bins, or parties and a Lipschitz kernel or density"
-        raise ConfigError(
-            [Fault("bins", f"the grid has {math.prod(whole)} points; {why}", ConfigCheck.TOO_LARGE)]
-        )
+        raise ConfigError.at("bins", f"the grid has {math.prod(whole)} points; {why}", ConfigCheck.TOO_LARGE)
     return whole
 
 
@@ -166,9 +164,7 @@ def bins_of(kernel: Kernel, bins: int | Sequence[int]) -> tuple[int, ...]:
         return tuple(min(int(bins), field.steps + 1) for field in kernel.fields)
     if isinstance(bins, Sequence) and not isinstance(bins, str):
         return tuple(int(number) if isinstance(number, Integral) else number for number in bins)
-    raise ConfigError(
-        [Fault("bins", f"must be an integer, or one for each field, is {bins!r}", ConfigCheck.TYPE)]
-    )
+    raise ConfigError.at("bins", f"must be an integer, or one for each field, is {bins!r}", ConfigCheck.TYPE)
 
 
 def _uniform(randomness: Randomness, count: int, below: int) -> Codes:

@@ -17,7 +17,6 @@ from smpc_dp.errors import (
     Check,
     ConfigCheck,
     ConfigError,
-    Fault,
     PeerFault,
     PrivacyError,
     TimeoutFault,
@@ -183,8 +182,8 @@ class PlainAverager(AllHere):
         rows = np.flatnonzero(member)
         gather = sparse.csr_array((weight[member], (location, rows)), shape=(len(labels), len(group)))
         if np.any(totals <= 0):
-            raise ConfigError(
-                [Fault("weight", f"group {labels[np.argmin(totals)]} has no weight", ConfigCheck.RANGE)]
+            raise ConfigError.at(
+                "weight", f"group {labels[np.argmin(totals)]} has no weight", ConfigCheck.RANGE
             )
         values, weights = vector.copy(), np.zeros(len(group))
         values[member] = (gather @ vector / totals[:, None])[location]
@@ -220,13 +219,11 @@ def check_rows(location: Location, vector: Rows) -> Rows:
     vector = np.asarray(vector, dtype=np.float64)
     if vector.ndim != 2 or len(vector) != len(location.here):
         reason = f"shape must be ({len(location.here)}, length), is {vector.shape}"
-        raise ConfigError([Fault("vector", reason, ConfigCheck.SHAPE)])
+        raise ConfigError.at("vector", reason, ConfigCheck.SHAPE)
     finite = np.isfinite(vector)
     if not finite.all():
         bad = np.flatnonzero(~finite.all(axis=1))
-        raise ConfigError(
-            [Fault("vector", f"of user {location.here[bad[0]]} is not finite", ConfigCheck.RANGE)]
-        )
+        raise ConfigError.at("vector", f"of user {location.here[bad[0]]} is not finite", ConfigCheck.RANGE)
     return vector
 
 
@@ -264,9 +261,9 @@ def check_boxes(location: PeerExchange, vectors: Boxes) -> Boxes:
     vectors = np.asarray(vectors, dtype=np.float64)
     if vectors.ndim != 3 or vectors.shape[:2] != (len(location.here), location.parties):
         reason = f"shape must be ({len(location.here)}, {location.parties}, length), is {vectors.shape}"
-        raise ConfigError([Fault("vectors", reason, ConfigCheck.SHAPE)])
+        raise ConfigError.at("vectors", reason, ConfigCheck.SHAPE)
     if not np.isfinite(vectors).all():
-        raise ConfigError([Fault("vectors", "must be finite", ConfigCheck.RANGE)])
+        raise ConfigError.at("vectors", "must be finite", ConfigCheck.RANGE)
     return vectors
 
 
@@ -274,28 +271,20 @@ def check_partners(parties: int, partner: Parties) -> Parties:
     """Return `partner`; raise ConfigError unless it is an involution of the n parties."""
     partner = np.asarray(partner)
     if partner.shape != (parties,) or partner.dtype.kind not in "iu":
-        raise ConfigError([Fault("partner", f"must be {parties} integers", ConfigCheck.RANGE)])
+        raise ConfigError.at("partner", f"must be {parties} integers", ConfigCheck.RANGE)
     if partner.min() < 0 or partner.max() >= parties or np.any(partner[partner] != np.arange(parties)):
-        raise ConfigError(
-            [Fault("partner", "must pair the users: partner[partner[i]] = i", ConfigCheck.RANGE)]
-        )
+        raise ConfigError.at("partner", "must pair the users: partner[partner[i]] = i", ConfigCheck.RANGE)
     return partner.astype(np.intp)
 
 
 def check_mixing(parties: int, weights: sparse.csr_array) -> sparse.csr_array:
     """Return `weights`; raise ConfigError unless they are finite and there is one for each two parties."""
     if weights.shape != (parties, parties):
-        raise ConfigError(
-            [
-                Fault(
-                    "weights",
-                    f"shape must be (n, n) with n = {parties}, is {weights.shape}",
-                    ConfigCheck.SHAPE,
-                )
-            ]
+        raise ConfigError.at(
+            "weights", f"shape must be (n, n) with n = {parties}, is {weights.shape}", ConfigCheck.SHAPE
         )
     if not np.isfinite(weights.data).all():
-        raise ConfigError([Fault("weights", "must be finite", ConfigCheck.RANGE)])
+        raise ConfigError.at("weights", "must be finite", ConfigCheck.RANGE)
     return weights
 
 
@@ -306,12 +295,10 @@ def check_average(
     vector = check_rows(location, vector)
     weight = np.ones(len(vector)) if weight is None else np.asarray(weight, dtype=np.float64)
     if weight.shape != (len(vector),) or not np.all(np.isfinite(weight)) or np.any(weight < 0):
-        raise ConfigError([Fault("weight", f"must be {len(vector)} non-negative numbers", ConfigCheck.RANGE)])
+        raise ConfigError.at("weight", f"must be {len(vector)} non-negative numbers", ConfigCheck.RANGE)
     group = np.zeros(location.parties, dtype=np.intp) if group is None else np.asarray(group)
     if group.shape != (location.parties,) or group.dtype.kind not in "iu" or np.any(group < ALONE):
-        raise ConfigError(
-            [Fault("group", f"must be {location.parties} integers from {ALONE}", ConfigCheck.RANGE)]
-        )
+        raise ConfigError.at("group", f"must be {location.parties} integers from {ALONE}", ConfigCheck.RANGE)
     return vector, weight, group.astype(np.intp)
 
 

@@ -13,7 +13,7 @@ import numpy as np
 from msgspec import Meta
 from numpy.typing import NDArray
 
-from smpc_dp.errors import ConfigCheck, Fault
+from smpc_dp.errors import ConfigCheck, ConfigIssue
 from smpc_dp.learn.schedule import Ints, PublicDraws
 from smpc_dp.learn.sgd import SgdSettings
 
@@ -27,16 +27,16 @@ class BlockGossip(SgdSettings, frozen=True, kw_only=True):
         Meta(description="s, members of a group, at most the number of parties"),
     ]
 
-    def faults(self, parties: int) -> list[Fault]:
+    def issues(self, parties: int) -> list[ConfigIssue]:
         """Return what is wrong with the settings for so many parties."""
-        faults = super().faults(parties)
+        issues = super().issues(parties)
         if self.group > parties:
-            faults.append(
-                Fault(
+            issues.append(
+                ConfigIssue(
                     "group", f"of {self.group} cannot be drawn from {parties} users", ConfigCheck.UNSUPPORTED
                 )
             )
-        return faults
+        return issues
 
     def groups(self, parties: int) -> NDArray[np.intp]:
         """Return the drawn groups, shape (steps, s)."""

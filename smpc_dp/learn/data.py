@@ -14,7 +14,7 @@ from typing import Any
 
 import numpy as np
 
-from smpc_dp.errors import ConfigCheck, ConfigError, Fault, LocalError
+from smpc_dp.errors import ConfigCheck, ConfigError, LocalError
 from smpc_dp.files import log_opened, read_bounded, read_npy
 from smpc_dp.learn.requirements import Table
 from smpc_dp.optional import optional
@@ -40,12 +40,8 @@ def read_table(path: str | os.PathLike[str]) -> Table:
     if file.suffix == ".npy":
         return _from_npy(file)
     if file.suffix not in (".csv", ".txt"):
-        raise ConfigError(
-            [
-                Fault(
-                    str(file), "unknown kind of file, the known ones are .npy, .csv, .txt", ConfigCheck.CHOICE
-                )
-            ]
+        raise ConfigError.at(
+            str(file), "unknown kind of file, the known ones are .npy, .csv, .txt", ConfigCheck.CHOICE
         )
     rows = _cells(file, content)
     if rows and not any(_is_number(cell) for cell in rows[0][1]):
@@ -56,17 +52,17 @@ def read_table(path: str | os.PathLike[str]) -> Table:
 def numbers(rows: list[tuple[int, list[str]]], source: str) -> Table:
     """Return cells, with the number of their lines, as a table; raise ConfigError naming the line."""
     if not rows:
-        raise ConfigError([Fault(source, "holds no points", ConfigCheck.MISSING)])
+        raise ConfigError.at(source, "holds no points", ConfigCheck.MISSING)
     width = len(rows[0][1])
     table = np.empty((len(rows), width))
     for index, (line, cells) in enumerate(rows):
         if len(cells) != width:
             reason = f"{len(cells)} columns, the first point has {width}"
-            raise ConfigError([Fault(f"{source}:{line}", reason, ConfigCheck.SHAPE)])
+            raise ConfigError.at(f"{source}:{line}", reason, ConfigCheck.SHAPE)
         for column, cell in enumerate(cells):
             if cell.strip() and not _is_number(cell):
-                raise ConfigError(
-                    [Fault(f"{source}:{line}", f"column {column + 1} is not a number", ConfigCheck.TYPE)]
+                raise ConfigError.at(
+                    f"{source}:{line}", f"column {column + 1} is not a number", ConfigCheck.TYPE
                 )
             table[index, column] = float(cell) if cell.strip() else math.nan
     return table
@@ -89,10 +85,10 @@ def _from_npy(file: Path) -> Table:
     except OSError as error:
         raise LocalError(f"{file}: cannot read the data ({error.strerror})") from None
     except ValueError as error:
-        raise ConfigError([Fault(str(file), f"no table ({error})", ConfigCheck.FORMAT)]) from None
+        raise ConfigError.at(str(file), f"no table ({error})", ConfigCheck.FORMAT) from None
     if array.ndim != 2 or array.dtype.kind not in "fiu":
         reason = f"must hold a table of numbers, has shape {array.shape} and dtype {array.dtype}"
-        raise ConfigError([Fault(str(file), reason, ConfigCheck.TYPE)])
+        raise ConfigError.at(str(file), reason, ConfigCheck.TYPE)
     return np.asarray(array, dtype=np.float64)
 
 
@@ -128,7 +124,7 @@ class Dataset:
         held = round(test * len(order))
         if not 0 <= test < 1 or len(order) - held < parties or parties < 1:
             reason = f"{len(order) - held} points cannot be given to {parties} users"
-            raise ConfigError([Fault("parties", reason, ConfigCheck.UNSUPPORTED)])
+            raise ConfigError.at("parties", reason, ConfigCheck.UNSUPPORTED)
         train = self.table[order[held:]]
         return [train[party::parties] for party in range(parties)], self.table[order[:held]]
 
@@ -155,15 +151,13 @@ def wisconsin(path: str | os.PathLike[str], *, incomplete: bool = False) -> Data
     kinds = {"benign": 0.0, "malignant": 1.0}
     names = tuple(header[1:-1])
     if len(header) != 11 or header[-1] != "Class":
-        raise ConfigError(
-            [Fault(str(path), "needs 11 columns, Id, nine features and Class", ConfigCheck.MISSING)]
-        )
+        raise ConfigError.at(str(path), "needs 11 columns, Id, nine features and Class", ConfigCheck.MISSING)
     recorded: list[list[float]] = []
     left_out = 0
     for line, cells in rows:
         label = kinds.get(cells[-1])
         if label is None:
-            raise ConfigError([Fault(f"{path}:{line}", "the class is not known", ConfigCheck.CHOICE)])
+            raise ConfigError.at(f"{path}:{line}", "the class is not known", ConfigCheck.CHOICE)
         missing = [cell in ("", "NA", "?") for cell in cells[1:-1]]
         if any(missing) and not incomplete:
             left_out += 1
@@ -171,10 +165,10 @@ def wisconsin(path: str | os.PathLike[str], *, incomplete: bool = False) -> Data
         known = ["" if gone else cell for cell, gone in zip(cells[1:-1], missing, strict=True)]
         values = numbers([(line, known)], str(path))[0]
         if not np.all((values >= 1) & (values <= 10) | missing):
-            raise ConfigError([Fault(f"{path}:{line}", "a feature is outside 1 to 10", ConfigCheck.RANGE)])
+            raise ConfigError.at(f"{path}:{line}", "a feature is outside 1 to 10", ConfigCheck.RANGE)
         recorded.append([*((values - 5.5) / 4.5), label])
     if not recorded:
-        raise ConfigError([Fault(str(path), "holds no points without a missing value", ConfigCheck.MISSING)])
+        raise ConfigError.at(str(path), "holds no points without a missing value", ConfigCheck.MISSING)
     source = "Breast Cancer Wisconsin (Original), UCI, CC BY 4.0"
     return Dataset(np.array(recorded), (*names, "malignant"), source, left_out)
 
@@ -183,7 +177,7 @@ def lending_club(path: str | os.PathLike[str]) -> Dataset:
     """Return the numeric columns of the Lending Club table, the interest rate (`int_rate`) as the label."""
     header, rows = _header_and_rows(path, "Lending Club, a file with a header")
     if "int_rate" not in header:
-        raise ConfigError([Fault(str(path), "has no column 'int_rate'", ConfigCheck.UNKNOWN_KEY)])
+        raise ConfigError.at(str(path), "has no column 'int_rate'", ConfigCheck.UNKNOWN_KEY)
     label = header.index("int_rate")
     numeric = [
         index
@@ -193,7 +187,7 @@ def lending_club(path: str | os.PathLike[str]) -> Dataset:
     columns = [*numeric, label]
     table = numbers([(line, [cells[index] for index in columns]) for line, cells in rows], str(path))
     if len(bad := np.flatnonzero(~np.isfinite(table).all(axis=1))):
-        raise ConfigError([Fault(f"{path}:{rows[bad[0]][0]}", "a value is missing", ConfigCheck.MISSING)])
+        raise ConfigError.at(f"{path}:{rows[bad[0]][0]}", "a value is missing", ConfigCheck.MISSING)
     names = tuple(header[index] for index in columns)
     return Dataset(table, names, "Lending Club, R package modeldata, MIT")
 
@@ -227,12 +221,12 @@ def movielens(path: str | os.PathLike[str]) -> Dataset:
     header, rows = _header_and_rows(path, "MovieLens ratings (grouplens.org), a file with a header")
     expected = ["userId", "movieId", "rating", "timestamp"]
     if header != expected:
-        raise ConfigError([Fault(str(path), f"needs the columns {', '.join(expected)}", ConfigCheck.MISSING)])
+        raise ConfigError.at(str(path), f"needs the columns {', '.join(expected)}", ConfigCheck.MISSING)
     table = numbers(rows, str(path))[:, [0, 1, 3, 2]]
     # Written so that NaN fails.
     if len(bad := np.flatnonzero(~((table[:, -1] >= 0) & (table[:, -1] <= 5)))):
-        raise ConfigError(
-            [Fault(f"{path}:{rows[bad[0]][0]}", "a rating is missing or outside 0 to 5", ConfigCheck.MISSING)]
+        raise ConfigError.at(
+            f"{path}:{rows[bad[0]][0]}", "a rating is missing or outside 0 to 5", ConfigCheck.MISSING
         )
     return Dataset(table, ("user", "movie", "time", "rating"), "MovieLens latest small, GroupLens")
 
@@ -243,9 +237,7 @@ def bundled(name: str) -> Dataset:
     Raises LocalError without the extra `learn`, ConfigError for another name.
     """
     if name not in _BUNDLED:
-        raise ConfigError(
-            [Fault("name", f"unknown: {name!r} (known: {', '.join(_BUNDLED)})", ConfigCheck.CHOICE)]
-        )
+        raise ConfigError.at("name", f"unknown: {name!r} (known: {', '.join(_BUNDLED)})", ConfigCheck.CHOICE)
     loaded = _sklearn(f"load_{name}")
     table = np.column_stack([loaded.data, loaded.target]).astype(np.float64)
     return Dataset(table, (*map(str, loaded.feature_names), "label"), f"scikit-learn, {name}")
@@ -270,9 +262,7 @@ def _unzipped(path: str | os.PathLike[str], reason: str) -> list[tuple[int, list
             with gzip.open(io.BytesIO(content)) as opened:
                 content = opened.read(MAX_BYTES + 1)
         except (OSError, EOFError, zlib.error) as error:
-            raise ConfigError(
-                [Fault(str(file), f"cannot be read as text ({error})", ConfigCheck.FORMAT)]
-            ) from None
+            raise ConfigError.at(str(file), f"cannot be read as text ({error})", ConfigCheck.FORMAT) from None
         if len(content) > MAX_BYTES:
             raise LocalError(f"{file}: holds more than {MAX_BYTES} bytes")
     return _cells(file, content)
@@ -283,7 +273,7 @@ def _cells(file: Path, content: bytes) -> list[tuple[int, list[str]]]:
     try:
         lines = list(csv.reader(content.decode("utf-8-sig").splitlines()))
     except (UnicodeDecodeError, csv.Error) as error:
-        raise ConfigError([Fault(str(file), f"no table ({error})", ConfigCheck.FORMAT)]) from None
+        raise ConfigError.at(str(file), f"no table ({error})", ConfigCheck.FORMAT) from None
     return [(number, cells) for number, cells in enumerate(lines, 1) if cells]
 
 
@@ -293,12 +283,12 @@ def _header_and_rows(
     """Return the header and the other rows, all of one length."""
     rows = _unzipped(path, reason)
     if len(rows) < 2:
-        raise ConfigError([Fault(str(path), f"holds no points; needed is {reason}", ConfigCheck.MISSING)])
+        raise ConfigError.at(str(path), f"holds no points; needed is {reason}", ConfigCheck.MISSING)
     header = rows[0][1]
     for line, cells in rows[1:]:
         if len(cells) != len(header):
             reason = f"{len(cells)} columns, the header has {len(header)}"
-            raise ConfigError([Fault(f"{path}:{line}", reason, ConfigCheck.SHAPE)])
+            raise ConfigError.at(f"{path}:{line}", reason, ConfigCheck.SHAPE)
     return header, rows[1:]
 
 
@@ -306,9 +296,7 @@ def _plain(path: str | os.PathLike[str], reason: str, columns: int) -> Table:
     """Return a table of so many columns without header and missing values."""
     table = numbers(_unzipped(path, f"{reason}, {columns} columns without header"), str(path))
     if table.shape[1] != columns:
-        raise ConfigError(
-            [Fault(str(path), f"has {table.shape[1]} columns, needs {columns}", ConfigCheck.SHAPE)]
-        )
+        raise ConfigError.at(str(path), f"has {table.shape[1]} columns, needs {columns}", ConfigCheck.SHAPE)
     if len(bad := np.flatnonzero(~np.isfinite(table).all(axis=1))):
-        raise ConfigError([Fault(f"{path}:{bad[0] + 1}", "a value is missing", ConfigCheck.MISSING)])
+        raise ConfigError.at(f"{path}:{bad[0] + 1}", "a value is missing", ConfigCheck.MISSING)
     return table

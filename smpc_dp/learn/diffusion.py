@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 from numpy.typing import NDArray
 
-from smpc_dp.errors import ConfigCheck, ConfigError, Fault
+from smpc_dp.errors import ConfigCheck, ConfigError, ConfigIssue
 from smpc_dp.learn.averager import PeerExchange, Rows, check_rows
 from smpc_dp.learn.topology import mixing_gap
 from smpc_dp.privacy.diffusion import DiffusionNoise
@@ -92,7 +92,7 @@ async def diffuse(
         return Diffused(models, claim)
     if start.shape[1] % noise.dimension:
         reason = f"length {start.shape[1]} is no multiple of M = {noise.dimension}"
-        raise ConfigError([Fault("start", reason, ConfigCheck.SHAPE)])
+        raise ConfigError.at("start", reason, ConfigCheck.SHAPE)
     retained = round((1 - step_size * ridge) * (1 << _FRACTION))
     own: Integers = np.rint(np.ldexp(start, noise.bits)).astype(np.int64)
     for step in range(1, steps + 1):
@@ -143,60 +143,58 @@ def _check(
     noise: DiffusionNoise | None,
     source: NoiseSource | None,
 ) -> None:
-    faults = []
+    issues = []
     if weights.shape != (exchange.parties, exchange.parties):
-        faults.append(
-            Fault(
+        issues.append(
+            ConfigIssue(
                 "weights",
                 f"shape must be (n, n), n = {exchange.parties}, is {weights.shape}",
                 ConfigCheck.SHAPE,
             )
         )
     elif mixing_gap(weights) < 1e-12:
-        faults.append(
-            Fault(
+        issues.append(
+            ConfigIssue(
                 "weights",
                 "do not mix: the graph is disconnected, or bipartite without own weights",
                 ConfigCheck.CONFLICT,
             )
         )
     elif weights.data.min() < 0 or (noise is not None and weights.diagonal().min() <= 0):
-        faults.append(
-            Fault(
+        issues.append(
+            ConfigIssue(
                 "weights",
                 "must not be negative, and own weights above 0 where there is noise",
                 ConfigCheck.RANGE,
             )
         )
     if not steps >= 1:
-        faults.append(Fault("steps", f"must be at least 1, is {steps}", ConfigCheck.RANGE))
+        issues.append(ConfigIssue("steps", f"must be at least 1, is {steps}", ConfigCheck.RANGE))
     if not (step_size > 0 and 0 <= step_size * ridge <= 1):
-        faults.append(
-            Fault("step_size", f"must be above 0 and at most 1/rho, is {step_size}", ConfigCheck.RANGE)
+        issues.append(
+            ConfigIssue("step_size", f"must be above 0 and at most 1/rho, is {step_size}", ConfigCheck.RANGE)
         )
     if noise is not None and noise.step_size != step_size:
-        faults.append(
-            Fault("noise", f"is for steps of {noise.step_size:g}, not {step_size:g}", ConfigCheck.DIFFERS)
+        issues.append(
+            ConfigIssue(
+                "noise", f"is for steps of {noise.step_size:g}, not {step_size:g}", ConfigCheck.DIFFERS
+            )
         )
     if (noise is None) != (source is None):
-        faults.append(
-            Fault("source", "is needed with noise, and without there is nothing to draw", ConfigCheck.MISSING)
+        issues.append(
+            ConfigIssue(
+                "source", "is needed with noise, and without there is nothing to draw", ConfigCheck.MISSING
+            )
         )
-    if faults:
-        raise ConfigError(faults)
+    if issues:
+        raise ConfigError(issues)
 
 
 def _finite(gradients: Rows, step: int) -> Rows:
     gradients = np.asarray(gradients, dtype=np.float64)
     if not np.isfinite(gradients).all():
-        raise ConfigError(
-            [
-                Fault(
-                    "step_size",
-                    f"the descent diverges: step {step} has no finite gradient",
-                    ConfigCheck.INFEASIBLE,
-                )
-            ]
+        raise ConfigError.at(
+            "step_size", f"the descent diverges: step {step} has no finite gradient", ConfigCheck.INFEASIBLE
         )
     return gradients
 
@@ -211,5 +209,5 @@ def _bounded(exchange: PeerExchange, sent: Rows, step: int, far: float) -> Rows:
             f"the descent diverges: at step {step} {who} has a coordinate of "
             f"{largest:.3g}, the bound is {far:.3g}; take smaller steps"
         )
-        raise ConfigError([Fault("step_size", reason, ConfigCheck.INFEASIBLE)])
+        raise ConfigError.at("step_size", reason, ConfigCheck.INFEASIBLE)
     return sent

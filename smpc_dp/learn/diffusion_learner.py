@@ -14,7 +14,7 @@ import msgspec
 import numpy as np
 from msgspec import Meta
 
-from smpc_dp.errors import ConfigCheck, ConfigError, Fault
+from smpc_dp.errors import ConfigCheck, ConfigError, ConfigIssue
 from smpc_dp.learn.averager import PeerExchange
 from smpc_dp.learn.diffusion import Diffused, diffuse, published
 from smpc_dp.learn.exchanges import EXACT_STEPS
@@ -103,24 +103,24 @@ class Diffusion(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields
         """Raise ConfigError, naming the party, unless its data fit."""
         self.loss.check(table, party)
 
-    def faults(self, parties: int) -> list[Fault]:
+    def issues(self, parties: int) -> list[ConfigIssue]:
         """Return what is wrong with the settings."""
         result = []
         if self.rate * self.ridge > 1:
             result.append(
-                Fault(
+                ConfigIssue(
                     "rate", f"{self.rate:g} times ridge = {self.ridge:g} must be at most 1", ConfigCheck.RANGE
                 )
             )
         if self.noise == "none":
             for name in ("epsilon", "publish", "clip"):
                 if getattr(self, name) is not None:
-                    result.append(Fault(name, 'is of noise, which is "none"', ConfigCheck.UNSUPPORTED))
+                    result.append(ConfigIssue(name, 'is of noise, which is "none"', ConfigCheck.UNSUPPORTED))
         elif self.epsilon is None:
-            result.append(Fault("epsilon", "is missing", ConfigCheck.MISSING))
+            result.append(ConfigIssue("epsilon", "is missing", ConfigCheck.MISSING))
         if self.noise == "iid" and self.publish is not None:
             result.append(
-                Fault(
+                ConfigIssue(
                     "publish",
                     "is of homomorphic noise: with i.i.d. noise models are public",
                     ConfigCheck.UNSUPPORTED,
@@ -133,13 +133,15 @@ class Diffusion(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields
                 if self._largest(noise) > EXACT_STEPS:
                     reason = f"{self.epsilon:g} for {self.steps} steps needs too much noise"
                     result.append(
-                        Fault("epsilon", f"{reason} for the grid of the messages", ConfigCheck.INFEASIBLE)
+                        ConfigIssue(
+                            "epsilon", f"{reason} for the grid of the messages", ConfigCheck.INFEASIBLE
+                        )
                     )
                 self.claimed(noise)
         except ConfigError as error:
             for argument, key in (("step_size", "rate"), ("l1_bound", "clip"), ("scale", "epsilon")):
                 error = renamed(error, argument, key)
-            result += error.faults
+            result += error.issues
         return result
 
     def _largest(self, noise: DiffusionNoise) -> float:

@@ -15,7 +15,7 @@ from typing import Required, TypedDict, Unpack
 import numpy as np
 from numpy.typing import NDArray
 
-from smpc_dp.errors import ConfigCheck, ConfigError, Fault
+from smpc_dp.errors import ConfigCheck, ConfigError
 from smpc_dp.learn.averager import PeerExchange, PlausibilityCheck, Rows, check_received
 from smpc_dp.learn.gosta import check_clocked
 from smpc_dp.learn.pairwise_losses import PairGradient, Prox, no_regulariser
@@ -97,9 +97,7 @@ class _State:
         self.step_size = step_size or inverse_root()
         sampled = np.asarray(self.step_size(np.unique(np.geomspace(1, max(ticks, 2), 50).round())))
         if not (np.all(np.isfinite(sampled)) and np.all(sampled > 0) and np.all(np.diff(sampled) <= 0)):
-            raise ConfigError(
-                [Fault("step_size", "must be positive and must not increase", ConfigCheck.RANGE)]
-            )
+            raise ConfigError.at("step_size", "must be positive and must not increase", ConfigCheck.RANGE)
         self.exchange, self.gradient, self.prox, self.is_plausible = exchange, gradient, prox, is_plausible
         self.spans = spans(clock, exchange.parties, ticks, ticks if every is None else every)
         self.auxiliary = self.records.copy()
@@ -121,14 +119,10 @@ class _State:
         """Gradient, weighted, and proximal step, for rows `who` whose clocks come to show `time`."""
         slope = np.asarray(self.gradient(self.theta[who], self.records[who], self.auxiliary[who]))
         if slope.shape != self.theta[who].shape:
-            raise ConfigError(
-                [
-                    Fault(
-                        "gradient",
-                        f"gives shape {slope.shape}, not {self.theta[who].shape}: (users, p)",
-                        ConfigCheck.SHAPE,
-                    )
-                ]
+            raise ConfigError.at(
+                "gradient",
+                f"gives shape {slope.shape}, not {self.theta[who].shape}: (users, p)",
+                ConfigCheck.SHAPE,
             )
         self.dual[who] += weight * slope
         step = self.step_size(time)
@@ -141,7 +135,7 @@ class _State:
                 f"the run diverges: theta of {party} exceeds {DIVERGED:g} at tick {tick[wrong[0]]}; "
                 "take smaller steps, a regulariser or scaled records"
             )
-            raise ConfigError([Fault("step_size", reason, ConfigCheck.INFEASIBLE)])
+            raise ConfigError.at("step_size", reason, ConfigCheck.INFEASIBLE)
         self.theta[who] = theta
 
     def keep(self, tick: int) -> None:
@@ -190,8 +184,8 @@ async def dual_averaging(
     rows = len(exchange.here)
     for span in state.spans:
         if span.copies * 2 > exchange.parties:
-            raise ConfigError(
-                [Fault("clock", "has more meetings in a tick than there are pairs", ConfigCheck.RANGE)]
+            raise ConfigError.at(
+                "clock", "has more meetings in a tick than there are pairs", ConfigCheck.RANGE
             )
         pairs = span.pairs
         for tick in range(span.start + 1, span.end + 1):

@@ -13,7 +13,6 @@ from smpc_dp.errors import (
     Check,
     ConfigCheck,
     ConfigError,
-    Fault,
     LocalError,
     PeerFault,
     VerificationError,
@@ -126,8 +125,8 @@ class CoveredTokens(_OnExchange):
     def __init__(self, exchange: PeerExchange, steps: int, start: Values) -> None:
         """`start`: of the shape and type of all tokens; `steps`: T. Of all parties one may live here."""
         if len(exchange.here) > 1:
-            raise ConfigError(
-                [Fault("here", "a covered token runs with one user here, or at a hub", ConfigCheck.CONFLICT)]
+            raise ConfigError.at(
+                "here", "a covered token runs with one user here, or at a hub", ConfigCheck.CONFLICT
             )
         self._exchange, self._steps, self._start, self._hop = exchange, steps, start, 0
         self._arrived: deque[Taken] = deque()
@@ -239,7 +238,7 @@ def unpacked(vector: NDArray[np.float64], like: Values, sender: str) -> Token | 
 def token_messages(values: int, parties: int, hops: int) -> PrivateMessages:
     """Return what `CoveredTokens` sends; raise ConfigError for tokens of too many values."""
     if values > MAX_VALUES:
-        raise ConfigError([Fault("token", f"has {values} values, {MAX_VALUES} at most", ConfigCheck.RANGE)])
+        raise ConfigError.at("token", f"has {values} values, {MAX_VALUES} at most", ConfigCheck.RANGE)
     # A power of two of at least the norm of the largest message.
     bound = 2.0 ** np.ceil(np.log2(_HALF * np.sqrt(width(values))))
     return PrivateMessages(width(values), float(bound), np.full(parties, hops), None, None)

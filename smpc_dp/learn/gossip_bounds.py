@@ -8,7 +8,7 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
-from smpc_dp.errors import ConfigCheck, ConfigError, Fault
+from smpc_dp.errors import ConfigCheck, ConfigError
 from smpc_dp.learn.dual_averaging import StepSize
 from smpc_dp.learn.topology import Topology
 
@@ -29,9 +29,7 @@ def gosta_bound(topology: Topology, matrix: Floats, ticks: NDArray[np.integer]) 
     """
     topology.require_connected()
     if matrix.shape != (topology.parties, topology.parties):
-        raise ConfigError(
-            [Fault("matrix", f"shape must be (n, n) with n = {topology.parties}", ConfigCheck.SHAPE)]
-        )
+        raise ConfigError.at("matrix", f"shape must be (n, n) with n = {topology.parties}", ConfigCheck.SHAPE)
     rate = topology.spectral_gap / len(topology.edges)
     means = matrix.mean(axis=1)
     across = float(np.linalg.norm(means - means.mean()))
@@ -78,7 +76,7 @@ def dual_averaging_terms(
     """
     topology.require_connected()
     if ticks < 2:
-        raise ConfigError([Fault("ticks", f"must be at least 2, is {ticks}", ConfigCheck.RANGE)])
+        raise ConfigError.at("ticks", f"must be at least 2, is {ticks}", ConfigCheck.RANGE)
     steps = step_size(np.arange(1, ticks + 1, dtype=np.float64))
     summed, last = float(steps[:-1].sum()), float(steps[-1])
     rate = topology.spectral_gap / len(topology.edges)

@@ -15,7 +15,7 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
-from smpc_dp.errors import ConfigCheck, ConfigError, Fault
+from smpc_dp.errors import ConfigCheck, ConfigError
 from smpc_dp.learn.averager import PeerExchange, PlausibilityCheck, Rows, check_received, check_rows
 from smpc_dp.learn.schedule import Clock, spans
 from smpc_dp.privacy.arguments import Arguments
@@ -192,11 +192,9 @@ async def u2_gossip(
 def _evaluated(kernel: PairKernel, own: Rows, auxiliary: Rows) -> Floats:
     values = np.asarray(kernel(own, auxiliary), dtype=np.float64)
     if values.shape != (len(own),):
-        raise ConfigError(
-            [Fault("kernel", f"gives shape {values.shape} for {len(own)} pairs", ConfigCheck.SHAPE)]
-        )
+        raise ConfigError.at("kernel", f"gives shape {values.shape} for {len(own)} pairs", ConfigCheck.SHAPE)
     if not np.isfinite(values).all():
-        raise ConfigError([Fault("kernel", "gives a value that is not finite", ConfigCheck.RANGE)])
+        raise ConfigError.at("kernel", "gives a value that is not finite", ConfigCheck.RANGE)
     return values
 
 
@@ -207,7 +205,7 @@ def _checked(
     records = check_clocked(exchange, records, clock, ticks, every)
     if np.any(_evaluated(kernel, records, records) != 0):
         reason = "must be 0 for a record with itself: all users start with h(x_u, x_u)"
-        raise ConfigError([Fault("kernel", reason, ConfigCheck.RANGE)])
+        raise ConfigError.at("kernel", reason, ConfigCheck.RANGE)
     return records, ticks if every is None else every
 
 
@@ -218,7 +216,7 @@ def check_clocked(exchange: PeerExchange, records: Rows, clock: Clock, ticks: in
     if every is not None:
         result.integer("every", every, 1, MAX_TICKS)
     if len(clock.chances) != exchange.parties:
-        result.fault(
+        result.issue(
             "clock",
             f"is for {len(clock.chances)} users, the network has {exchange.parties}",
             ConfigCheck.DIFFERS,

@@ -13,7 +13,7 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
-from smpc_dp.errors import ConfigCheck, ConfigError, Fault
+from smpc_dp.errors import ConfigCheck, ConfigError
 from smpc_dp.learn.averager import Parties, Rows, whole
 from smpc_dp.learn.gosta import PairKernel
 from smpc_dp.learn.pairwise_losses import PairGradient
@@ -46,9 +46,7 @@ class LocalReports:
     def plan(cls, epsilon: float, categories: int) -> LocalReports:
         """Return reports of at most epsilon on k categories, 2 to 2^16. Raises ConfigError."""
         if not 2 <= categories <= 1 << 16:
-            raise ConfigError(
-                [Fault("categories", f"must be 2 to 65,536, is {categories}", ConfigCheck.RANGE)]
-            )
+            raise ConfigError.at("categories", f"must be 2 to 65,536, is {categories}", ConfigCheck.RANGE)
         return cls(KaryRandomisedResponse.calibrate(epsilon, 0.0, categories))
 
     @property
@@ -82,14 +80,8 @@ class LocalReports:
         """
         categories = np.asarray(categories)
         if categories.shape != here.shape or (labels is not None and labels.shape != here.shape):
-            raise ConfigError(
-                [
-                    Fault(
-                        "records",
-                        f"must be one category, and one label, a user: {len(here)}",
-                        ConfigCheck.SHAPE,
-                    )
-                ]
+            raise ConfigError.at(
+                "records", f"must be one category, and one label, a user: {len(here)}", ConfigCheck.SHAPE
             )
         answers = self.response.release(categories, source or NoiseSource.system())
         columns = [answers, here] if labels is None else [answers, here, labels]
@@ -148,14 +140,8 @@ class LocalReports:
         k = self.response.categories
         points = np.asarray(points, dtype=np.float64)
         if points.ndim != 2 or len(points) != k or not np.isfinite(points).all():
-            raise ConfigError(
-                [
-                    Fault(
-                        "points",
-                        f"must be finite, of shape ({k}, d), shape is {points.shape}",
-                        ConfigCheck.SHAPE,
-                    )
-                ]
+            raise ConfigError.at(
+                "points", f"must be finite, of shape ({k}, d), shape is {points.shape}", ConfigCheck.SHAPE
             )
         first, second = (grid.ravel() for grid in np.meshgrid(np.arange(k), np.arange(k), indexing="ij"))
 
@@ -188,12 +174,8 @@ class LocalReports:
         k = self.response.categories
         matrix = np.asarray(matrix, dtype=np.float64)
         if matrix.shape != (k, k) or not np.isfinite(matrix).all():
-            raise ConfigError(
-                [
-                    Fault(
-                        "matrix", f"must be finite, of shape ({k}, {k}), is {matrix.shape}", ConfigCheck.SHAPE
-                    )
-                ]
+            raise ConfigError.at(
+                "matrix", f"must be finite, of shape ({k}, {k}), is {matrix.shape}", ConfigCheck.SHAPE
             )
         return matrix
 

@@ -19,7 +19,7 @@ from msgspec import Meta
 from numpy.typing import NDArray
 
 from smpc_dp.encoding import Encoding
-from smpc_dp.errors import ConfigCheck, ConfigError, Fault
+from smpc_dp.errors import ConfigCheck, ConfigError, ConfigIssue
 from smpc_dp.learn.averager import Planned, Rows
 from smpc_dp.learn.requirements import PrivateAverages, PublicAverages
 from smpc_dp.learn.servers import SERVER_STEPS, check_epsilon, plan_vectors
@@ -152,18 +152,20 @@ class AveragerTable(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     def _group(self, size: int, length: int) -> dict[str, object]:
         return {"length": length, "corrupt": self.colluders / size, "dropout": self.missing / size}
 
-    def faults(self, size: int) -> list[Fault]:
+    def issues(self, size: int) -> list[ConfigIssue]:
         """Return what is wrong with the table for groups of this size."""
-        faults: list[Fault] = []
+        issues: list[ConfigIssue] = []
         honest = size - self.colluders - self.missing
         if self.method == "mpyc":
             if size - self.missing < 2:
-                faults.append(
-                    Fault("averager.missing", f"must leave 2 of {size}, is {self.missing}", ConfigCheck.RANGE)
+                issues.append(
+                    ConfigIssue(
+                        "averager.missing", f"must leave 2 of {size}, is {self.missing}", ConfigCheck.RANGE
+                    )
                 )
         elif self.method == "pair" and (size != 2 or self.colluders > 1 or self.missing):
-            faults.append(
-                Fault(
+            issues.append(
+                ConfigIssue(
                     "averager.method",
                     "'pair' is for groups of 2, with at most 1 colluder",
                     ConfigCheck.UNSUPPORTED,
@@ -171,40 +173,46 @@ class AveragerTable(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
             )
         elif self.method in ("local", "pair"):
             if self.missing >= size:
-                faults.append(
-                    Fault("averager.missing", f"must be below {size}, is {self.missing}", ConfigCheck.RANGE)
+                issues.append(
+                    ConfigIssue(
+                        "averager.missing", f"must be below {size}, is {self.missing}", ConfigCheck.RANGE
+                    )
                 )
         elif honest < 1:
             reason = f"{self.colluders} colluders and {self.missing} missing leave no honest member of {size}"
-            faults.append(Fault("averager.colluders", reason, ConfigCheck.INFEASIBLE))
+            issues.append(ConfigIssue("averager.colluders", reason, ConfigCheck.INFEASIBLE))
         elif honest == 1 or size < 3:
             reason = (
                 f"{self.method} needs groups of 3 with 2 honest members, here are {size} with {honest}: "
                 "that is local differential privacy, method 'local'"
             )
-            faults.append(Fault("averager.method", reason, ConfigCheck.INFEASIBLE))
+            issues.append(ConfigIssue("averager.method", reason, ConfigCheck.INFEASIBLE))
         if self.mechanism is not None and self.method != "secagg":
-            faults.append(Fault("averager.mechanism", "is for secagg", ConfigCheck.UNSUPPORTED))
+            issues.append(ConfigIssue("averager.mechanism", "is for secagg", ConfigCheck.UNSUPPORTED))
         if (self.verifiable or self.on_dropout is not None) and self.method != "gopa":
-            faults.append(
-                Fault("averager.method", "verifiable and on_dropout are for gopa", ConfigCheck.UNSUPPORTED)
+            issues.append(
+                ConfigIssue(
+                    "averager.method", "verifiable and on_dropout are for gopa", ConfigCheck.UNSUPPORTED
+                )
             )
-        return faults
+        return issues
 
 
 def _checked(protocol: str, given: Mapping[str, object], size: int) -> SumParameters:
     checked: object
     if protocol == "secagg" and "epsilon" in given and size <= MOST_COMPLETE:
-        checked, faults = check_noisy(given, size, complete=True)
+        checked, issues = check_noisy(given, size, complete=True)
     else:
         check = check_gopa if protocol == GopaParameters.protocol else PARAMETER_CHECKERS[protocol, 1]
-        checked, faults = check(given, size)
-    if given.get("verifiable") and "precision" in {fault.where for fault in faults}:
+        checked, issues = check(given, size)
+    if given.get("verifiable") and "precision" in {issue.where for issue in issues}:
         # Its grid follows from the noise: nobody has given it.
         reason = "needs more noise than verifiable averages have: raise it, take fewer steps or larger groups"
-        raise ConfigError([Fault("epsilon", reason, ConfigCheck.INFEASIBLE)])
+        raise ConfigError.at("epsilon", reason, ConfigCheck.INFEASIBLE)
     if not isinstance(checked, SumParameters):
-        raise ConfigError([Fault(f"averager ({fault.where})", fault.reason, fault.check) for fault in faults])
+        raise ConfigError(
+            [ConfigIssue(f"averager ({issue.where})", issue.reason, issue.check) for issue in issues]
+        )
     return checked
 
 
@@ -229,14 +237,8 @@ class Averaging:
         """Return the parameters for a group of this size; raise ConfigError if none is planned."""
         planned = self.parameters(size)
         if not isinstance(planned, SumParameters):
-            raise ConfigError(
-                [
-                    Fault(
-                        "averager.method",
-                        "servers average, not the members of a group",
-                        ConfigCheck.UNSUPPORTED,
-                    )
-                ]
+            raise ConfigError.at(
+                "averager.method", "servers average, not the members of a group", ConfigCheck.UNSUPPORTED
             )
         return planned
 
@@ -244,14 +246,8 @@ class Averaging:
         """Return the parameters for servers; raise ConfigError if none are planned for this size."""
         planned = self.parameters(size)
         if not isinstance(planned, VectorParameters):
-            raise ConfigError(
-                [
-                    Fault(
-                        "averager.method",
-                        "the members of a group average, not servers",
-                        ConfigCheck.UNSUPPORTED,
-                    )
-                ]
+            raise ConfigError.at(
+                "averager.method", "the members of a group average, not servers", ConfigCheck.UNSUPPORTED
             )
         return planned
 
@@ -259,8 +255,8 @@ class Averaging:
         """Return the parameters for a group of this size, or for servers; ConfigError if none are planned."""
         if size not in self.plans:
             known = ", ".join(map(str, sorted(self.plans)))
-            raise ConfigError(
-                [Fault("group", f"has {size} members, planned are groups of {known}", ConfigCheck.DIFFERS)]
+            raise ConfigError.at(
+                "group", f"has {size} members, planned are groups of {known}", ConfigCheck.DIFFERS
             )
         return self.plans[size]
 
@@ -306,7 +302,7 @@ def check_weights(weight: NDArray[np.float64]) -> None:
     """Raise ConfigError unless all weights are one: none are planned for."""
     if np.any(weight != 1):
         reason = "must be 1: no weights are planned for these averages (PrivateAverages.weights)"
-        raise ConfigError([Fault("weight", reason, ConfigCheck.UNSUPPORTED)])
+        raise ConfigError.at("weight", reason, ConfigCheck.UNSUPPORTED)
 
 
 def plan_private(table: AveragerTable, required: PrivateAverages, parties: int) -> Averaging:
@@ -405,4 +401,4 @@ def calibrate(plan: Callable[[float, float], P], epsilon: float, delta: float, c
             return planned
         each *= _SHRINK
     reason = f"no noise makes {count} averages ({epsilon:g}, {delta:g})-differentially private together"
-    raise ConfigError([Fault("epsilon", reason, ConfigCheck.INFEASIBLE)])
+    raise ConfigError.at("epsilon", reason, ConfigCheck.INFEASIBLE)

@@ -12,7 +12,7 @@ from typing import Literal
 import numpy as np
 from numpy.typing import NDArray
 
-from smpc_dp.errors import ConfigCheck, ConfigError, Fault
+from smpc_dp.errors import ConfigCheck, ConfigError, ConfigIssue
 from smpc_dp.learn.averager import Rows
 from smpc_dp.learn.requirements import Table
 
@@ -63,28 +63,28 @@ class Model:
 
     def check(self, table: Table, party: str) -> None:
         """Raise ConfigError, naming the party, unless the table has features and labels that fit."""
-        faults: list[Fault] = []
+        issues: list[ConfigIssue] = []
         if table.ndim != 2 or table.shape[1] != self.features + 1:
             columns = table.shape[1] if table.ndim == 2 else 0
             reason = f"has {columns} columns, needs {self.features} features and a label"
-            raise ConfigError([Fault(party, reason, ConfigCheck.SHAPE)])
+            raise ConfigError.at(party, reason, ConfigCheck.SHAPE)
         if not len(table):
-            faults.append(Fault(party, "has no points", ConfigCheck.MISSING))
+            issues.append(ConfigIssue(party, "has no points", ConfigCheck.MISSING))
         labels = table[:, -1]
         # Written so that NaN fails.
         if len(bad := np.flatnonzero(~(np.abs(table[:, :-1]) <= LARGEST).all(axis=1))):
-            faults.append(
-                Fault(
+            issues.append(
+                ConfigIssue(
                     party,
                     f"a feature of point {bad[0]} is not finite, or beyond {LARGEST:g}",
                     ConfigCheck.RANGE,
                 )
             )
         if len(bad := np.flatnonzero(~np.isfinite(labels))):
-            faults.append(Fault(party, f"the label of point {bad[0]} is missing", ConfigCheck.MISSING))
+            issues.append(ConfigIssue(party, f"the label of point {bad[0]} is missing", ConfigCheck.MISSING))
         elif len(bad := np.flatnonzero(np.abs(labels) > LARGEST)):
-            faults.append(
-                Fault(party, f"the label of point {bad[0]} is beyond {LARGEST:g}", ConfigCheck.RANGE)
+            issues.append(
+                ConfigIssue(party, f"the label of point {bad[0]} is beyond {LARGEST:g}", ConfigCheck.RANGE)
             )
         elif self.kind != "linear":
             most = 1 if self.kind == "logistic" else self.classes - 1
@@ -93,9 +93,9 @@ class Model:
                 reason = (
                     f"the label of point {bad[0]} is {labels[bad[0]]:g}, must be an integer from 0 to {most}"
                 )
-                faults.append(Fault(party, reason, ConfigCheck.RANGE))
-        if faults:
-            raise ConfigError(faults)
+                issues.append(ConfigIssue(party, reason, ConfigCheck.RANGE))
+        if issues:
+            raise ConfigError(issues)
 
     def points(self, data: list[Table]) -> Points:
         """Return checked tables, one for each party here, as arrays."""

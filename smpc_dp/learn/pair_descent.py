@@ -15,7 +15,7 @@ import numpy as np
 from msgspec import Meta
 from numpy.typing import NDArray
 
-from smpc_dp.errors import ConfigCheck, ConfigError, Fault
+from smpc_dp.errors import ConfigCheck, ConfigError, ConfigIssue
 from smpc_dp.kernels.fields import Cells, Field, nearest_codes
 from smpc_dp.kernels.quantiser import Quantiser
 from smpc_dp.learn.averager import PeerExchange, PlausibilityCheck, Rows, whole
@@ -36,7 +36,7 @@ from smpc_dp.learn.pairwise_losses import (
     positive_semidefinite,
     squared_l2,
 )
-from smpc_dp.learn.requirements import Table, bound_faults
+from smpc_dp.learn.requirements import Table, bound_issues
 from smpc_dp.privacy.sampling import NoiseSource
 
 Regulariser = Literal["ball", "psd", "l1", "l2", "none"]
@@ -103,21 +103,21 @@ class PairDescent(PairingSchedule, frozen=True, kw_only=True):
             return tuple(f"theta {index}" for index in range(d))
         return tuple(f"M {row},{column}" for row in range(d) for column in range(d))
 
-    def setting_faults(self, parties: int) -> list[Fault]:
+    def setting_issues(self, parties: int) -> list[ConfigIssue]:
         """Return what is wrong with these settings for so many parties."""
         if self.dimension > _LONGEST:
             return [
-                Fault(
+                ConfigIssue(
                     "features",
                     f"{self.features} are too many for a metric: {_LONGEST} entries at most",
                     ConfigCheck.TOO_LARGE,
                 )
             ]
         if self.regulariser == "psd" and self.loss != "metric":
-            return [Fault("regulariser", '"psd" is of the loss "metric"', ConfigCheck.UNSUPPORTED)]
+            return [ConfigIssue("regulariser", '"psd" is of the loss "metric"', ConfigCheck.UNSUPPORTED)]
         if self.classes != 2 and self.loss != "metric":
-            return [Fault("classes", 'is of the loss "metric"', ConfigCheck.UNSUPPORTED)]
-        return self.pairing_faults(parties)
+            return [ConfigIssue("classes", 'is of the loss "metric"', ConfigCheck.UNSUPPORTED)]
+        return self.pairing_issues(parties)
 
     def slope_bound(self, distance: float) -> float:
         """Bound the l2 norm of a gradient, for records whose features are at most `distance` apart."""
@@ -149,21 +149,15 @@ class PairDescent(PairingSchedule, frozen=True, kw_only=True):
         """Raise ConfigError, naming the party, unless its table is one record with a label."""
         if table.shape != (1, self.features + 1):
             reason = f"must be one record of {self.features} features and a label, shape is {table.shape}"
-            raise ConfigError([Fault(party, reason, ConfigCheck.SHAPE)])
+            raise ConfigError.at(party, reason, ConfigCheck.SHAPE)
         if not np.isfinite(table[0, :-1]).all():
-            raise ConfigError([Fault(party, "a feature is missing or not finite", ConfigCheck.MISSING)])
+            raise ConfigError.at(party, "a feature is missing or not finite", ConfigCheck.MISSING)
         # Written so that NaN is caught.
         label = float(table[0, -1])
         if not (label == np.rint(label) and 0 <= label < self.classes):
             reason = f"must be an integer from 0 to {self.classes - 1}, is {label:g}"
-            raise ConfigError(
-                [
-                    Fault(
-                        party,
-                        "the label is missing" if np.isnan(label) else f"the label {reason}",
-                        ConfigCheck.RANGE,
-                    )
-                ]
+            raise ConfigError.at(
+                party, "the label is missing" if np.isnan(label) else f"the label {reason}", ConfigCheck.RANGE
             )
 
     async def descend(
@@ -203,11 +197,11 @@ class DualAveraging(PairDescent, frozen=True, kw_only=True):
         """Numbers of a message: a sum of gradients and a record."""
         return self.dimension + self.fields
 
-    def largest_faults(self, bound: float) -> list[Fault]:
+    def largest_issues(self, bound: float) -> list[ConfigIssue]:
         """Return why records would be rounded away beside what messages of this bound may reach."""
         if bound > EXACT_STEPS * min(1 / _WHOLE, self.record_bound / _FINE):
             reason = f"{self.ticks}: sums may reach {bound:.3g}, beside which records are rounded away"
-            return [Fault("ticks", reason, ConfigCheck.TOO_LARGE)]
+            return [ConfigIssue("ticks", reason, ConfigCheck.TOO_LARGE)]
         return []
 
     def bound(self, parties: int) -> float:
@@ -225,9 +219,7 @@ class DualAveraging(PairDescent, frozen=True, kw_only=True):
         self.check_shape(table, party)
         norm = float(np.linalg.norm(table[0, :-1]))
         if norm > self.record_bound:
-            raise ConfigError(
-                [Fault(party, f"the record's norm exceeds {self.record_bound:g}", ConfigCheck.RANGE)]
-            )
+            raise ConfigError.at(party, f"the record's norm exceeds {self.record_bound:g}", ConfigCheck.RANGE)
 
     async def gossip(
         self,
@@ -275,27 +267,27 @@ class DualAveragingReports(OnReports, PairDescent, frozen=True, kw_only=True):
         """Numbers of a message: a sum of gradients, and a report, an answer, its party and maybe a label."""
         return self.dimension + (2 if self.labels == "private" else 3)
 
-    def setting_faults(self, parties: int) -> list[Fault]:
+    def setting_issues(self, parties: int) -> list[ConfigIssue]:
         """Return what is wrong with the settings by themselves, for so many parties."""
-        if faults := bound_faults(self.lower, self.upper):
-            return faults
+        if issues := bound_issues(self.lower, self.upper):
+            return issues
         labels = self.classes if self.labels == "private" else 1
         if math.log(self.bins) * self.features + math.log(labels) > math.log(MAX_CELLS) + 1e-9:
             reason = f"{self.bins} for each of {self.features} features are more than {MAX_CELLS} cells"
             return [
-                Fault(
+                ConfigIssue(
                     "bins",
                     f"{reason}, labels counted" if self.labels == "private" else reason,
                     ConfigCheck.TOO_LARGE,
                 )
             ]
-        return super().setting_faults(parties)
+        return super().setting_issues(parties)
 
-    def largest_faults(self, bound: float) -> list[Fault]:
+    def largest_issues(self, bound: float) -> list[ConfigIssue]:
         """Return why reports would be rounded away beside what messages of this bound may reach."""
         if bound > MOST:
             reason = f"{self.epsilon:g} is too small for {self.ticks} ticks: a message may reach {bound:.3g}"
-            return [Fault("epsilon", reason, ConfigCheck.INFEASIBLE)]
+            return [ConfigIssue("epsilon", reason, ConfigCheck.INFEASIBLE)]
         return []
 
     def bound(self, parties: int) -> float:
@@ -313,8 +305,8 @@ class DualAveragingReports(OnReports, PairDescent, frozen=True, kw_only=True):
         """Raise ConfigError, naming the party, unless its table is one record within the bounds."""
         self.check_shape(table, party)
         if not np.all((table[:, :-1] >= self.lower) & (table[:, :-1] <= self.upper)):
-            raise ConfigError(
-                [Fault(party, f"a feature is outside [{self.lower:g}, {self.upper:g}]", ConfigCheck.RANGE)]
+            raise ConfigError.at(
+                party, f"a feature is outside [{self.lower:g}, {self.upper:g}]", ConfigCheck.RANGE
             )
 
     async def gossip(self, exchange: PeerExchange, records: Table, source: NoiseSource) -> Rows:

@@ -16,7 +16,7 @@ import numpy as np
 from msgspec import Meta
 from numpy.typing import NDArray
 
-from smpc_dp.errors import ConfigCheck, ConfigError, Fault, PrivacyError
+from smpc_dp.errors import ConfigCheck, ConfigError, ConfigIssue, PrivacyError
 from smpc_dp.extensions import Group, others
 from smpc_dp.kernels.described import read_kernel
 from smpc_dp.kernels.fields import Cells, Floats
@@ -29,7 +29,7 @@ from smpc_dp.learn.exchanges import EXACT_STEPS, on_messages_grid
 from smpc_dp.learn.gosta import Estimates, PairKernel, gosta, gosta_asynchronous, u2_gossip
 from smpc_dp.learn.on_reports import MOST, OfParty, OnReports
 from smpc_dp.learn.pairing_schedule import PairingSchedule
-from smpc_dp.learn.requirements import Table, bound_faults
+from smpc_dp.learn.requirements import Table, bound_issues
 from smpc_dp.privacy.sampling import NoiseSource
 
 STATISTICS = ("gini_mean_difference", "variance", "kendall_tau", "auc")
@@ -85,46 +85,50 @@ class PairEstimate(PairingSchedule, frozen=True, kw_only=True):
         """Values of a record."""
         return len(self.own.fields) if self.own else len(self.form.fields) + (self.statistic == "auc")
 
-    def setting_faults(self, parties: int) -> list[Fault]:
+    def setting_issues(self, parties: int) -> list[ConfigIssue]:
         """Return what is wrong with these settings for so many parties."""
         try:
             own = self.own
         except ConfigError as error:
-            return [Fault(f"statistic ({fault.where})", fault.reason, fault.check) for fault in error.faults]
+            return [
+                ConfigIssue(f"statistic ({issue.where})", issue.reason, issue.check) for issue in error.issues
+            ]
         if own is None and self.statistic not in STATISTICS:
             known = ", ".join(STATISTICS) + others(Group.KERNELS)
-            return [Fault("statistic", f"{self.statistic!r} is none of {known}", ConfigCheck.CHOICE)]
+            return [ConfigIssue("statistic", f"{self.statistic!r} is none of {known}", ConfigCheck.CHOICE)]
         bounds = {"lower": self.lower, "upper": self.upper}
         if own is not None:
             if own.labels != "none":
                 return [
-                    Fault(
+                    ConfigIssue(
                         "statistic", "a kernel of one's own must be without labels", ConfigCheck.UNSUPPORTED
                     )
                 ]
             if given := [key for key, bound in bounds.items() if not math.isnan(bound)]:
                 return [
-                    Fault(key, "the fields of the kernel have bounds of their own", ConfigCheck.CONFLICT)
+                    ConfigIssue(
+                        key, "the fields of the kernel have bounds of their own", ConfigCheck.CONFLICT
+                    )
                     for key in given
                 ]
         elif missing := [key for key, bound in bounds.items() if math.isnan(bound)]:
-            return [Fault(key, "is missing", ConfigCheck.MISSING) for key in missing]
-        elif result := bound_faults(self.lower, self.upper):
+            return [ConfigIssue(key, "is missing", ConfigCheck.MISSING) for key in missing]
+        elif result := bound_issues(self.lower, self.upper):
             return result
-        faults = []
+        issues = []
         if self.method == "u2" and self.clock != "synchronous":
-            faults.append(Fault("clock", 'must be "synchronous" for "u2"', ConfigCheck.CHOICE))
+            issues.append(ConfigIssue("clock", 'must be "synchronous" for "u2"', ConfigCheck.CHOICE))
         if self.statistic == "auc" and not 1 <= (self.positives or 0) < parties:
-            faults.append(
-                Fault(
+            issues.append(
+                ConfigIssue(
                     "positives", f"must be 1 to {parties - 1} for auc, is {self.positives}", ConfigCheck.RANGE
                 )
             )
         if self.statistic != "auc" and self.positives is not None:
-            faults.append(Fault("positives", "is of auc alone", ConfigCheck.UNSUPPORTED))
-        if faults:
-            return faults
-        return self.pairing_faults(parties)
+            issues.append(ConfigIssue("positives", "is of auc alone", ConfigCheck.UNSUPPORTED))
+        if issues:
+            return issues
+        return self.pairing_issues(parties)
 
     @property
     def draws(self) -> int:
@@ -162,29 +166,23 @@ class PairEstimate(PairingSchedule, frozen=True, kw_only=True):
         """Raise ConfigError, naming the party, unless its table is one record within the bounds."""
         if table.shape != (1, self.fields):
             record = "a score and a label" if self.statistic == "auc" else f"{self.fields} values"
-            raise ConfigError(
-                [Fault(party, f"must be one record of {record}, shape is {table.shape}", ConfigCheck.SHAPE)]
+            raise ConfigError.at(
+                party, f"must be one record of {record}, shape is {table.shape}", ConfigCheck.SHAPE
             )
         if self.own is not None:
             try:
                 self.own.codes(table)
             except PrivacyError as error:
-                raise ConfigError([Fault(party, str(error), ConfigCheck.RANGE)]) from None
+                raise ConfigError.at(party, str(error), ConfigCheck.RANGE) from None
             return
         values = table[:, :1] if self.statistic == "auc" else table
         # Written so that NaN is caught.
         if not np.all((values >= self.lower) & (values <= self.upper)):
-            raise ConfigError(
-                [
-                    Fault(
-                        party,
-                        f"a value is missing or outside [{self.lower:g}, {self.upper:g}]",
-                        ConfigCheck.MISSING,
-                    )
-                ]
+            raise ConfigError.at(
+                party, f"a value is missing or outside [{self.lower:g}, {self.upper:g}]", ConfigCheck.MISSING
             )
         if self.statistic == "auc" and table[0, 1] not in (0.0, 1.0):
-            raise ConfigError([Fault(party, "the label is missing, or neither 0 nor 1", ConfigCheck.MISSING)])
+            raise ConfigError.at(party, "the label is missing, or neither 0 nor 1", ConfigCheck.MISSING)
 
     async def estimate(
         self, exchange: PeerExchange, rows: Rows, kernel: PairKernel, is_plausible: PlausibilityCheck
@@ -234,12 +232,12 @@ class GossipClear(PairEstimate, frozen=True, kw_only=True):
         """Numbers of a message: of codes one more, their party's."""
         return self.columns + self.fields + (self.own is not None)
 
-    def largest_faults(self, bound: float) -> list[Fault]:
+    def largest_issues(self, bound: float) -> list[ConfigIssue]:
         """Return why records would be rounded away beside what messages of this bound may reach."""
         finest = min(self.upper - self.lower, 1.0) / _FINE if self.own is None else 1 / _WHOLE
         if bound > finest * EXACT_STEPS:
             reason = f"{self.ticks}: messages may reach {bound:.3g}, beside which records are rounded away"
-            return [Fault("ticks", reason, ConfigCheck.TOO_LARGE)]
+            return [ConfigIssue("ticks", reason, ConfigCheck.TOO_LARGE)]
         return []
 
     def bound(self, parties: int) -> float:
@@ -330,21 +328,21 @@ class GossipReports(OnReports, PairEstimate, frozen=True, kw_only=True):
         """Numbers of a message: a report has an answer, its party and maybe a label."""
         return self.columns + (3 if self.labelled else 2)
 
-    def setting_faults(self, parties: int) -> list[Fault]:
+    def setting_issues(self, parties: int) -> list[ConfigIssue]:
         """Return what is wrong with the settings by themselves, for so many parties."""
         if self.labels == "public" and self.statistic != "auc":
-            return [Fault("labels", "are of auc alone", ConfigCheck.UNSUPPORTED)]
-        faults = super().setting_faults(parties)
-        if not faults and math.prod(bins_of(self.kernel, self.bins)) > MAX_CELLS:
+            return [ConfigIssue("labels", "are of auc alone", ConfigCheck.UNSUPPORTED)]
+        issues = super().setting_issues(parties)
+        if not issues and math.prod(bins_of(self.kernel, self.bins)) > MAX_CELLS:
             reason = f"{self.bins} for each value of a record are more than {MAX_CELLS} cells"
-            return [Fault("bins", reason, ConfigCheck.TOO_LARGE)]
-        return faults
+            return [ConfigIssue("bins", reason, ConfigCheck.TOO_LARGE)]
+        return issues
 
-    def largest_faults(self, bound: float) -> list[Fault]:
+    def largest_issues(self, bound: float) -> list[ConfigIssue]:
         """Return why reports would be rounded away beside what messages of this bound may reach."""
         if bound > MOST:
             reason = f"{self.epsilon:g} is too small for {self.bins} bins: a message may reach {bound:.3g}"
-            return [Fault("epsilon", reason, ConfigCheck.INFEASIBLE)]
+            return [ConfigIssue("epsilon", reason, ConfigCheck.INFEASIBLE)]
         return []
 
     def bound(self, parties: int) -> float:

@@ -11,7 +11,7 @@ from msgspec import Meta
 from numpy.typing import NDArray
 
 from smpc_dp.encoding import shown
-from smpc_dp.errors import ConfigCheck, ConfigError, Fault
+from smpc_dp.errors import ConfigCheck, ConfigError, ConfigIssue
 from smpc_dp.learn import topology
 from smpc_dp.learn.averager import PeerExchange, Rows
 from smpc_dp.learn.requirements import Learned, LearnerContext, PrivateMessages, Requirements, Table
@@ -57,29 +57,29 @@ def graph_of(graph: Graph, parties: int) -> Topology:
 
 def numbered(
     parameters: Mapping[str, object], names: Sequence[str]
-) -> tuple[Mapping[str, object], list[Fault]]:
+) -> tuple[Mapping[str, object], list[ConfigIssue]]:
     """Return parameters of a session with parties that `topology` names as their numbers, and who is none."""
     edges = parameters.get("topology")
     if not isinstance(edges, list):
         return parameters, []
     number = {name: index for index, name in enumerate(names)}
     result: list[object] = []
-    faults: list[Fault] = []
+    issues: list[ConfigIssue] = []
     for index, edge in enumerate(edges):
         ends = edge if isinstance(edge, list) else []
         unknown = [end for end in ends if isinstance(end, str) and end not in number]
-        faults += [
-            Fault(f"topology[{index}]", f"{shown(end)} is no party", ConfigCheck.UNKNOWN_NAME)
+        issues += [
+            ConfigIssue(f"topology[{index}]", f"{shown(end)} is no party", ConfigCheck.UNKNOWN_NAME)
             for end in unknown
         ]
         result.append([number.get(end, end) if isinstance(end, str) else end for end in ends] or edge)
-    return {**parameters, "topology": result}, faults
+    return {**parameters, "topology": result}, issues
 
 
 def renamed(error: ConfigError, argument: str, key: str) -> ConfigError:
     """Return the error with an argument's name replaced by the key that a session has for it."""
     return ConfigError(
-        [Fault(fault.where.replace(argument, key), fault.reason, fault.check) for fault in error.faults]
+        [ConfigIssue(issue.where.replace(argument, key), issue.reason, issue.check) for issue in error.issues]
     )
 
 
@@ -128,7 +128,7 @@ class PairingSchedule(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_
         """What holds of records, the guarantee of all messages and what they are to a ledger."""
         return f"{CLAIM}; ", None, None
 
-    def setting_faults(self, parties: int) -> list[Fault]:
+    def setting_issues(self, parties: int) -> list[ConfigIssue]:
         """Return the faults of the settings by themselves, for so many parties; may raise ConfigError."""
         raise NotImplementedError
 
@@ -136,7 +136,7 @@ class PairingSchedule(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_
         """Bound a message's l2 norm; raises ConfigError."""
         raise NotImplementedError
 
-    def largest_faults(self, bound: float) -> list[Fault]:
+    def largest_issues(self, bound: float) -> list[ConfigIssue]:
         """Return why what is sent would be rounded away on the grid of messages of this bound."""
         raise NotImplementedError
 
@@ -144,12 +144,12 @@ class PairingSchedule(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_
         """Gossip on the records of the parties here, (rows, fields); return what they have learned."""
         raise NotImplementedError
 
-    def faults(self, parties: int) -> list[Fault]:
+    def issues(self, parties: int) -> list[ConfigIssue]:
         """Return what is wrong with the settings for so many parties."""
         try:
-            return self.setting_faults(parties) or self.largest_faults(self.bound(parties))
+            return self.setting_issues(parties) or self.largest_issues(self.bound(parties))
         except ConfigError as error:
-            return list(error.faults)
+            return list(error.issues)
 
     def requirements(self, parties: int) -> Requirements:
         """Return what it communicates: what wanders with records or reports, a message a meeting."""
@@ -165,10 +165,10 @@ class PairingSchedule(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_
         claim += exchange.claim
         return Learned(self.kind, values, self.names, steps, steps, (), guarantee, claim)
 
-    def pairing_faults(self, parties: int) -> list[Fault]:
+    def pairing_issues(self, parties: int) -> list[ConfigIssue]:
         """Return that a party never meets anybody; raise ConfigError for the graph."""
         counted = self.pairings(parties)
         if counted.all():
             return []
         reason = f"{self.ticks} are too few: user {int(counted.argmin())} never meets anybody"
-        return [Fault("ticks", reason, ConfigCheck.RANGE)]
+        return [ConfigIssue("ticks", reason, ConfigCheck.RANGE)]

@@ -12,7 +12,7 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
-from smpc_dp.errors import ConfigCheck, ConfigError, Fault
+from smpc_dp.errors import ConfigCheck, ConfigError
 from smpc_dp.learn.averager import Rows
 from smpc_dp.privacy.arguments import Arguments
 
@@ -143,8 +143,8 @@ def positive_semidefinite(point: Rows, _factor: Floats) -> Rows:
     """psi = 0 where theta, by rows, is a positive semidefinite matrix, else infinite: projection."""
     side = round(point.shape[1] ** 0.5)
     if side * side != point.shape[1]:
-        raise ConfigError(
-            [Fault("theta", f"has {point.shape[1]} entries, not those of a square matrix", ConfigCheck.SHAPE)]
+        raise ConfigError.at(
+            "theta", f"has {point.shape[1]} entries, not those of a square matrix", ConfigCheck.SHAPE
         )
     matrix = point.reshape(-1, side, side)
     values, vectors = np.linalg.eigh((matrix + matrix.transpose(0, 2, 1)) / 2)

@@ -13,7 +13,7 @@ from typing import Any
 import msgspec
 
 from smpc_dp.encoding import shown
-from smpc_dp.errors import ConfigCheck, ConfigError, Fault, PrivacyError
+from smpc_dp.errors import ConfigCheck, ConfigError, ConfigIssue, PrivacyError
 from smpc_dp.extensions import Group, find, others
 from smpc_dp.learn.block_gossip import BlockGossip
 from smpc_dp.learn.diffusion_learner import Diffusion
@@ -94,7 +94,7 @@ class LearnParameters:
 
 def check_learn_as(
     version: int, parameters: Mapping[str, object], parties: int
-) -> tuple[LearnParameters | None, list[Fault]]:
+) -> tuple[LearnParameters | None, list[ConfigIssue]]:
     """Check a `[parameters]` table as `check_learn`, for this version of the protocol."""
     expected = version_of(LEARN, parameters)
     if version != expected:
@@ -102,46 +102,48 @@ def check_learn_as(
             "verifiable averages" if expected == VERIFIABLE_VERSION else "without verifiable averages 'learn'"
         )
         reason = f"{why} need version = {expected}, this session file has version = {version}"
-        return None, [Fault("averager.verifiable", reason, ConfigCheck.CONFLICT)]
+        return None, [ConfigIssue("averager.verifiable", reason, ConfigCheck.CONFLICT)]
     return check_learn(parameters, parties)
 
 
-def check_learn(parameters: Mapping[str, object], parties: int) -> tuple[LearnParameters | None, list[Fault]]:
+def check_learn(
+    parameters: Mapping[str, object], parties: int
+) -> tuple[LearnParameters | None, list[ConfigIssue]]:
     """Check a `[parameters]` table for a session of so many parties; return every fault found."""
     name = parameters.get("learner")
     kind, origin = _kind_of(name)
     if kind is None:
         known = ", ".join(LEARNERS) + others(Group.LEARNERS)
         reason = "is missing" if name is None else f"unknown: {shown(name)}"
-        return None, [Fault("learner", f"{reason} (known: {known})", ConfigCheck.CHOICE)]
+        return None, [ConfigIssue("learner", f"{reason} (known: {known})", ConfigCheck.CHOICE)]
     given = {key: value for key, value in parameters.items() if key not in _COMMON}
-    learner, faults = _read(kind, given, "")
+    learner, issues = _read(kind, given, "")
     table, more = _read(AveragerTable, parameters.get("averager", {}), "averager.")
-    faults += more
+    issues += more
     if learner is None or table is None:
-        return None, faults
+        return None, issues
     try:
-        faults += learner.faults(parties)
+        issues += learner.issues(parties)
     except PrivacyError as error:
-        faults.append(Fault("epsilon", str(error), ConfigCheck.INFEASIBLE))
-    if faults:
-        return None, faults
+        issues.append(ConfigIssue("epsilon", str(error), ConfigCheck.INFEASIBLE))
+    if issues:
+        return None, issues
     requirements = learner.requirements(parties)
     sizes = set() if requirements.average is None else requirements.average.sizes
-    faults += [fault for size in sizes for fault in table.faults(size)]
+    issues += [issue for size in sizes for issue in table.issues(size)]
     if has_servers(LEARN, parameters) and (requirements.average is None or requirements.exchange is not None):
         reason = "'mpyc' averages, and this learner sends messages, which need an aggregator"
-        faults.append(Fault("averager.method", reason, ConfigCheck.UNSUPPORTED))
-    if faults:
-        return None, faults
+        issues.append(ConfigIssue("averager.method", reason, ConfigCheck.UNSUPPORTED))
+    if issues:
+        return None, issues
     try:
         average = None if requirements.average is None else plan_private(table, requirements.average, parties)
         mix = None if requirements.mix is None else plan_public(table, requirements.mix)
         exchange = None if requirements.exchange is None else plan_messages(requirements.exchange, parties)
     except ConfigError as error:
-        return None, list(error.faults)
+        return None, list(error.issues)
     except PrivacyError as error:
-        return None, [Fault("epsilon", str(error), ConfigCheck.INFEASIBLE)]
+        return None, [ConfigIssue("epsilon", str(error), ConfigCheck.INFEASIBLE)]
     return LearnParameters(parties, learner, average, mix, exchange, origin), []
 
 
@@ -159,9 +161,9 @@ def _kind_of(name: object) -> tuple[type[Any] | None, str]:
     return kind, result.origin
 
 
-def _read(kind: type[Any], given: object, where: str) -> tuple[Any, list[Fault]]:
+def _read(kind: type[Any], given: object, where: str) -> tuple[Any, list[ConfigIssue]]:
     """Return a struct of a table, and every fault of it by its key."""
     if not isinstance(given, Mapping):
-        return None, [Fault(where.rstrip("."), f"must be a table, is {shown(given)}", ConfigCheck.TYPE)]
-    good, faults = read(kind, given, where)
-    return (None, faults) if faults else (kind(**good), [])
+        return None, [ConfigIssue(where.rstrip("."), f"must be a table, is {shown(given)}", ConfigCheck.TYPE)]
+    good, issues = read(kind, given, where)
+    return (None, issues) if issues else (kind(**good), [])

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any, Protocol
 import numpy as np
 from numpy.typing import NDArray
 
-from smpc_dp.errors import ConfigCheck, ConfigError, Fault
+from smpc_dp.errors import ConfigCheck, ConfigError, ConfigIssue
 from smpc_dp.learn.averager import Averager, PeerExchange, Rows
 from smpc_dp.privacy.guarantee import PrivacyGuarantee
 from smpc_dp.privacy.sampling import NoiseSource
@@ -22,11 +22,11 @@ if TYPE_CHECKING:
 Table = NDArray[np.float64]
 
 
-def bound_faults(lower: float, upper: float) -> list[Fault]:
+def bound_issues(lower: float, upper: float) -> list[ConfigIssue]:
     """Return what is wrong with the bounds of a number, as settings."""
     if math.isfinite(upper - lower) and lower < upper:
         return []
-    return [Fault("upper", f"must be above lower and both finite: {lower}, {upper}", ConfigCheck.RANGE)]
+    return [ConfigIssue("upper", f"must be above lower and both finite: {lower}, {upper}", ConfigCheck.RANGE)]
 
 
 @dataclass(frozen=True)
@@ -119,7 +119,7 @@ class LearnerContext:
     def peers(self) -> PeerExchange:
         """The exchange; raises ConfigError if there is none."""
         if self.exchange is None:
-            raise ConfigError([Fault("exchange", "is needed to meet other users", ConfigCheck.MISSING)])
+            raise ConfigError.at("exchange", "is needed to meet other users", ConfigCheck.MISSING)
         return self.exchange
 
 
@@ -168,7 +168,7 @@ class Learned:
 class Learner(Protocol):
     """A learner with its settings: a frozen struct, as `[parameters]` of a session file give them."""
 
-    def faults(self, parties: int) -> list[Fault]:
+    def issues(self, parties: int) -> list[ConfigIssue]:
         """Return what is wrong with the settings for so many parties; every fault by its key."""
         ...
 

@@ -16,7 +16,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from smpc_dp.errors import ConfigCheck, ConfigError, Fault
+from smpc_dp.errors import ConfigCheck, ConfigError
 from smpc_dp.learn.averager import Parties
 from smpc_dp.learn.tokens import Possible, Token, TokenPassing, Values, check_token
 from smpc_dp.privacy.guarantee import PrivacyGuarantee
@@ -97,7 +97,7 @@ class RingSum:
         contributions = np.asarray(contributions, dtype=np.float64)
         if contributions.shape != (len(here), rounds):
             reason = f"shape must be ({len(here)}, {rounds}), is {contributions.shape}"
-            raise ConfigError([Fault("contributions", reason, ConfigCheck.SHAPE)])
+            raise ConfigError.at("contributions", reason, ConfigCheck.SHAPE)
         added = self.grid.to_grid(contributions, self.lower, self.upper)
         hops = here[:, None] + self.plan.parties * np.arange(rounds)[None, :]
         full, shares = self.noises(hops)
@@ -146,7 +146,7 @@ class PlannedHistogram:
         """`categories`: d, that of the plan; raise ConfigError if the plan is for something else."""
         check_plan(plan, topology=topology, task="histogram", parties=plan.parties, rounds=plan.rounds)
         if plan.beta is None:
-            raise ConfigError([Fault("plan", "has no beta", ConfigCheck.UNSUPPORTED)])
+            raise ConfigError.at("plan", "has no beta", ConfigCheck.UNSUPPORTED)
         self.plan, self.categories = plan, categories
         self.distribution = ResponseDistribution.of_beta(categories, Fraction(plan.beta))
 
@@ -179,7 +179,7 @@ class RingHistogram(PlannedHistogram):
         here = tokens.here
         if np.shape(values) != (len(here), rounds):
             reason = f"shape must be ({len(here)}, {rounds}), is {np.shape(values)}"
-            raise ConfigError([Fault("values", reason, ConfigCheck.SHAPE)])
+            raise ConfigError.at("values", reason, ConfigCheck.SHAPE)
         answers = self.distribution.answers(values, source)
         ends = {
             party: np.bincount(uniform(source, self.random, d), minlength=d)
@@ -213,8 +213,8 @@ async def _tour(
 ) -> Integers:
     """Take the token K times for the party here, add and pass it on; return the published one."""
     if len(tokens.here) != 1:
-        raise ConfigError(
-            [Fault("here", "a token on a ring runs with all users here, or with one", ConfigCheck.CONFLICT)]
+        raise ConfigError.at(
+            "here", "a token on a ring runs with all users here, or with one", ConfigCheck.CONFLICT
         )
     party, n = int(tokens.here[0]), tokens.parties
     value = start

@@ -13,7 +13,7 @@ from typing import Protocol
 import numpy as np
 from numpy.typing import NDArray
 
-from smpc_dp.errors import ConfigCheck, ConfigError, Fault
+from smpc_dp.errors import ConfigCheck, ConfigError
 from smpc_dp.learn.averager import ALONE
 from smpc_dp.learn.topology import Topology
 
@@ -29,7 +29,7 @@ class PublicDraws:
     def __init__(self, seed: int, stream: int = 0) -> None:
         """`stream` separates draws of one seed that are to be independent. Raises ConfigError."""
         if not isinstance(seed, int) or isinstance(seed, bool) or not 0 <= seed <= MAX_SEED:
-            raise ConfigError([Fault("seed", f"must be 0 to {MAX_SEED}, is {seed!r}", ConfigCheck.RANGE)])
+            raise ConfigError.at("seed", f"must be 0 to {MAX_SEED}, is {seed!r}", ConfigCheck.RANGE)
         self._bits = np.random.PCG64(np.random.SeedSequence([seed, stream]))
 
     def uniform(self, count: int) -> Floats:
@@ -125,7 +125,7 @@ class ManyClocks:
     def __init__(self, clocks: list[Clock]) -> None:
         """Raises ConfigError if the clocks have differing numbers of parties."""
         if not clocks or len({clock.topology.parties for clock in clocks}) != 1:
-            raise ConfigError([Fault("clocks", "must be on graphs of one size", ConfigCheck.RANGE)])
+            raise ConfigError.at("clocks", "must be on graphs of one size", ConfigCheck.RANGE)
         self._clocks = clocks
         self.topology = clocks[0].topology
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from smpc_dp.encoding import Encoding
-from smpc_dp.errors import ConfigCheck, ConfigError, Fault
+from smpc_dp.errors import ConfigCheck, ConfigError
 from smpc_dp.privacy.central_gaussian import GREATEST_EPSILON, WideGaussian
 from smpc_dp.protocols.secagg.noisy import sensitivity_of
 from smpc_dp.protocols.secret_sharing.params import VectorParameters
@@ -21,7 +21,7 @@ def check_epsilon(epsilon: float) -> None:
     """Raise ConfigError for a budget of all averages together that noise on shares is not made for."""
     if epsilon > GREATEST_EPSILON:
         reason = f"must be at most {GREATEST_EPSILON:g} with averages on shares, is {epsilon:g}"
-        raise ConfigError([Fault("epsilon", reason, ConfigCheck.RANGE)])
+        raise ConfigError.at("epsilon", reason, ConfigCheck.RANGE)
 
 
 def plan_vectors(
@@ -56,4 +56,4 @@ def _check_work(parties: int, encoding: Encoding, levels: int) -> None:
             f"vectors of {encoding.length} in groups of {parties} take each server about {seconds:.0f} s of "
             f"processor time on shares, at most {SECONDS / 2:.0f} are allowed"
         )
-        raise ConfigError([Fault("features", reason, ConfigCheck.TOO_LARGE)])
+        raise ConfigError.at("features", reason, ConfigCheck.TOO_LARGE)

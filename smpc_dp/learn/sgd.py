@@ -14,7 +14,7 @@ import numpy as np
 from msgspec import Meta
 from numpy.typing import NDArray
 
-from smpc_dp.errors import ConfigCheck, ConfigError, Fault, LocalError
+from smpc_dp.errors import ConfigCheck, ConfigError, ConfigIssue, LocalError
 from smpc_dp.learn.averager import ALONE, FAILURES, Rows
 from smpc_dp.learn.methods import STEPS
 from smpc_dp.learn.models import Model, ModelName, clip_rows
@@ -88,14 +88,14 @@ class SgdSettings(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fiel
         """Return in how many of these groups each party is, shape (n,)."""
         return np.bincount(groups.ravel(), minlength=parties)
 
-    def faults(self, parties: int) -> list[Fault]:  # noqa: ARG002
+    def issues(self, parties: int) -> list[ConfigIssue]:  # noqa: ARG002
         """Return what is wrong with the settings whatever the groups are."""
         if self.rate * self.ridge >= 2:
             reason = f"{self.rate:g} with ridge = {self.ridge:g} diverges: their product must be below 2"
-            return [Fault("rate", reason, ConfigCheck.INFEASIBLE)]
+            return [ConfigIssue("rate", reason, ConfigCheck.INFEASIBLE)]
         if (self.weights == "points") != (self.max_points > 0):
             return [
-                Fault(
+                ConfigIssue(
                     "max_points",
                     "must be above 0 with weights = 'points', and is for that alone",
                     ConfigCheck.UNSUPPORTED,
@@ -153,7 +153,7 @@ async def descend(settings: SgdSettings, context: LearnerContext, data: list[Tab
         raise LocalError(f"{settings.kind} needs averages of gradients and of models")
     here, parties = averager.here, averager.parties
     if len(data) != len(here):
-        raise ConfigError([Fault("data", f"{len(data)} tables for {len(here)} users", ConfigCheck.SHAPE)])
+        raise ConfigError.at("data", f"{len(data)} tables for {len(here)} users", ConfigCheck.SHAPE)
     for party, table in zip(here, data, strict=True):
         model.check(table, f"user {party}")
     points = model.points(data)
@@ -200,4 +200,4 @@ def check_radius(weights: Rows, settings: SgdSettings, step: int) -> None:
             f"{settings.rate:g} diverges: a coordinate of the model is beyond {settings.radius:g} in step "
             f"{step + 1}; lower it, or raise epsilon"
         )
-        raise ConfigError([Fault("rate", reason, ConfigCheck.INFEASIBLE)])
+        raise ConfigError.at("rate", reason, ConfigCheck.INFEASIBLE)

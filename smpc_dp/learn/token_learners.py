@@ -15,7 +15,7 @@ import numpy as np
 from msgspec import Meta
 from numpy.typing import NDArray
 
-from smpc_dp.errors import ConfigCheck, ConfigError, Fault
+from smpc_dp.errors import ConfigCheck, ConfigError, ConfigIssue
 from smpc_dp.learn.averager import PeerExchange
 from smpc_dp.learn.exchange_tokens import CoveredTokens, PathTokens, token_messages
 from smpc_dp.learn.exchanges import EXACT_STEPS
@@ -25,7 +25,7 @@ from smpc_dp.learn.requirements import (
     PrivateMessages,
     Requirements,
     Table,
-    bound_faults,
+    bound_issues,
     spent,
 )
 from smpc_dp.learn.tokens import PlainTokens, TokenPassing, Values
@@ -89,7 +89,7 @@ class TokenLearner(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fie
         """What protects a contribution, for the ledger."""
         return f"{self.kind}, network DP"
 
-    def settings_faults(self) -> list[Fault]:
+    def settings_issues(self) -> list[ConfigIssue]:
         """Return what is wrong whatever the number of parties."""
         return []
 
@@ -117,15 +117,15 @@ class TokenLearner(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fie
         """Return what a run is to every observer; None where only its epsilon and delta are known."""
         return None
 
-    def faults(self, parties: int) -> list[Fault]:
+    def issues(self, parties: int) -> list[ConfigIssue]:
         """Return what is wrong with the settings."""
-        result = self.settings_faults()
+        result = self.settings_issues()
         if result:
             return result
         try:
             self.messages(planned_walk(self, parties))
         except ConfigError as error:
-            return list(error.faults)
+            return list(error.issues)
         return []
 
     def requirements(self, parties: int) -> Requirements:
@@ -232,16 +232,16 @@ class _Sum(TokenLearner, frozen=True, kw_only=True):
         """Zero, in grid steps."""
         return np.zeros(1, np.int64)
 
-    def settings_faults(self) -> list[Fault]:
+    def settings_issues(self) -> list[ConfigIssue]:
         """Return what is wrong whatever the number of parties."""
-        return bound_faults(self.lower, self.upper)
+        return bound_issues(self.lower, self.upper)
 
     def check_data(self, table: Table, party: str) -> None:
         """Raise ConfigError, naming the party, unless its data are numbers within the bounds."""
         check_column(table, self.lines, party)
         if not np.all((table >= self.lower) & (table <= self.upper)):
             reason = f"a contribution is outside [{self.lower:g}, {self.upper:g}]"
-            raise ConfigError([Fault(party, reason, ConfigCheck.RANGE)])
+            raise ConfigError.at(party, reason, ConfigCheck.RANGE)
 
     async def walked(
         self, protocol: Any, tokens: TokenPassing, data: list[Table], source: NoiseSource
@@ -271,7 +271,7 @@ class _Histogram(TokenLearner, frozen=True, kw_only=True):
         check_column(table, self.lines, party)
         if not np.all((table >= 0) & (table < self.categories) & (table == np.rint(table))):
             reason = f"a value is no category: an integer from 0 to {self.categories - 1}"
-            raise ConfigError([Fault(party, reason, ConfigCheck.RANGE)])
+            raise ConfigError.at(party, reason, ConfigCheck.RANGE)
 
     def values(self, data: list[Table]) -> NDArray[np.int64]:
         """Return the categories of the parties here, shape (rows, lines)."""
@@ -322,14 +322,8 @@ class RingSumLearner(_Sum, RingLearner, frozen=True, kw_only=True):
         ring = RingSum(plan, self.lower, self.upper)
         largest = parties * self.rounds * max(abs(self.lower), abs(self.upper)) + 64 * plan.error_std
         if largest * 2.0**ring.grid.bits >= EXACT_STEPS:
-            raise ConfigError(
-                [
-                    Fault(
-                        "rounds",
-                        f"the token may reach {largest:.3g}, too large for its grid",
-                        ConfigCheck.TOO_LARGE,
-                    )
-                ]
+            raise ConfigError.at(
+                "rounds", f"the token may reach {largest:.3g}, too large for its grid", ConfigCheck.TOO_LARGE
             )
         return ring
 
@@ -385,13 +379,13 @@ class WalkSumLearner(_Sum, WalkLearner, frozen=True, kw_only=True):
         """Of a table: one a contribution."""
         return self.contributions
 
-    def settings_faults(self) -> list[Fault]:
+    def settings_issues(self) -> list[ConfigIssue]:
         """Return what is wrong whatever the number of parties."""
-        result = super().settings_faults()
+        result = super().settings_issues()
         most = self.max_contributions
         if self.contributions > 1 and (self.paths != "known" or most is None or most > self.contributions):
             result.append(
-                Fault(
+                ConfigIssue(
                     "contributions",
                     f"{self.contributions} of a party, one at each visit, need paths 'known' and "
                     f"max_contributions of {self.contributions} at most",
@@ -450,4 +444,4 @@ def check_column(table: Table, lines: int, party: str) -> None:
     """Raise ConfigError, naming the party, unless a table is so many lines of one number."""
     if table.shape != (lines, 1):
         reason = f"must be {lines} lines of one number, has shape {table.shape}"
-        raise ConfigError([Fault(party, reason, ConfigCheck.SHAPE)])
+        raise ConfigError.at(party, reason, ConfigCheck.SHAPE)

@@ -13,7 +13,7 @@ from typing import NamedTuple, Protocol
 import numpy as np
 from numpy.typing import NDArray
 
-from smpc_dp.errors import Check, ConfigCheck, ConfigError, Fault, PeerFault
+from smpc_dp.errors import Check, ConfigCheck, ConfigError, PeerFault
 from smpc_dp.learn.averager import AllHere, Location
 
 Values = NDArray[np.int64] | NDArray[np.float64]
@@ -110,7 +110,7 @@ class PlainTokens(AllHere):
             reason = (
                 f"from {sender} to {receiver}: the sender must live here, the receiver be one of the users"
             )
-            raise ConfigError([Fault("token", reason, ConfigCheck.RANGE)])
+            raise ConfigError.at("token", reason, ConfigCheck.RANGE)
         await self._ring_vector[receiver].put(Taken(sender, receiver, token, self.name_of(sender)))
 
     async def take(self, idle: Callable[[], None] = nothing) -> Taken:  # noqa: ARG002

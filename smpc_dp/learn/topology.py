@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 from numpy.typing import NDArray
 
-from smpc_dp.errors import ConfigCheck, ConfigError, Fault
+from smpc_dp.errors import ConfigCheck, ConfigError
 from smpc_dp.optional import optional
 from smpc_dp.privacy.arguments import Arguments
 
@@ -133,14 +133,14 @@ class Topology:
         members = np.flatnonzero(self.components == small)
         shown = ", ".join(map(str, members[:_SHOWN])) + (", ..." if len(members) > _SHOWN else "")
         reason = f"is disconnected: {len(sizes)} components, the smallest has {len(members)} users: {shown}"
-        raise ConfigError([Fault("topology", f"{self.name} {reason}", ConfigCheck.UNSUPPORTED)])
+        raise ConfigError.at("topology", f"{self.name} {reason}", ConfigCheck.UNSUPPORTED)
 
     def require_odd(self) -> None:
         """Raise ConfigError if the graph is bipartite (or disconnected)."""
         self.require_connected()
         if self.bipartite:
             reason = "is bipartite: every walk alternates between two classes; add an edge inside one of them"
-            raise ConfigError([Fault("topology", f"{self.name} {reason}", ConfigCheck.UNSUPPORTED)])
+            raise ConfigError.at("topology", f"{self.name} {reason}", ConfigCheck.UNSUPPORTED)
 
 
 def mixing_gap(weights: sparse.csr_array) -> float:
@@ -149,11 +149,9 @@ def mixing_gap(weights: sparse.csr_array) -> float:
     The distance from the average shrinks by one minus this number with each mixing. Raises ConfigError.
     """
     if weights.ndim != 2 or weights.shape[0] != weights.shape[1] or weights.shape[0] < 2:
-        raise ConfigError([Fault("weights", f"shape must be (n, n), is {weights.shape}", ConfigCheck.SHAPE)])
+        raise ConfigError.at("weights", f"shape must be (n, n), is {weights.shape}", ConfigCheck.SHAPE)
     if abs(weights - weights.T).max() > 1e-12 or abs(weights.sum(axis=1) - 1).max() > 1e-9:
-        raise ConfigError(
-            [Fault("weights", "must be symmetric with rows that add up to one", ConfigCheck.RANGE)]
-        )
+        raise ConfigError.at("weights", "must be symmetric with rows that add up to one", ConfigCheck.RANGE)
     from scipy import sparse
 
     parties = weights.shape[0]
@@ -181,20 +179,18 @@ def from_edges(parties: int, edges: NDArray[np.integer], name: str = "graph") ->
     result.done()
     edges = np.asarray(edges)
     if edges.ndim != 2 or edges.shape[1] != 2 or edges.dtype.kind not in "iu":
-        raise ConfigError(
-            [Fault("edges", f"must be integers of shape (E, 2), shape is {edges.shape}", ConfigCheck.TYPE)]
+        raise ConfigError.at(
+            "edges", f"must be integers of shape (E, 2), shape is {edges.shape}", ConfigCheck.TYPE
         )
     if not 1 <= len(edges) <= MAX_EDGES:
-        raise ConfigError(
-            [Fault("edges", f"must be 1 to {MAX_EDGES:,}, are {len(edges):,}", ConfigCheck.RANGE)]
-        )
+        raise ConfigError.at("edges", f"must be 1 to {MAX_EDGES:,}, are {len(edges):,}", ConfigCheck.RANGE)
     wrong = np.flatnonzero(
         (edges < 0).any(axis=1) | (edges >= parties).any(axis=1) | (edges[:, 0] == edges[:, 1])
     )
     if len(wrong):
         first, second = map(int, edges[wrong[0]])
         reason = "is a loop" if first == second else f"leads out of 0..{parties - 1}"
-        raise ConfigError([Fault(f"edges[{wrong[0]}]", f"{first}, {second} {reason}", ConfigCheck.RANGE)])
+        raise ConfigError.at(f"edges[{wrong[0]}]", f"{first}, {second} {reason}", ConfigCheck.RANGE)
     ends = np.sort(edges.astype(np.int64), axis=1)
     keys = np.unique(ends[:, 0] * parties + ends[:, 1])
     return Topology(name, parties, np.stack([keys // parties, keys % parties], axis=1).astype(np.intp))
@@ -218,7 +214,7 @@ def grid(rows: int, columns: int, *, odd: bool = False) -> Topology:
     result.done()
     _sizes(rows * columns)
     if odd and min(rows, columns) < 2:
-        raise ConfigError([Fault("odd", "needs at least two rows and two columns", ConfigCheck.RANGE)])
+        raise ConfigError.at("odd", "needs at least two rows and two columns", ConfigCheck.RANGE)
     indices = np.arange(rows * columns).reshape(rows, columns)
     joined = [(indices[:, :-1], indices[:, 1:]), (indices[:-1], indices[1:])]
     if odd:
@@ -244,14 +240,14 @@ def watts_strogatz(parties: int, neighbours: int, rewired: float, seed: int) -> 
     result.within("rewired", rewired, 0, 1)
     result.done()
     if neighbours % 2:
-        raise ConfigError([Fault("neighbours", f"must be even, is {neighbours}", ConfigCheck.RANGE)])
+        raise ConfigError.at("neighbours", f"must be even, is {neighbours}", ConfigCheck.RANGE)
     _sizes(parties, parties * neighbours // 2, least=3)
     networkx = optional("networkx")
     try:
         drawn = networkx.connected_watts_strogatz_graph(parties, neighbours, rewired, _TRIES, seed)
     except networkx.NetworkXError:
         reason = f"no connected graph in {_TRIES} draws: more neighbours or fewer rewired"
-        raise ConfigError([Fault("neighbours", reason, ConfigCheck.INFEASIBLE)]) from None
+        raise ConfigError.at("neighbours", reason, ConfigCheck.INFEASIBLE) from None
     return _drawn("Watts-Strogatz", drawn, parties)
 
 
@@ -288,7 +284,7 @@ def _sizes(parties: int, edges: int = 0, *, least: int = 2) -> None:
     result = Arguments()
     result.integer("parties", parties, least, MAX_PARTIES)
     if edges > MAX_EDGES:
-        result.fault("parties", f"{edges:,} edges, more than {MAX_EDGES:,}", ConfigCheck.TOO_LARGE)
+        result.issue("parties", f"{edges:,} edges, more than {MAX_EDGES:,}", ConfigCheck.TOO_LARGE)
     result.done()
 
 
@@ -296,7 +292,7 @@ def _drawn(name: str, graph: Any, parties: int) -> Topology:
     """Return the graph that networkx drew."""
     edges = np.array([edge[:2] for edge in graph.edges], dtype=np.int64).reshape(-1, 2)
     if not len(edges):
-        raise ConfigError([Fault("topology", f"{name} has no edge", ConfigCheck.MISSING)])
+        raise ConfigError.at("topology", f"{name} has no edge", ConfigCheck.MISSING)
     return from_edges(parties, edges, name)
 
 

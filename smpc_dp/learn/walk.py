@@ -15,7 +15,7 @@ from typing import Any, NamedTuple, Protocol
 import numpy as np
 from numpy.typing import NDArray
 
-from smpc_dp.errors import ConfigCheck, ConfigError, Fault
+from smpc_dp.errors import ConfigCheck, ConfigError
 from smpc_dp.learn.averager import Parties
 from smpc_dp.learn.ring import PlannedHistogram, TokenHistogram, TokenSum
 from smpc_dp.learn.tokens import Token, TokenPassing, Values, check_token
@@ -60,7 +60,7 @@ def check_paths(plan: NetworkPlan, tokens: TokenPassing) -> None:
             "is for a hidden path, and here a receiver knows the sender and a sender the receiver; "
             "plan with --paths neighbours"
         )
-        raise ConfigError([Fault("plan", reason, ConfigCheck.UNSUPPORTED)])
+        raise ConfigError.at("plan", reason, ConfigCheck.UNSUPPORTED)
 
 
 def earlier(keys: Integers) -> Integers:
@@ -209,13 +209,13 @@ class WalkSum:
         contributions = np.asarray(contributions, dtype=np.float64)
         if contributions.ndim != 2 or len(contributions) != len(tokens.here) or not contributions.shape[1]:
             reason = f"shape must be ({len(tokens.here)}, columns), is {contributions.shape}"
-            raise ConfigError([Fault("contributions", reason, ConfigCheck.SHAPE)])
+            raise ConfigError.at("contributions", reason, ConfigCheck.SHAPE)
         if contributions.shape[1] > 1 and self.plan.paths != "known":
             reason = (
                 "must be one of each user, the same at each visit: what changes between visits depends on "
                 "the hidden path, which is proven for --paths known alone"
             )
-            raise ConfigError([Fault("contributions", reason, ConfigCheck.UNSUPPORTED)])
+            raise ConfigError.at("contributions", reason, ConfigCheck.UNSUPPORTED)
         largest = max(abs(self.lower), abs(self.upper))
         on_grid = self.grid.to_grid(contributions, self.lower, self.upper)
         adder = _Adder(self.grid, on_grid, tokens.here, source, self.grid.reach(largest))
@@ -265,7 +265,7 @@ class _Adder:
                 f"user {parties[late[0]]} has {columns} and is to contribute once more: "
                 "plan with --max-contributions"
             )
-            raise ConfigError([Fault("contributions", reason, ConfigCheck.INFEASIBLE)])
+            raise ConfigError.at("contributions", reason, ConfigCheck.INFEASIBLE)
         return np.asarray(self.contributions[np.searchsorted(self.here, parties), visits])
 
     def hold(self, values: Values, visit: Visit) -> Values:
@@ -295,8 +295,8 @@ class WalkHistogram(PlannedHistogram):
         check_paths(self.plan, tokens)
         here, d = tokens.here, self.categories
         if np.shape(values) != (len(here),):
-            raise ConfigError(
-                [Fault("values", f"shape must be ({len(here)},), is {np.shape(values)}", ConfigCheck.SHAPE)]
+            raise ConfigError.at(
+                "values", f"shape must be ({len(here)},), is {np.shape(values)}", ConfigCheck.SHAPE
             )
         values = self.distribution.checked(values)
         counter = _Counter(values, here, self.distribution, source)

@@ -15,7 +15,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from smpc_dp import ball
-from smpc_dp.errors import ConfigCheck, ConfigError, Fault
+from smpc_dp.errors import ConfigCheck, ConfigError, ConfigIssue
 from smpc_dp.learn.averager import Rows
 from smpc_dp.learn.tokens import TokenPassing, Values
 from smpc_dp.learn.walk import Limits, Path, Visit, walk
@@ -55,18 +55,18 @@ class KnownWalkSgd:
         Raises ConfigError if the plan is for something else, or where integers would not be exact.
         """
         check_plan(plan, topology="complete", task="sgd", parties=plan.parties)
-        faults = []
+        issues = []
         if plan.paths != "known" or plan.method != "exact":
-            faults.append(
-                Fault("plan", "is not for known paths by the exact method", ConfigCheck.UNSUPPORTED)
+            issues.append(
+                ConfigIssue("plan", "is not for known paths by the exact method", ConfigCheck.UNSUPPORTED)
             )
         for name, value in (("lipschitz", lipschitz), ("rate", rate), ("radius", radius)):
             if not 0 < value < math.inf:
-                faults.append(Fault(name, f"must be above 0 and finite, is {value}", ConfigCheck.RANGE))
+                issues.append(ConfigIssue(name, f"must be above 0 and finite, is {value}", ConfigCheck.RANGE))
         if length < 1:
-            faults.append(Fault("length", f"must be at least 1, is {length}", ConfigCheck.RANGE))
-        if faults:
-            raise ConfigError(faults)
+            issues.append(ConfigIssue("length", f"must be at least 1, is {length}", ConfigCheck.RANGE))
+        if issues:
+            raise ConfigError(issues)
         steps = plan.steps or 0
         spread = DEFECT * math.sqrt(length) * steps / lipschitz
         self.grid = Grid.of(
@@ -83,7 +83,7 @@ class KnownWalkSgd:
         largest = max(radius / self.unit, 64 * math.sqrt(float(self.grid.variance) * length))
         if largest + lipschitz / self.grid.step >= _EXACT:
             reason = f"{steps} steps of size {rate:g} need a grid that is too fine for radius {radius:g}"
-            raise ConfigError([Fault("steps", reason, ConfigCheck.INFEASIBLE)])
+            raise ConfigError.at("steps", reason, ConfigCheck.INFEASIBLE)
 
     def precise(self, error: float) -> bool:
         """Tell whether a gradient may be off by `error` in each coordinate, in its own unit."""
@@ -95,8 +95,8 @@ class KnownWalkSgd:
         Raises ConfigError for a gradient that is not below L: the proof is for none that is clipped.
         """
         if not float(np.sqrt((gradient * gradient).sum())) <= self.lipschitz * _INSIDE:
-            raise ConfigError(
-                [Fault("lipschitz", f"a gradient is not below {self.lipschitz:g}", ConfigCheck.RANGE)]
+            raise ConfigError.at(
+                "lipschitz", f"a gradient is not below {self.lipschitz:g}", ConfigCheck.RANGE
             )
         rounded = ball.rows_on_grid(gradient[None], self.lipschitz, self.grid.bits)[0]
         moved = token - noise - (rounded if contributes else 0)

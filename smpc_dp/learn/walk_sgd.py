@@ -15,7 +15,7 @@ from numpy.typing import ArrayLike, NDArray
 from scipy.special import expit
 
 from smpc_dp import ball
-from smpc_dp.errors import ConfigCheck, ConfigError, Fault
+from smpc_dp.errors import ConfigCheck, ConfigError, ConfigIssue
 from smpc_dp.learn.averager import Parties, Rows
 from smpc_dp.learn.tokens import TokenPassing, Values
 from smpc_dp.learn.walk import Limits, Visit, check_paths, walk
@@ -60,7 +60,7 @@ class SgdNoise:
                 "rests on amplification by iteration, which is not proven for gradients rounded to a grid; "
                 "plan with --paths neighbours or hidden and --method exact, or use walk_known.KnownWalkSgd"
             )
-            raise ConfigError([Fault("plan", reason, ConfigCheck.UNSUPPORTED)])
+            raise ConfigError.at("plan", reason, ConfigCheck.UNSUPPORTED)
         steps = plan.steps or 0
         grid = Grid.of(plan, 2 * lipschitz, noises=steps * 1_000_000)
         return cls(plan.parties, steps, lipschitz, grid, Limits(), False, plan)
@@ -127,22 +127,22 @@ class WalkSgd:
         biased. Raises ConfigError for steps that are not positive and finite, or not T of them.
         """
         sizes = np.asarray(step_sizes, dtype=np.float64)
-        faults = []
+        issues = []
         if sizes.shape not in ((), (noise.steps,)):
-            faults.append(
-                Fault(
+            issues.append(
+                ConfigIssue(
                     "step_sizes",
                     f"must be one or {noise.steps}, are of shape {sizes.shape}",
                     ConfigCheck.SHAPE,
                 )
             )
         elif not np.all(np.isfinite(sizes) & (sizes > 0)):
-            faults.append(Fault("step_sizes", "must be finite and above 0", ConfigCheck.RANGE))
+            issues.append(ConfigIssue("step_sizes", "must be finite and above 0", ConfigCheck.RANGE))
         for name, value in (("radius", radius), ("shorten", shorten)):
             if value is not None and not 0 < value < math.inf:
-                faults.append(Fault(name, f"must be above 0 and finite, is {value}", ConfigCheck.RANGE))
-        if faults:
-            raise ConfigError(faults)
+                issues.append(ConfigIssue(name, f"must be above 0 and finite, is {value}", ConfigCheck.RANGE))
+        if issues:
+            raise ConfigError(issues)
         self.noise, self.radius, self.shorten = noise, radius, shorten
         self.step_sizes = np.broadcast_to(sizes, (noise.steps,))
 
@@ -164,12 +164,8 @@ class WalkSgd:
         Raises ConfigError where the descent diverges.
         """
         if not np.isfinite(gradients).all():
-            raise ConfigError(
-                [
-                    Fault(
-                        "step_sizes", "the descent diverges: a gradient is not finite", ConfigCheck.INFEASIBLE
-                    )
-                ]
+            raise ConfigError.at(
+                "step_sizes", "the descent diverges: a gradient is not finite", ConfigCheck.INFEASIBLE
             )
         grid = ball.rows_on_grid(gradients, self.noise.lipschitz, self.noise.grid.bits)
         if self.noise.silent:
@@ -181,7 +177,7 @@ class WalkSgd:
         norms = _norms(moved)
         if not float(norms.max()) < _FAR:
             reason = f"the descent diverges: a token of norm {float(norms.max()):.3g}"
-            raise ConfigError([Fault("step_sizes", reason, ConfigCheck.INFEASIBLE)])
+            raise ConfigError.at("step_sizes", reason, ConfigCheck.INFEASIBLE)
         return moved if self.radius is None else _within(moved, norms, self.radius)
 
     def simulate(
@@ -235,17 +231,13 @@ class WalkSgd:
         """
         plan, start = self.noise.plan, np.asarray(start, dtype=np.float64)
         if tokens.parties != self.noise.parties:
-            raise ConfigError(
-                [
-                    Fault(
-                        "plan",
-                        f"is for {self.noise.parties} users, the network has {tokens.parties}",
-                        ConfigCheck.DIFFERS,
-                    )
-                ]
+            raise ConfigError.at(
+                "plan",
+                f"is for {self.noise.parties} users, the network has {tokens.parties}",
+                ConfigCheck.DIFFERS,
             )
         if start.ndim != 1 or not np.isfinite(start).all():
-            raise ConfigError([Fault("start", "must be one finite vector", ConfigCheck.SHAPE)])
+            raise ConfigError.at("start", "must be one finite vector", ConfigCheck.SHAPE)
         if plan is not None:
             check_paths(plan, tokens)
         if len(tokens.here) == tokens.parties:
@@ -318,11 +310,9 @@ class Logistic:
         x, y = self.features, self.labels
         if x.ndim != 3 or y.shape != x.shape[:2]:
             reason = f"must be of shapes (n, m, p) and (n, m), are {x.shape} and {y.shape}"
-            raise ConfigError([Fault("features, labels", reason, ConfigCheck.SHAPE)])
+            raise ConfigError.at("features, labels", reason, ConfigCheck.SHAPE)
         if not np.isfinite(x).all() or not np.isin(y, (-1, 1)).all():
-            raise ConfigError(
-                [Fault("features, labels", "must be finite, and labels -1 or 1", ConfigCheck.RANGE)]
-            )
+            raise ConfigError.at("features, labels", "must be finite, and labels -1 or 1", ConfigCheck.RANGE)
 
     def gradient(self, points: Rows, parties: Parties) -> Rows:
         """Return the parties' gradients, shape (rows, p), at these points."""

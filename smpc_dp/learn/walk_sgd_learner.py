@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Annotated, ClassVar
 import numpy as np
 from msgspec import Meta
 
-from smpc_dp.errors import ConfigCheck, ConfigError, Fault
+from smpc_dp.errors import ConfigCheck, ConfigError, ConfigIssue
 from smpc_dp.learn.averager import Parties, Rows
 from smpc_dp.learn.models import Model, ModelName
 from smpc_dp.learn.pairing_schedule import Positive
@@ -59,16 +59,18 @@ class WalkSgdLearner(WalkLearner, frozen=True, kw_only=True):
         """The largest norm of a record with its intercept, of known paths."""
         return math.hypot(self.record_bound or 0.0, 1.0)
 
-    def settings_faults(self) -> list[Fault]:
+    def settings_issues(self) -> list[ConfigIssue]:
         """Return what is wrong whatever the number of parties."""
         if self.paths != "known":
             reason = "is of known paths only"
             return (
-                [] if self.record_bound is None else [Fault("record_bound", reason, ConfigCheck.UNSUPPORTED)]
+                []
+                if self.record_bound is None
+                else [ConfigIssue("record_bound", reason, ConfigCheck.UNSUPPORTED)]
             )
         if self.record_bound is None:
             return [
-                Fault(
+                ConfigIssue(
                     "record_bound",
                     "is missing: known paths need a bound on the norm of records",
                     ConfigCheck.MISSING,
@@ -76,17 +78,17 @@ class WalkSgdLearner(WalkLearner, frozen=True, kw_only=True):
             ]
         result = []
         if self.model != "logistic":
-            result.append(Fault("model", "must be 'logistic' for known paths", ConfigCheck.CHOICE))
+            result.append(ConfigIssue("model", "must be 'logistic' for known paths", ConfigCheck.CHOICE))
         if self.clip < self.reach * _ABOVE:
             reason = (
                 f"must be above {self.reach:g} for known paths, is {self.clip:g}: no gradient may be clipped"
             )
-            result.append(Fault("clip", reason, ConfigCheck.RANGE))
+            result.append(ConfigIssue("clip", reason, ConfigCheck.RANGE))
         if self.rate > 8 / self.reach**2:
             reason = (
                 f"must be at most {8 / self.reach**2:g} for known paths, is {self.rate:g}: steps would expand"
             )
-            result.append(Fault("rate", reason, ConfigCheck.RANGE))
+            result.append(ConfigIssue("rate", reason, ConfigCheck.RANGE))
         return result
 
     @property
@@ -126,7 +128,7 @@ class WalkSgdLearner(WalkLearner, frozen=True, kw_only=True):
             reason = (
                 f"point {int(norms.argmax())} has norm {norms.max():g}, record_bound is {self.record_bound:g}"
             )
-            raise ConfigError([Fault(party, reason, ConfigCheck.RANGE)])
+            raise ConfigError.at(party, reason, ConfigCheck.RANGE)
 
     async def walked(
         self, protocol: WalkSgd | KnownWalkSgd, tokens: TokenPassing, data: list[Table], source: NoiseSource
@@ -148,7 +150,7 @@ class WalkSgdLearner(WalkLearner, frozen=True, kw_only=True):
                 reason = (
                     f"{points.labels.shape[1]} of a user are too many for the steps and radius of known paths"
                 )
-                raise ConfigError([Fault("points", reason, ConfigCheck.INFEASIBLE)])
+                raise ConfigError.at("points", reason, ConfigCheck.INFEASIBLE)
             result = await protocol.run(tokens, gradient, source)
         else:
             result = await protocol.run(tokens, gradient, np.zeros(model.length), source)

@@ -14,7 +14,7 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
-from smpc_dp.errors import ConfigCheck, ConfigError, Fault
+from smpc_dp.errors import ConfigCheck, ConfigError
 from smpc_dp.learn.averager import Rows
 
 
@@ -33,8 +33,8 @@ class Weighting:
         """Return what is averaged, shape (rows, length + 1); raise ConfigError for a weight out of bounds."""
         if np.any(weight < self.least) or np.any(weight > self.most):
             bad = weight[(weight < self.least) | (weight > self.most)][0]
-            raise ConfigError(
-                [Fault("weight", f"{bad:g} is outside {self.least:g}..{self.most:g}", ConfigCheck.RANGE)]
+            raise ConfigError.at(
+                "weight", f"{bad:g} is outside {self.least:g}..{self.most:g}", ConfigCheck.RANGE
             )
         share = (weight / self.most)[:, None]
         return np.concatenate([share * vector, self.bound * (share - 1.0)], axis=1)

@@ -9,7 +9,7 @@ from contextlib import asynccontextmanager
 from pathlib import Path
 from typing import Any
 
-from smpc_dp.errors import Code, ConfigCheck, ConfigError, Fault, PeerFault, SmpcError
+from smpc_dp.errors import Code, ConfigCheck, ConfigError, PeerFault, SmpcError
 from smpc_dp.kernels.kernel import Kernel
 from smpc_dp.net.board import BoardFolder
 from smpc_dp.net.connection_pool import ConnectionPool, InboundEvent
@@ -295,7 +295,7 @@ async def serve(
         ConfigError, LocalError: the session file, the key or the port is wrong.
     """
     if requests is not None and requests < 1:
-        raise ConfigError([Fault("requests", f"must be at least 1, is {requests}", ConfigCheck.RANGE)])
+        raise ConfigError.at("requests", f"must be at least 1, is {requests}", ConfigCheck.RANGE)
     membership = Membership.load(session, name or aggregator_name(session), key, "aggregator")
     membership.refuse_learning()
     logs = log_folder(membership, session, board)

@@ -20,7 +20,6 @@ from smpc_dp.errors import (
     Check,
     ConfigCheck,
     ConfigError,
-    Fault,
     LocalError,
     SmpcError,
     VerificationError,
@@ -161,7 +160,7 @@ def audit_stream(
     needed and there was no room for it, or what is needed is beyond `STORED_BYTES`.
     """
     if threads is not None and threads < 1:
-        raise ConfigError([Fault("threads", f"must be 1 or more, is {threads}", ConfigCheck.RANGE)])
+        raise ConfigError.at("threads", f"must be 1 or more, is {threads}", ConfigCheck.RANGE)
     begun = time.perf_counter()
     requested = ["roster", "parameters", "run_id", "head", "verdict", "statistic", "session", "header"]
     known: dict[str, Any] = dict.fromkeys([*requested, "selected"])

@@ -8,7 +8,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass, replace
 from typing import BinaryIO
 
-from smpc_dp.errors import Check, ConfigCheck, ConfigError, Fault, LocalError, VerificationError
+from smpc_dp.errors import Check, ConfigCheck, ConfigError, ConfigIssue, LocalError, VerificationError
 from smpc_dp.log.log import MAX_LINE_BYTES, Header
 from smpc_dp.log.runs import SessionLog, read_all
 from smpc_dp.net.session_file import load_session
@@ -45,12 +45,12 @@ class Wanted:
     ) -> Wanted:
         """Read and check what was given; raise ConfigError, LocalError or VerificationError."""
         faults = [
-            Fault(name, f"{given!r} is not 64 lower-case hex digits", ConfigCheck.FORMAT)
+            ConfigIssue(name, f"{given!r} is not 64 lower-case hex digits", ConfigCheck.FORMAT)
             for name, given in (("run", run), ("head", head))
             if given is not None and not _DIGEST.fullmatch(given)
         ]
         if request is not None and request < 1:
-            faults.append(Fault("request", f"must be 1 or more, is {request}", ConfigCheck.RANGE))
+            faults.append(ConfigIssue("request", f"must be 1 or more, is {request}", ConfigCheck.RANGE))
         if faults:
             raise ConfigError(faults)
         digest = None if session is None else session_digest_of(session)
@@ -93,12 +93,8 @@ def session_digest_of(text: str | os.PathLike[str]) -> str:
         return given
     # Not Path.exists: that raises for a name that no file can have.
     if not os.path.exists(given):
-        raise ConfigError(
-            [
-                Fault(
-                    "session", f"{given!r} is neither 64 lower-case hex digits nor a file", ConfigCheck.FORMAT
-                )
-            ]
+        raise ConfigError.at(
+            "session", f"{given!r} is neither 64 lower-case hex digits nor a file", ConfigCheck.FORMAT
         )
     return load_session(given).digest.hex()
 

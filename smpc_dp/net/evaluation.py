@@ -6,7 +6,7 @@ import asyncio
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 
-from smpc_dp.errors import Check, ConfigCheck, ConfigError, Fault, PeerFault, TimeoutFault
+from smpc_dp.errors import Check, ConfigCheck, ConfigError, ConfigIssue, PeerFault, TimeoutFault
 from smpc_dp.identity.keys import Identity
 from smpc_dp.identity.roster import Roster
 from smpc_dp.net.pairwise import Conduit, PairwiseMember, Report, drive
@@ -57,18 +57,14 @@ class Evaluations:
         roster, own = self._session.roster, self._identity.name
         others = [member.name for member in roster.parties if member.name != own]
         if peer not in others:
-            raise ConfigError(
-                [
-                    Fault(
-                        "peer",
-                        f"{peer!r} is no other party (there are: {', '.join(others[:20])})",
-                        ConfigCheck.UNKNOWN_NAME,
-                    )
-                ]
+            raise ConfigError.at(
+                "peer",
+                f"{peer!r} is no other party (there are: {', '.join(others[:20])})",
+                ConfigCheck.UNKNOWN_NAME,
             )
         if not self.is_reachable(peer):
             reason = f"neither '{own}' nor '{peer}' has an address: one of them must be reachable"
-            raise ConfigError([Fault("roster", reason, ConfigCheck.MISSING)])
+            raise ConfigError.at("roster", reason, ConfigCheck.MISSING)
 
     def is_reachable(self, peer: str) -> bool:
         """Tell whether one of `peer` and us can be called."""
@@ -212,7 +208,9 @@ class Evaluations:
             return call(endpoint, peer, patience, halt)
         except ConfigError as error:
             where = f"our evaluation differs from that of '{peer}'"
-            raise ConfigError([Fault(where, fault.reason, fault.check) for fault in error.faults]) from None
+            raise ConfigError(
+                [ConfigIssue(where, issue.reason, issue.check) for issue in error.issues]
+            ) from None
         except TimeoutFault as error:
             if error.step == "connect" and not pairing.we_listen:
                 raise

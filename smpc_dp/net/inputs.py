@@ -11,7 +11,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from smpc_dp.encoding import EXACT_FLOAT, MAX_LENGTH
-from smpc_dp.errors import ConfigCheck, ConfigError, Fault, LocalError
+from smpc_dp.errors import ConfigCheck, ConfigError, ConfigIssue, LocalError
 from smpc_dp.files import log_opened, read_bounded, read_npy
 
 SUFFIXES = (".npy", ".json", ".csv", ".txt")
@@ -38,22 +38,16 @@ def read_vector(path: str | os.PathLike[str]) -> Vector:
     """
     file = Path(path)
     if file.suffix not in SUFFIXES:
-        raise ConfigError(
-            [
-                Fault(
-                    str(file),
-                    f"unknown kind of file, the known ones are {', '.join(SUFFIXES)}",
-                    ConfigCheck.CHOICE,
-                )
-            ]
+        raise ConfigError.at(
+            str(file), f"unknown kind of file, the known ones are {', '.join(SUFFIXES)}", ConfigCheck.CHOICE
         )
     if file.suffix == ".npy":
         return _numbers(_load_npy(file), file)
     if file.suffix == ".json":
         values = _load_json(file, "the input")
         if not isinstance(values, list):
-            raise ConfigError(
-                [Fault(str(file), f"must be a list of numbers, is {_kind(values)}", ConfigCheck.TYPE)]
+            raise ConfigError.at(
+                str(file), f"must be a list of numbers, is {_kind(values)}", ConfigCheck.TYPE
             )
         return _array(values, file)
     words = (
@@ -65,14 +59,12 @@ def read_vector(path: str | os.PathLike[str]) -> Vector:
     for line, index, word in words:
         whole = word.lstrip("+-").isdigit()
         if whole and len(word) > MAX_DIGITS:
-            raise ConfigError(
-                [Fault(f"{file}:{line}", f"a number of {len(word)} digits", ConfigCheck.TOO_LARGE)]
-            )
+            raise ConfigError.at(f"{file}:{line}", f"a number of {len(word)} digits", ConfigCheck.TOO_LARGE)
         try:
             numbers.append(int(word) if whole else float(word))
         except ValueError:
-            raise ConfigError(
-                [Fault(f"{file}:{line}", f"word {index} is not a number", ConfigCheck.TYPE)]
+            raise ConfigError.at(
+                f"{file}:{line}", f"word {index} is not a number", ConfigCheck.TYPE
             ) from None
     return _array(numbers, file)
 
@@ -92,24 +84,24 @@ def read_table(path: str | os.PathLike[str], parties: Collection[str], kind: str
     file = Path(path)
     table = _load_json(file, f"the {kind}s")
     if not isinstance(table, dict):
-        raise ConfigError([Fault(str(file), f'must be an object, {{"NAME": {kind}, ...}}', ConfigCheck.TYPE)])
-    faults = [
-        Fault(f"{file}: {name}", "no party of the roster", ConfigCheck.UNKNOWN_NAME)
+        raise ConfigError.at(str(file), f'must be an object, {{"NAME": {kind}, ...}}', ConfigCheck.TYPE)
+    issues = [
+        ConfigIssue(f"{file}: {name}", "no party of the roster", ConfigCheck.UNKNOWN_NAME)
         for name in table
         if name not in parties
     ]
-    faults += [
-        Fault(f"{file}: {name}", f"has no {kind}", ConfigCheck.MISSING)
+    issues += [
+        ConfigIssue(f"{file}: {name}", f"has no {kind}", ConfigCheck.MISSING)
         for name in parties
         if name not in table
     ]
-    faults += [
-        Fault(f"{file}: {name}", f"the {kind} must be an integer, is {_kind(value)}", ConfigCheck.TYPE)
+    issues += [
+        ConfigIssue(f"{file}: {name}", f"the {kind} must be an integer, is {_kind(value)}", ConfigCheck.TYPE)
         for name, value in table.items()
         if isinstance(value, bool) or not isinstance(value, int)
     ]
-    if faults:
-        raise ConfigError(faults)
+    if issues:
+        raise ConfigError(issues)
     return table
 
 
@@ -137,7 +129,7 @@ def _text(file: Path, name: str) -> str:
     try:
         return read_bounded(file, name, MAX_TEXT_BYTES).decode("utf-8")
     except UnicodeDecodeError:
-        raise ConfigError([Fault(str(file), "not UTF-8 text", ConfigCheck.FORMAT)]) from None
+        raise ConfigError.at(str(file), "not UTF-8 text", ConfigCheck.FORMAT) from None
 
 
 def _load_json(file: Path, kind: str) -> object:
@@ -145,7 +137,7 @@ def _load_json(file: Path, kind: str) -> object:
         table: dict[str, object] = {}
         for name, value in pairs:
             if name in table:
-                raise ConfigError([Fault(f"{file}: {name}", "is there twice", ConfigCheck.DUPLICATE)])
+                raise ConfigError.at(f"{file}: {name}", "is there twice", ConfigCheck.DUPLICATE)
             table[name] = value
         return table
 
@@ -153,15 +145,15 @@ def _load_json(file: Path, kind: str) -> object:
     try:
         loaded: object = json.loads(text, object_pairs_hook=once)
     except json.JSONDecodeError as error:
-        raise ConfigError(
-            [Fault(f"{file}:{error.lineno}", f"not JSON ({error.msg})", ConfigCheck.FORMAT)]
+        raise ConfigError.at(
+            f"{file}:{error.lineno}", f"not JSON ({error.msg})", ConfigCheck.FORMAT
         ) from None
     except RecursionError:
-        raise ConfigError([Fault(str(file), "nested too deeply", ConfigCheck.FORMAT)]) from None
+        raise ConfigError.at(str(file), "nested too deeply", ConfigCheck.FORMAT) from None
     except ValueError:
         # All that is left: Python reads no whole number of more than some thousand digits.
-        raise ConfigError(
-            [Fault(str(file), f"holds a number of more than {MAX_DIGITS} digits", ConfigCheck.TOO_LARGE)]
+        raise ConfigError.at(
+            str(file), f"holds a number of more than {MAX_DIGITS} digits", ConfigCheck.TOO_LARGE
         ) from None
     return loaded
 
@@ -171,7 +163,7 @@ def _load_npy(file: Path) -> NDArray[np.generic]:
     try:
         with file.open("rb") as opened:
             if opened.read(len(NPY_MAGIC)) != NPY_MAGIC:
-                raise ConfigError([Fault(str(file), "not a .npy file", ConfigCheck.FORMAT)])
+                raise ConfigError.at(str(file), "not a .npy file", ConfigCheck.FORMAT)
             if os.fstat(opened.fileno()).st_size > MAX_NPY_BYTES:
                 raise LocalError(f"{file}: cannot read the input (longer than {MAX_NPY_BYTES} bytes)")
             opened.seek(0)
@@ -179,7 +171,7 @@ def _load_npy(file: Path) -> NDArray[np.generic]:
     except OSError as error:
         raise LocalError(f"{file}: cannot read the input ({error.strerror})") from None
     except ValueError as error:
-        raise ConfigError([Fault(str(file), f"not an input vector ({error})", ConfigCheck.FORMAT)]) from None
+        raise ConfigError.at(str(file), f"not an input vector ({error})", ConfigCheck.FORMAT) from None
 
 
 def _array(values: Sequence[object], file: Path) -> Vector:
@@ -187,8 +179,8 @@ def _array(values: Sequence[object], file: Path) -> Vector:
     wholes: list[int] = []
     for index, value in enumerate(values):
         if isinstance(value, bool) or not isinstance(value, int | float):
-            raise ConfigError(
-                [Fault(str(file), f"[{index}] is not a number, but {_kind(value)}", ConfigCheck.TYPE)]
+            raise ConfigError.at(
+                str(file), f"[{index}] is not a number, but {_kind(value)}", ConfigCheck.TYPE
             )
         if isinstance(value, int):
             wholes.append(value)
@@ -198,7 +190,7 @@ def _array(values: Sequence[object], file: Path) -> Vector:
         if isinstance(value, int) and not lowest <= value <= highest:
             why = "beyond 2^53, beside numbers with a fraction," if mixed else "beyond 64 bits"
             name = f"[{index}]: a whole number {why} would be rounded"
-            raise ConfigError([Fault(str(file), name, ConfigCheck.RANGE)])
+            raise ConfigError.at(str(file), name, ConfigCheck.RANGE)
     if mixed or not wholes:
         return np.asarray(values, dtype=np.float64)
     if max(wholes) < 1 << 63:
@@ -206,17 +198,15 @@ def _array(values: Sequence[object], file: Path) -> Vector:
     if min(wholes) < 0:
         low, high = wholes.index(min(wholes)), wholes.index(max(wholes))
         name = f"[{low}] and [{high}] do not fit into 64 bits together"
-        raise ConfigError([Fault(str(file), name, ConfigCheck.TOO_LARGE)])
+        raise ConfigError.at(str(file), name, ConfigCheck.TOO_LARGE)
     return np.asarray(wholes, dtype=np.uint64)
 
 
 def _numbers(array: NDArray[np.generic], file: Path) -> Vector:
     if array.ndim != 1:
-        raise ConfigError(
-            [Fault(str(file), f"must hold one vector, has shape {array.shape}", ConfigCheck.SHAPE)]
-        )
+        raise ConfigError.at(str(file), f"must hold one vector, has shape {array.shape}", ConfigCheck.SHAPE)
     if array.dtype.kind not in "fiu" or array.dtype.itemsize > 8:
-        raise ConfigError([Fault(str(file), f"must hold numbers, has dtype {array.dtype}", ConfigCheck.TYPE)])
+        raise ConfigError.at(str(file), f"must hold numbers, has dtype {array.dtype}", ConfigCheck.TYPE)
     if array.dtype.kind == "f":
         return array.astype(np.float64)
     if array.dtype.kind == "u" and array.size and int(array.max()) >= 1 << 63:

@@ -14,7 +14,7 @@ import urllib.request
 from collections.abc import Iterator
 from typing import Any, BinaryIO, cast
 
-from smpc_dp.errors import ConfigCheck, ConfigError, Fault, LocalError
+from smpc_dp.errors import ConfigCheck, ConfigError, LocalError
 
 # From the first connection to the last byte, unless the caller says otherwise.
 HTTP_SECONDS = 600.0
@@ -31,7 +31,7 @@ def open_url(url: str, seconds: float) -> Iterator[tuple[BinaryIO, int | None]]:
     Raises LocalError if it cannot be read, also later, or is not there within so many `seconds`.
     """
     if not seconds > 0:
-        raise ConfigError([Fault("timeout", f"must be above 0, is {seconds:g}", ConfigCheck.RANGE)])
+        raise ConfigError.at("timeout", f"must be above 0, is {seconds:g}", ConfigCheck.RANGE)
     deadline = _Deadline(seconds)
     try:
         with _opener(deadline).open(url, timeout=deadline.left()) as answer:

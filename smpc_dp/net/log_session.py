@@ -10,7 +10,7 @@ from typing import cast
 
 from smpc_dp.crypto.labels import Label
 from smpc_dp.crypto.transcript import Digest
-from smpc_dp.errors import Check, ConfigError, Fault, LocalError, SmpcError, VerificationError
+from smpc_dp.errors import Check, ConfigError, ConfigIssue, LocalError, SmpcError, VerificationError
 from smpc_dp.identity.packed_roster import Names, RosterPacker
 from smpc_dp.identity.roster import Member
 from smpc_dp.log.header import SessionText
@@ -57,18 +57,18 @@ class LogSession:
         A session whose digest is not the `known` one may be anybody's: its plan may take `STRANGERS_CELLS` of
         work. Raises LocalError beyond that, and ConfigError with each fault.
         """
-        faults: list[Fault] = []
+        issues: list[ConfigIssue] = []
         bound = contextlib.nullcontext() if self.digest == known else at_most(STRANGERS_CELLS)
         try:
             with bound:
-                checked = plan_parameters(self.protocol, self.version, self.parameters, self.names, faults)
+                checked = plan_parameters(self.protocol, self.version, self.parameters, self.names, issues)
         except TooMuchWorkError:
             reason = (
                 "to plan the log's session takes long, and anybody may have written it: give the session file"
             )
             raise LocalError(reason) from None
-        if faults:
-            raise ConfigError(faults)
+        if issues:
+            raise ConfigError(issues)
         return checked
 
 
@@ -168,10 +168,10 @@ class _Reading:
         if is_direct(protocol, parameters):
             raise ValueError("a roster without an aggregator is looked at as a whole")
         packer.check()
-        faults: list[Fault] = []
-        check_protocol(protocol, version, faults)
-        written = read_parameters({"parameters": parameters}, faults)
-        if faults or written is None:
+        issues: list[ConfigIssue] = []
+        check_protocol(protocol, version, issues)
+        written = read_parameters({"parameters": parameters}, issues)
+        if issues or written is None:
             raise ValueError("not the session of a verifiable run")
         digest = Digest(Label.SESSION_DIGEST)
         digest.add_long(self._read, self._text.blocks())

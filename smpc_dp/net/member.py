@@ -9,7 +9,7 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Protocol, cast
 
-from smpc_dp.errors import Check, ConfigCheck, ConfigError, Fault, PeerFault
+from smpc_dp.errors import Check, ConfigCheck, ConfigError, PeerFault
 from smpc_dp.identity.keys import Identity
 from smpc_dp.identity.roster import split_address
 from smpc_dp.net.seen import SUFFIX, SeenRuns
@@ -90,17 +90,17 @@ class Membership:
         names = [member.name for member in session.roster]
         if name not in names:
             reason = f"{name!r} is not in {path} (members: {', '.join(names[:20])})"
-            raise ConfigError([Fault("roster", reason, ConfigCheck.UNKNOWN_NAME)])
+            raise ConfigError.at("roster", reason, ConfigCheck.UNKNOWN_NAME)
         member = session.roster.member(name)
         if member.role != role:
-            raise ConfigError(
-                [Fault("roster", f"'{name}' is {member.role}, not {role}, in {path}", ConfigCheck.CONFLICT)]
+            raise ConfigError.at(
+                "roster", f"'{name}' is {member.role}, not {role}, in {path}", ConfigCheck.CONFLICT
             )
         key_file = Path(key if key is not None else default_key(path, name))
         identity = Identity.load(key_file, name)
         if identity.public_key != member.public_key:
-            raise ConfigError(
-                [Fault(f"roster[{name}].public_key", "is not the one of the key file", ConfigCheck.DIFFERS)]
+            raise ConfigError.at(
+                f"roster[{name}].public_key", "is not the one of the key file", ConfigCheck.DIFFERS
             )
         return cls(session, identity, parameters, key_file)
 
@@ -128,7 +128,7 @@ class Membership:
         try:
             return split_address(listen_on or self.session.roster.member(self.name).address or "")
         except ValueError as error:
-            raise ConfigError([Fault("listen_on", str(error), ConfigCheck.FORMAT)]) from None
+            raise ConfigError.at("listen_on", str(error), ConfigCheck.FORMAT) from None
 
     def endpoint(self, *, aggregator: bool = False) -> Endpoint:
         """Return the member's side of its channels, with limits that fit the session.
@@ -181,7 +181,7 @@ class Membership:
         """Raise ConfigError for a session that learns, whose requests are its learner's."""
         if self.session.protocol == LEARN:
             reason = "'learn' has no sums: smpc_dp.net.learning has learn and serve_learning"
-            raise ConfigError([Fault("protocol", reason, ConfigCheck.UNSUPPORTED)])
+            raise ConfigError.at("protocol", reason, ConfigCheck.UNSUPPORTED)
 
     def context(self, request: int, operation: str = "") -> Context:
         """Return what the roles of request number `request` agree on, with a party's question."""
@@ -254,10 +254,10 @@ def requests_of(session: SessionFile) -> tuple[Any, ...]:
 
         check_programs(result)
     elif not result or (aggregator is None) != direct:
-        raise ConfigError([Fault("protocol", f"{session.protocol!r} cannot be run", ConfigCheck.UNSUPPORTED)])
+        raise ConfigError.at("protocol", f"{session.protocol!r} cannot be run", ConfigCheck.UNSUPPORTED)
     if aggregator is not None and aggregator.address is None:
-        raise ConfigError(
-            [Fault("roster", f"the aggregator '{aggregator.name}' has no address", ConfigCheck.MISSING)]
+        raise ConfigError.at(
+            "roster", f"the aggregator '{aggregator.name}' has no address", ConfigCheck.MISSING
         )
     return result
 
@@ -265,8 +265,8 @@ def requests_of(session: SessionFile) -> tuple[Any, ...]:
 def learn_parameters(membership: Membership) -> LearnParameters:
     """Return the parameters of a session that learns; raise ConfigError for another."""
     if membership.session.protocol != LEARN:
-        raise ConfigError(
-            [Fault("protocol", f"is '{membership.session.protocol}', not 'learn'", ConfigCheck.UNSUPPORTED)]
+        raise ConfigError.at(
+            "protocol", f"is '{membership.session.protocol}', not 'learn'", ConfigCheck.UNSUPPORTED
         )
     return cast("LearnParameters", membership.session.checked_parameters)
 
@@ -293,5 +293,5 @@ def aggregator_name(session: str | os.PathLike[str]) -> str:
     """Return the name of a session file's aggregator; raise ConfigError if it has none."""
     aggregator = load_session(session).roster.aggregator
     if aggregator is None:
-        raise ConfigError([Fault("roster", "has no aggregator", ConfigCheck.MISSING)])
+        raise ConfigError.at("roster", "has no aggregator", ConfigCheck.MISSING)
     return aggregator.name

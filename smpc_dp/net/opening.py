@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from smpc_dp.errors import ConfigCheck, ConfigError, Fault
+from smpc_dp.errors import ConfigCheck, ConfigError
 from smpc_dp.net.connection import AggregatorConnection, Connection
 from smpc_dp.net.events import OnEvent
 from smpc_dp.net.member import Membership
@@ -17,8 +17,8 @@ async def open_connection(
 ) -> Connection:
     """Return a party's line; arguments and errors as of `connect`."""
     if role is not None and membership.session.roster.aggregator is None:
-        raise ConfigError(
-            [Fault("role", "is for sessions with an aggregator: here there is none", ConfigCheck.UNSUPPORTED)]
+        raise ConfigError.at(
+            "role", "is for sessions with an aggregator: here there is none", ConfigCheck.UNSUPPORTED
         )
     if membership.is_direct:
         # The other kinds of lines are loaded by their sessions alone.
@@ -26,8 +26,8 @@ async def open_connection(
 
         return await Mesh.open(membership, on_event, listen_on)
     if listen_on is not None:
-        raise ConfigError(
-            [Fault("listen_on", "is for the direct topology: here others listen", ConfigCheck.UNSUPPORTED)]
+        raise ConfigError.at(
+            "listen_on", "is for the direct topology: here others listen", ConfigCheck.UNSUPPORTED
         )
     if membership.servers:
         from smpc_dp.net.servers.connection import ServersConnection

@@ -12,7 +12,7 @@ from typing import Protocol, cast
 import numpy as np
 
 from smpc_dp.crypto.randomness import SystemRandomness
-from smpc_dp.errors import Code, ConfigCheck, ConfigError, Fault, LocalError, SmpcError, TimeoutFault
+from smpc_dp.errors import Code, ConfigCheck, ConfigError, ConfigIssue, LocalError, SmpcError, TimeoutFault
 from smpc_dp.identity.keys import Identity
 from smpc_dp.identity.roster import Member
 from smpc_dp.net.local import ON_ONE_MACHINE, free_port
@@ -96,22 +96,18 @@ class PairwiseMember:
         """
         session = load_session(path)
         if session.protocol != PAIRWISE:
-            raise ConfigError(
-                [
-                    Fault(
-                        "protocol",
-                        f"{session.protocol!r} is not an evaluation by two parties",
-                        ConfigCheck.UNSUPPORTED,
-                    )
-                ]
+            raise ConfigError.at(
+                "protocol",
+                f"{session.protocol!r} is not an evaluation by two parties",
+                ConfigCheck.UNSUPPORTED,
             )
         parameters = cast("PairwiseParameters", session.checked_parameters)
         _check_roster(session, parameters)
         member = session.roster.member(name)
         identity = Identity.load(key if key is not None else default_key(path, name), name)
         if identity.public_key != member.public_key:
-            raise ConfigError(
-                [Fault(f"roster[{name}].public_key", "is not the one of the key file", ConfigCheck.DIFFERS)]
+            raise ConfigError.at(
+                f"roster[{name}].public_key", "is not the one of the key file", ConfigCheck.DIFFERS
             )
         circuit = load_circuit(parameters, Path(path).parent)
         return cls(session, identity, Plan(circuit, parameters), contexts(identity, session.roster))
@@ -300,8 +296,8 @@ def create_pairwise_session(
 
 def _check_roster(session: SessionFile, parameters: PairwiseParameters) -> None:
     parties = {member.name for member in session.roster.parties}
-    faults = [
-        Fault(
+    issues = [
+        ConfigIssue(
             f"parameters.{role}",
             f"{name!r} is no party of the roster ({', '.join(sorted(parties))})",
             ConfigCheck.UNKNOWN_NAME,
@@ -309,13 +305,15 @@ def _check_roster(session: SessionFile, parameters: PairwiseParameters) -> None:
         for role, name in (("garbler", parameters.garbler), ("evaluator", parameters.evaluator))
         if name not in parties
     ]
-    if not faults and session.roster.member(parameters.garbler).address is None:
-        faults.append(
-            Fault("roster", f"the garbler '{parameters.garbler}' has no address", ConfigCheck.MISSING)
+    if not issues and session.roster.member(parameters.garbler).address is None:
+        issues.append(
+            ConfigIssue("roster", f"the garbler '{parameters.garbler}' has no address", ConfigCheck.MISSING)
         )
     needed, there = parameters.output == "aggregator", session.roster.aggregator is not None
     if needed != there:
         reason = "is needed for this output" if needed else "is not for this output"
-        faults.append(Fault("roster", f"an aggregator {reason} ({parameters.output})", ConfigCheck.MISSING))
-    if faults:
-        raise ConfigError(faults)
+        issues.append(
+            ConfigIssue("roster", f"an aggregator {reason} ({parameters.output})", ConfigCheck.MISSING)
+        )
+    if issues:
+        raise ConfigError(issues)

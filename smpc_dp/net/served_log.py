@@ -13,7 +13,6 @@ from smpc_dp.errors import (
     Check,
     ConfigCheck,
     ConfigError,
-    Fault,
     LocalError,
     PeerFault,
     VerificationError,
@@ -83,14 +82,8 @@ class ServedLog:
         """
         last = len(self) if last is None else last
         if not 0 <= first <= last <= len(self):
-            raise ConfigError(
-                [
-                    Fault(
-                        "first",
-                        f"lines {first} to {last} of a log with {len(self)} entries",
-                        ConfigCheck.RANGE,
-                    )
-                ]
+            raise ConfigError.at(
+                "first", f"lines {first} to {last} of a log with {len(self)} entries", ConfigCheck.RANGE
             )
         result: list[bytes] = []
         while first + len(result) <= last:

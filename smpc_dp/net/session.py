@@ -9,7 +9,7 @@ from contextlib import asynccontextmanager
 from functools import partial
 from typing import TYPE_CHECKING, Any, Literal, cast
 
-from smpc_dp.errors import ConfigCheck, ConfigError, Fault, SmpcError
+from smpc_dp.errors import ConfigCheck, ConfigError, ConfigIssue, SmpcError
 from smpc_dp.net.charging import charge_run
 from smpc_dp.net.events import Event, OnEvent, ignore, logged
 from smpc_dp.protocols.names import has_servers
@@ -123,13 +123,15 @@ class Session:
         """Raise ConfigError for every key of which the session file says something else."""
         session = self._membership.session
         declared = {"protocol": session.protocol, "version": session.version, **session.parameters}
-        faults = [
-            Fault(key, f"is {value!r}, the session file says {declared.get(key)!r}", ConfigCheck.DIFFERS)
+        issues = [
+            ConfigIssue(
+                key, f"is {value!r}, the session file says {declared.get(key)!r}", ConfigCheck.DIFFERS
+            )
             for key, value in expect.items()
             if declared.get(key) != value
         ]
-        if faults:
-            raise ConfigError(faults)
+        if issues:
+            raise ConfigError(issues)
 
     def log(self) -> ServedLog:
         """Return the log of the last request, which must have been a verifiable one that ended well.
@@ -184,12 +186,10 @@ class Session:
         evaluations = self._evaluating()
         if evaluations is None:
             reason = "a session without an aggregator has no evaluations: its addresses are for its averages"
-            raise ConfigError([Fault("topology", reason, ConfigCheck.UNSUPPORTED)])
+            raise ConfigError.at("topology", reason, ConfigCheck.UNSUPPORTED)
         evaluations.check_peer(peer)
         if role not in ("garbler", "evaluator"):
-            raise ConfigError(
-                [Fault("role", f"{role!r} is neither 'garbler' nor 'evaluator'", ConfigCheck.CHOICE)]
-            )
+            raise ConfigError.at("role", f"{role!r} is neither 'garbler' nor 'evaluator'", ConfigCheck.CHOICE)
         garbler, evaluator = (self.party, peer) if role == "garbler" else (peer, self.party)
         operation = await asyncio.to_thread(
             Operation.make,
@@ -248,14 +248,10 @@ class Session:
         session = self._membership.session
         expected: Engine = "mpyc" if has_servers(session.protocol, session.parameters) else "garbled"
         if engine not in (None, expected):
-            raise ConfigError(
-                [
-                    Fault(
-                        "engine",
-                        f"is {engine!r}, this session's members compute by {expected!r}",
-                        ConfigCheck.DIFFERS,
-                    )
-                ]
+            raise ConfigError.at(
+                "engine",
+                f"is {engine!r}, this session's members compute by {expected!r}",
+                ConfigCheck.DIFFERS,
             )
         from smpc_dp.kernels.named import find_kernel
 
@@ -273,7 +269,7 @@ class Session:
         evaluations = self._evaluating()
         if evaluations is None:
             reason = "a session without an aggregator has no pairwise statistics: it learns them"
-            raise ConfigError([Fault("topology", reason, ConfigCheck.UNSUPPORTED)])
+            raise ConfigError.at("topology", reason, ConfigCheck.UNSUPPORTED)
         from smpc_dp.net.statistic import StatisticRequest, estimate
 
         requested = await asyncio.to_thread(
@@ -354,8 +350,8 @@ class Session:
 
 def _check_label(label: str) -> None:
     if len(label) > LABEL_LIMIT:
-        raise ConfigError(
-            [Fault("label", f"at most {LABEL_LIMIT} characters, has {len(label)}", ConfigCheck.TOO_LARGE)]
+        raise ConfigError.at(
+            "label", f"at most {LABEL_LIMIT} characters, has {len(label)}", ConfigCheck.TOO_LARGE
         )
 
 

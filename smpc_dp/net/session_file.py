@@ -22,7 +22,7 @@ from typing import TypeVar, cast
 
 from smpc_dp import extensions
 from smpc_dp.encoding import shown
-from smpc_dp.errors import ConfigCheck, ConfigError, Fault, LocalError
+from smpc_dp.errors import ConfigCheck, ConfigError, ConfigIssue, LocalError
 from smpc_dp.files import read_bounded
 from smpc_dp.identity.roster import ROLES, Member, Role, Roster, entry_of
 from smpc_dp.net.toml_text import toml, toml_key
@@ -30,9 +30,9 @@ from smpc_dp.net.transport.difference import difference
 from smpc_dp.protocols.names import LEARN, MPYC, VERIFIABLE_VERSION, VERSION, has_servers, is_direct
 from smpc_dp.protocols.registry import (
     PARAMETER_CHECKERS,
-    direct_roster_faults,
+    direct_roster_issues,
     requires_aggregator,
-    server_roster_faults,
+    server_roster_issues,
     versions_of,
 )
 from smpc_dp.protocols.session import canonical_session, session_digest, session_json
@@ -108,7 +108,7 @@ def load_session(path: str | os.PathLike[str]) -> SessionFile:
         text = content.decode("utf-8")
     except UnicodeDecodeError as error:
         line = content.count(b"\n", 0, error.start) + 1
-        raise ConfigError([Fault(f"{path}:{line}", "not UTF-8", ConfigCheck.FORMAT)]) from None
+        raise ConfigError.at(f"{path}:{line}", "not UTF-8", ConfigCheck.FORMAT) from None
     return parse_session(text, str(path))
 
 
@@ -120,9 +120,9 @@ def parse_session(text: str, source: str = "session") -> SessionFile:
     try:
         document = tomllib.loads(text)
     except RecursionError:
-        raise ConfigError([Fault(source, "nested too deeply", ConfigCheck.FORMAT)]) from None
+        raise ConfigError.at(source, "nested too deeply", ConfigCheck.FORMAT) from None
     except ValueError as error:
-        raise ConfigError([_syntax_fault(error, text, source)]) from None
+        raise ConfigError([_syntax_issue(error, text, source)]) from None
     return check_document(document)
 
 
@@ -144,30 +144,30 @@ def check_document(document: Mapping[str, object]) -> SessionFile:
 
     Raises ConfigError that lists every fault with its key path.
     """
-    faults: list[Fault] = []
-    read = _outline(document, faults)
+    issues: list[ConfigIssue] = []
+    read = _outline(document, issues)
     checked = None
     if read.names:
-        checked = plan_parameters(read.protocol, read.version, read.parameters, read.names, faults)
-    if faults or read.roster is None:
-        raise ConfigError(faults)
+        checked = plan_parameters(read.protocol, read.version, read.parameters, read.names, issues)
+    if issues or read.roster is None:
+        raise ConfigError(issues)
     return SessionFile(read.protocol, read.version, read.parameters, checked, read.timeouts, read.roster)
 
 
 def check_outline(document: Mapping[str, object]) -> tuple[Outline, Roster]:
     """Check a session as `check_document` does, but plan nothing: that can take seconds."""
-    faults: list[Fault] = []
-    read = _outline(document, faults)
-    if faults or read.roster is None:
-        raise ConfigError(faults)
+    issues: list[ConfigIssue] = []
+    read = _outline(document, issues)
+    if issues or read.roster is None:
+        raise ConfigError(issues)
     return read, read.roster
 
 
-def _outline(document: Mapping[str, object], faults: list[Fault]) -> Outline:
-    faults += _unknown(document, _TOP, "")
-    protocol, version = _protocol(document, faults)
-    timeouts = _timeouts(document.get("timeouts", {}), faults)
-    members, names = _members(document, faults)
+def _outline(document: Mapping[str, object], issues: list[ConfigIssue]) -> Outline:
+    issues += _unknown(document, _TOP, "")
+    protocol, version = _protocol(document, issues)
+    timeouts = _timeouts(document.get("timeouts", {}), issues)
+    members, names = _members(document, issues)
     roster: Roster | None = None
     if members is not None:
         given = document.get("parameters")
@@ -176,9 +176,9 @@ def _outline(document: Mapping[str, object], faults: list[Fault]) -> Outline:
         aggregator = not direct and not shared
         needed = aggregator and ((protocol, version) in _LEARN or requires_aggregator(protocol, version))
         roster, result = Roster.checked(members, requires_aggregator=needed)
-        faults += result + (direct_roster_faults(members) if direct else [])
-        faults += server_roster_faults(MPYC if shared else protocol, members)
-    parameters = read_parameters(document, faults)
+        issues += result + (direct_roster_issues(members) if direct else [])
+        issues += server_roster_issues(MPYC if shared else protocol, members)
+    parameters = read_parameters(document, issues)
     if parameters is None:
         parameters, names = {}, []
     return Outline(protocol, version, parameters, timeouts, roster, names)
@@ -213,8 +213,8 @@ def write_session(
     try:
         Path(path).write_bytes(text.encode("utf-8"))
     except UnicodeEncodeError:
-        raise ConfigError(
-            [Fault("parameters", "a string holds what Unicode cannot carry", ConfigCheck.FORMAT)]
+        raise ConfigError.at(
+            "parameters", "a string holds what Unicode cannot carry", ConfigCheck.FORMAT
         ) from None
     except OSError as error:
         raise LocalError(f"{path}: cannot write the session file ({error.strerror})") from None
@@ -226,25 +226,25 @@ def roster_entry(member: Member) -> str:
     return "\n".join(["[[roster]]", *lines])
 
 
-def _syntax_fault(error: ValueError, text: str, source: str) -> Fault:
+def _syntax_issue(error: ValueError, text: str, source: str) -> ConfigIssue:
     match = _SYNTAX.fullmatch(str(error))
     if "set_int_max_str_digits" in str(error):
-        return Fault(source, "an integer has too many digits", ConfigCheck.FORMAT)
+        return ConfigIssue(source, "an integer has too many digits", ConfigCheck.FORMAT)
     if match is None:
-        return Fault(source, str(error), ConfigCheck.FORMAT)
+        return ConfigIssue(source, str(error), ConfigCheck.FORMAT)
     line = match[2] or str(text.count("\n") + 1)
-    return Fault(f"{source}:{line}", match[1], ConfigCheck.FORMAT)
+    return ConfigIssue(f"{source}:{line}", match[1], ConfigCheck.FORMAT)
 
 
-def _protocol(document: Mapping[str, object], faults: list[Fault]) -> tuple[str, int]:
-    protocol = _required(document, "protocol", str, "", faults) or ""
-    version = _required(document, "version", int, "", faults) or 0
+def _protocol(document: Mapping[str, object], issues: list[ConfigIssue]) -> tuple[str, int]:
+    protocol = _required(document, "protocol", str, "", issues) or ""
+    version = _required(document, "version", int, "", issues) or 0
     if protocol and version:
-        check_protocol(protocol, version, faults)
+        check_protocol(protocol, version, issues)
     return protocol, version
 
 
-def check_protocol(protocol: str, version: int, faults: list[Fault]) -> None:
+def check_protocol(protocol: str, version: int, issues: list[ConfigIssue]) -> None:
     """Add a fault if nobody knows this protocol, or this version of it."""
     protocols = _LEARN | PARAMETER_CHECKERS.keys()
     if (protocol, version) in protocols:
@@ -255,32 +255,34 @@ def check_protocol(protocol: str, version: int, faults: list[Fault]) -> None:
         versions = " or ".join(str(number) for name, number in sorted(protocols) if name == protocol)
         if versions:
             reason = f"{shown(version)} is unknown; this release reads version {versions} of '{protocol}'"
-            faults.append(Fault("version", reason, ConfigCheck.CHOICE))
+            issues.append(ConfigIssue("version", reason, ConfigCheck.CHOICE))
         else:
             others = extensions.others(extensions.Group.PROTOCOLS)
             reason = f"{protocol!r} is unknown, the known ones are {known}{others}"
-            faults.append(Fault("protocol", reason, ConfigCheck.CHOICE))
+            issues.append(ConfigIssue("protocol", reason, ConfigCheck.CHOICE))
 
 
-def _timeouts(table: object, faults: list[Fault]) -> Timeouts:
+def _timeouts(table: object, issues: list[ConfigIssue]) -> Timeouts:
     if not isinstance(table, dict):
-        faults.append(Fault("timeouts", "not a table", ConfigCheck.TYPE))
+        issues.append(ConfigIssue("timeouts", "not a table", ConfigCheck.TYPE))
         return Timeouts()
     values: dict[str, float] = {}
     for key, value in table.items():
         if key not in _TIMEOUTS:
-            faults.append(
-                Fault(
+            issues.append(
+                ConfigIssue(
                     f"timeouts.{key}",
                     f"unknown key, the known ones are {', '.join(_TIMEOUTS)}",
                     ConfigCheck.UNKNOWN_KEY,
                 )
             )
         elif isinstance(value, bool) or not isinstance(value, int | float):
-            faults.append(Fault(f"timeouts.{key}", f"not a number of seconds: {value!r}", ConfigCheck.TYPE))
+            issues.append(
+                ConfigIssue(f"timeouts.{key}", f"not a number of seconds: {value!r}", ConfigCheck.TYPE)
+            )
         elif not 0 < value <= MAX_TIMEOUT:
-            faults.append(
-                Fault(
+            issues.append(
+                ConfigIssue(
                     f"timeouts.{key}",
                     f"{shown(value)} is not above 0 and at most {MAX_TIMEOUT:.0f} seconds",
                     ConfigCheck.TOO_LARGE,
@@ -291,23 +293,29 @@ def _timeouts(table: object, faults: list[Fault]) -> Timeouts:
     return Timeouts(**values)
 
 
-def read_parameters(document: Mapping[str, object], faults: list[Fault]) -> Mapping[str, object] | None:
+def read_parameters(document: Mapping[str, object], issues: list[ConfigIssue]) -> Mapping[str, object] | None:
     """Return the parameters of a document as written; None, and `faults`, if no session could have them."""
-    table = _required(document, "parameters", dict, "", faults)
+    table = _required(document, "parameters", dict, "", issues)
     if table is None:
         return None
     parameters = cast("dict[str, object]", table)
     unfit = [*itertools.islice(_not_json("parameters", parameters), MAX_FAULTS)]
     if len(parameters) > MAX_FAULTS:
         unfit.append(
-            Fault("parameters", f"has {len(parameters)} keys, more than {MAX_FAULTS}", ConfigCheck.TOO_LARGE)
+            ConfigIssue(
+                "parameters", f"has {len(parameters)} keys, more than {MAX_FAULTS}", ConfigCheck.TOO_LARGE
+            )
         )
-    faults += unfit
+    issues += unfit
     return None if unfit else parameters
 
 
 def plan_parameters(
-    protocol: str, version: int, parameters: Mapping[str, object], names: Sequence[str], faults: list[Fault]
+    protocol: str,
+    version: int,
+    parameters: Mapping[str, object],
+    names: Sequence[str],
+    issues: list[ConfigIssue],
 ) -> object:
     """Return what the checker of a protocol makes of the parameters, for parties with these names.
 
@@ -326,23 +334,25 @@ def plan_parameters(
         checked, result = checker(parameters, len(names))
     else:
         return None
-    faults += [
-        Fault(where if where == "roster" else f"parameters.{where}", reason, check)
+    issues += [
+        ConfigIssue(where if where == "roster" else f"parameters.{where}", reason, check)
         for where, reason, check in result
     ]
     return checked
 
 
-def _members(document: Mapping[str, object], faults: list[Fault]) -> tuple[list[Member] | None, list[str]]:
+def _members(
+    document: Mapping[str, object], issues: list[ConfigIssue]
+) -> tuple[list[Member] | None, list[str]]:
     """Return the members (None when one cannot be read) and the names of those who say they are parties."""
-    listed = _required(document, "roster", list, "", faults)
+    listed = _required(document, "roster", list, "", issues)
     if listed is None:
         return None, []
     members: list[Member | None] = []
     for position, entry in enumerate(listed):
-        members.append(read_member(f"roster[{position}]", entry, faults))
-        if len(faults) >= MAX_FAULTS:
-            faults.append(Fault("roster", "what else is wrong is not listed", ConfigCheck.MORE))
+        members.append(read_member(f"roster[{position}]", entry, issues))
+        if len(issues) >= MAX_FAULTS:
+            issues.append(ConfigIssue("roster", "what else is wrong is not listed", ConfigCheck.MORE))
             return None, []
     entries = [entry for entry in listed if isinstance(entry, dict)]
     names = [str(entry.get("name")) for entry in entries if entry.get("role") == "party"]
@@ -350,31 +360,35 @@ def _members(document: Mapping[str, object], faults: list[Fault]) -> tuple[list[
     return (complete if len(complete) == len(members) else None), names
 
 
-def read_member(where: str, entry: object, faults: list[Fault]) -> Member | None:
+def read_member(where: str, entry: object, issues: list[ConfigIssue]) -> Member | None:
     """Return an entry of a roster as a member, or None and the `faults`; `Roster` checks more."""
     if not isinstance(entry, dict):
-        faults.append(Fault(where, "not a table: write [[roster]]", ConfigCheck.TYPE))
+        issues.append(ConfigIssue(where, "not a table: write [[roster]]", ConfigCheck.TYPE))
         return None
-    before = len(faults)
-    faults += _unknown(entry, _ENTRY, where)
-    name = _required(entry, "name", str, where, faults)
-    role = _required(entry, "role", str, where, faults)
-    address = _required(entry, "address", str, where, faults) if "address" in entry else None
-    key_text = _required(entry, "public_key", str, where, faults)
-    certificate_text = _required(entry, "certificate", str, where, faults)
+    before = len(issues)
+    issues += _unknown(entry, _ENTRY, where)
+    name = _required(entry, "name", str, where, issues)
+    role = _required(entry, "role", str, where, issues)
+    address = _required(entry, "address", str, where, issues) if "address" in entry else None
+    key_text = _required(entry, "public_key", str, where, issues)
+    certificate_text = _required(entry, "certificate", str, where, issues)
     if role is not None and role not in ROLES:
-        faults.append(Fault(f"{where}.role", f"{role!r} is none of {', '.join(ROLES)}", ConfigCheck.CHOICE))
+        issues.append(
+            ConfigIssue(f"{where}.role", f"{role!r} is none of {', '.join(ROLES)}", ConfigCheck.CHOICE)
+        )
     public_key = certificate = None
     if key_text is not None:
         if re.fullmatch(r"[0-9a-f]{64}", key_text):
             public_key = bytes.fromhex(key_text)
         else:
-            faults.append(Fault(f"{where}.public_key", "not 64 lower-case hex digits", ConfigCheck.FORMAT))
+            issues.append(
+                ConfigIssue(f"{where}.public_key", "not 64 lower-case hex digits", ConfigCheck.FORMAT)
+            )
     if certificate_text is not None:
         certificate = _base64(certificate_text)
         if certificate is None:
-            faults.append(Fault(f"{where}.certificate", "not base64", ConfigCheck.FORMAT))
-    if len(faults) > before or name is None or public_key is None or certificate is None:
+            issues.append(ConfigIssue(f"{where}.certificate", "not base64", ConfigCheck.FORMAT))
+    if len(issues) > before or name is None or public_key is None or certificate is None:
         return None
     return Member(name, cast("Role", role), address, public_key, certificate)
 
@@ -388,39 +402,41 @@ def _base64(text: str) -> bytes | None:
     return content if b64encode(content).decode("ascii") == text else None
 
 
-def _unknown(table: Mapping[str, object], known: Sequence[str], where: str) -> list[Fault]:
+def _unknown(table: Mapping[str, object], known: Sequence[str], where: str) -> list[ConfigIssue]:
     """Return a fault for each key that nobody knows."""
     reason = f"unknown key, the known ones are {', '.join(known)}"
     keys = itertools.islice((key for key in table if key not in known), MAX_FAULTS)
-    return [Fault(f"{where}.{key}" if where else key, reason, ConfigCheck.UNKNOWN_KEY) for key in keys]
+    return [ConfigIssue(f"{where}.{key}" if where else key, reason, ConfigCheck.UNKNOWN_KEY) for key in keys]
 
 
 def _required(
-    table: Mapping[str, object], key: str, kind: type[T], where: str, faults: list[Fault]
+    table: Mapping[str, object], key: str, kind: type[T], where: str, issues: list[ConfigIssue]
 ) -> T | None:
     path = f"{where}.{key}" if where else key
     value = table.get(key)
     if key not in table:
-        faults.append(Fault(path, "missing", ConfigCheck.MISSING))
+        issues.append(ConfigIssue(path, "missing", ConfigCheck.MISSING))
     elif not isinstance(value, kind) or isinstance(value, bool):
-        faults.append(Fault(path, f"{_KINDS[kind]} is needed, not {type(value).__name__}", ConfigCheck.TYPE))
+        issues.append(
+            ConfigIssue(path, f"{_KINDS[kind]} is needed, not {type(value).__name__}", ConfigCheck.TYPE)
+        )
     else:
         return value
     return None
 
 
-def _not_json(where: str, value: object, depth: int = 0) -> Iterator[Fault]:
+def _not_json(where: str, value: object, depth: int = 0) -> Iterator[ConfigIssue]:
     """Yield a fault for each value that the canonical JSON cannot hold, or nobody needs."""
     if depth > MAX_DEPTH:
-        yield Fault(
+        yield ConfigIssue(
             where, f"more than {MAX_DEPTH} tables and arrays within each other", ConfigCheck.TOO_LARGE
         )
     elif isinstance(value, float) and not math.isfinite(value):
-        yield Fault(where, f"{value} is not a finite number", ConfigCheck.RANGE)
+        yield ConfigIssue(where, f"{value} is not a finite number", ConfigCheck.RANGE)
     elif isinstance(value, dict):
         for key, inner in value.items():
             if _SURROGATE.search(key):
-                yield Fault(where, f"the key {key!r} is no Unicode text", ConfigCheck.FORMAT)
+                yield ConfigIssue(where, f"the key {key!r} is no Unicode text", ConfigCheck.FORMAT)
             else:
                 yield from _not_json(f"{where}.{key}", inner, depth + 1)
     elif isinstance(value, list):
@@ -428,6 +444,6 @@ def _not_json(where: str, value: object, depth: int = 0) -> Iterator[Fault]:
             yield from _not_json(f"{where}[{index}]", inner, depth + 1)
     elif isinstance(value, str):
         if _SURROGATE.search(value):
-            yield Fault(where, f"{value[:40]!r} is no Unicode text", ConfigCheck.FORMAT)
+            yield ConfigIssue(where, f"{value[:40]!r} is no Unicode text", ConfigCheck.FORMAT)
     elif not isinstance(value, int | float):
-        yield Fault(where, f"a {type(value).__name__} cannot be a parameter", ConfigCheck.TYPE)
+        yield ConfigIssue(where, f"a {type(value).__name__} cannot be a parameter", ConfigCheck.TYPE)

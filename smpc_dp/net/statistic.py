@@ -10,7 +10,7 @@ from functools import partial
 from typing import TYPE_CHECKING, Any
 
 from smpc_dp.crypto.randomness import SystemRandomness
-from smpc_dp.errors import ConfigCheck, ConfigError, Fault, LocalError, SmpcError, TimeoutFault
+from smpc_dp.errors import ConfigCheck, ConfigError, LocalError, SmpcError, TimeoutFault
 from smpc_dp.identity.keys import Identity
 from smpc_dp.kernels.fields import Codes
 from smpc_dp.kernels.kernel import Kernel
@@ -102,14 +102,12 @@ def plan_maker(kernels: Sequence[Kernel]) -> MakePlan:
             kernel = own.get(name := requested["kernel"]) or registered_kernel(name) or kernel_of(requested)
             arguments = {key: requested[key] for key in ("epsilon", "delta", "partners", "noise")}
         except (ValueError, KeyError, TypeError, OverflowError, RecursionError) as error:
-            raise ConfigError(
-                [Fault("operation", f"not a statistic's ({error})", ConfigCheck.FORMAT)]
-            ) from None
+            raise ConfigError.at("operation", f"not a statistic's ({error})", ConfigCheck.FORMAT) from None
         except LocalError as error:
             # A party may ask for what is broken here; that ends its request, not the aggregator.
-            raise ConfigError([Fault("kernel", str(error), ConfigCheck.UNSUPPORTED)]) from None
+            raise ConfigError.at("kernel", str(error), ConfigCheck.UNSUPPORTED) from None
         if not all(isinstance(arguments[key], int | float) for key in ("epsilon", "delta")):
-            raise ConfigError([Fault("operation", "its budget is no number", ConfigCheck.RANGE)])
+            raise ConfigError.at("operation", "its budget is no number", ConfigCheck.RANGE)
         return plan_statistic(kernel, 2, **arguments)
 
     return make
@@ -143,7 +141,7 @@ class PairRounds(AggregatorWaits):
         # Of pairs with a channel of their own, and which of them the aggregator has ended.
         self._halts: dict[int, Halt] = {}
         self._left: set[int] = set()
-        self.faults: list[str] = []
+        self.issues: list[str] = []
 
     async def begin_step(self, drive: Drive) -> None:
         """Begin the evaluations once they are drawn; see `Holder.begin_step`."""
@@ -178,11 +176,11 @@ class PairRounds(AggregatorWaits):
             try:
                 await self._evaluate(matching, garbler, evaluator)
             except asyncio.CancelledError:
-                self.faults.append(f"pair {garbler}, {evaluator}: the run ended before it")
+                self.issues.append(f"pair {garbler}, {evaluator}: the run ended before it")
                 raise
             except SmpcError as error:
                 failed.append(matching)
-                self.faults.append(f"pair {garbler}, {evaluator}: {error}")
+                self.issues.append(f"pair {garbler}, {evaluator}: {error}")
         return failed
 
     def _hang_up(self) -> None:
@@ -282,4 +280,4 @@ async def estimate(
     rounds = PairRounds(run, identity, requested, evaluations, membership.session.timeouts)
     charge = partial(charge_run, ledger, partial(event_of, requested.plan), request)
     receipt = await connection.drive(request, run, rounds, charge=charge, retained=retained).to_end()
-    return replace(run.result.charged(receipt), faults=tuple(rounds.faults))
+    return replace(run.result.charged(receipt), faults=tuple(rounds.issues))

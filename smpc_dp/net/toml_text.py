@@ -6,7 +6,7 @@ import json
 import re
 from collections.abc import Mapping
 
-from smpc_dp.errors import ConfigCheck, ConfigError, Fault
+from smpc_dp.errors import ConfigCheck, ConfigError
 
 _BARE_KEY = re.compile(r"[A-Za-z0-9_-]+")
 
@@ -33,6 +33,4 @@ def toml(value: object, where: str) -> str:
             + ", ".join(f"{toml_key(key)} = {toml(inner, f'{where}.{key}')}" for key, inner in value.items())
             + "}"
         )
-    raise ConfigError(
-        [Fault(where, f"a session file cannot hold a {type(value).__name__}", ConfigCheck.TYPE)]
-    )
+    raise ConfigError.at(where, f"a session file cannot hold a {type(value).__name__}", ConfigCheck.TYPE)

@@ -18,7 +18,7 @@ import msgspec
 import numpy as np
 from numpy.typing import NDArray
 
-from smpc_dp.errors import ConfigCheck, ConfigError, Fault
+from smpc_dp.errors import ConfigCheck, ConfigError
 from smpc_dp.privacy.circuit_noise import Source
 from smpc_dp.privacy.distributions import DiscreteGaussianDistribution
 
@@ -79,7 +79,7 @@ class WideGaussian:
             if Composition([made.event()]).epsilon(delta) <= epsilon:
                 return made
         reason = f"no noise on shares makes a release ({epsilon:g}, {delta:g})-differentially private"
-        raise ConfigError([Fault("epsilon", reason, ConfigCheck.INFEASIBLE)])
+        raise ConfigError.at("epsilon", reason, ConfigCheck.INFEASIBLE)
 
     @property
     def parameter(self) -> Fraction:
@@ -225,7 +225,7 @@ def _levels(variance: Fraction) -> tuple[Fraction, int, int]:
             if smooth and first <= MOST_VARIANCE:
                 return first, factor, levels
     reason = f"noise of variance {float(variance):.3g} is wider than tables on shares are made for"
-    raise ConfigError([Fault("epsilon", reason, ConfigCheck.TOO_LARGE)])
+    raise ConfigError.at("epsilon", reason, ConfigCheck.TOO_LARGE)
 
 
 def _loosened(known: AnyDescription, near: float) -> AnyDescription:
@@ -238,10 +238,6 @@ def _loosened(known: AnyDescription, near: float) -> AnyDescription:
         case Renyi():
             # alpha / (alpha - 1) is 2 at most at integer orders.
             return Renyi(tuple(Line(line.offset + 2 * near, line.slope) for line in known.lines))
-    raise ConfigError(
-        [
-            Fault(
-                "noise", f"nothing is known of {type(known).__name__} up to a ripple", ConfigCheck.UNSUPPORTED
-            )
-        ]
+    raise ConfigError.at(
+        "noise", f"nothing is known of {type(known).__name__} up to a ripple", ConfigCheck.UNSUPPORTED
     )

@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from decimal import Decimal, localcontext
 from fractions import Fraction
 
-from smpc_dp.errors import ConfigCheck, ConfigError, Fault
+from smpc_dp.errors import ConfigCheck, ConfigError
 from smpc_dp.privacy.arguments import Arguments, is_number
 from smpc_dp.privacy.central_gaussian import WideGaussian
 from smpc_dp.privacy.circuit_gaussian import MAX_EVALUATIONS, TableGaussian
@@ -68,8 +68,8 @@ class FlooredLaplace:
                 room = Decimal(2) ** -(FLOOR_BITS + bits) * (Decimal(epsilon).exp() - 1) / 2
                 enough = -(Decimal(epsilon) * (reach // 2) * Decimal("0.999") / sensitivity) < room.ln()
             if bits > MAX_BITS:
-                raise ConfigError(
-                    [Fault("epsilon", f"a noisy integer of {bits} bits, not {MAX_BITS}", ConfigCheck.RANGE)]
+                raise ConfigError.at(
+                    "epsilon", f"a noisy integer of {bits} bits, not {MAX_BITS}", ConfigCheck.RANGE
                 )
             if enough:
                 coins, proven = laplace_coins(sensitivity, epsilon, indices)
@@ -151,7 +151,7 @@ class CoarseGaussian:
         _check(sensitivity, span, epsilon, "gaussian")
         if not 1 <= evaluations <= MAX_EVALUATIONS:
             reason = f"{evaluations} integers, Gaussian noise is for at most {MAX_EVALUATIONS}"
-            raise ConfigError([Fault("noise", reason, ConfigCheck.TOO_LARGE)])
+            raise ConfigError.at("noise", reason, ConfigCheck.TOO_LARGE)
         drop = max(0, (sensitivity - 1).bit_length() - TABLE_STEPS.bit_length() + 1)
         while True:
             steps = -(-sensitivity >> drop)
@@ -214,7 +214,7 @@ def _check(sensitivity: int, span: int, epsilon: float, distribution: str) -> No
     if not is_number(epsilon) or not LEAST_EPSILON <= epsilon <= GREATEST_EPSILON:
         limits = f"{LEAST_EPSILON:g}..{GREATEST_EPSILON:g}"
         reason = f"{epsilon!r} is not a number in {limits}, for {distribution} noise"
-        result.fault("epsilon", reason, ConfigCheck.RANGE)
+        result.issue("epsilon", reason, ConfigCheck.RANGE)
     if not 1 <= sensitivity <= span:
-        result.fault("sensitivity", f"{sensitivity} is not 1 to the range's {span}", ConfigCheck.RANGE)
+        result.issue("sensitivity", f"{sensitivity} is not 1 to the range's {span}", ConfigCheck.RANGE)
     result.done()

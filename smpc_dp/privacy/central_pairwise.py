@@ -64,9 +64,9 @@ def design_central(
     """
     result = Arguments()
     if distribution not in DISTRIBUTIONS:
-        result.fault("noise", f"{distribution!r} is none of {', '.join(DISTRIBUTIONS)}", ConfigCheck.CHOICE)
+        result.issue("noise", f"{distribution!r} is none of {', '.join(DISTRIBUTIONS)}", ConfigCheck.CHOICE)
     elif not is_number(delta) or not (0 < delta < 1 if distribution == "gaussian" else delta == 0):
-        result.fault("delta", f"{delta!r}: in (0, 1) for Gaussian noise, else 0", ConfigCheck.RANGE)
+        result.issue("delta", f"{delta!r}: in (0, 1) for Gaussian noise, else 0", ConfigCheck.RANGE)
     result.budget(epsilon)
     result.done()
     shares = [Fraction(1)] if len(spans) == 1 else [1 - COUNT_SHARE, COUNT_SHARE]

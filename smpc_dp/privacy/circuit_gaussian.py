@@ -10,7 +10,7 @@ from fractions import Fraction
 import numpy as np
 from numpy.typing import NDArray
 
-from smpc_dp.errors import ConfigCheck, ConfigError, Fault
+from smpc_dp.errors import ConfigCheck, ConfigError
 from smpc_dp.privacy.arguments import Arguments
 from smpc_dp.privacy.circuit_noise import LOOKUP_BITS, Coin, Integers, Noise, Randomiser, Raw, Source
 from smpc_dp.privacy.distributions import DiscreteGaussianDistribution
@@ -54,9 +54,9 @@ class TableGaussian(Noise):
         result.positive("epsilon", epsilon, GREATEST_EPSILON, ", for Gaussian noise")
         # Written so that NaN fails.
         if not 1e-12 <= delta < 1:
-            result.fault("delta", f"{delta!r} is not a number in [1e-12, 1)", ConfigCheck.RANGE)
+            result.issue("delta", f"{delta!r} is not a number in [1e-12, 1)", ConfigCheck.RANGE)
         if not 1 <= evaluations <= MAX_EVALUATIONS:
-            result.fault("partners", f"{evaluations} is not 1 to {MAX_EVALUATIONS}", ConfigCheck.RANGE)
+            result.issue("partners", f"{evaluations} is not 1 to {MAX_EVALUATIONS}", ConfigCheck.RANGE)
         result.done()
         high = MAX_CUTS / REACH
         if total_delta(high, steps, epsilon, evaluations) > delta:
@@ -70,8 +70,8 @@ class TableGaussian(Noise):
                 )
                 works = f"the smallest that works is {least:.3g}"
             reason = f"{epsilon:g} is too small for {steps} grid steps and Gaussian noise; {works}"
-            raise ConfigError(
-                [Fault("epsilon", f"{reason}: take a coarser grid, or Laplace noise", ConfigCheck.TOO_LARGE)]
+            raise ConfigError.at(
+                "epsilon", f"{reason}: take a coarser grid, or Laplace noise", ConfigCheck.TOO_LARGE
             )
 
         def enough(sigma: float) -> bool:

@@ -17,7 +17,7 @@ from typing import ClassVar, Literal, NamedTuple, Protocol
 import numpy as np
 from numpy.typing import NDArray
 
-from smpc_dp.errors import ConfigCheck, ConfigError, Fault
+from smpc_dp.errors import ConfigCheck, ConfigError
 from smpc_dp.privacy.arguments import Arguments
 from smpc_dp.privacy.response import ResponseDistribution
 
@@ -185,14 +185,8 @@ class CyclicLaplace(Noise):
         if epsilon < least:
             works = "none works" if least > GREATEST_EPSILON else f"the smallest that works is {least:.3g}"
             reason = f"{epsilon:g} is too small for {steps} grid steps; {works}"
-            raise ConfigError(
-                [
-                    Fault(
-                        "epsilon",
-                        f"of one evaluation, {reason}; or take a coarser grid",
-                        ConfigCheck.INFEASIBLE,
-                    )
-                ]
+            raise ConfigError.at(
+                "epsilon", f"of one evaluation, {reason}; or take a coarser grid", ConfigCheck.INFEASIBLE
             )
         bits = max(1, math.ceil(math.log2(WRAP_LOG * steps / epsilon + steps)))
         coins, proven = laplace_coins(steps, epsilon, bits)
@@ -284,10 +278,10 @@ class RandomisedResponse(Noise):
             reason = (
                 f"{epsilon:g} of one evaluation is too small; the smallest that works is {LEAST_EPSILON:g}"
             )
-            raise ConfigError([Fault("epsilon", reason, ConfigCheck.INFEASIBLE)])
+            raise ConfigError.at("epsilon", reason, ConfigCheck.INFEASIBLE)
         if steps + 1 > MAX_CATEGORIES:
             reason = f"randomised response is for at most {MAX_CATEGORIES} values, the kernel has {steps + 1}"
-            raise ConfigError([Fault("noise", reason, ConfigCheck.TOO_LARGE)])
+            raise ConfigError.at("noise", reason, ConfigCheck.TOO_LARGE)
         k = steps + 1
         even = k & (k - 1) == 0
         with localcontext(CONTEXT):

@@ -114,7 +114,7 @@ def plan_collaboration(
     """
     result = Arguments()
     if len(sizes) != len(epsilons) or not 1 <= len(sizes) <= 10_000:
-        result.fault(
+        result.issue(
             "sizes",
             f"{len(sizes)} sizes and {len(epsilons)} epsilons: as many of both, 1 to 10,000",
             ConfigCheck.SHAPE,
@@ -127,7 +127,7 @@ def plan_collaboration(
     result.positive("width", width, 1e9)
     for constant in constants:
         result.positive("constants", constant)
-    if not result.faults and variance is not None:
+    if not result.issues and variance is not None:
         result.within("variance", variance, 0, width**2 / 4)
     result.done()
     spread = width**2 / 12 if variance is None else variance

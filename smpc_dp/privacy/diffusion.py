@@ -60,10 +60,10 @@ class DiffusionNoise(msgspec.Struct, frozen=True, kw_only=True):
         result.positive("l1_bound", l1_bound, 1e9)
         result.integer("dimension", dimension, 1, 1 << 24)
         if kind not in ("homomorphic", "iid"):
-            result.fault("kind", f"{kind!r} is not one of homomorphic, iid", ConfigCheck.CHOICE)
+            result.issue("kind", f"{kind!r} is not one of homomorphic, iid", ConfigCheck.CHOICE)
         result.done()
         if min(scale, step_size * l1_bound) < _LEAST:
-            result.fault(
+            result.issue(
                 "step_size",
                 f"{step_size:g}: steps of {step_size * l1_bound:g} have no grid",
                 ConfigCheck.RANGE,
@@ -71,7 +71,7 @@ class DiffusionNoise(msgspec.Struct, frozen=True, kw_only=True):
             result.done()
         bits = math.ceil(math.log2(max(_FINE / scale, _FINE_UPDATE / (step_size * l1_bound))))
         if scale * 2.0**bits > _MOST:
-            result.fault(
+            result.issue(
                 "scale",
                 f"{scale:g} is too large beside updates of {step_size * l1_bound:g}",
                 ConfigCheck.TOO_LARGE,
@@ -101,7 +101,7 @@ class DiffusionNoise(msgspec.Struct, frozen=True, kw_only=True):
         # The grid step is rounded up with the scale: two parts in a million.
         scale = step_size * l1_bound * shifts / epsilon * (1 + 2 / _FINE)
         if scale > _LARGEST:
-            result.fault(
+            result.issue(
                 "epsilon",
                 f"{epsilon:g} is too small for {steps} steps: noise of scale {scale:.3g}",
                 ConfigCheck.INFEASIBLE,
@@ -126,7 +126,7 @@ class DiffusionNoise(msgspec.Struct, frozen=True, kw_only=True):
         result.budget(epsilon)
         result.integer("steps", steps, 1, 10_000_000)
         if self.kind != "homomorphic":
-            result.fault(
+            result.issue(
                 "kind", "i.i.d. noise covers models: they are published as they are", ConfigCheck.CONFLICT
             )
         result.done()
@@ -134,7 +134,7 @@ class DiffusionNoise(msgspec.Struct, frozen=True, kw_only=True):
             math.ceil(DiscreteLaplaceDistribution.for_epsilon(2 * self.update * steps, epsilon).scale)
         )
         if scale > _MOST:
-            result.fault("publish", f"{epsilon:g} is too small for {steps} steps", ConfigCheck.INFEASIBLE)
+            result.issue("publish", f"{epsilon:g} is too small for {steps} steps", ConfigCheck.INFEASIBLE)
             result.done()
         return scale
 

@@ -18,7 +18,7 @@ import msgspec
 import numpy as np
 from numpy.typing import NDArray
 
-from smpc_dp.errors import ConfigCheck, ConfigError, Fault
+from smpc_dp.errors import ConfigCheck, ConfigError
 from smpc_dp.privacy import sampling
 from smpc_dp.privacy.sampling import NoiseSource
 
@@ -211,8 +211,8 @@ class BinomialDistribution(NoiseDistribution, frozen=True, tag="binomial"):
     @classmethod
     def checked(cls, value: object) -> int:
         if not isinstance(value, int) or isinstance(value, bool) or not 2 <= value < 1 << 62 or value % 2:
-            raise ConfigError(
-                [Fault("trials", f"must be an even integer from 2 to 2^62, is {value!r}", ConfigCheck.RANGE)]
+            raise ConfigError.at(
+                "trials", f"must be an even integer from 2 to 2^62, is {value!r}", ConfigCheck.RANGE
             )
         return value
 
@@ -254,14 +254,8 @@ AnyDistribution = (
 def checked_parameter(name: str, value: object) -> Fraction:
     """Return a parameter; raise ConfigError unless it is an integer or a fraction above 0."""
     if not isinstance(value, Fraction | int) or isinstance(value, bool) or value <= 0:
-        raise ConfigError(
-            [
-                Fault(
-                    name,
-                    f"must be an integer or a fractions.Fraction above 0, is {value!r}",
-                    ConfigCheck.TYPE,
-                )
-            ]
+        raise ConfigError.at(
+            name, f"must be an integer or a fractions.Fraction above 0, is {value!r}", ConfigCheck.TYPE
         )
     return Fraction(value)
 

@@ -13,7 +13,7 @@ from collections.abc import Callable
 
 import msgspec
 
-from smpc_dp.errors import ConfigCheck, ConfigError, Fault
+from smpc_dp.errors import ConfigCheck, ConfigError
 from smpc_dp.privacy.accountant.theorems import advanced_composition
 from smpc_dp.privacy.arguments import LEAST_NUMERICAL_DELTA, Arguments, delta_warnings
 from smpc_dp.privacy.network.complete import MAX_STEPS, hidden_delta, local_sigma, plan_walk
@@ -111,14 +111,8 @@ def _published_network(n: int, epsilon: float, delta: float, lipschitz: float, k
             return max(seen, unseen)
         if not 1e-6 < share < 1:
             break
-    raise ConfigError(
-        [
-            Fault(
-                "epsilon",
-                "the published script finds no split of it between its two parts",
-                ConfigCheck.INFEASIBLE,
-            )
-        ]
+    raise ConfigError.at(
+        "epsilon", "the published script finds no split of it between its two parts", ConfigCheck.INFEASIBLE
     )
 
 

@@ -17,7 +17,7 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy.special import betaincinv
 
-from smpc_dp.errors import ConfigCheck, ConfigError, Fault
+from smpc_dp.errors import ConfigCheck, ConfigError
 from smpc_dp.privacy.mechanisms import (
     AdditiveNoise,
     DistributedSum,
@@ -213,14 +213,8 @@ def audit(sample: Sampler, claims: Sequence[Claim], samples: int, tests: int = 1
     if not claims:
         raise ConfigError("an audit needs a claim", ConfigCheck.MISSING)
     if not LEAST_SAMPLES <= samples <= MAX_SAMPLES:
-        raise ConfigError(
-            [
-                Fault(
-                    "samples",
-                    f"must be between {LEAST_SAMPLES} and {MAX_SAMPLES}, is {samples}",
-                    ConfigCheck.RANGE,
-                )
-            ]
+        raise ConfigError.at(
+            "samples", f"must be between {LEAST_SAMPLES} and {MAX_SAMPLES}, is {samples}", ConfigCheck.RANGE
         )
     half = samples // 2
     first = [sample(which, half) for which in (0, 1)]

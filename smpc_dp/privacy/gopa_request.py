@@ -9,7 +9,7 @@ import msgspec
 import numpy as np
 from msgspec import Meta
 
-from smpc_dp.errors import ConfigCheck, ConfigError, Fault
+from smpc_dp.errors import ConfigCheck, ConfigError, ConfigIssue
 from smpc_dp.settings import read
 
 FAMILIES = ("k-out", "complete", "ring", "random-regular")
@@ -108,31 +108,35 @@ class GopaRequest(msgspec.Struct, frozen=True, kw_only=True):
         plain = {
             key: value.item() if isinstance(value, np.generic) else value for key, value in given.items()
         }
-        good, faults = read(GopaRequest, plain)
+        good, issues = read(GopaRequest, plain)
         if good.keys() >= {"lower", "upper"} and not self.lower < self.upper:
-            faults.append(
-                Fault("lower", f"must be below upper = {self.upper}, is {self.lower}", ConfigCheck.RANGE)
+            issues.append(
+                ConfigIssue(
+                    "lower", f"must be below upper = {self.upper}, is {self.lower}", ConfigCheck.RANGE
+                )
             )
         if good.get("precision", 0) and not 2.0**-60 <= self.precision <= 2.0**60:
-            faults.append(
-                Fault(
+            issues.append(
+                ConfigIssue(
                     "precision", f"must be 0, or from 2^-60 to 2^60, is {self.precision}", ConfigCheck.RANGE
                 )
             )
         for key in ("k", "max_dropouts"):
             if "parties" in good and (good.get(key) or 0) >= self.parties:
-                faults.append(
-                    Fault(key, f"must be at most {self.parties - 1}, is {good[key]}", ConfigCheck.RANGE)
+                issues.append(
+                    ConfigIssue(key, f"must be at most {self.parties - 1}, is {good[key]}", ConfigCheck.RANGE)
                 )
         if good.get("k") is not None and self.graph not in ("k-out", "random-regular"):
-            faults.append(Fault("k", f"has no meaning for the graph {self.graph!r}", ConfigCheck.UNSUPPORTED))
-        if not faults and self.honest < 2:
-            few = f"must be such that 2 users are honest (n_H = {self.honest}), is {self.honest_fraction}"
-            faults.append(Fault("honest_fraction", few, ConfigCheck.RANGE))
-        if not faults and not 0 < self.curator_delta_asked < self.delta_asked < 1:
-            below = f"must be below delta = {self.delta_asked:g} and both below 1"
-            faults.append(
-                Fault("curator_delta", f"{below}, is {self.curator_delta_asked:g}", ConfigCheck.RANGE)
+            issues.append(
+                ConfigIssue("k", f"has no meaning for the graph {self.graph!r}", ConfigCheck.UNSUPPORTED)
             )
-        if faults:
-            raise ConfigError(faults)
+        if not issues and self.honest < 2:
+            few = f"must be such that 2 users are honest (n_H = {self.honest}), is {self.honest_fraction}"
+            issues.append(ConfigIssue("honest_fraction", few, ConfigCheck.RANGE))
+        if not issues and not 0 < self.curator_delta_asked < self.delta_asked < 1:
+            below = f"must be below delta = {self.delta_asked:g} and both below 1"
+            issues.append(
+                ConfigIssue("curator_delta", f"{below}, is {self.curator_delta_asked:g}", ConfigCheck.RANGE)
+            )
+        if issues:
+            raise ConfigError(issues)

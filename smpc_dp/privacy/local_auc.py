@@ -14,7 +14,7 @@ from typing import Literal
 import numpy as np
 import numpy.typing as npt
 
-from smpc_dp.errors import ConfigCheck, ConfigError, Fault
+from smpc_dp.errors import ConfigCheck, ConfigError
 from smpc_dp.privacy.arguments import Arguments
 from smpc_dp.privacy.response import ResponseDistribution
 
@@ -43,8 +43,8 @@ def published_error_bound(
     result.integer("negatives", negatives, 1, 1_000_000_000)
     result.integer("levels", levels, 1, 64)
     result.budget(epsilon)
-    if not result.faults and levels > math.sqrt(positives + negatives):
-        result.fault(
+    if not result.issues and levels > math.sqrt(positives + negatives):
+        result.issue(
             "levels",
             f"Theorem 3.5 needs levels <= sqrt(n) = {math.sqrt(positives + negatives):.4g}",
             ConfigCheck.INFEASIBLE,
@@ -68,22 +68,14 @@ def exact_variance(
     """
     size = len(positive)
     if positive.shape != negative.shape or size < 2 or size & (size - 1):
-        raise ConfigError(
-            [
-                Fault(
-                    "positive",
-                    f"{size} scores: their number must be a power of 2, at least 2",
-                    ConfigCheck.SHAPE,
-                )
-            ]
+        raise ConfigError.at(
+            "positive", f"{size} scores: their number must be a power of 2, at least 2", ConfigCheck.SHAPE
         )
     levels = size.bit_length() - 1
     up, down = positive.astype(np.float64), negative.astype(np.float64)
     n_up, n_down = float(up.sum()), float(down.sum())
     if n_up == 0 or n_down == 0:
-        raise ConfigError(
-            [Fault("positive", "there are no records of one of the labels", ConfigCheck.MISSING)]
-        )
+        raise ConfigError.at("positive", "there are no records of one of the labels", ConfigCheck.MISSING)
     square_up, square_down = (node_variance(n, levels, epsilon, split) for n in (n_up, n_down))
     # What a node is multiplied by: at the leaves its sibling and, for ties, its counterpart.
     weight_up, weight_down = ties * down, ties * up

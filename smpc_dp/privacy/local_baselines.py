@@ -5,7 +5,7 @@ from __future__ import annotations
 import msgspec
 import numpy as np
 
-from smpc_dp.errors import ConfigCheck, ConfigError, Fault
+from smpc_dp.errors import ConfigCheck, ConfigError
 from smpc_dp.privacy.arguments import Arguments
 from smpc_dp.privacy.local_auc import published_error_bound
 from smpc_dp.privacy.local_pairwise import (
@@ -54,7 +54,7 @@ def local_baselines(
     if categories is not None:
         result.integer("categories", categories, 1, MAX_BINS)
     result.positive("width", width, 1e9)
-    if auc is not None and not result.faults:
+    if auc is not None and not result.issues:
         result.integer("positives", auc[0], 1, parties - 1)
     result.done()
     square = width**2
@@ -87,20 +87,18 @@ def read_model(value: object) -> tuple[Floats, Floats]:
     Raises ConfigError.
     """
     if not isinstance(value, dict) or set(value) != {"kernel", "distribution"}:
-        raise ConfigError(
-            [Fault("model", 'not an object with the keys "kernel" and "distribution"', ConfigCheck.FORMAT)]
+        raise ConfigError.at(
+            "model", 'not an object with the keys "kernel" and "distribution"', ConfigCheck.FORMAT
         )
     try:
         kernel = np.asarray(value["kernel"], dtype=np.float64)
         distribution = np.asarray(value["distribution"], dtype=np.float64)
     except (TypeError, ValueError):
-        raise ConfigError(
-            [Fault("model", "kernel and distribution are not arrays of numbers", ConfigCheck.TYPE)]
+        raise ConfigError.at(
+            "model", "kernel and distribution are not arrays of numbers", ConfigCheck.TYPE
         ) from None
     if distribution.ndim != 1 or not 1 <= len(distribution) <= 2_000:
-        raise ConfigError(
-            [Fault("model", "distribution is not a list of 1 to 2,000 numbers", ConfigCheck.TYPE)]
-        )
+        raise ConfigError.at("model", "distribution is not a list of 1 to 2,000 numbers", ConfigCheck.TYPE)
     if not np.isfinite(kernel).all() or not np.isfinite(distribution).all():
-        raise ConfigError([Fault("model", "numbers that are not finite", ConfigCheck.RANGE)])
+        raise ConfigError.at("model", "numbers that are not finite", ConfigCheck.RANGE)
     return kernel, distribution

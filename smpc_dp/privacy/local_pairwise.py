@@ -12,7 +12,7 @@ import math
 import numpy as np
 import numpy.typing as npt
 
-from smpc_dp.errors import ConfigCheck, ConfigError, Fault
+from smpc_dp.errors import ConfigCheck, ConfigError
 from smpc_dp.privacy.arguments import Arguments
 from smpc_dp.privacy.pairwise_plan import complete_error
 from smpc_dp.privacy.response import ResponseDistribution
@@ -52,11 +52,11 @@ def exact_variance(kernel: Floats, distribution: Floats, parties: int, epsilon: 
     """
     k = len(distribution)
     if kernel.shape != (k, k) or not np.allclose(kernel, kernel.T):
-        raise ConfigError(
-            [Fault("kernel", f"shape {kernel.shape} is not a symmetric ({k}, {k}) matrix", ConfigCheck.SHAPE)]
+        raise ConfigError.at(
+            "kernel", f"shape {kernel.shape} is not a symmetric ({k}, {k}) matrix", ConfigCheck.SHAPE
         )
     if np.any(distribution < 0) or not math.isclose(float(distribution.sum()), 1.0, rel_tol=1e-9):
-        raise ConfigError([Fault("distribution", "not chances that add up to 1", ConfigCheck.RANGE)])
+        raise ConfigError.at("distribution", "not chances that add up to 1", ConfigCheck.RANGE)
     response = ResponseDistribution.of_epsilon(k, epsilon)
     values = response.unbiased_pairs(kernel)
     answers = response.retained * distribution + response.lie
@@ -71,11 +71,9 @@ def two_sample_variance(kernel: Floats, first: Floats, second: Floats, epsilon: 
     """
     k = len(first)
     if kernel.shape != (k, k) or first.shape != second.shape:
-        raise ConfigError(
-            [Fault("kernel", f"shape {kernel.shape} does not fit the counts", ConfigCheck.SHAPE)]
-        )
+        raise ConfigError.at("kernel", f"shape {kernel.shape} does not fit the counts", ConfigCheck.SHAPE)
     if min(first.min(), second.min()) < 0 or not min(first.sum(), second.sum()) > 0:
-        raise ConfigError([Fault("counts", "negative, or a sample is empty", ConfigCheck.RANGE)])
+        raise ConfigError.at("counts", "negative, or a sample is empty", ConfigCheck.RANGE)
     response = ResponseDistribution.of_epsilon(k, epsilon)
     rest, b = response.retained, response.lie
 
@@ -106,17 +104,15 @@ def quantisation_error(
     if lipschitz is not None and density_lipschitz is None:
         return float((lipschitz / bins) ** 2)
     if density_lipschitz is None or lipschitz is not None:
-        raise ConfigError(
-            [Fault("lipschitz", "give either lipschitz or density_lipschitz", ConfigCheck.CONFLICT)]
-        )
+        raise ConfigError.at("lipschitz", "give either lipschitz or density_lipschitz", ConfigCheck.CONFLICT)
     return float((density_lipschitz / (3 * bins)) ** 2)
 
 
 def corollary_bins(parties: int, epsilon: float, constant: float) -> float:
     """k = n^(1/4) sqrt(L epsilon), which balances the two errors in order [Corollary 3.1, epsilon <= 1]."""
     if epsilon > 1:
-        raise ConfigError(
-            [Fault("epsilon", f"Corollary 3.1 needs epsilon <= 1, not {epsilon:g}", ConfigCheck.INFEASIBLE)]
+        raise ConfigError.at(
+            "epsilon", f"Corollary 3.1 needs epsilon <= 1, not {epsilon:g}", ConfigCheck.INFEASIBLE
         )
     return math.sqrt(math.sqrt(parties) * constant * epsilon)
 

@@ -10,7 +10,7 @@ from typing import Literal, get_args
 
 import msgspec
 
-from smpc_dp.errors import ConfigCheck, ConfigError, Fault
+from smpc_dp.errors import ConfigCheck, ConfigError
 from smpc_dp.privacy.accountant.theorems import advanced_composition, optimal_composition
 from smpc_dp.privacy.arguments import Arguments
 from smpc_dp.privacy.pairwise_plan import check_zetas, complete_error
@@ -58,7 +58,7 @@ def plan_naive(
     result.positive("width", width, 1e9)
     check_zetas(result, zeta_1, zeta_2, width)
     if composition not in get_args(CompositionTheorem):
-        result.fault("composition", f"must be advanced or optimal, is {composition!r}", ConfigCheck.CHOICE)
+        result.issue("composition", f"must be advanced or optimal, is {composition!r}", ConfigCheck.CHOICE)
     result.done()
     count = parties - 1
 
@@ -70,7 +70,7 @@ def plan_naive(
 
     low = epsilon / count
     if not enough(low):
-        raise ConfigError([Fault("epsilon", "nothing is left for a pair", ConfigCheck.INFEASIBLE)])
+        raise ConfigError.at("epsilon", "nothing is left for a pair", ConfigCheck.INFEASIBLE)
     low, _ = narrowed(lambda share: not enough(share), low, epsilon, 1e-9)
     pairs = parties * (parties - 1) // 2
     noise = 2 * (width / low) ** 2 / pairs

@@ -11,7 +11,7 @@ from collections.abc import Sequence
 
 import msgspec
 
-from smpc_dp.errors import ConfigCheck, ConfigError, Fault
+from smpc_dp.errors import ConfigCheck, ConfigError
 from smpc_dp.privacy.arguments import Arguments
 
 MAX_PARTNERS = 1_000_000
@@ -87,7 +87,7 @@ def best_partners(parties: int, epsilon: float, zeta_1: float, zeta_2: float, wi
 
 def check_zetas(result: Arguments, zeta_1: float, zeta_2: float, width: float) -> None:
     """Note a fault unless 0 <= 2 zeta_1 <= zeta_2 <= width^2 / 4, where the width is not at fault."""
-    if not result.faults:
+    if not result.issues:
         result.within("zeta_2", zeta_2, 0, width**2 / 4)
         result.within("zeta_1", zeta_1, 0, max(zeta_2 / 2, 0))
 
@@ -97,10 +97,10 @@ def given_zetas(zetas: Sequence[float], width: float) -> tuple[float, float]:
     try:
         first, second = (float(zeta) for zeta in zetas)
     except (TypeError, ValueError):
-        raise ConfigError([Fault("zetas", f"{zetas!r} is not two numbers", ConfigCheck.TYPE)]) from None
+        raise ConfigError.at("zetas", f"{zetas!r} is not two numbers", ConfigCheck.TYPE) from None
     if not 0 <= 2 * first <= second <= width**2 / 4:
         reason = f"0 <= 2 zeta_1 <= zeta_2 <= {width**2 / 4:g} does not hold of {first:g}, {second:g}"
-        raise ConfigError([Fault("zetas", reason, ConfigCheck.RANGE)])
+        raise ConfigError.at("zetas", reason, ConfigCheck.RANGE)
     return first, second
 
 
@@ -120,8 +120,8 @@ def plan_pairwise(
     """
     result = Arguments()
     result.integer("parties", parties, 4, 1_000_000_000)
-    if not result.faults and parties % 2:
-        result.fault(
+    if not result.issues and parties % 2:
+        result.issue(
             "parties",
             f"{parties} is odd: a matching leaves nobody out, so it must be even",
             ConfigCheck.INFEASIBLE,

@@ -11,7 +11,7 @@ from typing import Any, Generic, TypeVar
 import numpy as np
 from numpy.typing import NDArray
 
-from smpc_dp.errors import ConfigCheck, ConfigError, Fault, PrivacyError
+from smpc_dp.errors import ConfigCheck, ConfigError, PrivacyError
 from smpc_dp.privacy import sampling
 from smpc_dp.privacy.sampling import NoiseSource
 
@@ -72,7 +72,7 @@ class ResponseDistribution(Generic[N]):
         """Return values as int64; raise ConfigError for what is no integer, PrivacyError for no category."""
         values = np.asarray(values)
         if values.dtype.kind not in "iu":
-            raise ConfigError([Fault("values", f"must be integers, are {values.dtype}", ConfigCheck.TYPE)])
+            raise ConfigError.at("values", f"must be integers, are {values.dtype}", ConfigCheck.TYPE)
         if values.size and not (values.min() >= 0 and values.max() < self.categories):
             raise PrivacyError(f"an answer is outside [0, {self.categories})")
         return values.astype(np.int64)

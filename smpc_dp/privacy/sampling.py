@@ -21,7 +21,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from smpc_dp.crypto.noise import NoiseSource
-from smpc_dp.errors import ConfigCheck, ConfigError, Fault
+from smpc_dp.errors import ConfigCheck, ConfigError
 
 __all__ = [
     "NoiseSource",
@@ -116,9 +116,7 @@ def _draw(
             f"threads is {threads!r}: it must be an integer from 1 to {MAX_THREADS}", ConfigCheck.RANGE
         )
     if not isinstance(source, NoiseSource):
-        raise ConfigError(
-            [Fault("source", f"must be a NoiseSource, is {type(source).__name__}", ConfigCheck.TYPE)]
-        )
+        raise ConfigError.at("source", f"must be a NoiseSource, is {type(source).__name__}", ConfigCheck.TYPE)
     return source.draw(distribution, count, parameters, threads)
 
 

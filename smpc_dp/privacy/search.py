@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Callable
 
-from smpc_dp.errors import ConfigCheck, ConfigError, Fault
+from smpc_dp.errors import ConfigCheck, ConfigError
 
 
 def bisect(holds: Callable[[float], bool], low: float, high: float, rounds: int = 100) -> tuple[float, float]:
@@ -36,12 +36,8 @@ def least_sufficient(
     while not sufficient(high):
         low, high = high, 2 * high
         if high > 1e12:
-            raise ConfigError(
-                [
-                    Fault(
-                        name, "nothing up to 1e12 suffices for this epsilon and delta", ConfigCheck.INFEASIBLE
-                    )
-                ]
+            raise ConfigError.at(
+                name, "nothing up to 1e12 suffices for this epsilon and delta", ConfigCheck.INFEASIBLE
             )
     while low == 0.0:
         half = high / 2

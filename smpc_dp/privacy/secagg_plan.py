@@ -22,7 +22,7 @@ from fractions import Fraction
 import msgspec
 import numpy as np
 
-from smpc_dp.errors import ConfigCheck, ConfigError, Fault
+from smpc_dp.errors import ConfigCheck, ConfigError
 from smpc_dp.privacy.arguments import Arguments, is_number
 from smpc_dp.privacy.certificates import DIGEST, certificate_bytes, proof_nodes
 from smpc_dp.privacy.hypergeometric import Floats, Ints, LogBinomials, mode
@@ -142,7 +142,7 @@ def plan_secagg(
             f"2 t > {n - 1} + {limits.corrupt} (corrupt holders) in the complete graph, and no "
             "sparse one suffices; lower corrupt or dropout"
         )
-        raise ConfigError([Fault("corrupt", reason, ConfigCheck.INFEASIBLE)])
+        raise ConfigError.at("corrupt", reason, ConfigCheck.INFEASIBLE)
     return _plan(logs, limits, *chosen)
 
 
@@ -163,7 +163,7 @@ def check_plan(
     limits = _limits(parties, dropout, corrupt, security)
     result = Arguments()
     result.integer("degree", degree, 2, parties - 1, " (parties - 1)")
-    if not result.faults:
+    if not result.issues:
         result.integer("threshold", threshold, max(2, degree // 2 + 1), degree, " (degree)")
     result.done()
     return _plan(LogBinomials(parties), limits, degree, threshold)
@@ -178,7 +178,7 @@ def communication(plan: SecAggPlan, length: int, element_bytes: int) -> dict[str
     """
     result = Arguments()
     if not isinstance(length, int) or isinstance(length, bool) or length < 1:
-        result.fault("length", f"{length!r} is not an integer of at least 1", ConfigCheck.RANGE)
+        result.issue("length", f"{length!r} is not an integer of at least 1", ConfigCheck.RANGE)
     result.integer("element_bytes", element_bytes, 1, 32)
     result.done()
     up, down = _control(plan)
@@ -249,19 +249,19 @@ def _limits(parties: int, dropout: float, corrupt: float, security: float) -> _L
         ),
     ):
         if not is_number(value) or not low <= value <= high:
-            result.fault(name, f"{value!r} is not a number in {bounds}", ConfigCheck.RANGE)
+            result.issue(name, f"{value!r} is not a number in {bounds}", ConfigCheck.RANGE)
     result.done()
     n, d, c = parties, part_of(parties, dropout), part_of(parties, corrupt)
     quorum = (n + c) // 2 + 1
     if n - d - c < 2:
-        result.fault(
+        result.issue(
             "corrupt",
             f"{c} corrupt and {d} dropped of {n} parties leave {max(n - d - c, 0)} honest survivors, and "
             "a sum over fewer than 2 hides nobody",
             ConfigCheck.INFEASIBLE,
         )
     if quorum > n - d:
-        result.fault(
+        result.issue(
             "dropout",
             f"with {d} of {n} parties dropped {n - d} can sign, but with {c} corrupt a survivor set "
             f"needs {quorum} signatures; corrupt + 2 dropout must stay below 1",

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any, Literal, TypeAlias
 
-from smpc_dp.errors import ConfigCheck, ConfigError, Fault
+from smpc_dp.errors import ConfigCheck, ConfigError, ConfigIssue
 from smpc_dp.protocols.descriptor import DESCRIPTORS
 from smpc_dp.protocols.engine import table as tables
 from smpc_dp.protocols.engine.collector import CollectorRole
@@ -43,14 +43,14 @@ def table(protocol: str, role: RoleName) -> tuple[tables.Line, ...]:
     Raises:
         ConfigError: there is no such protocol or role.
     """
-    faults = [
-        Fault(reason, f"must be one of {', '.join(known)}, is {given!r}", ConfigCheck.CHOICE)
+    issues = [
+        ConfigIssue(reason, f"must be one of {', '.join(known)}, is {given!r}", ConfigCheck.CHOICE)
         for reason, given, known in (
             ("protocol", protocol, list(DESCRIPTORS)),
             ("role", role, ["party", "aggregator"]),
         )
         if given not in known
     ]
-    if faults:
-        raise ConfigError(faults)
+    if issues:
+        raise ConfigError(issues)
     return tables.table(DESCRIPTORS[protocol].role(role))

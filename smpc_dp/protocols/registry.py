@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any, Protocol
 
 from smpc_dp.crypto.randomness import Randomness
 from smpc_dp.encoding import RingVector, shown
-from smpc_dp.errors import ConfigCheck, Fault
+from smpc_dp.errors import ConfigCheck, ConfigIssue
 from smpc_dp.extensions import Extension, Group, find
 from smpc_dp.identity.roster import Member
 from smpc_dp.protocols.descriptor import DESCRIPTORS, Descriptor
@@ -46,18 +46,20 @@ if TYPE_CHECKING:
 
 # (the parameters as written in the session file, number of parties) -> (checked parameters or None, faults).
 # A fault's `where` is a key of [parameters], or "roster" when the number of parties is at fault.
-ParameterChecker = Callable[[Mapping[str, object], int], tuple[object | None, list[Fault]]]
+ParameterChecker = Callable[[Mapping[str, object], int], tuple[object | None, list[ConfigIssue]]]
 
 
-def _check_secagg(parameters: Mapping[str, object], parties: int) -> tuple[SumParameters | None, list[Fault]]:
+def _check_secagg(
+    parameters: Mapping[str, object], parties: int
+) -> tuple[SumParameters | None, list[ConfigIssue]]:
     """An exact sum, or where epsilon, delta or a mechanism is given one with noise."""
     check = check_noisy if set(PRIVACY_KEYS) & set(parameters) else check_secagg
     return check(parameters, parties)
 
 
-def version_fault(version: int, expected: int, why: str) -> Fault:
+def version_issue(version: int, expected: int, why: str) -> ConfigIssue:
     """Return the fault of a session file that has another version than its parameters need."""
-    return Fault(
+    return ConfigIssue(
         "verifiable",
         f"{why}: write version = {expected} in the place of version = {version}",
         ConfigCheck.CONFLICT,
@@ -66,18 +68,20 @@ def version_fault(version: int, expected: int, why: str) -> Fault:
 
 def _check_gopa_as(
     version: int, parameters: Mapping[str, object], parties: int
-) -> tuple[GopaParameters | None, list[Fault]]:
+) -> tuple[GopaParameters | None, list[ConfigIssue]]:
     verifiable = is_verifiable(GOPA, parameters)
     if verifiable and version != VERIFIABLE_VERSION:
         why = f"needs version {VERIFIABLE_VERSION} of 'gopa', which has the session log"
-        return None, [version_fault(version, VERIFIABLE_VERSION, why)]
+        return None, [version_issue(version, VERIFIABLE_VERSION, why)]
     if not verifiable and version != VERSION:
         why = f"must be true in version {version} of 'gopa'; without it the version is 1"
-        return None, [version_fault(version, VERSION, why)]
+        return None, [version_issue(version, VERSION, why)]
     return check_gopa(parameters, parties)
 
 
-def check_gopa(parameters: Mapping[str, object], parties: int) -> tuple[GopaParameters | None, list[Fault]]:
+def check_gopa(
+    parameters: Mapping[str, object], parties: int
+) -> tuple[GopaParameters | None, list[ConfigIssue]]:
     """Check a `[parameters]` table of GOPA, verifiable or not; return every fault found."""
     if not is_verifiable(GOPA, parameters):
         from smpc_dp.protocols.gopa.direct_params import check_parameters as check_plain_gopa
@@ -85,21 +89,23 @@ def check_gopa(parameters: Mapping[str, object], parties: int) -> tuple[GopaPara
         return check_plain_gopa(parameters, parties)
     from smpc_dp.protocols.gopa.verifiable.params import check_parameters as check_verifiable
 
-    checked, faults = check_verifiable(parameters, parties)
+    checked, issues = check_verifiable(parameters, parties)
     if parameters.get("topology", "relay") != "relay":
         given = shown(parameters["topology"])
         reason = f"must be 'relay' where verifiable = true, since the relay keeps the log; is {given}"
-        return None, [*faults, Fault("topology", reason, ConfigCheck.CONFLICT)]
-    return checked, faults
+        return None, [*issues, ConfigIssue("topology", reason, ConfigCheck.CONFLICT)]
+    return checked, issues
 
 
-def _check_pairwise(parameters: Mapping[str, object], parties: int) -> tuple[object | None, list[Fault]]:
+def _check_pairwise(
+    parameters: Mapping[str, object], parties: int
+) -> tuple[object | None, list[ConfigIssue]]:
     from smpc_dp.protocols.garbled.params import check_parameters
 
     return check_parameters(parameters, parties)
 
 
-def _check_mpyc(parameters: Mapping[str, object], parties: int) -> tuple[object | None, list[Fault]]:
+def _check_mpyc(parameters: Mapping[str, object], parties: int) -> tuple[object | None, list[ConfigIssue]]:
     from smpc_dp.protocols.secret_sharing.params import check_parameters
 
     return check_parameters(parameters, parties)
@@ -123,13 +129,13 @@ REQUIRES_AGGREGATOR: frozenset[tuple[str, int]] = frozenset(
 RESERVED = frozenset({SECAGG, GOPA, EXCHANGE, PAIRWISE, "pairwise-statistic", MPYC, LEARN})
 
 
-def direct_roster_faults(members: Iterable[Member]) -> list[Fault]:
+def direct_roster_issues(members: Iterable[Member]) -> list[ConfigIssue]:
     """Return what keeps the members of a session without an aggregator from reaching each other."""
-    faults: list[Fault] = []
+    issues: list[ConfigIssue] = []
     for index, member in enumerate(members):
         if member.role == "aggregator":
-            faults.append(
-                Fault(
+            issues.append(
+                ConfigIssue(
                     f"roster[{index}].role",
                     "there is no aggregator in the direct topology",
                     ConfigCheck.CONFLICT,
@@ -137,18 +143,18 @@ def direct_roster_faults(members: Iterable[Member]) -> list[Fault]:
             )
         elif member.address is None:
             reason = f"'{member.name}' needs an address, host:port, in the direct topology"
-            faults.append(Fault(f"roster[{index}].address", reason, ConfigCheck.MISSING))
-    return faults
+            issues.append(ConfigIssue(f"roster[{index}].address", reason, ConfigCheck.MISSING))
+    return issues
 
 
-def server_roster_faults(protocol: str, members: Iterable[Member]) -> list[Fault]:
+def server_roster_issues(protocol: str, members: Iterable[Member]) -> list[ConfigIssue]:
     """Return what is wrong with the servers of a session: too few, or any where the protocol has none."""
     if protocol == MPYC:
-        from smpc_dp.protocols.secret_sharing.params import roster_faults
+        from smpc_dp.protocols.secret_sharing.params import roster_issues
 
-        return roster_faults(members)
+        return roster_issues(members)
     return [
-        Fault(
+        ConfigIssue(
             f"roster[{index}].role",
             f"there are servers in '{MPYC}', and in 'learn' with averager.method = '{MPYC}', alone: "
             f"here is '{protocol}'",
@@ -231,12 +237,12 @@ def versions_of(protocol: str) -> Mapping[int, ParameterChecker]:
     added, extension = registered
 
     def check_with(checker: ParameterChecker) -> ParameterChecker:
-        def check(parameters: Mapping[str, object], parties: int) -> tuple[object | None, list[Fault]]:
-            checked, faults = checker(parameters, parties)
+        def check(parameters: Mapping[str, object], parties: int) -> tuple[object | None, list[ConfigIssue]]:
+            checked, issues = checker(parameters, parties)
             fits = isinstance(checked, SumParameters) and checked.protocol == protocol
-            if not fits and (checked is not None or not faults):
+            if not fits and (checked is not None or not issues):
                 raise extension.unfit(f"makes no SumParameters with the protocol '{protocol}'")
-            return checked, faults
+            return checked, issues
 
         return check
 

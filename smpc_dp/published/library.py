@@ -19,7 +19,7 @@ from smpc_dp.circuits.gadgets import (
     popcount,
     subtract,
 )
-from smpc_dp.errors import ConfigCheck, ConfigError, Fault
+from smpc_dp.errors import ConfigCheck, ConfigError
 from smpc_dp.published.entry import Published, Value, Values
 from smpc_dp.published.kernels import KERNELS
 
@@ -30,8 +30,8 @@ THRESHOLD = 1000
 def find(name: str) -> Published:
     """Return the published circuit of this name. Raises ConfigError for an unknown one."""
     if name not in PUBLISHED:
-        raise ConfigError(
-            [Fault("circuit", f"no '{name}'; there are: {', '.join(PUBLISHED)}", ConfigCheck.UNKNOWN_NAME)]
+        raise ConfigError.at(
+            "circuit", f"no '{name}'; there are: {', '.join(PUBLISHED)}", ConfigCheck.UNKNOWN_NAME
         )
     return PUBLISHED[name]
 

@@ -11,7 +11,7 @@ from pathlib import Path
 
 from smpc_dp.circuits.bristol import format_bristol, parse_bristol
 from smpc_dp.circuits.circuit import Circuit, Op
-from smpc_dp.errors import ConfigCheck, ConfigError, Fault, LocalError, VerificationError
+from smpc_dp.errors import ConfigCheck, ConfigError, LocalError, VerificationError
 from smpc_dp.files import read_bounded
 from smpc_dp.published.check import RANDOM_INPUTS, check_meaning
 from smpc_dp.published.entry import Published, Value
@@ -102,10 +102,10 @@ def read_manifest(folder: Path) -> Mapping[str, object]:
     try:
         value = json.loads(_read(path))
     except (ValueError, RecursionError) as error:
-        raise ConfigError([Fault(str(path), f"not JSON: {error}", ConfigCheck.FORMAT)]) from error
+        raise ConfigError.at(str(path), f"not JSON: {error}", ConfigCheck.FORMAT) from error
     circuits = value.get("circuits") if isinstance(value, dict) else None
     if not isinstance(circuits, dict):
-        raise ConfigError([Fault(str(path), "no object 'circuits'", ConfigCheck.MISSING)])
+        raise ConfigError.at(str(path), "no object 'circuits'", ConfigCheck.MISSING)
     return circuits
 
 

@@ -15,7 +15,7 @@ from numpy.typing import ArrayLike, NDArray
 
 from smpc_dp.box import Bound
 from smpc_dp.encoding import MAX_LENGTH, Encoding, shown
-from smpc_dp.errors import ConfigCheck, ConfigError, Fault, SmpcError
+from smpc_dp.errors import ConfigCheck, ConfigError, ConfigIssue, SmpcError
 from smpc_dp.files import write_file
 from smpc_dp.identity.keys import Identity, verify
 from smpc_dp.identity.roster import Role
@@ -176,28 +176,22 @@ def average(  # noqa: PLR0913 - the keys of a session file, and what a simulatio
     _check_fraction("dropout", dropout)
     _check_fraction("planned_dropout", planned_dropout)
     if weights is not None and len(weights) != len(vectors):
-        raise ConfigError(
-            [Fault("weights", f"{len(weights)} weights for {len(vectors)} parties", ConfigCheck.SHAPE)]
+        raise ConfigError.at(
+            "weights", f"{len(weights)} weights for {len(vectors)} parties", ConfigCheck.SHAPE
         )
     if not 0 <= dropout <= planned_dropout:
-        raise ConfigError(
-            [
-                Fault(
-                    "dropout",
-                    f"must be in [0, {planned_dropout}] as planned, is {dropout}",
-                    ConfigCheck.RANGE,
-                )
-            ]
+        raise ConfigError.at(
+            "dropout", f"must be in [0, {planned_dropout}] as planned, is {dropout}", ConfigCheck.RANGE
         )
     if verifiable and method != "gopa":
-        raise ConfigError([Fault("verifiable", "is for method 'gopa'", ConfigCheck.UNSUPPORTED)])
+        raise ConfigError.at("verifiable", "is for method 'gopa'", ConfigCheck.UNSUPPORTED)
     if board is not None and not verifiable:
-        raise ConfigError([Fault("board", "is for a verifiable run", ConfigCheck.UNSUPPORTED)])
+        raise ConfigError.at("board", "is for a verifiable run", ConfigCheck.UNSUPPORTED)
     parameters: Any
     declared: dict[str, object] = {}
     if method == "gopa" or not epsilon is delta is l2_bound is None:
         if weights is not None:
-            raise ConfigError([Fault("weights", "are for the exact sum", ConfigCheck.UNSUPPORTED)])
+            raise ConfigError.at("weights", "are for the exact sum", ConfigCheck.UNSUPPORTED)
         given: dict[str, object] = {
             "kind": "integer" if precision is None else "real",
             "precision": precision,
@@ -262,63 +256,61 @@ def average(  # noqa: PLR0913 - the keys of a session file, and what a simulatio
 
 def check_size(parties: int, length: int, threads: int, seed_for_simulation: int | None = None) -> None:
     """Refuse what cannot be simulated, before anything of that size is made; raise ConfigError."""
-    faults = []
+    issues = []
     for name, number, low, high in (
         ("parties", parties, 3, MAX_PARTIES),
         ("length", length, 1, MAX_LENGTH),
         ("threads", threads, 1, MAX_THREADS),
     ):
         if isinstance(number, bool) or not isinstance(number, Integral) or not low <= number <= high:
-            faults.append(
-                Fault(name, f"must be an integer from {low} to {high}, is {shown(number)}", ConfigCheck.RANGE)
+            issues.append(
+                ConfigIssue(
+                    name, f"must be an integer from {low} to {high}, is {shown(number)}", ConfigCheck.RANGE
+                )
             )
     seed = seed_for_simulation
     if seed is not None and (
         isinstance(seed, bool) or not isinstance(seed, Integral) or not 0 <= seed < 1 << 64
     ):
-        faults.append(
-            Fault(
+        issues.append(
+            ConfigIssue(
                 "seed_for_simulation", f"must be an integer in [0, 2^64), is {shown(seed)}", ConfigCheck.RANGE
             )
         )
-    if not faults and parties * length > MAX_VALUES:
-        faults.append(
-            Fault(
+    if not issues and parties * length > MAX_VALUES:
+        issues.append(
+            ConfigIssue(
                 "length",
                 f"{parties} parties times {length} is more than {MAX_VALUES} values",
                 ConfigCheck.TOO_LARGE,
             )
         )
-    if faults:
-        raise ConfigError(faults)
+    if issues:
+        raise ConfigError(issues)
 
 
 def _check_method(method: str, topology: str, kind: str) -> None:
     if method not in ("secagg", "gopa"):
-        raise ConfigError(
-            [Fault("method", f"unknown: {method!r} (known: 'secagg', 'gopa')", ConfigCheck.CHOICE)]
-        )
+        raise ConfigError.at("method", f"unknown: {method!r} (known: 'secagg', 'gopa')", ConfigCheck.CHOICE)
     if method == "secagg" and topology != "relay":
-        raise ConfigError(
-            [Fault("topology", "is for gopa: a secure sum has a relay", ConfigCheck.UNSUPPORTED)]
-        )
+        raise ConfigError.at("topology", "is for gopa: a secure sum has a relay", ConfigCheck.UNSUPPORTED)
     if kind not in ("average", "sum"):
-        raise ConfigError([Fault("kind", f"must be 'average' or 'sum', is {kind!r}", ConfigCheck.CHOICE)])
+        raise ConfigError.at("kind", f"must be 'average' or 'sum', is {kind!r}", ConfigCheck.CHOICE)
 
 
 def _check_fraction(name: str, number: float) -> None:
     if isinstance(number, bool) or not isinstance(number, Real):
-        raise ConfigError([Fault(name, f"must be a number, is {shown(number)}", ConfigCheck.TYPE)])
+        raise ConfigError.at(name, f"must be a number, is {shown(number)}", ConfigCheck.TYPE)
     if not 0 <= number < 1:
-        raise ConfigError([Fault(name, f"must be in [0, 1), is {number}", ConfigCheck.RANGE)])
+        raise ConfigError.at(name, f"must be in [0, 1), is {number}", ConfigCheck.RANGE)
 
 
 def _noisy_parameters(method: str, declared: Mapping[str, object], parties: int) -> SumParameters:
     """Return the parameters of a differentially private sum; raise ConfigError with all their faults."""
     check = check_gopa if method == "gopa" else check_noisy
-    checked, faults = check(declared, parties)
+    checked, issues = check(declared, parties)
     if checked is None:
-        raise ConfigError(faults)
+        raise ConfigError(issues)
     return checked
 
 
@@ -333,8 +325,8 @@ def _largest(weights: Sequence[int]) -> int:
     """Return the largest weight, which the encoding is made for; at least 1."""
     for index, weight in enumerate(weights):
         if isinstance(weight, bool) or not isinstance(weight, Integral):
-            raise ConfigError(
-                [Fault(f"weights[{index}]", f"must be an integer, is {shown(weight)}", ConfigCheck.TYPE)]
+            raise ConfigError.at(
+                f"weights[{index}]", f"must be an integer, is {shown(weight)}", ConfigCheck.TYPE
             )
     return max(1, *map(int, weights))
 
@@ -348,10 +340,10 @@ def _rows(values: ArrayLike | Sequence[ArrayLike]) -> Sequence[NDArray[np.generi
     try:
         array = np.asarray(values)
     except ValueError as error:
-        raise ConfigError([Fault("values", f"not rows of one length ({error})", ConfigCheck.SHAPE)]) from None
+        raise ConfigError.at("values", f"not rows of one length ({error})", ConfigCheck.SHAPE) from None
     if array.ndim != 2 or 0 in array.shape:
-        raise ConfigError(
-            [Fault("values", f"shape must be (parties, length), is {array.shape}", ConfigCheck.SHAPE)]
+        raise ConfigError.at(
+            "values", f"shape must be (parties, length), is {array.shape}", ConfigCheck.SHAPE
         )
     return list(array)
 

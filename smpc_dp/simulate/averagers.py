@@ -15,7 +15,7 @@ from numpy.typing import NDArray
 from smpc_dp import ball
 from smpc_dp.crypto.randomness import Randomness, SystemRandomness
 from smpc_dp.encoding import EXACT_FLOAT, Encoding
-from smpc_dp.errors import ConfigCheck, ConfigError, Fault
+from smpc_dp.errors import ConfigCheck, ConfigError
 from smpc_dp.learn.averager import (
     AllHere,
     Averaged,
@@ -234,7 +234,7 @@ def grid_rows(encoding: Encoding, vectors: Rows) -> NDArray[np.int64]:
     Raises PrivacyError, ConfigError as it does.
     """
     if encoding.integer:
-        raise ConfigError([Fault("kind", "learners average real vectors", ConfigCheck.UNSUPPORTED)])
+        raise ConfigError.at("kind", "learners average real vectors", ConfigCheck.UNSUPPORTED)
     scaled = np.ldexp(vectors, encoding.fractional_bits)
     grid: NDArray[np.int64] = np.rint(scaled).astype(np.int64)
     if encoding.l2_bound is None:

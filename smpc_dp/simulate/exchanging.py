@@ -9,7 +9,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from smpc_dp.encoding import RingVector
-from smpc_dp.errors import ConfigCheck, ConfigError, Fault, LocalError, SmpcError
+from smpc_dp.errors import ConfigCheck, ConfigError, LocalError, SmpcError
 from smpc_dp.learn.averager import Parties, Rows
 from smpc_dp.learn.exchanges import Exchanging, OneParty, Recipients, request_of
 from smpc_dp.net.transport.memory import Faults, MemoryNetwork
@@ -46,8 +46,8 @@ def drive_exchange(
         for name, brought in zip(names, ring_vector, strict=True)
     ]
     aggregator = states.aggregator(simulated.context, parameters, simulated.signers[AGGREGATOR])
-    faults = Faults(kill={names[index]: message for index, message in (kill or {}).items()})
-    errors = drive([aggregator, *parties], MemoryNetwork(faults, seed=seed_for_simulation or 0), AGGREGATOR)
+    issues = Faults(kill={names[index]: message for index, message in (kill or {}).items()})
+    errors = drive([aggregator, *parties], MemoryNetwork(issues, seed=seed_for_simulation or 0), AGGREGATOR)
     return parties, errors
 
 
@@ -154,9 +154,7 @@ class MemoryExchange(OneParty):
 
     def __init__(self, aggregator: MemoryRelay, party: int) -> None:
         if not 0 <= party < aggregator.parties:
-            raise ConfigError(
-                [Fault("user", f"must be below {aggregator.parties}, is {party}", ConfigCheck.RANGE)]
-            )
+            raise ConfigError.at("user", f"must be below {aggregator.parties}, is {party}", ConfigCheck.RANGE)
         self._aggregator, self._own = aggregator, party
         self._planned = aggregator.exchanging.planned(aggregator.parties)
 

@@ -11,7 +11,7 @@ import numpy as np
 from numpy.typing import ArrayLike
 
 from smpc_dp.crypto.randomness import SystemRandomness
-from smpc_dp.errors import ConfigCheck, ConfigError, Fault, SmpcError
+from smpc_dp.errors import ConfigCheck, ConfigError, SmpcError
 from smpc_dp.learn.averager import Averager, PeerExchange, PlainAverager, PlainExchange
 from smpc_dp.learn.exchanges import Exchanging
 from smpc_dp.learn.methods import Averaging
@@ -47,12 +47,8 @@ def learn(
     """
     checked = _checked(parameters, len(data))
     if fidelity not in ("ideal", "machines", "plain"):
-        raise ConfigError(
-            [
-                Fault(
-                    "fidelity", f"must be 'ideal', 'machines' or 'plain', is {fidelity!r}", ConfigCheck.CHOICE
-                )
-            ]
+        raise ConfigError.at(
+            "fidelity", f"must be 'ideal', 'machines' or 'plain', is {fidelity!r}", ConfigCheck.CHOICE
         )
     tables = [np.asarray(table, dtype=np.float64) for table in data]
     for party, table in enumerate(tables):
@@ -91,14 +87,14 @@ def _checked(parameters: Mapping[str, object] | LearnParameters, parties: int) -
     """Return the parameters for so many parties; raise ConfigError if they are refused or for others."""
     checked: LearnParameters | None
     if isinstance(parameters, Mapping):
-        checked, faults = check_learn(parameters, parties)
-        if faults:
-            raise ConfigError(faults)
+        checked, issues = check_learn(parameters, parties)
+        if issues:
+            raise ConfigError(issues)
     else:
         checked = parameters
     if checked is None or checked.parties != parties:
-        raise ConfigError(
-            [Fault("data", f"{parties} tables, planned for another number of users", ConfigCheck.DIFFERS)]
+        raise ConfigError.at(
+            "data", f"{parties} tables, planned for another number of users", ConfigCheck.DIFFERS
         )
     return checked
 

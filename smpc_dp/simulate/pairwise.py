@@ -8,7 +8,7 @@ from collections.abc import Callable, Mapping, Sequence
 from nacl.signing import SigningKey
 
 from smpc_dp.crypto.randomness import Randomness, SystemRandomness
-from smpc_dp.errors import Check, ConfigCheck, ConfigError, Fault, PeerFault, SmpcError
+from smpc_dp.errors import Check, ConfigCheck, ConfigError, PeerFault, SmpcError
 from smpc_dp.protocols.garbled.effects import Effects, Receive, Send
 from smpc_dp.protocols.garbled.evaluation import (
     AnyCircuit,
@@ -126,7 +126,7 @@ def evaluate(
     count, batch = count_instances(inputs, None)
     if len(inputs) != len(built.inputs):
         reason = f"{len(inputs)} values, the circuit takes {len(built.inputs)}"
-        raise ConfigError([Fault("inputs", reason, ConfigCheck.SHAPE)])
+        raise ConfigError.at("inputs", reason, ConfigCheck.SHAPE)
     theirs = range(1, len(built.inputs)) if evaluator_inputs is None else evaluator_inputs
 
     def make(name: str) -> Operation:

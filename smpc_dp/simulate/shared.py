@@ -19,7 +19,7 @@ from typing import Any
 import numpy as np
 
 from smpc_dp.crypto.randomness import Randomness
-from smpc_dp.errors import ConfigCheck, ConfigError, Fault
+from smpc_dp.errors import ConfigCheck, ConfigError
 from smpc_dp.kernels.fields import Codes
 from smpc_dp.statistics.shared.plan import Program
 from smpc_dp.statistics.shared.program import design_pairs, kernel_in, output_spans, run_program
@@ -98,7 +98,5 @@ def _lone_runtime() -> Any:
             root.setLevel(level)
     mpc = sys.modules["mpyc.runtime"].mpc
     if len(mpc.parties) != 1 or not mpc.options.no_async:
-        raise ConfigError(
-            [Fault("engine", "this process is one of several mpyc parties", ConfigCheck.UNSUPPORTED)]
-        )
+        raise ConfigError.at("engine", "this process is one of several mpyc parties", ConfigCheck.UNSUPPORTED)
     return mpc

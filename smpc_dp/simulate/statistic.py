@@ -9,7 +9,7 @@ import numpy as np
 from nacl.signing import SigningKey
 
 from smpc_dp.crypto.randomness import Randomness, SystemRandomness
-from smpc_dp.errors import ConfigCheck, ConfigError, Fault, SmpcError
+from smpc_dp.errors import ConfigCheck, ConfigError, SmpcError
 from smpc_dp.kernels.fields import Codes, checked_labels
 from smpc_dp.kernels.kernel import Kernel
 from smpc_dp.kernels.named import find_kernel
@@ -84,12 +84,10 @@ def pairwise(  # noqa: PLR0913 - those of `Session.pairwise`, and what a simulat
         ConfigError: an argument is wrong. PrivacyError: a value is outside its domain.
     """
     if engine not in _TRUE:
-        raise ConfigError(
-            [Fault("engine", f"{engine!r} is neither 'garbled' nor 'mpyc'", ConfigCheck.CHOICE)]
-        )
+        raise ConfigError.at("engine", f"{engine!r} is neither 'garbled' nor 'mpyc'", ConfigCheck.CHOICE)
     if fidelity not in (None, "ideal", _TRUE[engine]):
         reason = f"{fidelity!r} is neither '{_TRUE[engine]}' nor 'ideal', for engine '{engine}'"
-        raise ConfigError([Fault("fidelity", reason, ConfigCheck.CHOICE)])
+        raise ConfigError.at("fidelity", reason, ConfigCheck.CHOICE)
     how: Fidelity = fidelity or _TRUE[engine]
     known = find_kernel(kernel)
     codes = known.codes(data)
@@ -131,9 +129,7 @@ def checked_public_labels(kernel: Kernel, labels: Any, parties: int) -> list[int
     """
     if kernel.labels != "public":
         if labels is not None:
-            raise ConfigError(
-                [Fault("labels", f"'{kernel.name}' takes no public labels", ConfigCheck.UNSUPPORTED)]
-            )
+            raise ConfigError.at("labels", f"'{kernel.name}' takes no public labels", ConfigCheck.UNSUPPORTED)
         return None
     return [int(public_label) for public_label in checked_labels(labels, parties)]
 

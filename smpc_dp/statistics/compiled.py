@@ -7,7 +7,7 @@ import math
 from collections.abc import Sequence
 from fractions import Fraction
 
-from smpc_dp.errors import ConfigCheck, ConfigError, Fault
+from smpc_dp.errors import ConfigCheck, ConfigError
 from smpc_dp.kernels.compiled import compile_kernel
 from smpc_dp.kernels.kernel import Kernel
 from smpc_dp.privacy.arguments import Arguments, is_number
@@ -41,9 +41,7 @@ def plan_statistic(
     Raises ConfigError that names what is wrong; for an epsilon too small for the grid with the smallest.
     """
     if not isinstance(parties, int) or parties < 2:
-        raise ConfigError(
-            [Fault("parties", f"{parties!r} is not an integer of at least 2", ConfigCheck.RANGE)]
-        )
+        raise ConfigError.at("parties", f"{parties!r} is not an integer of at least 2", ConfigCheck.RANGE)
     result = Arguments()
     result.budget(epsilon)
     result.done()
@@ -52,7 +50,7 @@ def plan_statistic(
     result.integer("partners", partners, 1, MAX_PARTNERS)
     # The rest of a Gaussian's is checked where it is designed.
     if not is_number(delta) or not (delta > 0 if noise == "gaussian" else delta == 0):
-        result.fault(
+        result.issue(
             "delta", f"{delta!r}: above 0 for Gaussian noise, and for that alone", ConfigCheck.UNSUPPORTED
         )
     result.done()
@@ -89,7 +87,7 @@ def design_noise(steps: int, epsilon: float, delta: float, partners: int, kind: 
         return CyclicLaplace.design(steps, share)
     if kind == "randomised_response":
         return RandomisedResponse.design(steps, share)
-    raise ConfigError([Fault("noise", f"{kind!r} is none of {', '.join(NOISES)}", ConfigCheck.CHOICE)])
+    raise ConfigError.at("noise", f"{kind!r} is none of {', '.join(NOISES)}", ConfigCheck.CHOICE)
 
 
 def _choose(kernel: Kernel, parties: int, epsilon: float, zetas: Sequence[float] | None) -> int:
@@ -113,13 +111,7 @@ def operation_of(kernel: Kernel, plan: StatisticPlan, noise: str) -> str:
     }
     operation = json.dumps(requested, sort_keys=True)
     if len(operation) > MAX_OPERATION:
-        raise ConfigError(
-            [
-                Fault(
-                    "kernel",
-                    f"its description has more than {MAX_OPERATION} characters",
-                    ConfigCheck.TOO_LARGE,
-                )
-            ]
+        raise ConfigError.at(
+            "kernel", f"its description has more than {MAX_OPERATION} characters", ConfigCheck.TOO_LARGE
         )
     return operation

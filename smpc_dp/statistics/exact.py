@@ -9,7 +9,7 @@ from numpy.typing import ArrayLike, NDArray
 
 from smpc_dp.crypto.prg import expand
 from smpc_dp.crypto.randomness import Randomness, SystemRandomness
-from smpc_dp.errors import ConfigCheck, ConfigError, Fault
+from smpc_dp.errors import ConfigCheck, ConfigError
 from smpc_dp.kernels.fields import Floats
 from smpc_dp.kernels.kernel import Kernel
 from smpc_dp.kernels.named import is_known
@@ -26,7 +26,7 @@ def kendall_tau(x: ArrayLike, y: ArrayLike) -> float:
     """
     first, second = _column("x", x), _column("y", y)
     if len(first) != len(second):
-        raise ConfigError([Fault("y", f"{len(second)} values, x has {len(first)}", ConfigCheck.SHAPE)])
+        raise ConfigError.at("y", f"{len(second)} values, x has {len(first)}", ConfigCheck.SHAPE)
     n = len(first)
     order = np.lexsort((second, first))
     first, second = first[order], second[order]
@@ -79,13 +79,13 @@ def u_statistic(kernel: Kernel, records: Any) -> float:
         data, labels = records
         public_labels = _column("labels", labels, 1)
         if not np.isin(public_labels, (0, 1)).all():
-            raise ConfigError([Fault("labels", "not all 0 or 1", ConfigCheck.RANGE)])
+            raise ConfigError.at("labels", "not all 0 or 1", ConfigCheck.RANGE)
         values = kernel.values(kernel.codes(data))
         return auc(values[public_labels == 1, 0], values[public_labels == 0, 0])
     values = kernel.values(kernel.codes(records))
     n = len(values)
     if n < 2:
-        raise ConfigError([Fault("data", f"{n} records, a pair needs 2", ConfigCheck.RANGE)])
+        raise ConfigError.at("data", f"{n} records, a pair needs 2", ConfigCheck.RANGE)
     match kernel.name if is_known(kernel) else "":
         case "kendall_tau":
             return kendall_tau(values[:, 0], values[:, 1])
@@ -112,14 +112,8 @@ def incomplete_u_statistic(kernel: Kernel, records: Any, pairs: NDArray[np.int64
     codes = kernel.codes(records)
     shape = pairs.shape
     if len(shape) != 2 or shape[1] != 2 or not len(pairs) or not ((pairs >= 0) & (pairs < len(codes))).all():
-        raise ConfigError(
-            [
-                Fault(
-                    "pairs",
-                    f"shape {shape}: not pairs (m, 2) of records 0..{len(codes) - 1}",
-                    ConfigCheck.SHAPE,
-                )
-            ]
+        raise ConfigError.at(
+            "pairs", f"shape {shape}: not pairs (m, 2) of records 0..{len(codes) - 1}", ConfigCheck.SHAPE
         )
     integers = kernel.integer(codes[pairs[:, 0]], codes[pairs[:, 1]])
     return float(kernel.decode(integers).mean())
@@ -132,7 +126,7 @@ def draw_pairs(parties: int, count: int, randomness: Randomness | None = None) -
     """
     if parties < 2 or not 1 <= count <= MAX_SAMPLED:
         reason = f"{count} pairs of {parties}: needs 1 to {MAX_SAMPLED} pairs of at least 2"
-        raise ConfigError([Fault("pairs", reason, ConfigCheck.RANGE)])
+        raise ConfigError.at("pairs", reason, ConfigCheck.RANGE)
     words = expand((randomness or SystemRandomness()).bytes(32), 2 * count, np.uint64).reshape(count, 2)
     first = (words[:, 0] % np.uint64(parties)).astype(np.int64)
     second = (words[:, 1] % np.uint64(parties - 1)).astype(np.int64)
@@ -183,13 +177,11 @@ def _column(name: str, values: ArrayLike, least: int = 2) -> Floats:
     try:
         column = np.asarray(values, dtype=np.float64)
     except (TypeError, ValueError):
-        raise ConfigError([Fault(name, "not an array of numbers", ConfigCheck.TYPE)]) from None
+        raise ConfigError.at(name, "not an array of numbers", ConfigCheck.TYPE) from None
     if column.ndim != 1 or len(column) < least:
-        raise ConfigError(
-            [Fault(name, f"shape {column.shape}: not one dimension of at least {least}", ConfigCheck.SHAPE)]
+        raise ConfigError.at(
+            name, f"shape {column.shape}: not one dimension of at least {least}", ConfigCheck.SHAPE
         )
     if np.isnan(column).any():
-        raise ConfigError(
-            [Fault(name, f"{int(np.isnan(column).sum())} values are not a number", ConfigCheck.TYPE)]
-        )
+        raise ConfigError.at(name, f"{int(np.isnan(column).sum())} values are not a number", ConfigCheck.TYPE)
     return column

@@ -20,7 +20,7 @@ from numpy.typing import ArrayLike
 from smpc_dp.crypto.labels import Label
 from smpc_dp.crypto.randomness import Randomness
 from smpc_dp.crypto.transcript import digest
-from smpc_dp.errors import ConfigCheck, ConfigError, Fault
+from smpc_dp.errors import ConfigCheck, ConfigError
 from smpc_dp.kernels.fields import Codes, Floats, as_array, checked_labels
 from smpc_dp.kernels.kernel import Kernel
 from smpc_dp.kernels.quantiser import Quantiser, Rounding, bins_of, choose_bins
@@ -131,7 +131,7 @@ class LocalPairwise:
         count = len(self.kernel.fields)
         if values.shape != (count,) and (count > 1 or values.shape != ()):
             reason = f"shape {values.shape}, not the values of one record, {count}"
-            raise ConfigError([Fault("record", reason, ConfigCheck.SHAPE)])
+            raise ConfigError.at("record", reason, ConfigCheck.SHAPE)
         codes = self.kernel.codes(values.reshape(1, -1))
         if ledger is not None:
             ledger.charge(secrets.token_bytes(16), self.event, label)
@@ -165,14 +165,8 @@ class LocalPairwise:
         wrong = np.flatnonzero(answers >= self.quantiser.categories)
         if len(wrong):
             k = self.quantiser.categories
-            raise ConfigError(
-                [
-                    Fault(
-                        f"reports[{wrong[0]}]",
-                        f"its answer is none of the {k} categories",
-                        ConfigCheck.CHOICE,
-                    )
-                ]
+            raise ConfigError.at(
+                f"reports[{wrong[0]}]", f"its answer is none of the {k} categories", ConfigCheck.CHOICE
             )
         return answers
 
@@ -200,11 +194,9 @@ class LocalPairwise:
         """
         kernel = kernel or self.kernel
         if kernel.fields != self.kernel.fields:
-            raise ConfigError([Fault("kernel", "has other fields than the reports", ConfigCheck.DIFFERS)])
+            raise ConfigError.at("kernel", "has other fields than the reports", ConfigCheck.DIFFERS)
         if not 0 < confidence < 1:
-            raise ConfigError(
-                [Fault("confidence", f"must be between 0 and 1, is {confidence}", ConfigCheck.RANGE)]
-            )
+            raise ConfigError.at("confidence", f"must be between 0 and 1, is {confidence}", ConfigCheck.RANGE)
         answers = self._checked(reports)
         matrix = self.quantiser.matrix(kernel)
         k, n, bound = self.quantiser.categories, len(answers), None
@@ -212,13 +204,13 @@ class LocalPairwise:
             public_labels = checked_labels(labels, n)
             up, down = (np.bincount(answers[public_labels == label], minlength=k) for label in (1, 0))
             if min(up.sum(), down.sum()) < 2:
-                raise ConfigError(
-                    [Fault("labels", "a label has one report: 2 are needed of each", ConfigCheck.RANGE)]
+                raise ConfigError.at(
+                    "labels", "a label has one report: 2 are needed of each", ConfigCheck.RANGE
                 )
             value, error = two_samples(self.unbiased(matrix), up, down)
         elif labels is not None:
-            raise ConfigError(
-                [Fault("labels", f"kernel {kernel.name} has no public labels", ConfigCheck.UNSUPPORTED)]
+            raise ConfigError.at(
+                "labels", f"kernel {kernel.name} has no public labels", ConfigCheck.UNSUPPORTED
             )
         else:
             symmetric = (matrix + matrix.T) / 2
@@ -245,22 +237,16 @@ class LocalPairwise:
         elif reports.ndim == 1 and reports.dtype.kind in "iu":
             answers = reports.astype(np.int64)
         else:
-            raise ConfigError(
-                [
-                    Fault(
-                        "reports",
-                        f"{reports.dtype} {reports.shape} is not a row of answers",
-                        ConfigCheck.SHAPE,
-                    )
-                ]
+            raise ConfigError.at(
+                "reports", f"{reports.dtype} {reports.shape} is not a row of answers", ConfigCheck.SHAPE
             )
         if len(answers) < 3:
-            raise ConfigError(
-                [Fault("reports", f"there are {len(answers)}, at least 3 are needed", ConfigCheck.FORMAT)]
+            raise ConfigError.at(
+                "reports", f"there are {len(answers)}, at least 3 are needed", ConfigCheck.FORMAT
             )
         if answers.min() < 0 or answers.max() >= self.quantiser.categories:
-            raise ConfigError(
-                [Fault("reports", f"not answers in 0..{self.quantiser.categories - 1}", ConfigCheck.FORMAT)]
+            raise ConfigError.at(
+                "reports", f"not answers in 0..{self.quantiser.categories - 1}", ConfigCheck.FORMAT
             )
         return answers
 

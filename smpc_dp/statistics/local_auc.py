@@ -20,7 +20,7 @@ from numpy.typing import ArrayLike, NDArray
 from smpc_dp.crypto.labels import Label
 from smpc_dp.crypto.randomness import Randomness
 from smpc_dp.crypto.transcript import digest
-from smpc_dp.errors import ConfigCheck, ConfigError, Fault
+from smpc_dp.errors import ConfigCheck, ConfigError
 from smpc_dp.kernels.fields import Codes, Field, Floats, checked_labels
 from smpc_dp.kernels.named import auc
 from smpc_dp.privacy.accountant.events import Event
@@ -67,14 +67,8 @@ class LocalAuc:
         """
         tree = Tree(levels, epsilon, oracle, split, secrets.token_bytes(32) if coins is None else coins)
         if levels > max(1, score.steps.bit_length()):
-            raise ConfigError(
-                [
-                    Fault(
-                        "levels",
-                        f"2^{levels} is more than the grid's {score.steps + 1} points",
-                        ConfigCheck.RANGE,
-                    )
-                ]
+            raise ConfigError.at(
+                "levels", f"2^{levels} is more than the grid's {score.steps + 1} points", ConfigCheck.RANGE
             )
         return cls(score, tree)
 
@@ -126,8 +120,8 @@ class LocalAuc:
         """
         codes = self.score.codes(scores)
         if codes.ndim != 1:
-            raise ConfigError(
-                [Fault("scores", f"shape {codes.shape} is not one score for each user", ConfigCheck.SHAPE)]
+            raise ConfigError.at(
+                "scores", f"shape {codes.shape} is not one score for each user", ConfigCheck.SHAPE
             )
         return self.tree.answer(
             self._leaves(codes), checked_parties(parties, len(codes)), noise_source(randomness)
@@ -170,13 +164,11 @@ class LocalAuc:
             of range, or the threshold lets through more than 2^20 nodes of a level.
         """
         if not 0 < confidence < 1:
-            raise ConfigError(
-                [Fault("confidence", f"must be between 0 and 1, is {confidence}", ConfigCheck.RANGE)]
-            )
+            raise ConfigError.at("confidence", f"must be between 0 and 1, is {confidence}", ConfigCheck.RANGE)
         if not 0 <= ties <= 1:
-            raise ConfigError([Fault("ties", f"must be 0 to 1, is {ties}", ConfigCheck.RANGE)])
+            raise ConfigError.at("ties", f"must be 0 to 1, is {ties}", ConfigCheck.RANGE)
         if threshold is not None and not 0 <= threshold < math.inf:
-            raise ConfigError([Fault("threshold", f"must be 0 or more, is {threshold}", ConfigCheck.RANGE)])
+            raise ConfigError.at("threshold", f"must be 0 or more, is {threshold}", ConfigCheck.RANGE)
         numbers = checked_parties(parties, len(reports))
         answers = self._checked(reports, numbers)
         public_labels = checked_labels(labels, len(answers))
@@ -210,7 +202,7 @@ class LocalAuc:
             return self.tree.decode(rows[:, FINGERPRINT_BYTES:], parties)
         if reports.ndim != 2 or reports.shape[1] != self.tree.width or reports.dtype.kind not in "iu":
             reason = f"{reports.dtype} {reports.shape}, not integers (n, {self.tree.width})"
-            raise ConfigError([Fault("reports", reason, ConfigCheck.FORMAT)])
+            raise ConfigError.at("reports", reason, ConfigCheck.FORMAT)
         return self.tree.checked(reports.astype(np.int64, copy=False), parties)
 
 
@@ -239,7 +231,7 @@ class Walk:
         children = (2 * self._nodes[:, None] + np.arange(2)).ravel()
         if len(children) > MAX_NODES:
             reason = f"lets through {len(children)} nodes of level {level}, more than {MAX_NODES}"
-            raise ConfigError([Fault("threshold", reason, ConfigCheck.TOO_LARGE)])
+            raise ConfigError.at("threshold", reason, ConfigCheck.TOO_LARGE)
         self.visited += len(children)
         up, down = (tree.counts(level, children).reshape(-1, 2) for tree in (self._up, self._down))
         noise = self._up.variance(level), self._down.variance(level)
@@ -292,9 +284,9 @@ def checked_parties(parties: ArrayLike | None, count: int) -> Codes:
     array = np.asarray(parties)
     if array.shape != (count,) or array.dtype.kind not in "iu":
         reason = f"{array.dtype} {array.shape} is not an integer for each of {count} reports"
-        raise ConfigError([Fault("parties", reason, ConfigCheck.FORMAT)])
+        raise ConfigError.at("parties", reason, ConfigCheck.FORMAT)
     if count and not (array.min() >= 0 and array.max() < MAX_PARTIES):
-        raise ConfigError([Fault("parties", "a number is not in 0..2^40-1", ConfigCheck.RANGE)])
+        raise ConfigError.at("parties", "a number is not in 0..2^40-1", ConfigCheck.RANGE)
     if len(np.unique(array)) < count:
-        raise ConfigError([Fault("parties", "a user reports twice", ConfigCheck.DUPLICATE)])
+        raise ConfigError.at("parties", "a user reports twice", ConfigCheck.DUPLICATE)
     return array.astype(np.int64)

@@ -10,7 +10,7 @@ from statistics import NormalDist
 import numpy as np
 from numpy.typing import NDArray
 
-from smpc_dp.errors import ConfigCheck, ConfigError, Fault
+from smpc_dp.errors import ConfigCheck, ConfigError
 from smpc_dp.kernels.fields import Codes, Floats
 from smpc_dp.privacy.guarantee import PrivacyGuarantee
 from smpc_dp.protocols.result import Privacy
@@ -109,8 +109,8 @@ def joined(reports: Sequence[bytes], fingerprint: bytes, size: int) -> NDArray[n
     for index, report in enumerate(reports):
         if not isinstance(report, bytes) or len(report) != size:
             reason = f"{len(report)} bytes" if isinstance(report, bytes) else type(report).__name__
-            raise ConfigError([Fault(f"reports[{index}]", f"{reason}, not {size} bytes", ConfigCheck.FORMAT)])
+            raise ConfigError.at(f"reports[{index}]", f"{reason}, not {size} bytes", ConfigCheck.FORMAT)
         if not report.startswith(fingerprint):
             reason = "was made with other parameters: its fingerprint is not that of this protocol"
-            raise ConfigError([Fault(f"reports[{index}]", reason, ConfigCheck.FORMAT)])
+            raise ConfigError.at(f"reports[{index}]", reason, ConfigCheck.FORMAT)
     return np.frombuffer(b"".join(reports), dtype=np.uint8).reshape(-1, size)

@@ -17,7 +17,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from smpc_dp.crypto.prg import SEED_BYTES, add_masks
-from smpc_dp.errors import ConfigCheck, ConfigError, Fault
+from smpc_dp.errors import ConfigCheck, ConfigError
 from smpc_dp.kernels.fields import Codes, Floats
 from smpc_dp.privacy.accountant.events import Event, Pure
 from smpc_dp.privacy.arguments import Arguments
@@ -65,11 +65,11 @@ class Tree:
         result.integer("levels", self.levels, 1, MAX_LEVELS)
         result.budget(self.epsilon)
         if self.oracle not in get_args(Oracle):
-            result.fault("oracle", f"must be hadamard or krr, is {self.oracle!r}", ConfigCheck.CHOICE)
+            result.issue("oracle", f"must be hadamard or krr, is {self.oracle!r}", ConfigCheck.CHOICE)
         if self.split not in get_args(Split):
-            result.fault("split", f"must be users or budget, is {self.split!r}", ConfigCheck.CHOICE)
+            result.issue("split", f"must be users or budget, is {self.split!r}", ConfigCheck.CHOICE)
         if not isinstance(self.coins, bytes) or len(self.coins) != SEED_BYTES:
-            result.fault("coins", f"must be {SEED_BYTES} bytes", ConfigCheck.RANGE)
+            result.issue("coins", f"must be {SEED_BYTES} bytes", ConfigCheck.RANGE)
         result.done()
 
     @property
@@ -162,8 +162,8 @@ class Tree:
             wrong = ((part < 0) | (part >= most)).any(axis=1)
             if wrong.any():
                 index = start + int(np.flatnonzero(wrong)[0])
-                raise ConfigError(
-                    [Fault(f"reports[{index}]", "its answer is none of this protocol", ConfigCheck.CHOICE)]
+                raise ConfigError.at(
+                    f"reports[{index}]", "its answer is none of this protocol", ConfigCheck.CHOICE
                 )
         return answers
 

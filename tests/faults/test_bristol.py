@@ -87,7 +87,7 @@ CASES: list[tuple[str, str, int, str]] = [
 def test_each_fault_names_its_line(text: str, line: int, reason: str) -> None:
     with pytest.raises(ConfigError) as caught:
         parse_bristol(text.encode(), "it.txt")
-    (fault,) = caught.value.faults
+    (fault,) = caught.value.issues
     assert fault.where == f"it.txt:{line}"
     assert reason in fault.reason
 

@@ -21,7 +21,6 @@ from smpc_dp.errors import (
     Code,
     ConfigCheck,
     ConfigError,
-    Fault,
     LocalError,
     PeerFault,
     PrivacyError,
@@ -41,7 +40,7 @@ from smpc_dp.net.session_file import Timeouts, load_session, write_session
 from smpc_dp.protocols.engine.events import Cancellation, Deadline, Message, Report, Start
 from smpc_dp.protocols.secret_sharing import messages as m
 from smpc_dp.protocols.secret_sharing.agreement import MakeTerms
-from smpc_dp.protocols.secret_sharing.params import check_parameters, roster_faults
+from smpc_dp.protocols.secret_sharing.params import check_parameters, roster_issues
 from smpc_dp.protocols.secret_sharing.party import PartyMachine
 from smpc_dp.protocols.secret_sharing.server import Job, ServerMachine
 from smpc_dp.protocols.secret_sharing.sharing import field_bytes, split, unpack
@@ -267,7 +266,7 @@ def test_one_label_too_many_or_too_few_costs_its_user_alone(most: int, odd: int)
 def make_labelled(*, labels: bool) -> MakeTerms:
     def make_terms(operation: str, parties: int, public_labels: tuple[int, ...], seed: bytes) -> ProgramTerms:
         if labels != bool(public_labels) or not set(public_labels) <= {0, 1}:
-            raise ConfigError([Fault("marks", f"{public_labels}", ConfigCheck.CHOICE)])
+            raise ConfigError.at("marks", f"{public_labels}", ConfigCheck.CHOICE)
         return make(operation, parties, public_labels, seed)
 
     return make_terms
@@ -558,8 +557,8 @@ def test_parameters_are_checked(parameters: dict[str, object], where: str) -> No
 
 def test_aggregators_have_no_place_among_servers() -> None:
     members = [IDENTITIES[name].entry("server", f"h:{index}") for index, name in enumerate(SERVERS, 1)]
-    assert not roster_faults(members)
-    assert roster_faults([*members, IDENTITIES["bob"].entry("aggregator", "h:9")])
+    assert not roster_issues(members)
+    assert roster_issues([*members, IDENTITIES["bob"].entry("aggregator", "h:9")])
 
 
 FAST = Timeouts(connect=4.0, step=2.0, gather=2.0)

@@ -273,13 +273,13 @@ async def test_differing_sessions_are_told_on_both_sides(net: Net) -> None:
     who, error = await server.refused()
     assert who == "alice"
     assert isinstance(error, ConfigError)
-    assert "'agg'" in caught.value.faults[0].where
-    assert "'alice'" in error.faults[0].where
-    assert [fault.reason for fault in caught.value.faults] == [
+    assert "'agg'" in caught.value.issues[0].where
+    assert "'alice'" in error.issues[0].where
+    assert [fault.reason for fault in caught.value.issues] == [
         "parameters.extra: True only here",
         "parameters.length: 12 here, 10 there",
     ]
-    assert [fault.reason for fault in error.faults] == [
+    assert [fault.reason for fault in error.issues] == [
         "parameters.extra: True only there",
         "parameters.length: 10 here, 12 there",
     ]

@@ -219,7 +219,7 @@ def test_files_with_an_aggregator_or_without_addresses_are_refused(session: Path
         path.write_text(wrong)
         with pytest.raises(smpc_dp.ConfigError) as caught:
             load_session(path)
-        assert where in {fault.where for fault in caught.value.faults}
+        assert where in {fault.where for fault in caught.value.issues}
 
 
 async def test_a_user_that_should_be_called_may_not_call(tmp_path: Path) -> None:

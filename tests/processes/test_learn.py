@@ -21,7 +21,7 @@ from typer.testing import CliRunner
 from smpc_dp import simulate
 from smpc_dp.cli import app
 from smpc_dp.cli.learn import report_learned
-from smpc_dp.errors import ConfigError, Fault, PeerFault, PrivacyError, SmpcError, TimeoutFault
+from smpc_dp.errors import ConfigError, ConfigIssue, PeerFault, PrivacyError, SmpcError, TimeoutFault
 from smpc_dp.learn import registry
 from smpc_dp.learn.block_gossip import GroupDraws
 from smpc_dp.learn.requirements import Learned, LearnerContext, PrivateMessages, Requirements, Table
@@ -277,7 +277,7 @@ class Gossip(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=Tr
 
     epsilon: Annotated[float, Meta(gt=0)] | None = None
 
-    def faults(self, parties: int) -> list[Fault]:  # noqa: ARG002
+    def faults(self, parties: int) -> list[ConfigIssue]:  # noqa: ARG002
         return []
 
     def requirements(self, parties: int) -> Requirements:
@@ -464,7 +464,7 @@ def test_a_session_that_learns_is_no_session_of_sums(tmp_path: Path) -> None:
         asyncio.run(open_session(path))
     with pytest.raises(ConfigError, match="has no sums"):
         asyncio.run(serve(path))
-    assert "unknown" in faults_of_session(path, 'learner = "block-gossip"', 'learner = "none"')
+    assert "unknown" in issues_of_session(path, 'learner = "block-gossip"', 'learner = "none"')
 
 
 async def open_session(path: Path) -> None:
@@ -472,7 +472,7 @@ async def open_session(path: Path) -> None:
         pass
 
 
-def faults_of_session(path: Path, old: str, new: str) -> str:
+def issues_of_session(path: Path, old: str, new: str) -> str:
     text = path.read_text()
     assert old in text
     path.write_text(text.replace(old, new))

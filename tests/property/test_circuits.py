@@ -124,7 +124,7 @@ def test_a_damaged_file_is_refused_or_is_a_circuit(index: int, removed: int, add
     try:
         circuit = parse_bristol(text, "it.txt")
     except ConfigError as error:
-        named = [fault.where.split(":")[0] for fault in error.faults]
+        named = [fault.where.split(":")[0] for fault in error.issues]
     else:
         named = ["it.txt"]
         assert parse_bristol(format_bristol(circuit)) == circuit

@@ -44,7 +44,7 @@ def integers(**changes: Any) -> Encoding:
 def test_refused_parameters(changes: dict[str, Any], where: str) -> None:
     with pytest.raises(ConfigError) as raised:
         real(**changes)
-    assert where in [fault.where for fault in raised.value.faults]
+    assert where in [fault.where for fault in raised.value.issues]
 
 
 def test_integer_bounds_must_be_whole() -> None:
@@ -165,7 +165,7 @@ def test_bounds_without_a_float64_are_refused_by_name(
 ) -> None:
     with pytest.raises(ConfigError, match=words) as caught:
         real(precision=1.0, **changes)
-    assert [fault.where for fault in caught.value.faults] == [where]
+    assert [fault.where for fault in caught.value.issues] == [where]
 
 
 @pytest.mark.parametrize("value", [WIDE + 1, -WIDE - 1, -(1 << 63)])

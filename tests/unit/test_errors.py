@@ -27,7 +27,15 @@ from smpc_dp.protocols.engine.saved_inbox import SavedError
 
 PACKAGE = Path(smpc_dp.__file__).parent
 # Where the check stands among the arguments.
-SLOTS = {"PeerFault": 2, "VerificationError": 1, "refuse": 1, "Fault": 2, "fault": 2}
+SLOTS = {
+    "PeerFault": 2,
+    "VerificationError": 1,
+    "refuse": 1,
+    "ConfigIssue": 2,
+    "ConfigError.at": 2,
+    "issue": 2,
+    "fault": 2,
+}
 # A member, in one or in the other case, or the check of another error that is passed on.
 MEMBER = r"(Config)?Check\.[A-Z_]+"
 ALLOWED = re.compile(
@@ -43,6 +51,10 @@ def sources() -> Iterator[tuple[Path, ast.Module]]:
 
 def name_of(call: ast.Call) -> str:
     match call.func:
+        case ast.Attribute(ast.Name("ConfigError"), attr="at"):
+            return "ConfigError.at"
+        case ast.Attribute(ast.Name("certificate"), attr="issue"):
+            return ""
         case ast.Name(name) | ast.Attribute(attr=name):
             return name
     return ""
@@ -120,7 +132,7 @@ def test_an_error_without_a_check_has_the_one_that_is_given() -> None:
 
 def test_a_configuration_that_is_wrong_in_one_way_has_one_fault() -> None:
     error = ConfigError("count must be 1 or more, is 0", ConfigCheck.RANGE)
-    [fault] = error.faults
+    [fault] = error.issues
     assert (fault.where, fault.reason, fault.check) == ("", str(error), ConfigCheck.RANGE)
 
 

@@ -87,5 +87,5 @@ def test_a_graph_of_nothing_but_faults_lists_some(tmp_path: Path) -> None:
     file.write_text("x\n" * 500)
     with pytest.raises(ConfigError) as raised:
         graphs.read_edges(file, 5)
-    assert len(raised.value.faults) == 101
+    assert len(raised.value.issues) == 101
     assert str(raised.value).endswith("edges:101: not read on, after as many faults")

@@ -26,5 +26,5 @@ def check_code(vector: Path, error: BaseException | None) -> None:
     if isinstance(error, PeerFault | VerificationError):
         check = error.check
     elif isinstance(error, ConfigError):
-        [check] = [fault.check for fault in error.faults]
+        [check] = [fault.check for fault in error.issues]
     assert check == CHECKS[vector.parents[1].name][vector.stem]

@@ -7,7 +7,7 @@ import math
 import msgspec
 import numpy as np
 
-from smpc_dp.errors import ConfigCheck, ConfigError, Fault, LocalError
+from smpc_dp.errors import ConfigCheck, ConfigError, ConfigIssue, LocalError
 from smpc_dp.learn.averager import FAILURES
 from smpc_dp.learn.methods import STEPS
 from smpc_dp.learn.requirements import Learned, LearnerContext, PrivateAverages, Requirements, Table
@@ -21,12 +21,12 @@ class PrivateMean(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fiel
     epsilon: float
     delta: float
 
-    def faults(self, parties: int) -> list[Fault]:  # noqa: ARG002
+    def issues(self, parties: int) -> list[ConfigIssue]:  # noqa: ARG002
         """Return what is wrong with the settings; epsilon and delta are checked when noise is planned."""
         if math.isfinite(self.upper - self.lower) and self.lower < self.upper:
             return []
         return [
-            Fault(
+            ConfigIssue(
                 "upper", f"must be above lower and both finite: {self.lower}, {self.upper}", ConfigCheck.RANGE
             )
         ]
@@ -43,7 +43,7 @@ class PrivateMean(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fiel
         within = (table >= self.lower) & (table <= self.upper)
         if table.shape[1] != 1 or not len(table) or not within.all():
             reason = f"must be one column of numbers from {self.lower:g} to {self.upper:g}"
-            raise ConfigError([Fault(party, reason, ConfigCheck.RANGE)])
+            raise ConfigError.at(party, reason, ConfigCheck.RANGE)
 
     async def run(self, context: LearnerContext, data: list[Table]) -> Learned:
         """Average; see `requirements.Learner`. The aggregator makes the same calls, without `data`."""

@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from dataclasses import replace
 from typing import Any, ClassVar
 
-from smpc_dp.errors import Check, Fault
+from smpc_dp.errors import Check, ConfigIssue
 from smpc_dp.protocols.engine.collector import Collector, CollectorRole, CollectorState
 from smpc_dp.protocols.engine.run import Run
 from smpc_dp.protocols.engine.state import Transition
@@ -48,13 +48,15 @@ PARTY = states.PARTY.with_row(states.AwaitSurvivors, on_survivors)
 AGGREGATOR = CollectorRole(tuple(replace(row, required=everyone) for row in states.AGGREGATOR.rows))
 
 
-def check(parameters: Mapping[str, object], parties: int) -> tuple[UnanimousParameters | None, list[Fault]]:
+def check(
+    parameters: Mapping[str, object], parties: int
+) -> tuple[UnanimousParameters | None, list[ConfigIssue]]:
     """Check a `[parameters]` table, which has the keys that all sums have."""
     # The default is to tolerate no loss.
-    checked, _, faults = check_sum(SumSettings, parameters, parties, protocol=NAME, loss=0.0)
+    checked, _, issues = check_sum(SumSettings, parameters, parties, protocol=NAME, loss=0.0)
     if checked is None:
-        return None, faults
-    return UnanimousParameters(encoding=checked.encoding, plan=checked.plan), faults
+        return None, issues
+    return UnanimousParameters(encoding=checked.encoding, plan=checked.plan), issues
 
 
 def party(*arguments: Any, **named: Any) -> Run[Outcome]:

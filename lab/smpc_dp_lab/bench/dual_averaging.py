@@ -18,7 +18,7 @@ from numpy.typing import NDArray
 from scipy.optimize import minimize
 from scipy.special import expit
 
-from smpc_dp.errors import ConfigCheck, ConfigError, Fault
+from smpc_dp.errors import ConfigCheck, ConfigError, ConfigIssue
 from smpc_dp_lab.bench.figures import refuse, within
 from smpc_dp_lab.bench.gosta import COLOURS, NEIGHBOURS, REWIRED
 from smpc_dp_lab.bench.plots import finish_axes, write_plot
@@ -156,15 +156,15 @@ def standardised(features: Floats, labels: Floats) -> Floats:
             constant.
     """
     if features.ndim != 2 or labels.shape != (len(features),) or len(labels) < 4:
-        raise ConfigError(
-            [Fault("data", f"features {features.shape} and labels {labels.shape}", ConfigCheck.SHAPE)]
+        raise ConfigError.at(
+            "data", f"features {features.shape} and labels {labels.shape}", ConfigCheck.SHAPE
         )
     if not np.isin(labels, (0, 1)).all() or len(np.unique(labels)) < 2:
-        raise ConfigError([Fault("labels", "must be 0 or 1, and both must occur", ConfigCheck.RANGE)])
+        raise ConfigError.at("labels", "must be 0 or 1, and both must occur", ConfigCheck.RANGE)
     filled = np.where(np.isnan(features), np.nanmedian(features, axis=0), features)
     spread = filled.std(axis=0)
     if not np.all(np.isfinite(filled)) or np.any(spread == 0):
-        raise ConfigError([Fault("data", "a feature is constant or not finite", ConfigCheck.RANGE)])
+        raise ConfigError.at("data", "a feature is constant or not finite", ConfigCheck.RANGE)
     return np.column_stack([(filled - filled.mean(axis=0)) / spread, labels])
 
 
@@ -337,7 +337,9 @@ def _terms(
 def _check(parties: int, iterations: int, repetitions: int, synchronous: int) -> None:
     few = not 12 <= parties <= 5_000
     refuse(
-        [Fault("data", f"must have 12 to 5,000 records, has {parties}", ConfigCheck.RANGE)] if few else [],
+        [ConfigIssue("data", f"must have 12 to 5,000 records, has {parties}", ConfigCheck.RANGE)]
+        if few
+        else [],
         within("iterations", iterations, TIMES, 10_000_000),
         within("repetitions", repetitions, 1, 1_000),
         within("synchronous", synchronous, 1, 1_000),

@@ -15,7 +15,7 @@ from typing import Any
 import numpy as np
 
 from smpc_dp.crypto.noise import NoiseSource
-from smpc_dp.errors import ConfigCheck, Fault
+from smpc_dp.errors import ConfigCheck, ConfigIssue
 from smpc_dp.kernels import Field, Kernel, circuit_kernel, definitions, gini_mean_difference, kendall_tau
 from smpc_dp.kernels.fields import Codes
 from smpc_dp.kernels.on_bits import as_circuit
@@ -68,16 +68,16 @@ def run_engines_bench(
 
     Raises ConfigError for a number out of range, LocalError when a measuring process fails.
     """
-    faults = within("runs", runs, 1)
+    issues = within("runs", runs, 1)
     if any(m < 3 or m % 2 == 0 or m > 9 for m in servers):
-        faults.append(
-            Fault("servers", f"must be odd numbers from 3 to 9, are {list(servers)}", ConfigCheck.RANGE)
+        issues.append(
+            ConfigIssue("servers", f"must be odd numbers from 3 to 9, are {list(servers)}", ConfigCheck.RANGE)
         )
     if any(n < 4 or n % 2 for n in sizes):
-        faults.append(
-            Fault("sizes", f"must be even numbers of at least 4, are {list(sizes)}", ConfigCheck.RANGE)
+        issues.append(
+            ConfigIssue("sizes", f"must be even numbers of at least 4, are {list(sizes)}", ConfigCheck.RANGE)
         )
-    refuse(faults)
+    refuse(issues)
     advance = Steps(progress, "measurements", 4 + 4 * len(servers) + len(WAYS) + len(sizes))
     pairs = [garbled_session(1) for _ in range(runs)]
     advance()

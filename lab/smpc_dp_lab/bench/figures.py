@@ -15,7 +15,7 @@ from pathlib import Path
 from statistics import median
 from typing import Any, Literal, Self
 
-from smpc_dp.errors import ConfigCheck, ConfigError, Fault
+from smpc_dp.errors import ConfigCheck, ConfigError, ConfigIssue
 
 Better = Literal["higher", "lower"]
 Goal = Literal["ratio_to_peer", "ratio_to_limit", "median"]
@@ -182,17 +182,17 @@ class Steps:
             self._progress(self._name, self._done, self._whole)
 
 
-def within(name: str, value: int, least: int, most: int | None = None) -> list[Fault]:
+def within(name: str, value: int, least: int, most: int | None = None) -> list[ConfigIssue]:
     """Return the fault of a number that is out of range, in a list; an empty one if it is not."""
     if value >= least and (most is None or value <= most):
         return []
     bound = f"at least {least}" if most is None else f"{least:,} to {most:,}"
-    return [Fault(name, f"must be {bound}, is {value}", ConfigCheck.RANGE)]
+    return [ConfigIssue(name, f"must be {bound}, is {value}", ConfigCheck.RANGE)]
 
 
-def refuse(*faults: Sequence[Fault]) -> None:
+def refuse(*issues: Sequence[ConfigIssue]) -> None:
     """Raise ConfigError if there is any fault."""
-    result = [fault for some in faults for fault in some]
+    result = [issue for some in issues for issue in some]
     if result:
         raise ConfigError(result)
 

@@ -7,7 +7,7 @@ from statistics import median
 from time import process_time
 
 from smpc_dp.crypto.agree import agree, public_key
-from smpc_dp.errors import ConfigCheck, ConfigError, Fault
+from smpc_dp.errors import ConfigCheck, ConfigError, ConfigIssue
 from smpc_dp.privacy.secagg_plan import ADVERTISEMENT, check_plan
 from smpc_dp.protocols.gopa.params import check_parameters as check_gopa
 from smpc_dp.protocols.phases.parameters import SumParameters
@@ -56,7 +56,7 @@ def run_gopa_bench(
         *(within("parties", n, LEAST_PARTIES, MOST_PARTIES) for n in parties),
         within("runs", runs, 1),
         within("lost", lost, 0),
-        [] if parties else [Fault("parties", "is empty", ConfigCheck.RANGE)],
+        [] if parties else [ConfigIssue("parties", "is empty", ConfigCheck.RANGE)],
     )
     figures: list[Figure] = []
     plans: list[dict[str, object]] = []
@@ -112,15 +112,15 @@ def _cases(parties: int, length: int, dropout: float) -> dict[str, SumParameters
     given: dict[str, object] = {"length": length, "lower": 0.0, "upper": 1.0, "precision": 1 / STEPS}
     given["dropout"] = dropout
     private = given | {"epsilon": EPSILON, "delta": DELTA}
-    checked: dict[str, tuple[SumParameters | None, list[Fault]]] = {
+    checked: dict[str, tuple[SumParameters | None, list[ConfigIssue]]] = {
         "GOPA, keep": check_gopa(private, parties),
         "GOPA, roll-back": check_gopa(private | {"on_dropout": "roll-back"}, parties),
         "secure sum with shares of noise": check_noisy(private, parties),
         "secure sum, sparse graph": check_exact(given, parties),
     }
-    faults = [fault for _, result in checked.values() for fault in result]
-    if faults:
-        raise ConfigError(faults)
+    issues = [issue for _, result in checked.values() for issue in result]
+    if issues:
+        raise ConfigError(issues)
     cases = {name: parameters for name, (parameters, _) in checked.items() if parameters is not None}
     if parties <= MOST_COMPLETE:
         threshold = -(-2 * (parties - 1) // 3)

@@ -17,7 +17,7 @@ import msgspec
 import numpy as np
 from numpy.typing import NDArray
 
-from smpc_dp.errors import ConfigCheck, ConfigError, Fault
+from smpc_dp.errors import ConfigCheck, ConfigError, ConfigIssue
 from smpc_dp.kernels import auc_private_labels
 from smpc_dp_lab.bench.plots import finish_axes, write_plot
 
@@ -198,21 +198,23 @@ def gosta_errors(
 
 def check_sizes(parties: int, iterations: int, repetitions: int) -> None:
     """Raise ConfigError unless the numbers are in range."""
-    faults = []
+    issues = []
     if not 12 <= parties <= 5_000 or not any(
         parties % side == 0 for side in range(2, math.isqrt(parties) + 1)
     ):
-        faults.append(
-            Fault("parties", f"must be 12 to 5,000 and no prime number, is {parties}", ConfigCheck.RANGE)
+        issues.append(
+            ConfigIssue(
+                "parties", f"must be 12 to 5,000 and no prime number, is {parties}", ConfigCheck.RANGE
+            )
         )
     if not TIMES <= iterations <= 10_000_000:
-        faults.append(
-            Fault("iterations", f"must be {TIMES} to 10,000,000, is {iterations}", ConfigCheck.RANGE)
+        issues.append(
+            ConfigIssue("iterations", f"must be {TIMES} to 10,000,000, is {iterations}", ConfigCheck.RANGE)
         )
     if not 1 <= repetitions <= 1_000:
-        faults.append(Fault("repetitions", f"must be 1 to 1,000, is {repetitions}", ConfigCheck.RANGE))
-    if faults:
-        raise ConfigError(faults)
+        issues.append(ConfigIssue("repetitions", f"must be 1 to 1,000, is {repetitions}", ConfigCheck.RANGE))
+    if issues:
+        raise ConfigError(issues)
 
 
 def plot(result: GostaErrors, path: Path) -> None:

@@ -16,7 +16,7 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy.special import expit
 
-from smpc_dp.errors import ConfigCheck, ConfigError, Fault
+from smpc_dp.errors import ConfigCheck, ConfigError
 from smpc_dp.learn.averager import PlainExchange
 from smpc_dp.learn.diffusion import diffuse
 from smpc_dp.learn.topology import Topology, erdos_renyi, mixing_gap
@@ -189,7 +189,7 @@ def _graph(seed: int) -> Topology:
         topology = erdos_renyi(AGENTS, _CHANCE, seed + attempt)
         if topology.connected:
             return topology
-    raise ConfigError([Fault("seed", "no connected graph in 1,000 draws", ConfigCheck.INFEASIBLE)])
+    raise ConfigError.at("seed", "no connected graph in 1,000 draws", ConfigCheck.INFEASIBLE)
 
 
 def plot(result: Homomorphic, path: Path) -> None:

@@ -9,7 +9,7 @@ from typing import NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from smpc_dp.errors import ConfigCheck, ConfigError, Fault
+from smpc_dp.errors import ConfigCheck, ConfigError
 
 ROWS, COLUMNS = 20_640, 9
 
@@ -35,15 +35,15 @@ def load_houses(path: Path) -> Houses:
             try:
                 values = [float(value) for value in line.split(",")]
             except ValueError:
-                raise ConfigError(
-                    [Fault(f"{path.name}, line {number}", "is not numbers", ConfigCheck.FORMAT)]
+                raise ConfigError.at(
+                    f"{path.name}, line {number}", "is not numbers", ConfigCheck.FORMAT
                 ) from None
             if len(values) != COLUMNS or not np.isfinite(values).all():
                 name = f"must be {COLUMNS} finite numbers, has {len(values)}"
-                raise ConfigError([Fault(f"{path.name}, line {number}", name, ConfigCheck.RANGE)])
+                raise ConfigError.at(f"{path.name}, line {number}", name, ConfigCheck.RANGE)
             rows.append(values)
     if len(rows) != ROWS:
-        raise ConfigError([Fault(path.name, f"has {len(rows)} rows, not {ROWS}", ConfigCheck.RANGE)])
+        raise ConfigError.at(path.name, f"has {len(rows)} rows, not {ROWS}", ConfigCheck.RANGE)
     table = np.array(rows)
     value = table[:, -1]
     return Houses("California houses", table[:, :-1], np.where(value < value.mean(), 1.0, -1.0))

@@ -18,7 +18,7 @@ import msgspec
 import numpy as np
 from numpy.typing import NDArray
 
-from smpc_dp.errors import ConfigCheck, ConfigError, Fault
+from smpc_dp.errors import ConfigCheck, ConfigError, ConfigIssue
 from smpc_dp.kernels import Field, Kernel, kendall_tau
 from smpc_dp.simulate.randomness import SeededRandomnessForSimulation
 from smpc_dp_lab.bench.plots import finish_axes, write_plot
@@ -173,15 +173,17 @@ class _Setting:
 
 
 def _check(parties: int, repetitions: int, epsilons: Sequence[float]) -> None:
-    faults = []
+    issues = []
     if not 10 <= parties <= 10_000_000 or parties % 2:
-        faults.append(Fault("parties", f"must be even, 10 to 10,000,000, is {parties}", ConfigCheck.RANGE))
+        issues.append(
+            ConfigIssue("parties", f"must be even, 10 to 10,000,000, is {parties}", ConfigCheck.RANGE)
+        )
     if not 2 <= repetitions <= 10_000:
-        faults.append(Fault("repetitions", f"must be 2 to 10,000, is {repetitions}", ConfigCheck.RANGE))
+        issues.append(ConfigIssue("repetitions", f"must be 2 to 10,000, is {repetitions}", ConfigCheck.RANGE))
     if not epsilons:
-        faults.append(Fault("epsilon", "give at least one", ConfigCheck.RANGE))
-    if faults:
-        raise ConfigError(faults)
+        issues.append(ConfigIssue("epsilon", "give at least one", ConfigCheck.RANGE))
+    if issues:
+        raise ConfigError(issues)
 
 
 def _measure(

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from smpc_dp.errors import ConfigCheck, Fault
+from smpc_dp.errors import ConfigCheck, ConfigIssue
 from smpc_dp_lab.bench.figures import (
     Figure,
     Measure,
@@ -62,7 +62,7 @@ def run_learn_bench(
     wrong = not sizes or not all(100 <= parties <= 100_000 for parties in sizes)
     refuse(
         within("runs", runs, 1),
-        [Fault("sizes", "must be 100 to 100,000", ConfigCheck.RANGE)] if wrong else [],
+        [ConfigIssue("sizes", "must be 100 to 100,000", ConfigCheck.RANGE)] if wrong else [],
     )
     from smpc_dp.learn import topology
 

@@ -18,7 +18,7 @@ from typing import TYPE_CHECKING, Literal
 import msgspec
 import numpy as np
 
-from smpc_dp.errors import ConfigCheck, ConfigError, Fault, LocalError
+from smpc_dp.errors import ConfigCheck, ConfigError, ConfigIssue, LocalError
 from smpc_dp.learn.data import Dataset
 from smpc_dp.learn.models import Model
 from smpc_dp.learn.registry import LearnParameters, check_learn
@@ -108,15 +108,15 @@ def local_scale(
     Raises:
         ConfigError: what cannot be.
     """
-    faults = [
-        Fault("sizes", f"{size} does not divide {parties} users", ConfigCheck.CONFLICT)
+    issues = [
+        ConfigIssue("sizes", f"{size} does not divide {parties} users", ConfigCheck.CONFLICT)
         for size in sizes
         if parties % size
     ]
     if repetitions < 2:
-        faults.append(Fault("repetitions", f"must be at least 2, is {repetitions}", ConfigCheck.RANGE))
-    if faults:
-        raise ConfigError(faults)
+        issues.append(ConfigIssue("repetitions", f"must be at least 2, is {repetitions}", ConfigCheck.RANGE))
+    if issues:
+        raise ConfigError(issues)
     started = time.monotonic()
     model = Model("logistic", data.features)
     settings: list[tuple[Kind, int, int]] = []
@@ -188,9 +188,9 @@ def local_scale(
 
 
 def _planned(given: dict[str, object], parties: int) -> LearnParameters:
-    checked, faults = check_learn(given, parties)
+    checked, issues = check_learn(given, parties)
     if checked is None:
-        raise ConfigError(faults)
+        raise ConfigError(issues)
     return checked
 
 

@@ -17,7 +17,7 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy.special import expit
 
-from smpc_dp.errors import ConfigCheck, Fault
+from smpc_dp.errors import ConfigCheck, ConfigIssue
 from smpc_dp.learn.walk_sgd import Logistic, SgdNoise, WalkSgd
 from smpc_dp.privacy.dp_sgd import SgdPlan, plan_sgd
 from smpc_dp.privacy.sampling import NoiseSource
@@ -117,7 +117,7 @@ def network_sgd(
         within("parties", parties, 10, PARTIES),
         within("steps", steps, 1_000, 1_000_000),
         within("runs", runs, 2, 1_000),
-        [] if epsilons else [Fault("epsilon", "give at least one", ConfigCheck.RANGE)],
+        [] if epsilons else [ConfigIssue("epsilon", "give at least one", ConfigCheck.RANGE)],
     )
     started = time.perf_counter()
     plans = {epsilon: plan_sgd(parties, steps, epsilon, delta, lipschitz=LIPSCHITZ) for epsilon in epsilons}

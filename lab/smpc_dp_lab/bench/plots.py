@@ -7,7 +7,7 @@ from importlib.util import find_spec
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from smpc_dp.errors import ConfigCheck, ConfigError, Fault, LocalError
+from smpc_dp.errors import ConfigCheck, ConfigError, LocalError
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -23,11 +23,11 @@ def check_plot(path: Path) -> None:
         LocalError: matplotlib is not installed.
     """
     if path.suffix not in FORMATS:
-        raise ConfigError(
-            [Fault("plot", f"must end in {', '.join(FORMATS)}, is {path.name!r}", ConfigCheck.CHOICE)]
+        raise ConfigError.at(
+            "plot", f"must end in {', '.join(FORMATS)}, is {path.name!r}", ConfigCheck.CHOICE
         )
     if not path.parent.is_dir():
-        raise ConfigError([Fault("plot", f"there is no folder {path.parent}", ConfigCheck.MISSING)])
+        raise ConfigError.at("plot", f"there is no folder {path.parent}", ConfigCheck.MISSING)
     if find_spec("matplotlib") is None:
         raise LocalError("plots need matplotlib: pip install matplotlib, or --json for the numbers")
 

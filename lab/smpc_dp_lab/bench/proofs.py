@@ -19,7 +19,7 @@ from smpc_dp.crypto import proofs
 from smpc_dp.crypto.commit import POINT_BYTES, SCALAR_BYTES, add_blindings, commit, fresh_blinding
 from smpc_dp.crypto.edges import Claim, EdgeFold
 from smpc_dp.crypto.randomness import SystemRandomness
-from smpc_dp.errors import ConfigCheck, Fault
+from smpc_dp.errors import ConfigCheck, ConfigIssue
 from smpc_dp.protocols.gopa.verifiable.params import MAX_PARTIES
 from smpc_dp_lab.bench.drivers import DriverPeers, Trial
 from smpc_dp_lab.bench.figures import (
@@ -120,7 +120,7 @@ def run_proofs_bench(
     refuse(
         *(within(name, value, 1) for name, value in least),
         [
-            Fault("parties", f"must be from 3 to {MAX_PARTIES}, is {count}", ConfigCheck.RANGE)
+            ConfigIssue("parties", f"must be from 3 to {MAX_PARTIES}, is {count}", ConfigCheck.RANGE)
             for count in parties
             if not 3 <= count <= MAX_PARTIES
         ],

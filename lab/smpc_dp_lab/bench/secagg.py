@@ -9,7 +9,7 @@ from statistics import median
 from cryptography.hazmat.backends.openssl import backend
 
 from smpc_dp.encoding import Encoding
-from smpc_dp.errors import ConfigCheck, ConfigError, Fault, LocalError
+from smpc_dp.errors import ConfigCheck, ConfigError, LocalError
 from smpc_dp.privacy.secagg_plan import SecAggPlan, check_plan, plan_secagg
 from smpc_dp.protocols.secagg.params import SecAggParameters
 from smpc_dp.simulate.recording import Recording, record
@@ -100,7 +100,7 @@ def run_secagg_bench(
     refuse(within("runs", runs, 1))
     plan = plan_secagg(parties, dropout=dropout)
     if plan.max_dropouts < 1:
-        raise ConfigError([Fault("dropout", f"{dropout} of {parties} parties is nobody", ConfigCheck.RANGE)])
+        raise ConfigError.at("dropout", f"{dropout} of {parties} parties is nobody", ConfigCheck.RANGE)
     encoding = Encoding.plan(length=length, lower=-1.0, upper=1.0, precision=1e-6, parties=parties)
     with FlowerPeer(peer_python) as peer:
         bench = _Bench(SecAggParameters(encoding, plan), plan.max_dropouts, runs, peer, progress)

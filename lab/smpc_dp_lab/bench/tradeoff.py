@@ -15,7 +15,7 @@ import msgspec
 import numpy as np
 
 from smpc_dp.encoding import RingVector
-from smpc_dp.errors import ConfigCheck, ConfigError, Fault
+from smpc_dp.errors import ConfigCheck, ConfigError, ConfigIssue
 from smpc_dp.protocols.gopa.params import GopaParameters, check_parameters
 from smpc_dp.protocols.secagg.noisy import DEFAULT_STEPS
 from smpc_dp.simulate.randomness import SeededRandomnessForSimulation
@@ -85,17 +85,19 @@ def gopa_tradeoff(
     Raises:
         ConfigError: a number is out of range, or nothing can be planned for it.
     """
-    faults = [
-        Fault("parties", f"must be 5 to 10,000, is {n}", ConfigCheck.RANGE)
+    issues = [
+        ConfigIssue("parties", f"must be 5 to 10,000, is {n}", ConfigCheck.RANGE)
         for n in parties
         if not 5 <= n <= 10_000
     ]
     if not 100 <= repetitions <= MOST_REPETITIONS:
-        faults.append(
-            Fault("repetitions", f"must be 100 to {MOST_REPETITIONS}, is {repetitions}", ConfigCheck.RANGE)
+        issues.append(
+            ConfigIssue(
+                "repetitions", f"must be 100 to {MOST_REPETITIONS}, is {repetitions}", ConfigCheck.RANGE
+            )
         )
-    if faults:
-        raise ConfigError(faults)
+    if issues:
+        raise ConfigError(issues)
     # Not at the top: scipy.
     from smpc_dp.privacy.mechanisms import DiscreteGaussian, Sensitivity
     from smpc_dp.privacy.sampling import NoiseSource
@@ -137,11 +139,11 @@ def gopa_tradeoff(
 
 def _planned(parties: int, epsilon: float, delta: float, corrupt: float) -> GopaParameters:
     given = {"length": 1, "lower": 0.0, "upper": 1.0, "precision": 1 / DEFAULT_STEPS, "dropout": 0.0}
-    parameters, faults = check_parameters(
+    parameters, issues = check_parameters(
         given | {"epsilon": epsilon, "delta": delta, "corrupt": corrupt}, parties
     )
     if parameters is None:
-        raise ConfigError(faults)
+        raise ConfigError(issues)
     return parameters
 
 

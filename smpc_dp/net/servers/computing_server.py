@@ -15,7 +15,6 @@ from smpc_dp.errors import (
     Code,
     ConfigCheck,
     ConfigError,
-    Fault,
     PeerFault,
     SmpcError,
     TimeoutFault,
@@ -357,7 +356,7 @@ async def serve_shares(
     `Membership.load` and `ComputingServer.open` raise.
     """
     if requests is not None and requests < 1:
-        raise ConfigError([Fault("requests", f"must be at least 1, is {requests}", ConfigCheck.RANGE)])
+        raise ConfigError.at("requests", f"must be at least 1, is {requests}", ConfigCheck.RANGE)
     membership = Membership.load(session, name, key, "server")
     ended: list[Opened | SmpcError] = []
     async with open_aggregator(membership, logged(on_event), listen_on) as aggregator:

@@ -13,7 +13,7 @@ import msgspec
 import numpy as np
 
 from smpc_dp.encoding import Encoding
-from smpc_dp.errors import Check, ConfigCheck, ConfigError, Fault, VerificationError
+from smpc_dp.errors import Check, ConfigCheck, ConfigError, VerificationError
 from smpc_dp.kernels.described import describe, read_kernel
 from smpc_dp.kernels.kernel import Kernel
 from smpc_dp.protocols.result import Evidence, Noise, Outcome
@@ -50,7 +50,7 @@ def compile_operation(
     """
     if not operation.startswith("{"):
         if public_labels:
-            raise ConfigError([Fault("public_label", "sums have no labels", ConfigCheck.UNSUPPORTED)])
+            raise ConfigError.at("public_label", "sums have no labels", ConfigCheck.UNSUPPORTED)
         return _sum(parameters, operation.split(" ", 1)[0], parties)
     try:
         requested: Any = json.loads(operation)
@@ -59,13 +59,13 @@ def compile_operation(
             requested[key] for key in ("epsilon", "delta", "law", "partners")
         )
     except (ValueError, KeyError, TypeError, RecursionError) as error:
-        raise ConfigError([Fault("operation", f"not a statistic's ({error})", ConfigCheck.FORMAT)]) from None
+        raise ConfigError.at("operation", f"not a statistic's ({error})", ConfigCheck.FORMAT) from None
     if (
         distribution not in DISTRIBUTIONS
         or type(partners) is not int
         or not all(type(x) is float for x in (epsilon, delta))
     ):
-        raise ConfigError([Fault("operation", "its noise is none that there is", ConfigCheck.CHOICE)])
+        raise ConfigError.at("operation", "its noise is none that there is", ConfigCheck.CHOICE)
     if parties < parameters.parties:
         # Some are absent, which must not spoil what all could have had.
         partners = min(partners, parties - 1)
@@ -87,14 +87,14 @@ def operation_of(
     """Return what servers are asked for, as JSON; raise ConfigError for what does not go into a message."""
     described = describe(kernel)
     if distribution not in DISTRIBUTIONS:
-        raise ConfigError(
-            [Fault("noise", f"{distribution!r} is none of {', '.join(DISTRIBUTIONS)}", ConfigCheck.CHOICE)]
+        raise ConfigError.at(
+            "noise", f"{distribution!r} is none of {', '.join(DISTRIBUTIONS)}", ConfigCheck.CHOICE
         )
     for name, value in (("epsilon", epsilon), ("delta", delta)):
         if isinstance(value, bool) or not isinstance(value, int | float) or not math.isfinite(value):
-            raise ConfigError([Fault(name, f"{value!r} is not a finite number", ConfigCheck.RANGE)])
+            raise ConfigError.at(name, f"{value!r} is not a finite number", ConfigCheck.RANGE)
     if partners is not None and (type(partners) is not int or partners < 1):
-        raise ConfigError([Fault("P", f"{partners!r} is not a positive integer", ConfigCheck.RANGE)])
+        raise ConfigError.at("P", f"{partners!r} is not a positive integer", ConfigCheck.RANGE)
     requested = {
         **described,
         "epsilon": float(epsilon),
@@ -104,14 +104,8 @@ def operation_of(
     }
     operation = json.dumps(requested, sort_keys=True)
     if len(operation) > MAX_OPERATION:
-        raise ConfigError(
-            [
-                Fault(
-                    "kernel",
-                    f"its description has more than {MAX_OPERATION} characters",
-                    ConfigCheck.TOO_LARGE,
-                )
-            ]
+        raise ConfigError.at(
+            "kernel", f"its description has more than {MAX_OPERATION} characters", ConfigCheck.TOO_LARGE
         )
     return operation
 
@@ -211,8 +205,8 @@ def statistic_outcome(
 def _sum(parameters: SharedParameters, requested: str, parties: int) -> Program:
     encoding = parameters.sum_encoding
     if requested not in ("sum", "average"):
-        raise ConfigError(
-            [Fault("operation", f"{requested[:40]!r} is neither a sum nor an average", ConfigCheck.CHOICE)]
+        raise ConfigError.at(
+            "operation", f"{requested[:40]!r} is neither a sum nor an average", ConfigCheck.CHOICE
         )
     if parameters.is_bounded_in_norm:
         return vector_program(cast("VectorParameters", parameters), parties)

@@ -16,7 +16,6 @@ from smpc_dp.errors import (
     Check,
     ConfigCheck,
     ConfigError,
-    Fault,
     LocalError,
     PeerFault,
     SmpcError,
@@ -104,7 +103,7 @@ def address_of(roster: Roster, name: str) -> str:
     """Return the address of a member; raise ConfigError when it has none."""
     address = roster.member(name).address
     if address is None:
-        raise ConfigError([Fault("roster", f"'{name}' has no address to be reached at", ConfigCheck.MISSING)])
+        raise ConfigError.at("roster", f"'{name}' has no address to be reached at", ConfigCheck.MISSING)
     return address
 
 

@@ -14,7 +14,7 @@ from typing import Literal, Protocol, TypeVar
 
 import msgspec
 
-from smpc_dp.errors import Check, ConfigCheck, ConfigError, Fault, PeerFault, SmpcError
+from smpc_dp.errors import Check, ConfigCheck, ConfigError, ConfigIssue, PeerFault, SmpcError
 from smpc_dp.identity.roster import Member
 from smpc_dp.net.transport.difference import difference
 
@@ -200,7 +200,8 @@ def _differing(peer: str, mine: Mapping[str, object], received: bytes) -> SmpcEr
         return PeerFault(peer, "says that its session differs, and shows the same as ours", Check.BAD_HELLO)
     shown = lines[:MAX_LINES] + [f"and {len(lines) - MAX_LINES} more"] * (len(lines) > MAX_LINES)
     return ConfigError(
-        Fault(f"session file differs from that of '{peer}'", line, ConfigCheck.DIFFERS) for line in shown
+        ConfigIssue(f"session file differs from that of '{peer}'", line, ConfigCheck.DIFFERS)
+        for line in shown
     )
 
 

@@ -14,7 +14,7 @@ from typing import Annotated, Any
 import msgspec
 from msgspec import Meta
 
-from smpc_dp.errors import ConfigCheck, ConfigError, Fault, PrivacyError
+from smpc_dp.errors import ConfigCheck, ConfigError, PrivacyError
 from smpc_dp.privacy.distributions import AnyDistribution
 from smpc_dp.privacy.guarantee import Relation
 from smpc_dp.privacy.response import ResponseDistribution
@@ -30,8 +30,8 @@ def _check_number(owner: str, name: str, value: object) -> None:
     """Raise ConfigError for a number that is negative, not finite, or a probability of 1 and more."""
     most = 1.0 if name in ("delta", "slack") else 1e15
     if isinstance(value, int | float) and not 0 <= value < most:
-        raise ConfigError(
-            [Fault(name, f"of {owner}: must be 0 or more and below {most:g}, is {value}", ConfigCheck.RANGE)]
+        raise ConfigError.at(
+            name, f"of {owner}: must be 0 or more and below {most:g}, is {value}", ConfigCheck.RANGE
         )
 
 

@@ -21,7 +21,7 @@ import numpy as np
 from msgspec import Meta
 
 from smpc_dp.decoding import convert, decode_json
-from smpc_dp.errors import ConfigCheck, ConfigError, Fault, LocalError, PrivacyError
+from smpc_dp.errors import ConfigCheck, ConfigError, ConfigIssue, LocalError, PrivacyError
 from smpc_dp.files import read_private
 from smpc_dp.privacy.accountant.compose import LEAST_DELTA, Composition
 from smpc_dp.privacy.accountant.events import Event, decode_hook, encode_hook
@@ -120,8 +120,8 @@ class Ledger:
         """
         check_budget(epsilon, delta)
         if 0 < delta < LEAST_DELTA:
-            raise ConfigError(
-                [Fault("delta", f"must be 0 or at least {LEAST_DELTA:g}, is {delta}", ConfigCheck.RANGE)]
+            raise ConfigError.at(
+                "delta", f"must be 0 or at least {LEAST_DELTA:g}, is {delta}", ConfigCheck.RANGE
             )
         given = Terms(party, dataset, relation, epsilon, delta, composition, exact, secrets.token_hex(16))
         terms = _checked_terms(given)
@@ -129,7 +129,7 @@ class Ledger:
             try:
                 FilterPlan(epsilon, delta)
             except PrivacyError as error:
-                raise ConfigError([Fault("composition", str(error), ConfigCheck.UNSUPPORTED)]) from None
+                raise ConfigError.at("composition", str(error), ConfigCheck.UNSUPPORTED) from None
         file = Path(path)
         with locked(file):
             write_durably(file, _encode(terms, ()), new=True)
@@ -345,7 +345,7 @@ def _shown(spending: Spending) -> str:
 
 def _checked_terms(given: Terms) -> Terms:
     """Return the terms as they will be read; raise ConfigError that names each that cannot be."""
-    faults: list[Fault] = []
+    issues: list[ConfigIssue] = []
     for field in msgspec.structs.fields(Terms):
         value = getattr(given, field.name)
         try:
@@ -354,9 +354,9 @@ def _checked_terms(given: Terms) -> Terms:
             rule = "1 to 200 printable ASCII characters, the first of them no blank"
             if get_origin(field.type) is Literal:
                 rule = " or ".join(get_args(field.type))
-            faults.append(Fault(field.name, f"must be {rule}, is {value!r:.80}", ConfigCheck.RANGE))
-    if faults:
-        raise ConfigError(faults)
+            issues.append(ConfigIssue(field.name, f"must be {rule}, is {value!r:.80}", ConfigCheck.RANGE))
+    if issues:
+        raise ConfigError(issues)
     terms: Terms = convert(msgspec.to_builtins(given), Terms)
     return terms
 

@@ -18,7 +18,7 @@ import os
 import msgspec
 import numpy as np
 
-from smpc_dp.errors import ConfigCheck, ConfigError, Fault
+from smpc_dp.errors import ConfigCheck, ConfigError
 from smpc_dp.privacy.arguments import Arguments
 from smpc_dp.privacy.gaussian import GREATEST_MU, gaussian_delta
 from smpc_dp.privacy.gopa.diagonal import Interval, degree_bound, largest, largest_without
@@ -107,8 +107,8 @@ class CertifiedGraph:
 
 def _check_size(size: int) -> None:
     if size < 2:
-        raise ConfigError(
-            [Fault("honest", f"{size} honest users: nobody hides a single one", ConfigCheck.INFEASIBLE)]
+        raise ConfigError.at(
+            "honest", f"{size} honest users: nobody hides a single one", ConfigCheck.INFEASIBLE
         )
 
 
@@ -201,11 +201,11 @@ def _check(sigma_eta: float, sigma_delta: float, diameter: float, dropouts: int,
     result = Arguments()
     for name, value in (("sigma_eta", sigma_eta), ("sigma_delta", sigma_delta), ("diameter", diameter)):
         if not (math.isfinite(value) and value > 0):
-            result.fault(name, f"must be a finite number above 0, is {value}", ConfigCheck.RANGE)
+            result.issue(name, f"must be a finite number above 0, is {value}", ConfigCheck.RANGE)
     if dropouts < 0:
-        result.fault("max_dropouts", f"must be 0 or more, is {dropouts}", ConfigCheck.RANGE)
+        result.issue("max_dropouts", f"must be 0 or more, is {dropouts}", ConfigCheck.RANGE)
     if left < 2:
-        result.fault(
+        result.issue(
             "max_dropouts",
             f"leaves {max(left, 0)} honest users, at least 2 are needed",
             ConfigCheck.INFEASIBLE,

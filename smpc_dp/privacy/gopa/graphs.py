@@ -14,7 +14,7 @@ from numpy.typing import NDArray
 from scipy.sparse import csr_array
 from scipy.sparse.csgraph import connected_components
 
-from smpc_dp.errors import ConfigCheck, ConfigError, Fault, LocalError
+from smpc_dp.errors import ConfigCheck, ConfigError, ConfigIssue, LocalError
 from smpc_dp.files import read_bounded
 from smpc_dp.optional import optional
 
@@ -26,7 +26,7 @@ Randomness = Callable[[int], bytes]
 MAX_EDGES = 20_000_000
 MAX_FILE_BYTES = 1 << 26
 # Faults of a file that an error lists.
-_MOST_FAULTS = 100
+_MOST_ISSUES = 100
 # Members of a component that an error lists.
 _SHOWN = 8
 
@@ -81,7 +81,7 @@ class HonestGraph:
             f"the honest users fall into {count} components, of {listed} users; one of them has "
             f"{len(smallest)}: {first}; draw more neighbours, or plan for more honest users"
         )
-        raise ConfigError([Fault("graph", reason, ConfigCheck.INFEASIBLE)])
+        raise ConfigError.at("graph", reason, ConfigCheck.INFEASIBLE)
 
 
 def honest_graph(parties: int, edges: Ints, honest: NDArray[np.bool_] | None = None) -> HonestGraph:
@@ -96,25 +96,21 @@ def honest_graph(parties: int, edges: Ints, honest: NDArray[np.bool_] | None = N
         ConfigError: a shape, an end or a loop is wrong, or nobody is honest.
     """
     if isinstance(parties, bool) or not isinstance(parties, int | np.integer) or parties < 1:
-        raise ConfigError(
-            [Fault("parties", f"must be an integer from 1, is {parties!r:.80}", ConfigCheck.RANGE)]
-        )
+        raise ConfigError.at("parties", f"must be an integer from 1, is {parties!r:.80}", ConfigCheck.RANGE)
     try:
         given = np.asarray(edges)
         pairs = given.astype(np.int64, casting="same_kind" if given.size else "unsafe").reshape(-1, 2)
     except (TypeError, ValueError):
-        raise ConfigError([Fault("edges", "must be integers, of shape (m, 2)", ConfigCheck.TYPE)]) from None
+        raise ConfigError.at("edges", "must be integers, of shape (m, 2)", ConfigCheck.TYPE) from None
     mask = np.ones(parties, dtype=bool) if honest is None else np.asarray(honest, dtype=bool)
     if mask.shape != (parties,):
-        raise ConfigError(
-            [Fault("honest", f"shape must be ({parties},), is {mask.shape}", ConfigCheck.SHAPE)]
-        )
+        raise ConfigError.at("honest", f"shape must be ({parties},), is {mask.shape}", ConfigCheck.SHAPE)
     if not mask.any():
-        raise ConfigError([Fault("honest", "at least one user must be honest", ConfigCheck.RANGE)])
+        raise ConfigError.at("honest", "at least one user must be honest", ConfigCheck.RANGE)
     if len(pairs) and (pairs.min() < 0 or pairs.max() >= parties):
-        raise ConfigError([Fault("graph", f"an edge leaves the users 0 to {parties - 1}", ConfigCheck.RANGE)])
+        raise ConfigError.at("graph", f"an edge leaves the users 0 to {parties - 1}", ConfigCheck.RANGE)
     if (pairs[:, 0] == pairs[:, 1]).any():
-        raise ConfigError([Fault("graph", "an edge joins a user with itself", ConfigCheck.RANGE)])
+        raise ConfigError.at("graph", "an edge joins a user with itself", ConfigCheck.RANGE)
     number = np.cumsum(mask) - 1
     inside = pairs[mask[pairs].all(axis=1)]
     size = int(mask.sum())
@@ -155,8 +151,8 @@ def k_out(parties: int, k: int, draw: int, randomness: Randomness = os.urandom) 
     """
     others = parties - 1
     if draw * k > MAX_EDGES:
-        raise ConfigError(
-            [Fault("k", f"{draw} users drawing {k} make more than {MAX_EDGES} edges", ConfigCheck.TOO_LARGE)]
+        raise ConfigError.at(
+            "k", f"{draw} users drawing {k} make more than {MAX_EDGES} edges", ConfigCheck.TOO_LARGE
         )
     # Floyd's sampling without replacement, for all parties at once.
     chosen = np.full((draw, k), -1, dtype=np.int64)
@@ -181,8 +177,8 @@ def random_regular(parties: int, degree: int, randomness: Randomness = os.urando
     Raises LocalError where networkx is not installed.
     """
     if parties * degree % 2:
-        raise ConfigError(
-            [Fault("k", f"{parties} users of degree {degree}: the product must be even", ConfigCheck.RANGE)]
+        raise ConfigError.at(
+            "k", f"{parties} users of degree {degree}: the product must be even", ConfigCheck.RANGE
         )
     networkx = optional("networkx")
     seed = int.from_bytes(randomness(8), "little")
@@ -201,36 +197,38 @@ def read_edges(path: Path, parties: int) -> Ints:
         text = read_bounded(path, "the graph", MAX_FILE_BYTES).decode("utf-8")
     except UnicodeDecodeError:
         raise LocalError(f"{path}: cannot read the graph (not text)") from None
-    faults: list[Fault] = []
+    issues: list[ConfigIssue] = []
     seen: dict[tuple[int, int], int] = {}
     for line, content in enumerate(text.splitlines(), 1):
-        if len(faults) == _MOST_FAULTS:
-            faults.append(Fault(f"{path.name}:{line}", "not read on, after as many faults", ConfigCheck.MORE))
+        if len(issues) == _MOST_ISSUES:
+            issues.append(
+                ConfigIssue(f"{path.name}:{line}", "not read on, after as many faults", ConfigCheck.MORE)
+            )
             break
         words = content.split()
         if not words or words[0].startswith("#"):
             continue
         where = f"{path.name}:{line}"
         if len(words) != 2 or not all(word.isascii() and word.isdigit() and len(word) < 10 for word in words):
-            faults.append(
-                Fault(
+            issues.append(
+                ConfigIssue(
                     where, f"not an edge `u v` of two numbers: {content.strip()[:40]!r}", ConfigCheck.FORMAT
                 )
             )
             continue
         first, second = sorted(map(int, words))
         if second >= parties:
-            faults.append(Fault(where, f"user {second} is not in 0..{parties - 1}", ConfigCheck.RANGE))
+            issues.append(ConfigIssue(where, f"user {second} is not in 0..{parties - 1}", ConfigCheck.RANGE))
         elif first == second:
-            faults.append(Fault(where, f"user {first} joined with itself", ConfigCheck.RANGE))
+            issues.append(ConfigIssue(where, f"user {first} joined with itself", ConfigCheck.RANGE))
         elif (first, second) in seen:
-            faults.append(
-                Fault(where, f"the edge of line {seen[first, second]} again", ConfigCheck.DUPLICATE)
+            issues.append(
+                ConfigIssue(where, f"the edge of line {seen[first, second]} again", ConfigCheck.DUPLICATE)
             )
         else:
             seen[first, second] = line
-    if not seen and not faults:
-        faults.append(Fault(path.name, "has no edges", ConfigCheck.MISSING))
-    if faults:
-        raise ConfigError(faults)
+    if not seen and not issues:
+        issues.append(ConfigIssue(path.name, "has no edges", ConfigCheck.MISSING))
+    if issues:
+        raise ConfigError(issues)
     return np.array(sorted(seen), dtype=np.int64)

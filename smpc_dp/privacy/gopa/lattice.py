@@ -14,7 +14,7 @@ import math
 
 import msgspec
 
-from smpc_dp.errors import ConfigCheck, ConfigError, Fault
+from smpc_dp.errors import ConfigCheck, ConfigError
 from smpc_dp.privacy.gaussian import GREATEST_MU, LEAST_DELTA, gaussian_delta
 
 # Each of the two smoothing errors is brought below this where the grid allows it.
@@ -100,7 +100,7 @@ def smoothing_for(
             f"a grid of step {step:g} is too coarse for sigma_eta = {sigma_eta:.4g}: the noise "
             "on it is not close to Gaussian; use a finer precision"
         )
-        raise ConfigError([Fault("precision", reason, ConfigCheck.INFEASIBLE)])
+        raise ConfigError.at("precision", reason, ConfigCheck.INFEASIBLE)
     one, two = (math.log1p(e) - math.log1p(-e) for e in (first, second))
     return Smoothing(step, s, (one + two) * (1 + 1e-9), one * (1 + 1e-9))
 

@@ -7,7 +7,7 @@ from typing import Any
 
 import msgspec
 
-from smpc_dp.errors import ConfigCheck, ConfigError, Fault
+from smpc_dp.errors import ConfigCheck, ConfigError, ConfigIssue
 from smpc_dp.privacy.gaussian import gaussian_mu
 from smpc_dp.privacy.gopa import theorem
 from smpc_dp.privacy.gopa.lattice import Smoothing
@@ -71,8 +71,8 @@ def plan_by_theorem(request: GopaRequest) -> GopaPlan:
     """Return the plan by the formulas of Theorem 4.1; raise ConfigError where it does not hold."""
     parties, unit = request.parties, request.upper - request.lower
     honest = request.honest - int(request.curious)
-    faults = [
-        Fault(name, f"Theorem 4.1 is about {reason}", ConfigCheck.INFEASIBLE)
+    issues = [
+        ConfigIssue(name, f"Theorem 4.1 is about {reason}", ConfigCheck.INFEASIBLE)
         for wrong, name, reason in (
             (request.graph != "k-out", "graph", "random k-out graphs"),
             (request.length != 1 or request.radius is not None, "length", "one value in [lower, upper]"),
@@ -82,8 +82,8 @@ def plan_by_theorem(request: GopaRequest) -> GopaPlan:
         )
         if wrong
     ]
-    if faults:
-        raise ConfigError(faults)
+    if issues:
+        raise ConfigError(issues)
     requested, central = request.delta_asked, request.curator_delta_asked
     k = theorem.smallest_k(honest, honest / parties, requested) if request.k is None else request.k
     sigma_eta, sigma_delta = request.sigma_eta, request.sigma_delta

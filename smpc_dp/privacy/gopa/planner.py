@@ -8,7 +8,7 @@ import os
 import numpy as np
 
 from smpc_dp.encoding import Encoding
-from smpc_dp.errors import ConfigCheck, ConfigError, Fault
+from smpc_dp.errors import ConfigCheck, ConfigError
 from smpc_dp.privacy.gaussian import gaussian_mu
 from smpc_dp.privacy.gopa import graphs
 from smpc_dp.privacy.gopa.exact import CertifiedGraph, ExactPrivacy, exact_privacy
@@ -56,7 +56,7 @@ class _Exact:
                 f"{request.honest} honest users, {self.removed} of whom may be taken out, leave "
                 "fewer than 2: nobody hides a single one"
             )
-            raise ConfigError([Fault("max_dropouts", reason, ConfigCheck.INFEASIBLE)])
+            raise ConfigError.at("max_dropouts", reason, ConfigCheck.INFEASIBLE)
 
     def plan(self) -> GopaPlan:
         request = self.request
@@ -205,8 +205,8 @@ class _Exact:
         elif self.given is not None:
             edges = self.given
         else:
-            raise ConfigError(
-                [Fault("graph", f"{request.graph!r} is no graph and no edges are given", ConfigCheck.MISSING)]
+            raise ConfigError.at(
+                "graph", f"{request.graph!r} is no graph and no edges are given", ConfigCheck.MISSING
             )
         keys = np.frombuffer(self.randomness(8 * n), dtype="<u8")
         return honest_graph(n, edges, np.argsort(np.argsort(keys)) < honest)
@@ -237,7 +237,7 @@ class _Exact:
                 f"{self.diameter / gaussian_mu(request.epsilon, requested) / math.sqrt(left):.6g} is "
                 "needed, and more with less pairwise noise"
             )
-            raise ConfigError([Fault("sigma_eta", reason, ConfigCheck.INFEASIBLE)])
+            raise ConfigError.at("sigma_eta", reason, ConfigCheck.INFEASIBLE)
         # Entries fall as s = sigma_eta^2/sigma_delta^2 grows: what a larger sigma_delta estimates is enough.
         # Where delta is so large that parties need no pairwise noise, there is still a little.
         least = 0.01 * sigma_eta
@@ -259,7 +259,7 @@ class _Exact:
                 f"none suffices: in this graph {self.removed} chosen users can leave another without "
                 "pairwise noise; draw more neighbours"
             )
-            raise ConfigError([Fault("sigma_delta", reason, ConfigCheck.INFEASIBLE)])
+            raise ConfigError.at("sigma_delta", reason, ConfigCheck.INFEASIBLE)
         if isinstance(proven, Process):
             sigma_delta = self._at_least(proven, sigma_eta, sigma_delta)
         return sigma_delta

@@ -13,7 +13,7 @@ from collections.abc import Sequence
 
 import msgspec
 
-from smpc_dp.errors import ConfigCheck, ConfigError, Fault
+from smpc_dp.errors import ConfigCheck, ConfigError
 from smpc_dp.privacy.accountant.events import Event, Line, Renyi, Shift, Shifts
 from smpc_dp.privacy.distributions import BinomialDistribution
 
@@ -95,8 +95,8 @@ class Reach(msgspec.Struct, frozen=True):
             return Event(mechanism, "substitution", (Shifts(distribution, honest, self.moves, more),))
         rho = self.rho(honest * bits)
         if rho == math.inf:
-            raise ConfigError(
-                [Fault("bits", f"{bits} are too few for moves of {self.steps} steps", ConfigCheck.RANGE)]
+            raise ConfigError.at(
+                "bits", f"{bits} are too few for moves of {self.steps} steps", ConfigCheck.RANGE
             )
         bound = Renyi((Line(more, rho),), all_orders=True)
         return Event(mechanism, "substitution", (bound,), self.tail)

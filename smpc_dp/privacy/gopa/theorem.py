@@ -9,7 +9,7 @@ import math
 
 import msgspec
 
-from smpc_dp.errors import ConfigCheck, ConfigError, Fault
+from smpc_dp.errors import ConfigCheck, ConfigError, ConfigIssue
 
 
 class TheoremGuarantee(msgspec.Struct, frozen=True):
@@ -25,7 +25,7 @@ def spread(n_honest: int, rho: float, k: int) -> float:
     below = math.floor((k - 1) * rho / 3 + 1e-9) - 1
     if below < 1:
         reason = f"condition floor((k - 1) rho/3) > 1 of Theorem 4.1 fails for k = {k}, rho = {rho:g}"
-        raise ConfigError([Fault("k", reason, ConfigCheck.INFEASIBLE)])
+        raise ConfigError.at("k", reason, ConfigCheck.INFEASIBLE)
     return 1 / below + (12 + 6 * math.log(n_honest)) / n_honest
 
 
@@ -50,7 +50,7 @@ def corollary_kappa(curator_delta: float, delta: float) -> float:
     share = math.log(delta / 3.75) / math.log(curator_delta / 1.25)
     if not 0 < share < 1:
         reason = f"Corollary 4.1 needs curator_delta < delta/3, is {curator_delta:g} for {delta:g}"
-        raise ConfigError([Fault("delta", reason, ConfigCheck.INFEASIBLE)])
+        raise ConfigError.at("delta", reason, ConfigCheck.INFEASIBLE)
     return share / (1 - share)
 
 
@@ -72,8 +72,8 @@ def guarantee(
     Raises ConfigError naming each condition that fails.
     """
     rho, third = n_honest / parties, delta / 3
-    faults = [
-        Fault("method", f"condition {reason} of Theorem 4.1 fails: {value}", ConfigCheck.INFEASIBLE)
+    issues = [
+        ConfigIssue("method", f"condition {reason} of Theorem 4.1 fails: {value}", ConfigCheck.INFEASIBLE)
         for holds, reason, value in (
             (0 < epsilon < 1, "0 < epsilon < 1", f"epsilon = {epsilon:g}"),
             (0 < third < 1, "0 < delta < 1", f"delta/3 = {third:g}"),
@@ -82,8 +82,8 @@ def guarantee(
         )
         if not holds
     ]
-    if faults:
-        raise ConfigError(faults)
+    if issues:
+        raise ConfigError(issues)
     picks = rho * k
     value = theta(n_honest, rho, k, sigma_eta, sigma_delta)
     left = epsilon - value / 2
@@ -98,8 +98,8 @@ def guarantee(
             2 * math.log(2 / (third * math.sqrt(2 * math.pi))) * value,
         ),
     ]
-    faults = [
-        Fault(
+    issues = [
+        ConfigIssue(
             "method",
             f"condition {reason} of Theorem 4.1 fails with delta = {third:.3g}: {a:.4g} < {b:.4g}",
             ConfigCheck.INFEASIBLE,
@@ -107,8 +107,8 @@ def guarantee(
         for reason, a, b in checks
         if a < b
     ]
-    if faults:
-        raise ConfigError(faults)
+    if issues:
+        raise ConfigError(issues)
     least = max(
         2 * n_honest / 3 * math.exp(-picks / 4),
         2 * math.exp(1 - (picks - 1.5) * 4 / 9),

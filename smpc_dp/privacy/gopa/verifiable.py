@@ -26,7 +26,7 @@ from typing import Literal
 
 import msgspec
 
-from smpc_dp.errors import ConfigCheck, ConfigError, Fault
+from smpc_dp.errors import ConfigCheck, ConfigError, ConfigIssue
 from smpc_dp.privacy.accountant.compose import Composition
 from smpc_dp.privacy.accountant.events import Event, Pure
 from smpc_dp.privacy.gaussian import gaussian_mu
@@ -198,14 +198,8 @@ def plan_verifiable(  # noqa: PLR0913 - each can be given or planned by itself
     apart = 0.0 if degree is None else disconnected(parties, degree, corrupt=corrupt, lost=lost)
     mu = gaussian_mu(epsilon, delta)
     if mu == 0:
-        raise ConfigError(
-            [
-                Fault(
-                    "epsilon",
-                    f"{epsilon:g} at delta {delta:g} needs more noise than any",
-                    ConfigCheck.INFEASIBLE,
-                )
-            ]
+        raise ConfigError.at(
+            "epsilon", f"{epsilon:g} at delta {delta:g} needs more noise than any", ConfigCheck.INFEASIBLE
         )
     if bound_squared is not None:
         steps = 2 * math.isqrt(bound_squared)
@@ -214,14 +208,8 @@ def plan_verifiable(  # noqa: PLR0913 - each can be given or planned by itself
         rounded = parties * ROUNDING_VARIANCE[rounding] / ROUNDING_PART
         steps = max(1, math.ceil(mu * math.sqrt(rounded / length)))
         if steps > MAX_STEPS:
-            raise ConfigError(
-                [
-                    Fault(
-                        "steps",
-                        f"{steps} are needed, at most {MAX_STEPS}: lower epsilon",
-                        ConfigCheck.TOO_LARGE,
-                    )
-                ]
+            raise ConfigError.at(
+                "steps", f"{steps} are needed, at most {MAX_STEPS}: lower epsilon", ConfigCheck.TOO_LARGE
             )
     reach = Reach.of(length, steps, bound_squared, TAIL_PART * delta, widths)
     # On the complete graph any n_H honest parties are connected by themselves, on a drawn one all who stay.
@@ -232,14 +220,8 @@ def plan_verifiable(  # noqa: PLR0913 - each can be given or planned by itself
         sigma_delta = _sigma_delta(farthest, epsilon, PAIRWISE_PART * delta, connected)
     elif sigma_delta < _smoothing(connected):
         least = _smoothing(connected)
-        raise ConfigError(
-            [
-                Fault(
-                    "sigma_delta",
-                    f"{sigma_delta:g} steps; at least {least:g} are needed",
-                    ConfigCheck.INFEASIBLE,
-                )
-            ]
+        raise ConfigError.at(
+            "sigma_delta", f"{sigma_delta:g} steps; at least {least:g} are needed", ConfigCheck.INFEASIBLE
         )
     delta_pairwise = PAIRWISE_PART * delta
     epsilon_pairwise = _pairwise_epsilon(farthest / sigma_delta, delta_pairwise, length)
@@ -247,12 +229,10 @@ def plan_verifiable(  # noqa: PLR0913 - each can be given or planned by itself
     if bits is None:
         if left <= 0 and degree is not None:
             reason = f"{degree} draws leave the honest users unconnected with probability {apart:.2g}"
-            raise ConfigError(
-                [Fault("degree", f"{reason}, delta is {delta:g}: draw more", ConfigCheck.INFEASIBLE)]
-            )
+            raise ConfigError.at("degree", f"{reason}, delta is {delta:g}: draw more", ConfigCheck.INFEASIBLE)
         if left <= 0 or epsilon <= epsilon_pairwise:
             reason = "pairwise noise alone takes it all: raise it" + (", or sigma_delta" if given else "")
-            raise ConfigError([Fault("delta" if left <= 0 else "epsilon", reason, ConfigCheck.INFEASIBLE)])
+            raise ConfigError.at("delta" if left <= 0 else "epsilon", reason, ConfigCheck.INFEASIBLE)
         bits = _least_bits(reach, honest, epsilon - epsilon_pairwise, left, mu)
     total = 1.0
     if epsilon > epsilon_pairwise:
@@ -351,7 +331,7 @@ def _least_bits(reach: Reach, honest: int, epsilon: float, delta: float, mu: flo
             reason = (
                 f"more than {MAX_BITS} in all coordinates are needed: take fewer steps, or a larger epsilon"
             )
-            raise ConfigError([Fault("bits", reason, ConfigCheck.TOO_LARGE)])
+            raise ConfigError.at("bits", reason, ConfigCheck.TOO_LARGE)
         if enough(high):
             break
         low, high = high, high + max(1, high // 4)
@@ -363,7 +343,7 @@ def _widest(steps: int | Sequence[int] | None, length: int) -> tuple[int | None,
     if steps is None or isinstance(steps, int):
         return steps, None
     if len(steps) != length:
-        raise ConfigError([Fault("steps", f"{len(steps)} numbers, vectors have {length}", ConfigCheck.SHAPE)])
+        raise ConfigError.at("steps", f"{len(steps)} numbers, vectors have {length}", ConfigCheck.SHAPE)
     if least := [width for width in steps if width < 1]:
         return least[0], None
     return max(steps), tuple(steps) if len(set(steps)) > 1 else None
@@ -381,10 +361,10 @@ def _check_draws(parties: int, honest: int, degree: int | None, lost: int, corru
 
 
 def _refuse_bad(checks: Iterable[tuple[str, object, bool, str]]) -> None:
-    faults = [
-        Fault(name, f"must be {reason}, is {value}", ConfigCheck.RANGE)
+    issues = [
+        ConfigIssue(name, f"must be {reason}, is {value}", ConfigCheck.RANGE)
         for name, value, good, reason in checks
         if not good
     ]
-    if faults:
-        raise ConfigError(faults)
+    if issues:
+        raise ConfigError(issues)

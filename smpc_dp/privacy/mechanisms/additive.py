@@ -14,7 +14,7 @@ from typing import Any, ClassVar, Self
 
 from numpy.typing import ArrayLike
 
-from smpc_dp.errors import ConfigCheck, ConfigError, Fault
+from smpc_dp.errors import ConfigCheck, ConfigError
 from smpc_dp.privacy.accountant.events import (
     AnyDescription,
     Event,
@@ -104,8 +104,8 @@ class AdditiveNoise(Mechanism):
         """
         if delta == 0 and not cls.family.pure:
             family = cls.family.words.partition(" of ")[0]
-            raise ConfigError(
-                [Fault("delta", f"must be above 0: {family} has no pure guarantee", ConfigCheck.UNSUPPORTED)]
+            raise ConfigError.at(
+                "delta", f"must be above 0: {family} has no pure guarantee", ConfigCheck.UNSUPPORTED
             )
         start = cls.family.start(on_integers(sensitivity).l1, sensitivity.l2)
         return least(lambda parameter: cls.of(sensitivity, parameter), start, epsilon, delta)
@@ -201,14 +201,10 @@ class DiscreteGaussian(AdditiveNoise):
             shift = self._shift(DiscreteGaussianDistribution(self.variance * shares), 1, near)
             known = [*shift, *known] if moved == 1 or total <= 2 * s else [*known, *shift]
         if not known:
-            raise ConfigError(
-                [
-                    Fault(
-                        "variance",
-                        f"{variance:g} a share is too little for anything to be known of a sum",
-                        ConfigCheck.INFEASIBLE,
-                    )
-                ]
+            raise ConfigError.at(
+                "variance",
+                f"{variance:g} a share is too little for anything to be known of a sum",
+                ConfigCheck.INFEASIBLE,
             )
         return tuple(known[:4])
 
@@ -243,14 +239,10 @@ class Binomial(AdditiveNoise):
     def descriptions(self, shares: int) -> tuple[AnyDescription, ...]:
         known = self._shift(BinomialDistribution(self.trials * shares), 1)
         if not known:
-            raise ConfigError(
-                [
-                    Fault(
-                        "sensitivity",
-                        f"{self.name}: too wide, or too many coordinates, to sum its masses",
-                        ConfigCheck.TOO_LARGE,
-                    )
-                ]
+            raise ConfigError.at(
+                "sensitivity",
+                f"{self.name}: too wide, or too many coordinates, to sum its masses",
+                ConfigCheck.TOO_LARGE,
             )
         return known
 

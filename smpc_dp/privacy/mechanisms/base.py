@@ -11,7 +11,7 @@ from typing import Any, TypeVar
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from smpc_dp.errors import ConfigCheck, ConfigError, Fault, PrivacyError
+from smpc_dp.errors import ConfigCheck, ConfigError, PrivacyError
 from smpc_dp.privacy.accountant.compose import Composition
 from smpc_dp.privacy.accountant.events import Event
 from smpc_dp.privacy.guarantee import PrivacyGuarantee, Relation, check_budget, delta_warnings
@@ -117,7 +117,7 @@ def least(make: Callable[[Fraction], M], start: Fraction, epsilon: float, delta:
     """
     check_budget(epsilon, delta)
     if epsilon == 0:
-        raise ConfigError([Fault("epsilon", "must be above 0 to calibrate noise", ConfigCheck.RANGE)])
+        raise ConfigError.at("epsilon", "must be above 0 to calibrate noise", ConfigCheck.RANGE)
 
     def enough(parameter: Fraction) -> bool:
         return make(parameter).delta(epsilon) <= delta
@@ -144,11 +144,9 @@ def checked_integers(values: ArrayLike, dimension: int) -> Integers:
     """Return values as int64, shape (dimension,); raise ConfigError or PrivacyError for what is not that."""
     array = np.asarray(values)
     if array.shape != (dimension,):
-        raise ConfigError(
-            [Fault("values", f"shape must be ({dimension},), is {array.shape}", ConfigCheck.SHAPE)]
-        )
+        raise ConfigError.at("values", f"shape must be ({dimension},), is {array.shape}", ConfigCheck.SHAPE)
     if array.dtype.kind not in "iu":
-        raise ConfigError([Fault("values", f"dtype must be an integer, is {array.dtype}", ConfigCheck.TYPE)])
+        raise ConfigError.at("values", f"dtype must be an integer, is {array.dtype}", ConfigCheck.TYPE)
     if len(array) and (int(array.max()) > MAX_VALUE or int(array.min()) < -MAX_VALUE):
         raise PrivacyError("a value is outside [-2^62, 2^62]: its sum with the noise might not fit")
     return array.astype(np.int64)
@@ -164,13 +162,9 @@ def added(values: Integers, noise: Integers) -> Integers:
 def on_integers(sensitivity: Sensitivity) -> Sensitivity:
     """Return the sensitivity; raise ConfigError unless it is one of integers."""
     if not isinstance(sensitivity, Sensitivity) or not sensitivity.integer:
-        raise ConfigError(
-            [
-                Fault(
-                    "sensitivity",
-                    "must be one of integers: see Sensitivity.on_integers, on_grid",
-                    ConfigCheck.UNSUPPORTED,
-                )
-            ]
+        raise ConfigError.at(
+            "sensitivity",
+            "must be one of integers: see Sensitivity.on_integers, on_grid",
+            ConfigCheck.UNSUPPORTED,
         )
     return sensitivity

@@ -9,7 +9,7 @@ from fractions import Fraction
 import numpy as np
 from numpy.typing import ArrayLike
 
-from smpc_dp.errors import ConfigCheck, ConfigError, Fault
+from smpc_dp.errors import ConfigCheck, ConfigError
 from smpc_dp.privacy.accountant.events import Event
 from smpc_dp.privacy.arguments import Arguments
 from smpc_dp.privacy.guarantee import Relation
@@ -42,8 +42,8 @@ class DistributedSum(Mechanism):
         result.integer("parties", self.parties, 1, MAX_PARTIES)
         result.integer("missing", self.missing, 0, MAX_PARTIES)
         result.integer("corrupt", self.corrupt, 0, MAX_PARTIES)
-        if not result.faults and self.honest < 1:
-            result.fault("parties", f"{self.parties} leave no honest share of noise", ConfigCheck.INFEASIBLE)
+        if not result.issues and self.honest < 1:
+            result.issue("parties", f"{self.parties} leave no honest share of noise", ConfigCheck.INFEASIBLE)
         result.done()
 
     @property
@@ -116,8 +116,8 @@ class DistributedSum(Mechanism):
         whole = kind.calibrate(epsilon, delta, sensitivity)
         honest = parties - missing - corrupt
         if honest < 1:
-            raise ConfigError(
-                [Fault("parties", f"{parties} leave no honest share of noise", ConfigCheck.INFEASIBLE)]
+            raise ConfigError.at(
+                "parties", f"{parties} leave no honest share of noise", ConfigCheck.INFEASIBLE
             )
 
         def make(parameter: Fraction) -> DistributedSum:

@@ -11,7 +11,7 @@ from typing import ClassVar, Self
 import numpy as np
 from numpy.typing import ArrayLike
 
-from smpc_dp.errors import ConfigCheck, ConfigError, Fault, PrivacyError
+from smpc_dp.errors import ConfigCheck, ConfigError, PrivacyError
 from smpc_dp.privacy.accountant.events import Event, RandomisedResponse
 from smpc_dp.privacy.arguments import Arguments
 from smpc_dp.privacy.distributions import checked_parameter
@@ -46,7 +46,7 @@ class KaryRandomisedResponse(Mechanism):
         result.done()
         object.__setattr__(self, "ratio", checked_parameter("ratio", self.ratio))
         if self.ratio <= 1:
-            raise ConfigError([Fault("ratio", f"must be above 1, is {self.ratio}", ConfigCheck.RANGE)])
+            raise ConfigError.at("ratio", f"must be above 1, is {self.ratio}", ConfigCheck.RANGE)
 
     @functools.cached_property
     def distribution(self) -> ResponseDistribution[Fraction]:
@@ -69,8 +69,8 @@ class KaryRandomisedResponse(Mechanism):
         """Return rows of answers, int64, for values of any shape (n,); raise PrivacyError if one is none."""
         array = np.asarray(values)
         if array.ndim != 1:
-            raise ConfigError(
-                [Fault("values", f"must be in one row, their shape is {array.shape}", ConfigCheck.SHAPE)]
+            raise ConfigError.at(
+                "values", f"must be in one row, their shape is {array.shape}", ConfigCheck.SHAPE
             )
         return self.distribution.answers(np.tile(array, (count, 1)), source)
 
@@ -82,7 +82,7 @@ class KaryRandomisedResponse(Mechanism):
         """
         check_budget(epsilon, delta)
         if epsilon == 0:
-            raise ConfigError([Fault("epsilon", "must be above 0 to calibrate noise", ConfigCheck.RANGE)])
+            raise ConfigError.at("epsilon", "must be above 0 to calibrate noise", ConfigCheck.RANGE)
         # As exact fractions: the float of e^epsilon is taken down by more than its error.
         power = Fraction(math.exp(min(epsilon / changed, 600.0)) * (1 - 1e-12))
         ratio = power

@@ -15,7 +15,7 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from smpc_dp.encoding import Encoding
-from smpc_dp.errors import ConfigCheck, ConfigError, Fault
+from smpc_dp.errors import ConfigCheck, ConfigError
 from smpc_dp.privacy.accountant.events import Event
 from smpc_dp.privacy.arguments import Arguments
 from smpc_dp.privacy.guarantee import Relation
@@ -51,8 +51,8 @@ class RealMechanism(Mechanism):
     def __post_init__(self) -> None:
         _check(self.encoding, self.sensitivity)
         if self.discrete.sensitivity != self.sensitivity.on_grid(self.encoding.step):
-            raise ConfigError(
-                [Fault("discrete", "its sensitivity is not that of the rounded values", ConfigCheck.DIFFERS)]
+            raise ConfigError.at(
+                "discrete", "its sensitivity is not that of the rounded values", ConfigCheck.DIFFERS
             )
 
     @property
@@ -114,13 +114,13 @@ class Gaussian(RealMechanism):
 def _check(encoding: Encoding, sensitivity: Sensitivity) -> None:
     result = Arguments()
     if encoding.integer:
-        result.fault("encoding", "is one of integers: use the discrete mechanisms", ConfigCheck.UNSUPPORTED)
+        result.issue("encoding", "is one of integers: use the discrete mechanisms", ConfigCheck.UNSUPPORTED)
     if encoding.max_weight:
-        result.fault("encoding", "has weights, which would be released too", ConfigCheck.UNSUPPORTED)
+        result.issue("encoding", "has weights, which would be released too", ConfigCheck.UNSUPPORTED)
     if sensitivity.integer:
-        result.fault("sensitivity", "must be one of reals: see Sensitivity.on_reals", ConfigCheck.UNSUPPORTED)
+        result.issue("sensitivity", "must be one of reals: see Sensitivity.on_reals", ConfigCheck.UNSUPPORTED)
     if sensitivity.dimension != encoding.length:
-        result.fault(
+        result.issue(
             "sensitivity",
             f"is of {sensitivity.dimension} coordinates, not {encoding.length}",
             ConfigCheck.SHAPE,

@@ -81,9 +81,9 @@ class Sensitivity:
             # Written so that NaN fails.
             if bound is not None and not (0 < bound <= 1e15 and bound >= least):
                 low = "1" if integer else "above 0"
-                result.fault(name, f"must be {low} to 1e15, is {bound}", ConfigCheck.RANGE)
+                result.issue(name, f"must be {low} to 1e15, is {bound}", ConfigCheck.RANGE)
         if all(bound is None for bound in given.values()):
-            result.fault("sensitivity", "at least one of l1, l2 and linf is needed", ConfigCheck.MISSING)
+            result.issue("sensitivity", "at least one of l1, l2 and linf is needed", ConfigCheck.MISSING)
         result.done()
         one, two, most = (math.inf if bound is None else float(bound) for bound in given.values())
         root = math.sqrt(dimension)

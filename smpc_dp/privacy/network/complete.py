@@ -13,7 +13,7 @@ from collections.abc import Callable
 import numpy as np
 from scipy.stats import binom
 
-from smpc_dp.errors import ConfigCheck, ConfigError, Fault
+from smpc_dp.errors import ConfigCheck, ConfigError
 from smpc_dp.privacy.arguments import LEAST_NUMERICAL_DELTA, Arguments, delta_warnings
 from smpc_dp.privacy.gaussian import gaussian_mu
 from smpc_dp.privacy.network.curves import composed_delta, exceeded, sampled_gaussian, spotted_gaussians
@@ -56,14 +56,14 @@ def plan_walk(
     result.choice("paths", paths, ("hidden", "neighbours", "known"))
     result.choice("method", method, ("exact", "theorem"), " on the complete graph")
     if method == "theorem" and task == "sum":
-        result.fault(
+        result.issue(
             "method",
             "Theorem 4.5 is asymptotic and states no constant; use --method exact",
             ConfigCheck.UNSUPPORTED,
         )
     result.integer("parties", parties, 3, 10_000_000)
     result.integer("steps", steps, 1, MAX_STEPS)
-    if not result.faults:
+    if not result.issues:
         result.integer("colluding", colluding, 1, parties - 2)
     result.positive("sensitivity", sensitivity)
     result.budget(epsilon, delta, least=LEAST_NUMERICAL_DELTA)
@@ -165,8 +165,8 @@ def _grid_size(contributions: int, finest: int) -> int:
         size *= 2
     if contributions > size // 8:
         reason = f"a user may contribute {contributions} times, known paths are computed for {size // 8}"
-        raise ConfigError(
-            [Fault("steps", f"{reason}: limit contributions, or plan for fewer steps", ConfigCheck.RANGE)]
+        raise ConfigError.at(
+            "steps", f"{reason}: limit contributions, or plan for fewer steps", ConfigCheck.RANGE
         )
     return size
 
@@ -239,7 +239,7 @@ def _check_caps(
             continue
         result.integer(name, value, 1, steps)
         if paths != "known" or method == "theorem":
-            result.fault(
+            result.issue(
                 name,
                 "a limit makes who contributes depend on the hidden path, which is proven for --paths known "
                 "and --method exact alone",

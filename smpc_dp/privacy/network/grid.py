@@ -13,7 +13,7 @@ import msgspec
 import numpy as np
 from numpy.typing import NDArray
 
-from smpc_dp.errors import ConfigCheck, ConfigError, Fault, PrivacyError
+from smpc_dp.errors import ConfigCheck, ConfigError, ConfigIssue, PrivacyError
 from smpc_dp.privacy.guarantee import PrivacyGuarantee
 from smpc_dp.privacy.mechanisms.smoothing import ripple, sum_ripple
 from smpc_dp.privacy.network.plan import GRID_PART, NetworkPlan
@@ -59,12 +59,12 @@ class Grid(msgspec.Struct, frozen=True, kw_only=True):
         sigma or of another width.
         """
         if plan.sigma is None or plan.sensitivity is None:
-            raise ConfigError(
-                [Fault("plan", f"a plan for {plan.task} has no Gaussian noise", ConfigCheck.UNSUPPORTED)]
+            raise ConfigError.at(
+                "plan", f"a plan for {plan.task} has no Gaussian noise", ConfigCheck.UNSUPPORTED
             )
         if not 0 < width <= plan.sensitivity * (1 + 1e-12):
             reason = f"contributions may be {width:g} apart, the plan covers {plan.sensitivity:g}"
-            raise ConfigError([Fault("plan", reason, ConfigCheck.DIFFERS)])
+            raise ConfigError.at("plan", reason, ConfigCheck.DIFFERS)
         return cls.fit(
             plan.sigma * stretch, plan.sensitivity, noises=noises, shares=shares, least_bits=least_bits
         )
@@ -102,14 +102,10 @@ class Grid(msgspec.Struct, frozen=True, kw_only=True):
     def room(self, contributions: int, largest: float) -> None:
         """Raise ConfigError unless so many contributions of at most `largest` and their noise fit a token."""
         if contributions * self.reach(largest) >= _MOST:
-            raise ConfigError(
-                [
-                    Fault(
-                        "plan",
-                        f"{contributions} contributions do not fit 63 bits at {self.bits} bits each",
-                        ConfigCheck.TOO_LARGE,
-                    )
-                ]
+            raise ConfigError.at(
+                "plan",
+                f"{contributions} contributions do not fit 63 bits at {self.bits} bits each",
+                ConfigCheck.TOO_LARGE,
             )
 
     def reach(self, largest: float) -> float:
@@ -127,8 +123,8 @@ def guarantee(plan: NetworkPlan, closeness: float, mechanism: str) -> PrivacyGua
     That is within what the plan has left for it (`without_grid`). Raises ConfigError where it is not.
     """
     if closeness > GRID_PART / 2 * min(plan.epsilon, 1.0):
-        raise ConfigError(
-            [Fault("epsilon", f"{plan.epsilon:g} is too small for noise on a grid", ConfigCheck.INFEASIBLE)]
+        raise ConfigError.at(
+            "epsilon", f"{plan.epsilon:g} is too small for noise on a grid", ConfigCheck.INFEASIBLE
         )
     warnings = list(plan.warnings)
     if not plan.proven:
@@ -152,10 +148,10 @@ def check_plan(
 ) -> None:
     """Raise ConfigError unless the plan is for this topology, task, number of parties and of turns."""
     expected = {"topology": topology, "task": task, "parties": parties, "rounds": rounds}
-    faults = [
-        Fault("plan", f"is for {name} {getattr(plan, name)}, the run has {wanted}", ConfigCheck.DIFFERS)
+    issues = [
+        ConfigIssue("plan", f"is for {name} {getattr(plan, name)}, the run has {wanted}", ConfigCheck.DIFFERS)
         for name, wanted in expected.items()
         if getattr(plan, name) != wanted
     ]
-    if faults:
-        raise ConfigError(faults)
+    if issues:
+        raise ConfigError(issues)

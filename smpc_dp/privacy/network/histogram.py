@@ -152,7 +152,7 @@ def plan_ring_histogram(
     if method == "exact":
         rows = 16 * math.sqrt(2 * parties / categories) if categories > 2 else 1
         if rows * 18 * math.sqrt(parties / (2 * categories)) > _MOST_PAIRS:
-            result.fault(
+            result.issue(
                 "parties",
                 f"{parties} with {categories} categories make too large a table for --method exact; "
                 "use --method clones",
@@ -169,7 +169,7 @@ def plan_ring_histogram(
         beta = ResponseDistribution.of_epsilon(categories, answer).beta
     local = least_beta(lambda b: local_delta(epsilon, b, rounds, categories), delta)
     if min(beta, local) >= 1:
-        result.fault(
+        result.issue(
             "epsilon",
             f"{epsilon:g} at delta {delta:g} leaves only random answers (beta = 1)",
             ConfigCheck.INFEASIBLE,

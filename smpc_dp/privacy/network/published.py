@@ -7,14 +7,14 @@ from __future__ import annotations
 
 import math
 
-from smpc_dp.errors import ConfigCheck, ConfigError, Fault
+from smpc_dp.errors import ConfigCheck, ConfigError
 from smpc_dp.privacy.accountant.theorems import advanced_composition
 from smpc_dp.privacy.search import bisect
 
 
 def _refuse(theorem: str, condition: str) -> ConfigError:
-    return ConfigError(
-        [Fault("method", f"{theorem} needs {condition}; use --method exact", ConfigCheck.UNSUPPORTED)]
+    return ConfigError.at(
+        "method", f"{theorem} needs {condition}; use --method exact", ConfigCheck.UNSUPPORTED
     )
 
 

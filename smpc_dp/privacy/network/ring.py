@@ -54,17 +54,17 @@ def plan_ring_sum(
     result.budget(epsilon, delta)
     result.choice("noise", noise, ("single", "distributed"))
     result.choice("method", method, ("exact", "theorem"), " for sums on the ring")
-    if not result.faults:
+    if not result.issues:
         result.integer("colluding", colluding, 1, parties - 2)
         if colluding > 1 and noise == "single":
-            result.fault(
+            result.issue(
                 "colluding",
                 "two colluding neighbours of a user see its contribution bare where it adds no noise; "
                 "use --noise distributed",
                 ConfigCheck.UNSUPPORTED,
             )
         if colluding > 1 and method == "theorem":
-            result.fault(
+            result.issue(
                 "colluding",
                 "Theorem 4.3 is for one curious user; use --method exact",
                 ConfigCheck.UNSUPPORTED,

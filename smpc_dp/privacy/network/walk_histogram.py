@@ -77,14 +77,14 @@ def plan_walk_histogram(
     result.integer("steps", steps, 2, 10_000_000)
     result.integer("categories", categories, 2, 1_000_000)
     result.choice("paths", paths, ("hidden", "neighbours"), " for histograms")
-    if not result.faults:
+    if not result.issues:
         result.integer("colluding", colluding, 1, parties - 2)
     result.budget(epsilon, delta, least=LEAST_NUMERICAL_DELTA)
     result.done()
     tail, rate = delta * _SIDE, 1 / (parties - colluding)
     visits, beyond = exceeded(steps, colluding / parties, tail) if paths == "neighbours" else (0, 0.0)
     if paths == "neighbours" and seen_steps(visits) * rate > _MOST_SEEN:
-        result.fault(
+        result.issue(
             "steps",
             f"a user may be seen {seen_steps(visits) * rate:.0f} times: too many to compute",
             ConfigCheck.TOO_LARGE,
@@ -101,7 +101,7 @@ def plan_walk_histogram(
     local = least_beta(lambda b: over + local_delta(epsilon, b, most, categories), delta)
     beta = min(least_beta(total, delta), local)
     if beta >= 1:
-        result.fault(
+        result.issue(
             "epsilon",
             f"{epsilon:g} at delta {delta:g} leaves only random answers (beta = 1)",
             ConfigCheck.INFEASIBLE,

@@ -14,7 +14,7 @@ from numpy.typing import NDArray
 from smpc_dp.ball import TOLERANCE
 from smpc_dp.crypto.randomness import Randomness
 from smpc_dp.encoding import Encoding, RingVector
-from smpc_dp.errors import Check, ConfigCheck, ConfigError, Fault, VerificationError
+from smpc_dp.errors import Check, ConfigCheck, ConfigError, ConfigIssue, VerificationError
 from smpc_dp.privacy.sampling import NoiseSource, discrete_gaussian
 from smpc_dp.privacy.secagg_plan import SecAggPlan
 from smpc_dp.protocols import names
@@ -104,8 +104,8 @@ class ExchangeParameters(SumParameters, frozen=True):
         Raises ConfigError where vectors have noise: it would be drawn for each receiver anew.
         """
         if self.variance:
-            raise ConfigError(
-                [Fault("variance", "vectors that differ by receiver have no noise", ConfigCheck.UNSUPPORTED)]
+            raise ConfigError.at(
+                "variance", "vectors that differ by receiver have no noise", ConfigCheck.UNSUPPORTED
             )
         return replace(self, apart=True)
 
@@ -218,17 +218,19 @@ def plan_exchange(
     Raises:
         ConfigError, PrivacyError: what cannot be.
     """
-    faults: list[Fault] = []
+    issues: list[ConfigIssue] = []
     if not 2 <= parties <= 65_535:
-        faults.append(Fault("parties", f"must be 2 to 65535, is {parties}", ConfigCheck.RANGE))
+        issues.append(ConfigIssue("parties", f"must be 2 to 65535, is {parties}", ConfigCheck.RANGE))
     if honest not in (1, 2) or (honest == 2 and parties != 2):
-        faults.append(
-            Fault("honest", f"must be 1, or 2 between two users, is {honest} of {parties}", ConfigCheck.RANGE)
+        issues.append(
+            ConfigIssue(
+                "honest", f"must be 1, or 2 between two users, is {honest} of {parties}", ConfigCheck.RANGE
+            )
         )
     if not 0 <= missing < parties:
-        faults.append(Fault("missing", f"must be below {parties}, is {missing}", ConfigCheck.RANGE))
-    if faults:
-        raise ConfigError(faults)
+        issues.append(ConfigIssue("missing", f"must be below {parties}, is {missing}", ConfigCheck.RANGE))
+    if issues:
+        raise ConfigError(issues)
     plan = SecAggPlan(
         parties=parties,
         dropout=missing / parties,

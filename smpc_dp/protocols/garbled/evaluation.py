@@ -14,7 +14,7 @@ from numpy.typing import NDArray
 
 from smpc_dp.circuits.bristol import read_bristol
 from smpc_dp.circuits.circuit import Circuit, pack, pack_bytes, unpack, unpack_bytes
-from smpc_dp.errors import ConfigCheck, ConfigError, Fault
+from smpc_dp.errors import ConfigCheck, ConfigError, ConfigIssue
 from smpc_dp.protocols.garbled.params import check_parameters
 from smpc_dp.protocols.garbled.participant import Evaluated
 from smpc_dp.protocols.garbled.plan import Plan, Rows
@@ -121,21 +121,21 @@ class Operation:
         }
         if evaluator_inputs is not None:
             given["evaluator_inputs"] = list(evaluator_inputs)
-        parameters, faults = check_parameters(given, 2)
+        parameters, issues = check_parameters(given, 2)
         if parameters is None:
-            raise ConfigError(faults)
+            raise ConfigError(issues)
         if output == "aggregator":
             reason = "'aggregator' needs a session file of the protocol pairwise, with a third party"
-            raise ConfigError([Fault("output", reason, ConfigCheck.UNSUPPORTED)])
+            raise ConfigError.at("output", reason, ConfigCheck.UNSUPPORTED)
         for value in evaluator_inputs or ():
             if value >= len(built.inputs):
                 reason = f"{value}, but the circuit has {len(built.inputs)} input values"
-                raise ConfigError([Fault("evaluator_inputs", reason, ConfigCheck.RANGE)])
+                raise ConfigError.at("evaluator_inputs", reason, ConfigCheck.RANGE)
         plan = Plan(built, parameters)
         indices = plan.garbler_values if own == garbler else plan.evaluator_values
         if len(inputs) != len(indices):
             reason = f"{len(inputs)} values of '{own}', the circuit takes {len(indices)} from it"
-            raise ConfigError([Fault("inputs", reason, ConfigCheck.SHAPE)])
+            raise ConfigError.at("inputs", reason, ConfigCheck.SHAPE)
         rows = tuple(
             _rows(values, built.inputs[index], f"inputs[{number}]")
             for number, (values, index) in enumerate(zip(inputs, indices, strict=True))
@@ -180,12 +180,12 @@ def resolve(circuit: AnyCircuit) -> Circuit:
         return circuit
     if not isinstance(circuit, str | os.PathLike):
         reason = f"must be a name, a path or a Circuit, is {type(circuit).__name__}"
-        raise ConfigError([Fault("circuit", reason, ConfigCheck.TYPE)])
+        raise ConfigError.at("circuit", reason, ConfigCheck.TYPE)
     if isinstance(circuit, str) and circuit in PUBLISHED:
         return find(circuit).build()
     if isinstance(circuit, str) and not Path(circuit).exists():
         reason = f"{circuit!r} is neither a file nor a published circuit ({', '.join(PUBLISHED)})"
-        raise ConfigError([Fault("circuit", reason, ConfigCheck.UNKNOWN_NAME)])
+        raise ConfigError.at("circuit", reason, ConfigCheck.UNKNOWN_NAME)
     return read_bristol(Path(circuit))
 
 
@@ -196,17 +196,13 @@ def count_instances(inputs: Sequence[Input], declared: int | None) -> tuple[int,
         counts = {None if isinstance(values, int | np.integer) else len(values) for values in inputs}
     except TypeError:
         reason = "not a list that has an integer, or integers, for each input value"
-        raise ConfigError([Fault("inputs", reason, ConfigCheck.TYPE)]) from None
+        raise ConfigError.at("inputs", reason, ConfigCheck.TYPE) from None
     if len(counts) > 1:
-        raise ConfigError(
-            [Fault("inputs", "not all single numbers, or all of one length", ConfigCheck.SHAPE)]
-        )
+        raise ConfigError.at("inputs", "not all single numbers, or all of one length", ConfigCheck.SHAPE)
     result = next(iter(counts), declared)
     count = 1 if result is None else result
     if declared is not None and count != declared:
-        raise ConfigError(
-            [Fault("instances", f"{declared}, but the inputs have {count}", ConfigCheck.DIFFERS)]
-        )
+        raise ConfigError.at("instances", f"{declared}, but the inputs have {count}", ConfigCheck.DIFFERS)
     return count, result is not None
 
 
@@ -215,23 +211,21 @@ def _rows(values: Input, width: int, where: str) -> Rows:
         values = [int(values)]
     if isinstance(values, np.ndarray):
         if values.ndim != 1 or not np.issubdtype(values.dtype, np.integer):
-            raise ConfigError([Fault(where, "not integers, or not in one dimension", ConfigCheck.TYPE)])
+            raise ConfigError.at(where, "not integers, or not in one dimension", ConfigCheck.TYPE)
         if width <= _WORD and len(values):
             if values.min() < 0 or int(values.max()).bit_length() > width:
-                raise ConfigError(
-                    [Fault(where, f"a value is negative or has more than {width} bits", ConfigCheck.RANGE)]
+                raise ConfigError.at(
+                    where, f"a value is negative or has more than {width} bits", ConfigCheck.RANGE
                 )
             return pack_bytes(values.astype("<u8").view(np.uint8).reshape(-1, _WORD // 8), width)
     try:
         return pack([index(value) for value in values], width)
     except ConfigError as error:
         raise ConfigError(
-            [Fault(f"{where}: {fault.where}", fault.reason, fault.check) for fault in error.faults]
+            [ConfigIssue(f"{where}: {issue.where}", issue.reason, issue.check) for issue in error.issues]
         ) from None
     except TypeError:
-        raise ConfigError(
-            [Fault(where, "not a number, or a sequence of numbers", ConfigCheck.TYPE)]
-        ) from None
+        raise ConfigError.at(where, "not a number, or a sequence of numbers", ConfigCheck.TYPE) from None
 
 
 def _plain(value: int | Iterable[int]) -> int | list[int]:

@@ -12,7 +12,7 @@ import msgspec
 from smpc_dp.circuits.bristol import read_bristol
 from smpc_dp.circuits.circuit import Circuit
 from smpc_dp.decoding import convert
-from smpc_dp.errors import ConfigCheck, ConfigError, Fault
+from smpc_dp.errors import ConfigCheck, ConfigError, ConfigIssue
 from smpc_dp.published.library import PUBLISHED, find
 from smpc_dp.settings import read
 
@@ -44,23 +44,27 @@ class PairwiseParameters(msgspec.Struct, frozen=True, forbid_unknown_fields=True
 
 def check_parameters(
     parameters: Mapping[str, object], parties: int
-) -> tuple[PairwiseParameters | None, list[Fault]]:
+) -> tuple[PairwiseParameters | None, list[ConfigIssue]]:
     """Check a `[parameters]` table for a session of `parties` parties; return every fault found."""
-    good, faults = read(PairwiseParameters, parameters, unknown="unknown parameter of pairwise")
+    good, issues = read(PairwiseParameters, parameters, unknown="unknown parameter of pairwise")
     if parties != 2:
-        faults.append(Fault("roster", f"exactly 2 parties, has {parties}", ConfigCheck.RANGE))
-    if faults:
-        return None, faults
+        issues.append(ConfigIssue("roster", f"exactly 2 parties, has {parties}", ConfigCheck.RANGE))
+    if issues:
+        return None, issues
     checked = convert(good, PairwiseParameters)
     if checked.garbler == checked.evaluator:
-        faults.append(Fault("evaluator", f"is the garbler too: {checked.garbler!r}", ConfigCheck.CONFLICT))
+        issues.append(
+            ConfigIssue("evaluator", f"is the garbler too: {checked.garbler!r}", ConfigCheck.CONFLICT)
+        )
     if not 1 <= checked.instances <= MAX_INSTANCES:
-        faults.append(Fault("instances", f"{checked.instances}, not between 1 and 2**32", ConfigCheck.RANGE))
+        issues.append(
+            ConfigIssue("instances", f"{checked.instances}, not between 1 and 2**32", ConfigCheck.RANGE)
+        )
     if checked.digest and not re.fullmatch(r"[0-9a-f]{64}", checked.digest):
-        faults.append(Fault("digest", "not 64 lower-case hex digits", ConfigCheck.FORMAT))
+        issues.append(ConfigIssue("digest", "not 64 lower-case hex digits", ConfigCheck.FORMAT))
     if not checked.digest and checked.circuit not in PUBLISHED:
-        faults.append(
-            Fault(
+        issues.append(
+            ConfigIssue(
                 "circuit",
                 f"{checked.circuit!r} is not a published circuit; a file needs its digest",
                 ConfigCheck.UNKNOWN_NAME,
@@ -68,14 +72,14 @@ def check_parameters(
         )
     indices = checked.evaluator_inputs
     if indices is not None and (sorted(set(indices)) != indices or any(index < 0 for index in indices)):
-        faults.append(
-            Fault(
+        issues.append(
+            ConfigIssue(
                 "evaluator_inputs",
                 "not places of input values, from 0, in increasing order",
                 ConfigCheck.RANGE,
             )
         )
-    return (None, faults) if faults else (checked, [])
+    return (None, issues) if issues else (checked, [])
 
 
 def load_circuit(parameters: PairwiseParameters, folder: Path) -> Circuit:
@@ -89,11 +93,11 @@ def load_circuit(parameters: PairwiseParameters, folder: Path) -> Circuit:
         circuit = read_bristol(folder / parameters.circuit)
         if circuit.digest.hex() != parameters.digest:
             reason = f"{parameters.circuit} has the digest {circuit.digest.hex()}, not {parameters.digest}"
-            raise ConfigError([Fault("parameters.digest", reason, ConfigCheck.DIFFERS)])
+            raise ConfigError.at("parameters.digest", reason, ConfigCheck.DIFFERS)
     else:
         circuit = find(parameters.circuit).build()
     for index in parameters.evaluator_inputs or ():
         if index >= len(circuit.inputs):
             reason = f"{index}, but the circuit has {len(circuit.inputs)} input values"
-            raise ConfigError([Fault("parameters.evaluator_inputs", reason, ConfigCheck.RANGE)])
+            raise ConfigError.at("parameters.evaluator_inputs", reason, ConfigCheck.RANGE)
     return circuit

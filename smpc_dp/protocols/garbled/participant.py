@@ -20,7 +20,6 @@ from smpc_dp.errors import (
     Code,
     ConfigCheck,
     ConfigError,
-    Fault,
     PeerFault,
     SmpcError,
     VerificationError,
@@ -233,16 +232,10 @@ class Participant:
     def _compare(self, peer: str, own: Hello, theirs: Hello) -> None:
         if theirs.circuit != own.circuit:
             reason = f"{peer} has {theirs.circuit.hex()}, {self.name} has {own.circuit.hex()}"
-            raise ConfigError([Fault("circuit", reason, ConfigCheck.DIFFERS)])
+            raise ConfigError.at("circuit", reason, ConfigCheck.DIFFERS)
         if theirs.plan != own.plan:
-            raise ConfigError(
-                [
-                    Fault(
-                        "parameters",
-                        f"{peer} cuts the batch differently than {self.name}",
-                        ConfigCheck.DIFFERS,
-                    )
-                ]
+            raise ConfigError.at(
+                "parameters", f"{peer} cuts the batch differently than {self.name}", ConfigCheck.DIFFERS
             )
         if len(theirs.seal_key) != len(own.seal_key):
             raise PeerFault(

@@ -14,7 +14,7 @@ from smpc_dp.crypto.garble import GarblingCircuit, Mode, Run, compile_circuit
 from smpc_dp.crypto.labels import Label
 from smpc_dp.crypto.ot import MAX_INDEX, rows_of_chunk
 from smpc_dp.crypto.transcript import digest, encode_uint
-from smpc_dp.errors import ConfigCheck, ConfigError, Fault
+from smpc_dp.errors import ConfigCheck, ConfigError
 from smpc_dp.protocols.garbled.params import PairwiseParameters
 
 # Labels of one kind (inputs of one party, outputs) that a block holds at most: 16 MiB. Sealed hashes of so
@@ -78,7 +78,7 @@ class Plan:
             object.__setattr__(self, name, value)
         if not (most := self._most()):
             reason = f"more than {BLOCK_LABELS} bits of one party's inputs, or of outputs, in one instance"
-            raise ConfigError([Fault("circuit", reason, ConfigCheck.TOO_LARGE)])
+            raise ConfigError.at("circuit", reason, ConfigCheck.TOO_LARGE)
         # A tile is not cut, so it must not hold more than a block.
         tile = min(compiled.suggest_tile(self.parameters.instances), 1 << most.bit_length() - 1)
         object.__setattr__(self, "tile", tile)
@@ -86,7 +86,7 @@ class Plan:
             bits = self.width(self.evaluator_values)
             requested = f"{self.parameters.instances} of {bits} bits of the evaluator"
             reason = f"{requested} need {rows} indices of transfers, one setup has {MAX_INDEX}"
-            raise ConfigError([Fault("instances", reason, ConfigCheck.TOO_LARGE)])
+            raise ConfigError.at("instances", reason, ConfigCheck.TOO_LARGE)
 
     def wires(self, values: Sequence[int]) -> NDArray[np.uint32]:
         """Return the input wires of these input values, value by value."""
@@ -151,14 +151,14 @@ class Plan:
         words = -(-self.parameters.instances // WORD_BITS)
         if len(rows) != len(values):
             reason = f"{len(rows)} input values of {party}, the circuit takes {len(values)} from it"
-            raise ConfigError([Fault("inputs", reason, ConfigCheck.SHAPE)])
+            raise ConfigError.at("inputs", reason, ConfigCheck.SHAPE)
         for index, array in zip(values, rows, strict=True):
             shape = (self.circuit.inputs[index], words)
             if array.shape != shape or array.dtype != np.uint64:
                 reason = (
                     f"{array.dtype} of shape {array.shape} from {party}, uint64 of shape {shape} is needed"
                 )
-                raise ConfigError([Fault(f"inputs[{index}]", reason, ConfigCheck.TYPE)])
+                raise ConfigError.at(f"inputs[{index}]", reason, ConfigCheck.TYPE)
         return np.concatenate(list(rows)) if rows else None
 
 

@@ -8,7 +8,7 @@ from typing import Literal
 
 import msgspec
 
-from smpc_dp.errors import ConfigCheck, Fault
+from smpc_dp.errors import ConfigCheck, ConfigIssue
 from smpc_dp.protocols.gopa.direct_messages import EVERY_PARTY_STEPS
 from smpc_dp.protocols.gopa.params import GopaParameters
 from smpc_dp.protocols.gopa.params import check_parameters as check_relay
@@ -51,32 +51,34 @@ class DirectParameters(GopaParameters, frozen=True):
 
 def check_parameters(
     parameters: Mapping[str, object], parties: int
-) -> tuple[GopaParameters | None, list[Fault]]:
+) -> tuple[GopaParameters | None, list[ConfigIssue]]:
     """Check a `[parameters]` table; besides the keys of `params.check_parameters` it may have `topology`.
 
     "relay" is the default. With "direct" nobody but the parties takes part: at most MAX_USERS, whose vectors
     together have at most MAX_PUBLISHED_BYTES, and `on_dropout` is "keep".
     """
     topology = parameters.get("topology", "relay")
-    checked, faults = check_relay(parameters, min(parties, MAX_PARTIES) if topology == "direct" else parties)
+    checked, issues = check_relay(parameters, min(parties, MAX_PARTIES) if topology == "direct" else parties)
     if topology != "direct":
-        return checked, faults
+        return checked, issues
     if parties > MAX_PARTIES:
-        faults.append(
-            Fault(
+        issues.append(
+            ConfigIssue(
                 "roster", f"at most {MAX_PARTIES} users without a relay, has {parties}", ConfigCheck.TOO_LARGE
             )
         )
     if parameters.get("on_dropout", "keep") == "roll-back":
-        faults.append(
-            Fault("on_dropout", "must be 'keep' in the direct topology, is 'roll-back'", ConfigCheck.CONFLICT)
+        issues.append(
+            ConfigIssue(
+                "on_dropout", "must be 'keep' in the direct topology, is 'roll-back'", ConfigCheck.CONFLICT
+            )
         )
-    if faults or checked is None:
-        return None, faults
+    if issues or checked is None:
+        return None, issues
     size = 8 * checked.encoding.ring_vector * parties
     if size > MAX_PUBLISHED_BYTES:
         reason = f"{parties} vectors have {size} bytes, at most {MAX_PUBLISHED_BYTES} without a relay"
-        return None, [Fault("length", reason, ConfigCheck.TOO_LARGE)]
+        return None, [ConfigIssue("length", reason, ConfigCheck.TOO_LARGE)]
     return without_relay(checked), []
 
 

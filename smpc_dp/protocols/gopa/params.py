@@ -13,7 +13,7 @@ from numpy.typing import NDArray
 
 from smpc_dp.crypto.randomness import Randomness
 from smpc_dp.encoding import Encoding, RingVector
-from smpc_dp.errors import Code, ConfigCheck, ConfigError, Fault, PrivacyError
+from smpc_dp.errors import Code, ConfigCheck, ConfigError, ConfigIssue, PrivacyError
 from smpc_dp.privacy.guarantee import PrivacyGuarantee, delta_warnings
 from smpc_dp.privacy.sampling import NoiseSource, discrete_gaussian
 from smpc_dp.protocols import names
@@ -213,7 +213,7 @@ Planner = Callable[[SumParameters, float, float, OnDropout], GopaParameters]
 
 def check_parameters(
     parameters: Mapping[str, object], parties: int
-) -> tuple[GopaParameters | None, list[Fault]]:
+) -> tuple[GopaParameters | None, list[ConfigIssue]]:
     """Check a `[parameters]` table (`GopaSettings`) for a session of `parties` parties; return every fault.
 
     `precision` is a 2^20th of the range by default. The graph and the quorum are those of the secure sum.
@@ -223,15 +223,15 @@ def check_parameters(
 
 def check_and_plan(
     parameters: Mapping[str, object], parties: int, planner: Planner
-) -> tuple[GopaParameters | None, list[Fault]]:
+) -> tuple[GopaParameters | None, list[ConfigIssue]]:
     """Check as `check_parameters` does, without a default precision, and plan."""
-    base, good, faults = check_sum(GopaSettings, parameters, parties, protocol=names.GOPA, refused=REFUSED)
-    if faults or base is None or parties > MAX_PARTIES:
-        return None, faults
+    base, good, issues = check_sum(GopaSettings, parameters, parties, protocol=names.GOPA, refused=REFUSED)
+    if issues or base is None or parties > MAX_PARTIES:
+        return None, issues
     try:
         return planner(base, good["epsilon"], good["delta"], good["on_dropout"]), []
     except ConfigError as error:
-        return None, list(error.faults)
+        return None, list(error.issues)
 
 
 def _planned(base: SumParameters, epsilon: float, delta: float, on_dropout: OnDropout) -> GopaParameters:
@@ -246,14 +246,8 @@ def _planned(base: SumParameters, epsilon: float, delta: float, on_dropout: OnDr
     )
     parameters = GopaParameters(encoding=encoding, plan=plan, session=session, on_dropout=on_dropout)
     if max(session.own_variance, session.pair_variance) >= MAX_VARIANCE:
-        raise ConfigError(
-            [
-                Fault(
-                    "precision",
-                    "the noise has more than 2^44 steps: make the grid coarser",
-                    ConfigCheck.TOO_LARGE,
-                )
-            ]
+        raise ConfigError.at(
+            "precision", "the noise has more than 2^44 steps: make the grid coarser", ConfigCheck.TOO_LARGE
         )
     check_room(encoding, parameters.greatest_deviation)
     return parameters

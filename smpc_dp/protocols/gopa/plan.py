@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 import msgspec
 
-from smpc_dp.errors import ConfigCheck, ConfigError, Fault
+from smpc_dp.errors import ConfigCheck, ConfigError
 from smpc_dp.privacy.gaussian import gaussian_mu
 from smpc_dp.privacy.secagg_plan import SecAggPlan, mask_degree, plan_secagg
 
@@ -97,17 +97,11 @@ def plan_session(
     if honest < 2:
         gone = f"{plan.max_dropouts} may drop out and {max(plan.max_corrupt, 1)} be curious"
         reason = f"of {plan.parties} users {gone}: {honest} bring noise that counts, 2 are due"
-        raise ConfigError([Fault("roster", reason, ConfigCheck.INFEASIBLE)])
+        raise ConfigError.at("roster", reason, ConfigCheck.INFEASIBLE)
     mu = gaussian_mu(epsilon, delta)
     if mu == 0:
-        raise ConfigError(
-            [
-                Fault(
-                    "epsilon",
-                    f"{epsilon:g} at delta {delta:g} needs more noise than any",
-                    ConfigCheck.INFEASIBLE,
-                )
-            ]
+        raise ConfigError.at(
+            "epsilon", f"{epsilon:g} at delta {delta:g} needs more noise than any", ConfigCheck.INFEASIBLE
         )
     deviation = MARGIN * diameter / mu
     own = OWN_SHARE * deviation**2 / honest
@@ -155,12 +149,8 @@ def plan_session(
     mu = diameter * math.sqrt(theta) * MARGIN
     reached = smoothing.delta(epsilon, mu) + slack
     if reached > delta:
-        raise ConfigError(
-            [
-                Fault(
-                    "precision", "the grid is too coarse for the noise: make it finer", ConfigCheck.INFEASIBLE
-                )
-            ]
+        raise ConfigError.at(
+            "precision", "the grid is too coarse for the noise: make it finer", ConfigCheck.INFEASIBLE
         )
     return plan, SessionNoise(
         epsilon=epsilon,
@@ -181,7 +171,7 @@ def _too_many_bad_draws(slack: float, delta: float) -> ConfigError:
     reason = (
         f"bad draws of neighbours have {slack:.1g} of delta, {delta:g}: more bits, or a larger delta, are due"
     )
-    return ConfigError([Fault("security", reason, ConfigCheck.INFEASIBLE)])
+    return ConfigError.at("security", reason, ConfigCheck.INFEASIBLE)
 
 
 def _both_opened(plan: SecAggPlan) -> float:

@@ -14,7 +14,7 @@ from numpy.typing import NDArray
 
 from smpc_dp.crypto.randomness import Randomness
 from smpc_dp.encoding import Encoding, RingVector
-from smpc_dp.errors import Check, ConfigCheck, ConfigError, Fault, PrivacyError, VerificationError
+from smpc_dp.errors import Check, ConfigCheck, ConfigError, ConfigIssue, PrivacyError, VerificationError
 from smpc_dp.privacy.distributions import DiscreteGaussianDistribution, SkellamDistribution
 from smpc_dp.privacy.sampling import NoiseSource
 from smpc_dp.protocols.phases.parameters import SumParameters
@@ -141,12 +141,8 @@ def decode_noisy(
 def check_room(encoding: Encoding, deviation: int) -> None:
     """Raise ConfigError unless every sum with noise of this deviation, in steps, stays below 2^62."""
     if encoding.parties * (encoding.highest - encoding.lowest) + 2 * TAIL * deviation >= 1 << 62:
-        raise ConfigError(
-            [
-                Fault(
-                    "precision", "sum and noise need over 63 bits: widen the precision", ConfigCheck.TOO_LARGE
-                )
-            ]
+        raise ConfigError.at(
+            "precision", "sum and noise need over 63 bits: widen the precision", ConfigCheck.TOO_LARGE
         )
 
 
@@ -207,31 +203,31 @@ class NoisySettings(PrivateSettings, frozen=True, kw_only=True):
 
 def check_noisy(
     parameters: Mapping[str, object], parties: int, *, complete: bool = False
-) -> tuple[NoisySumParameters | None, list[Fault]]:
+) -> tuple[NoisySumParameters | None, list[ConfigIssue]]:
     """Check a `[parameters]` table (`NoisySettings`) that asks for privacy; return every fault found.
 
     `precision` is a 2^20th of the range by default. With the `complete` graph the noise of all honest parties
     that stay is counted on, whatever the aggregator does.
     """
     given = with_precision(parameters)
-    base, good, faults = check_sum(NoisySettings, given, parties, refused=REFUSED, complete=complete)
-    if faults or base is None:
-        return None, faults
+    base, good, issues = check_sum(NoisySettings, given, parties, refused=REFUSED, complete=complete)
+    if issues or base is None:
+        return None, issues
     try:
         return _planned(base, good["epsilon"], good["delta"], good["mechanism"]), []
     except ConfigError as error:
         norms = {"l1", "l2", "linf"}
-        if norms & {fault.where for fault in error.faults}:
+        if norms & {issue.where for issue in error.issues}:
             return None, [
-                Fault(
+                ConfigIssue(
                     "precision",
                     "vectors have more than 1e15 steps: make the grid coarser",
                     ConfigCheck.TOO_LARGE,
                 )
             ]
-        return None, list(error.faults) or [Fault("epsilon", str(error), ConfigCheck.INFEASIBLE)]
+        return None, list(error.issues) or [ConfigIssue("epsilon", str(error), ConfigCheck.INFEASIBLE)]
     except PrivacyError as error:
-        return None, [Fault("epsilon", str(error), ConfigCheck.INFEASIBLE)]
+        return None, [ConfigIssue("epsilon", str(error), ConfigCheck.INFEASIBLE)]
 
 
 def with_precision(parameters: Mapping[str, object]) -> dict[str, object]:

@@ -9,8 +9,8 @@ from typing import TYPE_CHECKING, Annotated, Any, Literal
 import msgspec
 from msgspec import Meta
 
-from smpc_dp.encoding import MAX_LENGTH, Encoding, encoding_faults
-from smpc_dp.errors import ConfigCheck, ConfigError, Fault
+from smpc_dp.encoding import MAX_LENGTH, Encoding, encoding_issues
+from smpc_dp.errors import ConfigCheck, ConfigError, ConfigIssue
 from smpc_dp.privacy.secagg_plan import SecAggPlan, default_dropout, part_of, plan_secagg
 from smpc_dp.protocols import names
 from smpc_dp.protocols.phases.parameters import MAX_PARTIES, SumParameters
@@ -121,20 +121,20 @@ class ExactSettings(SumSettings, frozen=True, kw_only=True):
 
 def check_parameters(
     parameters: Mapping[str, object], parties: int
-) -> tuple[SecAggParameters | None, list[Fault]]:
+) -> tuple[SecAggParameters | None, list[ConfigIssue]]:
     """Check a `[parameters]` table (`ExactSettings`) for a session of `parties` parties; return every fault.
 
     Source: [Bell et al. 2020, section 3].
     """
     # Without the rule a lost party may cost it its vector: only who asks for that tolerates it.
     loss = 0.0 if parameters.get(SAME, True) is False else None
-    checked, good, faults = check_sum(
+    checked, good, issues = check_sum(
         ExactSettings, parameters, parties, explained=PRIVACY_KEYS, refused=OF_GOPA, loss=loss
     )
     if checked is None:
-        return None, faults
+        return None, issues
     same = good[SAME]
-    return SecAggParameters(encoding=checked.encoding, plan=checked.plan, same_survivors=same), faults
+    return SecAggParameters(encoding=checked.encoding, plan=checked.plan, same_survivors=same), issues
 
 
 def check_sum(
@@ -147,7 +147,7 @@ def check_sum(
     refused: Mapping[str, str] | None = None,
     complete: bool = False,
     loss: float | None = None,
-) -> tuple[SumParameters | None, dict[str, Any], list[Fault]]:
+) -> tuple[SumParameters | None, dict[str, Any], list[ConfigIssue]]:
     """Check the settings of a sum; return its parameters, the settings that are right, and every fault.
 
     `explained` are keys that only an error mentions: with them it would be another kind of sum. `refused` are
@@ -156,24 +156,26 @@ def check_sum(
     everyone's neighbour, however many there are. `loss`: the default of `dropout`, `default_dropout` if None.
     """
     unknown = f"unknown parameter of {protocol}"
-    good, faults = read(settings, parameters, unknown=unknown, refused=refused, explained=explained)
-    if good.get("l2_bound", None) is None and "l2_bound" not in {fault.where for fault in faults}:
-        faults += [
-            Fault(key, "is missing", ConfigCheck.MISSING)
+    good, issues = read(settings, parameters, unknown=unknown, refused=refused, explained=explained)
+    if good.get("l2_bound", None) is None and "l2_bound" not in {issue.where for issue in issues}:
+        issues += [
+            ConfigIssue(key, "is missing", ConfigCheck.MISSING)
             for key in ("lower", "upper")
             if key not in parameters
         ]
     if parties > MAX_PARTIES:
-        faults.append(Fault("roster", f"at most {MAX_PARTIES} parties, has {parties}", ConfigCheck.TOO_LARGE))
-    faults += _encoding_faults(good, min(parties, MAX_PARTIES))
+        issues.append(
+            ConfigIssue("roster", f"at most {MAX_PARTIES} parties, has {parties}", ConfigCheck.TOO_LARGE)
+        )
+    issues += _encoding_issues(good, min(parties, MAX_PARTIES))
     if "dropout" in good and good["dropout"] is None:
         good["dropout"] = default_dropout(parties) if loss is None else loss
     plan: SecAggPlan | None = None
     if parties <= MAX_PARTIES:
         plan, more = _plan(good, parties, complete, "dropout" in parameters)
-        faults += more
-    if faults or plan is None:
-        return None, good, faults
+        issues += more
+    if issues or plan is None:
+        return None, good, issues
     precision = good["precision"]
     encoding = Encoding.plan(
         length=good["length"],
@@ -184,12 +186,12 @@ def check_sum(
         parties=parties,
         max_weight=good["max_weight"],
     )
-    return SumParameters(encoding=encoding, plan=plan), good, faults
+    return SumParameters(encoding=encoding, plan=plan), good, issues
 
 
 def _plan(
     good: Mapping[str, Any], parties: int, complete: bool, written: bool
-) -> tuple[SecAggPlan | None, list[Fault]]:
+) -> tuple[SecAggPlan | None, list[ConfigIssue]]:
     """Return the plan, and what keeps it from being made; `written`: whether `dropout` is given."""
     planned = functools.partial(
         plan_secagg,
@@ -204,9 +206,9 @@ def _plan(
         return planned(dropout=dropout), []
     except ConfigError as error:
         # The number of parties is not a parameter: it is the roster's.
-        faults = [
-            Fault("roster" if where == "parties" else where, reason, check)
-            for where, reason, check in error.faults
+        issues = [
+            ConfigIssue("roster" if where == "parties" else where, reason, check)
+            for where, reason, check in error.issues
         ]
     if not written and _succeeds(lambda: planned(dropout=0.0)):
         lost = f"{part_of(parties, dropout)} of {parties} parties lost"
@@ -214,8 +216,8 @@ def _plan(
             f"is not given, and no plan tolerates its default, {dropout:g}: {lost}; "
             "write dropout = 0.0 to tolerate no loss, or lower corrupt"
         )
-        faults.append(Fault("dropout", reason, ConfigCheck.INFEASIBLE))
-    return None, faults
+        issues.append(ConfigIssue("dropout", reason, ConfigCheck.INFEASIBLE))
+    return None, issues
 
 
 def _succeeds(planned: Callable[[], SecAggPlan]) -> bool:
@@ -226,15 +228,15 @@ def _succeeds(planned: Callable[[], SecAggPlan]) -> bool:
     return True
 
 
-def _encoding_faults(good: Mapping[str, Any], parties: int) -> list[Fault]:
+def _encoding_issues(good: Mapping[str, Any], parties: int) -> list[ConfigIssue]:
     """Return the faults of what is known of the encoding."""
-    faults: list[Fault] = []
+    issues: list[ConfigIssue] = []
     kind = good.get("kind")
     if kind == "integer" and good.get("precision") is not None:
-        faults.append(Fault("precision", "is not for kind 'integer'", ConfigCheck.CONFLICT))
+        issues.append(ConfigIssue("precision", "is not for kind 'integer'", ConfigCheck.CONFLICT))
     if kind == "real" and "precision" in good and good["precision"] is None:
-        faults.append(Fault("precision", "is needed for kind 'real'", ConfigCheck.MISSING))
-    return faults + encoding_faults(
+        issues.append(ConfigIssue("precision", "is needed for kind 'real'", ConfigCheck.MISSING))
+    return issues + encoding_issues(
         integer=kind == "integer",
         length=good.get("length"),
         lower=good.get("lower"),

@@ -8,8 +8,8 @@ from typing import TYPE_CHECKING, Annotated, Any, ClassVar, Literal
 import msgspec
 from msgspec import Meta
 
-from smpc_dp.encoding import Encoding, encoding_faults
-from smpc_dp.errors import ConfigCheck, ConfigError, Fault
+from smpc_dp.encoding import Encoding, encoding_issues
+from smpc_dp.errors import ConfigCheck, ConfigError, ConfigIssue
 from smpc_dp.identity.roster import Member
 from smpc_dp.privacy.central_gaussian import WideGaussian
 from smpc_dp.privacy.guarantee import PrivacyGuarantee, delta_warnings
@@ -70,7 +70,7 @@ class SharedParameters(msgspec.Struct, frozen=True):
         """The encoding of sums; raise ConfigError where the session has none."""
         if self.encoding is None:
             reason = f"a session for sums needs {', '.join(SUM_KEYS[:3])}"
-            raise ConfigError([Fault("parameters.length", reason, ConfigCheck.MISSING)])
+            raise ConfigError.at("parameters.length", reason, ConfigCheck.MISSING)
         return self.encoding
 
     def planned(self) -> str:
@@ -126,11 +126,11 @@ def threshold_of(servers: int) -> int:
     return (servers - 1) // 2
 
 
-def roster_faults(members: Iterable[Member]) -> list[Fault]:
+def roster_issues(members: Iterable[Member]) -> list[ConfigIssue]:
     """Return what keeps a roster from computing on shares."""
     listed = list(members)
-    faults = [
-        Fault(
+    issues = [
+        ConfigIssue(
             f"roster[{index}].role",
             f"'{member.name}': there is no aggregator, servers compute",
             ConfigCheck.CONFLICT,
@@ -142,10 +142,10 @@ def roster_faults(members: Iterable[Member]) -> list[Fault]:
     if count < FEWEST_SERVERS:
         why = "with 2 servers a share is the secret itself (threshold (m - 1) // 2 = 0): no secrecy at all"
         reason = f"has {count} members with the role 'server', {FEWEST_SERVERS} are needed: {why}"
-        faults.append(Fault("roster", reason, ConfigCheck.RANGE))
+        issues.append(ConfigIssue("roster", reason, ConfigCheck.RANGE))
     elif count > MOST_SERVERS:
-        faults.append(
-            Fault(
+        issues.append(
+            ConfigIssue(
                 "roster",
                 f"has {count} servers, at most {MOST_SERVERS} compute together",
                 ConfigCheck.TOO_LARGE,
@@ -156,8 +156,8 @@ def roster_faults(members: Iterable[Member]) -> list[Fault]:
             f"has {count} servers: no more may collude than of {count - 1}, {threshold_of(count)}, at a "
             f"greater cost; take {count - 1} or {count + 1}"
         )
-        faults.append(Fault("roster", reason, ConfigCheck.RANGE))
-    return faults
+        issues.append(ConfigIssue("roster", reason, ConfigCheck.RANGE))
+    return issues
 
 
 class SharedSettings(msgspec.Struct, frozen=True, kw_only=True):
@@ -194,31 +194,35 @@ class SharedSettings(msgspec.Struct, frozen=True, kw_only=True):
 
 def check_parameters(
     parameters: Mapping[str, object], parties: int
-) -> tuple[SharedParameters | None, list[Fault]]:
+) -> tuple[SharedParameters | None, list[ConfigIssue]]:
     """Check a `[parameters]` table (`SharedSettings`) for `parties` parties; return every fault found."""
-    good, faults = read(SharedSettings, parameters, unknown=f"unknown parameter of {names.MPYC}")
+    good, issues = read(SharedSettings, parameters, unknown=f"unknown parameter of {names.MPYC}")
     if not 2 <= parties <= MAX_PARTIES:
-        faults.append(
-            Fault(
+        issues.append(
+            ConfigIssue(
                 "roster",
                 f"has {parties} users (role 'party'), 2 to {MAX_PARTIES} are needed",
                 ConfigCheck.RANGE,
             )
         )
     if "epsilon" not in parameters and set(NOISE_KEYS) & set(parameters):
-        faults.append(Fault("epsilon", "is missing: without it sums are exact", ConfigCheck.MISSING))
+        issues.append(ConfigIssue("epsilon", "is missing: without it sums are exact", ConfigCheck.MISSING))
     if "epsilon" in parameters and (good.get("mechanism") == "gaussian") != (good.get("delta", 0.0) > 0):
-        faults.append(
-            Fault("delta", "must be above 0 for Gaussian noise, and for that alone", ConfigCheck.CONFLICT)
+        issues.append(
+            ConfigIssue(
+                "delta", "must be above 0 for Gaussian noise, and for that alone", ConfigCheck.CONFLICT
+            )
         )
     encoding, more = _encoding(parameters, good, min(max(parties, 1), MAX_PARTIES))
-    faults += more
+    issues += more
     if encoding is None and set(NOISE_KEYS) & set(parameters):
-        faults.append(
-            Fault("epsilon", "is for sums: a statistic is asked for with its own", ConfigCheck.UNSUPPORTED)
+        issues.append(
+            ConfigIssue(
+                "epsilon", "is for sums: a statistic is asked for with its own", ConfigCheck.UNSUPPORTED
+            )
         )
-    if faults:
-        return None, faults
+    if issues:
+        return None, issues
     dropout = good["dropout"]
     if dropout is None:
         dropout = default_dropout(parties) if "epsilon" in parameters else 0.1
@@ -236,17 +240,19 @@ def check_parameters(
 
 def _encoding(
     parameters: Mapping[str, object], good: Mapping[str, Any], parties: int
-) -> tuple[Encoding | None, list[Fault]]:
+) -> tuple[Encoding | None, list[ConfigIssue]]:
     """Return the encoding of a session that has sums, and every fault of it."""
     if not set(SUM_KEYS) & set(parameters):
         return None, []
-    faults = [Fault(key, "is missing", ConfigCheck.MISSING) for key in SUM_KEYS[:3] if key not in parameters]
+    issues = [
+        ConfigIssue(key, "is missing", ConfigCheck.MISSING) for key in SUM_KEYS[:3] if key not in parameters
+    ]
     if "precision" in good and "kind" in good and (good["kind"] == "real") != (good["precision"] is not None):
-        faults.append(
-            Fault("precision", "is needed for kind 'real', and for that alone", ConfigCheck.CONFLICT)
+        issues.append(
+            ConfigIssue("precision", "is needed for kind 'real', and for that alone", ConfigCheck.CONFLICT)
         )
     integer, arguments = good.get("kind") == "integer", {key: good.get(key) for key in ENCODING_KEYS}
-    faults += encoding_faults(integer=integer, parties=parties, **arguments)
-    if faults or not {*SUM_KEYS} <= {*good}:
-        return None, faults
+    issues += encoding_issues(integer=integer, parties=parties, **arguments)
+    if issues or not {*SUM_KEYS} <= {*good}:
+        return None, issues
     return Encoding.plan(parties=parties, **arguments), []  # type: ignore[arg-type]

@@ -10,7 +10,6 @@ from smpc_dp.errors import (
     Code,
     ConfigCheck,
     ConfigError,
-    Fault,
     PeerFault,
     PrivacyError,
     SmpcError,
@@ -202,19 +201,13 @@ class PartyMachine(Member):
     def _split(self, terms: ProgramTerms) -> list[bytes]:
         record = self._record
         if len(record) != terms.length:
-            raise ConfigError(
-                [Fault("record", f"has {len(record)} integers, {terms.length} are due", ConfigCheck.SHAPE)]
+            raise ConfigError.at(
+                "record", f"has {len(record)} integers, {terms.length} are due", ConfigCheck.SHAPE
             )
         for index, value in enumerate(record):
             if type(value) is not int:
-                raise ConfigError(
-                    [
-                        Fault(
-                            f"record[{index}]",
-                            f"must be an integer, is {type(value).__name__}",
-                            ConfigCheck.TYPE,
-                        )
-                    ]
+                raise ConfigError.at(
+                    f"record[{index}]", f"must be an integer, is {type(value).__name__}", ConfigCheck.TYPE
                 )
             if not terms.lower[index] <= value <= terms.upper[index]:
                 low, high = terms.lower[index], terms.upper[index]

@@ -11,7 +11,15 @@ from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 from typing import ClassVar
 
-from smpc_dp.errors import Check, Code, ConfigCheck, ConfigError, Fault, LocalError, PeerFault, TimeoutFault
+from smpc_dp.errors import (
+    Check,
+    Code,
+    ConfigCheck,
+    ConfigError,
+    LocalError,
+    PeerFault,
+    TimeoutFault,
+)
 from smpc_dp.protocols.begin import begin_log, certify_begin, why_behind
 from smpc_dp.protocols.engine.collector import CollectorState, Item
 from smpc_dp.protocols.engine.state import Transition
@@ -242,7 +250,7 @@ def _public_labels(plan: StatisticPlan, hellos: Mapping[int, Item], present: Ite
     public_labels = bytes(hellos[party].message.public_label + 1 for party in present)
     if plan.bipartite and len(set(public_labels)) < 2:
         reason = "all who take part have the same one"
-        raise ConfigError([Fault("labels", reason, ConfigCheck.INFEASIBLE)], code=Code.IMPOSSIBLE)
+        raise ConfigError.at("labels", reason, ConfigCheck.INFEASIBLE, code=Code.IMPOSSIBLE)
     return public_labels
 
 

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
-from smpc_dp.errors import ConfigCheck, ConfigError, Fault
+from smpc_dp.errors import ConfigCheck, ConfigError
 from smpc_dp.privacy.circuit_noise import Raw
 from smpc_dp.protocols.garbled.draw import Pairs
 from smpc_dp.protocols.ustatistic.plan import StatisticPlan
@@ -54,11 +54,11 @@ def estimate(
     Raises ConfigError when there is no pair at all, and for a level outside (0, 1).
     """
     if not 0 < level < 1:
-        raise ConfigError([Fault("level", f"{level!r} is not between 0 and 1", ConfigCheck.RANGE)])
+        raise ConfigError.at("level", f"{level!r} is not between 0 and 1", ConfigCheck.RANGE)
     m = len(pairs)
     failed = (m if drawn is None else drawn) - m
     if not m:
-        raise ConfigError([Fault("pairs", f"none of {failed} was evaluated", ConfigCheck.INFEASIBLE)])
+        raise ConfigError.at("pairs", f"none of {failed} was evaluated", ConfigCheck.INFEASIBLE)
     values = plan.low + plan.unit * plan.noise.read(raw)
     value = float(values.mean())
     noise_error = plan.unit * math.sqrt(plan.noise.variance / m)

@@ -6,7 +6,7 @@ import math
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
-from smpc_dp.errors import ConfigCheck, ConfigError, Fault
+from smpc_dp.errors import ConfigCheck, ConfigError
 from smpc_dp.privacy.accountant.receipt import Receipt
 from smpc_dp.privacy.guarantee import PrivacyGuarantee, Relation, delta_warnings
 from smpc_dp.protocols.result import LoggedRun, Privacy
@@ -87,9 +87,7 @@ class StatisticResult:
         without one.
         """
         if self.standard_error is None:
-            raise ConfigError(
-                [Fault("pairs", f"{self.pairs} are too few for a standard error", ConfigCheck.RANGE)]
-            )
+            raise ConfigError.at("pairs", f"{self.pairs} are too few for a standard error", ConfigCheck.RANGE)
         z = (self.value - hypothesis) / self.standard_error
         return z, math.erfc(abs(z) / math.sqrt(2))
 

@@ -15,7 +15,7 @@ from typing import Any, Literal
 import numpy as np
 
 from smpc_dp.circuits.layers import Layers, layers_of
-from smpc_dp.errors import ConfigCheck, ConfigError, Fault
+from smpc_dp.errors import ConfigCheck, ConfigError
 from smpc_dp.kernels.compiled import compile_kernel
 from smpc_dp.kernels.described import table_of
 from smpc_dp.kernels.kernel import Kernel
@@ -57,8 +57,8 @@ def over_pairs(kernel: Kernel, bits: Sequence[Shared], values: Shared, pairs: Pa
     `bits` has one array (n, w) for each field, `values` (n, fields) are the same codes.
     """
     if kernel.definition is None:
-        raise ConfigError(
-            [Fault("kernel", f"'{kernel.name}' has no definition, only a circuit", ConfigCheck.UNSUPPORTED)]
+        raise ConfigError.at(
+            "kernel", f"'{kernel.name}' has no definition, only a circuit", ConfigCheck.UNSUPPORTED
         )
     size = max(1, CHUNK // sum(array.shape[1] for array in bits))
     for start in range(0, len(pairs), size):
@@ -113,8 +113,8 @@ def by_counts(kernel: Kernel, bits: Sequence[Shared], values: Shared, public_lab
             high = (values[:, 1].reshape(1, parties) @ units).reshape(units.shape[1])
             return _ranked(high, np.sum(units, axis=0) - high)
         case _:
-            raise ConfigError(
-                [Fault("kernel", f"'{kernel.name}' has no program on counts", ConfigCheck.UNSUPPORTED)]
+            raise ConfigError.at(
+                "kernel", f"'{kernel.name}' has no program on counts", ConfigCheck.UNSUPPORTED
             )
 
 
@@ -122,9 +122,7 @@ def by_table(kernel: Kernel, bits: Sequence[Shared]) -> Shared:
     """Return the sum over all pairs of any symmetric kernel from how many records have each code, (1,)."""
     table = table_of(kernel)
     if table is None or not (table == table.T).all():
-        raise ConfigError(
-            [Fault("kernel", f"'{kernel.name}' has no symmetric table", ConfigCheck.UNSUPPORTED)]
-        )
+        raise ConfigError.at("kernel", f"'{kernel.name}' has no symmetric table", ConfigCheck.UNSUPPORTED)
     counts = np.sum(one_hot(joined(bits)), axis=0)
     twice = inner(np.sum(counts * public(table.tolist()), axis=1), counts)
     return half(twice - np.sum(counts * public(table.diagonal().tolist()), keepdims=True))
@@ -145,9 +143,7 @@ def by_sort(mpc: Any, kernel: Kernel, bits: Sequence[Shared], public_labels: Seq
         weights = public([2 * index - parties + 1 for index in range(parties)])
         return np.sum(ordered * weights, keepdims=True)
     if kernel.name not in SORTED:
-        raise ConfigError(
-            [Fault("kernel", f"'{kernel.name}' has no program that sorts", ConfigCheck.UNSUPPORTED)]
-        )
+        raise ConfigError.at("kernel", f"'{kernel.name}' has no program that sorts", ConfigCheck.UNSUPPORTED)
     labels = bits[1] if kernel.labels == "private" else _constants(bits[0], public_labels)
     total = 0
     # Ties count half: once records of label 0 come first among equal scores, once those of label 1.

@@ -8,7 +8,7 @@ from typing import Any
 
 import numpy as np
 
-from smpc_dp.errors import ConfigCheck, ConfigError, Fault
+from smpc_dp.errors import ConfigCheck, ConfigError
 from smpc_dp.kernels.share_gadgets import Shared, below, below_each, number
 from smpc_dp.privacy.central_gaussian import WideGaussian
 from smpc_dp.privacy.central_noise import CentralNoise, FlooredLaplace
@@ -48,18 +48,18 @@ def read_coins(terms: NoiseTerms) -> list[Coin]:
         bits = code.bit_length() - 1
         coin = Coin(code - (1 << bits), bits)
         if bits < 1 or coin.threshold < 1:
-            raise ConfigError([Fault("noise.cuts", f"0x{text} is no threshold", ConfigCheck.FORMAT)])
+            raise ConfigError.at("noise.cuts", f"0x{text} is no threshold", ConfigCheck.FORMAT)
         coins.append(coin)
     if len(coins) < (3 if terms.distribution == "laplace" else 1):
-        raise ConfigError(
-            [Fault("noise.cuts", f"{len(coins)} of them for {terms.distribution} noise", ConfigCheck.SHAPE)]
+        raise ConfigError.at(
+            "noise.cuts", f"{len(coins)} of them for {terms.distribution} noise", ConfigCheck.SHAPE
         )
     compared = {"gaussian": LOOKUP_BITS, "pair_gaussian": LOOKUP_BITS, "randomised_response": terms.bits}
     expected = compared.get(terms.distribution)
     if expected and any(
         coin.bits != expected for coin in coins[terms.distribution == "randomised_response" :]
     ):
-        raise ConfigError([Fault("noise.cuts", f"not all of {expected} bits", ConfigCheck.RANGE)])
+        raise ConfigError.at("noise.cuts", f"not all of {expected} bits", ConfigCheck.RANGE)
     return coins
 
 

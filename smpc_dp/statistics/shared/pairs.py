@@ -18,7 +18,7 @@ from smpc_dp.circuits.builder import Builder
 from smpc_dp.circuits.circuit import Circuit
 from smpc_dp.circuits.layers import Layers, layers_of
 from smpc_dp.circuits.randomisers import randomise
-from smpc_dp.errors import ConfigCheck, ConfigError, Fault
+from smpc_dp.errors import ConfigCheck, ConfigError
 from smpc_dp.kernels.kernel import Kernel
 from smpc_dp.kernels.share_gadgets import Shared, joined, number
 from smpc_dp.privacy.circuit_noise import Noise, NoiseKind, Randomiser
@@ -54,8 +54,8 @@ def pair_terms(design: Noise) -> NoiseTerms:
 def randomiser_of(terms: NoiseTerms) -> Randomiser:
     """Return the randomiser of one pair's noise. Raises ConfigError for terms that are none."""
     if not terms.paired:
-        raise ConfigError(
-            [Fault("noise", f"{terms.distribution!r} is not of single pairs", ConfigCheck.UNSUPPORTED)]
+        raise ConfigError.at(
+            "noise", f"{terms.distribution!r} is not of single pairs", ConfigCheck.UNSUPPORTED
         )
     return Randomiser(PAIR_DISTRIBUTIONS[terms.distribution], tuple(read_coins(terms)), terms.bits)
 
@@ -64,7 +64,7 @@ def randomiser_of(terms: NoiseTerms) -> Randomiser:
 def pair_circuit(kernel: Kernel, terms: NoiseTerms) -> Circuit:
     """Return the circuit from the fields of two records and joint bits to an output. Raises ConfigError."""
     if kernel.gadget is None:
-        raise ConfigError([Fault("kernel", f"'{kernel.name}' has no circuit", ConfigCheck.UNSUPPORTED)])
+        raise ConfigError.at("kernel", f"'{kernel.name}' has no circuit", ConfigCheck.UNSUPPORTED)
     randomiser, builder = randomiser_of(terms), Builder()
     x, y = ([builder.input(field.bits) for field in kernel.fields] for _ in range(2))
     joint = builder.input(randomiser.joint_bits)
@@ -72,8 +72,8 @@ def pair_circuit(kernel: Kernel, terms: NoiseTerms) -> Circuit:
     builder.output(randomise(builder, integer, joint, *randomiser))
     circuit, expected = builder.build(), randomiser.output_bits(kernel.steps)
     if circuit.outputs != (expected,):
-        raise ConfigError(
-            [Fault("noise", f"gives {circuit.outputs[0]} bits, {expected} are due", ConfigCheck.SHAPE)]
+        raise ConfigError.at(
+            "noise", f"gives {circuit.outputs[0]} bits, {expected} are due", ConfigCheck.SHAPE
         )
     return circuit
 

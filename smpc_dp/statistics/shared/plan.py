@@ -12,7 +12,7 @@ from typing import cast
 import msgspec
 import numpy as np
 
-from smpc_dp.errors import ConfigCheck, ConfigError, Fault
+from smpc_dp.errors import ConfigCheck, ConfigError
 from smpc_dp.kernels.described import describe, read_kernel
 from smpc_dp.kernels.kernel import Kernel
 from smpc_dp.privacy.arguments import Arguments
@@ -38,8 +38,8 @@ from smpc_dp.statistics.shared.program import (
     kernel_in,
     needed_bits,
     output_spans,
-    pair_faults,
-    size_faults,
+    pair_issues,
+    size_issues,
 )
 
 # Sets of servers that each add to a mask, as a power of 2: 462 sets for eleven servers.
@@ -113,17 +113,17 @@ def statistic_program(
     kernel = read_kernel(described)
     result = Arguments()
     if not 2 <= parties <= MAX_PARTIES:
-        result.fault("parties", f"{parties} is not 2 to {MAX_PARTIES}", ConfigCheck.RANGE)
+        result.issue("parties", f"{parties} is not 2 to {MAX_PARTIES}", ConfigCheck.RANGE)
     if (kernel.labels == "public") != bool(public_labels):
-        result.fault("public_labels", f"'{kernel.name}' has {kernel.labels} labels", ConfigCheck.UNSUPPORTED)
+        result.issue("public_labels", f"'{kernel.name}' has {kernel.labels} labels", ConfigCheck.UNSUPPORTED)
     elif public_labels and (len(public_labels) != parties or set(public_labels) != {0, 1}):
-        result.fault(
+        result.issue(
             "public_labels", f"not {parties} labels that are 0 or 1, at least one of each", ConfigCheck.RANGE
         )
     if not 0 <= partners <= max(0, parties - 1):
-        result.fault("partners", f"{partners} is not 0 to {parties - 1}", ConfigCheck.RANGE)
+        result.issue("partners", f"{partners} is not 0 to {parties - 1}", ConfigCheck.RANGE)
     elif partners and len(design) != 32:
-        result.fault("design", f"{len(design)} bytes, not 32", ConfigCheck.SHAPE)
+        result.issue("design", f"{len(design)} bytes, not 32", ConfigCheck.SHAPE)
     result.done()
     tops = tuple(field.steps for field in kernel.fields)
     bare = _sized(
@@ -143,12 +143,12 @@ def statistic_program(
             design=design.hex(),
         )
     )
-    if faults := size_faults(bare):
-        raise ConfigError(faults)
+    if issues := size_issues(bare):
+        raise ConfigError(issues)
     if distribution in PAIR_DISTRIBUTIONS:
         return _pairs_program(kernel, bare, distribution, epsilon, delta)
-    if faults := pair_faults(kernel, bare):
-        raise ConfigError(faults)
+    if issues := pair_issues(kernel, bare):
+        raise ConfigError(issues)
     if epsilon is None:
         return Program(terms=bare)
     sides = (sum(bare.public_labels), parties - sum(bare.public_labels)) if public_labels else None
@@ -165,15 +165,13 @@ def _pairs_program(
 ) -> Program:
     """Return the program whose pairs have noise of their own. Raises ConfigError."""
     if epsilon is None:
-        raise ConfigError(
-            [Fault("epsilon", "pairs that are opened one by one have noise", ConfigCheck.CONFLICT)]
-        )
+        raise ConfigError.at("epsilon", "pairs that are opened one by one have noise", ConfigCheck.CONFLICT)
     plan = plan_statistic(
         kernel, bare.parties, epsilon, delta, partners=bare.partners, noise=PAIR_DISTRIBUTIONS[distribution]
     )
     terms = _sized(msgspec.structs.replace(bare, kind="pairs", noise=(pair_terms(plan.noise),)))
-    if faults := pair_faults(kernel, terms):
-        raise ConfigError(faults)
+    if issues := pair_issues(kernel, terms):
+        raise ConfigError(issues)
     return Program(terms=terms, plan=plan, epsilon=float(epsilon), delta=float(delta))
 
 
@@ -195,13 +193,13 @@ def sum_program(
     """
     result = Arguments()
     if kind not in ("sum", "mean", "weighted-mean"):
-        result.fault("kind", f"{kind!r} is no sum", ConfigCheck.CHOICE)
+        result.issue("kind", f"{kind!r} is no sum", ConfigCheck.CHOICE)
     if not 1 <= parties <= MAX_PARTIES:
-        result.fault("parties", f"{parties} is not 1 to {MAX_PARTIES}", ConfigCheck.RANGE)
+        result.issue("parties", f"{parties} is not 1 to {MAX_PARTIES}", ConfigCheck.RANGE)
     if not bounds or any(not low < high for low, high in bounds):
-        result.fault("bounds", "none, or not all with the least below the greatest value", ConfigCheck.SHAPE)
+        result.issue("bounds", "none, or not all with the least below the greatest value", ConfigCheck.SHAPE)
     elif kind == "weighted-mean" and (len(bounds) < 2 or bounds[-1][0] < 0):
-        result.fault("bounds", "a weighted mean has a value and a weight of at least 0", ConfigCheck.SHAPE)
+        result.issue("bounds", "a weighted mean has a value and a weight of at least 0", ConfigCheck.SHAPE)
     result.done()
     bare = _sized(
         ProgramTerms(
@@ -215,8 +213,8 @@ def sum_program(
             security=security or _security(parties * len(bounds)),
         )
     )
-    if faults := size_faults(bare):
-        raise ConfigError(faults)
+    if issues := size_issues(bare):
+        raise ConfigError(issues)
     if epsilon is None:
         return Program(terms=bare)
     spans = [high - low for low, high in output_spans(bare)]
@@ -249,16 +247,16 @@ def read_answer(program: Program, opened: Sequence[int], level: float = 0.95) ->
     terms, noises = program.terms, program.noises
     spans = output_spans(terms)
     if len(opened) < len(spans):
-        raise ConfigError(
-            [Fault("opened", f"{len(opened)} integers, the program opens {len(spans)}", ConfigCheck.SHAPE)]
+        raise ConfigError.at(
+            "opened", f"{len(opened)} integers, the program opens {len(spans)}", ConfigCheck.SHAPE
         )
     refused = [int(party) for party in opened[len(spans) :]]
     if not all(0 <= party < terms.parties for party in refused):
-        raise ConfigError(
-            [Fault("opened", f"refuses others than users 0 to {terms.parties - 1}", ConfigCheck.RANGE)]
+        raise ConfigError.at(
+            "opened", f"refuses others than users 0 to {terms.parties - 1}", ConfigCheck.RANGE
         )
     if any(abs(value) >> terms.bits for value in opened[: len(spans)]):
-        raise ConfigError([Fault("opened", f"integers of more than {terms.bits} bits", ConfigCheck.RANGE)])
+        raise ConfigError.at("opened", f"integers of more than {terms.bits} bits", ConfigCheck.RANGE)
     if program.plan is not None:
         return _of_pairs(program.plan, terms, opened, refused, level)
     sums, errors = [], []
@@ -310,21 +308,15 @@ def _of_pairs(
     count = count_pairs(terms)
     raw, top = opened[:count], (1 << plan.noise.output_bits) - 1
     if not all(0 <= value <= top for value in raw):
-        raise ConfigError([Fault("opened", f"not all of {plan.noise.output_bits} bits", ConfigCheck.RANGE)])
+        raise ConfigError.at("opened", f"not all of {plan.noise.output_bits} bits", ConfigCheck.RANGE)
     result = estimate(plan, design_pairs(terms), np.array(raw, np.uint64), level=level)
     return Answer(values=[result.value], noise_error=[result.noise_error], refused=refused, result=result)
 
 
 def _gaussians(moved: list[int], spans: list[int], epsilon: float, delta: float) -> list[CentralNoise]:
     if not 0 < delta < 1:
-        raise ConfigError(
-            [
-                Fault(
-                    "delta",
-                    f"{delta!r}: above 0 for Gaussian noise, and for that alone",
-                    ConfigCheck.UNSUPPORTED,
-                )
-            ]
+        raise ConfigError.at(
+            "delta", f"{delta!r}: above 0 for Gaussian noise, and for that alone", ConfigCheck.UNSUPPORTED
         )
     count = len(moved)
     if len(set(zip(moved, spans, strict=True))) == 1:

@@ -9,7 +9,7 @@ from typing import Any
 
 import numpy as np
 
-from smpc_dp.errors import ConfigCheck, ConfigError, Fault
+from smpc_dp.errors import ConfigCheck, ConfigError, ConfigIssue
 from smpc_dp.kernels.described import read_kernel
 from smpc_dp.kernels.kernel import Kernel
 from smpc_dp.kernels.share_gadgets import Shared, below_each, number, public
@@ -123,10 +123,10 @@ def kernel_in(terms: ProgramTerms) -> Kernel:
     try:
         described = json.loads(terms.kernel_terms)
     except ValueError as error:
-        raise ConfigError([Fault("kernel_terms", f"not JSON ({error})", ConfigCheck.FORMAT)]) from None
+        raise ConfigError.at("kernel_terms", f"not JSON ({error})", ConfigCheck.FORMAT) from None
     kernel = read_kernel(described) if isinstance(described, dict) else None
     if kernel is None or kernel.name != terms.kernel:
-        raise ConfigError([Fault("kernel_terms", f"do not describe {terms.kernel!r}", ConfigCheck.DIFFERS)])
+        raise ConfigError.at("kernel_terms", f"do not describe {terms.kernel!r}", ConfigCheck.DIFFERS)
     return kernel
 
 
@@ -220,52 +220,52 @@ async def _within_bounds(
 
 def _check(mpc: Any, terms: ProgramTerms, shares: Sequence[Sequence[int]]) -> None:
     """Raise ConfigError with the first of four groups of faults; each check needs those before it."""
-    faults = _shape_faults(mpc, terms, shares) or size_faults(terms) or _kind_faults(terms)
-    if faults := faults or _room_faults(mpc, terms):
-        raise ConfigError(faults)
+    issues = _shape_issues(mpc, terms, shares) or size_issues(terms) or _kind_issues(terms)
+    if issues := issues or _room_issues(mpc, terms):
+        raise ConfigError(issues)
 
 
-def _shape_faults(mpc: Any, terms: ProgramTerms, shares: Sequence[Sequence[int]]) -> list[Fault]:
+def _shape_issues(mpc: Any, terms: ProgramTerms, shares: Sequence[Sequence[int]]) -> list[ConfigIssue]:
     """Return where terms, runtime and shares do not fit together."""
     servers = len(mpc.parties)
-    faults = []
+    issues = []
     if servers > 1 and mpc.threshold < 1:
-        faults.append(
-            Fault(
+        issues.append(
+            ConfigIssue(
                 "threshold",
                 f"{mpc.threshold} of {servers} servers: a single one knows all",
                 ConfigCheck.RANGE,
             )
         )
     if mpc.options.sec_param != terms.security:
-        faults.append(
-            Fault(
+        issues.append(
+            ConfigIssue(
                 "security", f"{terms.security}, the runtime has {mpc.options.sec_param}", ConfigCheck.DIFFERS
             )
         )
     if len(shares) != terms.parties or any(len(row) != terms.length for row in shares):
-        faults.append(Fault("shares", f"not {terms.parties} rows of {terms.length}", ConfigCheck.SHAPE))
+        issues.append(ConfigIssue("shares", f"not {terms.parties} rows of {terms.length}", ConfigCheck.SHAPE))
     elif any(not 0 <= value < terms.prime for row in shares for value in row):
-        faults.append(Fault("shares", "not all in the field", ConfigCheck.RANGE))
+        issues.append(ConfigIssue("shares", "not all in the field", ConfigCheck.RANGE))
     if len(terms.lower) != terms.length or len(terms.upper) != terms.length:
-        faults.append(Fault("lower", f"not {terms.length} bounds", ConfigCheck.SHAPE))
+        issues.append(ConfigIssue("lower", f"not {terms.length} bounds", ConfigCheck.SHAPE))
     elif any(low >= high for low, high in zip(terms.lower, terms.upper, strict=True)):
-        faults.append(Fault("upper", "not all above the lower bounds", ConfigCheck.SHAPE))
-    return faults
+        issues.append(ConfigIssue("upper", "not all above the lower bounds", ConfigCheck.SHAPE))
+    return issues
 
 
-def _kind_faults(terms: ProgramTerms) -> list[Fault]:
+def _kind_issues(terms: ProgramTerms) -> list[ConfigIssue]:
     """Return what is wrong for this kind of program."""
     if terms.kind in ("statistic", "pairs"):
         return _check_statistic(terms)
     if terms.kind == "weighted-mean" and (terms.length < 2 or terms.lower[-1] < 0):
-        return [Fault("length", "no value before the weight, or a weight below 0", ConfigCheck.RANGE)]
+        return [ConfigIssue("length", "no value before the weight, or a weight below 0", ConfigCheck.RANGE)]
     return []
 
 
-def _room_faults(mpc: Any, terms: ProgramTerms) -> list[Fault]:
+def _room_issues(mpc: Any, terms: ProgramTerms) -> list[ConfigIssue]:
     """Return why masked values or integers have too few bits, or noise is not one for each integer."""
-    faults = []
+    issues = []
     # mpyc's masks are sums of one number for each set of servers that lacks t: all but one may be known.
     masks = math.comb(len(mpc.parties), mpc.threshold)
     # What is opened of pairs is what the program gives, and hides nothing.
@@ -273,15 +273,17 @@ def _room_faults(mpc: Any, terms: ProgramTerms) -> list[Fault]:
     left = terms.security - masks.bit_length() - openings.bit_length() - 1
     if left < LEAST_SECURITY:
         reason = f"{terms.security} leaves {left} bits for {openings} masked values, not {LEAST_SECURITY}"
-        faults.append(Fault("security", reason, ConfigCheck.SHAPE))
+        issues.append(ConfigIssue("security", reason, ConfigCheck.SHAPE))
     needed = needed_bits(terms)
     if terms.bits < needed:
-        faults.append(Fault("bits", f"{terms.bits}, the integers need {needed}", ConfigCheck.RANGE))
+        issues.append(ConfigIssue("bits", f"{terms.bits}, the integers need {needed}", ConfigCheck.RANGE))
     if len(terms.noise) not in (0, 1, len(output_spans(terms))):
-        faults.append(
-            Fault("noise", f"{len(terms.noise)} for {len(output_spans(terms))} integers", ConfigCheck.SHAPE)
+        issues.append(
+            ConfigIssue(
+                "noise", f"{len(terms.noise)} for {len(output_spans(terms))} integers", ConfigCheck.SHAPE
+            )
         )
-    return faults
+    return issues
 
 
 def needed_bits(terms: ProgramTerms) -> int:
@@ -293,20 +295,20 @@ def needed_bits(terms: ProgramTerms) -> int:
     return noisy + 2
 
 
-def _check_statistic(terms: ProgramTerms) -> list[Fault]:
+def _check_statistic(terms: ProgramTerms) -> list[ConfigIssue]:
     kernel = kernel_in(terms)
-    faults = []
+    issues = []
     paired = [distribution.paired for distribution in terms.noise]
     if any(paired) if terms.kind == "statistic" else paired != [True]:
-        faults.append(
-            Fault(
+        issues.append(
+            ConfigIssue(
                 "noise", f"{len(paired)} laws, not those of a program of kind {terms.kind}", ConfigCheck.SHAPE
             )
         )
     tops = tuple(field.steps for field in kernel.fields)
     if terms.lower != (0,) * len(tops) or terms.upper != tops:
-        faults.append(
-            Fault(
+        issues.append(
+            ConfigIssue(
                 "upper",
                 f"not 0 to {', '.join(map(str, tops))}, the grids of {kernel.name}",
                 ConfigCheck.RANGE,
@@ -316,23 +318,23 @@ def _check_statistic(terms: ProgramTerms) -> list[Fault]:
         0,
         terms.parties,
     ):
-        faults.append(
-            Fault(
+        issues.append(
+            ConfigIssue(
                 "public_labels",
                 f"{len(terms.public_labels)} public labels for {terms.parties} users",
                 ConfigCheck.SHAPE,
             )
         )
     elif terms.public_labels and len(set(terms.public_labels)) < 2:
-        faults.append(Fault("public_labels", "not at least one of each", ConfigCheck.RANGE))
+        issues.append(ConfigIssue("public_labels", "not at least one of each", ConfigCheck.RANGE))
     if terms.parties < 2:
-        faults.append(Fault("parties", f"{terms.parties}, a pair needs 2", ConfigCheck.RANGE))
+        issues.append(ConfigIssue("parties", f"{terms.parties}, a pair needs 2", ConfigCheck.RANGE))
     if terms.partners and len(terms.design) != 64:
-        faults.append(Fault("design", "not 32 bytes in hex", ConfigCheck.FORMAT))
-    return faults or pair_faults(kernel, terms)
+        issues.append(ConfigIssue("design", "not 32 bytes in hex", ConfigCheck.FORMAT))
+    return issues or pair_issues(kernel, terms)
 
 
-def size_faults(terms: ProgramTerms) -> list[Fault]:
+def size_issues(terms: ProgramTerms) -> list[ConfigIssue]:
     """Return why records are too many or too large to be checked against their bounds."""
     spans = zip(terms.lower, terms.upper, strict=True)
     each = sum(max(1, (high - low).bit_length()) for low, high in spans)
@@ -340,18 +342,20 @@ def size_faults(terms: ProgramTerms) -> list[Fault]:
         return []
     reason = f"{terms.parties} records of {each} bits; at most {MAX_RECORD_BITS} bits in all"
     return [
-        Fault("parties", f"{reason}: take fewer users, fewer values, or coarser grids", ConfigCheck.TOO_LARGE)
+        ConfigIssue(
+            "parties", f"{reason}: take fewer users, fewer values, or coarser grids", ConfigCheck.TOO_LARGE
+        )
     ]
 
 
-def pair_faults(kernel: Kernel, terms: ProgramTerms) -> list[Fault]:
+def pair_issues(kernel: Kernel, terms: ProgramTerms) -> list[ConfigIssue]:
     """Return why a kernel cannot be computed over the pairs of terms: too many, or without an order."""
     pairs, complete = count_pairs(terms), not terms.partners
     where = f"kernel {kernel.name}"
     if terms.kind == "pairs":
         if not 1 <= terms.partners <= MAX_PARTNERS:
             return [
-                Fault(
+                ConfigIssue(
                     "partners",
                     f"{terms.partners} is not 1 to {MAX_PARTNERS}, for noise in each pair",
                     ConfigCheck.RANGE,
@@ -362,12 +366,14 @@ def pair_faults(kernel: Kernel, terms: ProgramTerms) -> list[Fault]:
         if pairs > MAX_PAIRS and cheapest(kernel, terms.parties, pairs, complete) == "pairs":
             reason = f"{pairs} pairs one by one; at most {MAX_PAIRS}"
             return [
-                Fault("parties", f"{reason}: take fewer pairs, `P`, or coarser grids", ConfigCheck.TOO_LARGE)
+                ConfigIssue(
+                    "parties", f"{reason}: take fewer pairs, `P`, or coarser grids", ConfigCheck.TOO_LARGE
+                )
             ]
         return []
     elif complete and not kernel.symmetric and terms.parties > 2:
         reason = "is not symmetric: the pairs of `P` partners have an order, all pairs have none"
-        return [Fault(where, reason, ConfigCheck.UNSUPPORTED)]
+        return [ConfigIssue(where, reason, ConfigCheck.UNSUPPORTED)]
     elif cheapest(kernel, terms.parties, pairs, complete) == "counts":
         return []
     else:
@@ -375,7 +381,7 @@ def pair_faults(kernel: Kernel, terms: ProgramTerms) -> list[Fault]:
     if each * pairs > MAX_PRODUCTS:
         reason = f"its circuit has {each} products, times {pairs} pairs; at most {MAX_PRODUCTS}"
         return [
-            Fault(
+            ConfigIssue(
                 where, f"{reason} in all: take fewer pairs, `P`, or a smaller circuit", ConfigCheck.TOO_LARGE
             )
         ]

@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from statistics import NormalDist
 from typing import TYPE_CHECKING
 
-from smpc_dp.errors import ConfigCheck, ConfigError, Fault
+from smpc_dp.errors import ConfigCheck, ConfigError
 from smpc_dp.privacy.central_gaussian import WideGaussian
 from smpc_dp.privacy.central_pairwise import auc_sampling_error
 from smpc_dp.privacy.guarantee import PrivacyGuarantee, Relation, delta_warnings
@@ -32,9 +32,7 @@ def event_of(program: Program) -> Event:
     from smpc_dp.privacy.accountant.events import Event, Pure
 
     if program.epsilon is None:
-        raise ConfigError(
-            [Fault("epsilon", "an exact result has no budget to charge", ConfigCheck.UNSUPPORTED)]
-        )
+        raise ConfigError.at("epsilon", "an exact result has no budget to charge", ConfigCheck.UNSUPPORTED)
     return Event(mechanism_of(program)[:200], RELATION, (Pure(program.epsilon, program.delta),))
 
 
@@ -56,7 +54,7 @@ def statistic_result(
         outside (0, 1).
     """
     if not 0 < level < 1:
-        raise ConfigError([Fault("level", f"{level!r} is not a number in (0, 1)", ConfigCheck.RANGE)])
+        raise ConfigError.at("level", f"{level!r} is not a number in (0, 1)", ConfigCheck.RANGE)
     terms = program.terms
     kernel = kernel_in(terms)
     value, result = answer.values[0], answer.result

@@ -7,7 +7,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from smpc_dp.errors import ConfigCheck, ConfigError, Fault
+from smpc_dp.errors import ConfigCheck, ConfigError
 from smpc_dp.kernels.share_gadgets import Public, Shared, is_less, one_hot, public
 from smpc_dp.privacy.central_gaussian import (
     MOST_LEVELS,
@@ -103,11 +103,9 @@ def product(numbers: Public, table: NDArray[np.int64], modulus: int) -> Public:
 def _read(terms: NoiseTerms) -> tuple[int, int, list[int], list[int]]:
     codes = [int(text, 16) for text in terms.cuts]
     if len(codes) != SLOTS + 2 or terms.bits != NUMBER_BITS:
-        raise ConfigError(
-            [Fault("noise.cuts", f"{len(codes)} of them for wide Gaussian noise", ConfigCheck.SHAPE)]
-        )
+        raise ConfigError.at("noise.cuts", f"{len(codes)} of them for wide Gaussian noise", ConfigCheck.SHAPE)
     factor, levels, *indices = codes
     aliases = [code >> NUMBER_BITS for code in indices]
     if not (1 <= factor < SLOTS and 1 <= levels <= MOST_LEVELS) or max(aliases) >= SLOTS:
-        raise ConfigError([Fault("noise.cuts", "no table of wide Gaussian noise", ConfigCheck.FORMAT)])
+        raise ConfigError.at("noise.cuts", "no table of wide Gaussian noise", ConfigCheck.FORMAT)
     return factor, levels, [code & ((1 << NUMBER_BITS) - 1) for code in indices], aliases

@@ -185,7 +185,7 @@ def test_bad_numbers_are_refused(changed: dict[str, Any], field: str) -> None:
     good: dict[str, Any] = {"parties": 12, "length": 50, "runs": 1}
     with pytest.raises(ConfigError) as caught:
         run_secagg_bench(**{**good, **changed})
-    assert [fault.where for fault in caught.value.faults] == [field]
+    assert [fault.where for fault in caught.value.issues] == [field]
 
 
 def test_gopa_is_measured_beside_both_graphs() -> None:
@@ -234,4 +234,4 @@ def test_bytes_of_a_party_grow_like_a_logarithm() -> None:
 def test_gopa_refuses_bad_sizes(parties: tuple[int, ...], runs: int, field: str) -> None:
     with pytest.raises(ConfigError) as caught:
         run_gopa_bench(parties, runs)
-    assert [fault.where for fault in caught.value.faults] == [field]
+    assert [fault.where for fault in caught.value.issues] == [field]

@@ -60,4 +60,4 @@ def test_an_absent_peer_is_null(tmp_path: Path) -> None:
 def test_bad_numbers_are_refused() -> None:
     with pytest.raises(ConfigError) as caught:
         run_sampling_bench(0, values=999)
-    assert [fault.where for fault in caught.value.faults] == ["runs", "values"]
+    assert [fault.where for fault in caught.value.issues] == ["runs", "values"]

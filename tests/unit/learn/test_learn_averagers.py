@@ -140,7 +140,7 @@ def test_rows_are_rounded_as_one_by_one() -> None:
     ],
 )
 def test_groups_that_cannot_be_are_refused(table: AveragerTable, size: int, named: str) -> None:
-    assert named in {fault.where.rpartition(".")[2] for fault in table.faults(size)}
+    assert named in {fault.where.rpartition(".")[2] for fault in table.issues(size)}
 
 
 def test_a_group_of_another_size_is_refused() -> None:

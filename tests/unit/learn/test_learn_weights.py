@@ -65,7 +65,7 @@ def test_noise_on_shares_does_not_depend_on_who_is_honest_or_how_many_there_are(
     few = AveragerTable(method="mpyc", colluders=1).plan(2, 3, 1.0, 1.0, 1e-6)
     many = AveragerTable(method="mpyc", colluders=7, missing=2).plan(8, 3, 1.0, 1.0, 1e-6)
     assert few.event() == many.event()
-    assert AveragerTable(method="mpyc", colluders=7, missing=2).faults(8) == []
+    assert AveragerTable(method="mpyc", colluders=7, missing=2).issues(8) == []
 
 
 @pytest.mark.parametrize("made", ["ideal", "machines"])

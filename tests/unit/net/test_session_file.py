@@ -10,7 +10,7 @@ from pathlib import Path
 import msgspec
 import pytest
 
-from smpc_dp.errors import ConfigCheck, ConfigError, Fault, LocalError
+from smpc_dp.errors import ConfigCheck, ConfigError, ConfigIssue, LocalError
 from smpc_dp.identity.keys import Identity
 from smpc_dp.identity.roster import Member
 from smpc_dp.net.session_file import (
@@ -40,10 +40,12 @@ PARAMETERS: dict[str, object] = {
 }
 
 
-def check_dummy(parameters: Mapping[str, object], parties: int) -> tuple[object | None, list[Fault]]:
-    faults = [Fault(key, "unlucky", ConfigCheck.RANGE) for key, value in parameters.items() if value == 13]
+def check_dummy(parameters: Mapping[str, object], parties: int) -> tuple[object | None, list[ConfigIssue]]:
+    faults = [
+        ConfigIssue(key, "unlucky", ConfigCheck.RANGE) for key, value in parameters.items() if value == 13
+    ]
     if parties == 4:
-        faults.append(Fault("roster", "four is too many", ConfigCheck.RANGE))
+        faults.append(ConfigIssue("roster", "four is too many", ConfigCheck.RANGE))
     return (None if faults else ("checked", parties)), faults
 
 
@@ -61,7 +63,7 @@ def text(tmp_path: Path) -> str:
 def faults_of(text: str) -> list[tuple[str, str]]:
     with pytest.raises(ConfigError) as caught:
         parse_session(text, "s.toml")
-    return [(fault.where, fault.reason) for fault in caught.value.faults]
+    return [(fault.where, fault.reason) for fault in caught.value.issues]
 
 
 def test_round_trip(tmp_path: Path) -> None:
@@ -85,7 +87,7 @@ def test_real_protocol_is_checked_by_its_own_checker(tmp_path: Path) -> None:
     members = [MEMBERS[0], *parties]
     with pytest.raises(ConfigError) as caught:
         write_session(tmp_path / "s.toml", "secagg", 1, {"length": 10, "lowest": 0.0}, members)
-    assert "parameters.lowest" in [fault.where for fault in caught.value.faults]
+    assert "parameters.lowest" in [fault.where for fault in caught.value.issues]
     assert not (tmp_path / "s.toml").exists()
     parameters = {"length": 10, "lower": 0.0, "upper": 1.0, "precision": 0.001}
     write_session(tmp_path / "s.toml", "secagg", 1, parameters, members)
@@ -235,7 +237,7 @@ def test_number_of_parties_is_checked_by_the_protocol(tmp_path: Path) -> None:
     more = [Identity.from_seed(f"p{n}", bytes([n]) * 32).entry() for n in range(2)]
     with pytest.raises(ConfigError) as caught:
         write_session(tmp_path / "s.toml", "dummy", 1, {}, [*MEMBERS, *more])
-    assert [str(fault) for fault in caught.value.faults] == ["roster: four is too many"]
+    assert [str(fault) for fault in caught.value.issues] == ["roster: four is too many"]
 
 
 def test_every_fault_is_listed(text: str) -> None:

@@ -13,12 +13,12 @@ import pytest
 
 import smpc_dp.net.transport
 import smpc_dp.protocols
+import smpc_dp.wire
 from smpc_dp.errors import (
     Check,
     Code,
     ConfigCheck,
     ConfigError,
-    Fault,
     LocalError,
     PeerFault,
     PrivacyError,
@@ -54,9 +54,9 @@ TEXT_FIELDS = {
 def structs() -> set[type[msgspec.Struct]]:
     """Return every struct that is sent: those of the modules that hold messages."""
     result: set[type[msgspec.Struct]] = set()
-    for package in (smpc_dp.protocols, smpc_dp.net.transport):
+    for package in (smpc_dp.wire, smpc_dp.protocols, smpc_dp.net.transport):
         for info in pkgutil.walk_packages(package.__path__, f"{package.__name__}."):
-            if not info.name.endswith(("messages", ".abort", ".contract", ".handshake", ".relay")):
+            if not info.name.endswith(("messages", ".abort", ".envelope", ".handshake", ".relay")):
                 continue
             module = importlib.import_module(info.name)
             result |= {
@@ -97,7 +97,7 @@ def test_documents_list_exactly_the_codes() -> None:
 
 
 OWN: list[SmpcError] = [
-    ConfigError([Fault("weight", OWN_WORDS, ConfigCheck.RANGE)]),
+    ConfigError.at("weight", OWN_WORDS, ConfigCheck.RANGE),
     ConfigError(OWN_WORDS, ConfigCheck.FORMAT),
     LocalError(OWN_WORDS),
     PrivacyError(OWN_WORDS),

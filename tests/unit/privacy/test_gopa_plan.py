@@ -248,13 +248,13 @@ def test_k_out_graphs_are_drawn_uniformly() -> None:
 def test_bad_numbers_are_named(numbers: dict[str, Any], where: str) -> None:
     with pytest.raises(ConfigError) as caught:
         planned(**{"parties": 100, "epsilon": 1.0} | numbers)
-    assert where in {fault.where for fault in caught.value.faults}
+    assert where in {fault.where for fault in caught.value.issues}
 
 
 def test_all_bad_numbers_are_named_at_once() -> None:
     with pytest.raises(ConfigError) as caught:
         planned(parties=10, epsilon=-1.0, k=10, lower=2.0, precision=-1.0, max_dropouts=10, method="no")
-    named = {fault.where for fault in caught.value.faults}
+    named = {fault.where for fault in caught.value.issues}
     assert named == {"epsilon", "k", "lower", "precision", "max_dropouts", "method"}
 
 

@@ -22,7 +22,7 @@ from smpc_dp.privacy.secagg_plan import (
 
 
 def faults_at(error: ConfigError) -> dict[str, str]:
-    return {fault.where: fault.reason for fault in error.faults}
+    return {fault.where: fault.reason for fault in error.issues}
 
 
 @pytest.mark.parametrize(

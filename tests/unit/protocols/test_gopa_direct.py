@@ -56,4 +56,4 @@ def test_everybody_coordinates_in_turn() -> None:
 def test_what_is_refused(more: dict[str, object], where: str) -> None:
     with pytest.raises(ConfigError) as caught:
         average(np.zeros((6, 1)), 1, **more)
-    assert where in {fault.where for fault in caught.value.faults}
+    assert where in {fault.where for fault in caught.value.issues}

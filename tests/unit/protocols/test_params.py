@@ -153,7 +153,7 @@ def test_arguments_of_a_simulation(changes: dict[str, Any], where: str) -> None:
     arguments: dict[str, Any] = {"lower": -1.0, "upper": 1.0, **changes}
     with pytest.raises(ConfigError) as raised:
         simulate.average(np.zeros((3, 2)), **arguments)
-    assert [fault.where for fault in raised.value.faults] == [where]
+    assert [fault.where for fault in raised.value.issues] == [where]
 
 
 def test_numbers_of_numpy_are_numbers() -> None:

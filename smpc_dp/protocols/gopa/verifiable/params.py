@@ -19,7 +19,7 @@ from smpc_dp.errors import (
     Code,
     ConfigCheck,
     ConfigError,
-    Fault,
+    ConfigIssue,
     LocalError,
     PrivacyError,
     VerificationError,
@@ -313,7 +313,7 @@ class VerifiableParameters(GopaParameters, frozen=True):
 
 def check_parameters(
     parameters: Mapping[str, object], parties: int
-) -> tuple[GopaParameters | None, list[Fault]]:
+) -> tuple[GopaParameters | None, list[ConfigIssue]]:
     """Check a `[parameters]` table with `verifiable = true`; return every fault found.
 
     Keys: as of GOPA, with `on_dropout` "keep". The default `precision` is coarse: as fine as about
@@ -332,16 +332,18 @@ def plan_session_noise(
     """
     encoding: Encoding = replace(base.encoding, element_bytes=8)
     plan = base.plan
-    faults = []
+    issues = []
     if on_dropout != "keep":
-        faults.append(Fault("on_dropout", "a verifiable run has 'keep' alone", ConfigCheck.UNSUPPORTED))
+        issues.append(ConfigIssue("on_dropout", "a verifiable run has 'keep' alone", ConfigCheck.UNSUPPORTED))
     if plan.parties > MAX_PARTIES:
-        faults.append(
-            Fault("roster", f"a verifiable run has at most {MAX_PARTIES} parties", ConfigCheck.TOO_LARGE)
+        issues.append(
+            ConfigIssue(
+                "roster", f"a verifiable run has at most {MAX_PARTIES} parties", ConfigCheck.TOO_LARGE
+            )
         )
     if encoding.length > commit.MAX_LENGTH:
-        faults.append(
-            Fault(
+        issues.append(
+            ConfigIssue(
                 "length",
                 f"a verifiable run has at most {commit.MAX_LENGTH}, is {shown(encoding.length)}",
                 ConfigCheck.UNSUPPORTED,
@@ -350,8 +352,8 @@ def plan_session_noise(
     honest = plan.parties - plan.max_dropouts - max(plan.max_corrupt, 1)
     if honest < 2:
         gone = f"{plan.max_dropouts} may drop out and {max(plan.max_corrupt, 1)} be curious"
-        faults.append(
-            Fault(
+        issues.append(
+            ConfigIssue(
                 "roster",
                 f"of {plan.parties} users {gone}: {honest} bring noise that counts",
                 ConfigCheck.INFEASIBLE,
@@ -363,9 +365,9 @@ def plan_session_noise(
     bits = sum(width.bit_length() for width in widths) * (encoding.length // len(widths))
     if bits + (squared or 0).bit_length() > proofs.MAX_BITS:
         reason = f"{encoding.length} values of up to {max(widths)} steps take too long a proof"
-        faults.append(Fault("precision", reason, ConfigCheck.TOO_LARGE))
-    if faults:
-        raise ConfigError(faults)
+        issues.append(ConfigIssue("precision", reason, ConfigCheck.TOO_LARGE))
+    if issues:
+        raise ConfigError(issues)
     neighbourhood, degree = complete_neighbourhood(plan), plan.parties - 1
     lost, corrupt = 0, max(plan.max_corrupt, 1)
     if not plan.complete:
@@ -425,13 +427,7 @@ def plan_session_noise(
         reason = (
             f"to open up to {parameters.most_false} edges a user may send {parameters.longest_bytes} bytes"
         )
-        raise ConfigError(
-            [
-                Fault(
-                    "length",
-                    f"{reason}, a line of the log has room for {MAX_PAYLOAD_BYTES}",
-                    ConfigCheck.TOO_LARGE,
-                )
-            ]
+        raise ConfigError.at(
+            "length", f"{reason}, a line of the log has room for {MAX_PAYLOAD_BYTES}", ConfigCheck.TOO_LARGE
         )
     return parameters

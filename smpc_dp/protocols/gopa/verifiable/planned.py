@@ -5,7 +5,7 @@ from __future__ import annotations
 import functools
 from typing import TYPE_CHECKING
 
-from smpc_dp.errors import ConfigError, Fault
+from smpc_dp.errors import ConfigError, ConfigIssue
 
 if TYPE_CHECKING:
     from smpc_dp.privacy.gopa.verifiable import VerifiablePlan
@@ -54,10 +54,10 @@ def planned_noise(
         scale = ""
         if isinstance(steps, tuple):
             scale = f"; ranges have {min(steps)} to {max(steps)} steps: bring coordinates to one scale"
-        faults = [
-            Fault("precision", f"{where}: {reason}{scale}", check)
+        issues = [
+            ConfigIssue("precision", f"{where}: {reason}{scale}", check)
             if where in ours
-            else Fault(where, reason, check)
-            for where, reason, check in error.faults
+            else ConfigIssue(where, reason, check)
+            for where, reason, check in error.issues
         ]
-        raise ConfigError(faults) from None
+        raise ConfigError(issues) from None

@@ -12,7 +12,7 @@ from __future__ import annotations
 
 from smpc_dp.crypto.randomness import Randomness, SystemRandomness
 from smpc_dp.encoding import RingVector
-from smpc_dp.errors import ConfigCheck, ConfigError, Fault
+from smpc_dp.errors import ConfigCheck, ConfigError
 from smpc_dp.log.keeping import Board
 from smpc_dp.protocols import begin
 from smpc_dp.protocols.engine.collector import CollectorRole, CollectorRow
@@ -341,7 +341,7 @@ def aggregator(
         ConfigError: there is no board. LocalError: the session log on the board is damaged.
     """
     if board is None:
-        raise ConfigError([Fault("board", "a verifiable run needs one", ConfigCheck.MISSING)])
+        raise ConfigError.at("board", "a verifiable run needs one", ConfigCheck.MISSING)
     runs = board.runs(context.session_digest, context.scope)
     member = VerifiableAggregator(context, parameters, identity, board, runs, threads, watch)
     return Run(AGGREGATOR, member, first_state(member.parties))

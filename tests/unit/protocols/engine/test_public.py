@@ -33,7 +33,7 @@ def test_an_unknown_table_is_refused() -> None:
     role: Any = "hub"
     with pytest.raises(ConfigError) as raised:
         protocols.table("sum", role)
-    assert [fault.where for fault in raised.value.faults] == ["protocol", "role"]
+    assert [fault.where for fault in raised.value.issues] == ["protocol", "role"]
     assert not hasattr(protocols, "nothing")
     assert set(protocols.__all__) <= set(dir(protocols))
 
