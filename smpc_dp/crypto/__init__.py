@@ -1,1 +1,1 @@
-"""Cryptographic building blocks: thin faces over well-kept libraries and the compiled core."""
+"""Cryptographic building blocks over maintained libraries and the compiled core."""

@@ -13,7 +13,7 @@ _ANY_SECRET = bytes(range(32))
 
 
 def _shared(secret: bytes, key: bytes) -> bytes:
-    """Return the point that both ends reach; raise VerificationError for a key of small order."""
+    """Return the shared X25519 point; raise VerificationError for a public key of small order."""
     try:
         return nacl.bindings.crypto_scalarmult(secret, key)
     except (CryptoError, RuntimeError):
@@ -26,12 +26,15 @@ def public_key(secret: bytes) -> bytes:
 
 
 def check_public_key(key: bytes) -> None:
-    """Raise VerificationError when every agreement with `key` would be the same: a point of small order."""
+    """Raise VerificationError if `key` is a point of small order.
+
+    Every agreement with such a key gives the same value.
+    """
     _shared(_ANY_SECRET, key)
 
 
 def agree(secret: bytes, peer_public: bytes, *, salt: bytes, info: bytes) -> bytes:
-    """Return 32 bytes that both ends derive from their X25519 secret and the other's public key.
+    """Return the 32-byte key that both ends derive from their own X25519 secret and the other's public key.
 
     Raises:
         VerificationError: the peer's key is a point of small order (RFC 7748, section 6.1).

@@ -33,7 +33,7 @@ IDENTITY = bytes(POINT_BYTES)
 
 @contextmanager
 def _refusing() -> Iterator[None]:
-    """Turn the core's verdict on somebody's statement into ours."""
+    """Raise VerificationError in place of the core's error about a statement."""
     try:
         yield
     except _core.FalseStatement as error:
@@ -41,7 +41,7 @@ def _refusing() -> Iterator[None]:
 
 
 def commit(values: Sequence[int], blinding: bytes) -> bytes:
-    """Return the 32-byte commitment to at most MAX_LENGTH integers; the time taken shows their number alone.
+    """Return the 32-byte commitment to at most MAX_LENGTH integers; its time depends on their number alone.
 
     `blinding` is uniform and for this commitment alone. Raises ValueError for too many values, for one of
     2**126 or more in magnitude, or for a blinding that is no scalar.
@@ -51,12 +51,12 @@ def commit(values: Sequence[int], blinding: bytes) -> bytes:
 
 
 def fresh_blinding(randomness: Randomness) -> bytes:
-    """Draw a uniform scalar: 32 bytes."""
+    """Return a fresh uniform scalar: 32 bytes."""
     return blinding_from_wide(randomness.bytes(WIDE_BYTES))
 
 
 def blinding_from_wide(wide: bytes) -> bytes:
-    """Return the scalar that 64 uniform bytes give: of a generator with a pair's seed, say.
+    """Reduce 64 uniform bytes, such as the output of a pair's generator, to a scalar.
 
     Raises ValueError for another number of bytes.
     """
@@ -64,14 +64,17 @@ def blinding_from_wide(wide: bytes) -> bytes:
 
 
 def add_blindings(plus: Sequence[bytes], minus: Sequence[bytes] = ()) -> bytes:
-    """Return the sum of `plus` less the sum of `minus`. Raises ValueError for what is no scalar."""
+    """Return the sum of `plus` minus the sum of `minus`.
+
+    Raises ValueError for an encoding that is no scalar.
+    """
     return _core.combine_scalars(plus, minus)
 
 
 def combine(plus: Sequence[bytes], minus: Sequence[bytes] = ()) -> bytes:
-    """Return the commitment to the sum of `plus` less the sum of `minus`.
+    """Return the sum of the commitments `plus` minus the sum of the commitments `minus`.
 
-    Raises VerificationError for what is not the canonical encoding of a group element.
+    Raises VerificationError for bytes that are not the canonical encoding of a group element.
     """
     with _refusing():
         return _core.combine_commitments(plus, minus)
@@ -116,6 +119,7 @@ def check_opening(commitment: bytes, values: Sequence[int], blinding: bytes) -> 
 
 
 def _check_values(values: Sequence[int]) -> None:
+    """Raise ValueError for a value of 2**126 or more in magnitude."""
     for index, value in enumerate(values):
         if not -VALUE_LIMIT < value < VALUE_LIMIT:
             raise ValueError(f"values: number {index} is not below 2**126 in magnitude")

@@ -1,8 +1,9 @@
-"""Whether the two commitments of each edge of a graph cancel, in memory that does not grow with the edges.
+"""Checks that the two commitments of each edge of a graph cancel, in constant memory.
 
-Both ends of an edge publish a commitment to what they add for it. Every claim is multiplied by a coefficient,
-a hash of a fresh seed and both ends, and all are summed: if each edge cancels the sum is nothing, and if one
-does not it is something else but for a chance of 2^-128, as whoever committed did not know the seed.
+Both ends of an edge publish a commitment to the noise that they add for it. Each commitment is multiplied by
+a coefficient, a hash of a fresh seed and both ends, and all are summed: if each edge cancels, the sum is the
+identity; if one does not, it is another point except with probability 2^-128, since the authors of the
+commitments did not know the seed.
 """
 
 from __future__ import annotations
@@ -17,9 +18,10 @@ from smpc_dp import _core
 
 
 class Claim(NamedTuple):
-    """What one party, from 1, claims: parties as numbers of 2 bytes, little-endian; points of 32 bytes.
+    """Commitments of one party (numbered from 1) to its edges.
 
-    `others` are points that must be canonical as well, and are not folded.
+    Parties are numbers of 2 bytes, little-endian; points have 32 bytes. `others` are points whose encoding is
+    checked, and which are not folded.
     """
 
     party: int
@@ -29,24 +31,30 @@ class Claim(NamedTuple):
 
 
 class EdgeFold:
-    """Folds claims as they come. Threads may share one."""
+    """Accumulator of the commitments of all edges. Threads may share one."""
 
     def __init__(self, counted: NDArray[np.bool_], *, locate: bool = False) -> None:
-        """Draw a seed. `counted` tells of each party whether edges to it count; `locate` is for `apart`."""
+        """Draw a seed.
+
+        Args:
+            counted: for each party, whether edges to it count.
+            locate: keep a sum for each party, for `find_uncancelled`.
+        """
         self._core = _core.EdgeFold(counted.astype(np.uint8).tobytes(), locate)
 
     def take(self, claims: Sequence[Claim]) -> list[tuple[bytes, str]]:
-        """Fold claims, each party's once, and return for each the sum of its commitments that count.
+        """Fold claims, each party's once; return each one's sum of commitments that count, and error text.
 
-        What has a point that is not canonical is not folded: then its sum is empty, and the text says why.
-        One core call, without the interpreter lock. Raises ValueError for lengths and parties out of range.
+        A claim with a point that is not canonical is not folded: its sum is empty, and the text gives the
+        reason. One core call, without the interpreter lock. Raises ValueError for lengths and parties out of
+        range.
         """
         return self._core.take(claims)
 
     def cancels(self) -> bool:
-        """Tell whether every edge that counts is claimed by both ends, with commitments that cancel."""
+        """Tell whether both ends claim every edge that counts, with commitments that cancel."""
         return self._core.cancels()
 
-    def apart(self) -> list[int]:
-        """Return the parties that have an edge that does not cancel, ascending; `locate` only."""
+    def find_uncancelled(self) -> list[int]:
+        """Return the parties with an edge that does not cancel, ascending; only with `locate`."""
         return self._core.apart()

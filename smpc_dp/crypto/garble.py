@@ -1,7 +1,7 @@
-"""Half-gates garbling of one circuit for many instances: the core's, with names and shapes.
+"""Half-gates garbling of one circuit for many instances, by the core.
 
-[Zahur, Rosulek, Evans 2015] with the hash and the re-keying of [Guo, Katz, Wang, Weng, Yu 2020]. What the
-hash is, what is proved of it and in which order tables come is said in `core/src/garble/mod.rs`.
+[Zahur, Rosulek, Evans 2015] with the hash and the re-keying of [Guo, Katz, Wang, Weng, Yu 2020].
+The hash, its proof and the order of the tables are specified in `core/src/garble/mod.rs`.
 
 **Security.** Against a semi-honest garbler and a malicious evaluator, who learns no more than the output: it
 holds one label of each wire. In the ideal cipher model, with p the adversary's AES calls and q the number of
@@ -11,15 +11,15 @@ half-gates and hashed outputs over all instances, its advantage is at most
 - `Mode.TILE`, a key for each half-gate shared by a tile of at most T = 4096 instances:
   2 T p / 2^127 + (T - 1) q / 2^127, with the tile in use for T. That is 12 bits less, for speed.
 
-Over many runs see `docs/proofs/garbling.md`: starts are drawn by the garbler, so keys of runs meet by chance
-alone.
+Over many runs see `docs/proofs/garbling.md`: the garbler draws the starts at random, so keys of
+different runs coincide only by chance.
 
 **A corrupted table.** Tables carry no authentication of their own; the channel has it. A flipped bit of T_G
-of a gate reaches the label of its output only where the colour of the gate's first input is 1, one of T_E
-where that of the second is 1: else nothing changes. Where it does, the same bit of the label is flipped and
-the label is neither of the two of its wire. A flip of bit 0 turns the colour and with it the bit that is
+of a gate changes the label of its output only where the colour of the gate's first input is 1, one of T_E
+where that of the second is 1. There the same bit of the label is flipped, and the label is neither of the two
+of its wire. A flip of bit 0 turns the colour and with it the bit that is
 decoded; any other passes XOR gates unseen and makes the label after the next AND gate garbage, of a
-random colour. So outputs decoded by colour can be wrong without a sign. Outputs checked by label hashes
+random colour. So outputs decoded by colour can be wrong without detection. Outputs checked by label hashes
 (`check_labels`) are refused unless the label is right: to pass as the other label, what was added would have
 to be the offset (2^-127 a guess). It never gives the evaluator another label. A *malicious* garbler can
 corrupt its own tables and learn a bit inside the circuit from whether the evaluator complains.
@@ -60,7 +60,7 @@ START_BYTES = 16
 
 
 class Mode(StrEnum):
-    """Which half-gates share an AES key: none, or the instances of a tile."""
+    """Sharing of AES keys between half-gates: none, or among the instances of a tile."""
 
     UNIQUE = "unique"
     TILE = "tile"
@@ -68,7 +68,7 @@ class Mode(StrEnum):
 
 @dataclass(frozen=True)
 class Run:
-    """What garbler and evaluator must have in common, and `threads` and `kernel`, which are each one's own.
+    """Settings that garbler and evaluator share; `threads` and `kernel` are each side's own.
 
     `start`: 16 bytes, public, the hash of the run's transcript and of the purpose: no two garblings may have
     the same. `tile`: 1 to 4096 instances (`GarblingCircuit.suggest_tile`). A large batch is done in windows:
@@ -86,7 +86,7 @@ class Run:
 
     @property
     def settings(self) -> dict[str, Any]:
-        """All but the instances and the start, as the core takes them."""
+        """Return all settings except instances and start, as the core takes them."""
         return {
             "mode": self.mode.value,
             "tile": self.tile,
@@ -115,7 +115,7 @@ def compile_circuit(
 
 
 class Garbler:
-    """Makes the labels, the tables and what decodes the outputs; every secret comes from `seed`.
+    """Garbler of one run: makes the labels, the tables and the decoding information from `seed`.
 
     `seed`: 32 bytes from the operating system, for this run alone. Raises ValueError for a wrong length or
     parameter, with the bound.
@@ -134,18 +134,18 @@ class Garbler:
         return self._core.encode(first, bits)
 
     def zero_labels(self, first: int, count: int) -> Bytes:
-        """Return the labels that mean 0 of `count` inputs from `first` on: secret, for OT."""
+        """Return the labels for 0 of `count` inputs from `first` on: secret, for oblivious transfer."""
         return self._core.zero_labels(first, count)
 
     def set_zero_labels(self, first: int, labels: Bytes) -> None:
-        """Make `labels` the labels that mean 0 of the inputs from `first` on, before the first table.
+        """Set the labels for 0 of the inputs from `first` on, before the first table.
 
         They must be uniformly random to the evaluator, like messages of a random OT.
         """
         self._core.set_zero_labels(first, labels)
 
     def open_inputs(self, wires: Wires, bits: Bytes, seed: bytes) -> None:
-        """Give `wires` the labels of which `Evaluator.open_inputs` draws the active ones from `seed`.
+        """Set the labels of the garbler's inputs `wires` to match `Evaluator.open_inputs`.
 
         `bits` (wires, instances), 0 or 1; `seed`: 16 bytes, fresh for each run, which the evaluator may know.
         Before the first table. Raises ValueError for an input that has labels, or other shapes.
@@ -153,7 +153,7 @@ class Garbler:
         self._core.open_inputs(wires, bits, seed)
 
     def flip(self, wires: Wires, bits: Bytes) -> None:
-        """Exchange both labels of `wires` where `bits` (wires, instances), 0 or 1, are 1.
+        """Exchange the two labels of each wire of `wires` where `bits` (wires, instances), 0 or 1, are 1.
 
         Before the first table. Raises ValueError for an input whose labels have not been given, or other
         shapes.
@@ -161,19 +161,19 @@ class Garbler:
         self._core.flip(wires, bits)
 
     def transfer(self, wires: Wires, index: int, pads: Bytes) -> None:
-        """Take part of the labels of `wires` from random transfers; turn pads[1] into the corrections.
+        """Set labels of `wires` from random oblivious transfers; turn pads[1] into the corrections, in place.
 
-        The labels of `wires`, each of all instances, are counted through; `pads` (2, transfers, 16) are those
-        from number `index` on. Every label once and in order, before the first table; else ValueError.
+        The labels of `wires`, each of all instances, are numbered in order; `pads` (2, transfers, 16) are
+        those from number `index` on. Every label once and in order, before the first table; else ValueError.
         """
         self._core.transfer(wires, index, pads)
 
     def deltas(self) -> Bytes:
-        """Return the offset (instances, 16) between the labels of each wire: secret, for OT."""
+        """Return the offset (instances, 16) between the two labels of each wire: secret."""
         return self._core.deltas()
 
     def fill(self, buffer: Bytes) -> int:
-        """Write the next tables into the front of `buffer` and return how many bytes; 0 only when done.
+        """Write the next tables to the front of `buffer` and return their length in bytes; 0 only at the end.
 
         Reuse the buffer: fresh memory costs as much as the garbling. Raises ValueError if it cannot hold
         a gate of a tile, 32 * tile bytes.
@@ -181,40 +181,43 @@ class Garbler:
         return self._core.fill(buffer)
 
     def next_tables(self, max_bytes: int) -> bytes | None:
-        """Return the next tables, at most `max_bytes` (at least 32 * tile), or None when done."""
+        """Return the next tables, at most `max_bytes` (at least 32 * tile), or None at the end."""
         buffer = np.empty(max_bytes, dtype=np.uint8)
         written = self.fill(buffer)
         return buffer[:written].tobytes() if written else None
 
     def output_colours(self) -> Bytes:
-        """Return the colours (outputs, instances) of the labels that mean 0, which decode the outputs.
+        """Return the colours (outputs, instances) of the outputs' labels for 0, which decode the outputs.
 
         Raises ValueError until all tables are made, like the two functions below.
         """
         return self._core.output_colours()
 
     def output_zero_labels(self) -> Bytes:
-        """Return the labels that mean 0 of the outputs: secret."""
+        """Return the outputs' labels for 0: secret."""
         return self._core.output_zero_labels()
 
     def output_hashes(self) -> Bytes:
-        """Return the hashes (outputs, instances, 2, 16) of both labels of the outputs, in order of colour."""
+        """Return the hashes (outputs, instances, 2, 16) of both labels of each output, in order of colour."""
         return self._core.output_hashes()
 
 
 class Evaluator:
-    """Takes the active labels of the inputs, then the tables; gives the active labels of the outputs."""
+    """Evaluator of one run: takes active input labels and tables, returns active output labels."""
 
     def __init__(self, circuit: GarblingCircuit, run: Run) -> None:
         self._core = _core.Evaluator(circuit, run.n_instances, run.start, **run.settings)
 
     @property
     def remaining(self) -> int:
-        """Bytes of tables that are still to come."""
+        """Bytes of tables that have not been fed yet."""
         return self._core.remaining
 
     def set_input_labels(self, first: int, labels: Bytes) -> None:
-        """Set the active labels of the inputs from `first` on; ValueError for an input that has some."""
+        """Set the active labels of the inputs from `first` on.
+
+        Raises ValueError for an input that has labels.
+        """
         self._core.set_input_labels(first, labels)
 
     def open_inputs(self, wires: Wires, seed: bytes) -> None:
@@ -222,37 +225,40 @@ class Evaluator:
         self._core.open_inputs(wires, seed)
 
     def transfer(self, wires: Wires, index: int, choices: Bytes, pads: Bytes, corrections: Bytes) -> None:
-        """Take the labels that `choices` (0 or 1) chose, of `pads` (transfers, 16) and the corrections.
+        """Set the labels chosen by `choices` (0 or 1) from `pads` (transfers, 16) and the corrections.
 
-        Places and errors as for `Garbler.transfer`. Reads all corrections whatever the choices.
+        `wires`, `index` and errors as for `Garbler.transfer`. Reads all corrections whatever the choices.
         """
         self._core.transfer(wires, index, choices, pads, corrections)
 
     def feed(self, tables: Bytes | bytes | memoryview) -> None:
-        """Evaluate as far as the tables go; they may be cut anywhere.
+        """Evaluate with the next `tables`, which may be cut anywhere.
 
         Raises ValueError for more bytes than remain, and while an input has no labels.
         """
         self._core.feed(np.frombuffer(tables, dtype=np.uint8))
 
     def output_labels(self) -> Bytes:
-        """Return the active labels of the outputs; ValueError until all tables were fed."""
+        """Return the active labels of the outputs; raise ValueError until all tables are fed."""
         return self._core.output_labels()
 
     def output_colours(self) -> Bytes:
-        """Return the colours (outputs, instances) of the active labels: bits masked by the garbler's."""
+        """Return the colours (outputs, instances) of the active labels.
+
+        They are the output bits, masked by the garbler's colours.
+        """
         return self._core.output_colours()
 
 
 def decode(active: Bytes, zero: Bytes) -> Bytes:
-    """Return the bits that the colours `active` mean, `zero` being those of the labels that mean 0."""
+    """Return the output bits: the colours `active` xor the colours `zero` of the labels for 0."""
     if active.shape != zero.shape:
         raise ValueError(f"colours: shapes {active.shape} and {zero.shape} differ")
     return np.bitwise_xor(active, zero)
 
 
 def check_labels(labels: Bytes, hashes: Bytes, run: Run) -> Bytes:
-    """Return the colours (outputs, instances) of output labels that the garbler's hashes confirm.
+    """Return the colours (outputs, instances) of output labels, checked against the garbler's hashes.
 
     `labels` are the evaluator's, `hashes` the garbler's `output_hashes`. Raises VerificationError that names
     the first output and instance whose label is neither of the two, ValueError for shapes that do not fit.

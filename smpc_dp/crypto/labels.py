@@ -12,7 +12,7 @@ from enum import StrEnum, unique
 
 @unique
 class Label(StrEnum):
-    """What a hash or a derived key is for."""
+    """Domain-separation label: the use of a hash or of a derived key."""
 
     SESSION_DIGEST = "smpc-dp/1/session-digest"
     RUN_ID = "smpc-dp/1/run-id"

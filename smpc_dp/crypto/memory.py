@@ -1,4 +1,4 @@
-"""Memory that is used over and over for what passes through: tables, labels, messages."""
+"""Reusable memory for data that passes through: tables, labels, messages."""
 
 from __future__ import annotations
 
@@ -12,13 +12,14 @@ LARGE_PAGE = 1 << 21
 
 
 def working_memory(size: int) -> NDArray[np.uint8]:
-    """Return `size` bytes, in pages of 2 MiB where the system has them; nothing is taken before it is used.
+    """Return an uninitialised array of `size` bytes, in pages of 2 MiB where the system has them.
 
-    To find 512 small pages takes it ten times as long, and longer than what is computed in them.
+    The system allocates pages at their first use. 512 small pages take ten times as long as a large one, and
+    longer than the computation on them.
     """
     if not hasattr(mmap, "MADV_HUGEPAGE"):
         return np.empty(size, np.uint8)
-    # Linux aligns to large pages what is a whole number of them.
+    # Linux uses large pages for mappings of a whole number of them.
     whole = -(-size // LARGE_PAGE) * LARGE_PAGE
     memory = mmap.mmap(-1, whole, mmap.MAP_PRIVATE | mmap.MAP_ANONYMOUS)
     with contextlib.suppress(OSError):

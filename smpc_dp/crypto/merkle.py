@@ -1,10 +1,10 @@
-"""Merkle trees: 32 bytes that bind a list, and proofs of what stands in any of its places.
+"""Merkle trees: a root of 32 bytes commits to a list, and proofs show the leaves at given indices.
 
-The shape is that of [RFC 6962, section 2.1]: a node without a sibling moves up as it is. Every leaf binds the
-tree's purpose and its own place, every node its level and place, the root the purpose and the number of
-leaves; so for one root and one place at most one leaf can ever be shown, unless TupleHash256 collides. A
-proof for several places has each node that cannot be computed from the leaves shown, once: level by level
-from the leaves up, from left to right.
+The shape is that of [RFC 6962, section 2.1]: a node without a sibling moves up unchanged. Every leaf binds
+the tree's purpose and its own index, every node its level and index, the root the purpose and the number of
+leaves; so for one root and one index at most one leaf can be shown, unless TupleHash256 collides. A proof for
+several indices has each node that cannot be computed from the leaves shown, once: level by level from the
+leaves up, from left to right.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ Leaf = tuple[bytes, ...]
 
 
 class MerkleTree:
-    """The tree over `leaves`, of which there is at least one; each is a tuple of byte strings."""
+    """Merkle tree over at least one leaf; each leaf is a tuple of byte strings."""
 
     def __init__(self, purpose: Label, leaves: Sequence[Leaf]) -> None:
         row = [_leaf(purpose, index, leaf) for index, leaf in enumerate(leaves)]
@@ -46,11 +46,11 @@ class MerkleTree:
 
 
 def check_leaves(purpose: Label, root: bytes, size: int, leaves: Mapping[int, Leaf], proof: bytes) -> None:
-    """Raise VerificationError unless these `leaves`, by place, stand in the tree of `size` under `root`.
+    """Raise VerificationError unless the tree of `size` leaves under `root` has these `leaves`, by index.
 
     Args:
-        leaves: at least one, places from 0 to size - 1.
-        proof: of exactly these places (`MerkleTree.prove`), not a node more.
+        leaves: at least one, indices from 0 to size - 1.
+        proof: of exactly these indices (`MerkleTree.prove`), without further nodes.
     """
     if not leaves or min(leaves) < 0 or max(leaves) >= size:
         raise VerificationError(f"no leaves, or places outside of a tree of {size}", Check.NOT_IN_TREE)
@@ -86,12 +86,15 @@ def check_leaves(purpose: Label, root: bytes, size: int, leaves: Mapping[int, Le
 
 
 def _leaf(purpose: Label, index: int, leaf: Leaf) -> bytes:
+    """Return the hash of a leaf."""
     return digest(Label.MERKLE_LEAF, purpose.encode(), encode_uint(index), *leaf)
 
 
 def _node(height: bytes, index: int, left: bytes, right: bytes) -> bytes:
+    """Return the hash of an inner node."""
     return digest(Label.MERKLE_NODE, height, encode_uint(index), left, right)
 
 
 def _root(purpose: Label, size: int, top: bytes) -> bytes:
+    """Return the root: the hash of the top node with the purpose and the number of leaves."""
     return digest(Label.MERKLE_ROOT, purpose.encode(), encode_uint(size), top)

@@ -1,6 +1,6 @@
-"""Where noise comes from: a secret key, and a stream of its own for each call of a sampler.
+"""Sources of noise: a secret key, and an independent stream for each call of a sampler.
 
-`smpc_dp.privacy.sampling` has the samplers; `protocols/sampling/README.md` says which bytes they read.
+`smpc_dp.privacy.sampling` has the samplers; `protocols/sampling/README.md` specifies which bytes they read.
 """
 
 from __future__ import annotations
@@ -18,10 +18,10 @@ KEY_BYTES = 32
 
 
 class NoiseSource:
-    """A secret key, held in the core and overwritten there at the end, and the number of calls made so far.
+    """Secret key of samplers, held in the core and overwritten there at the end, with a counter of calls.
 
-    Make one with `system` or `keyed`. Calls are numbered as they come, so threads that share a source do not
-    know which of them gets which noise. It cannot be pickled.
+    Make one with `system` or `keyed`. Calls are numbered in the order of arrival: threads that share a source
+    do not know which call gets which noise. It cannot be pickled.
     """
 
     __slots__ = ("_core",)
@@ -42,12 +42,12 @@ class NoiseSource:
 
     @classmethod
     def keyed(cls, key: bytes, *context: bytes) -> NoiseSource:
-        """Return the source that `key` (32 secret bytes) and `context` determine.
+        """Return the source determined by `key` (32 secret bytes) and `context`.
 
         Two parties that give equal arguments, and then make the same calls in the same order, get the same
-        noise; whoever else knows the key has it too. Another context gives an unrelated source. The same
-        arguments again start again: never for two releases. Raises ConfigError for a key of another length,
-        and for anything that is not `bytes`.
+        noise; so does anyone else with the key. Another context gives an unrelated source. Equal arguments
+        restart the same stream: never use them for two releases. Raises ConfigError for a key of another
+        length, and for arguments that are not `bytes`.
         """
         # Never the values: they may be secret.
         if not isinstance(key, bytes):
@@ -63,13 +63,13 @@ class NoiseSource:
 
     @property
     def calls(self) -> int:
-        """How many calls have been made."""
+        """Number of calls made."""
         return self._core.calls
 
     def draw(
         self, distribution: str, count: int, parameters: Sequence[Fraction], threads: int
     ) -> NDArray[np.int64]:
-        """Return `count` values of the distribution of that name; what `smpc_dp.privacy.sampling` calls.
+        """Return `count` values of the named distribution; used by `smpc_dp.privacy.sampling`.
 
         Raises ValueError for an unknown distribution or wrong parameters, OverflowError for a value beyond
         int64.
@@ -79,5 +79,5 @@ class NoiseSource:
 
 
 def _encode(term: int) -> bytes:
-    """The big-endian bytes of `term`, as few as hold it; none for 0."""
+    """Return `term` as big-endian bytes without leading zeros; 0 is empty."""
     return term.to_bytes(-(-term.bit_length() // 8), "big")

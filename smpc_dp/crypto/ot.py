@@ -1,8 +1,8 @@
 """Oblivious transfer: correlated, random and chosen 1-out-of-2 transfers of 16-byte rows.
 
 One setup between two parties (128 base transfers on ristretto255, three messages), then any number of
-chunks (three messages each) by SoftSpoken extension [Roy 2022], secure against a malicious peer; what
-that covers is in `docs/proofs/ot.md`.
+chunks (three messages each) by SoftSpoken extension [Roy 2022], secure against a malicious
+peer (`docs/proofs/ot.md`).
 
     receiver                                   sender
     first = receiver.first_message()     -->   response = sender.respond(first)
@@ -13,11 +13,11 @@ that covers is in `docs/proofs/ot.md`.
     response, t = receiver.correlated    <--   challenge
     response                             -->   q = sender.correlated(response)
 
-Up to MAX_PENDING chunks may be on their way at once, finished in the order in which they were begun: each
-has its own challenge, drawn when all of its corrections are in. Arrays to write to (`out`) spare the
-operating system from finding fresh memory for each chunk.
+Up to MAX_PENDING chunks may be pending at once, finished in the order in which they were begun: each has its
+own challenge, drawn when all of its corrections have arrived. Output arrays (`out`) avoid an allocation for
+each chunk.
 
-A setup lives in memory and in one run: it cannot be stored. Indices are assigned here, in order, and
+A setup is held in memory for one run and cannot be stored. Indices are assigned here, in order, and
 never repeat. A wrong message or a failed check destroys the setup.
 """
 
@@ -48,7 +48,7 @@ Octets = bytes | bytearray | memoryview | Rows
 
 @contextmanager
 def _blaming(peer: str) -> Iterator[None]:
-    """Turn the core's verdict on a message into one on `peer`, and its refusal of a step into ours."""
+    """Raise PeerFault in place of the core's error about a message, LocalError for calls out of order."""
     try:
         yield
     except _core.OtPeerFault as error:
@@ -58,18 +58,22 @@ def _blaming(peer: str) -> Iterator[None]:
 
 
 def rows_of_chunk(count: int) -> int:
-    """Return how many indices a chunk of `count` transfers takes: whole blocks of 128 and one that hides."""
+    """Return the number of indices of a chunk of `count` transfers.
+
+    A chunk takes whole blocks of 128, and one block more that hides the others.
+    """
     return (-(-count // 128) + 1) * 128 if count else 0
 
 
 def _check_room(peer: str, first: int, count: int) -> None:
+    """Raise LocalError if `count` more transfers exceed MAX_INDEX."""
     if first + rows_of_chunk(count) > MAX_INDEX:
         reason = f"{count} more transfers from index {first} exceed the {MAX_INDEX} indices of one setup"
         raise LocalError(f"oblivious transfer with {peer}: {reason}")
 
 
 class Sender:
-    """The sender: holds the correlation Delta and, of each transfer, both values."""
+    """Sender of oblivious transfers: holds the correlation Delta and both values of each transfer."""
 
     def __init__(self, peer: str, context: bytes, seed: bytes, k: int = 2) -> None:
         """Start a setup with `peer` as receiver.
@@ -87,17 +91,17 @@ class Sender:
 
     @property
     def next_index(self) -> int:
-        """The index of the next chunk's first transfer, the same on both sides."""
+        """Index of the next chunk's first transfer, the same on both sides."""
         return self._core.next_index
 
     @property
     def delta(self) -> bytes:
-        """The correlation, 16 secret bytes. Raises LocalError after a failure."""
+        """Correlation Delta, 16 secret bytes. Raises LocalError after a failure."""
         with _blaming(self.peer):
             return self._core.delta()
 
     def respond(self, first: bytes) -> bytes:
-        """Answer the receiver's first message: 10,240 bytes.
+        """Return the answer to the receiver's first message: 10,240 bytes.
 
         Raises PeerFault for a wrong length, an encoding that is not canonical or not of a group element,
         and the identity; LocalError if out of order.
@@ -106,7 +110,7 @@ class Sender:
             return self._core.respond(first)
 
     def finish_setup(self, corrections: bytes) -> None:
-        """Check the trees; afterwards the setup is ready for chunks.
+        """Check the receiver's corrections and finish the setup.
 
         Raises PeerFault for a wrong length or a failed check, LocalError if out of order.
         """
@@ -124,7 +128,7 @@ class Sender:
             return self._core.challenge(count, np.frombuffer(corrections, np.uint8))
 
     def correlated(self, response: bytes, out: Rows | None = None) -> Rows:
-        """Check the response of the oldest chunk; return the rows q, uint8 of shape (count, 16).
+        """Check the response to the oldest chunk; return the rows q, uint8 of shape (count, 16).
 
         They are written to `out` if it is given. The receiver's row is q for choice 0 and q xor Delta for
         choice 1. Raises PeerFault for a wrong length or a failed check, LocalError if out of order,
@@ -136,9 +140,9 @@ class Sender:
         return rows
 
     def random(self, response: bytes, out: Rows | None = None) -> Rows:
-        """Check the response; return both pads, uint8 of shape (count, 2, 16). Errors as `correlated`.
+        """Check the response to the oldest chunk; return both pads, uint8 of shape (count, 2, 16).
 
-        They are a view of `out` if it is given, which has shape (2, count, 16).
+        Errors as `correlated`. The pads are a view of `out` if it is given, which has shape (2, count, 16).
         """
         pads = _rows(out, (2, self._core.awaited, ROW_BYTES))
         with _blaming(self.peer):
@@ -147,7 +151,7 @@ class Sender:
 
 
 class Receiver:
-    """The receiver: chooses one value of each transfer and learns that one."""
+    """Receiver of oblivious transfers: chooses and learns one value of each transfer."""
 
     def __init__(self, peer: str, context: bytes, seed: bytes, k: int = 2) -> None:
         """Start a setup with `peer` as sender; arguments and errors as for `Sender`."""
@@ -159,15 +163,15 @@ class Receiver:
 
     @property
     def next_index(self) -> int:
-        """The index of the next chunk's first transfer, the same on both sides."""
+        """Index of the next chunk's first transfer, the same on both sides."""
         return self._core.next_index
 
     def first_message(self) -> bytes:
-        """Return the first message, 32 bytes; always the same."""
+        """Return the first message: 32 bytes, always the same."""
         return self._core.first_message()
 
     def finish_setup(self, response: bytes) -> bytes:
-        """Take the base response; return the trees' corrections. Errors as `Sender.respond`."""
+        """Return the corrections for the sender's `response`. Errors as `Sender.respond`."""
         with _blaming(self.peer):
             return self._core.finish_setup(response)
 
@@ -183,18 +187,21 @@ class Receiver:
         return corrections.tobytes()
 
     def corrections_bytes(self, count: int) -> int:
-        """Return the length of the next corrections, if they are of `count` transfers; errors as `extend`."""
+        """Return the length in bytes of the next corrections for `count` transfers; errors as `extend`."""
         _check_room(self.peer, self.next_index, count)
         return self._core.corrections(count)
 
     def extend_into(self, count: int, choices: bytes, out: Rows) -> None:
-        """Write what `extend` returns to `out`: uint8, `corrections_bytes(count)` long. Errors as it."""
+        """Write the result of `extend` to `out`: uint8, `corrections_bytes(count)` long.
+
+        Errors as `extend`.
+        """
         _check_room(self.peer, self.next_index, count)
         with _blaming(self.peer):
             self._core.extend(count, choices, out)
 
     def correlated(self, challenge: bytes, out: Rows | None = None) -> tuple[bytes, Rows]:
-        """Answer the challenge of the oldest chunk: the response (2,072 bytes) and the rows t.
+        """Return the response to the challenge of the oldest chunk (2,072 bytes), and the rows t.
 
         The rows, uint8 of shape (count, 16), are `out` if given. Raises PeerFault for a wrong length or for
         the challenge of another chunk, LocalError if out of order, ValueError for an `out` of another shape.
@@ -204,7 +211,7 @@ class Receiver:
             return self._core.correlated(challenge, rows.reshape(-1)), rows
 
     def random(self, challenge: bytes, out: Rows | None = None) -> tuple[bytes, Rows]:
-        """Answer the challenge: the response and the chosen pads, uint8 of shape (count, 16).
+        """Return the response to the oldest chunk's challenge, and the chosen pads, uint8 (count, 16).
 
         The pads are `out` if given. Errors as `correlated`.
         """
@@ -214,7 +221,7 @@ class Receiver:
 
 
 def _rows(out: Rows | None, shape: tuple[int, ...]) -> Rows:
-    """Return the array that rows are written to."""
+    """Return `out`, checked, or a new array."""
     if out is None:
         return np.empty(shape, np.uint8)
     if out.dtype != np.uint8 or out.shape != shape or not out.flags.c_contiguous:
@@ -223,26 +230,26 @@ def _rows(out: Rows | None, shape: tuple[int, ...]) -> Rows:
 
 
 def base_transfers(seed: bytes) -> None:
-    """Make both sides of a setup's base transfers in this thread, for a benchmark; `seed` is 32 bytes."""
+    """Compute both sides of a setup's base transfers in this thread, for a benchmark; `seed` has 32 bytes."""
     _core.ot_base_transfers(seed)
 
 
 def rows_and_hashes(challenge: bytes, columns: Rows, out: Rows, *, portable: bool) -> bytes:
-    """Turn columns into rows and hash them, as both sides do under a challenge, for a timing test.
+    """Transpose columns into rows and hash them, as both sides do under a challenge, for a timing test.
 
-    `columns` is uint8 of shape (blocks + 1, 128, 16), `out` of shape (128 blocks, 16); `portable` chooses the
-    version for every machine in place of the fastest. Returns the hashes, 2,048 bytes.
+    `columns` is uint8 of shape (blocks + 1, 128, 16), `out` of shape (128 blocks, 16); `portable` selects the
+    portable version in place of the fastest. Returns the hashes, 2,048 bytes.
     """
     return _core.ot_rows(challenge, columns.reshape(-1), out.reshape(-1), portable)
 
 
 def group_multiplications(seed: bytes, variable: int, fixed: int) -> None:
-    """Multiply in ristretto255, `variable` varying points and `fixed` times the generator: a yardstick."""
+    """Multiply `variable` points, and the generator `fixed` times, in ristretto255, for a benchmark."""
     _core.group_multiplications(seed, variable, fixed)
 
 
 def seal_pairs(pads: Rows, messages: Rows) -> Rows:
-    """Chosen transfer, the sender's last message: both messages of each transfer under the sender's pads.
+    """Return the sender's last message of chosen transfers: both messages of each, encrypted under its pads.
 
     Both arrays, and the result, are uint8 of shape (count, 2, 16). Pads serve once. There is no integrity:
     the channel must provide it. Raises ValueError for other shapes or dtypes.
@@ -255,7 +262,7 @@ def seal_pairs(pads: Rows, messages: Rows) -> Rows:
 
 
 def open_chosen(pads: Rows, choices: bytes, sealed: Rows) -> Rows:
-    """Chosen transfer, at the receiver: the chosen message of each transfer, uint8 of shape (count, 16).
+    """Return the chosen message of each transfer, uint8 of shape (count, 16): the receiver's last step.
 
     `choices` as for `Receiver.extend`. Reads both sealed messages whatever the choice. Raises ValueError for
     other shapes, dtypes or lengths.
@@ -271,7 +278,7 @@ def open_chosen(pads: Rows, choices: bytes, sealed: Rows) -> Rows:
 
 
 def _check(rows: Rows, name: str, values: int) -> None:
-    """Raise ValueError unless `rows` holds `values` rows of 16 bytes a transfer."""
+    """Raise ValueError unless `rows` holds `values` rows of 16 bytes for each transfer."""
     shape = (ROW_BYTES,) if values == 1 else (values, ROW_BYTES)
     if rows.dtype != np.uint8 or rows.ndim != len(shape) + 1 or rows.shape[1:] != shape:
         raise ValueError(f"{name}: {rows.dtype} of shape {rows.shape}, not uint8 of shape (count, {shape})")

@@ -1,7 +1,7 @@
 """Mask expansion: seeds to vectors of integers modulo 2**32 or 2**64.
 
 The expansion of a 32-byte seed is the AES-256-CTR keystream under it, from an all-zero counter block,
-read as little-endian integers of the wanted dtype. It is fixed by the seed and the dtype alone: a seed
+read as little-endian integers of the given dtype. It is fixed by the seed and the dtype alone: a seed
 serves one vector of one run.
 """
 
@@ -28,7 +28,7 @@ def add_masks(
     offset: int = 0,
     threads: int = 1,
 ) -> None:
-    """Add to `accumulator`, in place and modulo its range, the expansion of each seed times its sign.
+    """Add the expansion of each seed times its sign to `accumulator`, in place and modulo its range.
 
     `accumulator` is one-dimensional, contiguous and writable, of native uint64 or uint32; it stands for
     elements [offset, offset + len(accumulator)) of a longer vector. `seeds` are 32 bytes each; `signs`,

@@ -1,4 +1,4 @@
-"""Zero-knowledge proofs about committed vectors: in a range, of bounded norm, noise from committed bits.
+"""Zero-knowledge proofs about committed vectors: bounds, norms, and noise from committed bits.
 
 `docs/proofs/zero-knowledge.md` gives statements, protocols, sizes and what they rest on. Every proof is bound
 to a context (`context`: run, author, and what else is public) and to all parts of its statement. A
@@ -25,14 +25,17 @@ CONTEXT_BYTES = 32
 SEED_BYTES = 32
 MAX_BITS = _core.MAX_PROOF_BITS
 """Most bits of one proof: coordinates times the bits of each."""
-# One number for all coordinates, or one for each.
+# A bound of all coordinates, or one for each.
 Bound = int | Sequence[int]
-# The drawn bytes of secret bits, and of their blinding.
+# Random bytes for secret bits, and for their blinding.
 SecretBytes = tuple[bytes, bytes]
 
 
 class ProofFailure(VerificationError):
-    """Statements of a batch are false or malformed; `failed` holds their tags, in the order of adding."""
+    """Failure of statements in a batch that are false or malformed.
+
+    `failed` holds their tags, in the order of adding.
+    """
 
     def __init__(self, failed: Sequence[Hashable], checked: int) -> None:
         self.failed = tuple(failed)
@@ -44,7 +47,7 @@ class ProofFailure(VerificationError):
 
 
 def context(run_id: bytes, author: str, *public: bytes) -> bytes:
-    """Return what a proof is bound to besides its statement: 32 bytes of run, author and `public`.
+    """Return the context of a proof: 32 bytes that bind run, author and `public`.
 
     A proof made in one context is false in every other.
     """
@@ -54,7 +57,7 @@ def context(run_id: bytes, author: str, *public: bytes) -> bytes:
 def prove_range(
     context: bytes, values: Sequence[int], blinding: bytes, lo: Bound, hi: Bound, randomness: Randomness
 ) -> bytes:
-    """Prove that every one of `values` is in [lo, hi], about `commit(values, blinding)`.
+    """Prove that each of `values`, committed to by `commit(values, blinding)`, is in [lo, hi].
 
     `lo` and `hi` are both numbers, or both sequences of one number for each coordinate: a box.
 
@@ -66,9 +69,9 @@ def prove_range(
 
 
 def verify_range(context: bytes, commitment: bytes, length: int, lo: Bound, hi: Bound, proof: bytes) -> None:
-    """Check that `commitment` is to `length` values in [lo, hi], whose blinding its author knew.
+    """Raise VerificationError unless `proof` shows that `commitment` is to `length` values in [lo, hi].
 
-    Raises VerificationError for a false or malformed statement, ValueError as `prove_range`.
+    The proof also shows that its author knew the blinding. Raises ValueError as `prove_range`.
     """
     batch = Batch()
     batch.add_range("range proof", context, commitment, length, lo, hi, proof)
@@ -76,12 +79,15 @@ def verify_range(context: bytes, commitment: bytes, length: int, lo: Bound, hi: 
 
 
 def range_proof_bytes(length: int, lo: Bound, hi: Bound) -> int:
-    """Return the bytes of a range proof: 32 (2 log2 N + 6) for N bits, rounded up to a power of two."""
+    """Return the length in bytes of a range proof.
+
+    It is 32 (2 log2 N + 6) for N bits, rounded up to a power of two.
+    """
     return _core.range_proof_bytes(length, *_ranges(length, lo, hi))
 
 
 def _ranges(length: int, lo: Bound, hi: Bound) -> tuple[Sequence[int], Sequence[int]]:
-    """Return one bound of all coordinates, or one for each, as the core takes them."""
+    """Return the bounds, as one of all coordinates or one for each, in the core's form."""
     if isinstance(lo, int) and isinstance(hi, int):
         return (lo,), (hi,)
     if isinstance(lo, int) or isinstance(hi, int) or not len(lo) == len(hi) == length:
@@ -92,7 +98,7 @@ def _ranges(length: int, lo: Bound, hi: Bound) -> tuple[Sequence[int], Sequence[
 def prove_norm(
     context: bytes, values: Sequence[int], blinding: bytes, bound_squared: int, randomness: Randomness
 ) -> bytes:
-    """Prove that the squares of `values` sum to at most `bound_squared`, about `commit(values, blinding)`.
+    """Prove that the squares of `values`, committed to with `blinding`, sum to at most `bound_squared`.
 
     Returns `norm_proof_bytes(len(values), bound_squared)` bytes. Raises ValueError for values beyond the
     bound, a bound that is not from 1 to 2**126 - 1, or more than MAX_BITS bits.
@@ -101,9 +107,9 @@ def prove_norm(
 
 
 def verify_norm(context: bytes, commitment: bytes, length: int, bound_squared: int, proof: bytes) -> None:
-    """Check that `commitment` is to `length` values whose squares sum to at most `bound_squared`.
+    """Raise VerificationError unless the squares of committed values sum to at most `bound_squared`.
 
-    Raises VerificationError for a false or malformed statement, ValueError as `prove_norm`.
+    Raises ValueError as `prove_norm`.
     """
     batch = Batch()
     batch.add_norm("norm proof", context, commitment, length, bound_squared, proof)
@@ -111,19 +117,19 @@ def verify_norm(context: bytes, commitment: bytes, length: int, bound_squared: i
 
 
 def norm_proof_bytes(length: int, bound_squared: int) -> int:
-    """Return the bytes of a norm proof."""
+    """Return the length in bytes of a norm proof."""
     return _core.norm_proof_bytes(length, bound_squared)
 
 
 class NoiseSecret:
-    """The secret bits of one author's noise in one run, and the commitment to them.
+    """Secret bits of one author's noise in one run, and the commitment to them.
 
     Its coordinate c is eta_c = (number of k with secret bit and coin c, k different) - bits/2: with uniform
     coins, a centred binomial of variance bits/4.
     """
 
     def __init__(self, length: int, bits: int, packed: bytes, wide: bytes) -> None:
-        """Take `coin_bytes` uniform bytes for the bits and 64 for the blinding; see `draw`."""
+        """Build the bits from `coin_bytes` uniform bytes, and the blinding from 64; see `draw`."""
         self.length = length
         self.bits = bits
         self._core: _core.NoiseSecret | None = _core.NoiseSecret(length, bits, packed, wide)
@@ -131,24 +137,27 @@ class NoiseSecret:
 
     @classmethod
     def draw(cls, length: int, bits: int, randomness: Randomness) -> NoiseSecret:
-        """Draw `length` times `bits` secret bits. `bits` is positive and even; ValueError beyond MAX_BITS."""
+        """Draw `length` times `bits` secret bits; `bits` is positive and even.
+
+        Raises ValueError beyond MAX_BITS.
+        """
         return cls(length, bits, *draw_secret_bytes(length, bits, randomness))
 
     def __repr__(self) -> str:
         return f"NoiseSecret(length={self.length}, bits={self.bits})"
 
     def noise(self, coins: bytes) -> list[int]:
-        """Return eta for `coins`, `coin_bytes` of them. Raises LocalError after `prove`."""
+        """Return the noise eta for `coins`, `coin_bytes` of them. Raises LocalError after `prove`."""
         return self._unused().values(coins)
 
     def prove(
         self, context: bytes, coins: bytes, blinding: bytes, randomness: Randomness
     ) -> tuple[bytes, bytes]:
-        """Return `commit(noise(coins), blinding)` and the proof that it is that; uses the secret up.
+        """Return `commit(noise(coins), blinding)` and the proof of its noise; consumes the secret.
 
         Raises ValueError for coins of another length, LocalError the second time.
         """
-        core, self._core = self._unused(), None  # first: another thread may ask meanwhile
+        core, self._core = self._unused(), None  # first: another thread may call meanwhile
         try:
             return core.prove(context, coins, blinding, randomness.bytes(SEED_BYTES))
         except ValueError:
@@ -156,13 +165,14 @@ class NoiseSecret:
             raise
 
     def _unused(self) -> _core.NoiseSecret:
+        """Return the core's secret; raise LocalError if it has been consumed."""
         if self._core is None:
             raise LocalError("noise: the secret bits are used up by their proof")
         return self._core
 
 
 def draw_secret_bytes(length: int, bits: int, randomness: Randomness) -> SecretBytes:
-    """Draw the bytes of which `NoiseSecret(length, bits, *bytes)` is made: it is used up by one proof."""
+    """Draw the random bytes of `NoiseSecret(length, bits, *bytes)`; one proof consumes the secret."""
     return randomness.bytes(coin_bytes(length, bits)), randomness.bytes(WIDE_BYTES)
 
 
@@ -175,10 +185,9 @@ def verify_noise(
     coins: bytes,
     proof: bytes,
 ) -> None:
-    """Check that `noise_commitment` is to the noise of the committed secret bits and `coins`.
+    """Raise VerificationError unless `noise_commitment` is to the noise of committed bits and `coins`.
 
-    Raises VerificationError for a false or malformed statement, ValueError for coins of another length or
-    numbers out of range.
+    Raises ValueError for coins of another length or numbers out of range.
     """
     batch = Batch()
     batch.add_noise("noise proof", context, secret_commitment, noise_commitment, length, bits, coins, proof)
@@ -186,28 +195,31 @@ def verify_noise(
 
 
 def coin_bytes(length: int, bits: int) -> int:
-    """Return the bytes of the coins of `length` coordinates with `bits` bits each.
+    """Return the length in bytes of the coins of `length` coordinates with `bits` bits each.
 
     Coin k of coordinate c is bit number c bits + k; the least significant bit of a byte comes first. Bits
-    beyond the last are not looked at.
+    beyond the last are ignored.
     """
     return _core.noise_bytes(length, bits)[0]
 
 
 def noise_proof_bytes(length: int, bits: int) -> int:
-    """Return the bytes of a noise proof: 32 (2 log2 N + 5) for N bits, rounded up to a power of two."""
+    """Return the length in bytes of a noise proof.
+
+    It is 32 (2 log2 N + 5) for N bits, rounded up to a power of two.
+    """
     return _core.noise_bytes(length, bits)[1]
 
 
 class Batch:
-    """Statements that are checked together, in one multi-scalar multiplication a thread.
+    """Batch verifier: checks statements together, in one multi-scalar multiplication per thread.
 
-    A tag names a statement in the failure; tags may repeat. What is malformed counts as false. Memory grows
-    with the proofs: add a few thousand at a time.
+    The tag of a statement names it in the failure; tags may repeat. A malformed statement counts as false.
+    Memory grows with the proofs: add a few thousand at a time.
     """
 
     def __init__(self) -> None:
-        """Start empty."""
+        """Create an empty batch."""
         self._core = _core.ProofBatch()
         self._tags: list[Hashable] = []
 
@@ -222,7 +234,7 @@ class Batch:
         values: Sequence[int],
         blinding: bytes,
     ) -> None:
-        """Add: the sum of `plus` less the sum of `minus` is the commitment to `values` with `blinding`."""
+        """Add the statement that sum of `plus` minus sum of `minus` commits to `values` with `blinding`."""
         self._core.add_opening(plus, minus, values, blinding)
         self._tags.append(tag)
 
@@ -264,10 +276,10 @@ class Batch:
         self._tags.append(tag)
 
     def verify(self, threads: int = 1) -> None:
-        """Check all and start anew; the interpreter lock is released meanwhile.
+        """Check all statements and empty the batch; the interpreter lock is released meanwhile.
 
-        Raises ProofFailure that names the false ones, and ValueError unless `threads` is 1 to 256: then, as
-        after any error but ProofFailure, the statements stay.
+        Raises ProofFailure that names the false statements, and ValueError unless `threads` is 1 to 256:
+        then, as after any error but ProofFailure, the statements stay.
         """
         failed = self._core.find_false(threads)
         tags, self._tags = self._tags, []

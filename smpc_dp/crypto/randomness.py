@@ -1,4 +1,4 @@
-"""Where random bytes come from: injected into every protocol, the operating system's in a real run."""
+"""Sources of random bytes: injected into every protocol; real runs use the operating system's."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from typing import Protocol
 
 
 class Randomness(Protocol):
-    """A source of random bytes."""
+    """Interface of a source of random bytes."""
 
     def bytes(self, n: int) -> bytes:
         """Return the next `n` random bytes."""
@@ -15,7 +15,7 @@ class Randomness(Protocol):
 
 
 class SystemRandomness:
-    """The operating system's cryptographic generator."""
+    """Source of random bytes of the operating system."""
 
     def bytes(self, n: int) -> bytes:
         """Return `n` fresh random bytes."""

@@ -1,4 +1,4 @@
-"""Sealed messages: XChaCha20-Poly1305 (libsodium, through PyNaCl) with a random 24-byte nonce."""
+"""Authenticated encryption: XChaCha20-Poly1305 (libsodium, through PyNaCl) with a random 24-byte nonce."""
 
 from __future__ import annotations
 
@@ -16,13 +16,13 @@ OVERHEAD_BYTES = NONCE_BYTES + 16
 
 
 def seal(key: bytes, message: bytes, context: bytes, randomness: Randomness) -> bytes:
-    """Encrypt `message` under a 32-byte key, bound to `context`; the result is OVERHEAD_BYTES longer."""
+    """Encrypt `message` under a 32-byte key, bound to `context`; the ciphertext is OVERHEAD_BYTES longer."""
     nonce = randomness.bytes(NONCE_BYTES)
     return nonce + crypto_aead_xchacha20poly1305_ietf_encrypt(message, context, nonce, key)
 
 
 def unseal(key: bytes, sealed: bytes, context: bytes) -> bytes:
-    """Decrypt; raise VerificationError if the key, the context or any bit differs."""
+    """Decrypt `sealed`; raise VerificationError if the key, the context or any bit differs."""
     try:
         return crypto_aead_xchacha20poly1305_ietf_decrypt(
             sealed[NONCE_BYTES:], context, sealed[:NONCE_BYTES], key

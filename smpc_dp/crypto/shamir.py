@@ -1,8 +1,8 @@
 """Shamir's secret sharing over GF(2^128), block by block.
 
 The same field, polynomial and shares as pycryptodome's `Crypto.Protocol.SecretSharing.Shamir` with
-`ssss=False`; its `index` is a holder's number here. A share proves nothing about itself: whoever needs
-to know that it is the dealer's signs it.
+`ssss=False`; its `index` is a holder's number here. A share is not authenticated: the protocols sign
+shares where their dealer must be known.
 """
 
 from __future__ import annotations

@@ -1,8 +1,8 @@
-"""The hash of a long stream: keyed BLAKE3 [O'Connor, Aumasson, Neves, Wilcox-O'Hearn 2020].
+"""Hash of a long stream: keyed BLAKE3 [O'Connor, Aumasson, Neves, Wilcox-O'Hearn 2020].
 
-Several times as fast as SHA-256, which matters where a stream is made or used nearly as fast as it can be
-hashed. The key is public: a digest of what the stream is for (`crypto.transcript`), so that two streams share
-no hash. The digest in turn becomes a part of a transcript. 128 bits of collision resistance.
+Several times as fast as SHA-256, which matters where a stream is produced or used nearly as fast as it can be
+hashed. The key is public: a digest of the stream's purpose (`crypto.transcript`), so that two streams share
+no hash. The digest becomes a part of a transcript. 128 bits of collision resistance.
 """
 
 from __future__ import annotations
@@ -15,10 +15,10 @@ KEY_BYTES = 32
 
 
 class StreamHash:
-    """Hashes bytes in the order in which they come; where they are cut does not matter."""
+    """Incremental hash of a stream; how the stream is cut into pieces does not matter."""
 
     def __init__(self, key: bytes) -> None:
-        """Start; raise ValueError unless `key` has 32 bytes."""
+        """Start a hash with a 32-byte `key`; raise ValueError for another length."""
         self._core = _core.StreamHash(key)
 
     def update(self, data: bytes | bytearray | memoryview) -> None:
@@ -26,5 +26,5 @@ class StreamHash:
         self._core.update(np.frombuffer(data, np.uint8))
 
     def digest(self) -> bytes:
-        """Return the 32 bytes of all that has come so far; more may come."""
+        """Return the 32-byte digest of all data so far; more may be added."""
         return self._core.digest()

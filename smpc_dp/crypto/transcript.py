@@ -1,4 +1,4 @@
-"""The labelled hash that everything signed, derived or committed to goes through."""
+"""Labelled hash of everything that is signed, derived or committed to."""
 
 from __future__ import annotations
 
@@ -12,16 +12,16 @@ UINT_BYTES = 8
 
 
 def digest(label: Label, *parts: bytes) -> bytes:
-    """Hash `parts`, in order, under `label`: 32 bytes.
+    """Return the 32-byte hash of `parts`, in order, under `label`.
 
-    TupleHash256 [NIST SP 800-185, section 5] with the label as customisation string: lengths are
-    encoded, so different tuples never meet in one input. Raises TypeError for a part that is not `bytes`.
+    TupleHash256 [NIST SP 800-185, section 5] with the label as customisation string: lengths are encoded, so
+    different tuples never give the same input. Raises TypeError for a part that is not `bytes`.
     """
     return _core.tuple_hash(label.encode(), parts, DIGEST_BYTES)
 
 
 class Digest:
-    """`digest` of parts that come one by one, in pieces where they are long: `value()` is the same."""
+    """Incremental `digest`: its parts are added one by one, long ones in pieces."""
 
     def __init__(self, label: Label) -> None:
         self._core = _core.TupleHash(label.encode())
@@ -32,21 +32,21 @@ class Digest:
             self.add_long(len(part), (part,))
 
     def add_long(self, length: int, pieces: Iterable[bytes]) -> None:
-        """Add one part of `length` bytes.
+        """Add one part of `length` bytes, in pieces.
 
-        Raises ValueError if its pieces have more; `value` and the next part do if they have less.
+        Raises ValueError for more bytes; `value` and the next part raise it for fewer.
         """
         self._core.begin(length)
         for piece in pieces:
             self._core.update(piece)
 
     def value(self) -> bytes:
-        """Return the 32 bytes."""
+        """Return the 32-byte hash."""
         return self._core.digest()
 
 
 def encode_uint(n: int) -> bytes:
-    """Encode `n` as 8 bytes, big-endian. Raises ValueError unless 0 <= n < 2**64."""
+    """Return `n` as 8 bytes, big-endian. Raises ValueError unless 0 <= n < 2**64."""
     if not 0 <= n < 1 << 8 * UINT_BYTES:
         raise ValueError(f"n: {n}, not between 0 and 2**64 - 1")
     return n.to_bytes(UINT_BYTES, "big")

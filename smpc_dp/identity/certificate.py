@@ -1,9 +1,8 @@
-"""The one certificate that belongs to a name and an Ed25519 key.
+"""The certificate determined by a name and an Ed25519 key.
 
-Python's `ssl` pins peers by certificate, so each identity carries a self-signed X.509 certificate. Everything
-in it follows from the name and the key; only the 64 signature bytes at its end need the private key. A
-certificate is therefore checked by building it anew and comparing bytes: nothing that a stranger wrote is
-parsed.
+Python's `ssl` pins peers by certificate, so each identity has a self-signed X.509 certificate. All its
+content follows from the name and the key; only the 64 signature bytes at its end need the private key. A
+certificate is therefore checked by building it again and comparing bytes: no bytes of a stranger are parsed.
 """
 
 from __future__ import annotations
@@ -26,17 +25,17 @@ SIGNATURE_BYTES = 64
 NOT_BEFORE = datetime.datetime(2020, 1, 1)
 NOT_AFTER = datetime.datetime(2120, 1, 1)
 
-# Signs the template that a certificate is compared with; its signature is cut off again.
+# Signs the template with which a certificate is compared; its signature is cut off.
 _TEMPLATE_KEY = Ed25519PrivateKey.from_private_bytes(bytes(32))
 
 
 def issue(name: str, key: Ed25519PrivateKey) -> bytes:
-    """Return the DER certificate of `name` and `key`, the same bytes every time."""
+    """Return the DER certificate of `name` and `key`; the bytes are the same every time."""
     return _build(name, key.public_key(), key)
 
 
 def check(certificate: bytes, name: str, public_key: bytes) -> None:
-    """Raise VerificationError unless `certificate` is the one of `name` and the 32-byte `public_key`."""
+    """Raise VerificationError unless `certificate` is that of `name` and the 32-byte `public_key`."""
     try:
         template = _build(name, Ed25519PublicKey.from_public_bytes(public_key), _TEMPLATE_KEY)
     except ValueError as error:
@@ -56,6 +55,7 @@ def check(certificate: bytes, name: str, public_key: bytes) -> None:
 
 
 def _build(name: str, public_key: Ed25519PublicKey, signer: Ed25519PrivateKey) -> bytes:
+    """Return the DER certificate of a name and a key, signed by `signer`."""
     serial = digest(Label.CERTIFICATE_SERIAL, name.encode(), public_key.public_bytes_raw())
     subject = x509.Name([x509.NameAttribute(NameOID.COMMON_NAME, name)])
     usage = x509.KeyUsage(
@@ -70,7 +70,7 @@ def _build(name: str, public_key: Ed25519PublicKey, signer: Ed25519PrivateKey) -
         decipher_only=False,
     )
     purposes = x509.ExtendedKeyUsage([ExtendedKeyUsageOID.SERVER_AUTH, ExtendedKeyUsageOID.CLIENT_AUTH])
-    # RFC 5280 4.1.2.2: a serial is positive and at most 20 octets; 15 keep it far from both ends.
+    # RFC 5280 4.1.2.2: a serial is positive and at most 20 octets; 15 are far from both limits.
     number = int.from_bytes(b"\x01" + serial[:15], "big")
     return (
         x509.CertificateBuilder()

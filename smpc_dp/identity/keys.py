@@ -1,6 +1,6 @@
-"""Ed25519 identities: who signs, and the key that channels and rosters are pinned to.
+"""Ed25519 identities: the keys that sign messages, and to which channels and rosters are pinned.
 
-An identity file holds the 32-byte seed in hex, and nobody but its owner may read it:
+An identity file holds the 32-byte seed in hex, readable by its owner alone:
 
     # smpc-dp identity: SECRET. Whoever has this file can act as 'alice'.
     version = 1
@@ -62,12 +62,12 @@ class Identity:
 
     @classmethod
     def generate(cls, name: str) -> Self:
-        """Return a new identity from the operating system's randomness."""
+        """Return a new identity, from the operating system's randomness."""
         return cls(name, SigningKey.generate())
 
     @classmethod
     def from_seed(cls, name: str, seed: bytes) -> Self:
-        """Return the identity of a 32-byte secret seed; raise ConfigError when it has another length."""
+        """Return the identity of a 32-byte secret seed; raise ConfigError for another length."""
         if len(seed) != SEED_BYTES:
             raise ConfigError(
                 f"the seed of an identity has {SEED_BYTES} bytes, not {len(seed)}", ConfigCheck.SHAPE
@@ -78,8 +78,8 @@ class Identity:
     def load(cls, path: str | os.PathLike[str], expected_name: str | None = None) -> Self:
         """Return the identity in the file `path`.
 
-        Raises LocalError when the file is missing, can be read or written by others than its owner, is not an
-        identity file, is one of a version that this release does not read, or is not that of `expected_name`.
+        Raises LocalError when the file is missing, when others than its owner can read or write it, and when
+        it is no identity file, of an unknown version, or not that of `expected_name`.
         """
         _LOG.debug("opens the identity, %s", Path(path).name)
         content = read_private(Path(path), "the identity", "an identity file", MAX_FILE_BYTES)
@@ -131,14 +131,15 @@ class Identity:
         return self._signing_key.sign(message).signature
 
     def entry(self, role: Role = "party", address: str | None = None) -> Member:
-        """Return the roster entry that others need to know this identity."""
+        """Return the roster entry of this identity."""
         return Member(self.name, role, address, self.public_key, self.certificate)
 
     def private_key_pem(self) -> bytes:
-        """Return the private key as unencrypted PKCS 8 PEM, the only form in which `ssl` takes it. SECRET."""
+        """Return the private key as unencrypted PKCS 8 PEM, the only form that `ssl` reads. SECRET."""
         return self._private_key().private_bytes(Encoding.PEM, PrivateFormat.PKCS8, NoEncryption())
 
     def _private_key(self) -> Ed25519PrivateKey:
+        """Return the private key of the `cryptography` package."""
         return Ed25519PrivateKey.from_private_bytes(bytes(self._signing_key))
 
     def __repr__(self) -> str:
@@ -155,7 +156,7 @@ class Identity:
 
 
 def verify(public_key: bytes, message: bytes, signature: bytes) -> None:
-    """Raise VerificationError unless `signature` is `public_key`'s Ed25519 signature of `message`."""
+    """Raise VerificationError unless `signature` is the Ed25519 signature of `message` under `public_key`."""
     if len(public_key) != 32 or len(signature) != SIGNATURE_BYTES:
         raise VerificationError(
             f"a key has 32 bytes and a signature 64, not {len(public_key)} and {len(signature)}",

@@ -1,4 +1,4 @@
-"""A roster in few bytes: the names of 10,000 parties, their keys and the digest, without certificates."""
+"""Compact roster: names of up to 10,000 parties, their keys and the digest, without certificates."""
 
 from __future__ import annotations
 
@@ -15,13 +15,16 @@ from smpc_dp.crypto.transcript import Digest
 from smpc_dp.errors import Check, VerificationError
 from smpc_dp.identity.roster import PUBLIC_KEY_BYTES, Member, check_member, digest_parts
 
-# No name is longer.
+# Longest name.
 _NAME_BYTES = 63
 _HASH_BYTES = 32
 
 
 class Names(Sequence[str]):
-    """Distinct ASCII names in order: of each the bytes of the longest, and 8 to find it by."""
+    """Sequence of distinct ASCII names in one array.
+
+    Each name takes the bytes of the longest one, and 8 for the search by name.
+    """
 
     def __init__(self, names: NDArray[np.bytes_]) -> None:
         self._names = names
@@ -48,13 +51,14 @@ class Names(Sequence[str]):
         return self._find(name) is not None
 
     def index(self, name: object, start: int = 0, stop: int | None = None) -> int:
-        """Return the place of a name, from 0; raise ValueError if it is not there."""
+        """Return the index of a name, from 0; raise ValueError for an unknown one."""
         index = self._find(name)
         if index is None or not start <= index < (len(self) if stop is None else stop):
             raise ValueError(f"{name} is not among them")
         return index
 
     def _find(self, name: object) -> int | None:
+        """Return the index of a name, None if it is unknown."""
         if not isinstance(name, str):
             return None
         wanted = name.encode()
@@ -65,7 +69,7 @@ class Names(Sequence[str]):
 
 
 class Keys(Mapping[str, bytes]):
-    """The public keys of parties, 32 bytes each, and of one more."""
+    """Public keys of the parties, 32 bytes each, and of one other member."""
 
     def __init__(self, names: Names, packed: bytes, other: str, others: bytes) -> None:
         self._names, self._packed, self._other, self._others = names, packed, other, others
@@ -88,10 +92,10 @@ class Keys(Mapping[str, bytes]):
 
 
 class RosterPacker:
-    """Takes the members of a roster of parties and one aggregator, in their order.
+    """Builds a compact roster of parties and one aggregator, given in the roster's order.
 
-    `check` ends it and raises VerificationError unless it is one that `Roster` takes; then `names` are the
-    parties', `keys` everybody's, `digest` is that of the roster.
+    `check` finishes it and raises VerificationError unless `Roster` accepts the same members; then `names`
+    are the parties', `keys` those of all members, `digest` the roster's.
     """
 
     def __init__(self) -> None:
@@ -100,7 +104,7 @@ class RosterPacker:
         self._aggregator: Member | None = None
 
     def add(self, member: Member) -> None:
-        """Take the next member; raise VerificationError for one that `Roster` would not take, or a server."""
+        """Add the next member; raise VerificationError for one that `Roster` refuses, and for a server."""
         faults = check_member("", member)
         aggregator = member.role == "aggregator"
         if faults or not (member.role == "party" or (aggregator and self._aggregator is None)):
@@ -115,12 +119,12 @@ class RosterPacker:
             self._keys += member.public_key
 
     def check(self) -> None:
-        """End it; see the class."""
+        """Finish the roster: check it and set `names`, `keys` and `digest`."""
         aggregator = self._aggregator
         if aggregator is None or not self._keys:
             raise VerificationError("no aggregator, or no parties", Check.BAD_SESSION)
         names = np.frombuffer(self._names, dtype=f"S{_NAME_BYTES}")
-        # As short as the longest; the bytes that were collected may go.
+        # As short as the longest name; then the collected bytes can be freed.
         longest = int(np.char.str_len(names).max())
         names, self._names = names.astype(f"S{longest}"), bytearray()
         self.names = Names(names)
@@ -134,6 +138,6 @@ class RosterPacker:
 
 
 def _repeats(entries: NDArray[np.bytes_]) -> bool:
-    """Tell whether two entries are the same."""
+    """Tell whether two entries are equal."""
     entries = np.sort(entries)
     return bool((entries[1:] == entries[:-1]).any())

@@ -1,4 +1,4 @@
-"""Who takes part: names, roles, addresses, keys and certificates, in the order of the session file."""
+"""The roster: names, roles, addresses, keys and certificates of all members."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ _IPV6 = re.compile(r"\[[0-9A-Fa-f:.]{2,45}\]")
 
 
 class Member(msgspec.Struct, frozen=True):
-    """One entry; `public_key` is Ed25519 (32 bytes), `certificate` is DER, `address` is `host:port`."""
+    """Entry of the roster: `public_key` is Ed25519 (32 bytes), `certificate` DER, `address` `host:port`."""
 
     name: str
     role: Role
@@ -36,7 +36,7 @@ class Member(msgspec.Struct, frozen=True):
 
 
 def entry_of(member: Member) -> dict[str, object]:
-    """Return a member as it stands in a session: JSON data, the key in hex, the certificate in base64."""
+    """Return a member's entry in a session as JSON data, the key in hex, the certificate in base64."""
     entry: dict[str, object] = {"name": member.name, "role": member.role}
     if member.address is not None:
         entry["address"] = member.address
@@ -46,12 +46,12 @@ def entry_of(member: Member) -> dict[str, object]:
 
 
 def is_name(name: str) -> bool:
-    """Tell whether `name` may name a participant: 1 to 63 of a-z, 0-9, '_', '.', '-', not led by a sign."""
+    """Tell whether `name` has 1 to 63 of a-z, 0-9, '_', '.', '-', the first a letter or digit."""
     return _NAME.fullmatch(name) is not None
 
 
 def split_address(address: str) -> tuple[str, int]:
-    """Return host and port (1 to 65535) of `host:port` or `[ipv6]:port`; else raise ValueError."""
+    """Return host and port (1 to 65535) of `host:port` or `[ipv6]:port`; raise ValueError for other text."""
     host, colon, port = address.rpartition(":")
     if not colon or not (_HOST.fullmatch(host) or _IPV6.fullmatch(host)):
         raise ValueError(f"'{address}' is not of the form host:port")
@@ -61,10 +61,10 @@ def split_address(address: str) -> tuple[str, int]:
 
 
 class Roster:
-    """The members of a session. Parties are numbered 1 to n in the order in which they are listed.
+    """Members of a session. Parties are numbered 1 to n in the order in which they are listed.
 
     Raises ConfigError with every fault when a member is wrong, two share a name, a key or an address, or the
-    number of aggregators is not right (`requires_aggregator`: exactly one, otherwise at most one).
+    number of aggregators is wrong (`requires_aggregator`: exactly one, otherwise at most one).
     """
 
     __slots__ = ("_by_name", "_index", "aggregator", "digest", "members", "parties", "servers")
@@ -92,7 +92,7 @@ class Roster:
     def checked(
         cls, members: Iterable[Member], *, requires_aggregator: bool = True
     ) -> tuple[Self | None, list[ConfigIssue]]:
-        """Return the roster, or None and every fault."""
+        """Return the roster, or None and every fault of its members."""
         try:
             return cls(members, requires_aggregator=requires_aggregator), []
         except ConfigError as error:
@@ -120,23 +120,23 @@ class Roster:
 
     @property
     def certificates(self) -> tuple[bytes, ...]:
-        """The DER certificates of all members."""
+        """DER certificates of all members."""
         return tuple(member.certificate for member in self.members)
 
     def member(self, name: str) -> Member:
-        """Return the entry of `name`; raise ConfigError when there is none."""
+        """Return the entry of `name`; raise ConfigError for an unknown name."""
         if name not in self._by_name:
             raise ConfigError.at("roster", f"nobody is called {name!r}", ConfigCheck.UNKNOWN_NAME)
         return self._by_name[name]
 
     def index(self, name: str) -> int:
-        """Return the number (1 to n) of the party `name`; raise ConfigError when it is no party."""
+        """Return the number (1 to n) of the party `name`; raise ConfigError if it is no party."""
         if name not in self._index:
             raise ConfigError.at("roster", f"no party is called {name!r}", ConfigCheck.UNKNOWN_NAME)
         return self._index[name]
 
     def name_of(self, index: int) -> str:
-        """Return the name of party `index` (1 to n); raise ConfigError when there is none."""
+        """Return the name of party `index` (1 to n); raise ConfigError for a number out of range."""
         if not 1 <= index <= len(self.parties):
             raise ConfigError.at(
                 "roster",
@@ -179,7 +179,7 @@ def check_members(members: Iterable[Member], *, requires_aggregator: bool = True
 
 
 def check_member(where: str, member: Member) -> list[ConfigIssue]:
-    """Return every fault of one member; `where` it stands."""
+    """Return every fault of one member; `where` is its key path."""
     issues: list[ConfigIssue] = []
     if not is_name(member.name):
         issues.append(
@@ -220,6 +220,7 @@ def check_member(where: str, member: Member) -> list[ConfigIssue]:
 
 
 def _repeated(where: str, seen: dict[T, int], value: T, position: int) -> list[ConfigIssue]:
+    """Return the fault of a value that an earlier member has; else record it in `seen`."""
     first = seen.setdefault(value, position)
     return (
         []
@@ -229,10 +230,11 @@ def _repeated(where: str, seen: dict[T, int], value: T, position: int) -> list[C
 
 
 def digest_parts(member: Member) -> tuple[bytes, ...]:
-    """Return what the digest of a roster has of a member."""
+    """Return the parts of a member that the roster's digest covers."""
     address = b"" if member.address is None else member.address.encode()
     return member.name.encode(), member.role.encode(), address, member.public_key, member.certificate
 
 
 def _digest(members: tuple[Member, ...]) -> bytes:
+    """Return the digest of a roster."""
     return digest(Label.ROSTER, *(part for member in members for part in digest_parts(member)))

@@ -1,1 +1,1 @@
-"""Canonical sets, signed envelopes, and errors as codes: the bytes that protocols send."""
+"""Bytes of protocol messages: canonical sets, signed envelopes, and errors as codes."""

@@ -1,7 +1,7 @@
-"""How an error travels: as a code of a closed list and names, never as a text.
+"""Errors on the wire: a code of a closed list and names, never a text.
 
 What a party tells others must not depend on its data, its files or the texts of its exceptions. So a message
-has no room for a text: the receiver renders the code with a fixed one. The list is in
+has no field for a text: the receiver renders the code with a fixed one. The list is in
 docs/reference/transport.md.
 """
 
@@ -18,10 +18,10 @@ from smpc_dp.errors import Check, Code, PeerFault, SmpcError, TimeoutFault, Veri
 from smpc_dp.wire.envelope import Envelope
 from smpc_dp.wire.signing import Context
 
-# The step of an aggregator's last message to a party, and of a party's to the aggregator.
+# Step of an aggregator's last message to a party, and of a party's last message to the aggregator.
 ABORT = "abort"
 LEAVE = "leave"
-# The step of a party's last message in a session, of whatever request.
+# Step of a party's last message in a session, in any request.
 QUIT = "quit"
 
 TEXTS: Mapping[Code, str] = {
@@ -45,7 +45,7 @@ TEXTS: Mapping[Code, str] = {
     Code.EARLIER: "earlier sums of the session are over other parties",
 }
 
-# The codes that blame the culprit, and those that say who is missing; the others have no names.
+# Codes that blame the culprit, and codes that list missing members; the others have no names.
 BLAMES = frozenset({Code.FAULT, Code.OPERATION, Code.KERNEL, Code.PARTIAL})
 LACKS = frozenset(
     {
@@ -60,15 +60,15 @@ LACKS = frozenset(
         Code.EARLIER,
     }
 )
-# How many of the missing an error says more of.
+# The number of missing members for which a text gives reasons.
 SHOWN = 5
 
 
 class Abort(msgspec.Struct, frozen=True, array_like=True, forbid_unknown_fields=True):
-    """The run is over, for the receiver or for the sender, and why; names are from the roster.
+    """Message that a run is over for its receiver or its sender, with the reason; names are from the roster.
 
     `culprit` is set for the codes in BLAMES, `missing` (each name with its own code) and `step` for those in
-    LACKS. `number` is how many parties are needed, or the request that the others are at; 0 for neither.
+    LACKS. `number` is the number of parties needed, or the request that the others are at; 0 for neither.
     """
 
     code: Code
@@ -79,18 +79,18 @@ class Abort(msgspec.Struct, frozen=True, array_like=True, forbid_unknown_fields=
 
     @property
     def is_sound(self) -> bool:
-        """Tell whether the fields are those that the code has."""
+        """Tell whether exactly the fields of the code are set."""
         lacks = self.code in LACKS
         return bool(self.culprit) == (self.code in BLAMES) and (
             lacks or not (self.missing or self.step or self.number)
         )
 
     def names(self) -> set[str]:
-        """Return everybody who is named."""
+        """Return all names in the message."""
         return {self.culprit, *(name for name, _ in self.missing)} - {""}
 
     def __str__(self) -> str:
-        """Say it in the words of the receiver."""
+        """Render the code in the receiver's words."""
         text = TEXTS[self.code]
         if self.number:
             text += f" ({'request ' * (self.code == Code.PAST)}{self.number})"
@@ -101,11 +101,11 @@ class Abort(msgspec.Struct, frozen=True, array_like=True, forbid_unknown_fields=
 def equivocation(
     envelope: Envelope, context: Context, run_id: bytes, earlier: bytes, signature: bytes
 ) -> PeerFault:
-    """Return the fault of a second, different message for one step; both signatures are the evidence.
+    """Return the fault of a second, different message for one step; both signatures are its evidence.
 
     `run_id` is that of the first message, `earlier` the SHA-256 of its body. Before there is a run id,
-    messages are signed under the session digest: an honest party says hello to each request and rerun, so two
-    of those prove nothing and are not kept.
+    messages are signed under the session digest: an honest party sends a hello for each request and rerun, so
+    two of those prove nothing and are not kept.
     """
     reason = f"sent two different messages for step '{envelope.step}'"
     if context.session_digest in (run_id, envelope.run_id):
@@ -126,7 +126,7 @@ def equivocation(
 
 
 def abort_of(error: SmpcError) -> Abort:
-    """Return what others are told of an error: its code, and names that are public."""
+    """Return the message to others about an error: its code, and public names."""
     if isinstance(error, PeerFault):
         return Abort(error.code, error.culprit)
     if isinstance(error, TimeoutFault):
@@ -135,12 +135,12 @@ def abort_of(error: SmpcError) -> Abort:
 
 
 def code_of(error: SmpcError, name: str) -> Code:
-    """Return what others are told of the member `name`, which an error is about."""
+    """Return the code that others are sent about the member `name` for an error."""
     return error.why.get(name, error.code) if isinstance(error, TimeoutFault) else error.code
 
 
 def error_of(abort: Abort, context: Context) -> SmpcError:
-    """Return the error that an aggregator's `Abort` stands for; names must be in the roster."""
+    """Return the error that an aggregator's `Abort` represents; its names must be in the roster."""
     teller = context.aggregator
     if not abort.is_sound or not abort.names() <= {teller, *context.names}:
         return PeerFault(teller, "sent a malformed abort", Check.MALFORMED)
@@ -158,7 +158,7 @@ def error_of(abort: Abort, context: Context) -> SmpcError:
 
 
 def leave_of(abort: Abort, sender: str, step: str, context: Context) -> TimeoutFault:
-    """Return the loss of a party that says that it leaves; raise PeerFault if it names an outsider."""
+    """Return the loss of a party that announces its leaving; raise PeerFault if it names an outsider."""
     if not abort.names() <= {context.aggregator, *context.names}:
         raise PeerFault(sender, "left and named somebody who is not in the roster", Check.NOT_IN_ROSTER)
     if not abort.is_sound:

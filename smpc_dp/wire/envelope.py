@@ -1,4 +1,4 @@
-"""The envelope: one signed message of one step, from one named party to another."""
+"""The envelope: one signed message of one step, from one member to another."""
 
 from __future__ import annotations
 
@@ -6,11 +6,11 @@ import msgspec
 
 
 class Body(msgspec.Struct, frozen=True, array_like=True, forbid_unknown_fields=True):
-    """The content of an envelope: its fields in order, and nothing else."""
+    """Base of message bodies: only the fields, in order, are encoded."""
 
 
 class Envelope(msgspec.Struct, frozen=True, array_like=True, forbid_unknown_fields=True):
-    """One signed message of one step, from one named party to another.
+    """Signed message of one step, from one member to another.
 
     `signature` is `sender`'s Ed25519 signature over the labelled digest of protocol, version, run id, step,
     sender, receiver and the SHA-256 of `body`. `body` may be shared between envelopes to many receivers.

@@ -9,14 +9,14 @@ from numpy.typing import NDArray
 
 from smpc_dp.errors import Check, PeerFault
 
-# The two forms of a set on the wire.
+# The two encodings of a set.
 MEMBERS, OTHERS = b"\0", b"\1"
 
 
 class PartySet:
-    """An immutable set of parties 1 to n in n bits, so that thousands of machines can each hold several.
+    """Immutable set of parties 1 to n in n bits, so that thousands of roles can each hold several.
 
-    `packed` is how it travels.
+    `packed` is its encoding.
     """
 
     __slots__ = ("_bits", "_parties", "packed")
@@ -28,12 +28,12 @@ class PartySet:
 
     @classmethod
     def of(cls, members: Iterable[int], parties: int) -> PartySet:
-        """Return the set of these parties among 1 to `parties`."""
+        """Return the set of `members` among the parties 1 to `parties`."""
         return cls.unpack(pack_set(members, parties), parties, "")
 
     @classmethod
     def unpack(cls, packed: bytes, parties: int, sender: str) -> PartySet:
-        """Return the set that travels as `packed`; raise PeerFault on anything but what `pack_set` gives."""
+        """Decode a set; raise PeerFault for bytes that `pack_set` does not produce."""
         form, content = packed[:1], packed[1:]
         octets = (parties + 7) // 8
         if form == MEMBERS:
@@ -69,7 +69,7 @@ class PartySet:
         return bool(self._bits >> (self._parties - party) & 1)
 
     def index(self, party: int) -> int:
-        """Return how many members have a smaller number than `party`."""
+        """Return the number of members with a smaller number than `party`."""
         return (self._bits >> (self._parties - party + 1)).bit_count()
 
     def __len__(self) -> int:
@@ -90,9 +90,9 @@ class PartySet:
 
 
 def pack_set(members: Iterable[int], parties: int) -> bytes:
-    """Return a set of parties: one byte for the form, then as bits who is in it, or as a list who is not.
+    """Encode a set of parties: a byte for the form, then a bit for each party or the absent parties.
 
-    The list is taken where it is shorter. Sets of a run only lack those who dropped out: few.
+    The shorter form is chosen: in sets of a run only the few parties that dropped out are absent.
     """
     flags = np.zeros(parties, dtype=np.bool_)
     flags[[member - 1 for member in members]] = True
@@ -103,12 +103,12 @@ def pack_set(members: Iterable[int], parties: int) -> bytes:
 
 
 def pack_list(members: Iterable[int]) -> bytes:
-    """Return parties as 2-byte little-endian numbers."""
+    """Encode parties as 2-byte little-endian numbers."""
     return np.fromiter(members, dtype="<u2").tobytes()
 
 
 def unpack_list(packed: bytes, parties: int, sender: str) -> tuple[int, ...]:
-    """Return a strictly ascending list of parties; raise PeerFault on anything else."""
+    """Decode a strictly ascending list of parties; raise PeerFault for other bytes."""
     if len(packed) % 2:
         raise PeerFault(sender, "a list of parties has an odd number of bytes", Check.BAD_SET)
     members = np.frombuffer(packed, dtype="<u2")

@@ -1,4 +1,4 @@
-"""Signing and opening envelopes: every message of every protocol passes through here."""
+"""Signing and checking of envelopes, for all messages of all protocols."""
 
 from __future__ import annotations
 
@@ -23,29 +23,30 @@ _ENCODER = msgspec.msgpack.Encoder()
 
 
 class Signer(Protocol):
-    """What an envelope needs of an identity."""
+    """Interface of an identity that signs envelopes."""
 
     @property
-    def name(self) -> str: ...
+    def name(self) -> str:
+        """Name of the signer."""
 
-    def sign(self, message: bytes) -> bytes: ...
+    def sign(self, message: bytes) -> bytes:
+        """Return the signature of `message`."""
 
 
 class Verifier(Protocol):
-    """Raises `VerificationError` unless `signature` is `public_key`'s over `message`."""
+    """Interface of signature checks: raises `VerificationError` unless `signature` is that of `message`."""
 
     def __call__(self, public_key: bytes, message: bytes, signature: bytes) -> None: ...
 
 
 @dataclass(frozen=True, slots=True)
 class Context:
-    """The values that all roles of one run agree on before it starts.
+    """Values that all roles of one run agree on before it starts.
 
-    `operation` is a party's word for what is computed; an aggregator takes it from the parties. Party i of
-    `names` has index i + 1; `keys` holds the Ed25519 public key of everyone, aggregator included. `memo`
-    keeps values that follow from public messages alone, for simulations in which one process would compute
-    the same for thousands of roles; None everywhere else. `grouped`: the run is of a group of the session's
-    parties.
+    `operation` is the operation as a party asks for it; an aggregator takes it from the parties. Party i of
+    `names` has index i + 1; `keys` holds the Ed25519 public keys of all members, aggregator included. `memo`
+    caches values that depend on public messages alone, for simulations in which one process would compute the
+    same for thousands of roles; None elsewhere. `grouped`: the run is of a group of the session's parties.
     """
 
     protocol: str
@@ -62,27 +63,30 @@ class Context:
     bound: tuple[bytes, bytes] = field(init=False, repr=False)
 
     def __post_init__(self) -> None:
-        # What every hash of the run starts with.
+        # The first parts of every hash of the run.
         object.__setattr__(self, "bound", (self.protocol.encode(), encode_uint(self.version)))
 
     @property
     def scope(self) -> bytes:
-        """Which session log the run is in: the session's, or its group's."""
+        """Scope of the session log that the run is in: the session's, or its group's."""
         if not self.grouped:
             return self.session_digest
         return self.remember(("scope",), lambda: scope_of_group(self.session_digest, self.names))
 
-    def remember(self, operation: tuple[Hashable, ...], answer: Callable[[], T]) -> T:
-        """Return `answer()`, or the memo's; `operation` must determine the answer and hold nothing secret."""
+    def remember(self, operation: tuple[Hashable, ...], compute: Callable[[], T]) -> T:
+        """Return `compute()`, or its value from the memo.
+
+        `operation` must determine the value and hold nothing secret.
+        """
         if self.memo is None:
-            return answer()
+            return compute()
         if operation not in self.memo:
-            self.memo[operation] = answer()
+            self.memo[operation] = compute()
         known: T = self.memo[operation]
         return known
 
     def number(self, name: str) -> int:
-        """Return i for party i; raise ValueError if there is none of that name."""
+        """Return i for party i; raise ValueError for an unknown name."""
         if self.memo is None:
             return self.names.index(name) + 1
         numbers = self.remember(
@@ -107,7 +111,7 @@ class Context:
     def write(
         self, signer: Signer, run_id: bytes, step: str, receivers: Iterable[str], message: msgspec.Struct
     ) -> list[Envelope]:
-        """Return one signed envelope for each receiver; they share the encoded body."""
+        """Return one signed envelope for each receiver; all share the encoded body."""
         body = encode(message)
         body_hash = hashlib.sha256(body).digest()
         return [
@@ -123,10 +127,10 @@ class Context:
         ]
 
     def check(self, envelope: Envelope) -> bytes:
-        """Return the SHA-256 of the body of an envelope that is signed by the sender that it names.
+        """Check an envelope's signature; return the SHA-256 of its body.
 
         Raises:
-            PeerFault: it is not; names the sender.
+            PeerFault: the signature is not that of the sender; names the sender.
         """
         key = self.keys.get(envelope.sender)
         if key is None:
@@ -148,7 +152,7 @@ class Context:
     def check_detached(
         self, run_id: bytes, step: str, sender: str, receiver: str, body: bytes, signature: bytes
     ) -> None:
-        """Like `check`, for a message that another party forwards."""
+        """Check the signature of a message that another party forwards; see `check`."""
         self.remember(
             ("signed", run_id, step, sender, receiver, body, signature),
             lambda: self.check(Envelope(run_id, step, sender, receiver, body, signature)),
@@ -156,12 +160,12 @@ class Context:
 
 
 def group_operation(operation: str, names: Sequence[str]) -> str:
-    """Return what a group of a session's parties asks: an operation, and who they are."""
+    """Return the operation of a group of a session's parties: with a digest of their names."""
     return f"{operation} of group {digest(Label.GROUP, *(name.encode() for name in names)).hex()}"
 
 
 def printable(text: str) -> str:
-    """Return text of a peer, cut to 500 characters, without what a terminal would obey."""
+    """Return a peer's text without control characters, cut to 500 characters."""
     return "".join(char if char.isprintable() else "?" for char in text[:500])
 
 
@@ -171,7 +175,7 @@ def encode(message: msgspec.Struct) -> bytes:
 
 
 def decode(body: bytes, kind: type[T], sender: str) -> T:
-    """Decode strictly; raise PeerFault naming `sender` on anything but the canonical encoding of a `kind`."""
+    """Decode a `kind`; raise PeerFault naming `sender` for bytes that are not its canonical encoding."""
     try:
         message = decode_msgpack(body, kind)
     except (msgspec.DecodeError, ValueError) as error:
@@ -182,12 +186,15 @@ def decode(body: bytes, kind: type[T], sender: str) -> T:
 
 
 def encode_envelope(envelope: Envelope) -> bytes:
-    """Return the bytes that travel."""
+    """Return the encoding of an envelope."""
     return _ENCODER.encode(envelope)
 
 
 def decode_envelope(data: bytes, sender: str) -> Envelope:
-    """Decode what came over the channel to `sender`; raise PeerFault if malformed or in another's name."""
+    """Decode an envelope from the channel to `sender`.
+
+    Raises PeerFault if it is malformed or in another's name.
+    """
     envelope = decode(data, Envelope, sender)
     if envelope.sender != sender:
         raise PeerFault(sender, f"sent a message in the name of {envelope.sender!r}", Check.WRONG_SENDER)

@@ -77,7 +77,7 @@ def test_one_wrong_edge_is_noticed_wherever_it_is(seed: int) -> None:
         claims[party][peer], claims[party][second] = claims[party][second], claims[party][peer]
         expected.add(second)
     assert not folded(claims).cancels()
-    assert folded(claims, locate=True).apart() == sorted(expected)
+    assert folded(claims, locate=True).find_uncancelled() == sorted(expected)
     assert folded(claims, without=sorted(expected)).cancels()
 
 

@@ -73,7 +73,7 @@ class EdgeAudit:
         if not (same and self._fold.cancels()):
             fold = self._folded(participants, EdgeFold(counted))
             if not fold.cancels():
-                self._search(self._folded(participants, EdgeFold(counted, locate=True)).apart())
+                self._search(self._folded(participants, EdgeFold(counted, locate=True)).find_uncancelled())
         del self._fold
         return sorted(self._void)
 
