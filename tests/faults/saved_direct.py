@@ -105,10 +105,15 @@ class DirectScene:
         claimed = [envelope for envelope in sent if envelope.step != LEAVE]
         if not claimed:
             return ()
-        step = max((envelope.step for envelope in claimed if envelope.step in REPORTED), key=self.steps.index)
+        # An `abort` to a party that was lost comes before it, and is signed under the session's digest.
+        newest = max(
+            (envelope for envelope in claimed if envelope.step in REPORTED),
+            key=lambda envelope: self.steps.index(envelope.step),
+        )
+        step = newest.step
         key = (b"".join(map(encode_envelope, claimed)), variant)
         if key not in self._reported:
-            others = self._before(step, claimed[0].run_id).copy()
+            others = self._before(step, newest.run_id).copy()
             self._reported[key] = (step, others.answer(claimed, step, loses=bool(variant)), others)
         return self._reported[key][1]
 
