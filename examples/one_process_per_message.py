@@ -59,7 +59,7 @@ NOISY = PARAMETERS | {"epsilon": 8.0, "delta": 1e-3, "verifiable": True}
 POINTS = 14
 WRITES = ("begin", "swap", "create", "propose", "commit", "remove", "advance")
 # The process from which a party's processes are forked has loaded these, and never holds a state.
-PRELOADED = ["smpc_dp.protocols.engine.saved", "smpc_dp.protocols.gopa.roles", "smpc_dp.net.audit"]
+PRELOADED = ["smpc_dp.protocols.engine.saved", "smpc_dp.protocols.gopa.states", "smpc_dp.net.audit"]
 
 
 @dataclass(frozen=True)

@@ -29,16 +29,16 @@ from tests.fuzz.target import Decoder, Target
 PARTIES = 19
 
 _MESSAGES = (
-    "exchange.messages",
-    "gopa.direct_messages",
-    "gopa.messages",
-    "gopa.verifiable.messages",
-    "secret_sharing.messages",
-    "garbled.messages",
-    "garbled.relay",
-    "ustatistic.messages",
-    "phases.messages",
-    "abort",
+    "protocols.exchange.messages",
+    "protocols.gopa.direct_messages",
+    "protocols.gopa.messages",
+    "protocols.gopa.verifiable.messages",
+    "protocols.secret_sharing.messages",
+    "protocols.garbled.messages",
+    "protocols.garbled.relay",
+    "protocols.ustatistic.messages",
+    "protocols.phases.messages",
+    "wire.abort",
 )
 
 
@@ -58,8 +58,8 @@ def _message(kind: type[msgspec.Struct]) -> Decoder:
 def _messages() -> list[Target]:
     targets = []
     for name in _MESSAGES:
-        for kind in _structs(importlib.import_module(f"smpc_dp.protocols.{name}")):
-            label = f"{name.removesuffix('.messages')}.{kind.__name__}"
+        for kind in _structs(importlib.import_module(f"smpc_dp.{name}")):
+            label = f"{name.partition('.')[2].removesuffix('.messages')}.{kind.__name__}"
             targets.append(Target(label, _message(kind), tuple(samples(kind)), "msgpack"))
     return targets
 
