@@ -37,6 +37,10 @@ def create(
         Literal["refused", "outside"],
         typer.Option(help="Exact releases: refused, or recorded outside of the budget."),
     ] = "refused",
+    unit: Annotated[
+        Literal["record", "person", "party"],
+        typer.Option(help="What the budget protects: one record, one person's records, or the whole party."),
+    ] = "party",
     as_json: Annotated[bool, typer.Option("--json", help="Print JSON.")] = False,
 ) -> None:
     """Make a ledger (mode 0600); what is given here never changes."""
@@ -51,6 +55,7 @@ def create(
         delta=delta,
         composition=composition,
         exact=exact,
+        unit=unit,
     )
     _show(path, as_json)
 
@@ -74,6 +79,7 @@ def _show(path: Path, as_json: bool) -> None:
         print_json(
             {
                 **msgspec.to_builtins(terms),
+                "unit": terms.unit,
                 "spent_epsilon": spent.epsilon,
                 "exact_releases": spent.exact_releases,
                 "charges": [
@@ -82,6 +88,10 @@ def _show(path: Path, as_json: bool) -> None:
                         "run": entry.run,
                         "label": entry.label,
                         "mechanism": entry.event.mechanism,
+                        "epsilon": entry.epsilon,
+                        "delta": entry.delta,
+                        "unit": terms.unit,
+                        "date": entry.date,
                         "digest": entry.digest,
                     }
                     for entry in entries
@@ -90,14 +100,17 @@ def _show(path: Path, as_json: bool) -> None:
         )
         return
     out = console()
-    out.print(f"{terms.party}: '{terms.dataset}', {terms.relation}, {terms.composition} composition")
+    whose = f"{terms.relation} of one {terms.unit}"
+    out.print(f"{terms.party}: '{terms.dataset}', {whose}, {terms.composition} composition")
     limit = "" if terms.epsilon is None else f"budget epsilon = {terms.epsilon:g} at delta = {terms.delta:g}"
     amount = "without bound" if spent.epsilon is None else f"epsilon = {spent.epsilon:.6g}"
     out.print(f"{limit or 'no budget: a record only'}; spent {amount}")
     if spent.exact_releases:
         out.print(f"{spent.exact_releases} exact releases, exact ones being {terms.exact}")
-    table = Table("number", "run", "label", "mechanism")
+    table = Table("number", "date", "run", "label", "epsilon", "mechanism")
     for entry in entries:
-        table.add_row(str(entry.number), f"{entry.run[:16]}…", entry.label, entry.event.mechanism)
+        alone = "" if entry.epsilon is None else f"{entry.epsilon:.6g}"
+        run = f"{entry.run[:16]}…"
+        table.add_row(str(entry.number), entry.date or "", run, entry.label, alone, entry.event.mechanism)
     if entries:
         out.print(table)

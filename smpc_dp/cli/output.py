@@ -112,6 +112,7 @@ def result_text(result: Mapping[str, Any]) -> str:
         f"without: {', '.join(absent)}" if absent else "nobody was missing",
         *(f"fault: {line}" for line in result["faults"]),
         f"privacy: {result['privacy']['claim']}",
+        *_unit(result["privacy"]),
         *_spent(result["privacy"].get("receipt")),
         *(f"not protected: {line}" for line in result["privacy"]["not_protected"]),
         *logged_lines(result),
@@ -137,6 +138,11 @@ def _noise(result: Mapping[str, Any]) -> str:
     )
     beside = "" if error == curator else f" (a trusted curator over the honest parties: {curator:.2g})"
     return f"standard error: {error:.2g} in each coordinate{beside}{left}{moved}"
+
+
+def _unit(privacy: Mapping[str, Any]) -> list[str]:
+    unit = privacy.get("unit")
+    return [] if unit is None else [f"unit: epsilon and delta protect one {unit}"]
 
 
 def _spent(receipt: Mapping[str, Any] | None) -> list[str]:

@@ -10,6 +10,8 @@ from smpc_dp.errors import ConfigCheck, ConfigError, ConfigIssue
 
 # substitution: one unit's data is exchanged for other data; add-remove: one unit's data is there or is not.
 Relation = Literal["substitution", "add-remove"]
+# Whose data are exchanged, or added or removed: one row; all rows of one person; all that one party has.
+Unit = Literal["record", "person", "party"]
 
 
 class PlainStruct(msgspec.Struct, frozen=True):
@@ -33,6 +35,7 @@ class PrivacyGuarantee(PlainStruct, frozen=True, forbid_unknown_fields=True):
         assumption: about whom it holds: who must be honest, who sees what.
         proof: how the numbers come about: the theorem or the computation.
         warnings: what a reader should be told, such as a delta above 1/n.
+        protects: the unit whose data differ between neighbours.
     """
 
     epsilon: float
@@ -44,6 +47,7 @@ class PrivacyGuarantee(PlainStruct, frozen=True, forbid_unknown_fields=True):
     assumption: str
     proof: str
     warnings: tuple[str, ...] = ()
+    protects: Unit = "party"
 
 
 def delta_warnings(delta: float, units: int | None) -> tuple[str, ...]:

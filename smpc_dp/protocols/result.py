@@ -10,7 +10,7 @@ from numpy.typing import NDArray
 
 from smpc_dp.encoding import Encoding
 from smpc_dp.privacy.accountant.receipt import Receipt
-from smpc_dp.privacy.guarantee import PrivacyGuarantee
+from smpc_dp.privacy.guarantee import PrivacyGuarantee, Unit
 
 
 @dataclass(frozen=True, slots=True)
@@ -50,9 +50,15 @@ class Privacy:
             receipt=receipt,
         )
 
+    @property
+    def unit(self) -> Unit | None:
+        """The unit that epsilon and delta protect; None for an exact release."""
+        return None if self.guarantee is None else self.guarantee.protects
+
     def to_json(self) -> dict[str, object]:
         """Return plain JSON data."""
         return {
+            "unit": self.unit,
             "epsilon": self.epsilon,
             "delta": self.delta,
             "claim": self.claim,

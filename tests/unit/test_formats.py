@@ -78,6 +78,10 @@ def test_a_ledger_of_0_1(written: Path) -> None:
     assert book.spent().epsilon == pytest.approx(4.85152502511373)
     book.charge(bytes(16), Event("pure", "substitution", (Pure(1.0, 0.0),)))
     assert [entry.number for entry in Ledger.open(written / "alice.ledger").entries()] == [1, 2]
+    # The older entry is as it was written; the file is of version 2 from the first new charge on.
+    assert Ledger.open(written / "alice.ledger").terms.unit == "party"
+    now, before = (json.loads(file.read_bytes()) for file in (book.path, FIXTURES / "0.1" / "alice.ledger"))
+    assert (now["version"], now["entries"][0]) == (2, before["entries"][0])
 
 
 def test_the_logs_of_0_1(written: Path) -> None:
@@ -138,7 +142,7 @@ def test_the_document_states_the_versions_that_are_written() -> None:
         "session file": verifiable,
         "pairwise statistics within a session": str(statistic.VERSION),
         "key file `NAME.key`": str(identity.VERSION),
-        "privacy ledger `NAME.ledger`": str(ledger.VERSION),
+        "privacy ledger `NAME.ledger`": f"{ledger.VERSIONS[0]}; {ledger.VERSIONS[1]}",
         "log of a run": str(log.VERSION),
         "the relay's store of a log": str(store.VERSION),
         "session log": str(runs.VERSION),
@@ -215,7 +219,7 @@ OTHERS: dict[str, tuple[str, list[Callable[[Path], None]], Callable[[Path], obje
         "alice.ledger",
         of_version_7(b'"version": 1,', b'"version": 7,', b' "more": 1,'),
         Ledger.open,
-        r"alice\.ledger: is a ledger of version 7; this release reads 1",
+        r"alice\.ledger: is a ledger of version 7; this release reads 1 or 2",
     ),
     "session file": (
         "session.toml",

@@ -54,10 +54,10 @@ class Composition:
 
     def __init__(self, events: Iterable[Event]) -> None:
         self._events = Counter(events)
-        relations = {event.relation for event in self._events}
-        if len(relations) > 1:
+        neighbours = {(event.relation, event.unit) for event in self._events}
+        if len(neighbours) > 1:
             raise ConfigError(
-                "releases of different neighbouring relations do not add up: convert them first",
+                "releases of different neighbouring relations or units do not add up: convert them first",
                 ConfigCheck.CONFLICT,
             )
         self._exact = any(event.exact for event in self._events)

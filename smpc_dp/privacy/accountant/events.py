@@ -16,7 +16,7 @@ from msgspec import Meta
 
 from smpc_dp.errors import ConfigCheck, ConfigError, PrivacyError
 from smpc_dp.privacy.distributions import AnyDistribution
-from smpc_dp.privacy.guarantee import Relation
+from smpc_dp.privacy.guarantee import Relation, Unit
 from smpc_dp.privacy.response import ResponseDistribution
 
 NonNegative = Annotated[float, Meta(ge=0, le=1e9)]
@@ -168,7 +168,7 @@ class Exact(Description, frozen=True, tag="exact"):
 AnyDescription = Pure | Gaussian | Shift | Shifts | RandomisedResponse | Renyi | Exact
 
 
-class Event(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+class Event(msgspec.Struct, frozen=True, forbid_unknown_fields=True, omit_defaults=True):
     """One release.
 
     Attributes:
@@ -176,12 +176,15 @@ class Event(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
         relation: the neighbouring relation that its sensitivity was taken for.
         descriptions: bounds on it, best first; an exact release has `Exact` alone.
         slack: the probability, at most, that the descriptions do not hold (a bad graph); adds to delta.
+        unit: whose data differ between neighbours.
     """
 
     mechanism: Text
     relation: Relation
     descriptions: Annotated[tuple[AnyDescription, ...], Meta(min_length=1, max_length=4)]
-    slack: Probability = 0.0
+    # By a factory, for no factory's value is a default that is omitted: ledgers of version 1 have it.
+    slack: Probability = msgspec.field(default_factory=float)
+    unit: Unit = "party"
 
     def __post_init__(self) -> None:
         _check_number(self.mechanism, "slack", self.slack)
@@ -195,12 +198,35 @@ class Event(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
         """Whether it has no differential privacy."""
         return any(isinstance(description, Exact) for description in self.descriptions)
 
-    def under(self, relation: Relation) -> Event:
-        """Return the event under another relation; raise PrivacyError where no conversion is proven.
+    def under(self, relation: Relation, unit: Unit = "party") -> Event:
+        """Return the event under another relation or unit; raise PrivacyError where no conversion is proven.
 
-        A substitution is a removal and an addition, so a bound for add-remove gives one for two steps.
-        Nothing follows the other way.
+        Of parties a substitution is a removal and an addition, so a bound for add-remove gives one for two
+        steps; nothing follows the other way. Sensitivities of records and persons are derived for each
+        relation and never converted. Whoever protects a party protects each of its records, whichever way
+        one differs: it changes nothing but what that party gives. Whoever protects a person protects each of
+        its records.
         """
+        if unit == "party" == self.unit:
+            return self._of_parties(relation)
+        if unit == "record" and self.unit == "party":
+            # A record more, less or exchanged: the party's data are exchanged for others.
+            covering = self._of_parties("substitution")
+            return msgspec.structs.replace(covering, relation=relation, unit=unit)
+        if unit != self.unit and (unit, self.unit) != ("record", "person"):
+            raise PrivacyError(
+                f"{self.mechanism}: its guarantee is for one {self.unit}, and says nothing about one "
+                f"{unit}, the ledger's unit"
+            )
+        if relation != self.relation and not self.exact:
+            raise PrivacyError(
+                f"{self.mechanism}: its guarantee is for {self.relation} of one {self.unit}, the ledger's "
+                f"relation is {relation}: a sensitivity of one {self.unit} is never converted"
+            )
+        return msgspec.structs.replace(self, relation=relation, unit=unit)
+
+    def _of_parties(self, relation: Relation) -> Event:
+        """Return an event of unit party under another relation; see `under`."""
         if relation == self.relation or self.exact:
             return msgspec.structs.replace(self, relation=relation)
         if relation == "add-remove":

@@ -7,6 +7,7 @@ restored from a backup.
 
 from __future__ import annotations
 
+import datetime
 import functools
 import hashlib
 import logging
@@ -28,11 +29,13 @@ from smpc_dp.privacy.accountant.events import Event, decode_hook, encode_hook
 from smpc_dp.privacy.accountant.receipt import Receipt, Spending
 from smpc_dp.privacy.accountant.renyi import FilterPlan, event_curve, renyi_epsilon
 from smpc_dp.privacy.accountant.store import locked, write_durably
-from smpc_dp.privacy.guarantee import Relation, check_budget
+from smpc_dp.privacy.guarantee import Relation, Unit, check_budget
 from smpc_dp.privacy.search import first_integer
 
 FORMAT = "smpc-dp privacy ledger"
-VERSION = 1
+# What a ledger is written as: the older one as long as it has nothing that the other one added.
+VERSION = 2
+VERSIONS = (1, 2)
 MAX_BYTES = 1 << 28
 
 CompositionKind = Literal["fixed", "adaptive"]
@@ -41,11 +44,12 @@ Name = Annotated[str, Meta(min_length=1, max_length=200, pattern=r"^[!-~][ -~]*$
 Label = Annotated[str, Meta(max_length=500, pattern=r"^[ -~]*$")]
 RunId = Annotated[str, Meta(pattern=r"^([0-9a-f]{2}){8,64}$")]
 Digest = Annotated[str, Meta(pattern=r"^[0-9a-f]{64}$")]
+Date = Annotated[str, Meta(pattern=r"^[0-9]{4}-[0-9]{2}-[0-9]{2}$")]
 
 _LOG = logging.getLogger("smpc_dp.privacy")
 
 
-class Terms(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+class Terms(msgspec.Struct, frozen=True, forbid_unknown_fields=True, omit_defaults=True):
     """What is fixed when a ledger is made.
 
     Attributes:
@@ -57,6 +61,7 @@ class Terms(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
         exact: "refused": exact releases are, where there is a budget; "outside": they are recorded, and
             the budget says nothing about them.
         identifier: random, 16 bytes in hex.
+        unit: what the budget protects: one record, all records of one person, or the whole party.
     """
 
     party: Name
@@ -67,21 +72,29 @@ class Terms(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     composition: CompositionKind
     exact: ExactReleases
     identifier: Annotated[str, Meta(pattern=r"^[0-9a-f]{32}$")]
+    unit: Unit = "party"
 
 
-class Entry(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
-    """One charge. `digest` is the SHA-256 of the entry before it and of this one without it."""
+class Entry(msgspec.Struct, frozen=True, forbid_unknown_fields=True, omit_defaults=True):
+    """One charge. `digest` is the SHA-256 of the entry before it and of this one without it.
+
+    `epsilon` is what the release costs by itself at `delta`, the ledger's (None: infinite, or not known), and
+    `date` the day of the charge, in UTC; entries of ledgers of version 1 have neither.
+    """
 
     number: Annotated[int, Meta(ge=1)]
     run: RunId
     label: Label
     event: Event
     digest: Digest
+    epsilon: float | None = None
+    delta: float | None = None
+    date: Date | None = None
 
 
 class _File(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     format: Literal["smpc-dp privacy ledger"]
-    version: Literal[1]
+    version: Literal[1, 2]
     terms: Terms
     entries: tuple[Entry, ...]
     digest: Digest
@@ -113,6 +126,7 @@ class Ledger:
         delta: float,
         composition: CompositionKind = "fixed",
         exact: ExactReleases = "refused",
+        unit: Unit = "party",
     ) -> Ledger:
         """Make a new ledger with nothing charged; its terms never change.
 
@@ -123,7 +137,8 @@ class Ledger:
             raise ConfigError.at(
                 "delta", f"must be 0 or at least {LEAST_DELTA:g}, is {delta}", ConfigCheck.RANGE
             )
-        given = Terms(party, dataset, relation, epsilon, delta, composition, exact, secrets.token_hex(16))
+        identifier = secrets.token_hex(16)
+        given = Terms(party, dataset, relation, epsilon, delta, composition, exact, identifier, unit)
         terms = _checked_terms(given)
         if composition == "adaptive" and epsilon is not None:
             try:
@@ -163,7 +178,7 @@ class Ledger:
 
     def would_spend(self, event: Event) -> Spending:
         """Return what would be spent after one more release; nothing is charged, nothing is checked."""
-        return self._spending([*(entry.event for entry in self.entries()), event.under(self.terms.relation)])
+        return self._spending([*(entry.event for entry in self.entries()), self._own(event)])
 
     def charge(
         self, run: bytes, event: Event, label: str = "", *, resume: bool = False, forced: bool = False
@@ -172,18 +187,18 @@ class Ledger:
 
         Args:
             run: 8 to 64 bytes that name the run, never used for another release; random, or a run id.
-            event: what will be released; under add-remove it is converted for a ledger of substitution.
+            event: what will be released; converted to the ledger's relation and unit where `Event.under` can.
             resume: the run may have been charged already, and then costs nothing: only for sending again,
                 after a crash, the very bytes that it was charged for. Fresh noise is another release.
             forced: the release has happened already; it is recorded even beyond the budget, which then
                 refuses every further release.
 
         Raises:
-            PrivacyError: the budget does not suffice (unless forced), the relation does not fit and has no
-            proven conversion, an exact release is not permitted, or the run was charged already.
+            PrivacyError: the budget does not suffice (unless forced), relation or unit does not fit and has
+            no proven conversion, an exact release is not permitted, or the run was charged already.
             LocalError: the ledger cannot be read or written; then nothing may be sent.
         """
-        event = event.under(self.terms.relation)
+        event = self._own(event)
         with locked(self.path):
             entries = self._read()
             name = run.hex()
@@ -196,12 +211,14 @@ class Ledger:
                         )
                     before = [other.event for other in entries[: entry.number]]
                     return self._receipt(entry, self._spending(before), repeated=True)
-            entry = _checked(Entry(len(entries) + 1, name, label, event, "0" * 64))
+            entry = _checked(Entry(len(entries) + 1, name, label, event, "0" * 64, date=_today()))
             before_it = [earlier.event for earlier in entries]
             if forced:
                 spending = self._spending([*before_it, event])
             else:
                 spending = self._permit(before_it, event, label)
+            alone = self._spending([event])
+            entry = msgspec.structs.replace(entry, epsilon=alone.epsilon, delta=alone.delta)
             previous = entries[-1].digest if entries else self.terms.identifier
             entry = msgspec.structs.replace(entry, digest=_chain(previous, entry))
             write_durably(self.path, _encode(self.terms, (*entries, entry)))
@@ -222,7 +239,7 @@ class Ledger:
 
         Nothing is charged; it is for a plan of many releases, before the first.
         """
-        planned = [event.under(self.terms.relation) for event in events]
+        planned = [self._own(event) for event in events]
         before = [entry.event for entry in self.entries()]
 
         @functools.cache
@@ -240,6 +257,13 @@ class Ledger:
         many = "" if len(planned) == 1 else "s"
         raise PrivacyError(f"the budget is too small for {len(planned)} planned release{many}: {first}")
 
+    def _own(self, event: Event) -> Event:
+        """Return the event under the ledger's relation and unit; raise PrivacyError that names the ledger."""
+        try:
+            return event.under(self.terms.relation, self.terms.unit)
+        except PrivacyError as error:
+            raise PrivacyError(f"{self.terms.party}: on '{self.terms.dataset}' is refused: {error}") from None
+
     def _receipt(self, entry: Entry, spending: Spending, *, repeated: bool) -> Receipt:
         terms = self.terms
         return Receipt(
@@ -253,6 +277,7 @@ class Ledger:
             budget_epsilon=terms.epsilon,
             budget_delta=terms.delta,
             repeated=repeated,
+            unit=terms.unit,
         )
 
     def _permit(self, before: list[Event], event: Event, label: str) -> Spending:
@@ -333,6 +358,10 @@ def _filtered(events: list[Event], plan: FilterPlan) -> float:
     return renyi_epsilon(np.array([divergence]), order, plan.delta)
 
 
+def _today() -> str:
+    return datetime.datetime.now(datetime.UTC).date().isoformat()
+
+
 def _exact(number: float | None) -> str:
     """Return a number to its last digit, as short as it can be."""
     short = f"{number:g}" if number is not None else "none"
@@ -381,7 +410,8 @@ def _chain(previous: str, entry: Entry) -> str:
 def _encode(terms: Terms, entries: tuple[Entry, ...]) -> bytes:
     last = entries[-1].digest if entries else terms.identifier
     digest = hashlib.sha256(last.encode("ascii") + b"\n" + _json(terms)).hexdigest()
-    file = _File("smpc-dp privacy ledger", 1, terms, entries, digest)
+    older = terms.unit == "party" and all(entry.date is None for entry in entries)
+    file = _File("smpc-dp privacy ledger", 1 if older else 2, terms, entries, digest)
     return msgspec.json.format(_json(file), indent=1) + b"\n"
 
 
@@ -396,9 +426,10 @@ def _decode(path: Path, content: bytes) -> _File:
     try:
         file = decode_json(content, _File, decode_hook)
     except (msgspec.DecodeError, UnicodeDecodeError, RecursionError, ConfigError) as error:
-        if (version := _version(content)) not in (None, VERSION):
+        if (version := _version(content)) not in (None, *VERSIONS):
+            known = " or ".join(map(str, VERSIONS))
             raise LocalError(
-                f"{path}: is a ledger of version {version}; this release reads {VERSION}"
+                f"{path}: is a ledger of version {version}; this release reads {known}"
             ) from None
         raise LocalError(f"{damaged} ({error})") from None
     previous = file.terms.identifier

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from smpc_dp.privacy.guarantee import PlainStruct
+from smpc_dp.privacy.guarantee import PlainStruct, Unit
 
 
 class Spending(PlainStruct, frozen=True):
@@ -26,3 +26,4 @@ class Receipt(PlainStruct, frozen=True):
     budget_epsilon: float | None
     budget_delta: float
     repeated: bool
+    unit: Unit = "party"

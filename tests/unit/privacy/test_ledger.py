@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import datetime
 import fcntl
 import json
 import math
@@ -100,6 +101,63 @@ def test_relations(tmp_path: Path) -> None:
     )
     with pytest.raises(PrivacyError, match="nothing about add-remove"):
         other.charge(run(1), pure(0.1))
+
+
+def of(unit: str, relation: str = "substitution", mu: float = 0.1) -> Event:
+    return Event("release", relation, (Gaussian(mu),), unit=unit)  # type: ignore[arg-type]
+
+
+@pytest.mark.parametrize("relation", ["substitution", "add-remove"])
+def test_a_ledger_of_records_charges_a_release_of_parties_at_its_own_epsilon(
+    relation: str, tmp_path: Path
+) -> None:
+    book = ledger(tmp_path, unit="record", relation=relation)
+    alone = Composition([of("party")]).epsilon(1e-6)
+    assert book.charge(run(1), of("party")).spent.epsilon == alone
+    # A second one composes with it: both are of the ledger's unit and relation.
+    both = book.charge(run(2), of("record", relation)).spent.epsilon
+    assert both == Composition([of("party")] * 2).epsilon(1e-6)
+    assert {(entry.event.unit, entry.event.relation) for entry in book.entries()} == {("record", relation)}
+    assert book.charge(run(3), of("person", relation)).unit == "record"
+
+
+@pytest.mark.parametrize(
+    ("unit", "relation", "event"),
+    [
+        ("party", "substitution", of("record")),
+        ("party", "substitution", of("person")),
+        ("person", "substitution", of("record")),
+        # A person may have records in several parties.
+        ("person", "substitution", of("party")),
+        # Never by doubling.
+        ("record", "substitution", of("record", "add-remove")),
+        ("record", "add-remove", of("record", "substitution")),
+        ("person", "substitution", of("person", "add-remove")),
+    ],
+)
+def test_what_protects_less_than_the_ledgers_unit_is_refused(
+    unit: str, relation: str, event: Event, tmp_path: Path
+) -> None:
+    book = ledger(tmp_path, unit=unit, relation=relation, epsilon=100.0)
+    for attempt in (lambda: book.charge(run(1), event), lambda: book.check([event])):
+        with pytest.raises(
+            PrivacyError, match="alice: on 'loans 2026' is refused: release: its guarantee is for"
+        ):
+            attempt()
+    assert book.entries() == ()
+
+
+def test_an_entry_says_what_it_cost_for_whom_and_when(tmp_path: Path) -> None:
+    book = ledger(tmp_path, unit="record", relation="add-remove")
+    before = datetime.datetime.now(datetime.UTC).date().isoformat()
+    book.charge(run(1), of("record", "add-remove"), "request 1")
+    after = datetime.datetime.now(datetime.UTC).date().isoformat()
+    [entry] = Ledger.open(book.path).entries()
+    alone = Composition([of("record", "add-remove")]).epsilon(1e-6)
+    assert (entry.epsilon, entry.delta, entry.event.unit, entry.label) == (alone, 1e-6, "record", "request 1")
+    assert entry.date is not None
+    assert before <= entry.date <= after
+    assert json.loads(book.path.read_bytes())["version"] == 2
 
 
 def test_what_has_happened_is_recorded_beyond_the_budget(tmp_path: Path) -> None:
@@ -233,8 +291,8 @@ DAMAGE: dict[str, Callable[[bytes], bytes]] = {
         b'"relation": "substitution"', b'"relation": "add-remove"', 1
     ),
     "other label": lambda text: text.replace(b'"label": "first"', b'"label": "fjrst"'),
-    "unknown field": lambda text: text.replace(b'"version": 1,', b'"version": 1, "x": 0,'),
-    "version of another kind": lambda text: text.replace(b'"version": 1,', b'"version": "2",'),
+    "unknown field": lambda text: text.replace(b'"version": 2,', b'"version": 2, "x": 0,'),
+    "version of another kind": lambda text: text.replace(b'"version": 2,', b'"version": "2",'),
     "exact and not": lambda text: text.replace(
         b'"descriptions": [', b'"descriptions": [ {"kind": "exact"},', 1
     ),
@@ -260,12 +318,12 @@ def test_a_damaged_ledger_is_refused_and_left_as_it_is(damage: str, tmp_path: Pa
 def test_a_ledger_of_another_version_is_refused_by_name_and_left_as_it_is(tmp_path: Path) -> None:
     book = ledger(tmp_path)
     book.charge(run(1), pure(0.25), "first")
-    other = book.path.read_bytes().replace(b'"version": 1,', b'"version": 2,')
+    other = book.path.read_bytes().replace(b'"version": 2,', b'"version": 7,')
     book.path.write_bytes(other)
     for attempt in (book.entries, lambda: book.charge(run(3), pure(0.1)), lambda: Ledger.open(book.path)):
         with pytest.raises(LocalError) as refused:
             attempt()
-        assert str(refused.value) == f"{book.path}: is a ledger of version 2; this release reads 1"
+        assert str(refused.value) == f"{book.path}: is a ledger of version 7; this release reads 1 or 2"
     assert book.path.read_bytes() == other
 
 
@@ -295,6 +353,7 @@ def test_an_entry_taken_out_is_noticed(tmp_path: Path) -> None:
         ({"composition": "free"}, "composition"),
         ({"composition": "adaptive", "delta": 0.0}, "composition"),
         ({"exact": "yes"}, "exact"),
+        ({"unit": "patient"}, "unit"),
     ],
 )
 def test_terms_that_cannot_be_are_named(changes: dict[str, Any], where: str, tmp_path: Path) -> None:
