@@ -14,7 +14,7 @@ from smpc_dp.platforms import check_platform
 
 check_platform()
 
-from smpc_dp.errors import (  # noqa: E402 - what it needs is not there on other platforms
+from smpc_dp.errors import (  # noqa: E402 - other platforms lack what it imports
     Check,
     ConfigCheck,
     ConfigError,
@@ -37,7 +37,7 @@ if TYPE_CHECKING:
     from smpc_dp.protocols.result import Result
     from smpc_dp.protocols.ustatistic.result import StatisticResult
 else:
-    # Loaded at their first use: the command line must be able to catch Ctrl-C before that takes its time.
+    # Loaded at their first use: loading takes long, and the command line must catch Ctrl-C before it.
     _HOMES = {
         "smpc_dp.identity.keys": ("Identity",),
         "smpc_dp.protocols.garbled.evaluation": ("Evaluation",),
@@ -64,7 +64,7 @@ else:
 
 __version__ = "0.1.0"
 
-# What is logged is shown by the program that imports this package, or by nobody: docs/reference/logging.md.
+# The importing program decides whether log records are shown: docs/reference/logging.md.
 logging.getLogger("smpc_dp").addHandler(logging.NullHandler())
 
 __all__ = [

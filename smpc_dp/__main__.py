@@ -5,16 +5,19 @@ from __future__ import annotations
 import gc
 import sys
 
-# Objects that are made between two looks for cycles. Modules make many, and none to be freed: with Python's
-# default of 700 a command takes a tenth longer to start.
+# Objects that are made between two searches for cycles. Importing makes many, and none to be freed: with
+# Python's default of 700 a command takes a tenth longer to start.
 COLLECT = 20_000
 
 
 def main() -> None:
-    """Run the command line and exit; Ctrl-C gives exit code 130, also while modules are loaded."""
+    """Run the command line and exit.
+
+    Ctrl-C gives exit code 130, also while modules are loaded.
+    """
     gc.set_threshold(COLLECT)
     try:
-        # Loading takes most of a second, in which Ctrl-C is to end without a traceback too.
+        # Loading takes most of a second; Ctrl-C must end it without a traceback.
         from smpc_dp import cli
 
         code = cli.main()

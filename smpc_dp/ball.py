@@ -1,8 +1,8 @@
-"""Integer vectors within an L2 bound: exact norms, and a rounding that does not leave the ball.
+"""Integer vectors within an L2 bound: exact norms, and a rounding that stays in the ball.
 
-Rounding each coordinate to the nearest grid point may carry a vector out of the ball that it was in, by up to
+Rounding each coordinate to the nearest grid point may move a vector of the ball out of it, by up to
 sqrt(length)/2 steps. Here such a vector is rounded toward zero instead, so that two vectors on the grid are
-never further apart than two in the ball: 2 sqrt(limit), nothing is added for rounding.
+at most as far apart as two in the ball, 2 sqrt(limit), without an addition for rounding.
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ from fractions import Fraction
 import numpy as np
 from numpy.typing import NDArray
 
-# A norm computed in float64 may exceed the bound by this factor: a vector that was scaled to the bound does.
+# A norm computed in float64 may exceed the bound by this factor: that of a vector scaled to the bound does.
 TOLERANCE = 1e-9
 
 
@@ -25,9 +25,9 @@ def squared_limit(bound: float, fractional_bits: int) -> int:
 def on_grid(
     values: NDArray[np.float64] | NDArray[np.int64], bound: float, fractional_bits: int
 ) -> tuple[NDArray[np.int64], bool]:
-    """Return a vector on the grid, its norm at most `bound`, shape (length,), and whether it was before.
+    """Round a vector to the grid, with norm at most `bound`; return it, and whether it was within.
 
-    One that was not is scaled to the surface; its direction is kept.
+    Its shape is (length,). A longer vector is scaled to the surface of the ball; its direction is kept.
     """
     limit = squared_limit(bound, fractional_bits)
     if values.dtype == np.int64:
@@ -44,18 +44,18 @@ def on_grid(
 
 
 def rows_on_grid(values: NDArray[np.float64], bound: float, fractional_bits: int) -> NDArray[np.int64]:
-    """Return each row on the grid, shape (rows, length), its norm at most `bound`; longer ones are scaled.
+    """Round each row to the grid, shape (rows, length), with norm at most `bound`; longer rows are scaled.
 
     Rows near the bound are rounded toward zero. Bounds above 2^50 steps are out of range.
     """
     radius = math.sqrt(squared_limit(bound, fractional_bits)) * (1 - TOLERANCE)
-    # A coordinate far beyond the bound would overflow: such a row is first scaled, its direction is kept.
+    # A coordinate far beyond the bound would overflow: such a row is first scaled; its direction is kept.
     most = 2.0 * bound
     largest = np.abs(values).max(axis=1, keepdims=True, initial=0.0)
     scaled = np.ldexp(
         np.where(largest > most, values / np.maximum(largest, most) * most, values), fractional_bits
     )
-    # Row by row, as one row alone would be: simulations and processes agree to the last bit.
+    # Row by row, as a party rounds its own row: simulations and processes agree to the last bit.
     norms = np.sqrt((scaled * scaled).sum(axis=1))
     scaled *= np.minimum(1.0, radius / np.maximum(norms, 1e-300))[:, None]
     near = norms > radius - math.sqrt(values.shape[1])
@@ -64,13 +64,13 @@ def rows_on_grid(values: NDArray[np.float64], bound: float, fractional_bits: int
 
 
 def norm(values: NDArray[np.float64] | NDArray[np.int64]) -> float:
-    """Return the L2 norm of a vector, in float64; no square overflows or vanishes."""
+    """Return the L2 norm of a vector, in float64, without overflow or underflow of its squares."""
     largest = float(np.abs(values).max())
     return largest * float(np.linalg.norm(values / largest)) if largest else 0.0
 
 
 def _rounded(scaled: NDArray[np.float64], limit: int) -> NDArray[np.int64]:
-    """Round to nearest, ties to even; toward zero if the norm would grow beyond the bound."""
+    """Round to the nearest grid point, ties to even; toward zero if the norm would exceed the bound."""
     grid = np.rint(scaled).astype(np.int64)
     shrink = 1.0
     while not _fits(grid, limit):
@@ -80,10 +80,11 @@ def _rounded(scaled: NDArray[np.float64], limit: int) -> NDArray[np.int64]:
 
 
 def _fits(grid: NDArray[np.int64], limit: int) -> bool:
-    """Whether the squared norm is at most `limit`, exactly."""
+    """Tell whether the squared norm is at most `limit`, exactly."""
     real: NDArray[np.float64] = grid.astype(np.float64)
     near = float(np.dot(real, real))
-    # Off by at most (length + 3) 2^-53 of it, below 1e-8 for 2^26 coordinates: only what is near is counted.
+    # float64 is off by at most (length + 3) 2^-53 of the square, below 1e-8 for 2^26 coordinates: only norms
+    # near the limit are computed exactly.
     if abs(near - limit) > 1e-7 * limit:
         return bool(near < limit)
     return sum(int(value) ** 2 for value in grid) <= limit

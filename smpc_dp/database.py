@@ -1,4 +1,4 @@
-"""Small private SQLite files: whose transactions are on disk when they are committed."""
+"""Small private SQLite files with durable commits."""
 
 from __future__ import annotations
 
@@ -12,12 +12,12 @@ from typing import NamedTuple
 from smpc_dp.errors import LocalError
 
 BUSY_SECONDS = 10.0
-# With FULL the removal of the journal is not synced: after a power failure it may undo a commit.
+# With FULL the removal of the journal is not synced: a power failure may then undo a commit.
 SYNCHRONOUS = "EXTRA"
 
 
 class Kind(NamedTuple):
-    """One kind of file: what it holds ("runs seen"), its application id and version, and its tables."""
+    """Kind of database file: its content ("runs seen"), application id, version, and tables."""
 
     name: str
     application_id: int
@@ -26,10 +26,11 @@ class Kind(NamedTuple):
 
 
 @contextmanager
-def opened(path: Path, kind: Kind) -> Iterator[sqlite3.Connection]:
-    """Open a file of a kind, made with mode 0600 if it is not there; what is not committed is undone.
+def open_database(path: Path, kind: Kind) -> Iterator[sqlite3.Connection]:
+    """Open a file of a kind, created with mode 0600; roll back what is not committed.
 
-    Raises LocalError for what cannot be done, another kind or version of file, and one that others can write.
+    Raises LocalError for an error of the system or of SQLite, another kind or version of file, and a file
+    that others can write.
     """
     try:
         flags = os.O_RDWR | os.O_CREAT | os.O_NOFOLLOW | os.O_CLOEXEC
@@ -55,7 +56,7 @@ def opened(path: Path, kind: Kind) -> Iterator[sqlite3.Connection]:
 
 
 def _check(connection: sqlite3.Connection, path: Path, kind: Kind) -> None:
-    """Make the tables if the file is new; raise LocalError for another database or version."""
+    """Create the tables of a new file; raise LocalError for another database or version."""
     [(result,)] = connection.execute("PRAGMA application_id").fetchall()
     if result == kind.application_id:
         # SQLite's 0 means 1.

@@ -1,4 +1,4 @@
-"""Decode msgspec's structs, in any thread.
+"""Thread-safe decoding of msgspec's structs.
 
 msgspec reads the fields of a struct at the first use of its type. Another thread that uses the type meanwhile
 sees half of them, and the process crashes (msgspec 0.22). So the first use of each type happens under a lock.
@@ -30,18 +30,18 @@ def _use(kind: Any) -> None:
 def decode_msgpack(
     content: bytes | memoryview, kind: type[T], dec_hook: Callable[[type, Any], Any] | None = None
 ) -> T:
-    """Return the `kind` that MessagePack encodes; raise msgspec.DecodeError otherwise."""
+    """Decode a `kind` from MessagePack; raise msgspec.DecodeError otherwise."""
     _use(kind)
     return msgspec.msgpack.decode(content, type=kind, strict=True, dec_hook=dec_hook)
 
 
 def decode_json(content: bytes | str, kind: type[T], dec_hook: Callable[[type, Any], Any] | None = None) -> T:
-    """Return the `kind` that JSON encodes; raise msgspec.DecodeError, or RecursionError, otherwise."""
+    """Decode a `kind` from JSON; raise msgspec.DecodeError, or RecursionError, otherwise."""
     _use(kind)
     return msgspec.json.decode(content, type=kind, strict=True, dec_hook=dec_hook)
 
 
 def convert(value: object, kind: Any) -> Any:
-    """Return the value of a type that built-in values stand for; raise msgspec.ValidationError otherwise."""
+    """Convert built-in values to a type; raise msgspec.ValidationError otherwise."""
     _use(kind)
     return msgspec.convert(value, kind, strict=True)

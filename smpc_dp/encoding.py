@@ -1,8 +1,8 @@
-"""Real or integer vectors as fixed-point integers whose sum over all parties cannot overflow.
+"""Fixed-point encoding of real or integer vectors, whose sum over all parties cannot overflow.
 
 A value x in [lower, upper] becomes round(x * 2^f) - round(lower * 2^f), a non-negative integer. The modulus
-is 2^(8 w) with w the fewest bytes that hold the largest possible sum, so an overflow is impossible for the
-number of parties (and the largest weight) that the encoding was made for. Nothing is clipped in silence.
+is 2^(8 w) with w the fewest bytes that hold the largest possible sum, so the sum cannot overflow for the
+number of parties (and the largest weight) of the encoding. Nothing is clipped in silence.
 """
 
 from __future__ import annotations
@@ -18,19 +18,19 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from smpc_dp import ball
-from smpc_dp.box import Bound, each_of, fractional_bits_of, inward, on_grid, sides_of
+from smpc_dp.box import Bound, as_tuple, bounds_of, fractional_bits_of, on_grid, round_inward
 from smpc_dp.errors import Check, ConfigCheck, ConfigError, ConfigIssue, PrivacyError, VerificationError
 
-# uint32 or uint64, whichever the encoding uses.
+# uint32 or uint64, according to the encoding.
 RingVector = NDArray[np.unsignedinteger[Any]]
 
 MAX_LENGTH = 1 << 26
-# Up to here every integer is a float64.
+# Every integer up to here is a float64.
 EXACT_FLOAT = 1 << 53
 
 
 class Encoding(msgspec.Struct, frozen=True, omit_defaults=True):
-    """How the vectors of one session become integers; made by `Encoding.plan`.
+    """Encoding of the vectors of one session as integers; made by `Encoding.plan`.
 
     `lower` and `upper` are the widest bounds of any coordinate; `box` has those of each, where given.
     """
@@ -60,19 +60,19 @@ class Encoding(msgspec.Struct, frozen=True, omit_defaults=True):
         max_weight: int = 0,
         l2_bound: float | None = None,
     ) -> Encoding:
-        """Derive the step and the modulus.
+        """Derive step and modulus of an encoding.
 
         Args:
             length: coordinates a vector, 1 to 2^26.
             lower, upper: bounds of every coordinate, both included; or a list of `length` for each.
             l2_bound: in their place a bound on the L2 norm of a vector.
             precision: None for integer vectors; for `float64` the step is the largest power of two up to it.
-            parties: most vectors that are ever summed.
+            parties: the largest number of vectors in a sum.
             max_weight: 0 for sums of plain vectors; w > 0 when each party scales its vector by a secret
-                integer weight in [0, w], which travels as one more coordinate.
+                integer weight in [0, w], which is sent as one more coordinate.
 
         Raises:
-            ConfigError: naming each parameter that is out of range, or that the sum would need over 64 bits.
+            ConfigError: names each parameter out of range, or a sum of more than 64 bits.
         """
         issues = encoding_issues(
             integer=precision is None,
@@ -91,7 +91,7 @@ class Encoding(msgspec.Struct, frozen=True, omit_defaults=True):
         ]
         if issues:
             raise ConfigError(issues)
-        lowers, uppers = (each_of(bound) for bound in sides_of(lower, upper, l2_bound))
+        lowers, uppers = (as_tuple(bound) for bound in bounds_of(lower, upper, l2_bound))
         box = (lowers * (length // len(lowers)), uppers * (length // len(uppers)))
         lower, upper = min(lowers), max(uppers)
         bits = 0 if precision is None else fractional_bits_of(precision)
@@ -115,32 +115,32 @@ class Encoding(msgspec.Struct, frozen=True, omit_defaults=True):
 
     @property
     def bounds(self) -> tuple[NDArray[Any], NDArray[Any]]:
-        """The least and the greatest value of each coordinate, as int64 or float64; 0-d if all are alike.
+        """Least and greatest value of each coordinate, as int64 or float64; 0-d if all are alike.
 
         No float64 lies between these and the declared bounds, so comparing with them is exact.
         """
         low, high = self.box or (self.lower, self.upper)
         if self.integer:
             return np.asarray(low, np.int64), np.asarray(high, np.int64)
-        return inward(low, math.inf), inward(high, -math.inf)
+        return round_inward(low, math.inf), round_inward(high, -math.inf)
 
     @property
     def sides(self) -> tuple[list[int], list[int]]:
-        """The least and the greatest lane of each coordinate; one number each if all are alike."""
+        """Least and greatest integer of each coordinate; one number each if all are alike."""
         box, bits = self.box or ((self.lower,), (self.upper,)), self.fractional_bits
         lows, highs = ([on_grid(bound, bits) - self.lowest for bound in side] for side in box)
         return lows, highs
 
     @property
     def widths(self) -> list[int]:
-        """How far apart two vectors can be in each coordinate, in steps; one number if all are alike."""
+        """Largest distance of two vectors in each coordinate, in steps; one number if all are alike."""
         if self.l2_bound is not None:
             return [2 * math.isqrt(ball.squared_limit(self.l2_bound, self.fractional_bits))]
         return [high - low for low, high in zip(*self.sides, strict=True)]
 
     @property
     def diameter(self) -> float:
-        """The L2 distance of the two farthest vectors on the grid, in steps, rounded up."""
+        """L2 distance of the two farthest vectors on the grid, in steps, rounded up."""
         widths = self.widths
         square = sum(width * width for width in widths) * (self.length // len(widths))
         if self.l2_bound is not None:
@@ -149,32 +149,32 @@ class Encoding(msgspec.Struct, frozen=True, omit_defaults=True):
 
     @property
     def step(self) -> float:
-        """The distance between neighbouring values: 2^-fractional_bits."""
+        """Distance of neighbouring values: 2^-fractional_bits."""
         return math.ldexp(1.0, -self.fractional_bits)
 
     @property
-    def ring_vector(self) -> int:
-        """Coordinates that travel: one more than `length` when weights are used."""
+    def ring_length(self) -> int:
+        """Number of ring elements of a vector: one more than `length` with weights."""
         return self.length + (1 if self.max_weight else 0)
 
     @property
     def dtype(self) -> type[np.uint32] | type[np.uint64]:
-        """The lane that arithmetic is done in."""
+        """Unsigned integer type in which ring elements are computed."""
         return np.uint32 if self.element_bytes <= 4 else np.uint64
 
     def zeros(self) -> RingVector:
-        """Return the sum of no vectors, shape (ring elements,)."""
-        return np.zeros(self.ring_vector, dtype=self.dtype)
+        """Return the sum of no vectors, shape (ring_length,)."""
+        return np.zeros(self.ring_length, dtype=self.dtype)
 
     @property
     def modulus_bits(self) -> int:
-        """Sums are taken modulo 2 to this power."""
+        """Binary logarithm of the modulus of sums."""
         return 8 * self.element_bytes
 
     def encode(
         self, vector: ArrayLike, *, party: str, weight: float | None = None, clip: bool = False
     ) -> tuple[RingVector, int]:
-        """Return one party's vector over the ring, shape (ring_vector,), and how many values were clipped.
+        """Encode one party's vector, shape (ring_length,); return it and the number of clipped values.
 
         Raises:
             PrivacyError: a value is NaN, infinite or out of bounds (unless `clip`), or the weight is.
@@ -194,6 +194,7 @@ class Encoding(msgspec.Struct, frozen=True, omit_defaults=True):
         return ring_vector, clipped
 
     def _in_box(self, values: NDArray[Any], party: str, clip: bool) -> tuple[NDArray[np.int64], int]:
+        """Return the grid values of a vector within coordinate bounds, and the number of clipped values."""
         lower, upper = self.bounds
         outside = (values < lower) | (values > upper)
         clipped = int(outside.sum())
@@ -209,12 +210,14 @@ class Encoding(msgspec.Struct, frozen=True, omit_defaults=True):
         return scaled.astype(np.int64), clipped
 
     def _in_ball(self, values: NDArray[Any], party: str, clip: bool) -> tuple[NDArray[np.int64], int]:
+        """Return the grid values of a vector within a norm bound, and whether it was clipped."""
         grid, inside = ball.on_grid(values, self.l2_bound or 0.0, self.fractional_bits)
         if not inside and not clip:
             raise PrivacyError(f"{party}: the L2 norm is above {self.l2_bound}")
         return grid, 0 if inside else int(np.count_nonzero(values))
 
     def _checked(self, vector: ArrayLike, party: str) -> NDArray[Any]:
+        """Return the vector as an array; raise ConfigError or PrivacyError for a wrong one."""
         try:
             array = np.asarray(vector)
         except ValueError as error:
@@ -248,6 +251,7 @@ class Encoding(msgspec.Struct, frozen=True, omit_defaults=True):
         return values
 
     def _checked_weight(self, weight: float | None, party: str) -> int:
+        """Return the weight as an integer; raise PrivacyError or ConfigError for a wrong one."""
         if weight is None:
             raise ConfigError.at(
                 "weight", f"{party}: needed, an integer in [0, {self.max_weight}]", ConfigCheck.RANGE
@@ -260,7 +264,7 @@ class Encoding(msgspec.Struct, frozen=True, omit_defaults=True):
         return int(weight)
 
     def pack(self, ring_vector: RingVector) -> bytes:
-        """Return the ring elements modulo 2^modulus_bits, little-endian, element_bytes each."""
+        """Return ring elements modulo 2^modulus_bits, little-endian, `element_bytes` each."""
         size = ring_vector.dtype.itemsize
         if size == self.element_bytes:
             return ring_vector.astype(ring_vector.dtype.newbyteorder("<"), copy=False).tobytes()
@@ -268,20 +272,21 @@ class Encoding(msgspec.Struct, frozen=True, omit_defaults=True):
         return octets.reshape(-1, size)[:, : self.element_bytes].tobytes()
 
     def unpack(self, packed: bytes) -> RingVector:
-        """Invert `pack`; raise ValueError on a wrong length."""
-        if len(packed) != self.ring_vector * self.element_bytes:
-            raise ValueError(f"{len(packed)} bytes where {self.ring_vector * self.element_bytes} are due")
-        octets = np.zeros((self.ring_vector, np.dtype(self.dtype).itemsize), dtype=np.uint8)
-        octets[:, : self.element_bytes] = np.frombuffer(packed, dtype=np.uint8).reshape(self.ring_vector, -1)
+        """Decode ring elements that `pack` encoded; raise ValueError for a wrong length."""
+        if len(packed) != self.ring_length * self.element_bytes:
+            raise ValueError(f"{len(packed)} bytes where {self.ring_length * self.element_bytes} are due")
+        octets = np.zeros((self.ring_length, np.dtype(self.dtype).itemsize), dtype=np.uint8)
+        octets[:, : self.element_bytes] = np.frombuffer(packed, dtype=np.uint8).reshape(self.ring_length, -1)
         ring_vector: RingVector = (
             octets.reshape(-1).view(np.dtype(self.dtype).newbyteorder("<")).astype(self.dtype)
         )
         return ring_vector
 
     def decode(self, ring_vector: RingVector, contributors: int) -> tuple[NDArray[np.int64], int]:
-        """Return (sum on the integer grid, shape (length,); sum of weights, without them `contributors`).
+        """Return the sum on the integer grid, shape (length,), and the sum of weights.
 
-        `ring_vector` is the sum of `contributors` encoded vectors modulo 2^modulus_bits.
+        `ring_vector` is the sum of `contributors` encoded vectors modulo 2^modulus_bits. Without weights the
+        second value is `contributors`.
 
         Raises:
             VerificationError: no vectors and weights within their bounds have this sum.
@@ -306,7 +311,7 @@ class Encoding(msgspec.Struct, frozen=True, omit_defaults=True):
         if weight <= 0:
             raise PrivacyError("the weights of the survivors sum to zero: there is no average")
         averages = np.ldexp(grid.astype(np.float64) / weight, -self.fractional_bits)
-        # Below 2^53 one float64 division is correctly rounded; above, go through fractions.
+        # Below 2^53 one float64 division is correctly rounded; above, fractions are needed.
         large = np.flatnonzero(np.abs(grid) >= EXACT_FLOAT) if weight < EXACT_FLOAT else range(len(grid))
         for index in large:
             averages[index] = float(Fraction(int(grid[index]), weight) / Fraction(2) ** self.fractional_bits)
@@ -326,7 +331,7 @@ def encoding_issues(
 ) -> list[ConfigIssue]:
     """Return every fault of an encoding's parameters, as in `Encoding.plan`.
 
-    What is None is not known: neither it is checked nor what depends on it. `integer` is the kind.
+    A parameter that is None is unknown: neither it nor what depends on it is checked. `integer` is the kind.
     """
     issues: list[ConfigIssue] = []
     if length is not None and not (_is_whole(length) and 1 <= length <= MAX_LENGTH):
@@ -362,7 +367,7 @@ def encoding_issues(
             )
         )
     if radius is not None:
-        bounds = [each_of(side) for side in sides_of(None, None, radius)]
+        bounds = [as_tuple(side) for side in bounds_of(None, None, radius)]
     widest = max(map(len, bounds), default=0)
     if len(bounds) < 2 or {*map(len, bounds)} - {1, widest or 1}:
         return issues
@@ -384,7 +389,7 @@ def encoding_issues(
 
 
 def _check_ball(lower: object, upper: object, l2_bound: object) -> tuple[float | None, list[ConfigIssue]]:
-    """Return the bound on a vector's norm, None if it is wrong, and what is wrong beside it."""
+    """Return the bound on a vector's norm, None if it is wrong, and the faults."""
     issues = [
         ConfigIssue(name, "is not for vectors with an l2_bound", ConfigCheck.CONFLICT)
         for name, bound in (("lower", lower), ("upper", upper))
@@ -408,7 +413,7 @@ def _check_ball(lower: object, upper: object, l2_bound: object) -> tuple[float |
 def _check_sides(
     lower: object, upper: object, length: object, *, integer: bool
 ) -> tuple[list[tuple[float | int, ...]], list[ConfigIssue]]:
-    """Return the sides that are given and right, the lower one first, and what is wrong with the others."""
+    """Return the given and valid bounds, the lower first, and the faults of the others."""
     bounds: list[tuple[float | int, ...]] = []
     issues: list[ConfigIssue] = []
     for name, bound in (("lower", lower), ("upper", upper)):
@@ -432,19 +437,22 @@ def _check_sides(
                 )
             )
         else:
-            bounds.append(each_of(each))
+            bounds.append(as_tuple(each))
     return bounds, issues
 
 
 def _order_issue(
     lowers: Sequence[float | int], uppers: Sequence[float | int], *, integer: bool
 ) -> ConfigIssue | None:
-    """Return why no value is between the bounds of some coordinate."""
+    """Return the fault of a coordinate whose bounds have no value between them, else None."""
     if wrong := [(low, high) for low, high in zip(lowers, uppers, strict=True) if not low < high]:
         return ConfigIssue(
             "lower", f"must be below upper = {shown(wrong[0][1])}, is {shown(wrong[0][0])}", ConfigCheck.RANGE
         )
-    if not integer and (empty := np.flatnonzero(inward(lowers, math.inf) > inward(uppers, -math.inf))).size:
+    if (
+        not integer
+        and (empty := np.flatnonzero(round_inward(lowers, math.inf) > round_inward(uppers, -math.inf))).size
+    ):
         low, high = lowers[empty[0]], uppers[empty[0]]
         return ConfigIssue(
             "lower",
@@ -455,14 +463,14 @@ def _order_issue(
 
 
 def _is_narrow(lowers: Sequence[float | int], uppers: Sequence[float | int], bits: int) -> bool:
-    """Tell whether both bounds of some coordinate are the same point of the grid."""
+    """Tell whether both bounds of some coordinate round to the same grid point."""
     return any(on_grid(low, bits) == on_grid(high, bits) for low, high in zip(lowers, uppers, strict=True))
 
 
 def _overflow_issues(
     lowest: int, highest: int, parties: int, max_weight: int, *, integer: bool
 ) -> list[ConfigIssue]:
-    """Return why sums of grid values in [lowest, highest] do not fit into a lane."""
+    """Return the faults of sums of grid values in [lowest, highest] that exceed 64 bits."""
     scale = parties * max(1, max_weight)
     needed = max(
         (scale * (highest - lowest)).bit_length(),
@@ -483,7 +491,7 @@ def _overflow_issues(
 
 
 def shown(value: object) -> str:
-    """Return a value as an error message names it: short, also where Python has no digits for it."""
+    """Return a value as an error message shows it: short, also an integer too long for Python to print."""
     if isinstance(value, int) and value.bit_length() > 256:
         return f"an integer of {value.bit_length()} bits"
     return str(value) if isinstance(value, Real) else repr(value)[:80]
@@ -503,7 +511,7 @@ def _is_finite(value: object) -> TypeGuard[float | int]:
 
 
 def fixed_point_sum(encoding: Encoding, vectors: Sequence[ArrayLike]) -> NDArray[np.int64]:
-    """Return the exact fixed-point sum of plain vectors: what a trusted party would compute."""
+    """Return the exact fixed-point sum of plain vectors, as a trusted party would compute it."""
     total = np.zeros(encoding.length, dtype=np.int64)
     for vector in vectors:
         values = np.asarray(vector)

@@ -1,9 +1,9 @@
-"""The error tree: every error says whose fault it is.
+"""The error tree: every class says whose fault the error is.
 
-`ConfigError` and `LocalError` are ours to mend, `PeerFault` and `TimeoutFault` name somebody else,
+`ConfigError` and `LocalError` are caused locally, `PeerFault` and `TimeoutFault` name another member,
 `PrivacyError` refuses a release, `VerificationError` rejects evidence.
 
-The text of an error stays on the machine that raised it. Others are told its `code` at most, and names.
+The text of an error stays on the machine that raised it. Other members are sent its `code` and names at most.
 """
 
 from __future__ import annotations
@@ -14,7 +14,10 @@ from typing import Any, NamedTuple, Self, overload
 
 
 class Code(StrEnum):
-    """All that others are told of an error; a closed list, explained in docs/reference/transport.md."""
+    """Code of an error, all that other members are sent of it.
+
+    The list is closed; see docs/reference/transport.md.
+    """
 
     OWN = "own"
     NEIGHBOURHOOD = "place"
@@ -37,7 +40,7 @@ class Code(StrEnum):
 
 
 class _Explained(StrEnum):
-    """The base of a list of codes whose members are a value and its meaning."""
+    """Base of lists of codes whose members have a value and a meaning."""
 
     meaning: str
 
@@ -49,12 +52,12 @@ class _Explained(StrEnum):
 
 
 class Check(_Explained):
-    """The check that refused a peer's message or evidence; docs/reference/errors.md has the closed list.
+    """Check that refused a peer's message or evidence; docs/reference/errors.md has the closed list.
 
-    `meaning` says what it found. It is never sent: others are told a `Code` at most.
+    `meaning` describes the failure. It is never sent: other members are sent a `Code` at most.
     """
 
-    # What every message and entry must be.
+    # Every message and entry.
     MALFORMED = "malformed", "the bytes are no encoding of what is expected"
     NOT_CANONICAL = "not-canonical", "the value has one encoding, and the bytes are another"
     WRONG_LENGTH = "wrong-length", "a field has another number of bytes or of items than it must have"
@@ -72,7 +75,7 @@ class Check(_Explained):
     )
     TOO_MANY = "too-many", "more messages, entries or items than are expected or have room"
     EQUIVOCATION = "equivocation", "two different messages for one step"
-    # What a run is about.
+    # Identity of a run.
     OTHER_RUN = "other-run", "it is of another run"
     OTHER_REQUEST = "other-request", "it is of another session or request"
     OTHER_SESSION = "other-session", "it is of another session or group, or the session files differ"
@@ -158,7 +161,7 @@ class Check(_Explained):
 
 
 class ConfigCheck(_Explained):
-    """What kind of issue a configuration or an argument has. The list is closed; docs/reference/errors.md."""
+    """Kind of a configuration's or an argument's issue; docs/reference/errors.md has the closed list."""
 
     MISSING = "missing", "a key, a value, a column, a role or an address that is needed is not there"
     UNKNOWN_KEY = "unknown-key", "no key or column has this name"
@@ -181,7 +184,7 @@ class ConfigCheck(_Explained):
 
 
 class ConfigIssue(NamedTuple):
-    """One issue of a configuration: where (a line or a key), what is wrong with it, and of which kind."""
+    """Issue of a configuration: where (a line or a key), the reason, and its kind."""
 
     where: str
     reason: str
@@ -192,13 +195,13 @@ class ConfigIssue(NamedTuple):
 
 
 class SmpcError(Exception):
-    """Root of every error that this library raises on purpose; `code` is what others are told of it."""
+    """Root of all errors that this library raises on purpose; `code` is what other members are sent."""
 
     code = Code.OWN
 
 
 class ConfigError(SmpcError):
-    """A session file, a parameter or an argument is wrong; `issues` lists every one that was found."""
+    """A session file, a parameter or an argument is wrong; `issues` lists every issue."""
 
     @overload
     def __init__(self, issues: str, check: ConfigCheck, *, code: Code = Code.OWN) -> None: ...
@@ -225,10 +228,10 @@ class LocalError(SmpcError):
 
 
 class PeerFault(SmpcError):
-    """`culprit` broke the protocol; `evidence` is what shows it (signed bytes where there are any).
+    """`culprit` broke the protocol; `evidence` shows it (signed bytes where there are any).
 
     `check` is the check that refused. `accuser` names the party on whose word alone the culprit is blamed; it
-    is empty when we saw it ourselves.
+    is empty when this member saw the fault itself.
     """
 
     def __init__(
@@ -253,8 +256,8 @@ class PeerFault(SmpcError):
 class TimeoutFault(SmpcError):
     """The parties in `missing` did not send what `step` needs.
 
-    `why` has the code of each of them of whom more is known than `code`; `number` is how many parties are
-    needed (FEW), or the request that the others are at (PAST).
+    `why` has a more precise code than `code` for some of them; `number` is the number of parties needed
+    (FEW), or the request that the others are at (PAST).
     """
 
     def __init__(

@@ -1,6 +1,7 @@
-"""Learners, kernels, protocols and commands of other packages: found by entry points, loaded when asked for.
+"""Learners, kernels, protocols and commands of other packages: found by entry points, loaded on demand.
 
-Callers look up what is of this package first: nobody can replace it, and its own sessions ask nothing here.
+Callers look up names of this package first: no other package can replace them, and sessions that use them
+load nothing here.
 """
 
 from __future__ import annotations
@@ -15,9 +16,9 @@ from smpc_dp.errors import LocalError, SmpcError
 if TYPE_CHECKING:
     from importlib.metadata import EntryPoint
 
-# Characters of a distribution's name and version that go into an operation, whose length is bounded.
+# Characters of a distribution's name and version in an operation, whose length is bounded.
 MAX_ORIGIN = 40
-# What code that an entry point names may raise when it is imported.
+# Exceptions that the code of an entry point may raise when it is imported.
 _BROKEN = (
     ArithmeticError,
     AssertionError,
@@ -35,7 +36,7 @@ _BROKEN = (
 
 
 class Group(StrEnum):
-    """The entry-point groups."""
+    """Entry-point groups of extensions."""
 
     COMMANDS = "smpc_dp.commands"
     LEARNERS = "smpc_dp.learners"
@@ -44,17 +45,17 @@ class Group(StrEnum):
 
     @property
     def kind(self) -> str:
-        """The singular noun for an entry of the group: "learner", "kernel"."""
+        """Singular noun for an entry of the group: "learner", "kernel"."""
         return self.value.rpartition(".")[2].removesuffix("s")
 
 
 @dataclass(frozen=True)
 class Extension:
-    """What another package registers.
+    """Object that another package registers.
 
     Attributes:
         title: for errors: "the kernel 'near' of my-package".
-        value: what the entry point names.
+        value: the object that the entry point names.
         origin: "my-package 1.0", which the parties of a request compare.
     """
 
@@ -63,13 +64,13 @@ class Extension:
     origin: str
 
     def unfit(self, why: str) -> LocalError:
-        """Return the error of an extension that is not what its group is for."""
+        """Return the error of an extension that does not fit its group."""
         return LocalError(f"{self.title} {why}")
 
 
 def registered(group: Group) -> list[EntryPoint]:
-    """Return the entry points of a group, by name; nothing of them is loaded."""
-    # Not at the top: most processes ask for no extension.
+    """Return the entry points of a group, sorted by name, without loading them."""
+    # Not at the top: most processes use no extension.
     from importlib.metadata import entry_points
 
     return sorted(entry_points(group=group), key=lambda entry: entry.name)
@@ -77,7 +78,7 @@ def registered(group: Group) -> list[EntryPoint]:
 
 @functools.lru_cache(maxsize=64)
 def find(group: Group, name: str) -> Extension | None:
-    """Return what is registered under a name, loaded; None if nothing is.
+    """Load the extension that is registered under a name; None if there is none.
 
     Raises LocalError that names entry point and package if it cannot be loaded, or several register the name.
     """
@@ -94,23 +95,28 @@ def find(group: Group, name: str) -> Extension | None:
 
 
 def load(group: Group, entry: EntryPoint) -> Any:
-    """Return what an entry point names. Raises LocalError that names it and its package."""
+    """Load the object that an entry point names.
+
+    Raises LocalError that names it and its package.
+    """
     try:
         return entry.load()
     except _BROKEN as error:
         raise LocalError(f"{_title(group, entry)} cannot be loaded ({error})") from None
 
 
-def others(group: Group) -> str:
-    """Return, for an error that lists known names, those of other packages and how they register."""
+def describe_others(group: Group) -> str:
+    """Return, for an error that lists known names, the names of other packages and how they register."""
     names = ", ".join(entry.name for entry in registered(group))
     listed = f"; of other packages: {names}" if names else ""
     return f"{listed}; other packages register theirs in the entry-point group '{group}'"
 
 
 def _title(group: Group, entry: EntryPoint) -> str:
+    """Return an entry point's title for errors."""
     return f"the {group.kind} '{entry.name}' of {_package(entry)}"
 
 
 def _package(entry: EntryPoint) -> str:
+    """Return the package of an entry point, for errors."""
     return "another package" if entry.dist is None else entry.dist.name

@@ -1,4 +1,4 @@
-"""Files: read no further than was said, where somebody else decides the size; written whole or not at all."""
+"""File access: reading of bounded length, and writing of the whole file or nothing."""
 
 from __future__ import annotations
 
@@ -21,17 +21,17 @@ from numpy.typing import NDArray
 
 from smpc_dp.errors import LocalError
 
-# Of a spool, what is kept in memory; and what is read of it at a time.
+# Bytes of a spool in memory, and bytes read from it at a time.
 SPOOL_MEMORY, SPOOL_BLOCK = 1 << 18, 1 << 16
 
 _LOG = logging.getLogger("smpc_dp")
 
 
 class Spool:
-    """Bytes that are put aside: in memory while they are few, then in a file of ours alone, without a name.
+    """Temporary store of bytes: in memory while they are few, then in a private file without a name.
 
-    They are gone when nobody has it any more, or after `close()`. Threads may share one. Raises LocalError
-    where the disk refuses, with `name` they are. `length` is where the last byte ends.
+    It is deleted with its last reference, or by `close()`. Threads may share one. Raises LocalError for
+    errors of the disk, in which `name` names the content. `length` is the end of the last byte.
     """
 
     def __init__(self, name: str) -> None:
@@ -48,20 +48,21 @@ class Spool:
         self.close()
 
     def add(self, content: bytes) -> None:
-        """Write behind the last byte."""
+        """Append `content`."""
         with self._lock:
             self._write(self.length, content)
 
     def write(self, offset: int, content: bytes) -> None:
-        """Write from byte `offset` on; what was never written before it reads as zeros."""
+        """Write at byte `offset`; bytes before it that were never written read as zeros."""
         with self._lock:
             self._write(offset, content)
 
     def _write(self, offset: int, content: bytes) -> None:
+        """Write `content` at `offset`; the caller holds the lock."""
         end = offset + len(content)
         try:
             if end > SPOOL_MEMORY:
-                # Before it is written: all up to a place far behind the last byte would be in memory.
+                # Moved to the file before the write: memory would hold all bytes up to a distant offset.
                 self._file.rollover()
             self._file.seek(offset)
             self._file.write(content)
@@ -70,7 +71,7 @@ class Spool:
         self.length = max(self.length, end)
 
     def read(self, offset: int, size: int) -> bytes:
-        """Return `size` bytes from byte `offset` on, less only where the spool ends."""
+        """Return `size` bytes from byte `offset` on, fewer only at the end."""
         try:
             with self._lock:
                 self._file.seek(offset)
@@ -79,19 +80,20 @@ class Spool:
             raise self._failed(error) from None
 
     def blocks(self, start: int = 0, end: int | None = None) -> Iterator[bytes]:
-        """Yield what is from `start` to before `end`, some at a time."""
+        """Yield the bytes from `start` to before `end`, in blocks."""
         end = self.length if end is None else min(end, self.length)
         for offset in range(start, end, SPOOL_BLOCK):
             yield self.read(offset, min(SPOOL_BLOCK, end - offset))
 
     def _failed(self, error: OSError) -> LocalError:
+        """Return the LocalError for an error of the disk."""
         return LocalError(
             f"cannot put {self._name} aside ({error.strerror}): is there room in {tempfile.gettempdir()}?"
         )
 
 
 class Records:
-    """As many records of `size` bytes as are asked for, in a spool: those never written are zeros."""
+    """Array of records of `size` bytes in a spool: records never written are zeros."""
 
     def __init__(self, name: str, size: int) -> None:
         self._spool, self._size = Spool(name), size
@@ -105,18 +107,18 @@ class Records:
         return self._spool.read(self._size * number, self._size).ljust(self._size, b"\0")
 
 
-def log_opened(path: str | os.PathLike[str], name: str) -> None:
-    """Log that a file is opened: its name, without the folder, and `name` it is ("the graph")."""
+def log_opening(path: str | os.PathLike[str], name: str) -> None:
+    """Log the opening of a file: its name without the folder, and `name`, its kind ("the graph")."""
     _LOG.debug("opens %s, %s", name, Path(path).name)
 
 
 def read_bounded(path: str | os.PathLike[str], name: str, most: int) -> bytes:
     """Return the content of a file of at most `most` bytes; `name` names it in errors ("the graph").
 
-    A device or a pipe that never ends is left after as many bytes. Raises LocalError when the file cannot be
-    read or is longer.
+    A device or a pipe that never ends is read no further. Raises LocalError when the file cannot be read or
+    is longer.
     """
-    log_opened(path, name)
+    log_opening(path, name)
     try:
         with Path(path).open("rb") as file:
             content = file.read(most + 1)
@@ -130,10 +132,10 @@ def read_bounded(path: str | os.PathLike[str], name: str, most: int) -> bytes:
 def read_private(path: Path, name: str, kind: str, most: int, *, alone: bool = False) -> bytes:
     """Return the content of a regular file that nobody else can read or write.
 
-    `name` ("the identity") and `kind` ("an identity file") name it in errors. `alone`: nor is its path a
-    symbolic link, nor has it a second name. Raises LocalError, also for more than `most` bytes.
+    `name` ("the identity") and `kind` ("an identity file") name it in errors. `alone`: also refuse a symbolic
+    link, and a file with a second name. Raises LocalError, also for more than `most` bytes.
     """
-    # O_NONBLOCK: a named pipe in the place of the file must not hang us.
+    # O_NONBLOCK: opening a named pipe in place of the file must not block.
     flags = os.O_RDONLY | os.O_CLOEXEC | os.O_NONBLOCK | (os.O_NOFOLLOW if alone else 0)
     try:
         descriptor = os.open(path, flags)
@@ -143,7 +145,7 @@ def read_private(path: Path, name: str, kind: str, most: int, *, alone: bool = F
             reason = "it is a symbolic link: name the file itself"
         raise LocalError(f"{path}: cannot read {name} ({reason})") from None
     try:
-        # The open file is checked, not its path: the two cannot be exchanged in between.
+        # The open file is checked, not its path: the file cannot be exchanged in between.
         status = os.fstat(descriptor)
         mode = stat.S_IMODE(status.st_mode)
         if not stat.S_ISREG(status.st_mode):
@@ -164,11 +166,11 @@ def read_private(path: Path, name: str, kind: str, most: int, *, alone: bool = F
 
 
 def read_npy(file: BinaryIO) -> NDArray[Any]:
-    """Return the array in an open `.npy` file; raise ValueError if it holds none, or objects."""
+    """Read the array of an open `.npy` file; raise ValueError if it holds none, or objects."""
     try:
         with warnings.catch_warnings(action="ignore"):
             array: NDArray[Any] = np.lib.format.read_array(file, allow_pickle=False)
-    # The header is a Python literal: numpy lets through what its parser and a wrong type in it raise.
+    # The header is a Python literal: numpy does not catch the errors of its parser, or of a wrong type in it.
     except (
         ArithmeticError,
         EOFError,
@@ -184,7 +186,7 @@ def read_npy(file: BinaryIO) -> NDArray[Any]:
 
 
 def write_file(path: str | os.PathLike[str], content: bytes, name: str) -> None:
-    """Write a file, over an existing one; raise LocalError, with `name` it was, when that fails."""
+    """Write a file, over an existing one; raise LocalError naming `name` on failure."""
     try:
         Path(path).write_bytes(content)
     except OSError as error:
@@ -199,11 +201,12 @@ def replace_file(
     beside: Path | None = None,
     new: bool = False,
 ) -> None:
-    """Write a file as a whole or not at all: `write` fills another one beside it, which then takes its place.
+    """Write a file as a whole or not at all: `write` fills a temporary file, which then replaces it.
 
-    `mode`: what others may do with it, at most. `beside`: that other file, where nobody else writes it at the
-    same time; what a crash left there is removed. `new`: FileExistsError is raised for an existing file. On
-    disk when this returns. Raises OSError, and what `write` raises; nothing is left behind then.
+    `mode`: the most permissive mode of the file. `beside`: path of the temporary file, if no other process
+    writes there at the same time; remains of a crash are removed. `new`: FileExistsError is raised for an
+    existing file. The file is on disk when this returns. Raises OSError, and the errors of `write`; nothing
+    is left behind then.
     """
     offset = Path(path)
     draft = beside or offset.with_name(f".{offset.name}.{secrets.token_hex(8)}")

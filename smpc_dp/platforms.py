@@ -1,4 +1,4 @@
-"""Refuses platforms on which the library cannot run. Python 3.8 can read this file and `__init__.py`."""
+"""Check of the platform. Python 3.8 can read this file and `__init__.py`."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ OLDEST_PYTHON = (3, 11)
 
 
 def check_platform() -> None:
-    """Raise ImportError, which names all that is missing, on a platform that is not supported."""
+    """Raise ImportError, which names all that is missing, on an unsupported platform."""
     faults = []
     if sys.version_info[:2] < OLDEST_PYTHON:
         faults.append(f"Python 3.11 or later is needed, this is {sys.version_info[0]}.{sys.version_info[1]}")

@@ -1,6 +1,6 @@
-"""What a party keeps of the session logs of its session (`board.runs`), and how much it is shown of one.
+"""State that a party stores about the session logs of its session, and bounds on what it is shown.
 
-Here, so that a party whose runs have no log loads nothing of logs.
+It is a module of its own, so that a party whose runs have no log loads nothing of logs.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ def scope_of_group(session_digest: bytes, names: Sequence[str]) -> bytes:
 
 
 class Seen(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
-    """What a party keeps of a session log: the last line that it signed, the last run that it saw closed."""
+    """State of a session log at a party: the last line that it signed, the last run that it saw closed."""
 
     number: Annotated[int, Meta(ge=0, lt=1 << 62)] = 0
     head: bytes = b""

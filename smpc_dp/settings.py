@@ -1,8 +1,9 @@
-"""Tables of settings: what a session file may say, checked and documented from one definition.
+"""Tables of settings: session files are checked and documented from one definition.
 
 A table is a `msgspec.Struct`. Its fields are the keys; their types and `msgspec.Meta` give the ranges, and
-`Meta(description=...)` says what a key is. `extra` of Meta may have "range" and "default" where the type does
-not say everything. Checks, command-line options and docs/reference/session-file.md come from there.
+`Meta(description=...)` is the meaning of a key. `extra` of Meta may have "range" and "default" where the type
+does not determine them. Checks, command-line options and docs/reference/session-file.md are derived from
+them.
 """
 
 from __future__ import annotations
@@ -18,9 +19,9 @@ from smpc_dp.decoding import convert
 from smpc_dp.encoding import shown
 from smpc_dp.errors import ConfigCheck, ConfigIssue
 
-# No setting reaches this; a float64 ends there.
+# No setting reaches this; float64 ends there.
 NUMBER_BITS = 1023
-# Kind, name in documents, name in errors, and what a command line reads: of alternatives the first of these.
+# Kind, name in documents, name in errors, and Python type of a command-line option: the first alternative's.
 _NAMES: tuple[tuple[type[inspect.Type], str, str, type | None], ...] = (
     (inspect.BoolType, "boolean", "true or false", bool),
     (inspect.FloatType, "number", "a number", float),
@@ -43,15 +44,15 @@ def read(
     refused: Mapping[str, str] | None = None,
     explained: Collection[str] = (),
 ) -> tuple[dict[str, Any], list[ConfigIssue]]:
-    """Return the settings that are right, with the defaults of those that are not given, and every fault.
+    """Check the settings of a table; return the valid ones, with defaults, and every fault.
 
     Args:
         table: the struct of the settings.
-        given: what a session file says.
-        where: is put before the keys in faults.
-        unknown: how a fault begins whose key the table does not have.
+        given: the settings of a session file.
+        where: prefix of the keys in faults.
+        unknown: beginning of the fault of an unknown key.
         refused: keys of other tables, each with the reason why this one does not have it.
-        told: keys that only the list of known keys names.
+        explained: further keys in the list of known keys.
     """
     refused = refused or {}
     fields = {field.encode_name: field for field in msgspec.structs.fields(table)}
@@ -80,11 +81,12 @@ def read(
 
 
 def _default(field: msgspec.structs.FieldInfo) -> Any:
+    """Return the default of a field."""
     return field.default_factory() if field.default is msgspec.NODEFAULT else field.default
 
 
 def _converted(kind: Any, value: object) -> Any:
-    """Return a value of a type, with Meta or not; raise ValueError, saying what is wrong, if it is none."""
+    """Convert a value to a type, with Meta or without; raise ValueError with the reason for a wrong value."""
     each = value if isinstance(value, list) else [value]
     outside = any(
         number.bit_length() > NUMBER_BITS
@@ -97,7 +99,7 @@ def _converted(kind: Any, value: object) -> Any:
             return convert(value, kind)
     except msgspec.ValidationError as error:
         result = str(error)
-        # A fault within a value is told as it is, with its path.
+        # The fault of an inner value is reported unchanged, with its path.
         if isinstance(value, dict) or " - at `" in result:
             raise ValueError(result) from None
     expected = _range(kind)
@@ -109,7 +111,7 @@ def _converted(kind: Any, value: object) -> Any:
 
 
 def _check_of(kind: Any, value: object) -> ConfigCheck:
-    """Return what kind of fault a value is that is not one of a type."""
+    """Return the kind of fault of a value that is not of a type."""
     if value is None:
         return ConfigCheck.MISSING
     kinds, _, _ = _parts(kind)
@@ -122,17 +124,17 @@ def _check_of(kind: Any, value: object) -> ConfigCheck:
 
 
 def help_of(table: type[msgspec.Struct], key: str) -> str:
-    """Return a line of help for a command-line option that has the meaning of a key."""
+    """Return the help line of a command-line option for a key."""
     field = _field(table, key)
     kinds, about, _ = _parts(field.type)
-    # The command line lists choices by itself.
+    # The command line lists choices itself.
     values = "" if isinstance(kinds[0], inspect.LiteralType) else _range(field.type, plain=False)
     text = f"{about[:1].upper()}{about[1:]}" if about else key
     return (f"{text} ({values})." if values else f"{text}.").replace("`", "")
 
 
 def plain_type(table: type[msgspec.Struct], key: str) -> Any:
-    """Return the type of a command-line option that has the meaning of a key, without its bounds."""
+    """Return the type of a command-line option for a key, without its bounds."""
     kinds, _, _ = _parts(_field(table, key).type)
     if isinstance(kinds[0], inspect.LiteralType):
         choices: Any = Literal
@@ -141,12 +143,13 @@ def plain_type(table: type[msgspec.Struct], key: str) -> Any:
 
 
 def default_text(table: type[msgspec.Struct], key: str) -> str | None:
-    """Return what a table says of a default that is no value; None if it says nothing."""
+    """Return a table's description of a default that is no value; None if it has none."""
     text = _parts(_field(table, key).type)[2].get("default")
     return None if text is None else text.replace("`", "")
 
 
 def _field(table: type[msgspec.Struct], key: str) -> msgspec.structs.FieldInfo:
+    """Return the field of a key."""
     return next(field for field in msgspec.structs.fields(table) if field.encode_name == key)
 
 
@@ -170,7 +173,7 @@ def rows(table: type[msgspec.Struct], without: Collection[str] = ()) -> str:
 
 
 def _parts(kind: Any) -> tuple[list[inspect.Type], str, dict[str, str]]:
-    """Return the alternatives of a type, its description, and what Meta has beside."""
+    """Return the alternatives of a type, its description, and further entries of Meta."""
     result, about, extra = inspect.type_info(kind), "", dict[str, str]()
     parts: list[inspect.Type] = [result]
     kinds: list[inspect.Type] = []
@@ -188,11 +191,15 @@ def _parts(kind: Any) -> tuple[list[inspect.Type], str, dict[str, str]]:
 
 
 def _name(kind: inspect.Type) -> str:
+    """Return the name of a kind of value in documents."""
     return next(name for known, name, *_ in _NAMES if isinstance(kind, known))
 
 
 def _range(kind: Any, *, plain: bool = True, code: bool = False) -> str:
-    """Return which values a type has: in an error with the kind of value (`plain`), in documents without."""
+    """Return the range of a type as text.
+
+    `plain`: with the kind of value, for errors; without it, for documents.
+    """
     kinds, _, extra = _parts(kind)
     if not plain and "range" in extra:
         return extra["range"]
@@ -212,7 +219,7 @@ def _range(kind: Any, *, plain: bool = True, code: bool = False) -> str:
 
 
 def _joined(within: str) -> str:
-    """Return bounds as they follow "a number" in an error."""
+    """Join bounds to follow "a number" in an error."""
     if within.startswith("above ") and ", below " in within:
         return within.replace("above ", "between ").replace(", below ", " and ")
     if " to " in within:
@@ -221,6 +228,7 @@ def _joined(within: str) -> str:
 
 
 def _bounds(kind: inspect.Type, separated: bool) -> str:
+    """Return the bounds of a number or a length as text."""
     if not isinstance(kind, inspect.IntType | inspect.FloatType):
         return ""
     if kind.ge is not None and kind.le is not None:
@@ -233,7 +241,7 @@ def _bounds(kind: inspect.Type, separated: bool) -> str:
 
 
 def _number(value: float, separated: bool = True) -> str:
-    """Return a number as documents, or without separators errors, have it."""
+    """Format a number, with separators for documents, without for errors."""
     if isinstance(value, int) and value >= 1 << 30:
         for whole, less in ((value, ""), (value + 1, " - 1")):
             if whole & (whole - 1) == 0:
@@ -242,6 +250,7 @@ def _number(value: float, separated: bool = True) -> str:
 
 
 def _literal(value: object) -> str:
+    """Format a literal value of a type."""
     if isinstance(value, str):
         return f'`"{value}"`' if value else '`""`'
     if isinstance(value, bool):

@@ -1,4 +1,4 @@
-"""What a process does on SIGTERM and SIGHUP: it ends as on an exception, so that everything is closed."""
+"""Handling of SIGTERM and SIGHUP: both end the process by an exception, so that resources are released."""
 
 from __future__ import annotations
 
@@ -11,14 +11,14 @@ STOP_SIGNALS = (signal.SIGTERM, signal.SIGHUP)
 
 
 @contextlib.contextmanager
-def unwinding_on_signals() -> Iterator[None]:
-    """Turn SIGTERM and SIGHUP into SystemExit 143 and 129, so that all is closed and removed on the way."""
+def unwind_on_signals() -> Iterator[None]:
+    """Turn SIGTERM and SIGHUP into SystemExit 143 and 129, so that resources are released on the way."""
 
     def unwind(number: int, _frame: object) -> None:
         sys.exit(128 + number)
 
     before = {number: signal.getsignal(number) for number in STOP_SIGNALS}
-    # What is ignored stays so: nohup.
+    # Ignored signals stay ignored: nohup.
     changed = [number for number in STOP_SIGNALS if before[number] != signal.SIG_IGN]
     for number in changed:
         signal.signal(number, unwind)

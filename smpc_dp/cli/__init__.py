@@ -13,7 +13,7 @@ from smpc_dp.cli.commands import CommandGroup
 from smpc_dp.cli.logs import Level, shown_logs
 from smpc_dp.cli.output import report_error, report_line
 from smpc_dp.errors import SmpcError
-from smpc_dp.signals import unwinding_on_signals
+from smpc_dp.signals import unwind_on_signals
 
 # Whatever Click the installed Typer stands on, its own or the package.
 UsageError: type[Any] = typer.BadParameter.__bases__[0]
@@ -56,7 +56,7 @@ def main() -> int:
     Ctrl-C leaves with KeyboardInterrupt, SIGTERM with SystemExit(143), SIGHUP with SystemExit(129).
     """
     try:
-        with unwinding_on_signals():
+        with unwind_on_signals():
             code = _run()
             sys.stdout.flush()
             return code

@@ -57,7 +57,7 @@ def secagg(
     if checked is None:
         raise ConfigError(faults)
     plan, encoding = checked.plan, checked.encoding
-    cost = communication(plan, encoding.ring_vector, encoding.element_bytes)
+    cost = communication(plan, encoding.ring_length, encoding.element_bytes)
     if as_json:
         print_json(
             {

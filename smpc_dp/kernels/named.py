@@ -10,7 +10,7 @@ from collections.abc import Mapping
 from typing import Any
 
 from smpc_dp.errors import ConfigCheck, ConfigError
-from smpc_dp.extensions import Group, find, others
+from smpc_dp.extensions import Group, describe_others, find
 from smpc_dp.kernels import definitions
 from smpc_dp.kernels.fields import Cells, Field
 from smpc_dp.kernels.forms import Form
@@ -82,7 +82,9 @@ def find_kernel(kernel: str | Kernel, *fields: Field) -> Kernel:
     if name not in FORMS:
         result = registered_kernel(name)
         if result is None:
-            reason = f"{kernel!r} is none of {', '.join(NAMES)}, and no Kernel{others(Group.KERNELS)}"
+            reason = (
+                f"{kernel!r} is none of {', '.join(NAMES)}, and no Kernel{describe_others(Group.KERNELS)}"
+            )
             raise ConfigError.at("kernel", reason, ConfigCheck.CHOICE)
         if fields:
             raise ConfigError.at(

@@ -15,9 +15,9 @@ from typing import Any
 import numpy as np
 
 from smpc_dp.errors import ConfigCheck, ConfigError, LocalError
-from smpc_dp.files import log_opened, read_bounded, read_npy
+from smpc_dp.files import log_opening, read_bounded, read_npy
 from smpc_dp.learn.requirements import Table
-from smpc_dp.optional import optional
+from smpc_dp.optional import import_optional
 
 MAX_BYTES = 1 << 28
 # The stream of `PublicDraws` that splits are drawn from.
@@ -78,7 +78,7 @@ def _is_number(cell: str) -> bool:
 
 
 def _from_npy(file: Path) -> Table:
-    log_opened(file, "the data")
+    log_opening(file, "the data")
     try:
         with file.open("rb") as opened:
             array = read_npy(opened)
@@ -244,7 +244,7 @@ def bundled(name: str) -> Dataset:
 
 
 def _sklearn(name: str) -> Any:
-    datasets = optional("sklearn.datasets")
+    datasets = import_optional("sklearn.datasets")
     try:
         return getattr(datasets, name)()
     except OSError as error:

@@ -17,7 +17,7 @@ from msgspec import Meta
 from numpy.typing import NDArray
 
 from smpc_dp.errors import ConfigCheck, ConfigError, ConfigIssue, PrivacyError
-from smpc_dp.extensions import Group, others
+from smpc_dp.extensions import Group, describe_others
 from smpc_dp.kernels.described import read_kernel
 from smpc_dp.kernels.fields import Cells, Floats
 from smpc_dp.kernels.forms import Form
@@ -94,7 +94,7 @@ class PairEstimate(PairingSchedule, frozen=True, kw_only=True):
                 ConfigIssue(f"statistic ({issue.where})", issue.reason, issue.check) for issue in error.issues
             ]
         if own is None and self.statistic not in STATISTICS:
-            known = ", ".join(STATISTICS) + others(Group.KERNELS)
+            known = ", ".join(STATISTICS) + describe_others(Group.KERNELS)
             return [ConfigIssue("statistic", f"{self.statistic!r} is none of {known}", ConfigCheck.CHOICE)]
         bounds = {"lower": self.lower, "upper": self.upper}
         if own is not None:

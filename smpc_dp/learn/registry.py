@@ -14,7 +14,7 @@ import msgspec
 
 from smpc_dp.encoding import shown
 from smpc_dp.errors import ConfigCheck, ConfigError, ConfigIssue, PrivacyError
-from smpc_dp.extensions import Group, find, others
+from smpc_dp.extensions import Group, describe_others, find
 from smpc_dp.learn.block_gossip import BlockGossip
 from smpc_dp.learn.diffusion_learner import Diffusion
 from smpc_dp.learn.exchanges import Exchanging, plan_messages
@@ -113,7 +113,7 @@ def check_learn(
     name = parameters.get("learner")
     kind, origin = _kind_of(name)
     if kind is None:
-        known = ", ".join(LEARNERS) + others(Group.LEARNERS)
+        known = ", ".join(LEARNERS) + describe_others(Group.LEARNERS)
         reason = "is missing" if name is None else f"unknown: {shown(name)}"
         return None, [ConfigIssue("learner", f"{reason} (known: {known})", ConfigCheck.CHOICE)]
     given = {key: value for key, value in parameters.items() if key not in _COMMON}

@@ -14,7 +14,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from smpc_dp.errors import ConfigCheck, ConfigError
-from smpc_dp.optional import optional
+from smpc_dp.optional import import_optional
 from smpc_dp.privacy.arguments import Arguments
 
 if TYPE_CHECKING:
@@ -242,7 +242,7 @@ def watts_strogatz(parties: int, neighbours: int, rewired: float, seed: int) -> 
     if neighbours % 2:
         raise ConfigError.at("neighbours", f"must be even, is {neighbours}", ConfigCheck.RANGE)
     _sizes(parties, parties * neighbours // 2, least=3)
-    networkx = optional("networkx")
+    networkx = import_optional("networkx")
     try:
         drawn = networkx.connected_watts_strogatz_graph(parties, neighbours, rewired, _TRIES, seed)
     except networkx.NetworkXError:
@@ -257,7 +257,7 @@ def random_k_out(parties: int, chosen: int, seed: int) -> Topology:
     result.integer("chosen", chosen, 1, max(1, parties - 1))
     result.done()
     _sizes(parties, parties * chosen)
-    directed = optional("networkx.generators.directed")
+    directed = import_optional("networkx.generators.directed")
     drawn = directed.random_uniform_k_out_graph(
         parties, chosen, self_loops=False, with_replacement=False, seed=seed
     )
@@ -270,7 +270,7 @@ def erdos_renyi(parties: int, chance: float, seed: int) -> Topology:
     result.positive("chance", chance, 1)
     result.done()
     _sizes(parties, round(chance * parties * (parties - 1) / 2))
-    drawn = optional("networkx").fast_gnp_random_graph(parties, chance, seed)
+    drawn = import_optional("networkx").fast_gnp_random_graph(parties, chance, seed)
     return _drawn("Erd\u0151s-R\u00e9nyi", drawn, parties)
 
 

@@ -1,1 +1,1 @@
-"""The bulletin board: an append-only log of signed entries, its store, its readers and its server."""
+"""The bulletin board: an append-only log of signed entries, its store, readers and server."""

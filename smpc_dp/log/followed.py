@@ -1,4 +1,4 @@
-"""A log as a party follows it during a run: by the digests of its entries, which it compares lines with."""
+"""Heads of a log that a party follows during a run, for comparison with lines of the log."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ from smpc_dp.log.log import (
 
 
 def heads_after(head: bytes, digests: bytes) -> bytes:
-    """Return the heads after each of the entries with these digests, one after the other."""
+    """Return the heads after each of the entries with these digests, in order, from `head` on."""
     heads = []
     for index in range(0, len(digests), HEAD_BYTES):
         head = next_head(head, [digests[index : index + HEAD_BYTES]])
@@ -29,7 +29,7 @@ def heads_after(head: bytes, digests: bytes) -> bytes:
 
 
 class Part(NamedTuple):
-    """Entries that were followed together: the number of the first, and the digests and heads of all."""
+    """Consecutive entries: the number of the first, their digests and their heads."""
 
     first: int
     digests: bytes
@@ -37,12 +37,12 @@ class Part(NamedTuple):
 
 
 class Followed(msgspec.Struct, frozen=True, eq=False):
-    """The heads of a log from its header on; what a quorum has signed is one of them.
+    """Heads of a log from its header on; a quorum has signed one of them.
 
     Attributes:
-        start: the head of the log that has its header alone.
-        parts: 64 bytes for each entry, in parts as they were added, which all who follow one log in a
-            process can share.
+        start: the head of the log with its header alone.
+        parts: 64 bytes for each entry, in the parts in which they were added; all followers of one log in a
+            process can share them.
     """
 
     start: bytes
@@ -59,27 +59,30 @@ class Followed(msgspec.Struct, frozen=True, eq=False):
 
     @property
     def head(self) -> bytes:
-        """The head after the last entry."""
+        """Head after the last entry."""
         return self.parts[-1].heads[-HEAD_BYTES:] if self.parts else self.start
 
     def after(self, digests: bytes, heads: bytes | None = None) -> Followed:
-        """Return the log after entries with these digests; `heads`: their `heads_after`, if it is known."""
+        """Return this log with more entries, given by their digests.
+
+        `heads`: their `heads_after`, if known.
+        """
         if not digests:
             return self
         heads = heads_after(self.head, digests) if heads is None else heads
         return Followed(self.start, (*self.parts, Part(len(self) + 1, digests, heads)))
 
     def digest(self, number: int) -> bytes:
-        """Return the digest of an entry, from 1."""
-        return self._of(number)[0]
+        """Return the digest of an entry, numbered from 1."""
+        return self._digest_and_head(number)[0]
 
-    def _of(self, number: int) -> tuple[bytes, bytes]:
+    def _digest_and_head(self, number: int) -> tuple[bytes, bytes]:
         part = self.parts[bisect.bisect_right(self.parts, number, key=lambda part: part.first) - 1]
         index = HEAD_BYTES * (number - part.first)
         return part.digests[index : index + HEAD_BYTES], part.heads[index : index + HEAD_BYTES]
 
     def check(self, number: int, line: bytes) -> None:
-        """Raise VerificationError unless a line without its line feed is entry `number`; 0 is the header."""
+        """Raise VerificationError unless `line`, without line feed, is entry `number`; 0 is the header."""
         if not 0 <= number <= len(self):
             raise VerificationError(f"the log has {len(self)} entries, and no entry {number}", Check.LOG_CUT)
         if number == 0:
@@ -90,7 +93,7 @@ class Followed(msgspec.Struct, frozen=True, eq=False):
                 )
             return
         entry = decode_line(line, Entry)
-        previous = self.start if number == 1 else self._of(number - 1)[1]
+        previous = self.start if number == 1 else self._digest_and_head(number - 1)[1]
         expected = (number, previous.hex(), self.digest(number))
         if (entry.sequence, entry.previous, entry.digest()) != expected:
             raise VerificationError(

@@ -1,7 +1,7 @@
-"""The header of a log, read without holding it: a session with 10,000 certificates has megabytes.
+"""Reads the header of a log in blocks: that of a session with 10,000 certificates has megabytes.
 
-The line is put aside, and read in blocks. What is held of it is the header without its session, and the
-session's text is read again, in blocks, by whoever needs it.
+The line is stored in a spool. The header without its session is held in memory; the session's text is read
+again, in blocks, when it is needed.
 """
 
 from __future__ import annotations
@@ -24,49 +24,49 @@ from smpc_dp.log.log import (
     read_header,
 )
 
-# A line that is no longer is read as it is.
+# A shorter line is read as a whole.
 WHOLE_BYTES = 1 << 18
 _EMPTY = Header(FORMAT, VERSION, "", 0, "", 1, "0" * 64, "0" * 64, b"", b"", "0" * 64)
-# As the line of every header begins, up to its session.
+# Beginning of every header's line, up to its session.
 _START = encode_line(_EMPTY).partition(b'"session":"')
 _PREFIX = b"".join(_START[:2])
-# How msgspec spells what ASCII text the JSON of a session has: two escapes, and no control characters.
+# How msgspec writes the ASCII text of the session's JSON: two escapes, and no control characters.
 _SPELT = re.compile(rb'(?:[ !#-\[\]-\x7f]++|\\["\\])*+')
 
 
 class SessionText:
-    """The canonical JSON of a log's session, from memory or from the line that was put aside."""
+    """Canonical JSON of a log's session, from memory or from the stored line."""
 
     def __init__(self, text: str | None, line: Spool | None = None, end: int = 0) -> None:
         self._text, self._line, self._end = text, line, end
 
     @property
     def long(self) -> bool:
-        """Whether it is not held."""
+        """Whether it is too long to be held in memory."""
         return self._text is None
 
     def whole(self) -> str:
-        """Return all of it."""
+        """Return the whole text."""
         if self._text is not None:
             return self._text
         return b"".join(self.blocks()).decode("ascii")
 
     def blocks(self) -> Iterator[bytes]:
-        """Yield it, some at a time."""
+        """Yield the text in blocks."""
         if self._line is None:
             yield (self._text or "").encode()
             return
-        for spelt in _spelt(self._line, self._end):
+        for spelt in _session_blocks(self._line, self._end):
             yield spelt.replace(b'\\"', b'"').replace(b"\\\\", b"\\")
 
 
 class ReadHeader:
-    """A header, its session apart, and the head that it makes.
+    """Parsed header of a log, its session apart, and the head after it.
 
     Args:
-        line: the whole line without its line feed; it is kept while the session's text is needed.
+        line: the whole line without its line feed; it is needed as long as the session's text.
 
-    Raises VerificationError if it is no header.
+    Raises VerificationError if the line is no header.
     """
 
     def __init__(self, line: Spool) -> None:
@@ -86,23 +86,26 @@ class ReadHeader:
 
 
 def _session_end(line: Spool) -> int | None:
-    """Return where the session ends; None if the line is not as that of a right header begins."""
+    """Return the offset of the session's end; None if the line does not begin as a valid header."""
     if line.read(0, len(_PREFIX)) != _PREFIX:
         return None
-    end = len(_PREFIX) + sum(map(len, _spelt(line, line.length)))
+    end = len(_PREFIX) + sum(map(len, _session_blocks(line, line.length)))
     return end if line.read(end, 1) == b'"' else None
 
 
 def _without_session(line: Spool, end: int) -> Header | None:
-    """Return the header but for its session; None if it is none: whoever holds all of it can say where."""
+    """Return the header with an empty session; None if it is invalid.
+
+    The caller then reads the whole line, to give the reason.
+    """
     try:
         return checked_header(decode_line(_PREFIX + line.read(end, line.length - end), Header))
     except VerificationError:
         return None
 
 
-def _spelt(line: Spool, end: int) -> Iterator[bytes]:
-    """Yield the session as it is spelt in the line, as far as that is ASCII text rightly spelt."""
+def _session_blocks(line: Spool, end: int) -> Iterator[bytes]:
+    """Yield the session's text, unescaped, up to the first byte that canonical ASCII JSON cannot have."""
     left = b""
     for block in line.blocks(len(_PREFIX), end):
         piece = left + block

@@ -1,4 +1,4 @@
-"""What keeps logs: of runs, and the session logs that list them; a board in memory."""
+"""Interface of a store for logs of runs and their session logs, and its implementation in memory."""
 
 from __future__ import annotations
 
@@ -10,27 +10,30 @@ from smpc_dp.log.runs import NO_HEAD, MemorySessionLog, RunLine, SessionLog
 
 
 class Board(Protocol):
-    """Where a log is kept. Each method returns when it is, durably if that is what it is for."""
+    """Interface of a store for logs.
+
+    Methods that store return when the data are stored, durably where needed.
+    """
 
     @property
     def session(self) -> str:
-        """The canonical JSON of the session, for the header."""
+        """Canonical JSON of the session, for the header."""
 
     def runs(self, session: bytes, scope: bytes) -> SessionLog:
         """Return the session log of a scope; `session` is the session digest."""
 
     def head_of(self, run: RunLine) -> bytes:
-        """Return the last head of the log of an earlier run, `board.runs.NO_HEAD` if there is none."""
+        """Return the last head of the log of an earlier run, `log.runs.NO_HEAD` if there is none."""
 
     def begin(self, header: Header) -> None:
-        """Keep the header of a new log."""
+        """Store the header of a new log."""
 
     def append(self, entries: Sequence[Entry]) -> None:
-        """Keep the next entries."""
+        """Store the next entries."""
 
 
 class MemoryBoard:
-    """The lines of one log, without line feeds, header first; of the last log, if several are begun."""
+    """Board in memory: the lines of one log, without line feeds, header first; a new log replaces it."""
 
     def __init__(self, session: str) -> None:
         self.session = session
@@ -48,13 +51,13 @@ class MemoryBoard:
         return self._heads.get(run.run_id, NO_HEAD)
 
     def begin(self, header: Header) -> None:
-        """Begin a log."""
+        """Store the header of a new log."""
         self.lines = [encode_line(header)]
         self._run_id = header.run_id
         self._heads[self._run_id] = first_head(self.lines[0])
 
     def append(self, entries: Sequence[Entry]) -> None:
-        """Keep the next entries."""
+        """Store the next entries."""
         self.lines += [encode_line(entry) for entry in entries]
         digests = [entry.digest() for entry in entries]
         self._heads[self._run_id] = next_head(self._heads[self._run_id], digests)

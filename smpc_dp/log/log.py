@@ -1,13 +1,12 @@
-"""The log: one header, then numbered entries, each one line of JSON in its only spelling.
+"""The log: a header, then numbered entries, each one line of canonical JSON.
 
-A line is what `msgspec.json` makes of its struct, and a line feed; a reader makes it again and compares
-bytes. The head after a line is a hash of the head before it and of the line, and stands for everything
-above:
+A line is the output of `msgspec.json` for its struct, and a line feed; a reader encodes it again and compares
+bytes. The head after a line is a hash of the head before it and of the line, and binds all lines before it:
 
     head(0) = H(header line)        head(i) = H(head(i-1), H(i, party, kind, H(payload), signature))
 
-Every entry is signed by its party; what the signature covers is the protocol's (`wire.signing`), and
-includes protocol, version, run id, party, kind and payload. Specification: protocols/log/README.md.
+Every entry is signed by its party; the protocol determines the signed bytes (`wire.signing`), which include
+protocol, version, run id, party, kind and payload. Specification: protocols/log/README.md.
 """
 
 from __future__ import annotations
@@ -27,12 +26,12 @@ from smpc_dp.errors import Check, VerificationError
 
 FORMAT = "smpc-dp board"
 VERSION = 2
-# A header holds the session with its roster, an entry one message: of 10,000 parties, both are below.
+# A header holds the session with its roster, an entry one message; for 10,000 parties both are shorter.
 MAX_LINE_BYTES = 1 << 24
-# Of an entry, in base64; a KiB is more than all else in its line.
+# Base64 payload of an entry; all other fields of its line take less than 1 KiB.
 MAX_PAYLOAD_BYTES = (MAX_LINE_BYTES - (1 << 10)) // 4 * 3
 HEAD_BYTES = 32
-# As the first line of a log of any version begins.
+# Beginning of the first line of a log of any version.
 _DECLARED = re.compile(rb'\{"format":"([ !#-\[\]-~]{1,40})","version":([0-9]{1,18})[,}]')
 
 S = TypeVar("S", bound=msgspec.Struct)
@@ -43,11 +42,11 @@ Name = Annotated[str, Meta(pattern=r"\A[a-z0-9][a-z0-9_.-]{0,62}\Z")]
 
 
 class Header(msgspec.Struct, frozen=True, forbid_unknown_fields=True, rename={"operation": "question"}):
-    """What an auditor needs to know before the first entry.
+    """Header of a log: the data that an auditor needs before the first entry.
 
     `session` is the canonical JSON of the session file (roster, parameters, protocol and its version), whose
-    hash is the session digest; `number`, `runs` and `before` are the line of the session log that this run is
-    (`board.runs`), `runs` being the head before it; `present` (a set of parties) and the root over their
+    hash is the session digest; `number`, `runs` and `before` are this run's line of the session log
+    (`log.runs`), `runs` being the head before it; `present` (a set of parties) and the root over their
     nonces, or commitments, give the run id.
     """
 
@@ -65,7 +64,7 @@ class Header(msgspec.Struct, frozen=True, forbid_unknown_fields=True, rename={"o
 
 
 class Entry(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
-    """One entry; `previous` is the head before it, `signature` the party's."""
+    """Entry of a log; `previous` is the head before it, `signature` the party's."""
 
     sequence: Annotated[int, Meta(ge=1, lt=1 << 62)]
     previous: Hex32
@@ -78,18 +77,18 @@ class Entry(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
         return f"Entry({self.sequence}, {self.party!r}, {self.kind!r}, {len(self.payload)} bytes)"
 
     def digest(self) -> bytes:
-        """Return what stands for the entry in the chain."""
+        """Return the digest of the entry in the chain."""
         return entry_digest(self.sequence, self.party, self.kind, self.payload, bytes.fromhex(self.signature))
 
 
 class EntryCheck(Protocol):
-    """Raises `VerificationError` or `PeerFault` unless the entry is signed by the party that it names."""
+    """Interface of an entry's check: raises `VerificationError` or `PeerFault` for a wrong signature."""
 
     def __call__(self, entry: Entry) -> None: ...
 
 
 def entry_digest(sequence: int, party: str, kind: str, payload: bytes, signature: bytes) -> bytes:
-    """Return the 32 bytes that stand for an entry in the chain."""
+    """Return the 32-byte digest of an entry in the chain."""
     return digest(
         Label.BOARD_ENTRY,
         encode_uint(sequence),
@@ -101,7 +100,7 @@ def entry_digest(sequence: int, party: str, kind: str, payload: bytes, signature
 
 
 def first_head(header_line: bytes) -> bytes:
-    """Return the head of a log that has its header alone; the line is without its line feed."""
+    """Return the head of a log with its header alone; the line is without its line feed."""
     return digest(Label.BOARD_HEADER, header_line)
 
 
@@ -118,7 +117,10 @@ def encode_line(struct: msgspec.Struct) -> bytes:
 
 
 def decode_line(line: bytes, kind: type[S]) -> S:
-    """Read a line without its line feed; raise VerificationError if it is not how a `kind` is spelt."""
+    """Decode a line without its line feed.
+
+    Raises VerificationError if it is not the canonical form of a `kind`.
+    """
     try:
         decoded = decode_json(line, kind)
         again = msgspec.json.encode(decoded)
@@ -136,30 +138,30 @@ def decode_line(line: bytes, kind: type[S]) -> S:
 
 
 class Chain:
-    """The growing log as its writer or reader follows it: how many entries there are, and the head."""
+    """State of a log for its writer or reader: the number of entries, and the head."""
 
     def __init__(self, header: Header, head: bytes | None = None) -> None:
-        """Start with a header; `head` is that of its line, if it is known already."""
+        """Start with a header; `head` is that of its line, if known."""
         self.header = header
         self.length = 0
         self.head = first_head(encode_line(header)) if head is None else head
 
     @classmethod
     def begin(cls, **fields: Any) -> Chain:
-        """Return a log without entries; arguments as the fields of `Header`."""
+        """Return the chain of a log without entries; arguments are the fields of `Header`."""
         return cls(Header(format=FORMAT, version=VERSION, **fields))
 
     def append(self, party: str, kind: str, payload: bytes, signature: bytes) -> Entry:
-        """Return the next entry; nothing is checked, the writer has done so."""
+        """Return the next entry; the writer has checked it."""
         entry = Entry(self.length + 1, self.head.hex(), party, kind, payload, signature.hex())
         self._take(entry)
         return entry
 
     def follow(self, entry: Entry, check: EntryCheck | None = None) -> None:
-        """Take an entry that somebody else wrote.
+        """Take an entry that another member wrote.
 
         Raises:
-            VerificationError: it is not the next one, or another one stood before it; or what `check` raises.
+            VerificationError: its number or its previous head is wrong; also the errors of `check`.
         """
         if entry.sequence != self.length + 1:
             raise VerificationError(
@@ -173,23 +175,28 @@ class Chain:
         self._take(entry)
 
     def _take(self, entry: Entry) -> None:
+        """Advance number and head by an entry."""
         self.length += 1
         self.head = next_head(self.head, [entry.digest()])
 
 
 def _a(kind: type[msgspec.Struct]) -> str:
+    """Return the noun of a kind of line, with its article, for errors."""
     return "a header" if kind is Header else "an entry"
 
 
-def declared(line: bytes) -> tuple[str, int] | None:
-    """Return format and version that a first line says, whatever else is in it; None if it does not."""
+def declared_format(line: bytes) -> tuple[str, int] | None:
+    """Return the format and version in a first line of any format; None if it has none."""
     result = _DECLARED.match(line)
     return None if result is None else (result[1].decode("ascii"), int(result[2]))
 
 
 def read_header(line: bytes) -> Header:
-    """Read a header's line without its line feed; raise VerificationError if it is none that this reads."""
-    check_format(declared(line) or (FORMAT, VERSION))
+    """Decode a header's line without its line feed.
+
+    Raises VerificationError for an unknown format or an invalid header.
+    """
+    check_format(declared_format(line) or (FORMAT, VERSION))
     return checked_header(decode_line(line, Header))
 
 
@@ -200,7 +207,7 @@ def checked_header(header: Header) -> Header:
 
 
 def check_format(result: tuple[str, int], expected: tuple[str, int] = (FORMAT, VERSION)) -> None:
-    """Raise VerificationError unless a first line has the format and the version that are due."""
+    """Raise VerificationError unless format and version of a first line are the expected ones."""
     if result[0] == expected[0] == FORMAT and result != expected:
         raise VerificationError(
             f"version {result[1]} of the board is unknown, this reads {VERSION}", Check.UNKNOWN_FORMAT

@@ -1,4 +1,4 @@
-"""Reads a log as it streams in: one line at a time, of bounded length, and errors that give the place."""
+"""Reads a log as a stream: one line of bounded length at a time, with errors that give line and byte."""
 
 from __future__ import annotations
 
@@ -12,19 +12,19 @@ from smpc_dp.log.header import ReadHeader, SessionText
 from smpc_dp.log.log import FORMAT, MAX_LINE_BYTES, Chain, Entry, EntryCheck, Header, decode_line
 
 _STORE = b"SQLite format 3"
-# Of an entry's line, more than all that stands before the payload, and after it.
+# Upper bounds on the bytes of an entry's line before its payload, and after it.
 _BEGINNING, _REST = 512, 256
 _KIND = re.compile(
     rb'\{"sequence":\d+,"previous":"[0-9a-f]*","party":"[^"]*","kind":"([a-z0-9_.-]+)","payload":"'
 )
 _PREFIX = b'{"format":"' + FORMAT.encode() + b'"'
 
-# Returns how many bytes the payload of an entry of this kind may have.
+# Returns the greatest length in bytes of the payload of an entry of this kind.
 Longest = Callable[[str], int]
 
 
 class BadLog(VerificationError):
-    """A log is not one: `line` counts from 1, `byte` from 0 and is where that line begins."""
+    """Invalid log: `line` counts from 1; `byte`, from 0, is the offset at which that line begins."""
 
     def __init__(self, line: int, byte: int, reason: str, check: Check) -> None:
         self.line, self.byte = line, byte
@@ -32,18 +32,18 @@ class BadLog(VerificationError):
 
 
 class LogReader:
-    """The header of a log, and then its entries in order, each checked against the chain.
+    """Reads the header of a log, then its entries in order, each checked against the chain.
 
-    Holds one line at a time, and of a long header not even that: memory does not grow with the log. Raises
-    BadLog for whatever is no log; at once if the first line is no header. A context manager: that line may
-    be in a file meanwhile.
+    It holds one line at a time, and only a block of a long header: memory does not grow with the log. Raises
+    BadLog for an invalid line, at once for an invalid header. A context manager: the header may be in a
+    temporary file meanwhile.
 
     Args:
         stream: the bytes, from their beginning; read to their end and not closed.
 
     Attributes:
-        header: that of the log; its session is left out (empty) where it is long.
-        session: its text, long or not, until the reader is closed.
+        header: that of the log; its session is empty where it is long.
+        session: its text, of any length, until the reader is closed.
     """
 
     def __init__(self, stream: BinaryIO) -> None:
@@ -59,7 +59,7 @@ class LogReader:
             raise BadLog(1, 0, reason, Check.UNKNOWN_FORMAT if start else Check.LOG_CUT)
         self._first = Spool("the header of the log")
         try:
-            self._put_first_line_aside(start)
+            self._store_first_line(start)
             read = ReadHeader(self._first)
         except SmpcError as error:
             self.close()
@@ -77,10 +77,11 @@ class LogReader:
         self.close()
 
     def close(self) -> None:
-        """Forget the first line; a long session cannot be read after this."""
+        """Delete the stored header; a long session cannot be read after this."""
         self._first.close()
 
-    def _put_first_line_aside(self, start: bytes) -> None:
+    def _store_first_line(self, start: bytes) -> None:
+        """Read the first line into the spool."""
         self.line = 1
         piece = start
         while not piece.endswith(b"\n"):
@@ -88,16 +89,16 @@ class LogReader:
             left = MAX_LINE_BYTES + 1 - self._first.length
             piece = self._stream.readline(min(SPOOL_BLOCK, left))
             if not piece:
-                raise self._cut(left == 0)
+                raise self._length_error(left == 0)
         self._first.add(piece[:-1])
         self._next_byte = self._first.length + 1
 
-    def fault(self, error: SmpcError) -> BadLog:
-        """Return an error about the line that was read last."""
+    def locate(self, error: SmpcError) -> BadLog:
+        """Return a BadLog about the line that was read last."""
         return BadLog(self.line, self.byte, str(error), check_of(error, Check.BAD_SESSION))
 
     def entries(self, check: EntryCheck | None = None, longest: Longest | None = None) -> Iterator[Entry]:
-        """Yield the entries; raise BadLog at the first that is wrong.
+        """Yield the entries; raise BadLog at the first invalid one.
 
         `longest` bounds the payload of an entry by its kind: no more of a line is read.
         """
@@ -106,12 +107,12 @@ class LogReader:
                 entry = decode_line(line, Entry)
                 self.chain.follow(entry, check)
             except SmpcError as error:
-                raise self.fault(error) from None
+                raise self.locate(error) from None
             yield entry
 
     @property
     def bytes_read(self) -> int:
-        """How many bytes have been read."""
+        """Number of bytes read."""
         return self._next_byte
 
     def _line(self, longest: Longest | None) -> bytes | None:
@@ -120,24 +121,25 @@ class LogReader:
         line = self._stream.readline(_BEGINNING)
         most = len(line)
         if len(line) == _BEGINNING and not line.endswith(b"\n"):
-            most = self._most_of(line, longest)
+            most = self._line_limit(line, longest)
             line += self._stream.readline(most + 1 - len(line))
         self._next_byte += len(line)
         if not line:
             return None
         if not line.endswith(b"\n"):
-            raise self._cut(len(line) > most, most)
+            raise self._length_error(len(line) > most, most)
         return line[:-1]
 
     @staticmethod
-    def _most_of(beginning: bytes, longest: Longest | None) -> int:
-        """Return how many bytes a line may have that begins so."""
+    def _line_limit(beginning: bytes, longest: Longest | None) -> int:
+        """Return the greatest length in bytes of a line with this beginning."""
         if longest is None:
             return MAX_LINE_BYTES
         result = _KIND.match(beginning)
         payload = 0 if result is None else longest(result[1].decode("ascii"))
         return min(MAX_LINE_BYTES, _BEGINNING + _REST + -(-payload // 3) * 4)
 
-    def _cut(self, long: bool, most: int = MAX_LINE_BYTES) -> BadLog:
+    def _length_error(self, long: bool, most: int = MAX_LINE_BYTES) -> BadLog:
+        """Return the error for a line that is too long, or that the end of the log cuts."""
         reason = f"longer than {most} bytes" if long else "the log ends within a line: it was cut"
         return BadLog(self.line, self.byte, reason, Check.TOO_LONG if long else Check.LOG_CUT)

@@ -1,4 +1,4 @@
-"""The session log: one list of all runs of a session, or of a learner's group, that are logged.
+"""The session log: the list of all logged runs of a session, or of a learner's group.
 
 Each line is a run that was begun, and binds all lines before it:
 
@@ -19,7 +19,7 @@ from msgspec import Meta
 from smpc_dp.crypto.labels import Label
 from smpc_dp.crypto.transcript import digest, encode_uint
 from smpc_dp.errors import Check, VerificationError
-from smpc_dp.log.log import Hex32, Name, check_format, declared, decode_line, encode_line
+from smpc_dp.log.log import Hex32, Name, check_format, declared_format, decode_line, encode_line
 from smpc_dp.seen import Seen
 
 FORMAT = "smpc-dp session log"
@@ -31,7 +31,7 @@ Number = Annotated[int, Meta(ge=1, lt=1 << 62)]
 
 
 class FirstLine(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
-    """The first line of the file: of which session the log is, and of which scope."""
+    """First line of the file: the session and the scope of the log."""
 
     format: str
     version: int
@@ -40,7 +40,7 @@ class FirstLine(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
 
 
 class RunLine(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
-    """One run that was begun."""
+    """Line of one run that was begun."""
 
     number: Number
     request: Annotated[int, Meta(ge=0, lt=1 << 62)]
@@ -49,7 +49,10 @@ class RunLine(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
 
 
 class CertifiedLine(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
-    """That a quorum signed the head after line `certifies`; the rest is as in the entry `certify-begin`."""
+    """Line of a certificate: a quorum's signatures on the head after line `certifies`.
+
+    Its other fields are those of the entry `certify-begin`.
+    """
 
     certifies: Number
     protocol: Name
@@ -60,7 +63,7 @@ class CertifiedLine(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
 
 
 def start_of(scope: bytes) -> bytes:
-    """Return the head of the session log of a scope before its first line."""
+    """Return the head of a scope's session log before its first line."""
     return digest(Label.SESSION_LOG, scope)
 
 
@@ -75,9 +78,10 @@ Shown = tuple[int, bytes, bytes]
 
 
 def check_shown(seen: Seen, scope: bytes, base: int, head: bytes, lines: Sequence[Shown]) -> bytes:
-    """Return the head after the last of `lines`, which follow `head`, that after line `base`.
+    """Check the lines of a session log that a party is shown; return the head after the last one.
 
-    Raises VerificationError where that is not the list that the party has seen, and more.
+    The lines follow `head`, that after line `base`. Raises VerificationError unless they extend the list that
+    the party has seen.
     """
     last = base + len(lines)
     if last <= seen.number or not lines:
@@ -109,12 +113,12 @@ def check_shown(seen: Seen, scope: bytes, base: int, head: bytes, lines: Sequenc
 
 
 class SessionLog:
-    """The session log of one scope; where lines are kept overrides `_keep`."""
+    """Session log of one scope; subclasses that store lines override `_keep`."""
 
     def __init__(self, session: bytes, scope: bytes) -> None:
         self.first = FirstLine(FORMAT, VERSION, session.hex(), scope.hex())
         self.lines: list[RunLine] = []
-        # The last certificate: it stands for all lines before it.
+        # The last certificate: it covers all lines before it.
         self.certified: CertifiedLine | None = None
         self._heads = [start_of(scope)]
 
@@ -123,7 +127,7 @@ class SessionLog:
         return self._heads[-1 if number is None else number]
 
     def begin(self, request: int, run_id: bytes, before: bytes) -> RunLine:
-        """Add the line of a run; it is kept when this returns."""
+        """Add the line of a run, and store it."""
         line = RunLine(len(self.lines) + 1, request, run_id.hex(), before.hex())
         self._keep(encode_line(line))
         self.take(line)
@@ -135,10 +139,10 @@ class SessionLog:
         self.take(certificate)
 
     def since(self, known: int) -> tuple[int, bytes, list[Shown]]:
-        """Return what a party is shown that knows `known` lines: a number, the head there, the lines after.
+        """Return the lines to show to a party that knows `known` lines: a number, the head there, the lines.
 
-        The last line, of the run that begins, is always among them; of a party that knows none it is the only
-        one.
+        The lines follow that number. The last one, of the run that begins, is always among them; a party that
+        knows none gets that one alone.
         """
         base = min(known, len(self.lines) - 1) if known else len(self.lines) - 1
         shown = [
@@ -148,7 +152,7 @@ class SessionLog:
         return base, self._heads[base], shown
 
     def take(self, line: RunLine | CertifiedLine) -> None:
-        """Take the next line as it was kept; raise VerificationError if it is not the next."""
+        """Read the next line as it was stored; raise VerificationError if it is not the next."""
         if isinstance(line, CertifiedLine):
             last = 0 if self.certified is None else self.certified.certifies
             if line.certifies != len(self.lines) or line.certifies == last:
@@ -167,11 +171,11 @@ class SessionLog:
         self._heads.append(head_after(self._heads[-1], line.number, line.request, run_id, before))
 
     def _keep(self, line: bytes) -> None:
-        """Keep a line where the log is kept, durably if that is what it is for."""
+        """Store a line, durably where the log is durable."""
 
 
 class MemorySessionLog(SessionLog):
-    """A session log that can be exported."""
+    """Session log in memory, which can be exported."""
 
     def __init__(self, session: bytes, scope: bytes) -> None:
         super().__init__(session, scope)
@@ -186,23 +190,26 @@ class MemorySessionLog(SessionLog):
 
 
 def read_line(line: bytes) -> RunLine | CertifiedLine:
-    """Read a line after the first, without its line feed; raise VerificationError."""
+    """Decode a line after the first, without its line feed; raise VerificationError for an invalid one."""
     if line.startswith(b'{"certifies"'):
         return decode_line(line, CertifiedLine)
     return decode_line(line, RunLine)
 
 
 def checked_first(line: bytes) -> FirstLine:
-    """Read the first line, without its line feed; raise VerificationError if it is that of another file."""
+    """Decode the first line, without its line feed; raise VerificationError if it is that of another file."""
     expected = (FORMAT, VERSION)
-    check_format(declared(line) or expected, expected)
+    check_format(declared_format(line) or expected, expected)
     first = decode_line(line, FirstLine)
     check_format((first.format, first.version), expected)
     return first
 
 
 def read_all(lines: Iterable[bytes]) -> SessionLog:
-    """Return the log with these lines, without line feeds; raise VerificationError at the first wrong one."""
+    """Return the session log with these lines, without line feeds.
+
+    Raises VerificationError at the first wrong one.
+    """
     log: SessionLog | None = None
     for line in lines:
         if log is None:

@@ -1,6 +1,6 @@
-"""Serves a log to auditors, read-only, over plain HTTP: everything in it is public and signed.
+"""Serves a log to auditors, read-only, over plain HTTP: all of it is public and signed.
 
-GET /board.jsonl is the log as JSON lines; GET / says what is served, as JSON. Nothing else is answered.
+GET /board.jsonl is the log as JSON lines; GET / describes it, as JSON. Other requests are refused.
 """
 
 from __future__ import annotations
@@ -19,9 +19,9 @@ from smpc_dp.errors import LocalError
 from smpc_dp.log.store import Store, is_store
 
 LOG = "/board.jsonl"
-# Requests at a time; one more is turned away.
+# Concurrent requests; further ones are refused.
 MAX_REQUESTS = 16
-# Seconds for a whole request, however it drips in; for an answer, besides what the least rate needs.
+# Seconds for a whole request, and for an answer besides the time at the least rate.
 REQUEST_SECONDS = 10.0
 ANSWER_SECONDS = 30.0
 LEAST_RATE = 1 << 16
@@ -29,11 +29,11 @@ CHUNK = 1 << 16
 
 
 class BoardServer(ThreadingHTTPServer):
-    """Serves the board at `path`, a SQLite file or JSON lines, once `serve_forever` is called.
+    """HTTP server of the board at `path`, a SQLite file or JSON lines, once `serve_forever` is called.
 
-    A client that is slow is hung up on: it has `request_seconds` for its whole request, and to take the
-    answer `answer_seconds` and the time that `LEAST_RATE` bytes a second need. It listens from the beginning.
-    Raises LocalError if there is no such file, or the address cannot be had.
+    A slow client is disconnected: it has `request_seconds` for its whole request, and for the answer
+    `answer_seconds` and the time that `LEAST_RATE` bytes a second need. The server listens from its creation
+    on. Raises LocalError if there is no such file, or the address is not available.
     """
 
     daemon_threads = True
@@ -59,13 +59,13 @@ class BoardServer(ThreadingHTTPServer):
 
     @property
     def url(self) -> str:
-        """Where the log is."""
+        """URL of the log."""
         host, port = self.server_address[:2]
         shown = f"[{host!s}]" if ":" in str(host) else str(host)
         return f"http://{shown}:{port}{LOG}"
 
     def process_request(self, request: Any, client_address: Any) -> None:
-        """Answer in a thread of its own, or hang up if there are too many."""
+        """Answer in a thread of its own, or disconnect if there are too many requests."""
         if not self._indices.acquire(blocking=False):
             self.shutdown_request(request)
             return
@@ -83,10 +83,12 @@ class BoardServer(ThreadingHTTPServer):
             self._indices.release()
 
     def handle_error(self, request: Any, client_address: Any) -> None:
-        """Say nothing of a client that hangs up."""
+        """Ignore the errors of clients that disconnect."""
 
 
 class _Handler(BaseHTTPRequestHandler):
+    """Handler of one HTTP request."""
+
     server: BoardServer
     protocol_version = "HTTP/1.0"
 
@@ -101,7 +103,7 @@ class _Handler(BaseHTTPRequestHandler):
             self._timer.cancel()
 
     def _limit(self, seconds: float) -> None:
-        """Hang up after so many seconds from now, whatever is under way: each read or write then ends."""
+        """Disconnect after so many seconds from now: each read or write under way then ends."""
         self._timer = threading.Timer(seconds, self._hang_up)
         self._timer.daemon = True
         self._timer.start()
@@ -117,19 +119,20 @@ class _Handler(BaseHTTPRequestHandler):
         self._answer(body=False)
 
     def log_message(self, format: str, *args: Any) -> None:
-        """Keep quiet: a line for each request would be written by strangers."""
+        """Log nothing: strangers would write a line for each request."""
 
     def _answer(self, *, body: bool) -> None:
+        """Send the answer to a GET or, without its body, to a HEAD."""
         try:
             if self.path == LOG:
                 size, parts = _content(self.server.path)
-                self._head("application/jsonl", size)
+                self._send_head("application/jsonl", size)
                 if body:
                     for part in parts:
                         self.wfile.write(part)
             elif self.path == "/":
                 text = json.dumps({"log": LOG, "format": "smpc-dp board"}).encode() + b"\n"
-                self._head("application/json", len(text))
+                self._send_head("application/json", len(text))
                 if body:
                     self.wfile.write(text)
             else:
@@ -137,7 +140,8 @@ class _Handler(BaseHTTPRequestHandler):
         except LocalError:
             self.send_error(HTTPStatus.INTERNAL_SERVER_ERROR)
 
-    def _head(self, kind: str, size: int) -> None:
+    def _send_head(self, kind: str, size: int) -> None:
+        """Send the headers of an answer of `size` bytes, and set its time limit."""
         self._timer.cancel()
         self._limit(self.server.answer_seconds + size / LEAST_RATE)
         self.send_response(HTTPStatus.OK)
@@ -148,7 +152,10 @@ class _Handler(BaseHTTPRequestHandler):
 
 
 def _content(path: Path) -> tuple[int, Iterator[bytes]]:
-    """Return the size of a log and its parts, as it is now: what is appended meanwhile is left out."""
+    """Return the current size of a log in bytes, and its parts.
+
+    What is appended meanwhile is left out.
+    """
     if is_store(path):
         store = Store.open(path)
         last, size = store.extent()
@@ -161,12 +168,14 @@ def _content(path: Path) -> tuple[int, Iterator[bytes]]:
 
 
 def _stored(store: Store, last: int) -> Iterator[bytes]:
+    """Yield the lines of a SQLite store up to entry `last`."""
     with store:
         for line in store.lines(last):
             yield line + b"\n"
 
 
 def _parts(path: Path, size: int) -> Iterator[bytes]:
+    """Yield the first `size` bytes of a file in blocks."""
     with path.open("rb") as file:
         while size > 0 and (part := file.read(min(CHUNK, size))):
             size -= len(part)

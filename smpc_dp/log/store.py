@@ -1,4 +1,4 @@
-"""Where a board keeps its log: one SQLite file, in which every append is whole and on disk, or not there."""
+"""Durable store of a board's log: one SQLite file, in which every append is whole and on disk, or absent."""
 
 from __future__ import annotations
 
@@ -11,9 +11,9 @@ from typing import BinaryIO, Self
 from smpc_dp.errors import Check, LocalError, VerificationError
 from smpc_dp.log.log import Chain, Entry, Header, decode_line, encode_line, read_header
 
-# "SDPB": so that no other database is taken for a board.
+# "SDPB": distinguishes a board from other databases.
 APPLICATION_ID = 0x53445042
-# Of the tables; SQLite's 0 means 1. The log in them has a version of its own.
+# Version of the tables; SQLite's 0 means 1. The log in them has a version of its own.
 VERSION = 1
 _SCHEMA = "CREATE TABLE log (sequence INTEGER PRIMARY KEY, line BLOB NOT NULL) STRICT"
 _BUSY_SECONDS = 10.0
@@ -31,7 +31,7 @@ def is_store(path: Path) -> bool:
 
 
 def is_begun(path: Path) -> bool:
-    """Tell whether the file of a board has its header: a crash may have come before that."""
+    """Tell whether a board's file has its header; a crash may have come before it was written."""
     if not path.stat().st_size:
         return False
     connection = _connect(path, "ro")
@@ -44,11 +44,11 @@ def is_begun(path: Path) -> bool:
 
 
 class Store:
-    """One log in one file; `append` returns when the disk has it. Use as a context manager, or `close`.
+    """One log in one file; `append` returns when it is on disk. Use as a context manager, or `close`.
 
-    SQLite in WAL mode with synchronous=FULL: whoever dies, at any moment, leaves a prefix of the log that
-    ends with a whole append. Another process may read at the same time. Raises LocalError for what the file
-    system or SQLite refuses.
+    SQLite in WAL mode with synchronous=FULL: a crash at any moment leaves a prefix of the log that ends with
+    a whole append. Another process may read at the same time. Raises LocalError for errors of the file system
+    and of SQLite.
     """
 
     def __init__(self, path: Path, connection: sqlite3.Connection) -> None:
@@ -57,7 +57,7 @@ class Store:
 
     @classmethod
     def create(cls, path: str | os.PathLike[str], header: Header) -> Self:
-        """Make a new log, mode 0600; raise LocalError if there is one already."""
+        """Create a new log, mode 0600; raise LocalError if the file exists."""
         file = Path(path)
         try:
             os.close(os.open(file, os.O_RDWR | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW | os.O_CLOEXEC, 0o600))
@@ -80,7 +80,10 @@ class Store:
 
     @classmethod
     def open(cls, path: str | os.PathLike[str], *, writable: bool = False) -> Self:
-        """Open an existing log; nothing of it is checked yet. Raises LocalError if it is no board."""
+        """Open an existing log, without checking its content.
+
+        Raises LocalError if the file is no board.
+        """
         file = Path(path)
         if not file.is_file():
             raise LocalError(f"{file}: no such board")
@@ -110,7 +113,10 @@ class Store:
         self._connection.close()
 
     def append(self, entries: Sequence[Entry]) -> None:
-        """Add entries, all or none, durably. Raises LocalError if the log does not end just before them."""
+        """Append entries, all or none, durably.
+
+        Raises LocalError if the log does not end just before them.
+        """
         if not entries:
             return
         try:
@@ -126,7 +132,7 @@ class Store:
             raise self._failed(error) from None
 
     def extent(self) -> tuple[int, int]:
-        """Return the number of the last entry, and the bytes of the log as JSON lines."""
+        """Return the number of the last entry, and the size of the log as JSON lines, in bytes."""
         try:
             [(last, size)] = self._connection.execute(
                 "SELECT max(sequence), sum(length(line) + 1) FROM log"
@@ -150,14 +156,14 @@ class Store:
             raise self._failed(error) from None
 
     def export(self, out: BinaryIO) -> int:
-        """Write the log as JSON lines; return how many bytes."""
+        """Write the log as JSON lines; return the number of bytes."""
         return sum(out.write(line + b"\n") for line in self.lines())
 
     def resume(self) -> Chain:
-        """Return the chain of what is there, to go on from, after a crash for instance.
+        """Return the chain of the stored log, to append to it, for instance after a crash.
 
         Raises:
-            VerificationError: what is there is not a log.
+            VerificationError: the file does not hold a valid log.
         """
         lines = self.lines()
         header = next(lines, None)
@@ -169,16 +175,18 @@ class Store:
         return chain
 
     def _insert(self, rows: Sequence[tuple[int, bytes]]) -> None:
+        """Insert numbered lines in one transaction."""
         self._connection.executemany("INSERT INTO log VALUES (?, ?)", rows)
 
     def _failed(self, error: sqlite3.Error) -> LocalError:
+        """Return the LocalError for an error of SQLite."""
         self.close()
         return LocalError(f"{self._path}: the board cannot be used ({error})")
 
 
 def _connect(path: Path, mode: str) -> sqlite3.Connection:
     try:
-        # Python's own transaction handling is off; a relay appends from whichever thread runs its machine.
+        # Python's own transaction handling is off; an aggregator appends from any of its threads.
         return sqlite3.connect(
             f"{path.absolute().as_uri()}?mode={mode}",
             uri=True,

@@ -242,7 +242,7 @@ def _read(
     except LocalError:
         raise
     except SmpcError as error:
-        raise reader.fault(error) from None
+        raise reader.locate(error) from None
     try:
         _take_all(reader, auditor, wanted, known, size, progress)
     except BadLog:
@@ -279,7 +279,7 @@ def _take_all(
         except EarlierFault as fault:
             raise BadLog(*fault.position, str(fault), fault.check) from None
         except SmpcError as error:
-            raise reader.fault(error) from None
+            raise reader.locate(error) from None
         head = reader.chain.head
         known["entries"], known["bytes"] = reader.chain.length, reader.bytes_read
         if progress is not None:
@@ -303,7 +303,7 @@ def _judge(
         known[auditor.part] = auditor.verdict(result.runs)
         known["selected"], known["corrupt"] = of_one_log(result, wanted, head, auditor.doubt), auditor.corrupt
     except SmpcError as error:
-        raise reader.fault(error) from None
+        raise reader.locate(error) from None
 
 
 def _session(reader: LogReader) -> LogSession:

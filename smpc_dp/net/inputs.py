@@ -12,7 +12,7 @@ from numpy.typing import NDArray
 
 from smpc_dp.encoding import EXACT_FLOAT, MAX_LENGTH
 from smpc_dp.errors import ConfigCheck, ConfigError, ConfigIssue, LocalError
-from smpc_dp.files import log_opened, read_bounded, read_npy
+from smpc_dp.files import log_opening, read_bounded, read_npy
 
 SUFFIXES = (".npy", ".json", ".csv", ".txt")
 NPY_MAGIC = b"\x93NUMPY"
@@ -159,7 +159,7 @@ def _load_json(file: Path, kind: str) -> object:
 
 
 def _load_npy(file: Path) -> NDArray[np.generic]:
-    log_opened(file, "the input")
+    log_opening(file, "the input")
     try:
         with file.open("rb") as opened:
             if opened.read(len(NPY_MAGIC)) != NPY_MAGIC:

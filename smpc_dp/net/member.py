@@ -232,7 +232,7 @@ def _largest_message(parameters: SumParameters, direct: bool) -> int:
     binomial with mean k: twice k and 64 more are exceeded with negligible probability.
     """
     plan, encoding = parameters.plan, parameters.encoding
-    vector = encoding.ring_vector * encoding.element_bytes
+    vector = encoding.ring_length * encoding.element_bytes
     if direct:
         # One vector; or of everybody an opening, or a hash, with a proof against each corrupt party.
         each = 2 * plan.degree + 512 + 256 * max(plan.max_corrupt, 1)

@@ -199,7 +199,7 @@ class Mesh(Connection):
 
     def _declined(self, membership: Membership, request: int) -> Run[Outcome]:
         encoding = membership.parameters.encoding
-        return self._party(membership, request, "", np.zeros(encoding.ring_vector, dtype=encoding.dtype))
+        return self._party(membership, request, "", np.zeros(encoding.ring_length, dtype=encoding.dtype))
 
     async def begin_step(self, drive: Drive) -> None:
         """See `Holder.begin_step`."""

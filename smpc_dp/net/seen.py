@@ -10,7 +10,7 @@ import asyncio
 import sqlite3
 from pathlib import Path
 
-from smpc_dp.database import Kind, opened
+from smpc_dp.database import Kind, open_database
 from smpc_dp.errors import LocalError
 from smpc_dp.seen import NOTHING_SEEN, Seen
 
@@ -38,14 +38,14 @@ class SeenRuns:
         """Return what is kept of a scope."""
         if not self.path.exists():
             return NOTHING_SEEN
-        with opened(self.path, _KIND) as connection:
+        with open_database(self.path, _KIND) as connection:
             return _get(connection, scope)
 
     def put(self, scope: bytes, before: Seen, after: Seen) -> None:
         """Keep `after`, which knows no less, in the place of `before`; on disk when this returns."""
         if after.number < before.number or after.closed < before.closed:
             raise LocalError(f"{self.path}: what is kept of a session log never becomes less")
-        with opened(self.path, _KIND) as connection:
+        with open_database(self.path, _KIND) as connection:
             connection.execute("BEGIN IMMEDIATE")
             if _get(connection, scope) != before:
                 raise LocalError(f"{self.path}: another process has taken part in this session with this key")

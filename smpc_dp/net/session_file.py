@@ -257,7 +257,7 @@ def check_protocol(protocol: str, version: int, issues: list[ConfigIssue]) -> No
             reason = f"{shown(version)} is unknown; this release reads version {versions} of '{protocol}'"
             issues.append(ConfigIssue("version", reason, ConfigCheck.CHOICE))
         else:
-            others = extensions.others(extensions.Group.PROTOCOLS)
+            others = extensions.describe_others(extensions.Group.PROTOCOLS)
             reason = f"{protocol!r} is unknown, the known ones are {known}{others}"
             issues.append(ConfigIssue("protocol", reason, ConfigCheck.CHOICE))
 

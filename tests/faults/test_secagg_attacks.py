@@ -406,7 +406,7 @@ def test_bad_certificates(step: str, fault: str) -> None:
 )
 def test_false_result(total: bytes, error: type[Exception]) -> None:
     simulated = attacked(m.RESULT, lambda simulated, envelope, _: (simulated.change(envelope, total=total),))
-    assert len(total) in (0, 5, simulated.encoding.ring_vector * simulated.encoding.element_bytes)
+    assert len(total) in (0, 5, simulated.encoding.ring_length * simulated.encoding.element_bytes)
     assert type(simulated.errors[VICTIM]) is error
     with pytest.raises(Exception, match="has no result"):
         _ = simulated.parties[VICTIM].result

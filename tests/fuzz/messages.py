@@ -148,7 +148,7 @@ def _vector(content: bytes) -> bytes:
         ring_vector = _ENCODING.unpack(content)
     except ValueError:
         # The length is what its callers have checked.
-        assert len(content) != _ENCODING.ring_vector * _ENCODING.element_bytes
+        assert len(content) != _ENCODING.ring_length * _ENCODING.element_bytes
         return content
     with_weights = ring_vector.copy()
     with contextlib.suppress(VerificationError):

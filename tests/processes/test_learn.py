@@ -241,7 +241,7 @@ def _members(path: Path, name: str, group: tuple[str, ...], role: str = "party")
 
 def _hello(membership: Membership) -> Envelope:
     encoding = membership.parameters.encoding
-    ring_vector = np.zeros(encoding.ring_vector, dtype=encoding.dtype)
+    ring_vector = np.zeros(encoding.ring_length, dtype=encoding.dtype)
     context = membership.context(1, "average")
     (hello,) = secagg.party(context, membership.parameters, membership.identity, ring_vector).handle(Start())
     return hello

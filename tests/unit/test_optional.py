@@ -11,7 +11,7 @@ import pytest
 
 from smpc_dp.errors import LocalError
 from smpc_dp.learn import data, topology
-from smpc_dp.optional import EXTRAS, optional
+from smpc_dp.optional import EXTRAS, import_optional
 from smpc_dp.privacy.gopa.graphs import random_regular
 
 PROJECT = tomllib.loads((Path(__file__).parents[2] / "pyproject.toml").read_text("utf-8"))["project"]
@@ -35,7 +35,7 @@ def test_a_missing_package_is_named_with_its_extra(package: str, hide: Callable[
     hide(package)
     for module in (package, f"{package}.anything"):
         with pytest.raises(LocalError) as raised:
-            optional(module)
+            import_optional(module)
         assert str(raised.value) == f"{name} is not installed: install smpc-dp[{extra}]"
 
 
@@ -53,7 +53,7 @@ def test_a_package_that_lacks_something_itself_is_not_called_missing(
     monkeypatch.syspath_prepend(tmp_path)
     monkeypatch.delitem(sys.modules, "networkx", raising=False)
     with pytest.raises(ModuleNotFoundError, match="no_such_module_of_networkx"):
-        optional("networkx")
+        import_optional("networkx")
 
 
 @pytest.mark.parametrize(

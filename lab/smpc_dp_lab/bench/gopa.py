@@ -134,7 +134,7 @@ def _figures(
     name: str, parameters: SumParameters, samples: Sequence[Sampled], agreement: float
 ) -> list[Figure]:
     plan = parameters.plan
-    vector = float(parameters.encoding.ring_vector * parameters.encoding.element_bytes)
+    vector = float(parameters.encoding.ring_length * parameters.encoding.element_bytes)
     return [
         rate(
             f"{name}: users per second in simulation",

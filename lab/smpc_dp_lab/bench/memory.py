@@ -84,7 +84,7 @@ def _machine(request: _Request) -> Machine:
 
 def _replayed(request: _Request, frames: Iterator[bytes]) -> int:
     machine = _machine(request)
-    ring_vector = request.parameters.encoding.ring_vector * request.parameters.encoding.dtype().itemsize
+    ring_vector = request.parameters.encoding.ring_length * request.parameters.encoding.dtype().itemsize
     # The vector was there before the count began.
     before = 0 if request.name == AGGREGATOR else ring_vector
     tracemalloc.start()

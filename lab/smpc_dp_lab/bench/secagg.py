@@ -51,7 +51,7 @@ class _Bench:
 
     @property
     def length(self) -> int:
-        return self.parameters.encoding.ring_vector
+        return self.parameters.encoding.ring_length
 
     @property
     def element_bytes_of(self) -> int:
@@ -183,7 +183,7 @@ def _runs(bench: _Bench) -> list[Figure]:
         },
     )
     own = Limit(f"{KEYSTREAM} keystream of the client's masks", made / median(taken["limit"]))
-    alone = Limit("the vector alone, packed", float(encoding.ring_vector * encoding.element_bytes))
+    alone = Limit("the vector alone, packed", float(encoding.ring_length * encoding.element_bytes))
     return [
         cost(
             "client CPU time",

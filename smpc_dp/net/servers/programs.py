@@ -136,8 +136,8 @@ def sum_outcome(
     """Return the sum that a run has opened; raise VerificationError for one that there cannot be."""
     encoding = parameters.sum_encoding
     program = _of(planned, opened.terms)
-    sums = opened.values[: encoding.ring_vector]
-    if len(sums) < encoding.ring_vector:
+    sums = opened.values[: encoding.ring_length]
+    if len(sums) < encoding.ring_length:
         raise VerificationError("the servers opened fewer values than vectors have", Check.WRONG_LENGTH)
     noises = program.noises
     if noises:
@@ -164,7 +164,7 @@ def sum_outcome(
         encoding=encoding,
         survivors=opened.included,
         absent=_absent(context, opened),
-        faults=(*opened.faults, *_refused(opened, encoding.ring_vector)),
+        faults=(*opened.faults, *_refused(opened, encoding.ring_length)),
         privacy=with_servers(privacy_of(program, servers)),
         evidence=_evidence(context, opened),
         noise=Noise(total=error, curator=error, honest=parties, residual_pairs=0) if noises else None,

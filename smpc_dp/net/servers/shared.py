@@ -44,7 +44,7 @@ def sum_event(parameters: SharedParameters) -> Event:
 
 def largest_message(parameters: SharedParameters, servers: int) -> int:
     """Return a bound in bytes on any message of a run: an operation, a record's shares, what is opened."""
-    values = 64 if parameters.encoding is None else parameters.encoding.ring_vector
+    values = 64 if parameters.encoding is None else parameters.encoding.ring_length
     parties = parameters.parties
     # A server says why it lacks a party's shares; what is opened has all servers' reasons, for few parties.
     faults = max(parties, (parties - parameters.fewest) * servers) * FAULT_BYTES

@@ -16,7 +16,7 @@ from scipy.sparse.csgraph import connected_components
 
 from smpc_dp.errors import ConfigCheck, ConfigError, ConfigIssue, LocalError
 from smpc_dp.files import read_bounded
-from smpc_dp.optional import optional
+from smpc_dp.optional import import_optional
 
 Ints = NDArray[np.int64]
 Floats = NDArray[np.float64]
@@ -180,7 +180,7 @@ def random_regular(parties: int, degree: int, randomness: Randomness = os.urando
         raise ConfigError.at(
             "k", f"{parties} users of degree {degree}: the product must be even", ConfigCheck.RANGE
         )
-    networkx = optional("networkx")
+    networkx = import_optional("networkx")
     seed = int.from_bytes(randomness(8), "little")
     drawn = networkx.random_regular_graph(degree, parties, seed=seed)
     return _unique(np.array(list(drawn.edges), dtype=np.int64).reshape(-1, 2), parties)

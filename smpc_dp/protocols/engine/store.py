@@ -11,7 +11,7 @@ from pathlib import Path
 
 import msgspec
 
-from smpc_dp.database import Kind, opened
+from smpc_dp.database import Kind, open_database
 from smpc_dp.errors import LocalError
 from smpc_dp.protocols.engine.seal import OVER, TAKEN, VERSION, Position, state_digest
 
@@ -88,7 +88,7 @@ class Store:
 
     def begin(self, row: Row) -> None:
         """Insert the first row of an attempt; another of its request must not be open."""
-        with opened(self.path, _KIND) as connection:
+        with open_database(self.path, _KIND) as connection:
             connection.execute("BEGIN IMMEDIATE")
             try:
                 connection.execute(_INSERT, row.columns)
@@ -114,7 +114,7 @@ class Store:
         `entries`: how many there must be; None: any number.
         """
         position, who = before.position, before.who
-        with opened(self.path, _KIND) as connection:
+        with open_database(self.path, _KIND) as connection:
             connection.execute("BEGIN IMMEDIATE")
             over = OVER if after.position.flags & TAKEN else 0
             values = (*after.columns, *who, position.run, position.counter, before.digest, over)
@@ -126,7 +126,7 @@ class Store:
 
     def append(self, row: Row, number: int, sealed: bytes) -> None:
         """Insert an entry beside a row; raise LocalError if it is there, or the row is not the newest."""
-        with opened(self.path, _KIND) as connection:
+        with open_database(self.path, _KIND) as connection:
             connection.execute("BEGIN IMMEDIATE")
             if not connection.execute(_IS_NEWEST, (*row.who, row.digest)).fetchall():
                 raise self._is_old(row.position)
@@ -138,7 +138,7 @@ class Store:
 
     def entries(self, row: Row) -> list[bytes]:
         """Return the entries beside a row, in order; raise LocalError if one is missing."""
-        with opened(self.path, _KIND) as connection:
+        with open_database(self.path, _KIND) as connection:
             result = connection.execute(_ENTRIES, row.who).fetchall()
         if [number for number, _ in result] != list(range(len(result))):
             raise LocalError(f"{self.path}: the inbox of {row.position.role} is damaged")
@@ -154,7 +154,7 @@ class Store:
         """Return the row of the open attempt, or else of the last one that is over and was not taken."""
         if not self.path.exists():
             return None
-        with opened(self.path, _KIND) as connection:
+        with open_database(self.path, _KIND) as connection:
             rows = connection.execute(_FIND, (session, request, role)).fetchall()
         if not rows:
             return None

@@ -58,7 +58,7 @@ class ExchangeParameters(SumParameters, frozen=True):
     @property
     def shape(self) -> tuple[int, ...]:
         """The shape of what a party brings."""
-        return (self.plan.parties, self.encoding.ring_vector) if self.apart else (self.encoding.ring_vector,)
+        return (self.plan.parties, self.encoding.ring_length) if self.apart else (self.encoding.ring_length,)
 
     @property
     def party_steps(self) -> tuple[str, ...]:
@@ -68,7 +68,7 @@ class ExchangeParameters(SumParameters, frozen=True):
     @property
     def extra_bytes(self) -> int:
         """A message holds a vector for each party, and a hello of each."""
-        return self.plan.parties * (self.encoding.ring_vector * self.encoding.element_bytes + 2048)
+        return self.plan.parties * (self.encoding.ring_length * self.encoding.element_bytes + 2048)
 
     def own_noise(self, source: NoiseSource, count: int) -> NDArray[np.int64]:
         """Return so many draws of the noise on a vector, in grid steps."""

@@ -24,7 +24,7 @@ def most_bytes(peer: DirectPeer, step: str) -> int:
     """Return what a message of a step may have."""
     encoding, proofs = peer.parameters.encoding, 256 * peer.parties
     if step in (PUBLISH, d.FORWARD):
-        return SMALL + encoding.ring_vector * encoding.element_bytes
+        return SMALL + encoding.ring_length * encoding.element_bytes
     if step in d.PROPOSALS:
         # From one party, four of them: the channel's limit is enough.
         return sys.maxsize

@@ -75,7 +75,7 @@ def check_parameters(
         )
     if issues or checked is None:
         return None, issues
-    size = 8 * checked.encoding.ring_vector * parties
+    size = 8 * checked.encoding.ring_length * parties
     if size > MAX_PUBLISHED_BYTES:
         reason = f"{parties} vectors have {size} bytes, at most {MAX_PUBLISHED_BYTES} without a relay"
         return None, [ConfigIssue("length", reason, ConfigCheck.TOO_LARGE)]

@@ -67,7 +67,7 @@ class SumParameters(msgspec.Struct, frozen=True):
     @property
     def shape(self) -> tuple[int, ...]:
         """The shape of what a party brings: (encoding.ring elements,)."""
-        return (self.encoding.ring_vector,)
+        return (self.encoding.ring_length,)
 
     def check_ring_vector(self, name: str, ring_vector: RingVector) -> None:
         """Raise LocalError unless these are ring elements of the encoding, of shape `shape`."""

@@ -114,7 +114,7 @@ class Auditor:
         self._commits = StoredCommits(self._parties)
         self._coins = StoredBytes(self._parties, COIN_BYTES)
         self._published = array.array("H")
-        ring_vector = parameters.encoding.ring_vector
+        ring_vector = parameters.encoding.ring_length
         self._openings = OpeningAudit(self._rules, self._edges, self._parties, ring_vector)
         self._order = list(v.ORDER)
         # Excluded parties of whom everybody knows: a round of openings is about the others.

@@ -169,7 +169,7 @@ class VerifiableParameters(GopaParameters, frozen=True):
             return self.most_heard_bytes
         a_set = self.plan.parties // 8 + 16
         if kind == v.TALLY:
-            return a_set + 8 * self.encoding.ring_vector + 64
+            return a_set + 8 * self.encoding.ring_length + 64
         return 2 * a_set + SIGNATURE_BYTES * self.plan.parties + 64
 
     @property

@@ -56,7 +56,7 @@ class Recount:
             raise PeerFault(relay, f"does not show what is in its total: {error}", Check.NOT_SHOWN) from None
 
     def _total(self, counted: Collection[int], claimed: Sequence[v.Claimed]) -> RingVector:
-        total = np.zeros(self.rules.parameters.encoding.ring_vector, dtype=np.uint64)
+        total = np.zeros(self.rules.parameters.encoding.ring_length, dtype=np.uint64)
         for batch, shown in zip(self.batches, claimed, strict=True):
             authors = [(at, party) for at, party in enumerate(batch.authors) if party in counted]
             if len(shown.signatures) != SIGNATURE * len(authors):

@@ -173,7 +173,7 @@ class Rules:
             parties = unpack_list(message.parties, len(self.context.names), sender)
         except PeerFault:
             return OPENING_MALFORMED
-        size = self.parameters.encoding.ring_vector * self.parameters.encoding.element_bytes
+        size = self.parameters.encoding.ring_length * self.parameters.encoding.element_bytes
         if len(message.deltas) != size * len(parties) or len(message.blindings) != 32 * len(parties):
             return OPENING_MALFORMED
         if set(parties) != owed.keys():

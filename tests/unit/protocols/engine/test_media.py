@@ -90,7 +90,7 @@ def test_a_store_of_another_version_or_kind_is_refused(tmp_path: Path) -> None:
 
 def test_commits_outlive_a_power_failure(tmp_path: Path) -> None:
     """What SQLite needs for that is asked for: with 2, FULL, the journal may come back."""
-    with database.opened(tmp_path / "x", database.Kind("things", 1, 1, ())) as connection:
+    with database.open_database(tmp_path / "x", database.Kind("things", 1, 1, ())) as connection:
         assert connection.execute("PRAGMA synchronous").fetchone() == (3,)
         assert connection.execute("PRAGMA secure_delete").fetchone() == (1,)
         assert connection.execute("PRAGMA journal_mode").fetchone() == ("delete",)
