@@ -10,6 +10,8 @@ from smpc_dp.errors import LocalError
 # Imported package -> (distribution, extra of pyproject.toml).
 EXTRAS: dict[str, tuple[str, str]] = {
     "networkx": ("networkx", "graphs"),
+    "pandas": ("pandas", "tables"),
+    "pyarrow": ("pyarrow", "tables"),
     "sklearn": ("scikit-learn", "learn"),
 }
 

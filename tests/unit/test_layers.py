@@ -22,7 +22,7 @@ LAYERS: tuple[frozenset[str], ...] = (
     frozenset({"smpc_dp"}),
     frozenset({"net", "simulate"}),
     frozenset({"transport"}),
-    frozenset({"learn", "statistics"}),
+    frozenset({"learn", "records", "statistics"}),
     frozenset({"protocols"}),
     frozenset({"log", "published", "wire"}),
     frozenset({"kernels"}),

@@ -1,0 +1,244 @@
+"""Reads what is asked of the records: "mean(age) by sex", "age x sex", "regression(y ~ a + b)"."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable, Sequence
+
+import msgspec
+
+from smpc_dp.encoding import shown
+from smpc_dp.errors import ConfigCheck, ConfigError, ConfigIssue
+from smpc_dp.records.schema import MAX_CELLS, Category, Number, Schema
+
+Ask = str | Sequence[str]
+
+MAX_STATISTICS = 1000
+MAX_BINS = 1024
+DEFAULT_BINS = 256
+FORMS = (
+    "count, sum(a), mean(a), variance(a), covariance(a, b, ...), correlation(a, b, ...), histogram(a, bins), "
+    "quantile(a, q, ...), median(a), a x b, regression(y ~ a + b); "
+    "sum, mean, variance and count also 'by' categories"
+)
+_TOKEN = re.compile(r"\s*(?:([A-Za-z_]\w*)|([-+]?(?:\d+\.?\d*|\.\d+)(?:[eE][-+]?\d+)?)|([(),~+\[\]]))")
+_OF_ONE = ("sum", "mean", "variance")
+_OF_MORE = ("covariance", "correlation")
+
+
+class Statistic(msgspec.Struct, frozen=True):
+    """One answer that is asked for.
+
+    Attributes:
+        text: as it was asked for.
+        columns: its columns; of a regression the response first.
+        by: categories, or numbers with bins, for each cell of which it is computed.
+        levels: of quantiles, in (0, 1).
+        bins: the number of bins of equal width; None for the declared ones, or for categories.
+        edges: inner edges of bins, in the place of `bins`.
+    """
+
+    text: str
+    kind: str
+    columns: tuple[str, ...] = ()
+    by: tuple[str, ...] = ()
+    levels: tuple[float, ...] = ()
+    bins: int | None = None
+    edges: tuple[float, ...] = ()
+
+
+def read_ask(ask: Ask, schema: Schema) -> tuple[Statistic, ...]:
+    """Read what is asked for, a text or a list of them; raise ConfigError with every fault.
+
+    In one text, statistics are separated by semicolons.
+    """
+    texts = ask.split(";") if isinstance(ask, str) else list(ask)
+    statistics: list[Statistic] = []
+    issues: list[ConfigIssue] = []
+    for text in texts:
+        where = f"ask: {shown(text)}"
+        try:
+            if not isinstance(text, str):
+                raise ConfigError.at(where, "must be a text", ConfigCheck.TYPE)
+            one = _Reader(text.strip()).statistic()
+            _check(one, schema, where)
+            statistics.append(one)
+        except ConfigError as error:
+            issues += [ConfigIssue(issue.where or where, issue.reason, issue.check) for issue in error.issues]
+    if len({one.text for one in statistics}) < len(statistics):
+        issues.append(ConfigIssue("ask", "the same is asked for twice", ConfigCheck.DUPLICATE))
+    if not 1 <= len(texts) <= MAX_STATISTICS:
+        reason = f"1 to {MAX_STATISTICS} statistics, not {len(texts)}"
+        issues.append(ConfigIssue("ask", reason, ConfigCheck.RANGE))
+    if issues:
+        raise ConfigError(issues)
+    return tuple(statistics)
+
+
+class _Reader:
+    """The tokens of one text, and how far they are read."""
+
+    def __init__(self, text: str) -> None:
+        self.text = text
+        self.tokens: list[str] = []
+        position = 0
+        while position < len(text):
+            match = _TOKEN.match(text, position)
+            if match is None:
+                raise self.error(f"{text[position:].strip()[:20]!r} cannot be read")
+            self.tokens.append(next(part for part in match.groups() if part is not None))
+            position = match.end()
+        self.next = 0
+
+    def error(self, reason: str) -> ConfigError:
+        return ConfigError(f"{reason} (known: {FORMS})", ConfigCheck.FORMAT)
+
+    def take(self, expected: str | None = None) -> str:
+        """Return the next token; raise ConfigError if there is none, or not the expected one."""
+        token = self.tokens[self.next] if self.next < len(self.tokens) else ""
+        if not token or (expected is not None and token != expected):
+            raise self.error(f"{expected or 'more'} is expected, not {token or 'the end'}")
+        self.next += 1
+        return token
+
+    def accepts(self, token: str) -> bool:
+        """Take the next token if it is this one."""
+        if self.next < len(self.tokens) and self.tokens[self.next] == token:
+            self.next += 1
+            return True
+        return False
+
+    def name(self) -> str:
+        token = self.take()
+        if not (token[0].isalpha() or token[0] == "_"):
+            raise self.error(f"a column is expected, not {token}")
+        return token
+
+    def number(self) -> float:
+        token = self.take()
+        try:
+            return float(token)
+        except ValueError:
+            raise self.error(f"a number is expected, not {token}") from None
+
+    def names(self, separator: str) -> tuple[str, ...]:
+        names = [self.name()]
+        while self.accepts(separator):
+            names.append(self.name())
+        return tuple(names)
+
+    def statistic(self) -> Statistic:
+        """Read the whole text."""
+        result = self._called() if self.tokens[1:2] == ["("] else self._bare()
+        if self.accepts("by"):
+            result = msgspec.structs.replace(result, by=self.names("x"))
+        if self.next < len(self.tokens):
+            raise self.error(f"{self.tokens[self.next]!r} is not expected")
+        return result
+
+    def _bare(self) -> Statistic:
+        if self.tokens == ["count"] or self.tokens[:2] == ["count", "by"]:
+            self.take()
+            return Statistic(self.text, "count")
+        columns = self.names("x")
+        return Statistic(self.text, "table" if len(columns) > 1 else "histogram", columns)
+
+    def _called(self) -> Statistic:
+        kind = self.name()
+        self.take("(")
+        result: Statistic
+        if kind in _OF_ONE:
+            result = Statistic(self.text, kind, (self.name(),))
+        elif kind in _OF_MORE:
+            result = Statistic(self.text, kind, self.names(","))
+        elif kind == "regression":
+            response = self.name()
+            self.take("~")
+            result = Statistic(self.text, kind, (response, *self.names("+")))
+        elif kind == "median":
+            result = Statistic(self.text, "quantile", (self.name(),), levels=(0.5,), bins=DEFAULT_BINS)
+        elif kind == "quantile":
+            result = self._quantile()
+        elif kind == "histogram":
+            result = self._histogram()
+        else:
+            raise self.error(f"{kind!r} is no statistic")
+        self.take(")")
+        return result
+
+    def _quantile(self) -> Statistic:
+        column, levels = self.name(), []
+        while self.accepts(","):
+            levels.append(self.number())
+        return Statistic(self.text, "quantile", (column,), levels=tuple(levels), bins=DEFAULT_BINS)
+
+    def _histogram(self) -> Statistic:
+        column = self.name()
+        if not self.accepts(","):
+            return Statistic(self.text, "histogram", (column,))
+        if not self.accepts("["):
+            bins = self.number()
+            if not bins.is_integer():
+                raise self.error(f"the number of bins must be an integer, not {bins:g}")
+            return Statistic(self.text, "histogram", (column,), bins=int(bins))
+        edges = [self.number()]
+        while self.accepts(","):
+            edges.append(self.number())
+        self.take("]")
+        return Statistic(self.text, "histogram", (column,), edges=tuple(edges))
+
+
+def _check(one: Statistic, schema: Schema, where: str) -> None:
+    """Raise ConfigError, naming the statistic, for what the columns do not allow."""
+    for name in (*one.columns, *one.by):
+        schema.column(name, where)
+    numeric = one.columns if one.kind in (*_OF_ONE, *_OF_MORE, "regression", "quantile") else ()
+    for name in numeric:
+        schema.number(name, where)
+    if len(set(one.columns)) < len(one.columns) or len(set(one.by)) < len(one.by):
+        raise ConfigError.at(where, "a column is there twice", ConfigCheck.DUPLICATE)
+    if one.kind in (*_OF_MORE, "regression") and len(one.columns) < 2:
+        raise ConfigError.at(where, "needs two columns at least", ConfigCheck.SHAPE)
+    if one.by and one.kind not in (*_OF_ONE, "count"):
+        raise ConfigError.at(where, f"a {one.kind} has no groups", ConfigCheck.UNSUPPORTED)
+    _check_cells(one, schema, where)
+
+
+def _check_cells(one: Statistic, schema: Schema, where: str) -> None:
+    """Raise ConfigError for quantiles outside (0, 1), and for bins that are none or too many."""
+    if one.kind == "quantile" and not (one.levels and all(0 < level < 1 for level in one.levels)):
+        levels = ", ".join(f"{level:g}" for level in one.levels) or "none"
+        raise ConfigError.at(where, f"quantiles must be inside (0, 1), are {levels}", ConfigCheck.RANGE)
+    if one.kind == "histogram":
+        _check_histogram(one, schema, where)
+    cells = 1
+    for name in (*(one.columns if one.kind == "table" else ()), *one.by):
+        column = schema.columns[name]
+        if isinstance(column, Number) and not column.bins:
+            reason = f"column {name!r} needs `bins` in the schema: its cells are not declared"
+            raise ConfigError.at(where, reason, ConfigCheck.MISSING)
+        cells *= len(column.values) if isinstance(column, Category) else len(column.bins) + 1
+    if cells > MAX_CELLS:
+        raise ConfigError.at(where, f"{cells} cells, at most {MAX_CELLS}", ConfigCheck.TOO_LARGE)
+
+
+def _check_histogram(one: Statistic, schema: Schema, where: str) -> None:
+    column = schema.columns[one.columns[0]]
+    given = one.bins is not None or bool(one.edges)
+    if isinstance(column, Category):
+        if given:
+            raise ConfigError.at(where, "categories have no bins", ConfigCheck.UNSUPPORTED)
+    elif not given and not column.bins:
+        raise ConfigError.at(where, "needs a number of bins, or `bins` in the schema", ConfigCheck.MISSING)
+    elif one.bins is not None and not 1 <= one.bins <= min(MAX_BINS, column.steps + 1):
+        reason = f"1 to {min(MAX_BINS, column.steps + 1)} bins, not {one.bins}"
+        raise ConfigError.at(where, reason, ConfigCheck.RANGE)
+    elif list(one.edges) != sorted(set(one.edges)) or not all(
+        column.lower < edge < column.upper for edge in one.edges
+    ):
+        raise ConfigError.at(where, "edges must increase, between the bounds", ConfigCheck.RANGE)
+
+
+def listed(statistics: Iterable[Statistic]) -> list[str]:
+    """Return the texts of statistics."""
+    return [one.text for one in statistics]

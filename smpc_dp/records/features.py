@@ -1,0 +1,155 @@
+"""Maps rows to integers: each block of the vector is a product of numbers, counted in cells.
+
+A row changes at most one coordinate of a block. docs/proofs/records.md has the definition.
+"""
+
+from __future__ import annotations
+
+import bisect
+import math
+from collections.abc import Sequence
+
+import msgspec
+import numpy as np
+from numpy.typing import NDArray
+
+from smpc_dp.records.schema import Category, Number, Schema
+from smpc_dp.records.table import Integers, Table
+
+# Sums of a chunk of rows stay below this in absolute value.
+MAX_PARTIAL = 1 << 62
+
+
+class Selector(msgspec.Struct, frozen=True):
+    """The cells of one column: its categories, or the bins that begin at these grid points."""
+
+    column: str
+    cells: int
+    thresholds: tuple[int, ...] = ()
+
+    def index(self, table: Table) -> Integers:
+        """Return the cell of each row, -1 for none."""
+        if not self.thresholds:
+            return table.codes[self.column]
+        cell = np.searchsorted(np.array(self.thresholds), table.grid(self.column), side="right") - 1
+        return np.where(_there(table, self.column), cell, -1).astype(np.int64)
+
+
+def _there(table: Table, name: str) -> NDArray[np.bool_]:
+    """Return the rows that have a cell of a number's bins: rows that count, with a value or its middle."""
+    return table.present[name] & table.counted
+
+
+class Block(msgspec.Struct, frozen=True):
+    """The sum over rows of a product of numbers, in each cell of the selectors' product.
+
+    Attributes:
+        powers: the columns of the product, each as often as its power; at most two.
+        present: columns without a missing value in the rows that count.
+        selectors: columns whose cells are kept apart.
+    """
+
+    powers: tuple[str, ...] = ()
+    present: tuple[str, ...] = ()
+    selectors: tuple[Selector, ...] = ()
+
+    @property
+    def cells(self) -> int:
+        """The number of coordinates."""
+        return math.prod(selector.cells for selector in self.selectors)
+
+    @property
+    def columns(self) -> frozenset[str]:
+        """All columns that it depends on."""
+        return frozenset((*self.powers, *self.present, *(selector.column for selector in self.selectors)))
+
+    def greatest(self, schema: Schema) -> int:
+        """Return the greatest absolute value of one row."""
+        return math.prod(_number(schema, name).steps for name in self.powers)
+
+    def least(self, schema: Schema) -> int:
+        """Return the least value of one row."""
+        positive = all(self.powers.count(name) == 2 for name in self.powers)
+        return 0 if positive else -self.greatest(schema)
+
+    def sums(self, table: Table) -> list[int]:
+        """Return the exact sum over the rows, for each cell."""
+        rows = table.counted.copy()
+        for name in self.present:
+            rows &= table.present[name]
+        cell = np.zeros(table.rows, dtype=np.int64)
+        for selector in self.selectors:
+            index = selector.index(table)
+            rows &= index >= 0
+            cell = cell * selector.cells + index
+        where = np.flatnonzero(rows)
+        cell = cell[where]
+        if not self.powers:
+            return [int(count) for count in np.bincount(cell, minlength=self.cells)]
+        values = table.codes[self.powers[0]][where]
+        for name in self.powers[1:]:
+            values = values * table.codes[name][where]
+        return _added(values, cell, self.cells, max(1, MAX_PARTIAL // self.greatest(table.schema)))
+
+
+def _number(schema: Schema, name: str) -> Number:
+    return schema.number(name, name)
+
+
+def _added(values: Integers, cell: Integers, cells: int, chunk: int) -> list[int]:
+    """Return exact sums by cell, in chunks of rows whose sums fit into int64."""
+    totals = [0] * cells
+    for start in range(0, len(values), chunk):
+        piece = np.zeros(cells, dtype=np.int64)
+        if cells == 1:
+            piece[0] = values[start : start + chunk].sum()
+        else:
+            np.add.at(piece, cell[start : start + chunk], values[start : start + chunk])
+        totals = [total + int(part) for total, part in zip(totals, piece, strict=True)]
+    return totals
+
+
+def presence(schema: Schema, *columns: str) -> tuple[str, ...]:
+    """Return which of these columns may have missing values, sorted."""
+    numbers = (name for name in set(columns) if isinstance(schema.columns[name], Number))
+    return tuple(sorted(name for name in numbers if _number(schema, name).missing))
+
+
+def product(schema: Schema, *powers: str, over: Sequence[str] = (), by: Sequence[Selector] = ()) -> Block:
+    """Return the block of a product, over the rows in which its columns and those of `over` are present."""
+    return Block(tuple(sorted(powers)), presence(schema, *powers, *over), tuple(by))
+
+
+def selector(schema: Schema, name: str) -> Selector:
+    """Return the declared cells of a column: its categories or its bins."""
+    column = schema.columns[name]
+    if isinstance(column, Category):
+        return Selector(name, len(column.values))
+    return edged(name, column, column.bins)
+
+
+def edged(name: str, column: Number, edges: Sequence[float]) -> Selector:
+    """Return the bins between inner edges."""
+    return Selector(name, len(edges) + 1, (0, *(column.threshold(edge) for edge in edges)))
+
+
+def equal_bins(name: str, column: Number, bins: int) -> Selector:
+    """Return bins that have as many grid points each, to within one."""
+    bins = min(bins, column.steps + 1)
+    thresholds = tuple(-(-index * (column.steps + 1) // bins) for index in range(bins))
+    return Selector(name, bins, thresholds)
+
+
+def coarser(fine: Selector, fanout: int) -> Selector:
+    """Return the selector whose cells are so many cells of another one each."""
+    return Selector(fine.column, -(-fine.cells // fanout), fine.thresholds[::fanout])
+
+
+def edges_of(column: Number, fine: Selector) -> list[float]:
+    """Return the values at which bins begin, and the upper bound."""
+    return [*(column.edge(threshold) for threshold in fine.thresholds), column.upper]
+
+
+def bin_of(fine: Selector, point: int) -> int:
+    """Return the bin of a grid point."""
+    return bisect.bisect_right(fine.thresholds, point) - 1

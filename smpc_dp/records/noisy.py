@@ -1,0 +1,81 @@
+"""The noisy sums of one request, by block, with their standard deviations."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+
+import numpy as np
+from numpy.typing import NDArray
+
+from smpc_dp.errors import ConfigCheck, ConfigError
+from smpc_dp.records.features import Block, Selector
+from smpc_dp.records.plan import Plan, noisy_values
+from smpc_dp.records.schema import Number
+from smpc_dp.records.terms import is_public
+
+Floats = NDArray[np.float64]
+
+
+@dataclass(frozen=True)
+class NoisySums:
+    """A noisy total in ring steps over `present` parties; `rows` is their public number of rows, or None."""
+
+    plan: Plan
+    total: NDArray[np.int64]
+    present: int
+    rows: int | None
+
+    @classmethod
+    def of(cls, plan: Plan, total: NDArray[np.int64], present: int, rows: int | None) -> NoisySums:
+        """Return the sums; raise ConfigError for a shape or a number of rows that is none."""
+        if total.shape != (plan.length,):
+            raise ConfigError.at(
+                "total", f"shape must be ({plan.length},), is {total.shape}", ConfigCheck.SHAPE
+            )
+        if (rows is None) != (plan.schema.rows == "private"):
+            raise ConfigError.at("rows", f"rows are {plan.schema.rows}", ConfigCheck.CONFLICT)
+        return cls(plan, total, present, rows)
+
+    def sums(self, block: Block) -> Floats:
+        """Return the noisy sum of each cell, in the block's own steps."""
+        if is_public(block, self.plan.schema):
+            return np.array([float(self.rows or 0)])
+        offset, scale = self.plan.offsets[block]
+        return noisy_values(self.total[offset : offset + block.cells], scale)
+
+    def deviation(self, block: Block) -> float:
+        """Return the standard deviation of the noise in each cell, with the rounding of the parties' sums.
+
+        Each rounding moves a sum by half a ring step at most, and all noise is discrete: a step more covers
+        both.
+        """
+        if is_public(block, self.plan.schema):
+            return 0.0
+        scale = self.plan.offsets[block][1]
+        rounding = self.present / 2 + 1 if scale.denominator > 1 else 1.0
+        return (self.plan.deviation(self.present) + rounding) / float(scale)
+
+
+def cell_labels(selectors: tuple[Selector, ...], plan: Plan) -> list[dict[str, str]]:
+    """Return the cell of each coordinate of a block, by column, in order."""
+    cells: list[dict[str, str]] = [{}]
+    for selector in selectors:
+        labels = _labels(selector, plan)
+        cells = [{**cell, selector.column: label} for cell in cells for label in labels]
+    return cells
+
+
+def _labels(selector: Selector, plan: Plan) -> list[str]:
+    column = plan.schema.columns[selector.column]
+    if not isinstance(column, Number):
+        return list(column.values)
+    edges = [column.edge(threshold) for threshold in selector.thresholds]
+    pairs = zip(edges, [*edges[1:], column.upper], strict=True)
+    labels = [f"[{low:g}, {high:g})" for low, high in pairs]
+    return [*labels[:-1], labels[-1][:-1] + "]"]
+
+
+def root_sum_square(*values: float) -> float:
+    """Return the root of the sum of squares."""
+    return math.hypot(*values)

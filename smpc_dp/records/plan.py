@@ -1,0 +1,300 @@
+"""Plans one request: the integers that parties add up, the noise, and the error of each answer.
+
+All coordinates of the vector have one noise deviation in the ring. A block's scale, fine or coarse, makes it
+the block's own.
+"""
+
+from __future__ import annotations
+
+import functools
+import math
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from fractions import Fraction
+
+import numpy as np
+from numpy.typing import NDArray
+
+from smpc_dp.errors import ConfigCheck, ConfigError, ConfigIssue
+from smpc_dp.privacy.arguments import Arguments
+from smpc_dp.privacy.gaussian import gaussian_mu
+from smpc_dp.privacy.guarantee import PlainStruct
+from smpc_dp.privacy.mechanisms.additive import DiscreteGaussian
+from smpc_dp.privacy.mechanisms.distributed import DistributedSum
+from smpc_dp.privacy.mechanisms.sensitivity import Sensitivity
+from smpc_dp.privacy.search import bisect
+from smpc_dp.records.ask import Ask, Statistic, read_ask
+from smpc_dp.records.features import Block
+from smpc_dp.records.schema import Schema
+from smpc_dp.records.sensitivity import Scaled, sensitivity_of
+from smpc_dp.records.split import deviations
+from smpc_dp.records.table import Integers, Table
+from smpc_dp.records.terms import Term, is_public, terms_of
+
+# The deviation of the noise in ring steps: at most, and with less the grid would be coarser than the noise.
+MOST_BITS = 32
+LEAST_BITS = 8
+# Sums with their noise stay below this; the noise is below 40 of its deviations.
+SUM_BITS = 61
+# Scales are multiples of a power of two, to within a part in 2^7.
+SCALE_BITS = 8
+MAX_LENGTH = 1 << 22
+# A standard error above this share of the range is warned of.
+LARGE = 0.1
+
+
+class PlannedError(PlainStruct, frozen=True):
+    """The standard error of one answer, from the noise alone, before anything is charged.
+
+    Attributes:
+        text: the answer.
+        standard_error: in the unit of the answer; None where it depends on a number of rows that is not
+            declared.
+        range: the declared range of the answer: of one row for counts and sums.
+        relative: the standard error over the range, for totals over that of all rows.
+        rows: the number of rows that it is stated for, None where it needs none.
+        expected: whether that number is `rows_expected`, and not a public one.
+        assumed: what else it is stated for.
+    """
+
+    text: str
+    standard_error: float | None
+    range: float
+    relative: float | None
+    rows: int | None
+    expected: bool
+    assumed: str
+
+
+@dataclass(frozen=True)
+class Plan:
+    """One request, planned; made by `plan_request`.
+
+    Attributes:
+        statistics: what is asked for; terms: their numbers.
+        blocks: the blocks of the vector, with what multiplies their sums.
+        sensitivity: how far one unit moves the vector, in ring steps.
+        mechanism: the sum of shares of noise, with the counted ones.
+        variance: the variance parameter of each party's share, in squared ring steps, an integer.
+    """
+
+    schema: Schema
+    statistics: tuple[Statistic, ...]
+    terms: tuple[Term, ...]
+    blocks: tuple[Scaled, ...]
+    sensitivity: Sensitivity
+    mechanism: DistributedSum
+    variance: Fraction
+    epsilon: float
+    delta: float
+
+    @property
+    def length(self) -> int:
+        """The number of coordinates."""
+        return self.sensitivity.dimension
+
+    @functools.cached_property
+    def offsets(self) -> dict[Block, tuple[int, Fraction]]:
+        """For each block its first coordinate and its scale."""
+        result, offset = {}, 0
+        for one in self.blocks:
+            result[one.block] = (offset, one.scale)
+            offset += one.block.cells
+        return result
+
+    @functools.cached_property
+    def bounds(self) -> tuple[Integers, Integers]:
+        """The least and the greatest value of each coordinate of a party's vector."""
+        return _bounds(self.blocks, self.schema)
+
+    def vector(self, table: Table) -> Integers:
+        """Return a party's vector of integers, without noise, shape (length,)."""
+        values: list[int] = []
+        for one in self.blocks:
+            values += [round_half_up(total * one.scale) for total in one.block.sums(table)]
+        low, high = self.bounds
+        exact = [min(max(value, int(a)), int(b)) for value, a, b in zip(values, low, high, strict=True)]
+        return np.array(exact, dtype=np.int64)
+
+    def deviation(self, present: int) -> float:
+        """Return the standard deviation of the noise in a sum of so many shares, in ring steps."""
+        return math.sqrt(present * self.variance)
+
+    def errors(self, present: int, rows: int | None = None) -> list[PlannedError]:
+        """Return the standard error of each answer with so many shares of noise in the sum.
+
+        `rows` is the public number of rows; with private rows it is `rows_expected`.
+        """
+        expected = self.schema.rows == "private" or rows is None
+        number = self.schema.rows_expected if expected else rows
+        return [self._error(term, self.deviation(present), number, expected) for term in self.terms]
+
+    def _error(self, term: Term, deviation: float, rows: int | None, expected: bool) -> PlannedError:
+        square = 0.0
+        for block, factor in term.squares.items():
+            if not is_public(block, self.schema):
+                scale = float(self.offsets[block][1]) * block.greatest(self.schema)
+                square += factor * (deviation / scale) ** 2
+        one_row = math.sqrt(square) * term.groups
+        relative = None if rows is None else one_row / rows
+        error = one_row * term.range if term.of_rows else None
+        if not term.of_rows and relative is not None:
+            error = relative * term.range
+        used = None if term.of_rows else rows
+        return PlannedError(term.text, error, term.range, relative, used, expected, term.assumed)
+
+    def warnings(self, present: int, rows: int | None = None) -> list[str]:
+        """Return a line for each answer whose standard error is above a tenth of its range, or not known."""
+        return [line for error in self.errors(present, rows) for line in self._warning(error)]
+
+    def _warning(self, error: PlannedError) -> list[str]:
+        if error.relative is None:
+            return [f"{error.text}: the error depends on the number of rows: declare rows_expected"]
+        if error.relative <= LARGE:
+            return []
+        percent = 100 * error.relative
+        more = math.ceil((error.rows or self.schema.rows_expected or 1) * error.relative / LARGE)
+        line = f"{error.text}: the standard error is {percent:.3g} % of the range. It would be a tenth"
+        enough = self._epsilon_for(error.relative / LARGE)
+        least = "" if enough is None else f" or with epsilon {enough:.3g}"
+        return [f"{line} with {more} rows (more parties){least}; fewer statistics in the request help too"]
+
+    def _epsilon_for(self, factor: float) -> float | None:
+        """Return the epsilon at which the noise is smaller by a factor, None where it is above 100."""
+        wanted = gaussian_mu(self.epsilon, self.delta) * factor
+        if gaussian_mu(100.0, self.delta) < wanted:
+            return None
+        return bisect(lambda epsilon: gaussian_mu(epsilon, self.delta) < wanted, self.epsilon, 100.0, 50)[1]
+
+    def refuse(self, most: float | Mapping[str, float], present: int, rows: int | None = None) -> None:
+        """Raise ConfigError for each answer whose standard error is above what is accepted.
+
+        `most` is a share of the range of every answer, or a standard error for each text.
+        """
+        issues = []
+        for error in self.errors(present, rows):
+            limit = most.get(error.text) if isinstance(most, Mapping) else most
+            stated = error.standard_error if isinstance(most, Mapping) else error.relative
+            if limit is None or (stated is not None and stated <= limit):
+                continue
+            shown = "not known without rows_expected" if stated is None else f"{stated:.3g}"
+            reason = f"{error.text}: the standard error is {shown}, at most {limit:g} is accepted"
+            issues.append(ConfigIssue("max_standard_error", reason, ConfigCheck.INFEASIBLE))
+        if issues:
+            raise ConfigError(issues)
+
+
+def plan_request(
+    schema: Schema,
+    ask: Ask,
+    *,
+    epsilon: float,
+    delta: float,
+    parties: int,
+    missing: int = 0,
+    corrupt: int = 0,
+    weights: Mapping[str, float] | None = None,
+    max_bits: int = MOST_BITS,
+) -> Plan:
+    """Plan what is asked for, at (epsilon, delta) for one unit of the schema.
+
+    Args:
+        schema: the columns and the unit.
+        ask: what is asked for; see `read_ask`.
+        epsilon, delta: of the whole request.
+        parties: vectors in the sum; of these `missing` and `corrupt` bring no noise that counts.
+        weights: for texts of answers, how much their squared error counts beside that of others; 1 otherwise.
+        max_bits: of the deviation of the noise in ring steps; less makes a coarser grid and shorter elements.
+
+    Raises:
+        ConfigError: what is asked for, or the budget, is refused; sums do not fit into the ring.
+        PrivacyError: no noise suffices.
+    """
+    statistics = read_ask(ask, schema)
+    terms = tuple(term for one in statistics for term in terms_of(one, schema))
+    _check(epsilon, delta, terms, weights or {})
+    blocks = list(dict.fromkeys(block for term in terms for block in term.squares))
+    blocks = [block for block in blocks if not is_public(block, schema)]
+    if not blocks:
+        raise ConfigError.at(
+            "ask", "the number of rows is public: nothing else is asked for", ConfigCheck.INFEASIBLE
+        )
+    if sum(block.cells for block in blocks) > MAX_LENGTH:
+        raise ConfigError.at("ask", f"more than {MAX_LENGTH} cells", ConfigCheck.TOO_LARGE)
+    mu = gaussian_mu(epsilon, delta)
+    spread = [one / mu for one in deviations(terms, blocks, schema, weights or {})]
+    scaled = _scaled(blocks, spread, schema, parties, max_bits)
+    sensitivity = sensitivity_of(scaled, schema)
+    mechanism = DistributedSum.calibrate(
+        DiscreteGaussian, epsilon, delta, sensitivity, parties=parties, missing=missing, corrupt=corrupt
+    )
+    variance = Fraction(math.ceil(mechanism.share.distribution.value))
+    _check_room(scaled, schema, parties, variance)
+    return Plan(
+        schema=schema,
+        statistics=statistics,
+        terms=terms,
+        blocks=tuple(scaled),
+        sensitivity=sensitivity,
+        mechanism=DistributedSum(DiscreteGaussian(sensitivity, variance), parties, missing, corrupt),
+        variance=variance,
+        epsilon=epsilon,
+        delta=delta,
+    )
+
+
+def _check(epsilon: float, delta: float, terms: Sequence[Term], weights: Mapping[str, float]) -> None:
+    result = Arguments()
+    result.budget(epsilon, delta)
+    texts = {term.text for term in terms}
+    for text, weight in weights.items():
+        if text not in texts:
+            result.issue("weights", f"{text!r} is not asked for", ConfigCheck.UNKNOWN_NAME)
+        result.positive("weights", weight, 1e6, f" ({text})")
+    result.done()
+
+
+def _scaled(
+    blocks: Sequence[Block], spread: Sequence[float], schema: Schema, parties: int, max_bits: int
+) -> list[Scaled]:
+    """Return the blocks with scales that give each the deviation `spread`, in units of its greatest value."""
+    total = parties * schema.max_rows / min(spread)
+    bits = min(max_bits, math.floor(SUM_BITS - 1 - math.log2(total + 80 * parties)))
+    if bits < LEAST_BITS:
+        reason = f"sums of {parties} times {schema.max_rows} rows do not fit into the ring with their noise"
+        raise ConfigError.at("max_rows", reason, ConfigCheck.TOO_LARGE)
+    ring = 2.0**bits
+    return [
+        Scaled(block, near_scale(ring / (one * block.greatest(schema))))
+        for block, one in zip(blocks, spread, strict=True)
+    ]
+
+
+def near_scale(scale: float) -> Fraction:
+    """Return an integer, or a multiple of a power of two below 1, that is within a part in 2^7 of a scale."""
+    bits = max(0, SCALE_BITS - math.frexp(scale)[1])
+    return Fraction(max(1, round(math.ldexp(scale, bits))), 1 << bits)
+
+
+def round_half_up(value: Fraction) -> int:
+    """Return floor(value + 1/2)."""
+    return (2 * value.numerator + value.denominator) // (2 * value.denominator)
+
+
+def _bounds(blocks: Sequence[Scaled], schema: Schema) -> tuple[Integers, Integers]:
+    cells = [one.block.cells for one in blocks]
+    low = [round_half_up(schema.max_rows * one.block.least(schema) * one.scale) for one in blocks]
+    high = [round_half_up(schema.max_rows * one.block.greatest(schema) * one.scale) for one in blocks]
+    return np.repeat(np.array(low, dtype=np.int64), cells), np.repeat(np.array(high, dtype=np.int64), cells)
+
+
+def _check_room(blocks: Sequence[Scaled], schema: Schema, parties: int, variance: Fraction) -> None:
+    low, high = _bounds(blocks, schema)
+    widest = max(int(high.max()) - int(low.min()), 1)
+    if parties * widest + 80 * math.isqrt(math.ceil(parties * variance)) >= 1 << 62:
+        raise ConfigError.at("max_rows", "sum and noise need over 63 bits", ConfigCheck.TOO_LARGE)
+
+
+def noisy_values(total: NDArray[np.int64], scale: Fraction) -> NDArray[np.float64]:
+    """Return sums in a block's own steps."""
+    return np.asarray(total.astype(np.float64) / float(scale))

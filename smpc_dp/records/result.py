@@ -1,0 +1,112 @@
+"""The table of answers: estimates with intervals, and what they protect and do not."""
+
+from __future__ import annotations
+
+import csv
+import io
+import math
+from typing import Any
+
+import msgspec
+
+from smpc_dp.optional import optional
+from smpc_dp.privacy.guarantee import PlainStruct, PrivacyGuarantee
+
+HIDDEN = "not shown: within the noise"
+
+
+class Estimate(PlainStruct, frozen=True, kw_only=True):
+    """One number.
+
+    Attributes:
+        statistic: the text that was asked for; name: which of its numbers.
+        cell: for tables and groups the category or the bin of each column.
+        value: None where there is none: `note` says why.
+        low, high: the ends of the interval, from the noise alone; None where it is not bounded.
+        standard_error: of the noise, to first order.
+        sampling_error: the standard error of the rows as a sample of a population, where it is known: apart
+            from the noise, and not in the interval.
+        unit: what the value is counted in.
+        note: flags.
+    """
+
+    statistic: str
+    name: str
+    cell: dict[str, str]
+    value: float | None
+    low: float | None
+    high: float | None
+    standard_error: float | None
+    sampling_error: float | None
+    unit: str
+    note: str = ""
+
+
+class Answers(PlainStruct, frozen=True, kw_only=True):
+    """The answers of one request.
+
+    Attributes:
+        estimates: all numbers.
+        level: of each interval; of all together where `simultaneous`.
+        unit: what is protected: record or person.
+        relation: add-remove, or substitution within a party.
+        present, counted: shares of noise in the sum, and those that the guarantee counts on.
+        rows: the public number of rows; None where it is private.
+        guarantee: of the request.
+        not_protected: what a reader should be told.
+    """
+
+    estimates: tuple[Estimate, ...]
+    level: float
+    simultaneous: bool
+    unit: str
+    relation: str
+    present: int
+    counted: int
+    rows: int | None
+    guarantee: PrivacyGuarantee
+    not_protected: tuple[str, ...]
+
+    def of(self, statistic: str) -> tuple[Estimate, ...]:
+        """Return the estimates of one statistic, by its text."""
+        return tuple(one for one in self.estimates if one.statistic == statistic)
+
+    def to_pandas(self) -> Any:
+        """Return a pandas table with a row for each estimate."""
+        rows = [{**msgspec.structs.asdict(one), "cell": cell_text(one.cell)} for one in self.estimates]
+        return optional("pandas").DataFrame(rows)
+
+    def to_csv(self) -> str:
+        """Return the estimates as CSV."""
+        file = io.StringIO()
+        names = list(Estimate.__struct_fields__)
+        writer = csv.writer(file, lineterminator="\n")
+        writer.writerow(names)
+        for one in self.estimates:
+            row = {**msgspec.structs.asdict(one), "cell": cell_text(one.cell)}
+            writer.writerow(["" if row[name] is None else row[name] for name in names])
+        return file.getvalue()
+
+    def __str__(self) -> str:
+        lines = []
+        for one in self.estimates:
+            name = f"{one.name} [{cell_text(one.cell)}]" if one.cell else one.name
+            value = "-" if one.value is None else f"{one.value:.6g}"
+            low, high = (("-" if end is None else f"{end:.6g}") for end in (one.low, one.high))
+            lines.append(f"{name}: {value} [{low}, {high}] {one.unit} {one.note}".rstrip())
+        lines.append(
+            f"({self.guarantee.epsilon:g}, {self.guarantee.delta:g})-differential privacy for each "
+            f"{self.unit} "
+            f"({self.relation}); intervals of level {self.level:g} are about the noise alone"
+        )
+        return "\n".join(lines)
+
+
+def cell_text(cell: dict[str, str]) -> str:
+    """Return the cell of a table as text."""
+    return ", ".join(f"{name} = {value}" for name, value in cell.items())
+
+
+def finite(value: float) -> float | None:
+    """Return a number, None for one that is not finite."""
+    return value if math.isfinite(value) else None

@@ -1,0 +1,243 @@
+"""The columns that all parties' tables have, with their public bounds and categories."""
+
+from __future__ import annotations
+
+import itertools
+import math
+import re
+from collections.abc import Mapping
+from fractions import Fraction
+from typing import Annotated, Literal
+
+import msgspec
+from msgspec import Meta
+
+from smpc_dp.encoding import shown
+from smpc_dp.errors import ConfigCheck, ConfigError, ConfigIssue
+from smpc_dp.privacy.guarantee import PlainStruct, Relation
+from smpc_dp.settings import read
+
+Rows = Literal["private", "public"]
+RowUnit = Literal["record", "person"]
+Few = Annotated[int, Meta(ge=1, le=1 << 20)]
+
+# Steps of a number's grid, unless its column declares them; products of two numbers stay below 2^48.
+DEFAULT_STEPS = 1 << 24
+MAX_ROWS = 1 << 40
+MAX_CELLS = 1 << 16
+MAX_COLUMNS = 1000
+NAME = re.compile(r"[A-Za-z_][A-Za-z0-9_]{0,63}")
+
+
+class Number(msgspec.Struct, frozen=True, kw_only=True, tag_field="kind", tag="number"):
+    """A column of numbers, clipped to [lower, upper]."""
+
+    lower: Annotated[float, Meta(description="least value; smaller ones are clipped to it")]
+    upper: Annotated[float, Meta(description="greatest value; greater ones are clipped to it")]
+    step: Annotated[
+        float | None,
+        Meta(description="values are multiples of this above `lower`", extra={"range": "above 0"}),
+    ] = None
+    missing: Annotated[bool, Meta(description="false: a missing value counts as the middle of the range")] = (
+        True
+    )
+    bins: Annotated[
+        tuple[float, ...], Meta(description="inner edges of its bins in tables and groups", max_length=1000)
+    ] = ()
+
+    @property
+    def steps(self) -> int:
+        """The number of grid steps from the lower to the upper bound."""
+        return DEFAULT_STEPS if self.step is None else round((self.upper - self.lower) / self.step)
+
+    @property
+    def width(self) -> float:
+        """The declared range."""
+        return self.upper - self.lower
+
+    @property
+    def middle(self) -> float:
+        """The middle of the declared range, which the integer 0 stands for."""
+        return self.lower + self.width / 2
+
+    @property
+    def unit(self) -> float:
+        """How much of the column's unit the integer 1 stands for: half a grid step."""
+        return self.width / (2 * self.steps)
+
+    def threshold(self, edge: float) -> int:
+        """Return the first grid point that is not below an edge."""
+        step = Fraction(self.width) / self.steps
+        return math.ceil((Fraction(edge) - Fraction(self.lower)) / step)
+
+    def edge(self, threshold: int) -> float:
+        """Return the value at a grid point."""
+        return self.lower + threshold * (self.width / self.steps)
+
+    def issues(self, where: str) -> list[ConfigIssue]:
+        """Return every fault of the declared bounds."""
+        faults: list[tuple[str, str, ConfigCheck]] = []
+        if not (math.isfinite(self.lower) and math.isfinite(self.upper) and self.lower < self.upper):
+            faults.append(("lower", f"{self.lower:g} is not below upper {self.upper:g}", ConfigCheck.RANGE))
+        elif not math.isfinite(self.width):
+            faults.append(("upper", "the range is not a finite number", ConfigCheck.RANGE))
+        elif self.step is not None:
+            steps = self.width / self.step if self.step > 0 else 0.0
+            if not 1 <= steps <= DEFAULT_STEPS or abs(steps - round(steps)) > 1e-6:
+                reason = (
+                    f"must divide the range {self.width:g} into 1 to {DEFAULT_STEPS} steps, is {self.step:g}"
+                )
+                faults.append(("step", reason, ConfigCheck.RANGE))
+        if not faults and not all(self.lower < edge < self.upper for edge in self.bins):
+            faults.append(("bins", "must be inner edges, between the bounds", ConfigCheck.RANGE))
+        if any(low >= high for low, high in itertools.pairwise(self.bins)):
+            faults.append(("bins", "must increase", ConfigCheck.RANGE))
+        return [ConfigIssue(f"{where}.{key}", reason, check) for key, reason, check in faults]
+
+
+class Category(msgspec.Struct, frozen=True, kw_only=True, tag_field="kind", tag="category"):
+    """A column of declared categories."""
+
+    values: Annotated[tuple[str, ...], Meta(min_length=1, max_length=MAX_CELLS, description="all categories")]
+    other: Annotated[
+        str | None, Meta(description="the category that stands for all that are not declared")
+    ] = None
+
+    def issues(self, where: str) -> list[ConfigIssue]:
+        """Return every fault of the declared categories."""
+        result = []
+        if len(set(self.values)) < len(self.values):
+            result.append(ConfigIssue(f"{where}.values", "has a category twice", ConfigCheck.DUPLICATE))
+        if self.other is not None and self.other not in self.values:
+            result.append(
+                ConfigIssue(f"{where}.other", f"{self.other!r} is none of `values`", ConfigCheck.UNKNOWN_NAME)
+            )
+        return result
+
+
+Column = Number | Category
+
+
+class SchemaSettings(msgspec.Struct, frozen=True, kw_only=True):
+    """The `[records]` table of a session file: what all parties know of each other's tables."""
+
+    columns: Annotated[dict[str, Column], Meta(description="the columns, by name")]
+    max_rows: Annotated[int, Meta(ge=1, le=MAX_ROWS, description="most rows of one party")]
+    rows: Annotated[
+        Rows, Meta(description="`private`: whether a row is there is protected; `public`: what is in it")
+    ] = "private"
+    unit: Annotated[RowUnit, Meta(description="what is protected")] = "record"
+    id: Annotated[str | None, Meta(description="the column of persons' ids, for unit `person`")] = None
+    rows_per_person: Annotated[Few | None, Meta(description="rows of one person in a party that count")] = (
+        None
+    )
+    parties_per_person: Annotated[
+        Few | None, Meta(description="parties that one person's rows may be in")
+    ] = None
+    rows_expected: Annotated[
+        Annotated[int, Meta(ge=1, le=1 << 60)] | None,
+        Meta(description="of all parties, for errors that depend on private rows"),
+    ] = None
+
+
+class Schema(PlainStruct, frozen=True, kw_only=True):
+    """Checked columns and units; made by `read_schema`."""
+
+    columns: dict[str, Column]
+    max_rows: int
+    rows: Rows = "private"
+    unit: RowUnit = "record"
+    id: str | None = None
+    rows_per_person: int | None = None
+    parties_per_person: int | None = None
+    rows_expected: int | None = None
+
+    @property
+    def relation(self) -> Relation:
+        """The neighbouring relation: add-remove for private rows, substitution for public ones."""
+        return "add-remove" if self.rows == "private" else "substitution"
+
+    @property
+    def person_factor(self) -> int:
+        """Rows of one unit, in one party."""
+        return self.rows_per_person or 1
+
+    @property
+    def party_factor(self) -> int:
+        """Parties that have rows of one unit."""
+        return self.parties_per_person or 1
+
+    def column(self, name: str, where: str) -> Column:
+        """Return a column; raise ConfigError, naming where it is asked for, if there is none."""
+        if name not in self.columns:
+            known = ", ".join(self.columns)
+            raise ConfigError.at(where, f"no column {name!r} (columns: {known})", ConfigCheck.UNKNOWN_NAME)
+        return self.columns[name]
+
+    def number(self, name: str, where: str) -> Number:
+        """Return a column of numbers; raise ConfigError if it is none."""
+        column = self.column(name, where)
+        if not isinstance(column, Number):
+            raise ConfigError.at(where, f"column {name!r} has categories, no numbers", ConfigCheck.TYPE)
+        return column
+
+
+def read_schema(given: Mapping[str, object], where: str = "records.") -> Schema:
+    """Check a `[records]` table; raise ConfigError with every fault."""
+    good, issues = read(SchemaSettings, _tagged(given), where)
+    columns: dict[str, Column] = good.get("columns", {})
+    issues += _column_issues(columns, where)
+    if "columns" in good:
+        issues += _unit_issues(good, where)
+    if issues:
+        raise ConfigError(issues)
+    return Schema(**good)
+
+
+def _tagged(given: Mapping[str, object]) -> dict[str, object]:
+    """Return the table with the kind of each column, which its keys decide where it does not say one."""
+    columns = given.get("columns")
+    if not isinstance(columns, Mapping):
+        return dict(given)
+    tagged = {
+        name: {"kind": "category" if "values" in column else "number", **column}
+        if isinstance(column, Mapping)
+        else column
+        for name, column in columns.items()
+    }
+    return {**given, "columns": tagged}
+
+
+def _column_issues(columns: Mapping[str, Column], where: str) -> list[ConfigIssue]:
+    issues = []
+    if not columns or len(columns) > MAX_COLUMNS:
+        reason = f"1 to {MAX_COLUMNS} are needed, there are {len(columns)}"
+        issues.append(ConfigIssue(f"{where}columns", reason, ConfigCheck.RANGE))
+    for name, column in columns.items():
+        if not NAME.fullmatch(name):
+            reason = f"{shown(name)} must be a letter or _, then letters, digits and _"
+            issues.append(ConfigIssue(f"{where}columns", reason, ConfigCheck.FORMAT))
+        issues += column.issues(f"{where}columns.{name}")
+    return issues
+
+
+def _unit_issues(good: Mapping[str, object], where: str) -> list[ConfigIssue]:
+    """Return the faults of what the unit `person` needs, and of what other units do not have."""
+    issues = []
+    for key in ("id", "rows_per_person", "parties_per_person"):
+        given = good.get(key) is not None
+        if good.get("unit") == "person" and not given:
+            issues.append(ConfigIssue(f"{where}{key}", "is needed for unit 'person'", ConfigCheck.MISSING))
+        elif good.get("unit") == "record" and given:
+            issues.append(ConfigIssue(f"{where}{key}", "is for unit 'person'", ConfigCheck.CONFLICT))
+    columns = good.get("columns")
+    if isinstance(columns, Mapping) and good.get("id") in columns:
+        issues.append(
+            ConfigIssue(f"{where}id", "is a column of its own, without statistics", ConfigCheck.CONFLICT)
+        )
+    return issues
+
+
+def schema_of(given: Schema | Mapping[str, object]) -> Schema:
+    """Return a schema, reading it where it is a table of settings."""
+    return given if isinstance(given, Schema) else read_schema(given, "")

@@ -1,0 +1,244 @@
+"""How far one row moves the vector: the largest distance over rows, or pairs of rows, of all blocks together.
+
+docs/proofs/records.md derives each bound. They hold for all real numbers within the bounds, thus for the
+grid.
+"""
+
+from __future__ import annotations
+
+import itertools
+import math
+from collections.abc import Iterator, Sequence
+from fractions import Fraction
+
+import msgspec
+import numpy as np
+from numpy.typing import NDArray
+
+from smpc_dp.privacy.mechanisms.sensitivity import Sensitivity
+from smpc_dp.records.features import Block
+from smpc_dp.records.schema import Schema
+
+Floats = NDArray[np.float64]
+# Above the rounding errors of sums of some thousand numbers, and of an eigenvalue of such a matrix.
+_UP = 1 + 1e-9
+# Choices of signs, missing values and cells that are gone through in one component.
+MAX_CHOICES = 100_000
+# Sets of blocks with the same presence that are gone through.
+MAX_GROUPS = 10
+
+
+class Scaled(msgspec.Struct, frozen=True):
+    """A block in the vector, and what its sum is multiplied by before it is rounded."""
+
+    block: Block
+    scale: Fraction
+
+    @property
+    def rounded(self) -> bool:
+        """Whether the sum is rounded."""
+        return self.scale.denominator > 1
+
+    def square(self, schema: Schema) -> float:
+        """Return the square of the greatest value that a row brings to a coordinate."""
+        return float(self.scale * self.block.greatest(schema)) ** 2
+
+
+def sensitivity_of(blocks: Sequence[Scaled], schema: Schema) -> Sensitivity:
+    """Return how far the vectors of two neighbouring tables are apart, in steps of the ring.
+
+    The rounding is that of each party whose sum moves.
+    """
+    add_remove = schema.relation == "add-remove"
+    square = largest_norm(blocks, schema) if add_remove else largest_distance(blocks, schema)
+    touched = sum(_touched(one, schema) for one in blocks if one.rounded)
+    most = max(_furthest(one, schema) for one in blocks)
+    l2 = schema.party_factor * (schema.person_factor * math.sqrt(square) + math.sqrt(touched))
+    return Sensitivity.on_integers(
+        schema.relation,
+        dimension=sum(one.block.cells for one in blocks),
+        l2=max(1.0, l2 * _UP),
+        linf=float(max(1, schema.party_factor * most)),
+    )
+
+
+def _furthest(one: Scaled, schema: Schema) -> int:
+    """Return how far one coordinate of a party moves, at most; rounding moves it no further than that."""
+    both_signs = any(one.block.powers.count(name) == 1 for name in one.block.powers)
+    signs = 2 if both_signs and schema.relation == "substitution" else 1
+    return math.ceil(schema.person_factor * signs * one.scale * one.block.greatest(schema))
+
+
+def largest_norm(blocks: Sequence[Scaled], schema: Schema) -> float:
+    """Return the square of the L2 norm of the row that has the largest one: all present, all at a bound."""
+    return math.fsum(one.square(schema) for one in blocks) * _UP
+
+
+def largest_distance(blocks: Sequence[Scaled], schema: Schema) -> float:
+    """Return the square of the L2 distance of the two rows that are furthest apart, or a bound on it."""
+    return math.fsum(_component(part, schema) for part in components(blocks)) * _UP
+
+
+def components(blocks: Sequence[Scaled]) -> Iterator[list[Scaled]]:
+    """Yield the blocks that share columns, directly or through others, together."""
+    groups: list[tuple[set[str], list[Scaled]]] = []
+    for one in blocks:
+        columns, members = set(one.block.columns), [one]
+        rest = []
+        for known, others in groups:
+            if known & columns:
+                columns |= known
+                members = others + members
+            else:
+                rest.append((known, others))
+        groups = [*rest, (columns, members)]
+    yield from (members for _, members in groups)
+
+
+def block_distance(block: Block, schema: Schema) -> float:
+    """Return the square of the largest distance of two neighbours in a block whose greatest value is 1."""
+    if schema.relation == "add-remove":
+        return 1.0
+    if any(block.powers.count(name) == 1 for name in block.powers):
+        return 4.0
+    if any(selector.cells > 1 for selector in block.selectors):
+        return 2.0
+    return 1.0 if block.powers or block.present or block.selectors else 0.0
+
+
+def _touched(one: Scaled, schema: Schema) -> int:
+    """Return how many coordinates of a block one unit's rows in a party can move."""
+    each = 1 if schema.relation == "add-remove" else 2
+    return min(one.block.cells, each * schema.person_factor)
+
+
+def _component(blocks: Sequence[Scaled], schema: Schema) -> float:
+    """Return the least of the bounds on a component's squared distance."""
+    bounds = [math.fsum(one.square(schema) * block_distance(one.block, schema) for one in blocks)]
+    own = _one_column(blocks, schema)
+    if own is not None:
+        bounds.append(own)
+    listed = _enumerated(blocks, schema)
+    if listed is not None:
+        bounds.append(listed)
+    bounds.append(_by_inner_product(blocks, schema))
+    return min(bounds)
+
+
+def _one_column(blocks: Sequence[Scaled], schema: Schema) -> float | None:
+    """Return the exact maximum for z, z^2 and the presence of one column without cells, else None.
+
+    (z - z')^2 (w1^2 + w2^2 (z + z')^2) grows with |z - z'| at a given z + z', so z or z' is at a bound:
+    with s = z + z' in units of the bound it is (2 - s)^2 (w1^2 + w2^2 s^2), 0 <= s <= 2.
+    """
+    if (
+        any(one.block.selectors for one in blocks)
+        or len(set().union(*(one.block.columns for one in blocks))) > 1
+    ):
+        return None
+    by_degree = [0.0, 0.0, 0.0]
+    absent = 0.0
+    for one in blocks:
+        by_degree[len(one.block.powers)] += one.square(schema)
+        absent += one.square(schema) if one.block.columns else 0.0
+    first, second = by_degree[1], by_degree[2]
+    # the derivative: -2 (2 - s) (w1 + w2 s^2) + 2 w2 s (2 - s)^2 = 0, so s = 2 or 2 w2 s^2 - 2 w2 s + w1 = 0
+    candidates = [0.0, 1.0]
+    if second > 0 and (inner := 1 - 2 * first / second) >= 0:
+        candidates += [(1 + math.sqrt(inner)) / 2, (1 - math.sqrt(inner)) / 2]
+    both = max((2 - s) ** 2 * (first + second * s * s) for s in candidates)
+    return max(both, absent if any(one.block.present for one in blocks) else 0.0)
+
+
+def _enumerated(blocks: Sequence[Scaled], schema: Schema) -> float | None:
+    """Return the largest sum over choices of signs, missing values and cells; None if they are too many.
+
+    For a column: 0 same sign, 1 other sign, 2 missing in one of the rows. For a selector: 0 same cell, 1
+    other.
+    """
+    columns = sorted({name for one in blocks for name in (*one.block.powers, *one.block.present)})
+    selectors = sorted({selector for one in blocks for selector in one.block.selectors}, key=repr)
+    absent = {name for one in blocks for name in one.block.present}
+    ranges = [3 if name in absent else 2 for name in columns] + [2] * len(selectors)
+    choices = math.prod(ranges)
+    if choices > MAX_CHOICES:
+        return None
+    grid = np.indices(ranges).reshape(len(ranges), -1) if ranges else np.zeros((0, 1), dtype=np.int64)
+    state = dict(zip([*columns, *selectors], grid, strict=True))
+    total = np.zeros(choices)
+    for one in blocks:
+        total += one.square(schema) * _contribution(one.block, state, choices)
+    return float(total.max())
+
+
+def _contribution(block: Block, state: dict[object, NDArray[np.int64]], choices: int) -> Floats:
+    """Return the squared distance in a block for each choice, in units of its greatest value."""
+    sign = np.ones(choices)
+    for name in block.powers:
+        sign *= np.where(state[name] == 1, -1.0, 1.0)
+    is_square = len(block.powers) == 2 and block.powers[0] == block.powers[1]
+    result = np.ones(choices) if is_square else 2 * (1 - sign)
+    for selector in block.selectors:
+        result = np.where(state[selector] == 1, 2.0 if selector.cells > 1 else 1.0, result)
+    for name in block.present:
+        result = np.where(state[name] == 2, 1.0, result)
+    return result
+
+
+def _by_inner_product(blocks: Sequence[Scaled], schema: Schema) -> float:
+    """Return |f|^2 + |f'|^2 - 2 <f, f'> at most: blocks without cells through their quadratic form.
+
+    Which sets of blocks are missing in one of the rows is gone through; such a block moves by its norm at
+    most.
+    """
+    plain = [one for one in blocks if not one.block.selectors]
+    cells = math.fsum(
+        one.square(schema) * block_distance(one.block, schema) for one in blocks if one.block.selectors
+    )
+    by_presence: dict[tuple[str, ...], list[Scaled]] = {}
+    for one in plain:
+        by_presence.setdefault(one.block.present, []).append(one)
+    always = by_presence.pop((), [])
+    groups = list(by_presence.values())
+    if len(groups) > MAX_GROUPS:
+        return math.inf
+    worst = 0.0
+    for absent in itertools.product((False, True), repeat=len(groups)):
+        there, gone = list(always), 0.0
+        for group, away in zip(groups, absent, strict=True):
+            if away:
+                gone += math.fsum(one.square(schema) for one in group)
+            else:
+                there += group
+        worst = max(worst, gone + _polar(there, schema))
+    return cells + worst
+
+
+def _polar(blocks: Sequence[Scaled], schema: Schema) -> float:
+    """Return 2 sum of N_b - 2 min over the box of c + b.u + u'Au, bounded by the least eigenvalue of A."""
+    names = sorted({name for one in blocks for name in one.block.powers})
+    index = {name: position for position, name in enumerate(names)}
+    quadratic = np.zeros((len(names), len(names)))
+    linear = np.zeros(len(names))
+    constant = norm = 0.0
+    for one in blocks:
+        weight = one.square(schema)
+        norm += weight
+        positions = [index[name] for name in one.block.powers]
+        if not positions:
+            constant += weight
+        elif len(positions) == 1:
+            linear[positions[0]] += weight
+        else:
+            quadratic[positions[0], positions[1]] += weight / 2
+            quadratic[positions[1], positions[0]] += weight / 2
+    if not names:
+        return 0.0
+    least = float(np.linalg.eigvalsh(quadratic)[0]) - 1e-9 * float(np.abs(quadratic).sum())
+    ends = np.minimum(least - linear, least + linear)
+    inner = np.full(len(names), np.inf)
+    if least > 0:
+        centre = -linear / (2 * least)
+        inner = np.where(np.abs(centre) <= 1, linear * centre + least * centre**2, np.inf)
+    lowest = constant + math.fsum(np.minimum(np.minimum(ends, inner), 0.0))
+    return 2 * norm - 2 * lowest

@@ -1,0 +1,47 @@
+"""Splits the noise over the blocks of a request: the largest standard error, over its range, is the least."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping, Sequence
+
+import numpy as np
+
+from smpc_dp.records.features import Block
+from smpc_dp.records.schema import Schema
+from smpc_dp.records.sensitivity import block_distance
+from smpc_dp.records.terms import Term, is_public
+
+ROUNDS = 400
+# Of the weight of all answers, what each block counts with at least: none is without noise of a finite size.
+_FLOOR = 1e-9
+
+
+def deviations(
+    terms: Sequence[Term], blocks: Sequence[Block], schema: Schema, weights: Mapping[str, float]
+) -> list[float]:
+    """Return a standard deviation for each block, in units of its greatest value, for mu = 1.
+
+    With shares x = 1/deviation^2, the sum of d x is 1, d being the squared distance of two rows in the block
+    alone; the largest of the terms' variances c/x is made least by multiplicative weights on the terms: for
+    given weights the best x is in proportion to sqrt(c/d).
+    """
+    distances = np.array([max(block_distance(block, schema), _FLOOR) for block in blocks])
+    index = {block: position for position, block in enumerate(blocks)}
+    factors = np.zeros((len(terms), len(blocks)))
+    for row, term in enumerate(terms):
+        for block, square in term.squares.items():
+            if not is_public(block, schema):
+                factors[row, index[block]] += square * term.groups**2 * weights.get(term.text, 1.0)
+    factors += _FLOOR * factors.max(initial=1.0)
+    share = np.full(len(terms), 1 / len(terms))
+    best, least = np.ones(len(blocks)), math.inf
+    for _ in range(ROUNDS):
+        shares = np.sqrt(share @ factors / distances)
+        shares /= shares @ distances
+        errors = factors @ (1 / shares)
+        if errors.max() < least:
+            best, least = shares, float(errors.max())
+        share = share * np.sqrt(errors / errors.max())
+        share /= share.sum()
+    return [float(deviation) for deviation in 1 / np.sqrt(best)]

@@ -1,0 +1,162 @@
+"""Which blocks each statistic is computed from, and how their noise enters its standard error."""
+
+from __future__ import annotations
+
+import itertools
+import math
+from collections.abc import Sequence
+
+import msgspec
+
+from smpc_dp.records.ask import Statistic
+from smpc_dp.records.features import (
+    Block,
+    Selector,
+    coarser,
+    edged,
+    equal_bins,
+    product,
+    selector,
+)
+from smpc_dp.records.schema import Number, Schema
+
+# Children of a cell in the tree of a quantile's counts.
+FANOUT = 16
+
+
+class Term(msgspec.Struct, frozen=True):
+    """One number of a statistic, to first order.
+
+    Attributes:
+        text: as in the result.
+        range: the declared range of the number, in its unit; of counts and sums that of one row.
+        of_rows: whether it is a total over the rows, so that its range grows with them, and not a mean.
+        squares: for each block the factor of its variance, for noise in units of the block's greatest value,
+            a range of 1 and one row.
+        groups: the number of groups that the rows are expected to be spread over.
+        assumed: what the factors take for granted.
+    """
+
+    text: str
+    range: float
+    of_rows: bool
+    squares: dict[Block, float]
+    groups: int = 1
+    assumed: str = ""
+
+
+def terms_of(one: Statistic, schema: Schema) -> list[Term]:
+    """Return the numbers of a statistic, with the blocks that each needs."""
+    by = [selector(schema, name) for name in one.by]
+    match one.kind:
+        case "count":
+            return [Term(one.text, 1.0, True, {product(schema, by=by): 1.0})]
+        case "table" | "histogram":
+            return [Term(one.text, 1.0, True, {product(schema, by=cells_of(one, schema)): 1.0})]
+        case "sum":
+            return [_sum(one, schema, by)]
+        case "mean":
+            return [_mean(one, schema, by)]
+        case "variance":
+            return [_variance(one, schema, by)]
+        case "quantile":
+            return [_quantile(one, schema)]
+        case "covariance" | "correlation":
+            return list(_moments(one, schema))
+        case _:
+            return [_regression(one, schema)]
+
+
+def cells_of(one: Statistic, schema: Schema) -> list[Selector]:
+    """Return the selectors of a table or a histogram."""
+    if one.kind == "histogram":
+        name = one.columns[0]
+        column = schema.columns[name]
+        if isinstance(column, Number) and one.bins is not None:
+            return [equal_bins(name, column, one.bins)]
+        if isinstance(column, Number) and one.edges:
+            return [edged(name, column, one.edges)]
+    return [selector(schema, name) for name in one.columns]
+
+
+def levels_of(name: str, schema: Schema, bins: int) -> list[Selector]:
+    """Return the levels of the tree of counts of a column, the finest first, without the root."""
+    levels = [equal_bins(name, schema.number(name, name), bins)]
+    while levels[-1].cells > FANOUT:
+        levels.append(coarser(levels[-1], FANOUT))
+    return levels
+
+
+def is_public(block: Block, schema: Schema) -> bool:
+    """Whether a block is the number of rows, and that is public."""
+    return schema.rows == "public" and not block.columns
+
+
+def _sum(one: Statistic, schema: Schema, by: Sequence[Selector]) -> Term:
+    (name,) = one.columns
+    column = schema.number(name, one.text)
+    squares = {product(schema, name, by=by): 0.25}
+    if column.middle != 0:
+        squares[product(schema, over=one.columns, by=by)] = (column.middle / column.width) ** 2
+    return Term(one.text, column.width, True, squares)
+
+
+def _mean(one: Statistic, schema: Schema, by: Sequence[Selector]) -> Term:
+    (name,) = one.columns
+    squares = {product(schema, name, by=by): 0.25, product(schema, over=one.columns, by=by): 0.25}
+    groups = math.prod(each.cells for each in by)
+    assumed = "groups of equal size, a mean at a bound" if by else "a mean at a bound"
+    return Term(one.text, schema.number(name, one.text).width, False, squares, groups, assumed)
+
+
+def _variance(one: Statistic, schema: Schema, by: Sequence[Selector]) -> Term:
+    (name,) = one.columns
+    squares = {
+        product(schema, name, name, by=by): 1.0,
+        product(schema, name, by=by): 1.0,
+        product(schema, over=one.columns, by=by): 0.25,
+    }
+    width = schema.number(name, one.text).width
+    groups = math.prod(each.cells for each in by)
+    return Term(
+        one.text, (width / 2) ** 2, False, squares, groups, "a mean a quarter of the range from its middle"
+    )
+
+
+def _quantile(one: Statistic, schema: Schema) -> Term:
+    levels = levels_of(one.columns[0], schema, one.bins or 1)
+    # a rank adds about half of the cells below one parent, at each level
+    squares = {product(schema, by=[level]): min(level.cells, FANOUT) / 4 for level in levels}
+    return Term(one.text, 1.0, False, squares, 1, "the error of the rank, as a share of the rows")
+
+
+def _moments(one: Statistic, schema: Schema) -> list[Term]:
+    over, result = one.columns, []
+    count = product(schema, over=over)
+    squares = {product(schema, name, name, over=over): 1.0 for name in over}
+    if one.kind == "correlation":
+        for first, second in itertools.combinations(over, 2):
+            used = squares | {product(schema, first, second, over=over): 4.0, count: 0.25}
+            used = {block: used[block] for block in used if set(block.powers) <= {first, second}}
+            used |= {product(schema, name, over=over): 1.0 for name in (first, second)}
+            text = f"correlation({first}, {second})"
+            result.append(Term(text, 2.0, False, used, 1, "standard deviations a quarter of the ranges"))
+        return result
+    for first, second in itertools.combinations_with_replacement(over, 2):
+        factors = {product(schema, first, second, over=over): 1.0, count: 0.25}
+        factors |= {product(schema, name, over=over): 0.25 for name in (first, second)}
+        size = math.prod(schema.number(name, one.text).width / 2 for name in (first, second))
+        assumed = "means a quarter of the ranges from their middles"
+        result.append(Term(f"covariance({first}, {second})", size, False, factors, 1, assumed))
+    return result
+
+
+def _regression(one: Statistic, schema: Schema) -> Term:
+    over, (response, *others) = one.columns, one.columns
+    squares = {product(schema, over=over): 0.25, product(schema, response, over=over): 1.0}
+    squares |= {product(schema, name, over=over): 1.0 for name in others}
+    squares |= {product(schema, name, response, over=over): 16.0 for name in others}
+    pairs = itertools.combinations_with_replacement(others, 2)
+    squares |= {product(schema, *pair, over=over): 16.0 / len(others) for pair in pairs}
+    assumed = "columns that are not correlated, with standard deviations a quarter of their ranges"
+    return Term(one.text, 1.0, False, squares, 1, assumed)

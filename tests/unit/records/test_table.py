@@ -1,0 +1,150 @@
+"""Tables: what is on the grid, what is dropped and told to the party, and what is refused."""
+
+from __future__ import annotations
+
+import math
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from smpc_dp.errors import ConfigError, LocalError
+from smpc_dp.records.features import Block, product, selector
+from smpc_dp.records.schema import Schema, read_schema
+from smpc_dp.records.table import read_table
+
+COLUMNS = {
+    "age": {"lower": 0.0, "upper": 120.0, "step": 1.0, "bins": [18.0, 65.0]},
+    "bmi": {"lower": 10.0, "upper": 60.0, "missing": False},
+    "sex": {"values": ["f", "m", "x"], "other": "x"},
+    "ward": {"values": ["a", "b"]},
+}
+
+
+def schema(**more: object) -> Schema:
+    return read_schema({"columns": COLUMNS, "max_rows": 100, **more})
+
+
+ROWS = {
+    "age": [30.4, math.nan, 130.0, -1.0],
+    "bmi": [35.0, 10.0, math.nan, math.inf],
+    "sex": np.array(["f", "?", None, "m"], dtype=object),
+    "ward": np.array(["a", "c", "b", ""], dtype=object),
+}
+
+
+def test_values_are_clipped_and_put_on_the_grid_and_the_party_is_told() -> None:
+    table = read_table(ROWS, schema())
+    assert table.codes["age"].tolist() == [2 * 30 - 120, 0, 120, -120]
+    assert table.present["age"].tolist() == [True, False, True, True]
+    assert table.codes["bmi"].tolist() == [0, -(1 << 24), 0, 1 << 24]
+    assert table.present["bmi"].all()
+    assert table.codes["sex"].tolist() == [0, 2, -1, 1]
+    assert table.codes["ward"].tolist() == [0, -1, 1, -1]
+    assert table.dropped.to_json() == {
+        "rows": 4,
+        "missing": {"age": 1, "bmi": 1, "sex": 1, "ward": 1},
+        "clipped": {"age": 2, "bmi": 1},
+        "undeclared": {"sex": 1, "ward": 1},
+        "beyond_person": 0,
+        "beyond_rows": 0,
+    }
+
+
+def test_a_missing_value_adds_nothing_to_the_sum_and_to_its_count() -> None:
+    known = schema()
+    table = read_table(ROWS, known)
+    assert product(known, over=["age"]).sums(table) == [3]
+    assert product(known, "age").sums(table) == [-60 + 120 - 120]
+    assert product(known, "bmi", over=["age"]).present == ("age",)
+    assert Block().sums(table) == [4]
+    assert product(known, by=[selector(known, "ward")]).sums(table) == [1, 1]
+    assert product(known, by=[selector(known, "age"), selector(known, "sex")]).sums(table) == [
+        0,
+        1,
+        0,
+        1,
+        0,
+        0,
+        0,
+        0,
+        0,
+    ]
+
+
+def test_csv_is_as_arrays(tmp_path: Path) -> None:
+    path = tmp_path / "rows.csv"
+    path.write_text("sex,age,extra,bmi,ward\nf,30.4,,35,a\n?,,1,10,c\n,130,2,high,b\nm,-1,3,inf\n", "utf-8")
+    from_file, from_arrays = read_table(path, schema()), read_table(ROWS, schema())
+    assert from_file.dropped == from_arrays.dropped
+    for name in COLUMNS:
+        assert from_file.codes[name].tolist() == from_arrays.codes[name].tolist()
+
+
+def test_a_structured_array_has_named_columns() -> None:
+    known = read_schema({"columns": {"age": COLUMNS["age"]}, "max_rows": 9})
+    rows = np.array([(1.0,), (2.0,)], dtype=[("age", "f8")])
+    assert read_table(rows, known).codes["age"].tolist() == [-118, -116]
+    with pytest.raises(ConfigError, match="an array needs named columns"):
+        read_table(np.zeros((2, 1)), known)
+
+
+def test_a_column_that_is_missing_or_has_another_type_is_named() -> None:
+    with pytest.raises(ConfigError) as raised:
+        read_table({"age": [1.0], "sex": ["f"]}, schema(), party="alice")
+    assert "alice: the table has no column 'bmi' (columns: age, sex)" in str(raised.value)
+    assert "'ward'" in str(raised.value)
+    with pytest.raises(ConfigError) as raised:
+        read_table({**ROWS, "age": list("abcd"), "sex": [1.5, 2.0, 3.0, 4.0]}, schema(), party="alice")
+    assert "alice: column 'age' has type <U1, and numbers are declared" in str(raised.value)
+    assert "alice: column 'sex' has type float64, and categories are declared" in str(raised.value)
+    with pytest.raises(ConfigError, match="columns must be of one length"):
+        read_table({**ROWS, "age": [1.0]}, schema())
+
+
+def test_a_table_without_rows_has_sums_of_zero() -> None:
+    known = schema()
+    table = read_table({name: [] for name in COLUMNS}, known)
+    assert product(known, "age", by=[selector(known, "sex")]).sums(table) == [0, 0, 0]
+
+
+def test_rows_beyond_the_bound_are_refused_where_their_number_is_public() -> None:
+    rows = {"age": [1.0] * 3}
+    column = {"age": COLUMNS["age"]}
+    private = read_schema({"columns": column, "max_rows": 2})
+    assert read_table(rows, private).dropped.beyond_rows == 1
+    with pytest.raises(ConfigError, match="3 public rows, max_rows is 2"):
+        read_table(rows, read_schema({"columns": column, "max_rows": 2, "rows": "public"}))
+
+
+def test_of_a_person_the_first_rows_count() -> None:
+    known = read_schema(
+        {
+            "columns": {"age": COLUMNS["age"]},
+            "max_rows": 9,
+            "unit": "person",
+            "id": "who",
+            "rows_per_person": 2,
+            "parties_per_person": 1,
+        }
+    )
+    rows = {"age": [1.0, 2.0, 3.0, 4.0, 5.0], "who": np.array(["a", "b", "a", "a", None], dtype=object)}
+    table = read_table(rows, known)
+    assert table.counted.tolist() == [True, True, True, False, False]
+    assert table.dropped.beyond_person == 2
+    assert product(known, "age").sums(table) == [-118 - 116 - 114]
+    assert Block().sums(table) == [3]
+
+
+def test_large_sums_are_exact() -> None:
+    known = read_schema({"columns": {"v": {"lower": 0.0, "upper": 1.0}}, "max_rows": 1 << 20})
+    table = read_table({"v": np.ones(50_000)}, known)
+    assert product(known, "v", "v").sums(table) == [50_000 << 48]
+
+
+def test_a_file_that_cannot_be_read_is_named(tmp_path: Path) -> None:
+    with pytest.raises(LocalError, match="cannot be read as CSV"):
+        read_table(tmp_path / "none.csv", schema())
+    (tmp_path / "twice.csv").write_text("age,age\n1,2\n", "utf-8")
+    with pytest.raises(ConfigError, match="header of different column names"):
+        read_table(tmp_path / "twice.csv", schema())
