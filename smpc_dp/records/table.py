@@ -18,7 +18,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from smpc_dp.errors import ConfigCheck, ConfigError, ConfigIssue, LocalError
-from smpc_dp.optional import optional
+from smpc_dp.optional import import_optional
 from smpc_dp.privacy.guarantee import PlainStruct
 from smpc_dp.records.schema import Category, Column, Number, Schema
 
@@ -177,7 +177,7 @@ class _Text(np.ndarray[Any, np.dtype[np.object_]]):
 
 
 def _parquet(path: Path, wanted: Iterable[str]) -> dict[str, NDArray[Any]]:
-    parquet = optional("pyarrow.parquet")
+    parquet = import_optional("pyarrow.parquet")
     try:
         file = parquet.ParquetFile(path)
         known = file.schema_arrow.names
