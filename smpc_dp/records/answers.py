@@ -6,23 +6,23 @@ import math
 from collections.abc import Iterator
 from dataclasses import dataclass
 
-import msgspec
 import numpy as np
 from numpy.typing import NDArray
 
 from smpc_dp.errors import ConfigCheck, ConfigError
 from smpc_dp.records.ask import Statistic
-from smpc_dp.records.features import Block, product, selector
+from smpc_dp.records.features import product, selector
 from smpc_dp.records.intervals import around, fieller, minus, normal_quantile, scaled, squared, within
+from smpc_dp.records.moments import correlations, covariances
 from smpc_dp.records.noisy import NoisySums, cell_labels
 from smpc_dp.records.plan import Plan
-from smpc_dp.records.result import HIDDEN, Answers, Estimate, finite
+from smpc_dp.records.quantiles import quantiles
+from smpc_dp.records.regression import regressions
+from smpc_dp.records.result import HIDDEN, PROJECTED, WITHIN_NOISE, Answers, Estimate, finite
 from smpc_dp.records.terms import cells_of
 
 # Counts below this many noise deviations are not shown, nor means over such groups: that protects nothing.
 DEFAULT_HIDE = 3.0
-WITHIN_NOISE = "no mean: the count is within the noise"
-PROJECTED = "projected into its range"
 
 
 @dataclass(frozen=True)
@@ -73,7 +73,7 @@ def estimate(
         present=present,
         counted=plan.mechanism.honest,
         rows=rows,
-        guarantee=msgspec.structs.replace(plan.mechanism.guarantee(plan.delta), epsilon=plan.epsilon),
+        guarantee=plan.guarantee(),
         not_protected=not_protected(plan),
     )
 
@@ -106,8 +106,14 @@ def _estimates(one: Statistic, noisy: NoisySums, settings: Settings) -> Iterator
             return means(one, noisy, settings)
         case "variance":
             return variances(one, noisy, settings)
+        case "quantile":
+            return quantiles(one, noisy, settings.outside, settings.hide)
+        case "covariance":
+            return covariances(one, noisy, settings.outside, settings.hide)
+        case "correlation":
+            return correlations(one, noisy, settings.outside, settings.hide)
         case _:
-            raise ConfigError.at("ask", f"{one.kind} has no estimate", ConfigCheck.UNSUPPORTED)
+            return regressions(one, noisy, settings.outside)
 
 
 def counts(one: Statistic, noisy: NoisySums, settings: Settings) -> Iterator[Estimate]:
@@ -268,8 +274,3 @@ def corrected_variance(second: float, first: float, count: float, errors: list[f
     noise = (errors[1] ** 2 + (mean * errors[2]) ** 2) / count**2
     parts = errors[0], 2 * mean * errors[1], (square - 2 * mean**2) * errors[2]
     return square - mean**2 + noise, math.hypot(*parts) / count
-
-
-def block_of(noisy: NoisySums, block: Block) -> tuple[float, float]:
-    """Return the one noisy sum of a block without cells, and its deviation."""
-    return float(noisy.sums(block)[0]), noisy.deviation(block)

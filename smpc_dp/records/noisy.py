@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 from dataclasses import dataclass
 
 import numpy as np
@@ -36,6 +35,10 @@ class NoisySums:
         if (rows is None) != (plan.schema.rows == "private"):
             raise ConfigError.at("rows", f"rows are {plan.schema.rows}", ConfigCheck.CONFLICT)
         return cls(plan, total, present, rows)
+
+    def has(self, block: Block) -> bool:
+        """Return whether the request has a block, or it is the public number of rows."""
+        return block in self.plan.offsets or is_public(block, self.plan.schema)
 
     def sums(self, block: Block) -> Floats:
         """Return the noisy sum of each cell, in the block's own steps."""
@@ -74,8 +77,3 @@ def _labels(selector: Selector, plan: Plan) -> list[str]:
     pairs = zip(edges, [*edges[1:], column.upper], strict=True)
     labels = [f"[{low:g}, {high:g})" for low, high in pairs]
     return [*labels[:-1], labels[-1][:-1] + "]"]
-
-
-def root_sum_square(*values: float) -> float:
-    """Return the root of the sum of squares."""
-    return math.hypot(*values)

@@ -12,13 +12,15 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from fractions import Fraction
 
+import msgspec
 import numpy as np
 from numpy.typing import NDArray
 
 from smpc_dp.errors import ConfigCheck, ConfigError, ConfigIssue
+from smpc_dp.privacy.accountant.events import Event
 from smpc_dp.privacy.arguments import Arguments
 from smpc_dp.privacy.gaussian import gaussian_mu
-from smpc_dp.privacy.guarantee import PlainStruct
+from smpc_dp.privacy.guarantee import PlainStruct, PrivacyGuarantee
 from smpc_dp.privacy.mechanisms.additive import DiscreteGaussian
 from smpc_dp.privacy.mechanisms.distributed import DistributedSum
 from smpc_dp.privacy.mechanisms.sensitivity import Sensitivity
@@ -115,6 +117,15 @@ class Plan:
         low, high = self.bounds
         exact = [min(max(value, int(a)), int(b)) for value, a, b in zip(values, low, high, strict=True)]
         return np.array(exact, dtype=np.int64)
+
+    def event(self) -> Event:
+        """Return what the request is to a ledger of its unit and relation."""
+        return msgspec.structs.replace(self.mechanism.event(), unit=self.schema.unit)
+
+    def guarantee(self) -> PrivacyGuarantee:
+        """Return what the request guarantees to one unit."""
+        exact = self.mechanism.guarantee(self.delta)
+        return msgspec.structs.replace(exact, epsilon=self.epsilon, protects=self.schema.unit)
 
     def deviation(self, present: int) -> float:
         """Return the standard deviation of the noise in a sum of so many shares, in ring steps."""

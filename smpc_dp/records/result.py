@@ -9,10 +9,12 @@ from typing import Any
 
 import msgspec
 
-from smpc_dp.optional import optional
+from smpc_dp.optional import import_optional
 from smpc_dp.privacy.guarantee import PlainStruct, PrivacyGuarantee
 
 HIDDEN = "not shown: within the noise"
+WITHIN_NOISE = "none: the count is within the noise"
+PROJECTED = "projected into what is possible"
 
 
 class Estimate(PlainStruct, frozen=True, kw_only=True):
@@ -74,7 +76,7 @@ class Answers(PlainStruct, frozen=True, kw_only=True):
     def to_pandas(self) -> Any:
         """Return a pandas table with a row for each estimate."""
         rows = [{**msgspec.structs.asdict(one), "cell": cell_text(one.cell)} for one in self.estimates]
-        return optional("pandas").DataFrame(rows)
+        return import_optional("pandas").DataFrame(rows)
 
     def to_csv(self) -> str:
         """Return the estimates as CSV."""

@@ -1,0 +1,170 @@
+"""Covariances and correlations from noisy second moments, with conservative intervals."""
+
+from __future__ import annotations
+
+import itertools
+import math
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+
+import numpy as np
+from numpy.typing import NDArray
+
+from smpc_dp.records.ask import Statistic
+from smpc_dp.records.features import product
+from smpc_dp.records.intervals import (
+    Interval,
+    fieller,
+    minus,
+    normal_quantile,
+    squared,
+    times,
+    within,
+)
+from smpc_dp.records.noisy import NoisySums
+from smpc_dp.records.result import PROJECTED, WITHIN_NOISE, Estimate
+
+Floats = NDArray[np.float64]
+# Eigenvalues below this part of the largest are taken for 0.
+_ZERO = 1e-12
+NO_CORRELATION = "no correlation: a variance is within the noise"
+
+
+@dataclass(frozen=True)
+class Moments:
+    """Noisy sums of columns in units of half their range, over the rows that have them all."""
+
+    noisy: NoisySums
+    names: tuple[str, ...]
+
+    def sum(self, *powers: str) -> tuple[float, float]:
+        """Return the noisy sum of a product, and its deviation, for values in [-1, 1]."""
+        schema = self.noisy.plan.schema
+        block = product(schema, *powers, over=self.names)
+        size = block.greatest(schema)
+        return float(self.noisy.sums(block)[0]) / size, self.noisy.deviation(block) / size
+
+    @property
+    def count(self) -> tuple[float, float]:
+        """The noisy number of rows, and its deviation."""
+        return self.sum()
+
+    def mean_interval(self, z: float, *powers: str) -> Interval:
+        """Return the interval of the mean of a product, within what it can be."""
+        positive = len(powers) == 2 and powers[0] == powers[1]
+        return within(fieller(*self.sum(*powers), *self.count, z), 0.0 if positive else -1.0, 1.0)
+
+    def covariance_interval(self, z: float, first: str, second: str) -> Interval:
+        """Return E[xy] - E[x] E[y] for all values of their intervals."""
+        means = self.mean_interval(z, first), self.mean_interval(z, second)
+        both = squared(means[0]) if first == second else times(*means)
+        return within(
+            minus(self.mean_interval(z, first, second), both), 0.0 if first == second else -1.0, 1.0
+        )
+
+    def covariances(self) -> Floats:
+        """Return the matrix E[xy] - E[x] E[y], corrected for the noise of the product of the means."""
+        size = len(self.names)
+        count, error = self.count
+        result = np.zeros((size, size))
+        means = np.array([self.sum(name)[0] / count for name in self.names])
+        for (i, first), (j, second) in itertools.combinations_with_replacement(enumerate(self.names), 2):
+            noise = (means[i] * means[j] * error**2 + (self.sum(first)[1] ** 2 if i == j else 0.0)) / count**2
+            value = self.sum(first, second)[0] / count - means[i] * means[j] + noise
+            result[i, j] = result[j, i] = value
+        return result
+
+    def covariance_error(self, first: str, second: str) -> float:
+        """Return the standard error of a covariance, to first order."""
+        count, error = self.count
+        (both, both_error), (x, x_error), (y, y_error) = (
+            self.sum(*powers) for powers in ((first, second), (first,), (second,))
+        )
+        x, y, both = x / count, y / count, both / count
+        parts = [both_error, (both - 2 * x * y) * error]
+        parts += [2 * x * x_error] if first == second else [y * x_error, x * y_error]
+        return math.hypot(*parts) / count
+
+
+def projected(matrix: Floats) -> tuple[Floats, bool]:
+    """Return the nearest matrix without negative eigenvalues, and whether it is another one."""
+    values, vectors = np.linalg.eigh(matrix)
+    if values[0] >= -_ZERO * max(abs(values[-1]), _ZERO):
+        return matrix, False
+    return np.asarray((vectors * np.maximum(values, 0.0)) @ vectors.T), True
+
+
+def covariances(one: Statistic, noisy: NoisySums, outside: float, hide: float) -> Iterator[Estimate]:
+    """Yield the covariance of each pair of columns, the variances too, projected together if indefinite."""
+    schema, moments = noisy.plan.schema, Moments(noisy, one.columns)
+    hidden = moments.count[0] <= max(hide * moments.count[1], 0.0)
+    matrix, changed = (np.zeros(0), False) if hidden else projected(moments.covariances())
+    widths = [schema.number(name, one.text).width / 2 for name in one.columns]
+    for (i, first), (j, second) in itertools.combinations_with_replacement(enumerate(one.columns), 2):
+        z = normal_quantile(outside / (2 if i == j else 3))
+        low, high = moments.covariance_interval(z, first, second)
+        size = widths[i] * widths[j]
+        yield Estimate(
+            statistic=one.text,
+            name=f"covariance({first}, {second})",
+            cell={},
+            value=None if hidden else size * float(matrix[i, j]),
+            low=size * low,
+            high=size * high,
+            standard_error=None if hidden else size * moments.covariance_error(first, second),
+            sampling_error=None,
+            unit=f"{first} {second}",
+            note=WITHIN_NOISE if hidden else PROJECTED if changed else "",
+        )
+
+
+def correlations(one: Statistic, noisy: NoisySums, outside: float, hide: float) -> Iterator[Estimate]:
+    """Yield the correlation of each pair of columns; none where a variance is within the noise."""
+    moments = Moments(noisy, one.columns)
+    hidden = moments.count[0] <= max(hide * moments.count[1], 0.0)
+    matrix, changed = (np.zeros(0), False) if hidden else projected(moments.covariances())
+    # five noisy sums over the count: of both columns, their squares and their product
+    z = normal_quantile(outside / 5)
+    for (i, first), (j, second) in itertools.combinations(enumerate(one.columns), 2):
+        both = moments.covariance_interval(z, first, second)
+        spreads = [moments.covariance_interval(z, name, name) for name in (first, second)]
+        low, high = _ratio(both, spreads)
+        unclear = hidden or spreads[0][0] <= 0 or spreads[1][0] <= 0 or min(matrix[i, i], matrix[j, j]) <= 0
+        size = 1.0 if unclear else math.sqrt(matrix[i, i] * matrix[j, j])
+        yield Estimate(
+            statistic=one.text,
+            name=f"correlation({first}, {second})",
+            cell={},
+            value=None if unclear else min(max(float(matrix[i, j]) / size, -1.0), 1.0),
+            low=low,
+            high=high,
+            standard_error=None if unclear else _correlation_error(moments, first, second, matrix, (i, j)),
+            sampling_error=None,
+            unit="",
+            note=NO_CORRELATION if unclear else PROJECTED if changed else "",
+        )
+
+
+def _ratio(both: Interval, spreads: Sequence[Interval]) -> Interval:
+    """Return the interval of a covariance over the root of two variances."""
+    smallest, largest = (math.sqrt(spreads[0][end] * spreads[1][end]) for end in (0, 1))
+    if smallest <= 0:
+        return -1.0, 1.0
+    low = both[0] / (smallest if both[0] < 0 else largest)
+    high = both[1] / (smallest if both[1] > 0 else largest)
+    return within((low, high), -1.0, 1.0)
+
+
+def _correlation_error(
+    moments: Moments, first: str, second: str, matrix: Floats, at: tuple[int, int]
+) -> float:
+    """Return the standard error to first order, taking the three moments for independent."""
+    i, j = at
+    size = math.sqrt(matrix[i, i] * matrix[j, j])
+    ratio = matrix[i, j] / size
+    parts = [moments.covariance_error(first, second) / size]
+    parts += [
+        ratio / 2 * moments.covariance_error(name, name) / matrix[k, k]
+        for name, k in ((first, i), (second, j))
+    ]
+    return math.hypot(*parts)

@@ -1,0 +1,95 @@
+"""Quantiles from noisy counts of bins: intervals are edges of bins, from a band on all ranks at once."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+import numpy as np
+from numpy.typing import NDArray
+
+from smpc_dp.records.ask import Statistic
+from smpc_dp.records.features import product
+from smpc_dp.records.intervals import normal_quantile
+from smpc_dp.records.noisy import NoisySums
+from smpc_dp.records.result import Estimate
+from smpc_dp.records.schema import Number
+from smpc_dp.records.terms import levels_of
+from smpc_dp.records.tree import CountTree, tree_of
+
+Floats = NDArray[np.float64]
+NO_RANKS = "no quantile: the count is within the noise"
+
+
+def quantiles(one: Statistic, noisy: NoisySums, outside: float, hide: float) -> Iterator[Estimate]:
+    """Yield the quantiles of a column.
+
+    The band holds for the ranks of all edges at once (a normal quantile for the probability outside over the
+    number of edges), so an interval is wrong only if the band is. It reaches from the last edge that is
+    surely not above the quantile to the first one that surely is.
+    """
+    schema, (name,) = noisy.plan.schema, one.columns
+    column = schema.number(name, one.text)
+    tree, counts = fitted(name, noisy, one.bins or 1)
+    leaves = tree.leaves(counts)
+    inner = np.cumsum(leaves)[:-1]
+    total = float(leaves.sum())
+    thresholds = levels_of(name, schema, one.bins or 1)[0].thresholds
+    edges = np.array([*(column.edge(threshold) for threshold in thresholds), column.upper])
+    z = normal_quantile(outside / max(1, len(inner)))
+    spread = float(np.sqrt(tree.covariance.sum()))
+    for level in one.levels:
+        deviation = tree.rank_deviations(level)
+        rank = inner - level * total
+        above = np.flatnonzero(rank - z * deviation > 0)
+        below = np.flatnonzero(rank + z * deviation < 0)
+        low = float(edges[below[-1] + 1]) if len(below) else column.lower
+        high = float(edges[above[0] + 1]) if len(above) else column.upper
+        hidden = total <= max(hide * spread, 0.0)
+        value, error = _interpolated(edges, leaves, level, deviation, column)
+        yield Estimate(
+            statistic=one.text,
+            name=f"quantile({name}, {level:g})",
+            cell={},
+            value=None if hidden else value,
+            low=low,
+            high=max(low, high),
+            standard_error=None if hidden else error,
+            sampling_error=None,
+            unit=name,
+            note=NO_RANKS if hidden else "",
+        )
+
+
+def fitted(name: str, noisy: NoisySums, bins: int) -> tuple[CountTree, list[Floats]]:
+    """Return the tree of a column with its noisy counts; the total is used where the request has it."""
+    schema = noisy.plan.schema
+    levels = levels_of(name, schema, bins)
+    blocks = [product(schema, by=[level]) for level in levels]
+    counts = [noisy.sums(block) for block in blocks]
+    deviations = tuple(noisy.deviation(block) for block in blocks)
+    root, total = product(schema, over=(name,)), None
+    if noisy.has(root):
+        total = noisy.deviation(root)
+        counts.append(noisy.sums(root))
+    return tree_of(tuple(level.cells for level in levels), deviations, total), counts
+
+
+def _interpolated(
+    edges: Floats, leaves: Floats, level: float, deviation: Floats, column: Number
+) -> tuple[float, float]:
+    """Return the quantile within its bin, and half of how far it moves with the rank's standard error."""
+    ranks = np.concatenate(([0.0], np.cumsum(leaves)))
+    rising = (np.maximum.accumulate(ranks) + np.minimum.accumulate(ranks[::-1])[::-1]) / 2
+    wanted = level * ranks[-1]
+    index = min(int(np.searchsorted(rising, wanted, side="left")), len(deviation))
+    spread = float(deviation[max(index - 1, 0)]) if len(deviation) else 0.0
+    value, low, high = (_at(edges, rising, rank) for rank in (wanted, wanted - spread, wanted + spread))
+    return min(max(value, column.lower), column.upper), (high - low) / 2
+
+
+def _at(edges: Floats, rising: Floats, rank: float) -> float:
+    """Return the value at a rank, linear within a bin."""
+    index = int(np.clip(np.searchsorted(rising, rank, side="left"), 1, len(rising) - 1))
+    low, high = rising[index - 1], rising[index]
+    part = 0.5 if high <= low else min(max((rank - low) / (high - low), 0.0), 1.0)
+    return float(edges[index - 1] + part * (edges[index] - edges[index - 1]))
