@@ -14,7 +14,7 @@ from smpc_dp.crypto.randomness import Randomness, SystemRandomness
 from smpc_dp.errors import ConfigCheck, ConfigError
 from smpc_dp.kernels.fields import Codes, Field, Floats
 from smpc_dp.kernels.kernel import Kernel
-from smpc_dp.privacy.arguments import Arguments
+from smpc_dp.privacy.arguments import ArgumentChecks
 from smpc_dp.privacy.local_pairwise import plan_quantisation, variance_bound
 
 Rounding = Literal["simple", "randomised"]
@@ -38,20 +38,22 @@ class Quantiser:
     rounding: Rounding = "simple"
 
     def __post_init__(self) -> None:
-        result = Arguments()
+        checks = ArgumentChecks()
         if self.rounding not in get_args(Rounding):
-            result.issue(
+            checks.add_issue(
                 "rounding", f"must be simple or randomised, is {self.rounding!r}", ConfigCheck.CHOICE
             )
         if len(self.bins) != len(self.fields):
-            result.issue("bins", f"{len(self.bins)} numbers for {len(self.fields)} fields", ConfigCheck.SHAPE)
+            checks.add_issue(
+                "bins", f"{len(self.bins)} numbers for {len(self.fields)} fields", ConfigCheck.SHAPE
+            )
         for field, bins in zip(self.fields, self.bins, strict=False):
             least = 2 if self.rounding == "randomised" else 1
-            result.integer(f"bins of {field.name}", bins, least, field.steps + 1)
-        if not result.issues and not 2 <= self.categories <= MAX_CATEGORIES:
+            checks.require_integer(f"bins of {field.name}", bins, least, field.steps + 1)
+        if not checks.issues and not 2 <= self.categories <= MAX_CATEGORIES:
             reason = f"{self.categories} categories, not 2 to {MAX_CATEGORIES}"
-            result.issue("bins", f"{reason}: choose the number of bins of each field", ConfigCheck.RANGE)
-        result.done()
+            checks.add_issue("bins", f"{reason}: choose the number of bins of each field", ConfigCheck.RANGE)
+        checks.raise_issues()
 
     @property
     def categories(self) -> int:

@@ -20,7 +20,7 @@ from smpc_dp.learn.averager import PeerExchange, PlausibilityCheck, Rows, check_
 from smpc_dp.learn.gosta import check_clocked
 from smpc_dp.learn.pairwise_losses import PairGradient, Prox, no_regulariser
 from smpc_dp.learn.schedule import Clock, spans
-from smpc_dp.privacy.arguments import Arguments
+from smpc_dp.privacy.arguments import ArgumentChecks
 
 Floats = NDArray[np.float64]
 StepSize = Callable[[Floats], Floats]
@@ -91,9 +91,9 @@ class _State:
     ) -> None:
         """Start; raise ConfigError on a bad argument."""
         self.records = check_clocked(exchange, records, clock, ticks, every)
-        result = Arguments()
-        result.integer("dimension", dimension, 1, 1_000_000)
-        result.done()
+        checks = ArgumentChecks()
+        checks.require_integer("dimension", dimension, 1, 1_000_000)
+        checks.raise_issues()
         self.step_size = step_size or inverse_root()
         sampled = np.asarray(self.step_size(np.unique(np.geomspace(1, max(ticks, 2), 50).round())))
         if not (np.all(np.isfinite(sampled)) and np.all(sampled > 0) and np.all(np.diff(sampled) <= 0)):

@@ -18,7 +18,7 @@ from numpy.typing import NDArray
 from smpc_dp.errors import ConfigCheck, ConfigError
 from smpc_dp.learn.averager import PeerExchange, PlausibilityCheck, Rows, check_received, check_rows
 from smpc_dp.learn.schedule import Clock, spans
-from smpc_dp.privacy.arguments import Arguments
+from smpc_dp.privacy.arguments import ArgumentChecks
 
 Floats = NDArray[np.float64]
 PairKernel = Callable[[Rows, Rows], Floats]
@@ -211,15 +211,15 @@ def _checked(
 
 def check_clocked(exchange: PeerExchange, records: Rows, clock: Clock, ticks: int, every: int | None) -> Rows:
     """Return the records as float64; raise ConfigError unless they go with exchange, clock and ticks."""
-    result = Arguments()
-    result.integer("ticks", ticks, 1, MAX_TICKS)
+    checks = ArgumentChecks()
+    checks.require_integer("ticks", ticks, 1, MAX_TICKS)
     if every is not None:
-        result.integer("every", every, 1, MAX_TICKS)
+        checks.require_integer("every", every, 1, MAX_TICKS)
     if len(clock.chances) != exchange.parties:
-        result.issue(
+        checks.add_issue(
             "clock",
             f"is for {len(clock.chances)} users, the network has {exchange.parties}",
             ConfigCheck.DIFFERS,
         )
-    result.done()
+    checks.raise_issues()
     return check_rows(exchange, records)

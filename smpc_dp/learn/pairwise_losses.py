@@ -14,7 +14,7 @@ from numpy.typing import NDArray
 
 from smpc_dp.errors import ConfigCheck, ConfigError
 from smpc_dp.learn.averager import Rows
-from smpc_dp.privacy.arguments import Arguments
+from smpc_dp.privacy.arguments import ArgumentChecks
 
 Floats = NDArray[np.float64]
 PairLoss = Callable[[Rows, Rows, Rows], Floats]
@@ -153,6 +153,6 @@ def positive_semidefinite(point: Rows, _factor: Floats) -> Rows:
 
 
 def _above(value: float, name: str) -> None:
-    result = Arguments()
-    result.positive(name, value)
-    result.done()
+    checks = ArgumentChecks()
+    checks.require_positive(name, value)
+    checks.raise_issues()

@@ -15,7 +15,7 @@ from numpy.typing import NDArray
 
 from smpc_dp.errors import ConfigCheck, ConfigError
 from smpc_dp.optional import import_optional
-from smpc_dp.privacy.arguments import Arguments
+from smpc_dp.privacy.arguments import ArgumentChecks
 
 if TYPE_CHECKING:
     # Loaded where it is used: the command line needs the settings of learners alone.
@@ -174,9 +174,9 @@ def from_edges(parties: int, edges: NDArray[np.integer], name: str = "graph") ->
     Raises:
         ConfigError: an edge is a loop or leads to nobody.
     """
-    result = Arguments()
-    result.integer("parties", parties, 2, MAX_PARTIES)
-    result.done()
+    checks = ArgumentChecks()
+    checks.require_integer("parties", parties, 2, MAX_PARTIES)
+    checks.raise_issues()
     edges = np.asarray(edges)
     if edges.ndim != 2 or edges.shape[1] != 2 or edges.dtype.kind not in "iu":
         raise ConfigError.at(
@@ -208,10 +208,10 @@ def grid(rows: int, columns: int, *, odd: bool = False) -> Topology:
 
     Grids are bipartite; `odd` adds the diagonal of one corner's square, which ends that.
     """
-    result = Arguments()
-    result.integer("rows", rows, 1, MAX_PARTIES)
-    result.integer("columns", columns, 1, MAX_PARTIES)
-    result.done()
+    checks = ArgumentChecks()
+    checks.require_integer("rows", rows, 1, MAX_PARTIES)
+    checks.require_integer("columns", columns, 1, MAX_PARTIES)
+    checks.raise_issues()
     _sizes(rows * columns)
     if odd and min(rows, columns) < 2:
         raise ConfigError.at("odd", "needs at least two rows and two columns", ConfigCheck.RANGE)
@@ -235,10 +235,10 @@ def watts_strogatz(parties: int, neighbours: int, rewired: float, seed: int) -> 
         ConfigError: an argument is out of range, or no draw was connected.
         LocalError: networkx is not installed; so for every random graph.
     """
-    result = Arguments()
-    result.integer("neighbours", neighbours, 2, max(2, parties - 1))
-    result.within("rewired", rewired, 0, 1)
-    result.done()
+    checks = ArgumentChecks()
+    checks.require_integer("neighbours", neighbours, 2, max(2, parties - 1))
+    checks.require_within("rewired", rewired, 0, 1)
+    checks.raise_issues()
     if neighbours % 2:
         raise ConfigError.at("neighbours", f"must be even, is {neighbours}", ConfigCheck.RANGE)
     _sizes(parties, parties * neighbours // 2, least=3)
@@ -253,9 +253,9 @@ def watts_strogatz(parties: int, neighbours: int, rewired: float, seed: int) -> 
 
 def random_k_out(parties: int, chosen: int, seed: int) -> Topology:
     """Return the graph of parties who each choose `chosen` others, 1 to n - 1; it may be disconnected."""
-    result = Arguments()
-    result.integer("chosen", chosen, 1, max(1, parties - 1))
-    result.done()
+    checks = ArgumentChecks()
+    checks.require_integer("chosen", chosen, 1, max(1, parties - 1))
+    checks.raise_issues()
     _sizes(parties, parties * chosen)
     directed = import_optional("networkx.generators.directed")
     drawn = directed.random_uniform_k_out_graph(
@@ -266,9 +266,9 @@ def random_k_out(parties: int, chosen: int, seed: int) -> Topology:
 
 def erdos_renyi(parties: int, chance: float, seed: int) -> Topology:
     """Return the graph in which each pair is an edge with `chance`, above 0; it may be disconnected."""
-    result = Arguments()
-    result.positive("chance", chance, 1)
-    result.done()
+    checks = ArgumentChecks()
+    checks.require_positive("chance", chance, 1)
+    checks.raise_issues()
     _sizes(parties, round(chance * parties * (parties - 1) / 2))
     drawn = import_optional("networkx").fast_gnp_random_graph(parties, chance, seed)
     return _drawn("Erd\u0151s-R\u00e9nyi", drawn, parties)
@@ -281,11 +281,11 @@ def complete(parties: int) -> Topology:
 
 
 def _sizes(parties: int, edges: int = 0, *, least: int = 2) -> None:
-    result = Arguments()
-    result.integer("parties", parties, least, MAX_PARTIES)
+    checks = ArgumentChecks()
+    checks.require_integer("parties", parties, least, MAX_PARTIES)
     if edges > MAX_EDGES:
-        result.issue("parties", f"{edges:,} edges, more than {MAX_EDGES:,}", ConfigCheck.TOO_LARGE)
-    result.done()
+        checks.add_issue("parties", f"{edges:,} edges, more than {MAX_EDGES:,}", ConfigCheck.TOO_LARGE)
+    checks.raise_issues()
 
 
 def _drawn(name: str, graph: Any, parties: int) -> Topology:

@@ -13,45 +13,48 @@ GREATEST_EPSILON = 100.0
 LEAST_NUMERICAL_DELTA = 1e-10
 
 
-class Arguments:
-    """Collects faults; `done` raises them together. `where` goes behind what a fault says."""
+class ArgumentChecks:
+    """Collects the faults of arguments; `raise_issues` raises them together.
+
+    `where` is appended to the text of a fault.
+    """
 
     def __init__(self) -> None:
         self.issues: list[ConfigIssue] = []
 
-    def issue(self, name: str, reason: str, check: ConfigCheck) -> None:
+    def add_issue(self, name: str, reason: str, check: ConfigCheck) -> None:
         """Note a fault that was found elsewhere."""
         self.issues.append(ConfigIssue(name, reason, check))
 
-    def positive(self, name: str, value: object, most: float = 1e12, where: str = "") -> None:
+    def require_positive(self, name: str, value: object, most: float = 1e12, where: str = "") -> None:
         """Note a fault unless 0 < value <= most."""
         if not is_number(value) or not 0 < value <= most:
-            self.issue(
+            self.add_issue(
                 name, f"{value!r} is not a number above 0 and at most {most:g}{where}", ConfigCheck.RANGE
             )
 
-    def within(self, name: str, value: object, low: float, high: float) -> None:
+    def require_within(self, name: str, value: object, low: float, high: float) -> None:
         """Note a fault unless low <= value <= high."""
         if not is_number(value) or not low <= value <= high:
-            self.issue(name, f"{value!r} is not a number in [{low:g}, {high:g}]", ConfigCheck.RANGE)
+            self.add_issue(name, f"{value!r} is not a number in [{low:g}, {high:g}]", ConfigCheck.RANGE)
 
-    def integer(self, name: str, value: object, low: int, high: int, where: str = "") -> None:
+    def require_integer(self, name: str, value: object, low: int, high: int, where: str = "") -> None:
         """Note a fault unless value is an integer in low..high."""
         if not isinstance(value, int) or isinstance(value, bool) or not low <= value <= high:
-            self.issue(name, f"{value!r} is not an integer in {low}..{high}{where}", ConfigCheck.RANGE)
+            self.add_issue(name, f"{value!r} is not an integer in {low}..{high}{where}", ConfigCheck.RANGE)
 
-    def choice(self, name: str, value: object, among: Sequence[str], where: str = "") -> None:
+    def require_choice(self, name: str, value: object, among: Sequence[str], where: str = "") -> None:
         """Note a fault unless value is one of a few names."""
         if value not in among:
-            self.issue(name, f"{value!r} is not one of {', '.join(among)}{where}", ConfigCheck.CHOICE)
+            self.add_issue(name, f"{value!r} is not one of {', '.join(among)}{where}", ConfigCheck.CHOICE)
 
-    def budget(self, epsilon: object, delta: object | None = None, *, least: float = 1e-300) -> None:
+    def require_budget(self, epsilon: object, delta: object | None = None, *, least: float = 1e-300) -> None:
         """Note faults unless 0 < epsilon <= 100 and, where given, least <= delta < 1."""
-        self.positive("epsilon", epsilon, GREATEST_EPSILON)
+        self.require_positive("epsilon", epsilon, GREATEST_EPSILON)
         if delta is not None and (not is_number(delta) or not least <= delta < 1):
-            self.issue("delta", f"{delta!r} is not a number in [{least:g}, 1)", ConfigCheck.RANGE)
+            self.add_issue("delta", f"{delta!r} is not a number in [{least:g}, 1)", ConfigCheck.RANGE)
 
-    def done(self) -> None:
+    def raise_issues(self) -> None:
         """Raise ConfigError if there are faults."""
         if self.issues:
             raise ConfigError(self.issues)

@@ -13,7 +13,7 @@ from decimal import Decimal, localcontext
 from fractions import Fraction
 
 from smpc_dp.errors import ConfigCheck, ConfigError
-from smpc_dp.privacy.arguments import Arguments, is_number
+from smpc_dp.privacy.arguments import ArgumentChecks, is_number
 from smpc_dp.privacy.central_gaussian import WideGaussian
 from smpc_dp.privacy.circuit_gaussian import MAX_EVALUATIONS, TableGaussian
 from smpc_dp.privacy.circuit_noise import CONTEXT, LOOKUP_BITS, Coin, CyclicLaplace, Source, laplace_coins
@@ -210,11 +210,11 @@ def _number(bits: int, source: Source) -> int:
 
 
 def _check(sensitivity: int, span: int, epsilon: float, distribution: str) -> None:
-    result = Arguments()
+    checks = ArgumentChecks()
     if not is_number(epsilon) or not LEAST_EPSILON <= epsilon <= GREATEST_EPSILON:
         limits = f"{LEAST_EPSILON:g}..{GREATEST_EPSILON:g}"
         reason = f"{epsilon!r} is not a number in {limits}, for {distribution} noise"
-        result.issue("epsilon", reason, ConfigCheck.RANGE)
+        checks.add_issue("epsilon", reason, ConfigCheck.RANGE)
     if not 1 <= sensitivity <= span:
-        result.issue("sensitivity", f"{sensitivity} is not 1 to the range's {span}", ConfigCheck.RANGE)
-    result.done()
+        checks.add_issue("sensitivity", f"{sensitivity} is not 1 to the range's {span}", ConfigCheck.RANGE)
+    checks.raise_issues()

@@ -13,7 +13,7 @@ from typing import Literal
 import msgspec
 
 from smpc_dp.errors import ConfigCheck
-from smpc_dp.privacy.arguments import Arguments, is_number
+from smpc_dp.privacy.arguments import ArgumentChecks, is_number
 from smpc_dp.privacy.central_noise import CentralNoise, CoarseGaussian, FlooredLaplace
 from smpc_dp.privacy.pairwise_plan import check_zetas, complete_error, plan_pairwise, sampling_error
 
@@ -62,13 +62,15 @@ def design_central(
     One integer, or the sum over pairs and a count; the count gets a quarter of epsilon, and of delta.
     Raises ConfigError for delta 0 with Gaussian noise, or above 0 with Laplace.
     """
-    result = Arguments()
+    checks = ArgumentChecks()
     if distribution not in DISTRIBUTIONS:
-        result.issue("noise", f"{distribution!r} is none of {', '.join(DISTRIBUTIONS)}", ConfigCheck.CHOICE)
+        checks.add_issue(
+            "noise", f"{distribution!r} is none of {', '.join(DISTRIBUTIONS)}", ConfigCheck.CHOICE
+        )
     elif not is_number(delta) or not (0 < delta < 1 if distribution == "gaussian" else delta == 0):
-        result.issue("delta", f"{delta!r}: in (0, 1) for Gaussian noise, else 0", ConfigCheck.RANGE)
-    result.budget(epsilon)
-    result.done()
+        checks.add_issue("delta", f"{delta!r}: in (0, 1) for Gaussian noise, else 0", ConfigCheck.RANGE)
+    checks.require_budget(epsilon)
+    checks.raise_issues()
     shares = [Fraction(1)] if len(spans) == 1 else [1 - COUNT_SHARE, COUNT_SHARE]
     budgets, deltas = split(epsilon, shares), split(delta, shares) if delta else [0.0] * len(shares)
     return [
@@ -125,14 +127,14 @@ def plan_central(
 
     n at least 3; 0 <= 2 zeta_1 <= zeta_2 <= width^2 / 4. Raises ConfigError.
     """
-    result = Arguments()
-    result.integer("parties", parties, 3, 1_000_000)
-    result.budget(epsilon)
-    result.positive("width", width, 1e9)
-    result.integer("steps", steps, 1, 1 << 40)
-    result.integer("partners", partners, 0, 1_000_000)
-    check_zetas(result, zeta_1, zeta_2, width)
-    result.done()
+    checks = ArgumentChecks()
+    checks.require_integer("parties", parties, 3, 1_000_000)
+    checks.require_budget(epsilon)
+    checks.require_positive("width", width, 1e9)
+    checks.require_integer("steps", steps, 1, 1 << 40)
+    checks.require_integer("partners", partners, 0, 1_000_000)
+    check_zetas(checks, zeta_1, zeta_2, width)
+    checks.raise_issues()
     pairs = partners * (parties // 2) if partners else parties * (parties - 1) // 2
     moved = sum_sensitivity(steps, parties, None, partners)
     (noise,) = design_central(distribution, [moved], [pairs * steps], epsilon, delta)

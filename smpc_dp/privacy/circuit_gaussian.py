@@ -11,7 +11,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from smpc_dp.errors import ConfigCheck, ConfigError
-from smpc_dp.privacy.arguments import Arguments
+from smpc_dp.privacy.arguments import ArgumentChecks
 from smpc_dp.privacy.circuit_noise import LOOKUP_BITS, Coin, Integers, Noise, Randomiser, Raw, Source
 from smpc_dp.privacy.distributions import DiscreteGaussianDistribution
 from smpc_dp.privacy.search import narrowed
@@ -50,14 +50,14 @@ class TableGaussian(Noise):
         Raises ConfigError for arguments out of range, and where the table would be too long: then it says
         which is the smallest epsilon that works.
         """
-        result = Arguments()
-        result.positive("epsilon", epsilon, GREATEST_EPSILON, ", for Gaussian noise")
+        checks = ArgumentChecks()
+        checks.require_positive("epsilon", epsilon, GREATEST_EPSILON, ", for Gaussian noise")
         # Written so that NaN fails.
         if not 1e-12 <= delta < 1:
-            result.issue("delta", f"{delta!r} is not a number in [1e-12, 1)", ConfigCheck.RANGE)
+            checks.add_issue("delta", f"{delta!r} is not a number in [1e-12, 1)", ConfigCheck.RANGE)
         if not 1 <= evaluations <= MAX_EVALUATIONS:
-            result.issue("partners", f"{evaluations} is not 1 to {MAX_EVALUATIONS}", ConfigCheck.RANGE)
-        result.done()
+            checks.add_issue("partners", f"{evaluations} is not 1 to {MAX_EVALUATIONS}", ConfigCheck.RANGE)
+        checks.raise_issues()
         high = MAX_CUTS / REACH
         if total_delta(high, steps, epsilon, evaluations) > delta:
             works = "none works"

@@ -18,7 +18,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from smpc_dp.errors import ConfigCheck, ConfigError
-from smpc_dp.privacy.arguments import Arguments
+from smpc_dp.privacy.arguments import ArgumentChecks
 from smpc_dp.privacy.response import ResponseDistribution
 
 Integers = NDArray[np.int64]
@@ -381,6 +381,6 @@ def laplace_coins(steps: int, epsilon: float, bits: int) -> tuple[tuple[Coin, ..
 
 
 def _check_epsilon(epsilon: object) -> None:
-    result = Arguments()
-    result.positive("epsilon", epsilon, GREATEST_EPSILON, ", for one evaluation")
-    result.done()
+    checks = ArgumentChecks()
+    checks.require_positive("epsilon", epsilon, GREATEST_EPSILON, ", for one evaluation")
+    checks.raise_issues()

@@ -14,7 +14,7 @@ from collections.abc import Sequence
 import msgspec
 
 from smpc_dp.errors import ConfigCheck
-from smpc_dp.privacy.arguments import Arguments
+from smpc_dp.privacy.arguments import ArgumentChecks
 
 
 class Owner(msgspec.Struct, frozen=True, kw_only=True):
@@ -112,24 +112,24 @@ def plan_collaboration(
 
     `variance` of a record is (width^2)/12 unless given, at most width^2 / 4. Raises ConfigError.
     """
-    result = Arguments()
+    checks = ArgumentChecks()
     if len(sizes) != len(epsilons) or not 1 <= len(sizes) <= 10_000:
-        result.issue(
+        checks.add_issue(
             "sizes",
             f"{len(sizes)} sizes and {len(epsilons)} epsilons: as many of both, 1 to 10,000",
             ConfigCheck.SHAPE,
         )
     for size in sizes:
-        result.integer("sizes", size, 1, 10**12)
+        checks.require_integer("sizes", size, 1, 10**12)
     for epsilon in epsilons:
-        result.positive("epsilons", epsilon, 100.0)
-    result.integer("steps", steps, 1, 10**9)
-    result.positive("width", width, 1e9)
+        checks.require_positive("epsilons", epsilon, 100.0)
+    checks.require_integer("steps", steps, 1, 10**9)
+    checks.require_positive("width", width, 1e9)
     for constant in constants:
-        result.positive("constants", constant)
-    if not result.issues and variance is not None:
-        result.within("variance", variance, 0, width**2 / 4)
-    result.done()
+        checks.require_positive("constants", constant)
+    if not checks.issues and variance is not None:
+        checks.require_within("variance", variance, 0, width**2 / 4)
+    checks.raise_issues()
     spread = width**2 / 12 if variance is None else variance
     total = sum(sizes)
     noise = pooled_noise(width, steps, total, epsilons)

@@ -13,7 +13,7 @@ import msgspec
 import numpy as np
 
 from smpc_dp.errors import ConfigCheck, PrivacyError
-from smpc_dp.privacy.arguments import Arguments
+from smpc_dp.privacy.arguments import ArgumentChecks
 from smpc_dp.privacy.distributions import DiscreteLaplaceDistribution
 from smpc_dp.privacy.guarantee import PrivacyGuarantee
 from smpc_dp.privacy.search import first_integer
@@ -54,29 +54,29 @@ class DiffusionNoise(msgspec.Struct, frozen=True, kw_only=True):
         cls, kind: Kind, scale: float, step_size: float, l1_bound: float, dimension: int
     ) -> DiffusionNoise:
         """Return the noise of a given b_v, as the paper has it; raise ConfigError for what cannot be."""
-        result = Arguments()
-        result.positive("scale", scale, _LARGEST)
-        result.positive("step_size", step_size, 1e9)
-        result.positive("l1_bound", l1_bound, 1e9)
-        result.integer("dimension", dimension, 1, 1 << 24)
+        checks = ArgumentChecks()
+        checks.require_positive("scale", scale, _LARGEST)
+        checks.require_positive("step_size", step_size, 1e9)
+        checks.require_positive("l1_bound", l1_bound, 1e9)
+        checks.require_integer("dimension", dimension, 1, 1 << 24)
         if kind not in ("homomorphic", "iid"):
-            result.issue("kind", f"{kind!r} is not one of homomorphic, iid", ConfigCheck.CHOICE)
-        result.done()
+            checks.add_issue("kind", f"{kind!r} is not one of homomorphic, iid", ConfigCheck.CHOICE)
+        checks.raise_issues()
         if min(scale, step_size * l1_bound) < _LEAST:
-            result.issue(
+            checks.add_issue(
                 "step_size",
                 f"{step_size:g}: steps of {step_size * l1_bound:g} have no grid",
                 ConfigCheck.RANGE,
             )
-            result.done()
+            checks.raise_issues()
         bits = math.ceil(math.log2(max(_FINE / scale, _FINE_UPDATE / (step_size * l1_bound))))
         if scale * 2.0**bits > _MOST:
-            result.issue(
+            checks.add_issue(
                 "scale",
                 f"{scale:g} is too large beside updates of {step_size * l1_bound:g}",
                 ConfigCheck.TOO_LARGE,
             )
-            result.done()
+            checks.raise_issues()
         unit = Fraction(2) ** bits
         return cls(
             kind=kind,
@@ -93,20 +93,20 @@ class DiffusionNoise(msgspec.Struct, frozen=True, kw_only=True):
         cls, kind: Kind, epsilon: float, steps: int, step_size: float, l1_bound: float, dimension: int
     ) -> DiffusionNoise:
         """Return the least noise with epsilon(steps) at most `epsilon`; raise ConfigError."""
-        result = Arguments()
-        result.budget(epsilon)
-        result.integer("steps", steps, 1, 10_000_000)
-        result.done()
+        checks = ArgumentChecks()
+        checks.require_budget(epsilon)
+        checks.require_integer("steps", steps, 1, 10_000_000)
+        checks.raise_issues()
         shifts = steps * (steps + 1) if kind == "homomorphic" else 2 * steps
         # The grid step is rounded up with the scale: two parts in a million.
         scale = step_size * l1_bound * shifts / epsilon * (1 + 2 / _FINE)
         if scale > _LARGEST:
-            result.issue(
+            checks.add_issue(
                 "epsilon",
                 f"{epsilon:g} is too small for {steps} steps: noise of scale {scale:.3g}",
                 ConfigCheck.INFEASIBLE,
             )
-            result.done()
+            checks.raise_issues()
         return cls.of_scale(kind, scale, step_size, l1_bound, dimension)
 
     def epsilon(self, steps: int) -> float:
@@ -122,20 +122,20 @@ class DiffusionNoise(msgspec.Struct, frozen=True, kw_only=True):
 
         Homomorphic alone: given all messages, it differs by 2 mu G i in the l1 norm. Raises ConfigError.
         """
-        result = Arguments()
-        result.budget(epsilon)
-        result.integer("steps", steps, 1, 10_000_000)
+        checks = ArgumentChecks()
+        checks.require_budget(epsilon)
+        checks.require_integer("steps", steps, 1, 10_000_000)
         if self.kind != "homomorphic":
-            result.issue(
+            checks.add_issue(
                 "kind", "i.i.d. noise covers models: they are published as they are", ConfigCheck.CONFLICT
             )
-        result.done()
+        checks.raise_issues()
         scale = Fraction(
             math.ceil(DiscreteLaplaceDistribution.for_epsilon(2 * self.update * steps, epsilon).scale)
         )
         if scale > _MOST:
-            result.issue("publish", f"{epsilon:g} is too small for {steps} steps", ConfigCheck.INFEASIBLE)
-            result.done()
+            checks.add_issue("publish", f"{epsilon:g} is too small for {steps} steps", ConfigCheck.INFEASIBLE)
+            checks.raise_issues()
         return scale
 
     @property

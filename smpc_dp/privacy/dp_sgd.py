@@ -15,7 +15,7 @@ import msgspec
 
 from smpc_dp.errors import ConfigCheck, ConfigError
 from smpc_dp.privacy.accountant.theorems import advanced_composition
-from smpc_dp.privacy.arguments import LEAST_NUMERICAL_DELTA, Arguments, delta_warnings
+from smpc_dp.privacy.arguments import LEAST_NUMERICAL_DELTA, ArgumentChecks, delta_warnings
 from smpc_dp.privacy.network.complete import MAX_STEPS, hidden_delta, local_sigma, plan_walk
 from smpc_dp.privacy.network.plan import SUBSTITUTE_PARTY
 from smpc_dp.privacy.search import bisect, least_sufficient
@@ -144,13 +144,13 @@ def plan_sgd(
     iterate and not who was drawn. Network: Definition 4.1, one curious party (`plan_walk` with `neighbours`);
     for convex losses the smaller of that and of `known`, which covers it. Raises ConfigError.
     """
-    result = Arguments()
-    result.integer("parties", parties, 3, 10_000_000)
-    result.integer("steps", steps, 1, MAX_STEPS)
-    result.positive("lipschitz", lipschitz)
-    result.within("slack", slack, 1, 1000)
-    result.budget(epsilon, delta, least=LEAST_NUMERICAL_DELTA)
-    result.done()
+    checks = ArgumentChecks()
+    checks.require_integer("parties", parties, 3, 10_000_000)
+    checks.require_integer("steps", steps, 1, MAX_STEPS)
+    checks.require_positive("lipschitz", lipschitz)
+    checks.require_within("slack", slack, 1, 1000)
+    checks.require_budget(epsilon, delta, least=LEAST_NUMERICAL_DELTA)
+    checks.raise_issues()
     contributions = math.ceil(slack * steps / parties * (1 - 1e-12))
     width = 2 * lipschitz
     warnings = delta_warnings(delta, parties)

@@ -15,7 +15,7 @@ import numpy as np
 import numpy.typing as npt
 
 from smpc_dp.errors import ConfigCheck, ConfigError
-from smpc_dp.privacy.arguments import Arguments
+from smpc_dp.privacy.arguments import ArgumentChecks
 from smpc_dp.privacy.response import ResponseDistribution
 
 Floats = npt.NDArray[np.float64]
@@ -38,18 +38,18 @@ def published_error_bound(
     have not derived it, independence within a level is replaced by lack of correlation, and levels are
     independent for a split budget alone. Raises ConfigError, also unless alpha <= sqrt(n).
     """
-    result = Arguments()
-    result.integer("positives", positives, 1, 1_000_000_000)
-    result.integer("negatives", negatives, 1, 1_000_000_000)
-    result.integer("levels", levels, 1, 64)
-    result.budget(epsilon)
-    if not result.issues and levels > math.sqrt(positives + negatives):
-        result.issue(
+    checks = ArgumentChecks()
+    checks.require_integer("positives", positives, 1, 1_000_000_000)
+    checks.require_integer("negatives", negatives, 1, 1_000_000_000)
+    checks.require_integer("levels", levels, 1, 64)
+    checks.require_budget(epsilon)
+    if not checks.issues and levels > math.sqrt(positives + negatives):
+        checks.add_issue(
             "levels",
             f"Theorem 3.5 needs levels <= sqrt(n) = {math.sqrt(positives + negatives):.4g}",
             ConfigCheck.INFEASIBLE,
         )
-    result.done()
+    checks.raise_issues()
     n, alpha = positives + negatives, levels
     constant = node_variance(1, levels, epsilon, split) / alpha
     least = min(positives, negatives)

@@ -6,7 +6,7 @@ import msgspec
 import numpy as np
 
 from smpc_dp.errors import ConfigCheck, ConfigError
-from smpc_dp.privacy.arguments import Arguments
+from smpc_dp.privacy.arguments import ArgumentChecks
 from smpc_dp.privacy.local_auc import published_error_bound
 from smpc_dp.privacy.local_pairwise import (
     MAX_BINS,
@@ -48,15 +48,15 @@ def local_baselines(
     variance; lipschitz, density_lipschitz: records in [0, 1], cells chosen best (Theorem 3.4, Corollary
     3.1); auc: (positives, levels) for Theorem 3.5, kernel of width 1. Raises ConfigError.
     """
-    result = Arguments()
-    result.integer("parties", parties, 2, 1_000_000_000)
-    result.budget(epsilon)
+    checks = ArgumentChecks()
+    checks.require_integer("parties", parties, 2, 1_000_000_000)
+    checks.require_budget(epsilon)
     if categories is not None:
-        result.integer("categories", categories, 1, MAX_BINS)
-    result.positive("width", width, 1e9)
-    if auc is not None and not result.issues:
-        result.integer("positives", auc[0], 1, parties - 1)
-    result.done()
+        checks.require_integer("categories", categories, 1, MAX_BINS)
+    checks.require_positive("width", width, 1e9)
+    if auc is not None and not checks.issues:
+        checks.require_integer("positives", auc[0], 1, parties - 1)
+    checks.raise_issues()
     square = width**2
     baselines = []
     if model is not None:

@@ -13,7 +13,7 @@ import numpy as np
 import numpy.typing as npt
 
 from smpc_dp.errors import ConfigCheck, ConfigError
-from smpc_dp.privacy.arguments import Arguments
+from smpc_dp.privacy.arguments import ArgumentChecks
 from smpc_dp.privacy.pairwise_plan import complete_error
 from smpc_dp.privacy.response import ResponseDistribution
 
@@ -125,13 +125,13 @@ def plan_quantisation(
     density_lipschitz: float | None = None,
 ) -> tuple[int, float]:
     """The number of cells of least bound on the mean squared error, and that bound. Raises ConfigError."""
-    result = Arguments()
-    result.integer("parties", parties, 2, 1_000_000_000)
-    result.budget(epsilon)
+    checks = ArgumentChecks()
+    checks.require_integer("parties", parties, 2, 1_000_000_000)
+    checks.require_budget(epsilon)
     for name, value in (("lipschitz", lipschitz), ("density_lipschitz", density_lipschitz)):
         if value is not None:
-            result.positive(name, value, 1e6)
-    result.done()
+            checks.require_positive(name, value, 1e6)
+    checks.raise_issues()
 
     def error(bins: int) -> float:
         bias = quantisation_error(bins, lipschitz=lipschitz, density_lipschitz=density_lipschitz)

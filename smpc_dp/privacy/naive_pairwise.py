@@ -12,7 +12,7 @@ import msgspec
 
 from smpc_dp.errors import ConfigCheck, ConfigError
 from smpc_dp.privacy.accountant.theorems import advanced_composition, optimal_composition
-from smpc_dp.privacy.arguments import Arguments
+from smpc_dp.privacy.arguments import ArgumentChecks
 from smpc_dp.privacy.pairwise_plan import check_zetas, complete_error
 from smpc_dp.privacy.search import narrowed
 
@@ -52,14 +52,16 @@ def plan_naive(
 
     n at least 3; 0 <= 2 zeta_1 <= zeta_2 <= width^2 / 4; delta in (0, 1). Raises ConfigError.
     """
-    result = Arguments()
-    result.integer("parties", parties, 3, 1_000_000_000)
-    result.budget(epsilon, delta)
-    result.positive("width", width, 1e9)
-    check_zetas(result, zeta_1, zeta_2, width)
+    checks = ArgumentChecks()
+    checks.require_integer("parties", parties, 3, 1_000_000_000)
+    checks.require_budget(epsilon, delta)
+    checks.require_positive("width", width, 1e9)
+    check_zetas(checks, zeta_1, zeta_2, width)
     if composition not in get_args(CompositionTheorem):
-        result.issue("composition", f"must be advanced or optimal, is {composition!r}", ConfigCheck.CHOICE)
-    result.done()
+        checks.add_issue(
+            "composition", f"must be advanced or optimal, is {composition!r}", ConfigCheck.CHOICE
+        )
+    checks.raise_issues()
     count = parties - 1
 
     def enough(share: float) -> bool:

@@ -12,7 +12,7 @@ from collections.abc import Sequence
 import msgspec
 
 from smpc_dp.errors import ConfigCheck, ConfigError
-from smpc_dp.privacy.arguments import Arguments
+from smpc_dp.privacy.arguments import ArgumentChecks
 
 MAX_PARTNERS = 1_000_000
 
@@ -85,11 +85,11 @@ def best_partners(parties: int, epsilon: float, zeta_1: float, zeta_2: float, wi
     )
 
 
-def check_zetas(result: Arguments, zeta_1: float, zeta_2: float, width: float) -> None:
+def check_zetas(checks: ArgumentChecks, zeta_1: float, zeta_2: float, width: float) -> None:
     """Note a fault unless 0 <= 2 zeta_1 <= zeta_2 <= width^2 / 4, where the width is not at fault."""
-    if not result.issues:
-        result.within("zeta_2", zeta_2, 0, width**2 / 4)
-        result.within("zeta_1", zeta_1, 0, max(zeta_2 / 2, 0))
+    if not checks.issues:
+        checks.require_within("zeta_2", zeta_2, 0, width**2 / 4)
+        checks.require_within("zeta_1", zeta_1, 0, max(zeta_2 / 2, 0))
 
 
 def given_zetas(zetas: Sequence[float], width: float) -> tuple[float, float]:
@@ -118,20 +118,20 @@ def plan_pairwise(
     n even and at least 4; 0 <= 2 zeta_1 <= zeta_2 <= width^2 / 4, as holds for every kernel of that width.
     epsilon is for the substitution of one party's record. Raises ConfigError.
     """
-    result = Arguments()
-    result.integer("parties", parties, 4, 1_000_000_000)
-    if not result.issues and parties % 2:
-        result.issue(
+    checks = ArgumentChecks()
+    checks.require_integer("parties", parties, 4, 1_000_000_000)
+    if not checks.issues and parties % 2:
+        checks.add_issue(
             "parties",
             f"{parties} is odd: a matching leaves nobody out, so it must be even",
             ConfigCheck.INFEASIBLE,
         )
-    result.budget(epsilon)
-    result.positive("width", width, 1e9)
-    check_zetas(result, zeta_1, zeta_2, width)
+    checks.require_budget(epsilon)
+    checks.require_positive("width", width, 1e9)
+    check_zetas(checks, zeta_1, zeta_2, width)
     if partners is not None:
-        result.integer("partners", partners, 1, MAX_PARTNERS)
-    result.done()
+        checks.require_integer("partners", partners, 1, MAX_PARTNERS)
+    checks.raise_issues()
     best = best_partners(parties, epsilon, zeta_1, zeta_2, width)
     chosen = best if partners is None else partners
     return PairwisePlan(

@@ -23,7 +23,7 @@ import msgspec
 import numpy as np
 
 from smpc_dp.errors import ConfigCheck, ConfigError
-from smpc_dp.privacy.arguments import Arguments, is_number
+from smpc_dp.privacy.arguments import ArgumentChecks, is_number
 from smpc_dp.privacy.certificates import DIGEST, certificate_bytes, proof_nodes
 from smpc_dp.privacy.hypergeometric import Floats, Ints, LogBinomials, mode
 
@@ -161,11 +161,11 @@ def check_plan(
     and where signers or honest survivors are too few for any degree. An insufficient plan is returned.
     """
     limits = _limits(parties, dropout, corrupt, security)
-    result = Arguments()
-    result.integer("degree", degree, 2, parties - 1, " (parties - 1)")
-    if not result.issues:
-        result.integer("threshold", threshold, max(2, degree // 2 + 1), degree, " (degree)")
-    result.done()
+    checks = ArgumentChecks()
+    checks.require_integer("degree", degree, 2, parties - 1, " (parties - 1)")
+    if not checks.issues:
+        checks.require_integer("threshold", threshold, max(2, degree // 2 + 1), degree, " (degree)")
+    checks.raise_issues()
     return _plan(LogBinomials(parties), limits, degree, threshold)
 
 
@@ -176,11 +176,11 @@ def communication(plan: SecAggPlan, length: int, element_bytes: int) -> dict[str
     the masks to expand (the self-mask included) and their bytes. Raises ConfigError unless length >= 1 and
     1 <= element_bytes <= 32.
     """
-    result = Arguments()
+    checks = ArgumentChecks()
     if not isinstance(length, int) or isinstance(length, bool) or length < 1:
-        result.issue("length", f"{length!r} is not an integer of at least 1", ConfigCheck.RANGE)
-    result.integer("element_bytes", element_bytes, 1, 32)
-    result.done()
+        checks.add_issue("length", f"{length!r} is not an integer of at least 1", ConfigCheck.RANGE)
+    checks.require_integer("element_bytes", element_bytes, 1, 32)
+    checks.raise_issues()
     up, down = _control(plan)
     up["masked"] = down["result"] = length * element_bytes
     masks = math.ceil(plan.mask_degree) + 1
@@ -235,8 +235,8 @@ def part_of(parties: int, fraction: float) -> int:
 
 
 def _limits(parties: int, dropout: float, corrupt: float, security: float) -> _Limits:
-    result = Arguments()
-    result.integer("parties", parties, 3, MAX_PARTIES)
+    checks = ArgumentChecks()
+    checks.require_integer("parties", parties, 3, MAX_PARTIES)
     for name, value, low, high, bounds in (
         ("dropout", dropout, 0.0, math.nextafter(0.5, 0), "[0, 0.5): more than half must survive to sign"),
         ("corrupt", corrupt, 0.0, math.nextafter(1.0, 0), "[0, 1)"),
@@ -249,25 +249,25 @@ def _limits(parties: int, dropout: float, corrupt: float, security: float) -> _L
         ),
     ):
         if not is_number(value) or not low <= value <= high:
-            result.issue(name, f"{value!r} is not a number in {bounds}", ConfigCheck.RANGE)
-    result.done()
+            checks.add_issue(name, f"{value!r} is not a number in {bounds}", ConfigCheck.RANGE)
+    checks.raise_issues()
     n, d, c = parties, part_of(parties, dropout), part_of(parties, corrupt)
     quorum = (n + c) // 2 + 1
     if n - d - c < 2:
-        result.issue(
+        checks.add_issue(
             "corrupt",
             f"{c} corrupt and {d} dropped of {n} parties leave {max(n - d - c, 0)} honest survivors, and "
             "a sum over fewer than 2 hides nobody",
             ConfigCheck.INFEASIBLE,
         )
     if quorum > n - d:
-        result.issue(
+        checks.add_issue(
             "dropout",
             f"with {d} of {n} parties dropped {n - d} can sign, but with {c} corrupt a survivor set "
             f"needs {quorum} signatures; corrupt + 2 dropout must stay below 1",
             ConfigCheck.INFEASIBLE,
         )
-    result.done()
+    checks.raise_issues()
     requested = {"dropout": float(dropout), "corrupt": float(corrupt), "security": float(security)}
     return _Limits(requested, n, d, c, quorum)
 

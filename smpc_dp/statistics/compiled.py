@@ -10,7 +10,7 @@ from fractions import Fraction
 from smpc_dp.errors import ConfigCheck, ConfigError
 from smpc_dp.kernels.compiled import compile_kernel
 from smpc_dp.kernels.kernel import Kernel
-from smpc_dp.privacy.arguments import Arguments, is_number
+from smpc_dp.privacy.arguments import ArgumentChecks, is_number
 from smpc_dp.privacy.circuit_gaussian import TableGaussian
 from smpc_dp.privacy.circuit_noise import CyclicLaplace, Noise, NoiseKind, RandomisedResponse
 from smpc_dp.privacy.pairwise_plan import best_partners, given_zetas
@@ -42,18 +42,18 @@ def plan_statistic(
     """
     if not isinstance(parties, int) or parties < 2:
         raise ConfigError.at("parties", f"{parties!r} is not an integer of at least 2", ConfigCheck.RANGE)
-    result = Arguments()
-    result.budget(epsilon)
-    result.done()
+    checks = ArgumentChecks()
+    checks.require_budget(epsilon)
+    checks.raise_issues()
     if partners is None:
         partners = _choose(kernel, parties, epsilon, zetas)
-    result.integer("partners", partners, 1, MAX_PARTNERS)
+    checks.require_integer("partners", partners, 1, MAX_PARTNERS)
     # The rest of a Gaussian's is checked where it is designed.
     if not is_number(delta) or not (delta > 0 if noise == "gaussian" else delta == 0):
-        result.issue(
+        checks.add_issue(
             "delta", f"{delta!r}: above 0 for Gaussian noise, and for that alone", ConfigCheck.UNSUPPORTED
         )
-    result.done()
+    checks.raise_issues()
     design = design_noise(kernel.steps, epsilon, delta, partners, noise)
     terms = {
         **kernel.terms(),

@@ -26,7 +26,7 @@ from smpc_dp.kernels.kernel import Kernel
 from smpc_dp.kernels.quantiser import Quantiser, Rounding, bins_of, choose_bins
 from smpc_dp.privacy.accountant.events import Event
 from smpc_dp.privacy.accountant.ledger import Ledger
-from smpc_dp.privacy.arguments import Arguments
+from smpc_dp.privacy.arguments import ArgumentChecks
 from smpc_dp.privacy.local_pairwise import exact_variance, two_sample_variance, variance_bound
 from smpc_dp.privacy.mechanisms.randomised_response import KaryRandomisedResponse
 from smpc_dp.privacy.sampling import NoiseSource
@@ -78,13 +78,13 @@ class LocalPairwise:
         Raises:
             ConfigError: an argument is out of range, or bins are not given and cannot be chosen.
         """
-        result = Arguments()
-        result.budget(epsilon)
+        checks = ArgumentChecks()
+        checks.require_budget(epsilon)
         if parties is not None:
-            result.integer("parties", parties, 2, 1_000_000_000)
+            checks.require_integer("parties", parties, 2, 1_000_000_000)
         if density_lipschitz is not None:
-            result.positive("density_lipschitz", density_lipschitz, 1e6)
-        result.done()
+            checks.require_positive("density_lipschitz", density_lipschitz, 1e6)
+        checks.raise_issues()
         if bins is None:
             chosen = choose_bins(kernel, epsilon, parties, density_lipschitz)
         else:

@@ -20,7 +20,7 @@ from smpc_dp.crypto.prg import SEED_BYTES, add_masks
 from smpc_dp.errors import ConfigCheck, ConfigError
 from smpc_dp.kernels.fields import Codes, Floats
 from smpc_dp.privacy.accountant.events import Event, Pure
-from smpc_dp.privacy.arguments import Arguments
+from smpc_dp.privacy.arguments import ArgumentChecks
 from smpc_dp.privacy.local_auc import Split
 from smpc_dp.privacy.mechanisms.randomised_response import KaryRandomisedResponse
 from smpc_dp.privacy.sampling import NoiseSource
@@ -61,16 +61,16 @@ class Tree:
     coins: bytes
 
     def __post_init__(self) -> None:
-        result = Arguments()
-        result.integer("levels", self.levels, 1, MAX_LEVELS)
-        result.budget(self.epsilon)
+        checks = ArgumentChecks()
+        checks.require_integer("levels", self.levels, 1, MAX_LEVELS)
+        checks.require_budget(self.epsilon)
         if self.oracle not in get_args(Oracle):
-            result.issue("oracle", f"must be hadamard or krr, is {self.oracle!r}", ConfigCheck.CHOICE)
+            checks.add_issue("oracle", f"must be hadamard or krr, is {self.oracle!r}", ConfigCheck.CHOICE)
         if self.split not in get_args(Split):
-            result.issue("split", f"must be users or budget, is {self.split!r}", ConfigCheck.CHOICE)
+            checks.add_issue("split", f"must be users or budget, is {self.split!r}", ConfigCheck.CHOICE)
         if not isinstance(self.coins, bytes) or len(self.coins) != SEED_BYTES:
-            result.issue("coins", f"must be {SEED_BYTES} bytes", ConfigCheck.RANGE)
-        result.done()
+            checks.add_issue("coins", f"must be {SEED_BYTES} bytes", ConfigCheck.RANGE)
+        checks.raise_issues()
 
     @property
     def width(self) -> int:

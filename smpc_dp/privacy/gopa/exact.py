@@ -19,7 +19,7 @@ import msgspec
 import numpy as np
 
 from smpc_dp.errors import ConfigCheck, ConfigError
-from smpc_dp.privacy.arguments import Arguments
+from smpc_dp.privacy.arguments import ArgumentChecks
 from smpc_dp.privacy.gaussian import GREATEST_MU, gaussian_delta
 from smpc_dp.privacy.gopa.diagonal import Interval, degree_bound, largest, largest_without
 from smpc_dp.privacy.gopa.graphs import HonestGraph, Randomness
@@ -198,19 +198,19 @@ def exact_privacy(
 
 
 def _check(sigma_eta: float, sigma_delta: float, diameter: float, dropouts: int, left: int) -> None:
-    result = Arguments()
+    checks = ArgumentChecks()
     for name, value in (("sigma_eta", sigma_eta), ("sigma_delta", sigma_delta), ("diameter", diameter)):
         if not (math.isfinite(value) and value > 0):
-            result.issue(name, f"must be a finite number above 0, is {value}", ConfigCheck.RANGE)
+            checks.add_issue(name, f"must be a finite number above 0, is {value}", ConfigCheck.RANGE)
     if dropouts < 0:
-        result.issue("max_dropouts", f"must be 0 or more, is {dropouts}", ConfigCheck.RANGE)
+        checks.add_issue("max_dropouts", f"must be 0 or more, is {dropouts}", ConfigCheck.RANGE)
     if left < 2:
-        result.issue(
+        checks.add_issue(
             "max_dropouts",
             f"leaves {max(left, 0)} honest users, at least 2 are needed",
             ConfigCheck.INFEASIBLE,
         )
-    result.done()
+    checks.raise_issues()
 
 
 def _closed(value: float) -> Interval:

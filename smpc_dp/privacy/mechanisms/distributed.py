@@ -11,7 +11,7 @@ from numpy.typing import ArrayLike
 
 from smpc_dp.errors import ConfigCheck, ConfigError
 from smpc_dp.privacy.accountant.events import Event
-from smpc_dp.privacy.arguments import Arguments
+from smpc_dp.privacy.arguments import ArgumentChecks
 from smpc_dp.privacy.guarantee import Relation
 from smpc_dp.privacy.mechanisms.additive import AdditiveNoise, DiscreteGaussian
 from smpc_dp.privacy.mechanisms.base import Integers, Mechanism, added, checked_integers, least
@@ -38,13 +38,15 @@ class DistributedSum(Mechanism):
     corrupt: int = 0
 
     def __post_init__(self) -> None:
-        result = Arguments()
-        result.integer("parties", self.parties, 1, MAX_PARTIES)
-        result.integer("missing", self.missing, 0, MAX_PARTIES)
-        result.integer("corrupt", self.corrupt, 0, MAX_PARTIES)
-        if not result.issues and self.honest < 1:
-            result.issue("parties", f"{self.parties} leave no honest share of noise", ConfigCheck.INFEASIBLE)
-        result.done()
+        checks = ArgumentChecks()
+        checks.require_integer("parties", self.parties, 1, MAX_PARTIES)
+        checks.require_integer("missing", self.missing, 0, MAX_PARTIES)
+        checks.require_integer("corrupt", self.corrupt, 0, MAX_PARTIES)
+        if not checks.issues and self.honest < 1:
+            checks.add_issue(
+                "parties", f"{self.parties} leave no honest share of noise", ConfigCheck.INFEASIBLE
+            )
+        checks.raise_issues()
 
     @property
     def honest(self) -> int:

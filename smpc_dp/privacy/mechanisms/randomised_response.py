@@ -13,7 +13,7 @@ from numpy.typing import ArrayLike
 
 from smpc_dp.errors import ConfigCheck, ConfigError, PrivacyError
 from smpc_dp.privacy.accountant.events import Event, RandomisedResponse
-from smpc_dp.privacy.arguments import Arguments
+from smpc_dp.privacy.arguments import ArgumentChecks
 from smpc_dp.privacy.distributions import checked_parameter
 from smpc_dp.privacy.guarantee import Relation, check_budget
 from smpc_dp.privacy.mechanisms.base import Integers, Mechanism
@@ -40,10 +40,10 @@ class KaryRandomisedResponse(Mechanism):
     unit = "answer"
 
     def __post_init__(self) -> None:
-        result = Arguments()
-        result.integer("categories", self.categories, 2, MAX_CATEGORIES)
-        result.integer("changed", self.changed, 1, MAX_CATEGORIES)
-        result.done()
+        checks = ArgumentChecks()
+        checks.require_integer("categories", self.categories, 2, MAX_CATEGORIES)
+        checks.require_integer("changed", self.changed, 1, MAX_CATEGORIES)
+        checks.raise_issues()
         object.__setattr__(self, "ratio", checked_parameter("ratio", self.ratio))
         if self.ratio <= 1:
             raise ConfigError.at("ratio", f"must be above 1, is {self.ratio}", ConfigCheck.RANGE)

@@ -17,7 +17,7 @@ from numpy.typing import ArrayLike, NDArray
 from smpc_dp.encoding import Encoding
 from smpc_dp.errors import ConfigCheck, ConfigError
 from smpc_dp.privacy.accountant.events import Event
-from smpc_dp.privacy.arguments import Arguments
+from smpc_dp.privacy.arguments import ArgumentChecks
 from smpc_dp.privacy.guarantee import Relation
 from smpc_dp.privacy.mechanisms.additive import AdditiveNoise, DiscreteGaussian, DiscreteLaplace
 from smpc_dp.privacy.mechanisms.base import Mechanism, added
@@ -112,17 +112,21 @@ class Gaussian(RealMechanism):
 
 
 def _check(encoding: Encoding, sensitivity: Sensitivity) -> None:
-    result = Arguments()
+    checks = ArgumentChecks()
     if encoding.integer:
-        result.issue("encoding", "is one of integers: use the discrete mechanisms", ConfigCheck.UNSUPPORTED)
+        checks.add_issue(
+            "encoding", "is one of integers: use the discrete mechanisms", ConfigCheck.UNSUPPORTED
+        )
     if encoding.max_weight:
-        result.issue("encoding", "has weights, which would be released too", ConfigCheck.UNSUPPORTED)
+        checks.add_issue("encoding", "has weights, which would be released too", ConfigCheck.UNSUPPORTED)
     if sensitivity.integer:
-        result.issue("sensitivity", "must be one of reals: see Sensitivity.on_reals", ConfigCheck.UNSUPPORTED)
+        checks.add_issue(
+            "sensitivity", "must be one of reals: see Sensitivity.on_reals", ConfigCheck.UNSUPPORTED
+        )
     if sensitivity.dimension != encoding.length:
-        result.issue(
+        checks.add_issue(
             "sensitivity",
             f"is of {sensitivity.dimension} coordinates, not {encoding.length}",
             ConfigCheck.SHAPE,
         )
-    result.done()
+    checks.raise_issues()

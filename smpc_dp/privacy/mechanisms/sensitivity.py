@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from typing import Self, get_args
 
 from smpc_dp.errors import ConfigCheck, ConfigError
-from smpc_dp.privacy.arguments import Arguments
+from smpc_dp.privacy.arguments import ArgumentChecks
 from smpc_dp.privacy.guarantee import Relation
 
 MAX_DIMENSION = 1 << 26
@@ -72,19 +72,19 @@ class Sensitivity:
         *,
         integer: bool,
     ) -> Self:
-        result = Arguments()
-        result.integer("dimension", dimension, 1, MAX_DIMENSION)
-        result.choice("relation", relation, get_args(Relation))
+        checks = ArgumentChecks()
+        checks.require_integer("dimension", dimension, 1, MAX_DIMENSION)
+        checks.require_choice("relation", relation, get_args(Relation))
         given = {"l1": l1, "l2": l2, "linf": linf}
         least = 1.0 if integer else 0.0
         for name, bound in given.items():
             # Written so that NaN fails.
             if bound is not None and not (0 < bound <= 1e15 and bound >= least):
                 low = "1" if integer else "above 0"
-                result.issue(name, f"must be {low} to 1e15, is {bound}", ConfigCheck.RANGE)
+                checks.add_issue(name, f"must be {low} to 1e15, is {bound}", ConfigCheck.RANGE)
         if all(bound is None for bound in given.values()):
-            result.issue("sensitivity", "at least one of l1, l2 and linf is needed", ConfigCheck.MISSING)
-        result.done()
+            checks.add_issue("sensitivity", "at least one of l1, l2 and linf is needed", ConfigCheck.MISSING)
+        checks.raise_issues()
         one, two, most = (math.inf if bound is None else float(bound) for bound in given.values())
         root = math.sqrt(dimension)
         # Two rounds reach the fixed point from any one norm.

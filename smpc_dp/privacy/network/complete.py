@@ -14,7 +14,7 @@ import numpy as np
 from scipy.stats import binom
 
 from smpc_dp.errors import ConfigCheck, ConfigError
-from smpc_dp.privacy.arguments import LEAST_NUMERICAL_DELTA, Arguments, delta_warnings
+from smpc_dp.privacy.arguments import LEAST_NUMERICAL_DELTA, ArgumentChecks, delta_warnings
 from smpc_dp.privacy.gaussian import gaussian_mu
 from smpc_dp.privacy.network.curves import composed_delta, exceeded, sampled_gaussian, spotted_gaussians
 from smpc_dp.privacy.network.mixture import NoiseDistribution, grid_end, summed, tabulate, with_direct
@@ -51,23 +51,23 @@ def plan_walk(
     `edge_cap` need `paths="known"`, see docs/proofs/planners.md. For sgd `known` needs convex, s-smooth
     losses and one constant step size of at most 2/s; the others need nothing of the kind. Raises ConfigError.
     """
-    result = Arguments()
-    result.choice("task", task, ("sum", "sgd"), " on the complete graph")
-    result.choice("paths", paths, ("hidden", "neighbours", "known"))
-    result.choice("method", method, ("exact", "theorem"), " on the complete graph")
+    checks = ArgumentChecks()
+    checks.require_choice("task", task, ("sum", "sgd"), " on the complete graph")
+    checks.require_choice("paths", paths, ("hidden", "neighbours", "known"))
+    checks.require_choice("method", method, ("exact", "theorem"), " on the complete graph")
     if method == "theorem" and task == "sum":
-        result.issue(
+        checks.add_issue(
             "method",
             "Theorem 4.5 is asymptotic and states no constant; use --method exact",
             ConfigCheck.UNSUPPORTED,
         )
-    result.integer("parties", parties, 3, 10_000_000)
-    result.integer("steps", steps, 1, MAX_STEPS)
-    if not result.issues:
-        result.integer("colluding", colluding, 1, parties - 2)
-    result.positive("sensitivity", sensitivity)
-    result.budget(epsilon, delta, least=LEAST_NUMERICAL_DELTA)
-    result.done()
+    checks.require_integer("parties", parties, 3, 10_000_000)
+    checks.require_integer("steps", steps, 1, MAX_STEPS)
+    if not checks.issues:
+        checks.require_integer("colluding", colluding, 1, parties - 2)
+    checks.require_positive("sensitivity", sensitivity)
+    checks.require_budget(epsilon, delta, least=LEAST_NUMERICAL_DELTA)
+    checks.raise_issues()
     _check_caps(steps, paths, method, max_contributions, edge_cap)
     inner = without_grid(epsilon, delta)
     local = local_sigma(parties, steps, *inner, sensitivity, max_contributions)
@@ -233,16 +233,16 @@ def walk_assumption(
 def _check_caps(
     steps: int, paths: str, method: str, max_contributions: int | None, edge_cap: int | None
 ) -> None:
-    result = Arguments()
+    checks = ArgumentChecks()
     for name, value in (("max_contributions", max_contributions), ("edge_cap", edge_cap)):
         if value is None:
             continue
-        result.integer(name, value, 1, steps)
+        checks.require_integer(name, value, 1, steps)
         if paths != "known" or method == "theorem":
-            result.issue(
+            checks.add_issue(
                 name,
                 "a limit makes who contributes depend on the hidden path, which is proven for --paths known "
                 "and --method exact alone",
                 ConfigCheck.UNSUPPORTED,
             )
-    result.done()
+    checks.raise_issues()

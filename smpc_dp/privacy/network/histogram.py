@@ -18,7 +18,7 @@ from scipy.special import gammaln
 from scipy.stats import binom
 
 from smpc_dp.errors import ConfigCheck
-from smpc_dp.privacy.arguments import LEAST_NUMERICAL_DELTA, Arguments, delta_warnings
+from smpc_dp.privacy.arguments import LEAST_NUMERICAL_DELTA, ArgumentChecks, delta_warnings
 from smpc_dp.privacy.network.plan import NetworkPlan
 from smpc_dp.privacy.network.published import (
     clones_local_epsilon,
@@ -142,23 +142,23 @@ def plan_ring_histogram(
     docs/proofs/errata.md, `clones` the closed form of Feldman et al. in its place (Remark 4.3), both with
     advanced composition over the rounds and half of delta for its slack. Raises ConfigError.
     """
-    result = Arguments()
-    result.integer("parties", parties, 3, 10_000_000)
-    result.integer("rounds", rounds, 1, 100_000)
-    result.integer("categories", categories, 2, 1_000_000)
-    result.budget(epsilon, delta, least=LEAST_NUMERICAL_DELTA)
-    result.choice("method", method, ("exact", "theorem", "clones"), " for histograms on the ring")
-    result.done()
+    checks = ArgumentChecks()
+    checks.require_integer("parties", parties, 3, 10_000_000)
+    checks.require_integer("rounds", rounds, 1, 100_000)
+    checks.require_integer("categories", categories, 2, 1_000_000)
+    checks.require_budget(epsilon, delta, least=LEAST_NUMERICAL_DELTA)
+    checks.require_choice("method", method, ("exact", "theorem", "clones"), " for histograms on the ring")
+    checks.raise_issues()
     if method == "exact":
         rows = 16 * math.sqrt(2 * parties / categories) if categories > 2 else 1
         if rows * 18 * math.sqrt(parties / (2 * categories)) > _MOST_PAIRS:
-            result.issue(
+            checks.add_issue(
                 "parties",
                 f"{parties} with {categories} categories make too large a table for --method exact; "
                 "use --method clones",
                 ConfigCheck.TOO_LARGE,
             )
-            result.done()
+            checks.raise_issues()
         beta = least_beta(lambda b: histogram_delta(epsilon, b, parties, rounds, categories), delta)
     else:
         each, part = epsilon_of_each(epsilon, rounds, delta / 2), delta / (2 * rounds)
@@ -169,12 +169,12 @@ def plan_ring_histogram(
         beta = ResponseDistribution.of_epsilon(categories, answer).beta
     local = least_beta(lambda b: local_delta(epsilon, b, rounds, categories), delta)
     if min(beta, local) >= 1:
-        result.issue(
+        checks.add_issue(
             "epsilon",
             f"{epsilon:g} at delta {delta:g} leaves only random answers (beta = 1)",
             ConfigCheck.INFEASIBLE,
         )
-        result.done()
+        checks.raise_issues()
     beta = min(beta, local) if method == "exact" else beta
     ends = 2 * math.ceil(beta * parties)
     return NetworkPlan(

@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 
 from smpc_dp.errors import ConfigCheck
-from smpc_dp.privacy.arguments import Arguments, delta_warnings
+from smpc_dp.privacy.arguments import ArgumentChecks, delta_warnings
 from smpc_dp.privacy.gaussian import gaussian_mu
 from smpc_dp.privacy.network.plan import NetworkPlan, observers, without_grid
 from smpc_dp.privacy.network.published import ring_sum_sigma
@@ -47,29 +47,29 @@ def plan_ring_sum(
     colluding parties on, both neighbours of a party may be among them: `single` is refused, and `distributed`
     noise must then protect each hop for itself, as local DP does. Raises ConfigError.
     """
-    result = Arguments()
-    result.integer("parties", parties, 3, 100_000_000)
-    result.integer("rounds", rounds, 1, MAX_ROUNDS)
-    result.positive("sensitivity", sensitivity)
-    result.budget(epsilon, delta)
-    result.choice("noise", noise, ("single", "distributed"))
-    result.choice("method", method, ("exact", "theorem"), " for sums on the ring")
-    if not result.issues:
-        result.integer("colluding", colluding, 1, parties - 2)
+    checks = ArgumentChecks()
+    checks.require_integer("parties", parties, 3, 100_000_000)
+    checks.require_integer("rounds", rounds, 1, MAX_ROUNDS)
+    checks.require_positive("sensitivity", sensitivity)
+    checks.require_budget(epsilon, delta)
+    checks.require_choice("noise", noise, ("single", "distributed"))
+    checks.require_choice("method", method, ("exact", "theorem"), " for sums on the ring")
+    if not checks.issues:
+        checks.require_integer("colluding", colluding, 1, parties - 2)
         if colluding > 1 and noise == "single":
-            result.issue(
+            checks.add_issue(
                 "colluding",
                 "two colluding neighbours of a user see its contribution bare where it adds no noise; "
                 "use --noise distributed",
                 ConfigCheck.UNSUPPORTED,
             )
         if colluding > 1 and method == "theorem":
-            result.issue(
+            checks.add_issue(
                 "colluding",
                 "Theorem 4.3 is for one curious user; use --method exact",
                 ConfigCheck.UNSUPPORTED,
             )
-    result.done()
+    checks.raise_issues()
     inner = without_grid(epsilon, delta)
     local = sensitivity * math.sqrt(rounds) / gaussian_mu(*inner)
     sigma = local if method == "exact" else ring_sum_sigma(*inner, rounds, sensitivity)

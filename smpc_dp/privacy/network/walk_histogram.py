@@ -8,7 +8,7 @@ from __future__ import annotations
 import numpy as np
 
 from smpc_dp.errors import ConfigCheck
-from smpc_dp.privacy.arguments import LEAST_NUMERICAL_DELTA, Arguments, delta_warnings
+from smpc_dp.privacy.arguments import LEAST_NUMERICAL_DELTA, ArgumentChecks, delta_warnings
 from smpc_dp.privacy.network.complete import seen_steps, walk_assumption
 from smpc_dp.privacy.network.curves import Curve, Floats, composed_delta, exceeded, grouped, sampled
 from smpc_dp.privacy.network.histogram import count_std, least_beta, local_delta
@@ -72,24 +72,24 @@ def plan_walk_histogram(
 
     `paths`: `hidden` or `neighbours`, what the colluders know of the path. Raises ConfigError.
     """
-    result = Arguments()
-    result.integer("parties", parties, 3, 10_000_000)
-    result.integer("steps", steps, 2, 10_000_000)
-    result.integer("categories", categories, 2, 1_000_000)
-    result.choice("paths", paths, ("hidden", "neighbours"), " for histograms")
-    if not result.issues:
-        result.integer("colluding", colluding, 1, parties - 2)
-    result.budget(epsilon, delta, least=LEAST_NUMERICAL_DELTA)
-    result.done()
+    checks = ArgumentChecks()
+    checks.require_integer("parties", parties, 3, 10_000_000)
+    checks.require_integer("steps", steps, 2, 10_000_000)
+    checks.require_integer("categories", categories, 2, 1_000_000)
+    checks.require_choice("paths", paths, ("hidden", "neighbours"), " for histograms")
+    if not checks.issues:
+        checks.require_integer("colluding", colluding, 1, parties - 2)
+    checks.require_budget(epsilon, delta, least=LEAST_NUMERICAL_DELTA)
+    checks.raise_issues()
     tail, rate = delta * _SIDE, 1 / (parties - colluding)
     visits, beyond = exceeded(steps, colluding / parties, tail) if paths == "neighbours" else (0, 0.0)
     if paths == "neighbours" and seen_steps(visits) * rate > _MOST_SEEN:
-        result.issue(
+        checks.add_issue(
             "steps",
             f"a user may be seen {seen_steps(visits) * rate:.0f} times: too many to compute",
             ConfigCheck.TOO_LARGE,
         )
-        result.done()
+        checks.raise_issues()
 
     def total(beta: float) -> float:
         parts = [(sampled_response(rate, beta, categories), steps)]
@@ -101,12 +101,12 @@ def plan_walk_histogram(
     local = least_beta(lambda b: over + local_delta(epsilon, b, most, categories), delta)
     beta = min(least_beta(total, delta), local)
     if beta >= 1:
-        result.issue(
+        checks.add_issue(
             "epsilon",
             f"{epsilon:g} at delta {delta:g} leaves only random answers (beta = 1)",
             ConfigCheck.INFEASIBLE,
         )
-        result.done()
+        checks.raise_issues()
     return NetworkPlan(
         topology="complete",
         task="histogram",

@@ -15,7 +15,7 @@ import numpy as np
 from smpc_dp.errors import ConfigCheck, ConfigError
 from smpc_dp.kernels.described import describe, read_kernel
 from smpc_dp.kernels.kernel import Kernel
-from smpc_dp.privacy.arguments import Arguments
+from smpc_dp.privacy.arguments import ArgumentChecks
 from smpc_dp.privacy.central_gaussian import WideGaussian
 from smpc_dp.privacy.central_noise import CentralNoise, CoarseGaussian
 from smpc_dp.privacy.central_pairwise import CentralDistribution, design_central, split, sum_sensitivity
@@ -111,20 +111,22 @@ def statistic_program(
     """
     described = describe(kernel)
     kernel = read_kernel(described)
-    result = Arguments()
+    checks = ArgumentChecks()
     if not 2 <= parties <= MAX_PARTIES:
-        result.issue("parties", f"{parties} is not 2 to {MAX_PARTIES}", ConfigCheck.RANGE)
+        checks.add_issue("parties", f"{parties} is not 2 to {MAX_PARTIES}", ConfigCheck.RANGE)
     if (kernel.labels == "public") != bool(public_labels):
-        result.issue("public_labels", f"'{kernel.name}' has {kernel.labels} labels", ConfigCheck.UNSUPPORTED)
+        checks.add_issue(
+            "public_labels", f"'{kernel.name}' has {kernel.labels} labels", ConfigCheck.UNSUPPORTED
+        )
     elif public_labels and (len(public_labels) != parties or set(public_labels) != {0, 1}):
-        result.issue(
+        checks.add_issue(
             "public_labels", f"not {parties} labels that are 0 or 1, at least one of each", ConfigCheck.RANGE
         )
     if not 0 <= partners <= max(0, parties - 1):
-        result.issue("partners", f"{partners} is not 0 to {parties - 1}", ConfigCheck.RANGE)
+        checks.add_issue("partners", f"{partners} is not 0 to {parties - 1}", ConfigCheck.RANGE)
     elif partners and len(design) != 32:
-        result.issue("design", f"{len(design)} bytes, not 32", ConfigCheck.SHAPE)
-    result.done()
+        checks.add_issue("design", f"{len(design)} bytes, not 32", ConfigCheck.SHAPE)
+    checks.raise_issues()
     tops = tuple(field.steps for field in kernel.fields)
     bare = _sized(
         ProgramTerms(
@@ -191,16 +193,20 @@ def sum_program(
     which is not negative. Noise is scaled to all of a record: with Laplace noise each integer gets an equal
     share of epsilon. Raises ConfigError.
     """
-    result = Arguments()
+    checks = ArgumentChecks()
     if kind not in ("sum", "mean", "weighted-mean"):
-        result.issue("kind", f"{kind!r} is no sum", ConfigCheck.CHOICE)
+        checks.add_issue("kind", f"{kind!r} is no sum", ConfigCheck.CHOICE)
     if not 1 <= parties <= MAX_PARTIES:
-        result.issue("parties", f"{parties} is not 1 to {MAX_PARTIES}", ConfigCheck.RANGE)
+        checks.add_issue("parties", f"{parties} is not 1 to {MAX_PARTIES}", ConfigCheck.RANGE)
     if not bounds or any(not low < high for low, high in bounds):
-        result.issue("bounds", "none, or not all with the least below the greatest value", ConfigCheck.SHAPE)
+        checks.add_issue(
+            "bounds", "none, or not all with the least below the greatest value", ConfigCheck.SHAPE
+        )
     elif kind == "weighted-mean" and (len(bounds) < 2 or bounds[-1][0] < 0):
-        result.issue("bounds", "a weighted mean has a value and a weight of at least 0", ConfigCheck.SHAPE)
-    result.done()
+        checks.add_issue(
+            "bounds", "a weighted mean has a value and a weight of at least 0", ConfigCheck.SHAPE
+        )
+    checks.raise_issues()
     bare = _sized(
         ProgramTerms(
             kind=kind,
