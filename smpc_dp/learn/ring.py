@@ -71,7 +71,7 @@ class RingSum:
         shares = n - 1 if spread and plan.colluding == 1 else 1
         noises = n * rounds if spread else 2 + n * rounds // (n - 1)
         self.grid = Grid.of(plan, upper - lower, noises=noises, shares=shares)
-        self.grid.room(n * rounds, max(abs(lower), abs(upper)))
+        self.grid.check_room(n * rounds, max(abs(lower), abs(upper)))
 
     @property
     def mu(self) -> float:

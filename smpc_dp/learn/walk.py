@@ -191,7 +191,7 @@ class WalkSum:
         self.steps = plan.steps or 0
         self.limits = Limits(plan.max_contributions, plan.edge_cap)
         self.grid = Grid.of(plan, upper - lower, noises=self.steps)
-        self.grid.room(self.steps, max(abs(lower), abs(upper)))
+        self.grid.check_room(self.steps, max(abs(lower), abs(upper)))
 
     async def run(
         self, tokens: TokenPassing, contributions: NDArray[np.float64], source: NoiseSource

@@ -21,7 +21,7 @@ from smpc_dp.net.session_file import (
     read_member,
     read_parameters,
 )
-from smpc_dp.privacy.accountant.work import TooMuchWorkError, at_most
+from smpc_dp.privacy.accountant.work import TooMuchWorkError, limit_work
 from smpc_dp.protocols.names import GOPA, LEARN, is_direct
 from smpc_dp.protocols.session import session_digest, session_json
 
@@ -58,7 +58,7 @@ class LogSession:
         work. Raises LocalError beyond that, and ConfigError with each fault.
         """
         issues: list[ConfigIssue] = []
-        bound = contextlib.nullcontext() if self.digest == known else at_most(STRANGERS_CELLS)
+        bound = contextlib.nullcontext() if self.digest == known else limit_work(STRANGERS_CELLS)
         try:
             with bound:
                 checked = plan_parameters(self.protocol, self.version, self.parameters, self.names, issues)

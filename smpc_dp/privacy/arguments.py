@@ -1,4 +1,4 @@
-"""Checks that the planners share: each fault names the argument and its bound, and all are told at once."""
+"""Checks of arguments that planners share; each fault names argument and bound, all are raised at once."""
 
 from __future__ import annotations
 
@@ -23,50 +23,53 @@ class ArgumentChecks:
         self.issues: list[ConfigIssue] = []
 
     def add_issue(self, name: str, reason: str, check: ConfigCheck) -> None:
-        """Note a fault that was found elsewhere."""
+        """Add a fault that another check found."""
         self.issues.append(ConfigIssue(name, reason, check))
 
     def require_positive(self, name: str, value: object, most: float = 1e12, where: str = "") -> None:
-        """Note a fault unless 0 < value <= most."""
+        """Add a fault unless 0 < value <= most."""
         if not is_number(value) or not 0 < value <= most:
             self.add_issue(
                 name, f"{value!r} is not a number above 0 and at most {most:g}{where}", ConfigCheck.RANGE
             )
 
     def require_within(self, name: str, value: object, low: float, high: float) -> None:
-        """Note a fault unless low <= value <= high."""
+        """Add a fault unless low <= value <= high."""
         if not is_number(value) or not low <= value <= high:
             self.add_issue(name, f"{value!r} is not a number in [{low:g}, {high:g}]", ConfigCheck.RANGE)
 
     def require_integer(self, name: str, value: object, low: int, high: int, where: str = "") -> None:
-        """Note a fault unless value is an integer in low..high."""
+        """Add a fault unless value is an integer in low..high."""
         if not isinstance(value, int) or isinstance(value, bool) or not low <= value <= high:
             self.add_issue(name, f"{value!r} is not an integer in {low}..{high}{where}", ConfigCheck.RANGE)
 
     def require_choice(self, name: str, value: object, among: Sequence[str], where: str = "") -> None:
-        """Note a fault unless value is one of a few names."""
+        """Add a fault unless value is one of the names `among`."""
         if value not in among:
             self.add_issue(name, f"{value!r} is not one of {', '.join(among)}{where}", ConfigCheck.CHOICE)
 
     def require_budget(self, epsilon: object, delta: object | None = None, *, least: float = 1e-300) -> None:
-        """Note faults unless 0 < epsilon <= 100 and, where given, least <= delta < 1."""
+        """Add faults unless 0 < epsilon <= 100 and, where given, least <= delta < 1."""
         self.require_positive("epsilon", epsilon, GREATEST_EPSILON)
         if delta is not None and (not is_number(delta) or not least <= delta < 1):
             self.add_issue("delta", f"{delta!r} is not a number in [{least:g}, 1)", ConfigCheck.RANGE)
 
     def raise_issues(self) -> None:
-        """Raise ConfigError if there are faults."""
+        """Raise ConfigError with all faults, if there are any."""
         if self.issues:
             raise ConfigError(self.issues)
 
 
 def is_number(value: object) -> TypeGuard[float]:
-    """Whether it is a finite number; True and False are none."""
+    """Return whether the value is a finite number; True and False are not."""
     return isinstance(value, int | float) and not isinstance(value, bool) and math.isfinite(value)
 
 
 def delta_warnings(delta: float, parties: int) -> list[str]:
-    """A line if delta exceeds 1/n: a mechanism that publishes one random party's data would satisfy it."""
+    """Return a warning if delta exceeds 1/n.
+
+    A mechanism that publishes one random party's data would satisfy such a delta.
+    """
     if delta <= 1 / parties:
         return []
     return [

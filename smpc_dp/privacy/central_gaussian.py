@@ -1,8 +1,8 @@
-"""Discrete Gaussian noise of any width that servers draw on shares, for vectors of a bounded L2 norm.
+"""Discrete Gaussian noise of any width, drawn by servers on shares, for vectors of bounded L2 norm.
 
 A draw is the sum of k^j D_j over j < J, each D_j from one table of 512 places: a uniform place, and whether a
 uniform number is below the place's threshold (Walker's alias method). So wide noise costs a few short draws;
-that the sum is as good as a discrete Gaussian is shown in docs/proofs/servers.md.
+docs/proofs/servers.md shows that the sum is as good as a discrete Gaussian.
 """
 
 from __future__ import annotations
@@ -44,11 +44,11 @@ _VARIANCE_STEPS = 1 << 10
 
 @dataclass(frozen=True)
 class WideGaussian:
-    """Noise of one coordinate: the sum of `factor`^j D_j for j below `levels`.
+    """Discrete Gaussian noise of one coordinate: the sum of `factor`^j D_j for j below `levels`.
 
     Attributes:
         dimension: coordinates of a vector, each with a draw of its own.
-        l1, l2, linf: how far apart two sums may be, one vector substituted; in grid steps.
+        l1, l2, linf: bounds on the distance of two sums, one vector substituted; in grid steps.
         variance_0: of each D_j, as the parameter of the discrete Gaussian.
     """
 
@@ -64,9 +64,9 @@ class WideGaussian:
 
     @classmethod
     def calibrate(cls, epsilon: float, delta: float, bounds: Sensitivity) -> WideGaussian:
-        """Return noise that makes one release (epsilon, delta)-DP: a trusted curator's.
+        """Return the noise that makes one release (epsilon, delta)-DP, as a trusted curator's.
 
-        Raises ConfigError for what is no budget, and for noise wider than there are tables for.
+        Raises ConfigError for an invalid budget, and for noise wider than the tables allow.
         """
         from smpc_dp.privacy.accountant.compose import Composition
         from smpc_dp.privacy.mechanisms.additive import DiscreteGaussian
@@ -88,7 +88,7 @@ class WideGaussian:
 
     @property
     def variance(self) -> float:
-        """Of a draw, in squared grid steps."""
+        """The variance of a draw, in squared grid steps."""
         return float(self.parameter)
 
     @property
@@ -103,7 +103,7 @@ class WideGaussian:
 
     @property
     def random_bits(self) -> int:
-        """Fair bits of one draw."""
+        """The number of fair bits that one draw takes."""
         return self.levels * WHOLE_BITS
 
     @property
@@ -124,6 +124,7 @@ class WideGaussian:
 
     @functools.cached_property
     def _event(self) -> Event:
+        """The release as an event of the accountant."""
         from smpc_dp.privacy.accountant.events import Event
         from smpc_dp.privacy.mechanisms.additive import DiscreteGaussian
         from smpc_dp.privacy.mechanisms.sensitivity import Sensitivity
@@ -140,15 +141,15 @@ class WideGaussian:
         return Event(self.describe(), "substitution", known, slack)
 
     def event(self) -> Event:
-        """Return what one release is to the accountant, for total budgets of an epsilon up to 20."""
+        """Return one release as an event of the accountant, for total budgets of an epsilon up to 20."""
         return self._event
 
     def describe(self) -> str:
-        """Say what noise it is."""
+        """Return the name and the parameter of the noise, in words."""
         return f"discrete Gaussian noise on shares, of variance parameter {float(self.parameter):.10g}"
 
     def draws(self, source: Source, count: int) -> NDArray[np.int64]:
-        """Return so many draws, from the same coins as servers toss."""
+        """Return `count` draws, from the same coins as the servers toss."""
         _, thresholds, aliases = table_of(self.variance_0)
         low_bits = NUMBER_BITS - 63
         high = np.array([cut >> low_bits for cut in thresholds], dtype=np.uint64)
@@ -163,11 +164,11 @@ class WideGaussian:
         return np.asarray(drawn.reshape(count, self.levels) @ weights)
 
     def draw(self, integer: int, source: Source) -> int:
-        """Return one result of the ideal functionality."""
+        """Return the noisy `integer`, one result of the ideal functionality."""
         return integer + int(self.draws(source, 1)[0])
 
     def read(self, result: int) -> Fraction:
-        """Return the noisy integer: the noise has the mean 0."""
+        """Return the noisy integer that a result stands for; the noise has mean 0."""
         return Fraction(result)
 
 
@@ -211,12 +212,12 @@ def _aliases(masses: list[int]) -> tuple[tuple[int, ...], tuple[int, ...]]:
             rich.pop()
             if left[giver] < full:
                 short.append(giver)
-    # Whoever is just full is its own alias.
+    # A place that is exactly full is its own alias.
     return tuple(thresholds), tuple(aliases)
 
 
 def _levels(variance: Fraction) -> tuple[Fraction, int, int]:
-    """Return the variance of a table, k and J whose sum has at least this variance, with the least J."""
+    """Return (variance of a table, k, J) whose sum has at least this variance, with the least J."""
     for levels in range(1, MOST_LEVELS + 1):
         for factor in range(17, 1, -1) if levels > 1 else (1,):
             scale = sum(powers(factor**2, levels))
@@ -229,7 +230,7 @@ def _levels(variance: Fraction) -> tuple[Fraction, int, int]:
 
 
 def _loosened(known: AnyDescription, near: float) -> AnyDescription:
-    """Return a description of a distribution that is within e^`near` of the one described."""
+    """Return a description of a distribution whose log ratio to the described one ranges over `near`."""
     from smpc_dp.privacy.accountant.events import Gaussian, Line, Renyi, Shift
 
     match known:

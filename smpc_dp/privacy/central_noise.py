@@ -1,7 +1,8 @@
-"""Noise for one integer that servers compute on shares: its coins, its exact distribution, and its privacy.
+"""Noise for one integer that servers add on shares: its coins, its exact distribution, and its privacy.
 
-The integer lies in 0..span and moves by at most `sensitivity` when one record is substituted. It is not taken
-modulo anything, so a noise of bounded reach alone would cost delta; proofs are in docs/proofs/servers.md.
+The integer lies in 0..span and moves by at most `sensitivity` when one record is substituted. Nothing is
+reduced modulo anything, so noise of bounded reach alone would cost delta; proofs are in
+docs/proofs/servers.md.
 """
 
 from __future__ import annotations
@@ -31,10 +32,10 @@ TABLE_STEPS = 8
 
 @dataclass(frozen=True)
 class FlooredLaplace:
-    """Two-sided geometric noise of bounded reach, over a floor that no output's probability is below.
+    """Two-sided geometric noise of bounded reach, mixed with uniform noise that floors every probability.
 
     With `inner` the result is integer + noise, for noise in -reach..reach - 1. But where the coin `floor`
-    says so it is uniform on -reach..2**bits - reach - 1, which covers all sums. So every output has at least
+    comes up it is uniform on -reach..2**bits - reach - 1, which covers all sums. So every output has at least
     the probability of the floor under every integer, and epsilon is pure.
     """
 
@@ -51,7 +52,7 @@ class FlooredLaplace:
 
     @classmethod
     def design(cls, sensitivity: int, span: int, epsilon: float) -> FlooredLaplace:
-        """Return the noise for integers 0..span that makes a shift by `sensitivity` epsilon-DP.
+        """Return the noise for integers 0..span that makes a move by `sensitivity` epsilon-DP.
 
         Raises ConfigError for an epsilon outside 1e-6..12, a sensitivity outside 1..span, and for a noisy
         integer of more than 480 bits.
@@ -81,23 +82,23 @@ class FlooredLaplace:
 
     @property
     def reach(self) -> int:
-        """The noise is -reach..reach - 1."""
+        """The bound of the noise, which is in -reach..reach - 1."""
         return 1 << (len(self.inner.coins) - 1)
 
     @property
     def edge(self) -> Fraction:
-        """A bound on how far the noise stands out from the floor where another integer's does not reach."""
+        """A bound on (noise mass / floor mass) where the noise of another integer does not reach."""
         highest = self.inner.coins[-2].probability
         return highest * (1 - self.floor.probability) / self.floor.probability * (1 << self.bits)
 
     @property
     def random_bits(self) -> int:
-        """Fair bits of one draw."""
+        """The number of fair bits that one draw takes."""
         return self.inner.joint_bits + self.floor.bits + self.bits
 
     @property
     def variance(self) -> float:
-        """Of a result, the floor's part with it as if its mean were as far off as can be."""
+        """The variance of a result, at most: the floor's mean is taken as far off as possible."""
         retained = 1 - self.floor.probability
         whole = Fraction(1 << self.bits)
         return float(retained * self.inner.exact_variance + self.floor.probability * whole**2)
@@ -113,7 +114,7 @@ class FlooredLaplace:
         return distribution
 
     def draw(self, integer: int, source: Source) -> int:
-        """Return one result of the ideal functionality."""
+        """Return the noisy `integer`, one result of the ideal functionality."""
         *indices, sign = [toss(coin, source) for coin in self.inner.coins]
         floored = toss(self.floor, source)
         uniform = _number(self.bits, source)
@@ -121,7 +122,7 @@ class FlooredLaplace:
         return uniform - self.reach if floored else integer + (-1 - noise if sign else noise)
 
     def read(self, result: int) -> Fraction:
-        """Return the noisy integer; its bias is below 2**(bits - 40)."""
+        """Return the noisy integer that a result stands for; its bias is below 2**(bits - 40)."""
         return result - self.inner.mean
 
 
@@ -164,12 +165,12 @@ class CoarseGaussian:
 
     @property
     def random_bits(self) -> int:
-        """Fair bits of one draw."""
+        """The number of fair bits that one draw takes."""
         return self.table.joint_bits
 
     @property
     def variance(self) -> float:
-        """Of a result read, rounding with it as if the dropped bits were uniform."""
+        """The variance of a result as read, with rounding as if the dropped bits were uniform."""
         return (self.table.variance + 1 / 12) * 4.0**self.drop
 
     def masses(self, integer: int) -> dict[int, Fraction]:
@@ -185,13 +186,13 @@ class CoarseGaussian:
         return distribution
 
     def draw(self, integer: int, source: Source) -> int:
-        """Return one result of the ideal functionality."""
+        """Return the noisy `integer`, one result of the ideal functionality."""
         number, sign = _number(LOOKUP_BITS, source), _number(1, source)
         magnitude = sum(number >= cut for cut in self.table.cuts)
         return (integer >> self.drop) + len(self.table.cuts) + (-magnitude if sign else magnitude)
 
     def read(self, result: int) -> Fraction:
-        """Return the noisy integer, in the middle of those that have the result without noise."""
+        """Return the noisy integer that a result stands for, in the middle of the rounding interval."""
         return (result - len(self.table.cuts)) * (1 << self.drop) + Fraction((1 << self.drop) - 1, 2)
 
 
@@ -210,6 +211,7 @@ def _number(bits: int, source: Source) -> int:
 
 
 def _check(sensitivity: int, span: int, epsilon: float, distribution: str) -> None:
+    """Raise ConfigError unless the arguments of a design are in range."""
     checks = ArgumentChecks()
     if not is_number(epsilon) or not LEAST_EPSILON <= epsilon <= GREATEST_EPSILON:
         limits = f"{LEAST_EPSILON:g}..{GREATEST_EPSILON:g}"

@@ -1,6 +1,6 @@
-"""A private U-statistic with one noise for all of it: sensitivity, noise and error.
+"""Sensitivity, noise and error of a private U-statistic with one noise for the whole sum.
 
-What is computed is the integer S, the sum over pairs of a kernel's integers 0..steps. Substitution of one
+The servers compute the integer S, the sum over pairs of a kernel's integers 0..steps. Substitution of one
 record moves it by at most a table's entry; the proofs are in docs/proofs/servers.md.
 """
 
@@ -26,7 +26,7 @@ COUNT_SHARE = Fraction(1, 4)
 def sum_sensitivity(
     steps: int, parties: int, public_labels: tuple[int, int] | None = None, partners: int = 0
 ) -> int:
-    """Return by how much S moves when one of n records is substituted.
+    """Return the largest move of S when one of n records is substituted.
 
     | design | pairs | S moves by | the mean moves by |
     |---|---|---|---|
@@ -42,7 +42,7 @@ def sum_sensitivity(
 
 
 def split(epsilon: float, shares: list[Fraction]) -> list[float]:
-    """Return shares of a budget as floats, each no more than exact."""
+    """Split epsilon by the given fractions, each part rounded down to a float."""
     result = []
     for share in shares:
         part = float(Fraction(epsilon) * share)
@@ -57,7 +57,7 @@ def design_central(
     epsilon: float,
     delta: float,
 ) -> list[CentralNoise]:
-    """Return the noise of integers that are opened together, (epsilon, delta)-DP for one record.
+    """Return noise for integers opened together that makes the release (epsilon, delta)-DP for one record.
 
     One integer, or the sum over pairs and a count; the count gets a quarter of epsilon, and of delta.
     Raises ConfigError for delta 0 with Gaussian noise, or above 0 with Laplace.
@@ -123,7 +123,7 @@ def plan_central(
     steps: int = 2,
     partners: int = 0,
 ) -> CentralPlan:
-    """Return noise and error over all pairs, or over `partners` random matchings.
+    """Plan noise and error over all pairs, or over `partners` random matchings.
 
     n at least 3; 0 <= 2 zeta_1 <= zeta_2 <= width^2 / 4. Raises ConfigError.
     """
@@ -177,5 +177,5 @@ def plan_central(
 
 
 def auc_sampling_error(positives: int, negatives: int) -> float:
-    """Return the greatest variance of an AUC's estimate: 1 / (4 min(n+, n-)) [Birnbaum, Klose 1957]."""
+    """Return the greatest variance of an AUC estimate: 1 / (4 min(n+, n-)) [Birnbaum, Klose 1957]."""
     return 1 / (4 * min(positives, negatives))

@@ -1,4 +1,4 @@
-"""How many signatures must be shown to show that a quorum has signed, and what that takes in bytes.
+"""Size of a certificate: how many signatures prove that a quorum has signed, and their bytes.
 
 [Micali, Reyzin, Vlachos, Wahby, Zeldovich 2021, Compact certificates of collective knowledge]: here without
 weights, and samples are drawn without replacement. Proof in protocols/secagg/README.md.
@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from functools import lru_cache
 
-# A liar gets a sample of good signatures alone with a probability of 2^-this for each root that it tries.
+# An adversary gets a sample of valid signatures alone with probability 2^-this for each root that it tries.
 SAMPLE_BITS = 128
 
 DIGEST = 32  # also a nonce, a key, a commitment, a share
@@ -17,7 +17,7 @@ SIGNATURE = 64
 
 @lru_cache(maxsize=256)
 def expected_samples(claimed: int, quorum: int) -> int:
-    """Return how many of `claimed` signatures show that at least `quorum` are good; `quorum` at most.
+    """Return how many of `claimed` signatures prove that at least `quorum` are valid; at most `quorum`.
 
     The least s for which s distinct ones at random are all among at most quorum - 1 good ones with a
     probability of at most 2^-128: C(quorum - 1, s) / C(claimed, s), in integers. 0 < quorum <= claimed.
@@ -32,12 +32,13 @@ def expected_samples(claimed: int, quorum: int) -> int:
 
 
 def proof_nodes(size: int, shown: int) -> float:
-    """Return the expected nodes in a Merkle proof of `shown` random places out of `size`, 1 to `size`.
+    """Return the expected nodes in a Merkle proof of `shown` random leaves out of `size`, 1 to `size`.
 
     A node is in it if no place below it is shown and one below its sibling is. Exact for powers of two.
     """
 
     def none_of(leaves: float) -> float:
+        """Return the probability that none of so many leaves is shown."""
         probability = 1.0
         for index in range(shown):
             probability *= max(0.0, 1 - leaves / (size - index))

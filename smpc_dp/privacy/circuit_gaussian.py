@@ -1,4 +1,4 @@
-"""Discrete Gaussian noise that a Boolean circuit makes by inverting a table of its distribution function."""
+"""Discrete Gaussian noise of a Boolean circuit that inverts a table of the distribution function."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ MARGIN = 1e-9
 
 @dataclass(frozen=True)
 class TableGaussian(Noise):
-    """A magnitude from the table and a fair sign: mass proportional to exp(-x^2 / (2 sigma^2)).
+    """Discrete Gaussian noise: a magnitude from a table and a fair sign, mass ~ exp(-x^2 / (2 sigma^2)).
 
     The guarantee is for all `evaluations` of one party together: (epsilon, delta).
     """
@@ -90,7 +90,7 @@ class TableGaussian(Noise):
 
     @property
     def variance(self) -> float:
-        """Of the noise, in squared grid steps."""
+        """The variance of the noise, in squared grid steps."""
         edges = np.array([0, *self.cuts, 1 << LOOKUP_BITS], dtype=np.float64)
         return float(np.sum(np.diff(edges) / 2.0**LOOKUP_BITS * np.arange(len(edges) - 1) ** 2))
 
@@ -101,7 +101,7 @@ class TableGaussian(Noise):
         return (integers + noise + len(self.cuts)).astype(np.uint64)
 
     def read(self, raw: Raw) -> NDArray[np.float64]:
-        """Return noisy kernel integers; the noise is symmetric, so there is no bias."""
+        """Return noisy kernel integers, without bias since the noise is symmetric."""
         return raw.astype(np.float64) - len(self.cuts)
 
     def terms(self) -> dict[str, object]:
@@ -109,7 +109,7 @@ class TableGaussian(Noise):
 
 
 def total_delta(sigma: float, steps: int, epsilon: float, evaluations: int) -> float:
-    """Return a delta at `epsilon` for that many evaluations that all move by `steps`.
+    """Return delta at `epsilon` of so many evaluations whose integers all move by `steps`.
 
     With ideal noise the loss depends on its sum alone, whose distribution is a convolution. The circuit's
     distribution differs from that in total variation, once for each evaluation on either side.
@@ -133,6 +133,7 @@ def total_delta(sigma: float, steps: int, epsilon: float, evaluations: int) -> f
 
 
 def _middle(distribution: NDArray[np.float64], reach: int) -> NDArray[np.float64]:
+    """Return the entries of a distribution within `reach` of its middle."""
     cut = max(0, len(distribution) // 2 - reach)
     return distribution[cut : len(distribution) - cut]
 

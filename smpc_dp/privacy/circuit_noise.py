@@ -1,7 +1,7 @@
-"""Noise that a Boolean circuit can make from fair bits: its coins, its exact distribution, and its privacy.
+"""Noise that a Boolean circuit makes from fair bits: its coins, its exact distribution, and its privacy.
 
-A design is a list of coins, each true with a probability that is a multiple of 2**-bits. What it says of
-epsilon is proven from those probabilities, not from the ones that they are close to. Proofs are in
+A design is a list of coins, each true with a probability that is a multiple of 2**-bits. Its epsilon is
+proven from those probabilities, not from the ones that they are close to. Proofs are in
 docs/proofs/statistics.md; `circuits.randomisers` has the circuits.
 """
 
@@ -49,20 +49,20 @@ _ROUNDING = Decimal(10) ** -70
 
 
 class Source(Protocol):
-    """Where random bytes come from."""
+    """Interface of a source of random bytes."""
 
     def bytes(self, n: int) -> bytes: ...
 
 
 class Coin(NamedTuple):
-    """True with probability threshold / 2**bits: where `bits` fair bits, as a number, are below it."""
+    """A coin, true with probability threshold / 2**bits: if `bits` fair bits, as a number, are below it."""
 
     threshold: int
     bits: int
 
     @classmethod
     def near(cls, probability: Decimal, precision: int) -> Coin:
-        """Return the coin with `precision` bits from the first one of its probability on."""
+        """Return a coin near this probability, with `precision` bits after its leading zeros."""
         bits = precision
         while probability * (1 << bits) < 1 << precision:
             bits += 1
@@ -83,7 +83,7 @@ class Coin(NamedTuple):
 
 
 class Randomiser(NamedTuple):
-    """What `circuits.randomisers.randomise` makes of a design: which circuit, and its numbers.
+    """Description of a noise circuit for `circuits.randomisers.randomise`: its kind and its coins.
 
     Laplace: the coins of G, the lowest bit first, and of the sign. Randomised response: the coin that
     exchanges, and the cuts of `bits` each. Gaussian: the table's cuts, of `LOOKUP_BITS` each.
@@ -96,19 +96,19 @@ class Randomiser(NamedTuple):
 
     @property
     def joint_bits(self) -> int:
-        """Fair bits that an evaluation takes."""
+        """The number of fair bits that an evaluation takes."""
         if self.kind == "laplace":
             return sum(coin.bits for coin in self.coins)
         # The number that is looked up and the sign; the coin and the number.
         return LOOKUP_BITS + 1 if self.kind == "gaussian" else self.coins[0].bits + self.bits
 
     def output_bits(self, steps: int) -> int:
-        """Return the bits of an output, for kernel integers 0..steps."""
+        """Return the number of output bits, for kernel integers 0..steps."""
         return steps.bit_length() if self.kind == "randomised_response" else self.bits
 
 
 class Noise(Protocol):
-    """What protocols and estimators need of a design; circuit, programs on shares and draws follow from it.
+    """Interface of a noise design; circuits, programs on shares and draws follow from it.
 
     It takes a kernel's integer, 0..steps, and gives a raw output, an unsigned integer of `output_bits`.
     """
@@ -121,35 +121,35 @@ class Noise(Protocol):
 
     @property
     def randomiser(self) -> Randomiser:
-        """What draws the noise in a circuit."""
+        """The description of the circuit that draws the noise."""
 
     @property
     def joint_bits(self) -> int:
-        """Fair bits that an evaluation takes from each of the two parties."""
+        """The number of fair bits that an evaluation takes from each of the two parties."""
         return self.randomiser.joint_bits
 
     @property
     def output_bits(self) -> int:
-        """Bits of a raw output."""
+        """The number of bits of a raw output."""
         return self.randomiser.output_bits(self.steps)
 
     @property
     def variance(self) -> float:
-        """Of `read` for one kernel integer, in squared grid steps: the greatest, where it depends on it."""
+        """The greatest variance of `read` for one kernel integer, in squared grid steps."""
 
     @property
     def least_variance(self) -> float:
-        """The least, where it depends on it."""
+        """The least variance of `read` for one kernel integer, in squared grid steps."""
         return self.variance
 
     def draw(self, integers: Integers, source: Source) -> Raw:
         """Return the raw outputs of the ideal functionality for kernel integers, shape (count,)."""
 
     def read(self, raw: Raw) -> NDArray[np.float64]:
-        """Return noisy kernel integers, without bias but for what the design's own docstring says."""
+        """Return noisy kernel integers, without bias except as the design's own docstring states."""
 
     def terms(self) -> dict[str, object]:
-        """Return what two sides compare, as plain data."""
+        """Return the parameters that two sides compare, as plain data."""
 
 
 @dataclass(frozen=True)
@@ -198,14 +198,14 @@ class CyclicLaplace(Noise):
 
     @property
     def mean(self) -> Fraction:
-        """Of the noise, exactly: near 0, and `read` subtracts it."""
+        """The exact mean of the noise; near 0, and `read` subtracts it."""
         *indices, sign = (coin.probability for coin in self.coins)
         geometric = sum((p * (1 << index) for index, p in enumerate(indices)), Fraction(0))
         return (1 - sign) * geometric - sign * (geometric + 1)
 
     @property
     def exact_variance(self) -> Fraction:
-        """Of the noise before it is reduced modulo 2**output_bits."""
+        """The variance of the noise before it is reduced modulo 2**output_bits."""
         *indices, sign = (coin.probability for coin in self.coins)
         first = sum((p * (1 << index) for index, p in enumerate(indices)), Fraction(0))
         spread = sum((p * (1 - p) * (1 << 2 * index) for index, p in enumerate(indices)), Fraction(0))
@@ -214,7 +214,7 @@ class CyclicLaplace(Noise):
 
     @property
     def variance(self) -> float:
-        """Of the noise, in squared grid steps."""
+        """The variance of the noise, in squared grid steps."""
         return float(self.exact_variance)
 
     def masses(self) -> list[Fraction]:
@@ -254,7 +254,7 @@ class CyclicLaplace(Noise):
 class RandomisedResponse(Noise):
     """k-ary randomised response on a kernel's integers, for few of them [Bellet 2021, 3.3.4].
 
-    With the chance of the first coin the integer is exchanged for one of all k = steps + 1, drawn by
+    With the probability of the first coin the integer is replaced by one of all k = steps + 1, drawn by
     comparing one number of `bits` fair bits with `cuts`.
     """
 
@@ -309,7 +309,7 @@ class RandomisedResponse(Noise):
 
     @property
     def chances(self) -> list[Fraction]:
-        """P(the integer that it is exchanged for = j)."""
+        """Return P(replacement = j) for each j."""
         edges = (0, *self.cuts, 1 << self.bits)
         return [Fraction(b - a, 1 << self.bits) for a, b in itertools.pairwise(edges)]
 
@@ -320,15 +320,16 @@ class RandomisedResponse(Noise):
 
     @property
     def variance(self) -> float:
-        """Of `read`, in squared grid steps, for the kernel integer for which it is greatest."""
+        """The variance of `read`, in squared grid steps, for the kernel integer where it is greatest."""
         return max(self._variances())
 
     @property
     def least_variance(self) -> float:
-        """For the kernel integer for which it is least."""
+        """The variance of `read`, in squared grid steps, for the kernel integer where it is least."""
         return min(self._variances())
 
     def _variances(self) -> list[float]:
+        """Return the variance of `read` for each kernel integer."""
         retained = 1 - self.exchange.probability
 
         def spread(masses: list[Fraction]) -> Fraction:
@@ -355,11 +356,11 @@ class RandomisedResponse(Noise):
 
 
 def laplace_coins(steps: int, epsilon: float, bits: int) -> tuple[tuple[Coin, ...], Fraction]:
-    """Return coins of a two-sided geometric distribution, and a bound on what a shift by `steps` shows.
+    """Return the coins of a two-sided geometric distribution and the epsilon of a move by `steps`.
 
     `bits` coins are those of G, the lowest bit first, the last one is the sign: odds q**(2**i), and q, for a
-    q a little above exp(-epsilon / steps). The bound, at most `epsilon`, is on the logarithm of the ratio of
-    two probabilities, not 0, of values `steps` apart; the coins' own rounding is in it.
+    q a little above exp(-epsilon / steps). The second value, at most `epsilon`, bounds the logarithm of the
+    ratio of two nonzero probabilities of values `steps` apart; the coins' own rounding is in it.
     """
     with localcontext(CONTEXT):
         budget = Decimal(epsilon)
@@ -381,6 +382,7 @@ def laplace_coins(steps: int, epsilon: float, bits: int) -> tuple[tuple[Coin, ..
 
 
 def _check_epsilon(epsilon: object) -> None:
+    """Raise ConfigError unless 0 < epsilon <= 12."""
     checks = ArgumentChecks()
     checks.require_positive("epsilon", epsilon, GREATEST_EPSILON, ", for one evaluation")
     checks.raise_issues()

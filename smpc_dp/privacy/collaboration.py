@@ -1,4 +1,4 @@
-"""Does it pay for data owners to learn together under differential privacy?
+"""Forecast whether data owners gain by learning together under differential privacy.
 
 [Farokhi, Wu, Smith, Kaafar: The Cost of Privacy in Asynchronous Differentially-Private Machine Learning]
 bounds the error of its Algorithm 1 by (8) to (11). They are evaluated here as published, not claimed: their
@@ -18,7 +18,7 @@ from smpc_dp.privacy.arguments import ArgumentChecks
 
 
 class Owner(msgspec.Struct, frozen=True, kw_only=True):
-    """One data owner's view: variances of a mean over records, one coordinate, after `steps` queries."""
+    """Forecast for one data owner: variances of a mean over records after `steps` queries, per coordinate."""
 
     size: int
     """n_i."""
@@ -65,30 +65,42 @@ class CollaborationPlan(msgspec.Struct, frozen=True, kw_only=True):
 
 
 def laplace_scale(width: float, steps: int, size: int, epsilon: float) -> float:
-    """width T / (n_i epsilon_i): l1 sensitivity width / n_i and simple composition [Theorem 1]."""
+    """Return the Laplace scale of an owner's answers, width T / (n_i epsilon_i).
+
+    The l1 sensitivity is width / n_i, and the T queries compose by simple composition [Theorem 1].
+    """
     return width * steps / (size * epsilon)
 
 
 def pooled_noise(width: float, steps: int, total: int, epsilons: Sequence[float]) -> float:
-    """2 (width T / n)^2 sum_j 1/epsilon_j^2, the variance of sum_j (n_j / n) w_j for Laplace w_j."""
+    """Return the noise variance of all owners' mean, 2 (width T / n)^2 sum_j 1/epsilon_j^2.
+
+    It is the variance of sum_j (n_j / n) w_j for Laplace w_j.
+    """
     return 2 * (width * steps / total) ** 2 * sum(1 / e**2 for e in epsilons)
 
 
 def bound_8(steps: int, total: int, epsilons: Sequence[float], c_1: float, c_2: float) -> float:
-    """c_1 sqrt(B) + c_2 B, B = 1/T^2 + N sum_i (1/T + 2 sqrt(2) / (n epsilon_i))^2 [(8), (9)]."""
+    """Return the published bound (8) on the error after T steps.
+
+    c_1 sqrt(B) + c_2 B, B = 1/T^2 + N sum_i (1/T + 2 sqrt(2) / (n epsilon_i))^2 [(8), (9)].
+    """
     noises = sum((1 / steps + 2 * math.sqrt(2) / (total * e)) ** 2 for e in epsilons)
     inner = 1 / steps**2 + len(epsilons) * noises
     return c_1 * math.sqrt(inner) + c_2 * inner
 
 
 def bound_10(total: int, epsilons: Sequence[float], c_1: float, c_2: float) -> float:
-    """The limit of `bound_8` for T to infinity, with c_1 sqrt(8 N) / n and c_2 8 N / n^2 [(10), (11)]."""
+    """Return the published bound (10), the limit of `bound_8` for T to infinity.
+
+    With c_1 sqrt(8 N) / n and c_2 8 N / n^2 [(10), (11)].
+    """
     squares, owners = sum(1 / e**2 for e in epsilons), len(epsilons)
     return math.sqrt(8 * owners) * c_1 / total * math.sqrt(squares) + 8 * owners * c_2 / total**2 * squares
 
 
 def proof_constants(owners: int, gradient_bound: float, convexity: float, rho: float) -> tuple[float, float]:
-    """c_1 and c_2 of (8) as its proof has them, for |gradients| <= C and sigma-strong convexity.
+    """Return c_1 and c_2 of (8) as its proof has them, for |gradients| <= C and sigma-strong convexity.
 
     The proof names them the other way round. Its lambda is taken in expectation, 1 - 1/(2N), the second
     eigenvalue of the mean of its averaging matrices; for a single matrix it is 1 and the bound

@@ -1,6 +1,6 @@
-"""Noise for diffusion learning: what it protects, and what it costs [Vlaski and Sayed 2020].
+"""Noise for diffusion learning: its privacy and its cost in accuracy [Vlaski and Sayed 2020].
 
-Proofs of epsilon(i) for every message of every agent, and what lies outside: docs/proofs/diffusion.md.
+Proofs of epsilon(i) for every message of every agent, and the limits of the claim: docs/proofs/diffusion.md.
 """
 
 from __future__ import annotations
@@ -53,7 +53,7 @@ class DiffusionNoise(msgspec.Struct, frozen=True, kw_only=True):
     def of_scale(
         cls, kind: Kind, scale: float, step_size: float, l1_bound: float, dimension: int
     ) -> DiffusionNoise:
-        """Return the noise of a given b_v, as the paper has it; raise ConfigError for what cannot be."""
+        """Return the noise of a given scale b_v of the paper; raise ConfigError for invalid arguments."""
         checks = ArgumentChecks()
         checks.require_positive("scale", scale, _LARGEST)
         checks.require_positive("step_size", step_size, 1e9)
@@ -140,12 +140,12 @@ class DiffusionNoise(msgspec.Struct, frozen=True, kw_only=True):
 
     @property
     def real_scale(self) -> float:
-        """b_v in the caller's unit."""
+        """The scale b_v in the caller's unit."""
         return float(self.scale) * 2.0**-self.bits
 
     @property
     def assumption(self) -> str:
-        """About whom epsilon(i) holds."""
+        """The parties for whom epsilon(i) holds, and the conditions."""
         if self.kind == "iid":
             return f"{_OBSERVERS}, and every agent's model"
         return _OBSERVERS + (
@@ -156,10 +156,10 @@ class DiffusionNoise(msgspec.Struct, frozen=True, kw_only=True):
     def guarantee(
         self, steps: int, budget: float | None = None, *, publish: float | None = None
     ) -> PrivacyGuarantee:
-        """Return the claim after `steps`; raise PrivacyError if the messages exceed the budget.
+        """Return the guarantee after `steps`; raise PrivacyError if the messages exceed the budget.
 
-        `publish`: what the models with noise of `publication` cost beside the messages; None: they are not
-        published.
+        `publish`: the epsilon that publishing models with noise of `publication` costs beside the messages.
+        None: they are not published.
         """
         epsilon = self.epsilon(steps)
         if budget is not None and epsilon > budget:
@@ -189,6 +189,7 @@ class DiffusionNoise(msgspec.Struct, frozen=True, kw_only=True):
 
 
 def _steps_within(noise: DiffusionNoise, budget: float) -> int:
+    """Return the greatest number of steps whose epsilon is within the budget."""
     low, high = 0, 1
     while noise.epsilon(high) <= budget:
         low, high = high, 2 * high
@@ -196,7 +197,7 @@ def _steps_within(noise: DiffusionNoise, budget: float) -> int:
 
 
 def spread(weights: sparse.csr_array) -> float:
-    """Return a-bar of (29): the largest (1 - a_kk) + (1 - a_kk)^2 / a_kk^2."""
+    """Return a-bar of (29), for combination weights: the largest (1 - a_kk) + (1 - a_kk)^2 / a_kk^2."""
     own = weights.diagonal()
     return float(np.max((1 - own) + ((1 - own) / own) ** 2))
 

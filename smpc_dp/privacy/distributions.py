@@ -1,9 +1,9 @@
-"""Noise on the integers: each distribution once, for sampler, accountant, mechanisms and plans.
+"""Noise distributions on the integers, each defined once for sampler, accountant, mechanisms and plans.
 
 Every distribution is symmetric about its centre and log-concave (sums of discrete Gaussians are not handled
-here: see `mechanisms.smoothing`), so the set that tells a shift best is a half-line, and a larger shift shows
-more. Masses are held as logarithms, relative to each other, on a range that leaves out at most `TAIL` of the
-mass.
+here: see `mechanisms.smoothing`), so the set that distinguishes a shift best is a half-line, and a larger
+shift costs more. Masses are held as logarithms, relative to each other, on a range that leaves out at most
+`TAIL` of the mass.
 """
 
 from __future__ import annotations
@@ -47,12 +47,12 @@ class NoiseDistribution(msgspec.Struct, frozen=True, tag_field="law", forbid_unk
 
     @classmethod
     def parameter(cls) -> str:
-        """Return the name of the parameter."""
+        """Return the name of the family's parameter."""
         return cls.__struct_fields__[0]
 
     @classmethod
     def checked(cls, value: object) -> Fraction | int:
-        """Return a parameter; raise ConfigError for what is none."""
+        """Return the value as a parameter of the family; raise ConfigError if it is none."""
         return checked_parameter(cls.parameter(), value)
 
     @classmethod
@@ -62,12 +62,12 @@ class NoiseDistribution(msgspec.Struct, frozen=True, tag_field="law", forbid_unk
 
     @classmethod
     def start(cls, _l1: float, l2: float) -> Fraction:
-        """Return the parameter where a search begins for the noise of a sensitivity, in grid steps."""
+        """Return the parameter from which to search the noise of a sensitivity in grid steps."""
         return Fraction(math.ceil(l2**2))
 
     @property
     def value(self) -> Fraction:
-        """The parameter."""
+        """The value of the parameter."""
         return Fraction(getattr(self, self.parameter()))
 
     def describe(self) -> str:
@@ -76,7 +76,7 @@ class NoiseDistribution(msgspec.Struct, frozen=True, tag_field="law", forbid_unk
         return self.words.format(value.numerator if value.denominator == 1 else f"{float(value):.10g}")
 
     def share(self, shares: int) -> Fraction:
-        """Return about the parameter of so many shares that are this noise together."""
+        """Return the approximate parameter of each of `shares` shares whose sum has this noise."""
         return max(self.value / shares, Fraction(1, 4))
 
     def draw(self, source: NoiseSource, count: int) -> Integers:
@@ -84,12 +84,12 @@ class NoiseDistribution(msgspec.Struct, frozen=True, tag_field="law", forbid_unk
         raise NotImplementedError
 
     def logs(self, shares: int, more: int) -> Floats:
-        """Return log masses up to a constant: see `log_masses`."""
+        """Return log masses of the sum of `shares` draws, up to a constant: see `log_masses`."""
         raise NotImplementedError
 
 
 class DiscreteGaussianDistribution(NoiseDistribution, frozen=True, tag="discrete-gaussian"):
-    """Mass proportional to exp(-x^2 / (2 variance)) [Canonne, Kamath, Steinke 2020, Definition 1]."""
+    """Discrete Gaussian: mass ~ exp(-x^2 / (2 variance)) [Canonne, Kamath, Steinke 2020, Definition 1]."""
 
     variance: Fraction
     words = "discrete Gaussian noise of variance parameter {}"
@@ -112,7 +112,7 @@ class DiscreteGaussianDistribution(NoiseDistribution, frozen=True, tag="discrete
 
 
 class DiscreteLaplaceDistribution(NoiseDistribution, frozen=True, tag="discrete-laplace"):
-    """Mass proportional to exp(-|x| / scale) [Ghosh, Roughgarden, Sundararajan 2009]."""
+    """Discrete Laplace: mass ~ exp(-|x| / scale) [Ghosh, Roughgarden, Sundararajan 2009]."""
 
     scale: Fraction
     words = "discrete Laplace noise of scale {}"
@@ -129,12 +129,12 @@ class DiscreteLaplaceDistribution(NoiseDistribution, frozen=True, tag="discrete-
 
     @property
     def variance(self) -> float:
-        """Of a draw."""
+        """The variance of a draw."""
         step = 1 / float(self.scale)
         return 2 * math.exp(-step) / math.expm1(-step) ** 2
 
     def epsilon(self, l1: float) -> float:
-        """Return what a shift by `l1` shows at delta 0, rounded up."""
+        """Return the epsilon of a shift by `l1` at delta 0, rounded up."""
         exact = Fraction(l1) / self.scale
         near = float(exact)
         return near if Fraction(near) >= exact else math.nextafter(near, math.inf)
@@ -174,7 +174,7 @@ class DiscreteLaplaceDistribution(NoiseDistribution, frozen=True, tag="discrete-
 
 
 class SkellamDistribution(NoiseDistribution, frozen=True, tag="skellam"):
-    """The difference of two Poisson variables of mean variance / 2; sums of shares are Skellam again."""
+    """Skellam: the difference of two Poisson variables of mean variance / 2; sums are Skellam again."""
 
     variance: Fraction
     words = "Skellam noise of variance {}"
@@ -203,7 +203,7 @@ class SkellamDistribution(NoiseDistribution, frozen=True, tag="skellam"):
 
 
 class BinomialDistribution(NoiseDistribution, frozen=True, tag="binomial"):
-    """Heads of `trials` fair coins less trials // 2, a public constant; sums of shares are binomial again."""
+    """Binomial: heads of `trials` fair coins less trials // 2, a public constant; sums are binomial again."""
 
     trials: int
     words = "binomial noise of {} fair coins"
@@ -226,7 +226,7 @@ class BinomialDistribution(NoiseDistribution, frozen=True, tag="binomial"):
 
     @property
     def variance(self) -> Fraction:
-        """Of a draw."""
+        """The variance of a draw."""
         return Fraction(self.trials, 4)
 
     def share(self, shares: int) -> Fraction:
@@ -252,7 +252,7 @@ AnyDistribution = (
 
 
 def checked_parameter(name: str, value: object) -> Fraction:
-    """Return a parameter; raise ConfigError unless it is an integer or a fraction above 0."""
+    """Return the value as a fraction; raise ConfigError unless it is an integer or a fraction above 0."""
     if not isinstance(value, Fraction | int) or isinstance(value, bool) or value <= 0:
         raise ConfigError.at(
             name, f"must be an integer or a fractions.Fraction above 0, is {value!r}", ConfigCheck.TYPE
@@ -273,6 +273,7 @@ def log_masses(distribution: AnyDistribution, shares: int = 1, more: int = 0) ->
 
 
 def _normalised(logs: Floats) -> Floats:
+    """Return the log masses shifted so that the masses sum to 1."""
     # Not at the top: parties draw from distributions, and do not sum them.
     from scipy.special import logsumexp
 
@@ -292,7 +293,7 @@ def _symmetric(width: float) -> Floats:
 def losses(distribution: AnyDistribution, shares: int, shift: int) -> tuple[Floats, Floats, float]:
     """Return (loss log P(x)/P(x - shift), log mass P(x), mass whose loss counts as infinite), shift >= 1.
 
-    By symmetry the loss of the moved noise against the one in place has the same distribution.
+    By symmetry the loss of the shifted noise against the unshifted one has the same distribution.
     """
     logs = log_masses(distribution, shares, shift)
     if shift >= len(logs):
@@ -302,7 +303,7 @@ def losses(distribution: AnyDistribution, shares: int, shift: int) -> tuple[Floa
 
 
 def hockey_stick(distribution: AnyDistribution, shares: int, shift: int, epsilon: float) -> float:
-    """Return the least delta at `epsilon` between the noise and the noise moved by `shift`, rounded up."""
+    """Return the least delta at `epsilon` between the noise and the noise shifted by `shift`, rounded up."""
     if shift == 0:
         return 0.0
     loss, mass, infinite = losses(distribution, shares, shift)

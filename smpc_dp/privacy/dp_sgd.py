@@ -20,8 +20,8 @@ from smpc_dp.privacy.network.complete import MAX_STEPS, hidden_delta, local_sigm
 from smpc_dp.privacy.network.plan import SUBSTITUTE_PARTY
 from smpc_dp.privacy.search import bisect, least_sufficient
 
-# How the script searches: by how much it scales its candidate and its split, and when the two parts are
-# alike.
+# The script's search: the factors of its candidate and its split, and the ratio at which the two parts count
+# as equal.
 _STEP, _SPLIT, _ALIKE = 1.15, 0.01, 1.05
 
 
@@ -34,7 +34,7 @@ class Sigmas(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Row(msgspec.Struct, frozen=True, kw_only=True):
-    """One setting of the fair table."""
+    """One setting (local, central or network) of the table under one relation and one accounting."""
 
     setting: str
     sigma: float
@@ -42,7 +42,7 @@ class Row(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class SgdPlan(msgspec.Struct, frozen=True, kw_only=True):
-    """Local, central and network DP-SGD at one budget."""
+    """Plans of local, central and network DP-SGD at one budget."""
 
     parties: int
     """n."""
@@ -91,6 +91,7 @@ def published_sigmas(
 
 
 def _published_network(n: int, epsilon: float, delta: float, lipschitz: float, k: int) -> float:
+    """Return the script's sigma for network DP, epsilon split between seen and unseen contributions."""
     part = delta / k
     spotted = math.ceil(2 * k / n + math.sqrt(6 * k * math.log(1 / delta) / n))
     share = 0.5
@@ -117,7 +118,10 @@ def _published_network(n: int, epsilon: float, delta: float, lipschitz: float, k
 
 
 def _published_unseen(n: int, epsilon: float, delta: float, lipschitz: float, k: int) -> float:
-    """Noise for the contributions that are not seen directly: Renyi DP at the largest order allowed."""
+    """Return the sigma for the contributions that are not seen directly.
+
+    By Rényi DP at the largest order allowed.
+    """
     if k >= n * math.log(1 / delta) / (2 * math.log(n)):
         return 4 * lipschitz * math.sqrt(2 * k * math.log(n) * math.log(1 / delta) / n) / epsilon
     sigma = math.sqrt(2 * math.log(1.25 / delta)) * lipschitz / epsilon
@@ -131,15 +135,16 @@ def _published_unseen(n: int, epsilon: float, delta: float, lipschitz: float, k:
 
 
 def _solve(rising: Callable[[float], float], target: float, most: float) -> float:
-    """The point up to `most` where a rising function reaches the target."""
+    """Return the point up to `most` where a rising function reaches the target."""
     return bisect(lambda at: rising(at) <= target, 0.0, most, 200)[0]
 
 
 def plan_sgd(
     parties: int, steps: int, epsilon: float, delta: float, *, lipschitz: float = 1.0, slack: float = 1.2
 ) -> SgdPlan:
-    """Both tables. A contribution moves by 2 L when its party's data is substituted, in all three settings.
+    """Plan the noise of local, central and network DP-SGD, by the published formulas and exactly.
 
+    A contribution moves by 2 L when its party's data is substituted, in all three settings.
     Local: K = ceil(slack T/n) contributions, everybody sees all. Central: a trusted curator publishes every
     iterate and not who was drawn. Network: Definition 4.1, one curious party (`plan_walk` with `neighbours`);
     for convex losses the smaller of that and of `known`, which covers it. Raises ConfigError.
@@ -189,7 +194,7 @@ def plan_sgd(
             for walk, sigma in zip(walks, sigmas, strict=True)
         ),
     ]
-    # Who knows the whole path knows senders and receivers: either claim covers Definition 4.1.
+    # An observer of the whole path knows senders and receivers: either claim covers Definition 4.1.
     least, walk = min(((sigmas[0], walks[0]), (sigmas[2], walks[2])), key=lambda one: one[0])
     rows.append(Row(setting="network, convex losses", sigma=least, assumption=walk.assumption))
     return SgdPlan(

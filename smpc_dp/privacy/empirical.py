@@ -1,9 +1,9 @@
-"""A lower bound on epsilon from samples of a real implementation, which knows nothing about how it works.
+"""Empirical privacy audit: a lower bound on epsilon from samples of an implementation, as a black box.
 
-Two neighbouring inputs are released very often each. An event (a set of outputs) is chosen on one half of the
-samples and counted on the other, so that the choice does not bias the count; Clopper-Pearson bounds its two
-probabilities. If p and q are those on the two inputs, then epsilon is at least log((p_low - delta) / q_up). A
-claim that this exceeds is refuted. That nothing exceeds it proves nothing.
+Many releases are drawn on each of two neighbouring inputs. An event (a set of outputs) is chosen on one half
+of the samples and counted on the other, so that the choice does not bias the count; Clopper-Pearson bounds
+its two probabilities. If p and q are those on the two inputs, then epsilon is at least
+log((p_low - delta) / q_up). A claim that this exceeds is refuted. That nothing exceeds it proves nothing.
 """
 
 from __future__ import annotations
@@ -44,7 +44,7 @@ _THRESHOLDS = 400
 
 @dataclass(frozen=True, slots=True)
 class Claim:
-    """(epsilon, delta)-differential privacy, to be refuted."""
+    """A claim of (epsilon, delta)-differential privacy that an audit tests."""
 
     epsilon: float
     delta: float
@@ -52,10 +52,10 @@ class Claim:
 
 @dataclass(frozen=True, slots=True)
 class Finding:
-    """The bound for one claim and one order of the two inputs.
+    """The lower bound on epsilon for one claim and one order of the two inputs.
 
     Attributes:
-        claim: what was tested.
+        claim: the claim tested.
         lower: epsilon is at least this at the claim's delta, or its run was one of the false alarms.
         hits, neighbour_hits: how often the event came up on either input, in `samples` counted releases each.
         event: the set of outputs, in words.
@@ -76,7 +76,7 @@ class Finding:
 
 @dataclass(frozen=True, slots=True)
 class Audit:
-    """What the audit of a mechanism found, over several pairs of neighbouring inputs; strongest first."""
+    """Result of the audit of a mechanism on several pairs of neighbouring inputs, strongest finding first."""
 
     mechanism: str
     claim: Claim
@@ -118,7 +118,7 @@ class Audit:
 
 @dataclass(frozen=True, slots=True)
 class _Event:
-    """Outputs whose score is in one half-line, or whose value is in a set."""
+    """A set of outputs: those with a score in a half-line, or with a value in a set."""
 
     direction: Floats
     threshold: float
@@ -126,6 +126,7 @@ class _Event:
     values: Outputs | None
 
     def count(self, outputs: Outputs) -> int:
+        """Return the number of outputs in the event."""
         if self.values is not None:
             return int(np.isin(outputs[:, 0], self.values).sum())
         score = _scores(outputs, self.direction)
@@ -140,7 +141,7 @@ class _Event:
 
 
 def audit_mechanism(mechanism: Mechanism, claim: Claim, samples: int, source: NoiseSource) -> Audit:
-    """Audit a mechanism on neighbouring inputs that are as far apart as its sensitivity lets them be.
+    """Audit a mechanism on neighbouring inputs at the full distance that its sensitivity allows.
 
     Beside `claim` two more points of the privacy that the mechanism states for itself are tested, at smaller
     epsilon, where samples tell most. `samples` releases are drawn on each input of each pair.
@@ -163,7 +164,7 @@ def audit_mechanism(mechanism: Mechanism, claim: Claim, samples: int, source: No
 
 
 def neighbours(mechanism: Mechanism) -> list[tuple[Outputs, Outputs]]:
-    """Return pairs of inputs at full distance: in one coordinate, and spread over as many as may move."""
+    """Return pairs of inputs at full distance: in one coordinate, and in as many as may move."""
     match mechanism:
         case KaryRandomisedResponse():
             zeros = np.zeros(mechanism.changed, dtype=np.int64)
@@ -189,7 +190,10 @@ def neighbours(mechanism: Mechanism) -> list[tuple[Outputs, Outputs]]:
 
 
 def _differences(bounds: Sensitivity, room: float) -> list[Floats]:
-    """Return differences of neighbours: one coordinate moved, and all that may; each by `room` at most."""
+    """Return the differences of neighbouring inputs, each coordinate by `room` at most.
+
+    One coordinate moves, or all coordinates that may.
+    """
     single = np.zeros(bounds.dimension)
     single[0] = min(bounds.linf, room)
     moved = bounds.coordinates
@@ -244,6 +248,7 @@ def clopper_pearson(hits: int, samples: int, alarm: float) -> tuple[float, float
 
 
 def _bounds(hits: NDArray[np.int64], samples: int, alarm: float) -> tuple[Floats, Floats]:
+    """Return Clopper-Pearson bounds (lower, upper) for each count of hits."""
     misses = samples - hits
     low = np.where(hits == 0, 0.0, betaincinv(np.maximum(hits, 1), misses + 1, alarm))
     high = np.where(misses == 0, 1.0, betaincinv(hits + 1, np.maximum(misses, 1), 1 - alarm))
@@ -251,6 +256,7 @@ def _bounds(hits: NDArray[np.int64], samples: int, alarm: float) -> tuple[Floats
 
 
 def _lower(hits: int, others: int, samples: int, delta: float, alarm: float) -> float:
+    """Return the lower bound on epsilon that two counts give."""
     low, _ = clopper_pearson(hits, samples, alarm)
     _, high = clopper_pearson(others, samples, alarm)
     return math.log((low - delta) / high) if low > delta else -math.inf
@@ -278,7 +284,7 @@ def _candidates(first: Outputs, second: Outputs) -> list[tuple[_Event, tuple[int
 
 
 def _value_sets(first: Outputs, second: Outputs) -> list[tuple[_Event, tuple[int, int]]]:
-    """Sets of single values, by how much likelier they came up on one input than on the other."""
+    """Return sets of single values, by their ratio of frequencies on the two inputs, with their counts."""
     values = np.unique(np.concatenate((first, second)))
     if len(values) > _FEW_VALUES:
         return []
@@ -310,5 +316,6 @@ def _directions(first: Outputs, second: Outputs) -> list[Floats]:
 
 
 def _scores(outputs: Outputs, direction: Floats) -> Floats:
+    """Return the projections of the outputs on a direction."""
     scores: Floats = outputs.astype(np.float64) @ direction
     return scores

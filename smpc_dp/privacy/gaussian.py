@@ -21,13 +21,14 @@ GREATEST_MU = 1e3
 
 
 def _check(**values: float) -> None:
+    """Raise ConfigError for values that are negative or not finite."""
     for name, value in values.items():
         if not math.isfinite(value) or value < 0:
             raise ConfigError(f"{name} is {value}: it must be a finite number, 0 or more", ConfigCheck.RANGE)
 
 
 def gaussian_delta(epsilon: float, mu: float) -> float:
-    """The least delta for epsilon >= 0 at mean shift mu in standard deviations (0 to 1000), rounded up.
+    """Return the least delta for epsilon >= 0 at mean shift mu (0 to 1000 deviations), rounded up.
 
     Raises ConfigError for values that are not finite or out of range. [Balle and Wang 2018, Theorem 8]
     """
@@ -52,7 +53,7 @@ def gaussian_delta(epsilon: float, mu: float) -> float:
 
 
 def gaussian_epsilon(delta: float, mu: float) -> float:
-    """The least epsilon for 0 < delta < 1 at mean shift mu (0 to 1000), rounded up; 0 if none is needed."""
+    """Return the least epsilon for 0 < delta < 1 at mean shift mu (0 to 1000), rounded up; at least 0."""
     _check_delta(delta)
     if gaussian_delta(0.0, mu) <= delta:
         return 0.0
@@ -63,7 +64,7 @@ def gaussian_epsilon(delta: float, mu: float) -> float:
 
 
 def gaussian_mu(epsilon: float, delta: float) -> float:
-    """The greatest mean shift, in standard deviations, that is (epsilon, delta)-DP, rounded down.
+    """Return the greatest mean shift, in standard deviations, that is (epsilon, delta)-DP, rounded down.
 
     Noise of standard deviation `sensitivity / gaussian_mu(epsilon, delta)` is the least that suffices. Raises
     ConfigError unless epsilon >= 0 and 0 < delta < 1. [Balle and Wang 2018, Algorithm 1]
@@ -76,5 +77,6 @@ def gaussian_mu(epsilon: float, delta: float) -> float:
 
 
 def _check_delta(delta: float) -> None:
+    """Raise ConfigError unless 0 < delta < 1."""
     if not LEAST_DELTA < delta < 1:
         raise ConfigError(f"delta is {delta}: it must be between 0 and 1, both excluded", ConfigCheck.RANGE)

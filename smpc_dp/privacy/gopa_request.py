@@ -1,4 +1,4 @@
-"""What a GOPA planner is asked: a table of settings, checked as a whole."""
+"""The request to a GOPA planner: a table of settings, checked as a whole."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ Deviation = Annotated[float, Meta(ge=1e-9, le=1e9)]
 
 
 class GopaRequest(msgspec.Struct, frozen=True, kw_only=True):
-    """The numbers of a plan, None where one is to be planned; ConfigError names each that is out of range."""
+    """The parameters of a GOPA plan, None if to be planned; ConfigError names each that is out of range."""
 
     parties: Annotated[int, Meta(ge=3, le=200_000, description="users that publish, n")]
     epsilon: Annotated[float, Meta(gt=0, le=100, description="privacy parameter")]
@@ -88,19 +88,19 @@ class GopaRequest(msgspec.Struct, frozen=True, kw_only=True):
 
     @property
     def honest(self) -> int:
-        """n_H = floor(rho n), for the fraction that was meant."""
+        """The number of honest parties, n_H = floor(rho n), without floating-point error."""
         return math.floor(self.honest_fraction * self.parties + 1e-9)
 
     @property
     def curator_delta_asked(self) -> float:
-        """delta' of the total alone: by default a tenth of delta, or 1/n_H^2 without one."""
+        """The delta' of the total alone: by default a tenth of delta, or 1/n_H^2 without one."""
         if self.curator_delta is not None:
             return self.curator_delta
         return self.delta / 10 if self.delta is not None else 1 / self.honest**2
 
     @property
     def delta_asked(self) -> float:
-        """Return delta of the whole view: by default ten times that of the total."""
+        """The delta of the whole view: by default ten times that of the total."""
         return self.delta if self.delta is not None else 10 * self.curator_delta_asked
 
     def __post_init__(self) -> None:

@@ -1,4 +1,4 @@
-"""What a result says about its differential privacy: one frozen value, complete enough to be quoted."""
+"""The differential privacy guarantee of a result: one frozen value, complete enough to be quoted."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ class PlainStruct(msgspec.Struct, frozen=True):
 
 
 class PrivacyGuarantee(PlainStruct, frozen=True, forbid_unknown_fields=True):
-    """(epsilon, delta)-differential privacy of one release, and all that the two numbers depend on.
+    """(epsilon, delta)-differential privacy of one release, with all that the two numbers depend on.
 
     Attributes:
         epsilon, delta: for every pair of neighbouring inputs and every set of outputs, rounded up.
@@ -32,7 +32,7 @@ class PrivacyGuarantee(PlainStruct, frozen=True, forbid_unknown_fields=True):
         sensitivity: how far apart the exact values of neighbours can be, by norm, in `unit`s.
         unit: of the sensitivity: 'grid step', 'category', or the caller's.
         mechanism: which noise, with its parameters.
-        assumption: about whom it holds: who must be honest, who sees what.
+        assumption: which parties must be honest and what each observer sees.
         proof: how the numbers come about: the theorem or the computation.
         warnings: what a reader should be told, such as a delta above 1/n.
         protects: the unit whose data differ between neighbours.
@@ -51,7 +51,7 @@ class PrivacyGuarantee(PlainStruct, frozen=True, forbid_unknown_fields=True):
 
 
 def delta_warnings(delta: float, units: int | None) -> tuple[str, ...]:
-    """Return what is to be said about a delta above 1/n, n being `units` (None: not known)."""
+    """Return warnings about a delta above 1/n, n being `units` (None: not known)."""
     if units is not None and units >= 1 and delta > 1 / units:
         return (
             f"delta = {delta:g} is above 1/n = {1 / units:g}: publishing one of {units} inputs at random "

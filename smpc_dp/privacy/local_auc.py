@@ -1,4 +1,4 @@
-"""The area under the ROC curve under local differential privacy, from hierarchical histograms.
+"""Area under the ROC curve (AUC) under local differential privacy, from hierarchical histograms.
 
 [Bellet 2021, 3.3.3], labels public, scores in {0, .., 2^alpha - 1}, frequencies by Hadamard response. Either
 the budget is split, each party answering in each of the alpha levels with epsilon / alpha, and levels are
@@ -23,7 +23,7 @@ Split = Literal["users", "budget"]
 
 
 def node_variance(parties: float, levels: int, epsilon: float, split: Split = "budget") -> float:
-    """V of Theorem 3.5: a bound on the variance of each node's estimate, reached by empty nodes."""
+    """Return V of Theorem 3.5: a bound on the variance of each node's estimate, reached by empty nodes."""
     repeat, each = (levels, epsilon) if split == "users" else (1, epsilon / levels)
     return parties * repeat / ResponseDistribution.of_epsilon(2, each).retained ** 2
 
@@ -31,8 +31,9 @@ def node_variance(parties: float, levels: int, epsilon: float, split: Split = "b
 def published_error_bound(
     positives: int, negatives: int, levels: int, epsilon: float, split: Split = "budget"
 ) -> float:
-    """Theorem 3.5's bound on the mean squared error of the AUC, for this oracle and the best a > 1.
+    """Return Theorem 3.5's bound on the mean squared error of the AUC.
 
+    For this oracle and the best a > 1:
     C n- n+ alpha^2 (2 n + (4 a + 1) min(n-, n+) + 21 sqrt(2 n C alpha) / (sqrt(a) - 1)) / (n+ n-)^2 with
     C = V / (n alpha). The paper proves it elsewhere, for a threshold that the thesis does not print; we
     have not derived it, independence within a level is replaced by lack of correlation, and levels are
@@ -61,7 +62,7 @@ def published_error_bound(
 def exact_variance(
     positive: Floats, negative: Floats, epsilon: float, *, split: Split = "budget", ties: float = 0.0
 ) -> float:
-    """Variance of the AUC over all randomness but the records', when every node is used (no threshold).
+    """Return the variance of the AUC given the records, when every node is used (no threshold).
 
     `positive` and `negative` count the records with each score, shape (2^alpha,); a pair of equal scores
     counts `ties`. Proof in docs/proofs/local-statistics.md. Raises ConfigError.

@@ -1,4 +1,4 @@
-"""Mean squared errors of the local-DP protocols that a pairwise statistic can be estimated with instead."""
+"""Mean squared errors of local-DP protocols for pairwise statistics, the baselines of the planners."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from smpc_dp.privacy.local_pairwise import (
 
 
 class Baseline(msgspec.Struct, frozen=True, kw_only=True):
-    """One local protocol at the same epsilon; nobody is trusted and nothing is computational."""
+    """Plan of one local protocol at the same epsilon; it needs no trusted party and is unconditional."""
 
     protocol: str
     bins: int | None = None
@@ -42,7 +42,7 @@ def local_baselines(
     density_lipschitz: float | None = None,
     auc: tuple[int, int] | None = None,
 ) -> list[Baseline]:
-    """The rivals that the arguments describe, for a kernel of the given width.
+    """Return the baselines that the arguments describe, for a kernel of the given width.
 
     categories: discrete records (Theorem 3.3); model: kernel matrix and distribution, which give the exact
     variance; lipschitz, density_lipschitz: records in [0, 1], cells chosen best (Theorem 3.4, Corollary
@@ -82,7 +82,7 @@ def local_baselines(
 
 
 def read_model(value: object) -> tuple[Floats, Floats]:
-    """The kernel matrix and the distribution of `{"kernel": [[..]], "distribution": [..]}`.
+    """Parse the kernel matrix and the distribution of `{"kernel": [[..]], "distribution": [..]}`.
 
     Raises ConfigError.
     """

@@ -1,4 +1,4 @@
-"""Pairwise statistics under local differential privacy: the rival of the two-party protocol.
+"""Pairwise statistics under local differential privacy, a baseline of the two-party protocol.
 
 Algorithm 3.3 of [Bellet 2021]: each party quantises its record to k values and sends it by k-ary randomised
 response; the aggregator averages the unbiased kernel (3.10) over all pairs. Variance and bounds for kernels
@@ -23,19 +23,22 @@ MAX_BINS = 100_000
 
 
 def published_variance_bound(parties: int, bins: int, epsilon: float) -> float:
-    """The bound of Theorem 3.3: 1/(n (1-b)^2) + (1+b)^2 / (2 n (n-1) (1-b)^4)."""
+    """Return the bound of Theorem 3.3: 1/(n (1-b)^2) + (1+b)^2 / (2 n (n-1) (1-b)^4)."""
     n, rest = parties, ResponseDistribution.of_epsilon(bins, epsilon).retained
     return 1 / (n * rest**2) + (2 - rest) ** 2 / (2 * n * (n - 1) * rest**4)
 
 
 def variance_bound(parties: int, bins: int, epsilon: float) -> float:
-    """A smaller bound that docs/proofs/planners.md proves: 1/(n (1-b)^2) + 1 / (2 n (n-1) (1-b)^4)."""
+    """Return a smaller bound than Theorem 3.3's: 1/(n (1-b)^2) + 1 / (2 n (n-1) (1-b)^4).
+
+    docs/proofs/planners.md proves it.
+    """
     n, rest = parties, ResponseDistribution.of_epsilon(bins, epsilon).retained
     return 1 / (n * rest**2) + 1 / (2 * n * (n - 1) * rest**4)
 
 
 def zetas(kernel: Floats, distribution: Floats) -> tuple[float, float]:
-    """zeta_1 and zeta_2 of a kernel matrix (k, k) for independent records of a distribution (k,)."""
+    """Return zeta_1 and zeta_2 of a kernel matrix (k, k) for independent records of a distribution (k,)."""
     conditional = kernel @ distribution
     mean = float(distribution @ conditional)
     return (
@@ -45,7 +48,7 @@ def zetas(kernel: Floats, distribution: Floats) -> tuple[float, float]:
 
 
 def exact_variance(kernel: Floats, distribution: Floats, parties: int, epsilon: float) -> float:
-    """Variance of the estimate for independent records of `distribution` (k,) and a kernel matrix (k, k).
+    """Return the variance of the estimate for records of `distribution` (k,) and a kernel matrix (k, k).
 
     Covers both the sampling of records and the randomised response. Raises ConfigError for shapes, an
     asymmetric kernel, or chances that are negative or do not add up to 1.
@@ -64,10 +67,10 @@ def exact_variance(kernel: Floats, distribution: Floats, parties: int, epsilon: 
 
 
 def two_sample_variance(kernel: Floats, first: Floats, second: Floats, epsilon: float) -> float:
-    """Variance of the mean of (3.10) over all pairs of two samples, over the answers' randomness alone.
+    """Return the variance of the mean of (3.10) over all pairs of two fixed samples.
 
-    `kernel` (k, k), symmetric or not; `first` and `second` (k,) count the records of the samples, which are
-    fixed. Raises ConfigError for shapes, negative counts or an empty sample.
+    It is over the answers' randomness alone. `kernel` (k, k), symmetric or not; `first` and `second` (k,)
+    count the records of the samples. Raises ConfigError for shapes, negative counts or an empty sample.
     """
     k = len(first)
     if kernel.shape != (k, k) or first.shape != second.shape:
@@ -78,7 +81,7 @@ def two_sample_variance(kernel: Floats, first: Floats, second: Floats, epsilon: 
     rest, b = response.retained, response.lie
 
     def covariance(counts: Floats) -> Floats:
-        """Of the unbiased histogram: each party's answer e has covariance diag(q) - q q'."""
+        """Return the covariance of the unbiased histogram; each answer e has diag(q) - q q'."""
         n = counts.sum()
         lies = np.full(k, b)
         products = b * b * n + b * rest * (counts[:, None] + counts[None, :]) + rest**2 * np.diag(counts)
@@ -94,7 +97,7 @@ def two_sample_variance(kernel: Floats, first: Floats, second: Floats, epsilon: 
 def quantisation_error(
     bins: int, *, lipschitz: float | None = None, density_lipschitz: float | None = None
 ) -> float:
-    """A bound on the squared bias from rounding [0, 1] to k cells.
+    """Return a bound on the squared bias from rounding [0, 1] to k cells.
 
     `lipschitz`: the kernel is L-Lipschitz in each argument and taken at the cells' centres: L^2 / k^2.
     `density_lipschitz`: the records' density on [0, 1] is L-Lipschitz and the kernel is averaged over
@@ -109,7 +112,10 @@ def quantisation_error(
 
 
 def corollary_bins(parties: int, epsilon: float, constant: float) -> float:
-    """k = n^(1/4) sqrt(L epsilon), which balances the two errors in order [Corollary 3.1, epsilon <= 1]."""
+    """Return k = n^(1/4) sqrt(L epsilon) of Corollary 3.1, for epsilon <= 1.
+
+    It balances the two errors in order.
+    """
     if epsilon > 1:
         raise ConfigError.at(
             "epsilon", f"Corollary 3.1 needs epsilon <= 1, not {epsilon:g}", ConfigCheck.INFEASIBLE
@@ -124,7 +130,7 @@ def plan_quantisation(
     lipschitz: float | None = None,
     density_lipschitz: float | None = None,
 ) -> tuple[int, float]:
-    """The number of cells of least bound on the mean squared error, and that bound. Raises ConfigError."""
+    """Return the number of cells of least bound on the mean squared error, and that bound."""
     checks = ArgumentChecks()
     checks.require_integer("parties", parties, 2, 1_000_000_000)
     checks.require_budget(epsilon)
@@ -134,6 +140,7 @@ def plan_quantisation(
     checks.raise_issues()
 
     def error(bins: int) -> float:
+        """Return the bound on the mean squared error for so many cells."""
         bias = quantisation_error(bins, lipschitz=lipschitz, density_lipschitz=density_lipschitz)
         return variance_bound(parties, bins, epsilon) + bias
 

@@ -1,4 +1,4 @@
-"""All pairs of parties by two-party computation: what the protocol on few pairs is better than.
+"""Plan a U-statistic over all pairs by two-party computation, the baseline of the protocol on few pairs.
 
 [Bellet 2021, 3.3.4]: every party is in n - 1 noisy kernel values, which compose; epsilon is not pure any
 more.
@@ -20,7 +20,7 @@ CompositionTheorem = Literal["advanced", "optimal"]
 
 
 class NaivePlan(msgspec.Struct, frozen=True, kw_only=True):
-    """Noise and mean squared error of a U-statistic over all pairs, each with its own noise."""
+    """Noise and mean squared error of a U-statistic over all pairs, each pair with its own noise."""
 
     parties: int
     epsilon: float
@@ -48,7 +48,7 @@ def plan_naive(
     width: float = 1.0,
     composition: CompositionTheorem = "optimal",
 ) -> NaivePlan:
-    """Calibrate the noise so that a party's n - 1 values together are (epsilon, delta)-DP under substitution.
+    """Calibrate the noise so that a party's n - 1 values compose to (epsilon, delta)-DP under substitution.
 
     n at least 3; 0 <= 2 zeta_1 <= zeta_2 <= width^2 / 4; delta in (0, 1). Raises ConfigError.
     """
@@ -65,6 +65,7 @@ def plan_naive(
     count = parties - 1
 
     def enough(share: float) -> bool:
+        """Return whether so much of epsilon for each value is within the budget."""
         if composition == "optimal":
             return optimal_composition(share, count, epsilon) <= delta
         # Simple composition is a bound as well.

@@ -1,4 +1,4 @@
-"""Error of a private pairwise statistic on randomly drawn pairs, and how many pairs to draw.
+"""Plan a private pairwise statistic on randomly drawn pairs: its error and the number of pairs.
 
 [Bellet 2021, Theorem 3.7] with the two corrections of docs/proofs/errata.md; proof in
 docs/proofs/planners.md.
@@ -18,7 +18,7 @@ MAX_PARTNERS = 1_000_000
 
 
 class PairwisePlan(msgspec.Struct, frozen=True, kw_only=True):
-    """Noise and mean squared error of a U-statistic that each party enters with P partners."""
+    """Noise and mean squared error of a U-statistic in which each party has P partners."""
 
     parties: int
     """n, even."""
@@ -47,31 +47,37 @@ class PairwisePlan(msgspec.Struct, frozen=True, kw_only=True):
 
 
 def sampling_error(parties: int, partners: int, zeta_1: float, zeta_2: float) -> float:
-    """Variance of the mean of h over `partners` random perfect matchings of n records [Theorem 3.7]."""
+    """Return the variance of the mean of h over `partners` random perfect matchings of n records.
+
+    [Bellet 2021, Theorem 3.7]
+    """
     n, p = parties, partners
     first = 2 * (p - 1) * (1 - 1 / (n - 1)) * zeta_1
     return 2 / (p * n) * (first + (1 + (p - 1) / (n - 1)) * zeta_2)
 
 
 def noise_error(parties: int, partners: int, epsilon: float, width: float = 1.0) -> float:
-    """4 P width^2 / (n epsilon^2), the variance of the mean of Pn/2 Laplace(P width / epsilon) variables."""
+    """Return the variance of the mean of Pn/2 Laplace(P width / epsilon) variables.
+
+    4 P width^2 / (n epsilon^2).
+    """
     return 4 * partners * (width / epsilon) ** 2 / parties
 
 
 def total_error(
     parties: int, partners: int, epsilon: float, zeta_1: float, zeta_2: float, width: float = 1.0
 ) -> float:
-    """The mean squared error: the two above together."""
+    """Return the mean squared error: the sum of `sampling_error` and `noise_error`."""
     return sampling_error(parties, partners, zeta_1, zeta_2) + noise_error(parties, partners, epsilon, width)
 
 
 def complete_error(parties: int, zeta_1: float, zeta_2: float) -> float:
-    """Variance of the U-statistic over all pairs [Hoeffding 1948]."""
+    """Return variance of the U-statistic over all pairs [Hoeffding 1948]."""
     return 2 * (2 * (parties - 2) * zeta_1 + zeta_2) / (parties * (parties - 1))
 
 
 def best_partners(parties: int, epsilon: float, zeta_1: float, zeta_2: float, width: float = 1.0) -> int:
-    """The integer P >= 1 of least error.
+    """Return the integer P >= 1 of least error.
 
     The error is a + b/P + c P with b = 2 (1 - 1/(n-1)) (zeta_2 - 2 zeta_1) / n and c = 4 width^2 / (n
     epsilon^2): one of the two integers around sqrt(b / c).
@@ -86,14 +92,14 @@ def best_partners(parties: int, epsilon: float, zeta_1: float, zeta_2: float, wi
 
 
 def check_zetas(checks: ArgumentChecks, zeta_1: float, zeta_2: float, width: float) -> None:
-    """Note a fault unless 0 <= 2 zeta_1 <= zeta_2 <= width^2 / 4, where the width is not at fault."""
+    """Add a fault unless 0 <= 2 zeta_1 <= zeta_2 <= width^2 / 4, if the width itself is valid."""
     if not checks.issues:
         checks.require_within("zeta_2", zeta_2, 0, width**2 / 4)
         checks.require_within("zeta_1", zeta_1, 0, max(zeta_2 / 2, 0))
 
 
 def given_zetas(zetas: Sequence[float], width: float) -> tuple[float, float]:
-    """Return (zeta_1, zeta_2) of a kernel of this width; raise ConfigError for what cannot be them."""
+    """Return (zeta_1, zeta_2) of a kernel of this width; raise ConfigError if they cannot be."""
     try:
         first, second = (float(zeta) for zeta in zetas)
     except (TypeError, ValueError):
@@ -113,7 +119,7 @@ def plan_pairwise(
     width: float = 1.0,
     partners: int | None = None,
 ) -> PairwisePlan:
-    """Error for `partners` pairs a party, or for the best number of them.
+    """Plan the error for `partners` pairs per party, or for the best number of them.
 
     n even and at least 4; 0 <= 2 zeta_1 <= zeta_2 <= width^2 / 4, as holds for every kernel of that width.
     epsilon is for the substitution of one party's record. Raises ConfigError.

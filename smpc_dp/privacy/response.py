@@ -1,4 +1,4 @@
-"""k-ary randomised response: the only description, for sampler, accountant, estimators and planners."""
+"""k-ary randomised response: the one definition for sampler, accountant, estimators and planners."""
 
 from __future__ import annotations
 
@@ -22,10 +22,10 @@ N = TypeVar("N", Fraction, Decimal, float)
 
 @dataclass(frozen=True)
 class ResponseDistribution(Generic[N]):
-    """An answer in 0..categories-1: the truth with chance `retained`, else uniform over all.
+    """Distribution of an answer in 0..categories-1: the truth with chance `retained`, else uniform over all.
 
-    [Kairouz, Oh, Viswanath 2014; Bellet 2021, (3.8)]. `beta` = 1 - kept, without cancellation. Chances are
-    exact if they are fractions.
+    [Kairouz, Oh, Viswanath 2014; Bellet 2021, (3.8)]. `beta` = 1 - retained, without cancellation. Chances
+    are exact if they are fractions.
     """
 
     categories: int
@@ -49,16 +49,16 @@ class ResponseDistribution(Generic[N]):
 
     @property
     def lie(self) -> N:
-        """The chance of each answer that is not the truth."""
+        """The probability of each answer that is not the truth."""
         return self.beta / self.categories
 
     @property
     def true(self) -> N:
-        """The chance of the truth."""
+        """The probability of the truth."""
         return self.retained + self.lie
 
     def losses(self) -> tuple[Floats, Floats]:
-        """Return the privacy losses of an answer and their chances: log(true / lie), 0, and the negative."""
+        """Return the privacy losses of an answer (log(true / lie), 0, the negative) and their masses."""
         loss = math.log(float(self.true / self.lie))
         masses = [self.true, self.lie * (self.categories - 2), self.lie]
         return np.array([loss, 0.0, -loss]), np.array(masses, dtype=np.float64)
@@ -69,7 +69,7 @@ class ResponseDistribution(Generic[N]):
         return max(0.0, gain * float(self.lie)) * (1 + 1e-9)
 
     def checked(self, values: NDArray[np.integer]) -> Integers:
-        """Return values as int64; raise ConfigError for what is no integer, PrivacyError for no category."""
+        """Return values as int64; raise ConfigError unless integers, PrivacyError unless categories."""
         values = np.asarray(values)
         if values.dtype.kind not in "iu":
             raise ConfigError.at("values", f"must be integers, are {values.dtype}", ConfigCheck.TYPE)
@@ -90,13 +90,14 @@ class ResponseDistribution(Generic[N]):
         return np.asarray((counts - float(answers * self.lie)) / float(self.retained))
 
     def unbiased_pairs(self, values: Floats) -> Floats:
-        """Return what pairs of answers are to count so that the mean over the answers is that of the truths.
+        """Return the debiased kernel matrix.
 
+        Its mean over pairs of answers is in expectation that of `values` over the pairs of true answers.
         (1 - beta)^-2 (e_i - b)' A (e_j - b) with b = beta/k everywhere [Bellet 2021, (3.10)]; answers must be
         of different parties.
 
         Args:
-            values: A, shape (k, k, ...): what pairs of true answers count.
+            values: A, shape (k, k, ...): the kernel on pairs of true answers.
         """
         # The bounds of messages that parties compare come from these very floats.
         retained = float(self.retained)
@@ -106,12 +107,15 @@ class ResponseDistribution(Generic[N]):
         return np.asarray(result / retained**2)
 
     def pair_growth(self) -> float:
-        """Return what `unbiased_pairs` multiplies the greatest absolute value by, at most."""
+        """Return the factor by which `unbiased_pairs` raises the greatest absolute value, at most."""
         retained = float(self.retained)
         return ((2 - retained) / retained) ** 2
 
     def count_variance(self, repeat: int = 1) -> float:
-        """Return what a party, answering once in `repeat`, adds at most to the variance of an estimate."""
+        """Return the greatest contribution of a party to the variance of an estimated count.
+
+        The party contributes to one of `repeat` estimates.
+        """
         retained, lie = float(self.retained), float(self.lie)
         there, elsewhere = (
             repeat * (p * (1 - 2 * lie) + lie**2) / retained**2 for p in (retained + lie, lie)

@@ -49,41 +49,47 @@ MAX_THREADS = 256
 
 
 def bernoulli_exp(source: NoiseSource, count: int, x: Rational, *, threads: int = 1) -> NDArray[np.bool_]:
-    """True with probability exp(-x), for x >= 0."""
+    """Draw booleans, true with probability exp(-x), for x >= 0."""
     x = _rational("x", x, low=Fraction(0))
     return _draw(source, "bernoulli-exp", count, threads, x).astype(np.bool_)
 
 
 def geometric(source: NoiseSource, count: int, x: Rational, *, threads: int = 1) -> Integers:
-    """P(k) = (1 - exp(-x)) exp(-x k) for k >= 0; x is at least 2**-50."""
+    """Draw geometric integers, P(k) = (1 - exp(-x)) exp(-x k) for k >= 0; x is at least 2**-50."""
     x = _rational("x", x, low=Fraction(1, MAX_SCALE))
     return _draw(source, "geometric", count, threads, x)
 
 
 def discrete_laplace(source: NoiseSource, count: int, scale: Rational, *, threads: int = 1) -> Integers:
-    """P(k) proportional to exp(-|k| / scale); 0 < scale <= 2**50 [Canonne, Kamath, Steinke 2020]."""
+    """Draw discrete Laplace integers, P(k) proportional to exp(-|k| / scale).
+
+    0 < scale <= 2**50 [Canonne, Kamath, Steinke 2020].
+    """
     scale = _positive("scale", scale, MAX_SCALE)
     return _draw(source, "discrete-laplace", count, threads, scale)
 
 
 def discrete_gaussian(source: NoiseSource, count: int, variance: Rational, *, threads: int = 1) -> Integers:
-    """P(k) proportional to exp(-k^2 / (2 variance)); 0 < variance <= 2**100 [Canonne, Kamath, Steinke 2020].
+    """Draw discrete Gaussian integers, P(k) proportional to exp(-k^2 / (2 variance)).
 
-    `variance` is the parameter sigma^2; the variance of the values is at most that, and below it only for a
-    sigma of about 1 or less.
+    0 < variance <= 2**100 [Canonne, Kamath, Steinke 2020]. `variance` is the parameter sigma^2; the variance
+    of the values is at most that, and below it only for a sigma of about 1 or less.
     """
     variance = _positive("variance", variance, MAX_VARIANCE)
     return _draw(source, "discrete-gaussian", count, threads, variance)
 
 
 def skellam(source: NoiseSource, count: int, variance: Rational, *, threads: int = 1) -> Integers:
-    """The difference of two independent Poisson values of mean variance / 2; 0 < variance <= 2**100."""
+    """Draw differences of two independent Poisson values of mean variance / 2.
+
+    0 < variance <= 2**100.
+    """
     variance = _positive("variance", variance, MAX_VARIANCE)
     return _draw(source, "skellam", count, threads, variance)
 
 
 def binomial(source: NoiseSource, count: int, trials: int, p: Rational, *, threads: int = 1) -> Integers:
-    """How many of `trials` (0 to 2**62) succeed, each with probability p, 0 <= p <= 1."""
+    """Draw numbers of successes in `trials` (0 to 2**62), each with probability p, 0 <= p <= 1."""
     if not isinstance(trials, int) or isinstance(trials, bool) or not 0 <= trials <= MAX_TRIALS:
         raise ConfigError(f"trials is {trials!r}: it must be an integer from 0 to 2**62", ConfigCheck.RANGE)
     p = _rational("p", p, low=Fraction(0))
@@ -93,7 +99,10 @@ def binomial(source: NoiseSource, count: int, trials: int, p: Rational, *, threa
 
 
 def uniform(source: NoiseSource, count: int, below: int) -> Integers:
-    """Uniform integers in [0, below), 1 <= below <= 2**62, from fair bits; those too large are drawn anew."""
+    """Draw uniform integers in [0, below), 1 <= below <= 2**62.
+
+    From fair bits; those too large are drawn anew.
+    """
     if not isinstance(below, int) or isinstance(below, bool) or not 1 <= below <= MAX_TRIALS:
         raise ConfigError(f"below is {below!r}: it must be an integer from 1 to 2**62", ConfigCheck.RANGE)
     bits = (below - 1).bit_length()
@@ -109,6 +118,7 @@ def uniform(source: NoiseSource, count: int, below: int) -> Integers:
 def _draw(
     source: NoiseSource, distribution: str, count: int, threads: int, *parameters: Fraction
 ) -> Integers:
+    """Draw from a distribution of the compiled core."""
     if not isinstance(count, int) or isinstance(count, bool) or not 0 <= count <= MAX_COUNT:
         raise ConfigError(f"count is {count!r}: it must be an integer from 0 to 2**32", ConfigCheck.RANGE)
     if not isinstance(threads, int) or isinstance(threads, bool) or not 1 <= threads <= MAX_THREADS:
@@ -121,6 +131,7 @@ def _draw(
 
 
 def _positive(name: str, value: Rational, high: int) -> Fraction:
+    """Return `value` as a fraction in (0, high]; raise ConfigError otherwise. Cached for int and Fraction."""
     # Thousands of keyed draws have the same parameter; an int or a Fraction can be looked up.
     check = _checked_positive if type(value) in (int, Fraction) else _checked_positive.__wrapped__
     return check(name, value, high)
@@ -128,6 +139,7 @@ def _positive(name: str, value: Rational, high: int) -> Fraction:
 
 @lru_cache(maxsize=64)
 def _checked_positive(name: str, value: Rational, high: int) -> Fraction:
+    """Return `value` as a fraction in (0, high]; raise ConfigError otherwise."""
     value = _rational(name, value, low=Fraction(0))
     if not 0 < value <= high:
         raise ConfigError(
@@ -137,7 +149,7 @@ def _checked_positive(name: str, value: Rational, high: int) -> Fraction:
 
 
 def _rational(name: str, value: Rational, low: Fraction) -> Fraction:
-    """Return `value` in lowest terms; floats are refused, because they hide which number is meant."""
+    """Return `value` in lowest terms; refuse floats, because they hide which number is meant."""
     if not isinstance(value, Rational) or isinstance(value, bool):
         raise ConfigError(
             f"{name} is {value!r}: it must be an integer or a fractions.Fraction", ConfigCheck.TYPE

@@ -1,4 +1,4 @@
-"""Search the place where a predicate changes: of real numbers, of integers, and from a start to any size."""
+"""Search where a predicate changes: of real numbers, of integers, and from a start to any size."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from smpc_dp.errors import ConfigCheck, ConfigError
 
 
 def bisect(holds: Callable[[float], bool], low: float, high: float, rounds: int = 100) -> tuple[float, float]:
-    """Halve the range from low, where it holds, to high, where it does not, so often; return its ends."""
+    """Halve the range from low, where `holds` is true, to high, where it is false; return its ends."""
     for _ in range(rounds):
         middle = (low + high) / 2
         low, high = (middle, high) if holds(middle) else (low, middle)
@@ -17,7 +17,7 @@ def bisect(holds: Callable[[float], bool], low: float, high: float, rounds: int 
 
 
 def first_integer(holds: Callable[[int], bool], low: int, high: int) -> int:
-    """Return the least integer at which it holds: it does not at low, and does at high."""
+    """Return the least integer at which `holds` is true; it is false at low and true at high."""
     while high - low > 1:
         middle = (low + high) // 2
         low, high = (low, middle) if holds(middle) else (middle, high)
@@ -27,7 +27,7 @@ def first_integer(holds: Callable[[int], bool], low: int, high: int) -> int:
 def least_sufficient(
     sufficient: Callable[[float], bool], start: float, *, tolerance: float = 1e-4, name: str = "sigma"
 ) -> float:
-    """The least x > 0 that is `sufficient`, for a predicate that stays true as x grows, rounded up.
+    """Return the least x > 0 that is `sufficient`, for a predicate that stays true as x grows, rounded up.
 
     The number returned has passed `sufficient` itself; a number smaller by more than the relative `tolerance`
     has not. Raises ConfigError, naming `name`, if nothing up to 1e12 suffices.

@@ -44,7 +44,7 @@ MESSAGES = 8  # each way
 
 
 class SecAggPlan(msgspec.Struct, frozen=True, kw_only=True):
-    """The numbers that one secure aggregation runs with, and bounds on its failures.
+    """The parameters of one secure aggregation, and bounds on its failure probabilities.
 
     Probabilities are given as log2 of an upper bound; None means that the event cannot happen.
     """
@@ -93,7 +93,7 @@ class SecAggPlan(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class _Limits(msgspec.Struct, frozen=True):
-    """What is asked, as fractions and bits, and what n, dropout and corrupt alone decide."""
+    """The request, as fractions and bits, and the numbers that n, dropout and corrupt alone decide."""
 
     requested: dict[str, float]
     n: int
@@ -103,9 +103,9 @@ class _Limits(msgspec.Struct, frozen=True):
 
 
 def default_dropout(parties: int) -> float:
-    """Return the fraction of the parties that a session may lose unless its file says otherwise.
+    """Return the fraction of dropouts that a session tolerates unless its file says otherwise.
 
-    A tenth of them, and from `FEWEST_WITH_LOSS` parties up at least one.
+    A tenth of the parties, and from `FEWEST_WITH_LOSS` parties up at least one.
     """
     return max(0.1, 1 / parties) if parties >= FEWEST_WITH_LOSS else 0.1
 
@@ -118,14 +118,14 @@ def plan_secagg(
     security: float = 40,
     least_degree: int = 2,
 ) -> SecAggPlan:
-    """The smallest degree whose failure bound is at most 2**-security, with its best threshold.
+    """Plan the smallest degree whose failure bound is at most 2**-security, with its best threshold.
 
     Arguments as in `SecAggPlan`; parties in 3..1,000,000, security in 20..128. Every degree is ruled in or
     out on its own, so no smaller one satisfies the same bound. Of the thresholds the one with the smallest
     bound is taken, the largest of equals. The complete graph is taken for up to `SMALL_SESSION` parties, and
     where no sparse one suffices (a sparse one always sends less); its threshold is the largest that dropouts
-    allow, which bears the most collusion. `least_degree` is what others need of the degree.
-    Raises ConfigError, naming the parameter and its bound, if no graph can serve.
+    allow, which bears the most collusion. `least_degree` is the least degree that other parts of the protocol
+    need. Raises ConfigError, naming the parameter and its bound, if no graph can serve.
     """
     limits = _limits(parties, dropout, corrupt, security)
     logs = LogBinomials(parties)
@@ -155,7 +155,7 @@ def check_plan(
     corrupt: float = 0.1,
     security: float = 40,
 ) -> SecAggPlan:
-    """The failure bounds of a degree and a threshold that somebody else chose; see its `sufficient`.
+    """Return the failure bounds of a given degree and threshold; see the plan's `sufficient`.
 
     degree in 2..parties - 1, threshold in 2..degree with 2 * threshold > degree. Raises ConfigError otherwise
     and where signers or honest survivors are too few for any degree. An insufficient plan is returned.
@@ -170,7 +170,7 @@ def check_plan(
 
 
 def communication(plan: SecAggPlan, length: int, element_bytes: int) -> dict[str, dict[str, int]]:
-    """Expected bytes of one party and the masks it expands, for a vector of `length` elements.
+    """Return the expected bytes of one party and the masks it expands, for vectors of `length` elements.
 
     "up" and "down" list each kind of message and their "total", without frames and TLS records. "work" has
     the masks to expand (the self-mask included) and their bytes. Raises ConfigError unless length >= 1 and
@@ -190,12 +190,15 @@ def communication(plan: SecAggPlan, length: int, element_bytes: int) -> dict[str
 
 
 def mask_degree(parties: int, degree: int) -> float:
-    """Expected neighbours of a party, 2k - k**2 / (n - 1): a pair is joined unless neither drew the other."""
+    """Return the expected number of neighbours of a party, 2k - k**2 / (n - 1).
+
+    A pair is joined unless neither drew the other.
+    """
     return float(2 * degree - Fraction(degree**2, parties - 1))
 
 
 def _control(plan: SecAggPlan) -> tuple[dict[str, int], dict[str, int]]:
-    """Expected bytes up and down of one party besides the vectors, with all planned dropouts.
+    """Return the expected bytes up and down of one party besides the vectors, with all planned dropouts.
 
     On average k parties drew it.
     """
@@ -230,11 +233,15 @@ def _control(plan: SecAggPlan) -> tuple[dict[str, int], dict[str, int]]:
 
 
 def part_of(parties: int, fraction: float) -> int:
-    """floor(fraction * parties) for the fraction that was meant: 0.29 of 100 is 29 and 1/3 of 30 is 10."""
+    """Return floor(fraction * parties), without floating-point error.
+
+    0.29 of 100 is 29 and 1/3 of 30 is 10.
+    """
     return math.floor(fraction * parties + 1e-9)
 
 
 def _limits(parties: int, dropout: float, corrupt: float, security: float) -> _Limits:
+    """Return the limits of a request; raise ConfigError if no degree can meet them."""
     checks = ArgumentChecks()
     checks.require_integer("parties", parties, 3, MAX_PARTIES)
     for name, value, low, high, bounds in (
@@ -273,17 +280,17 @@ def _limits(parties: int, dropout: float, corrupt: float, security: float) -> _L
 
 
 def _holders(logs: LogBinomials, lim: _Limits, k: int, t: int | Ints) -> Floats:
-    """ln of the bound on: more corrupt holders than 2 t > k + c_d allows, so at least 2 t - k."""
+    """Return ln of the bound on: more corrupt holders than 2 t > k + c_d allows, so at least 2 t - k."""
     return math.log(lim.n) + logs.tail(lim.n - 1, lim.corrupt, k, 2 * np.asarray(t) - k)
 
 
 def _shares(logs: LogBinomials, lim: _Limits, k: int, t: int | Ints) -> Floats:
-    """ln of the bound on: at least k - t + 1 of a party's holders drop out."""
+    """Return ln of the bound on: at least k - t + 1 of a party's holders drop out."""
     return math.log(lim.n) + logs.tail(lim.n - 1, lim.dropouts, k, k - np.asarray(t) + 1)
 
 
 def _graph(logs: LogBinomials, lim: _Limits, k: int, t: int) -> float:
-    """ln of the bound on: a group of s parties in which each drew t or more of the group and the corrupt."""
+    """Return ln of the bound on: each of a group of s parties drew t or more of the group and the corrupt."""
     n, c = lim.n, lim.corrupt
     s = np.arange(1, n // 2 + 1, dtype=np.int64)
     inside = np.minimum(c + s - 1, (n + c) // 2 - 1)
@@ -292,7 +299,7 @@ def _graph(logs: LogBinomials, lim: _Limits, k: int, t: int) -> float:
 
 
 def _sum(lns: Floats | list[float]) -> float:
-    """ln of a sum of at most `MAX_PARTIES` numbers given by their logarithms, rounded upwards."""
+    """Return ln of a sum of at most `MAX_PARTIES` numbers given by their logarithms, rounded upwards."""
     top = float(np.max(lns))
     if top == -math.inf:
         return top
@@ -301,7 +308,10 @@ def _sum(lns: Floats | list[float]) -> float:
 
 
 def _smallest_sparse(logs: LogBinomials, lim: _Limits, target: float, least: int) -> tuple[int, int] | None:
-    """The least k < n - 1, from `least` on, with bounds under `target` for its best threshold, and that."""
+    """Return the least k < n - 1, from `least` on, that meets the target, with its best threshold.
+
+    None if there is none.
+    """
     block = 1024  # bounds memory; the least k is rarely beyond the first
     for start in range(max(2, least), lim.n - 1, block):
         k = np.arange(start, min(start + block, lim.n - 1), dtype=np.int64)
@@ -317,7 +327,7 @@ def _smallest_sparse(logs: LogBinomials, lim: _Limits, target: float, least: int
 
 
 def _first_rare(logs: LogBinomials, n: int, marked: int, k: Ints, target: float) -> Ints:
-    """For each k the least x above the mode of Hyp(n-1, marked, k) with n P[X = x] <= e**target.
+    """Return, for each k, the least x above the mode of Hyp(n-1, marked, k) with n P[X = x] <= e**target.
 
     By bisection: above the mode the probability falls, to nil at k + 1. Up to the mode n P[X >= x] exceeds 1.
     """
@@ -332,6 +342,7 @@ def _first_rare(logs: LogBinomials, n: int, marked: int, k: Ints, target: float)
 def _best_threshold(
     logs: LogBinomials, lim: _Limits, k: int, first: int, last: int, target: float
 ) -> int | None:
+    """Return the threshold in first..last with the least bound, None if none is under the target."""
     t = np.arange(first, last + 1, dtype=np.int64)
     holders, shares = _holders(logs, lim, k, t), _shares(logs, lim, k, t)
     best, least = None, target
@@ -348,6 +359,7 @@ def _best_threshold(
 
 
 def _plan(logs: LogBinomials, lim: _Limits, k: int, t: int) -> SecAggPlan:
+    """Return the plan of a degree and a threshold, with its bounds."""
     n, c = lim.n, lim.corrupt
     lns = [float(_holders(logs, lim, k, t)), float(_shares(logs, lim, k, t)), _graph(logs, lim, k, t)]
     total = _sum(lns)

@@ -18,7 +18,13 @@ from smpc_dp.privacy.gopa.exact import complete_entry, path_entry, ring_entry
 from smpc_dp.privacy.gopa.graphs import HonestGraph, k_out, randomness_of, ring
 from smpc_dp.privacy.gopa.laplacian import ALL_VECTORS, Laplacian, connectivity
 from smpc_dp.privacy.gopa.lattice import CONTINUOUS, Smoothing, smoothing_for, theta_excess, zcdp_delta
-from smpc_dp.privacy.gopa.process import Connected, cheeger_gap, degree_probabilities, log_bad_cut, process
+from smpc_dp.privacy.gopa.process import (
+    Connected,
+    analyse_process,
+    cheeger_gap,
+    degree_probabilities,
+    log_bad_cut,
+)
 
 Floats = NDArray[np.float64]
 
@@ -370,7 +376,7 @@ def test_bounds_of_connected_graphs(graph: HonestGraph, sigma_eta: float, sigma_
 
 def test_failure_of_a_choice_adds_up() -> None:
     parties, honest, k, delta = 120, 90, 30, 1e-5
-    proven = process(parties, honest, k, removed=1, delta=delta)
+    proven = analyse_process(parties, honest, k, removed=1, delta=delta)
     assert not isinstance(proven, str)
     degrees = np.array(proven.degrees)
     for choice in proven.choices:
@@ -386,7 +392,7 @@ def test_failure_of_a_choice_adds_up() -> None:
 )
 def test_process_bounds_hold_on_drawn_graphs(parties: int, honest: int, k: int, removed: int) -> None:
     """The bounds hold for all parties unless a graph is bad; alarm: its chance, below 1e-4 for all."""
-    proven = process(parties, honest, k, removed=removed, delta=1e-5)
+    proven = analyse_process(parties, honest, k, removed=removed, delta=1e-5)
     assert not isinstance(proven, str)
     for seed in range(10):
         graph = honest_graph(

@@ -1,5 +1,5 @@
-"""The accountant: what releases cost, alone and together, and the ledger that is charged before each.
+"""The privacy accountant: the cost of releases, alone and composed, and the ledger charged before each.
 
-`events` says what a release is, `compose` adds up, `renyi` has the Rényi side of it, `theorems` the
-composition theorems that papers quote, `ledger` the durable account of one party.
+`events` describes a release, `compose` composes releases, `renyi` accounts by Rényi divergences, `theorems`
+has the composition theorems that papers quote, and `ledger` is the durable account of one party.
 """

@@ -1,4 +1,4 @@
-"""Several releases together: privacy loss distributions (dp-accounting), Rényi divergences, or both.
+"""Compose several releases by privacy loss distributions (dp-accounting), Rényi divergences, or both.
 
 Everything is rounded to the safe side: losses up to a grid of `INTERVAL`, masses that are left out counted
 as lost, and `FFT_ERROR` taken off delta for the floating point of the convolutions.
@@ -46,7 +46,7 @@ _SPLITS = (0.5, 0.1, 0.9, 0.01, 0.99, 1e-3, 0.999)
 
 
 class Composition:
-    """Releases on one party's data, of one neighbouring relation, and what they cost together.
+    """Several releases of one party's data, under one neighbouring relation, composed.
 
     Holds for a sequence of mechanisms that is fixed in advance; each query may depend on earlier results.
     Where the mechanisms' parameters themselves depend on results, use a ledger of adaptive composition.
@@ -96,18 +96,19 @@ class Composition:
         return min(candidates)
 
     def _simple(self) -> float:
-        """Pure epsilons add up to a pure epsilon, for any sequence; to the last digit of a float."""
+        """Return the sum of the pure epsilons, exact to the last digit; infinite if one is not pure."""
         if self._exact or any(event.slack for event in self._events):
             return math.inf
         return math.fsum(self._pure[event] for event in self._events.elements())
 
     def _only(self) -> Event | None:
+        """Return the event if there is one release only, else None."""
         if len(self._events) == 1 and self._events.total() == 1:
             return next(iter(self._events))
         return None
 
     def _closed_form(self) -> bool:
-        """Whether it is one release, and each of its descriptions has an exact formula."""
+        """Return whether there is one release only and each of its descriptions has an exact formula."""
         event = self._only()
         return event is not None and all(
             isinstance(known, Gaussian | Pure | Renyi)
@@ -117,12 +118,17 @@ class Composition:
         )
 
     def _single_delta(self, epsilon: float) -> float:
+        """Return the least delta of a single release's descriptions at epsilon; 1 for several releases."""
         event = self._only()
         if event is None:
             return 1.0
         return event.slack + min((_delta_of(known, epsilon) for known in event.descriptions), default=1.0)
 
     def _single_epsilon(self, delta: float) -> float:
+        """Return the least epsilon of a single release's descriptions at delta.
+
+        Infinite for several releases.
+        """
         event = self._only()
         if event is None or event.slack >= delta:
             return math.inf
@@ -133,12 +139,13 @@ class Composition:
             low, high = high, 2 * high
         if self._single_delta(0.0) <= delta:
             return 0.0
-        # To the last digit: what a plan asks for is what it costs.
+        # To the last digit, so that a plan costs exactly what it was made for.
         while low < (middle := (low + high) / 2) < high:
             low, high = (middle, high) if self._single_delta(middle) > delta else (low, middle)
         return high
 
     def _renyi_epsilon(self, delta: float) -> float:
+        """Return the epsilon by Rényi accounting of all releases; infinite if one has no Rényi bound."""
         total = total_curve(list(self._events.items()))
         if total is None or total[2] >= delta:
             return math.inf
@@ -146,6 +153,7 @@ class Composition:
         return renyi_epsilon(divergence, orders, delta - slack)
 
     def _renyi_delta(self, epsilon: float) -> float:
+        """Return the delta by Rényi accounting of all releases; 1 if one has no Rényi bound."""
         total = total_curve(list(self._events.items()))
         if total is None:
             return 1.0
@@ -153,9 +161,9 @@ class Composition:
         return min(1.0, slack + renyi_delta(divergence, orders, epsilon))
 
     def _split_epsilon(self, delta: float) -> float:
-        """Loss distributions for what has one, Rényi for the rest; the two as one after the other.
+        """Return epsilon by loss distributions where they exist, with Rényi divergences for the rest.
 
-        That the parts may be interleaved is concurrent composition [Lyu 2022; Vadhan and Zhang 2023].
+        The parts may be interleaved by concurrent composition [Lyu 2022; Vadhan and Zhang 2023].
         """
         distributed, rest, slack = self._distributions()
         if slack >= delta:
@@ -173,7 +181,7 @@ class Composition:
         )
 
     def _distributions(self) -> tuple[_Losses, list[tuple[Event, int]], float]:
-        """Return (what has a loss distribution, the other events, slack of the former)."""
+        """Return (the loss distributions, the events that have none, the slack of the former)."""
         distributed, rest, slack = _Losses(), [], 0.0
         for event, count in self._events.items():
             known = next((known for known in event.descriptions if not isinstance(known, Renyi)), None)
@@ -186,13 +194,14 @@ class Composition:
 
 
 class _Losses:
-    """Mechanisms with loss distributions; the Gaussians among them are one Gaussian."""
+    """Composed loss distributions of mechanisms; all Gaussian mechanisms among them form one Gaussian."""
 
     def __init__(self) -> None:
         self._counts: Counter[AnyDescription] = Counter()
         self._mu_squared = self._closeness = 0.0
 
     def add(self, description: AnyDescription, count: int) -> None:
+        """Compose `count` more releases of this description."""
         if isinstance(description, Gaussian):
             self._mu_squared += count * description.mu**2
             self._closeness += count * description.closeness
@@ -214,10 +223,14 @@ class _Losses:
 
     @property
     def _mu(self) -> float:
+        """Return the mean shift of all Gaussian releases together."""
         return math.sqrt(self._mu_squared) * (1 + 1e-12)
 
     def delta(self, epsilon: float) -> float:
-        """All densities are within e^closeness of the composed ones: see docs/proofs/accounting.md."""
+        """Return delta at epsilon of all mechanisms composed.
+
+        All densities are within e^closeness of the composed ones: see docs/proofs/accounting.md.
+        """
         inner, factor = epsilon - self._closeness, math.exp(min(self._closeness, 700))
         if inner < 0 or self._mu > GREATEST_MU:
             return 1.0
@@ -229,6 +242,7 @@ class _Losses:
         return min(1.0, factor * (float(whole.get_delta_for_epsilon(inner)) + FFT_ERROR))
 
     def epsilon(self, delta: float) -> float:
+        """Return the least epsilon of all mechanisms composed at delta."""
         inner = delta * math.exp(-self._closeness)
         if not 2 * FFT_ERROR < inner < 1 or self._mu > GREATEST_MU:
             return math.inf
@@ -259,9 +273,9 @@ class _Losses:
 
 @functools.lru_cache(maxsize=64)
 def _distribution(description: AnyDescription) -> tuple[Any, float, int]:
-    """Return the loss distribution of one coordinate, answer or budget, rounded up, variance and cells.
+    """Return (loss distribution, variance, cells) of one coordinate, answer or budget, rounded up.
 
-    The variance is infinite where no distribution is made, the losses being too large.
+    The variance is infinite and no distribution is made where the losses are too large.
     """
     match description:
         case Shift(noise, shares, shift):
@@ -296,6 +310,7 @@ def _distribution(description: AnyDescription) -> tuple[Any, float, int]:
 
 
 def _pld() -> Any:
+    """Return the module of privacy loss distributions of dp-accounting, imported at first use."""
     # Not at the top: it takes half a second to load, and only sums of several releases need it.
     from dp_accounting.pld import privacy_loss_distribution
 
@@ -303,6 +318,7 @@ def _pld() -> Any:
 
 
 def _pure_epsilon(event: Event) -> float:
+    """Return the least pure epsilon among the event's descriptions, infinite if none is pure."""
     bounds = [math.inf]
     for known in event.descriptions:
         if isinstance(known, Pure) and known.delta == 0:
@@ -313,7 +329,7 @@ def _pure_epsilon(event: Event) -> float:
 
 
 def _delta_of(description: AnyDescription, epsilon: float) -> float:
-    """Return delta of one release by itself, exactly where there is a formula, 1 where there is none here."""
+    """Return delta of one release by itself: exact where a formula is known, else 1."""
     match description:
         case Pure(whole, delta):
             return _pure_delta(whole, delta, epsilon) if whole > epsilon else delta
@@ -330,6 +346,6 @@ def _delta_of(description: AnyDescription, epsilon: float) -> float:
 
 
 def _pure_delta(whole: float, delta: float, epsilon: float) -> float:
-    """(whole, delta)-DP at a smaller epsilon: the worst case is randomised response [KOV 2015]."""
+    """Return delta of (whole, delta)-DP at a smaller epsilon, by randomised response [KOV 2015]."""
     gain = -math.expm1(epsilon - whole) / (1 + math.exp(-whole))
     return min(1.0, (delta + (1 - delta) * gain) * (1 + 1e-12))

@@ -1,7 +1,7 @@
-"""What a release is to the accountant: data that a ledger can store and anybody can add up again.
+"""Descriptions of releases for the accountant: data that a ledger stores and anybody can compose again.
 
 An event holds one or more descriptions of the same release. Each is a valid upper bound by itself, and the
-accountant takes whichever serves it best.
+accountant takes the one with the smallest result.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ _RATIO = re.compile(r"(0|[1-9][0-9]{0,399})/([1-9][0-9]{0,399})")
 
 
 def _check_number(owner: str, name: str, value: object) -> None:
-    """Raise ConfigError for a number that is negative, not finite, or a probability of 1 and more."""
+    """Raise ConfigError for a number that is negative, not finite, or, as a probability, 1 or more."""
     most = 1.0 if name in ("delta", "slack") else 1e15
     if isinstance(value, int | float) and not 0 <= value < most:
         raise ConfigError.at(
@@ -36,7 +36,7 @@ def _check_number(owner: str, name: str, value: object) -> None:
 
 
 class Description(msgspec.Struct, frozen=True, tag_field="kind", forbid_unknown_fields=True):
-    """One way to bound what a release shows about neighbouring inputs.
+    """One bound on the privacy loss of a release between neighbouring inputs.
 
     Raises ConfigError, naming the field, for numbers out of range.
     """
@@ -51,7 +51,7 @@ class Description(msgspec.Struct, frozen=True, tag_field="kind", forbid_unknown_
 
 
 class Pure(Description, frozen=True, tag="pure"):
-    """(epsilon, delta)-differential privacy, and nothing more is known."""
+    """A release of which only (epsilon, delta)-differential privacy is known."""
 
     epsilon: NonNegative
     delta: Probability = 0.0
@@ -159,7 +159,7 @@ class Renyi(Description, frozen=True, tag="renyi"):
 
 
 class Exact(Description, frozen=True, tag="exact"):
-    """An exact value: no differential privacy."""
+    """A release of an exact value, without differential privacy."""
 
     def doubled(self) -> Exact:
         return self
@@ -169,10 +169,10 @@ AnyDescription = Pure | Gaussian | Shift | Shifts | RandomisedResponse | Renyi |
 
 
 class Event(msgspec.Struct, frozen=True, forbid_unknown_fields=True, omit_defaults=True):
-    """One release.
+    """One release, as the accountant sees it.
 
     Attributes:
-        mechanism: what it was, in words.
+        mechanism: the kind of release, in words.
         relation: the neighbouring relation that its sensitivity was taken for.
         descriptions: bounds on it, best first; an exact release has `Exact` alone.
         slack: the probability, at most, that the descriptions do not hold (a bad graph); adds to delta.
@@ -195,7 +195,7 @@ class Event(msgspec.Struct, frozen=True, forbid_unknown_fields=True, omit_defaul
 
     @property
     def exact(self) -> bool:
-        """Whether it has no differential privacy."""
+        """Whether the release has no differential privacy."""
         return any(isinstance(description, Exact) for description in self.descriptions)
 
     def under(self, relation: Relation, unit: Unit = "party") -> Event:
@@ -253,14 +253,14 @@ def exact_release(mechanism: str, relation: Relation) -> Event:
 
 
 def encode_hook(value: Any) -> str:
-    """Write what JSON has no type for: a fraction as 'numerator/denominator'."""
+    """Encode a fraction, which JSON has no type for, as 'numerator/denominator'."""
     if isinstance(value, Fraction):
         return f"{value.numerator}/{value.denominator}"
     raise NotImplementedError(type(value).__name__)
 
 
 def decode_hook(kind: type, value: Any) -> Fraction:
-    """Read a fraction as `encode_hook` writes it, in lowest terms and above 0; raise ValueError otherwise."""
+    """Decode a fraction in lowest terms and above 0 that `encode_hook` wrote; raise ValueError otherwise."""
     if kind is not Fraction:
         raise NotImplementedError(kind.__name__)
     match = _RATIO.fullmatch(value) if isinstance(value, str) else None

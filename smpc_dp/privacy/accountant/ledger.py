@@ -1,8 +1,8 @@
-"""One party's privacy ledger: a file outside of any run, charged before data leave the machine.
+"""One party's privacy ledger: a file outside of any run, charged before data leave the host.
 
 Every charge is on disk before `charge` returns, is checked against the budget under a lock that all
-processes of the machine respect, and is never taken back. What it cannot see: another copy of the file,
-restored from a backup.
+processes of the host respect, and is never taken back. It cannot notice another copy of the file, restored
+from a backup.
 """
 
 from __future__ import annotations
@@ -50,10 +50,10 @@ _LOG = logging.getLogger("smpc_dp.privacy")
 
 
 class Terms(msgspec.Struct, frozen=True, forbid_unknown_fields=True, omit_defaults=True):
-    """What is fixed when a ledger is made.
+    """The terms of a ledger, fixed when it is made.
 
     Attributes:
-        party: whose ledger; dataset: for which data, by a name of the party's own.
+        party: the owner; dataset: the data, by a name of the party's own.
         relation: the neighbouring relation of the budget.
         epsilon, delta: the budget for everything released from these data; epsilon None: only a record.
         composition: "fixed": holds if the mechanisms and their parameters were chosen without looking at
@@ -76,10 +76,11 @@ class Terms(msgspec.Struct, frozen=True, forbid_unknown_fields=True, omit_defaul
 
 
 class Entry(msgspec.Struct, frozen=True, forbid_unknown_fields=True, omit_defaults=True):
-    """One charge. `digest` is the SHA-256 of the entry before it and of this one without it.
+    """One charge of a ledger.
 
-    `epsilon` is what the release costs by itself at `delta`, the ledger's (None: infinite, or not known), and
-    `date` the day of the charge, in UTC; entries of ledgers of version 1 have neither.
+    `digest` is the SHA-256 of the entry before it and of this one without it. `epsilon` is the cost of the
+    release by itself at `delta`, the ledger's (None: infinite, or not known), and `date` the day of the charge,
+    in UTC; entries of ledgers of version 1 have neither.
     """
 
     number: Annotated[int, Meta(ge=1)]
@@ -93,6 +94,8 @@ class Entry(msgspec.Struct, frozen=True, forbid_unknown_fields=True, omit_defaul
 
 
 class _File(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+    """The content of a ledger's file."""
+
     format: Literal["smpc-dp privacy ledger"]
     version: Literal[1, 2]
     terms: Terms
@@ -101,14 +104,17 @@ class _File(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
 
 
 class _Version(msgspec.Struct, frozen=True):
-    """What a ledger of any version holds."""
+    """The fields that ledgers of every version have."""
 
     format: Literal["smpc-dp privacy ledger"]
     version: int
 
 
 class Ledger:
-    """The ledger in one file; reads it anew for every call, since other processes write it too."""
+    """A privacy ledger in one file.
+
+    Each call reads the file anew, since other processes write it too.
+    """
 
     def __init__(self, path: Path, terms: Terms) -> None:
         self.path = path
@@ -128,9 +134,9 @@ class Ledger:
         exact: ExactReleases = "refused",
         unit: Unit = "party",
     ) -> Ledger:
-        """Make a new ledger with nothing charged; its terms never change.
+        """Create a ledger with nothing charged; its terms never change.
 
-        Raises ConfigError for terms that cannot be, LocalError if the file exists or cannot be written.
+        Raises ConfigError for invalid terms, LocalError if the file exists or cannot be written.
         """
         check_budget(epsilon, delta)
         if 0 < delta < LEAST_DELTA:
@@ -152,13 +158,13 @@ class Ledger:
 
     @classmethod
     def open(cls, path: str | Path, *, party: str | None = None, dataset: str | None = None) -> Ledger:
-        """Open a ledger, of this party and data set where given.
+        """Open a ledger; check its party and data set where they are given.
 
-        Raises LocalError if it cannot be read, others can, it is damaged, or of a version that this release
-        does not read; ConfigError if it is another's.
+        Raises LocalError if the file cannot be read, others can read it, it is damaged, or its version is not
+        supported; ConfigError if it belongs to another party or data set.
         """
         file = Path(path)
-        terms = _decode(file, _content(file)).terms
+        terms = _decode(file, _read_content(file)).terms
         for name, wanted, result in (("party", party, terms.party), ("dataset", dataset, terms.dataset)):
             if wanted is not None and wanted != result:
                 raise ConfigError(
@@ -173,17 +179,17 @@ class Ledger:
         return self._read()
 
     def spent(self) -> Spending:
-        """Return what all charges so far cost together."""
+        """Return the composed cost of all charges so far."""
         return self._spending([entry.event for entry in self.entries()])
 
     def would_spend(self, event: Event) -> Spending:
-        """Return what would be spent after one more release; nothing is charged, nothing is checked."""
-        return self._spending([*(entry.event for entry in self.entries()), self._own(event)])
+        """Return the composed cost after one more release, without charging or checking it."""
+        return self._spending([*(entry.event for entry in self.entries()), self._convert(event)])
 
     def charge(
         self, run: bytes, event: Event, label: str = "", *, resume: bool = False, forced: bool = False
     ) -> Receipt:
-        """Charge one release, durably, before anything that depends on data leaves this machine.
+        """Charge one release, durably, before anything that depends on data is sent.
 
         Args:
             run: 8 to 64 bytes that name the run, never used for another release; random, or a run id.
@@ -198,7 +204,7 @@ class Ledger:
             no proven conversion, an exact release is not permitted, or the run was charged already.
             LocalError: the ledger cannot be read or written; then nothing may be sent.
         """
-        event = self._own(event)
+        event = self._convert(event)
         with locked(self.path):
             entries = self._read()
             name = run.hex()
@@ -220,7 +226,7 @@ class Ledger:
             alone = self._spending([event])
             entry = msgspec.structs.replace(entry, epsilon=alone.epsilon, delta=alone.delta)
             previous = entries[-1].digest if entries else self.terms.identifier
-            entry = msgspec.structs.replace(entry, digest=_chain(previous, entry))
+            entry = msgspec.structs.replace(entry, digest=_chained_digest(previous, entry))
             write_durably(self.path, _encode(self.terms, (*entries, entry)))
         _LOG.info(
             "%s: charged %s as entry %d of the ledger%s: epsilon %s of %s spent at delta %g",
@@ -228,22 +234,23 @@ class Ledger:
             event.mechanism,
             entry.number,
             f" ({label})" if label else "",
-            _shown(spending),
-            _exact(self.terms.epsilon),
+            _format_cost(spending),
+            _format_exact(self.terms.epsilon),
             self.terms.delta,
         )
         return self._receipt(entry, spending, repeated=False)
 
     def check(self, events: Sequence[Event]) -> None:
-        """Raise PrivacyError unless the budget affords all these releases after what is charged already.
+        """Raise PrivacyError unless the budget affords all these releases after the charges so far.
 
         Nothing is charged; it is for a plan of many releases, before the first.
         """
-        planned = [self._own(event) for event in events]
+        planned = [self._convert(event) for event in events]
         before = [entry.event for entry in self.entries()]
 
         @functools.cache
         def refusal(count: int) -> PrivacyError | None:
+            """Return the error if the first `count` releases exceed the budget, else None."""
             which = f"planned release {count} of {len(planned)}"
             try:
                 self._permit([*before, *planned[: count - 1]], planned[count - 1], which)
@@ -257,7 +264,7 @@ class Ledger:
         many = "" if len(planned) == 1 else "s"
         raise PrivacyError(f"the budget is too small for {len(planned)} planned release{many}: {first}")
 
-    def _own(self, event: Event) -> Event:
+    def _convert(self, event: Event) -> Event:
         """Return the event under the ledger's relation and unit; raise PrivacyError that names the ledger."""
         try:
             return event.under(self.terms.relation, self.terms.unit)
@@ -265,6 +272,7 @@ class Ledger:
             raise PrivacyError(f"{self.terms.party}: on '{self.terms.dataset}' is refused: {error}") from None
 
     def _receipt(self, entry: Entry, spending: Spending, *, repeated: bool) -> Receipt:
+        """Return the receipt of an entry."""
         terms = self.terms
         return Receipt(
             ledger=terms.identifier,
@@ -281,6 +289,7 @@ class Ledger:
         )
 
     def _permit(self, before: list[Event], event: Event, label: str) -> Spending:
+        """Return the cost with one more event; raise PrivacyError if the terms do not permit it."""
         terms = self.terms
         spending = self._spending([*before, event])
         if terms.epsilon is None:
@@ -293,11 +302,11 @@ class Ledger:
             raise PrivacyError(f"{head}: an exact release has no differential privacy, and there is a budget")
         # Written so that NaN fails.
         if spending.epsilon is None or not spending.epsilon <= terms.epsilon:
-            raise PrivacyError(f"{head}: {self._short(before, event, spending)}")
+            raise PrivacyError(f"{head}: {self._describe_shortfall(before, event, spending)}")
         return spending
 
-    def _short(self, before: list[Event], event: Event, whole: Spending) -> str:
-        """Return which of epsilon and delta does not suffice, what is spent and what would be needed."""
+    def _describe_shortfall(self, before: list[Event], event: Event, whole: Spending) -> str:
+        """Describe which of epsilon and delta does not suffice, what is spent and what would be needed."""
         terms = self.terms
         needed = 1.0
         if terms.composition == "fixed" and terms.epsilon is not None:
@@ -305,26 +314,27 @@ class Ledger:
             needed = Composition(private).delta(terms.epsilon)
         if whole.epsilon is None and needed < 1:
             return (
-                f"delta is short: at epsilon = {_exact(terms.epsilon)} all releases together need delta = "
-                f"{_exact(needed)}, the budget has {_exact(terms.delta)}"
+                f"delta is short: at epsilon = {_format_exact(terms.epsilon)} all releases together need "
+                f"delta = {_format_exact(needed)}, the budget has {_format_exact(terms.delta)}"
             )
         spent, alone = self._spending(before), self._spending([event])
-        budget = f"epsilon = {_exact(terms.epsilon)} at delta = {_exact(terms.delta)}"
+        budget = f"epsilon = {_format_exact(terms.epsilon)} at delta = {_format_exact(terms.delta)}"
         return (
-            f"epsilon is short: of {budget}, {_shown(spent)} is spent, and this release, {_shown(alone)} by "
-            f"itself, would make it {_shown(whole)}"
+            f"epsilon is short: of {budget}, {_format_cost(spent)} is spent, and this release, "
+            f"{_format_cost(alone)} by itself, would make it {_format_cost(whole)}"
             + (f"; with that epsilon, delta would have to be {needed:.6g}" if needed < 1 else "")
         )
 
     def _spending(self, events: list[Event]) -> Spending:
+        """Return the composed cost of the events, by the composition of the ledger's terms."""
         terms = self.terms
         private = [event for event in events if not event.exact]
         if terms.composition == "adaptive" and terms.epsilon is not None:
-            epsilon = _filtered(private, FilterPlan(terms.epsilon, terms.delta))
+            epsilon = _filter_epsilon(private, FilterPlan(terms.epsilon, terms.delta))
         else:
             together = Composition(private)
             epsilon = together.epsilon(terms.delta)
-            # Both ways round, as each is rounded up: a plan is made by one of them.
+            # Epsilon and delta are both tried, as each is rounded up: a plan is made by one of them.
             if terms.epsilon is not None and epsilon > terms.epsilon:
                 epsilon = terms.epsilon if together.delta(terms.epsilon) <= terms.delta else epsilon
         # With a budget, only a forced charge is exact.
@@ -333,13 +343,14 @@ class Ledger:
         return Spending(None if math.isinf(epsilon) else epsilon, terms.delta, len(events) - len(private))
 
     def _read(self) -> tuple[Entry, ...]:
-        result = _decode(self.path, _content(self.path))
+        """Return the entries in the file; raise LocalError if the file has become another ledger's."""
+        result = _decode(self.path, _read_content(self.path))
         if result.terms != self.terms:
             raise LocalError(f"{self.path}: another ledger has taken the place of this one")
         return result.entries
 
 
-def _filtered(events: list[Event], plan: FilterPlan) -> float:
+def _filter_epsilon(events: list[Event], plan: FilterPlan) -> float:
     """Return the epsilon at the filter's order; infinity when order or slack are overspent."""
     order = np.array([plan.order])
     divergence = slack = 0.0
@@ -359,21 +370,23 @@ def _filtered(events: list[Event], plan: FilterPlan) -> float:
 
 
 def _today() -> str:
+    """Return the date of today in UTC, in ISO format."""
     return datetime.datetime.now(datetime.UTC).date().isoformat()
 
 
-def _exact(number: float | None) -> str:
-    """Return a number to its last digit, as short as it can be."""
+def _format_exact(number: float | None) -> str:
+    """Format a number to its last digit, as short as possible."""
     short = f"{number:g}" if number is not None else "none"
     return short if number is None or float(short) == number else repr(number)
 
 
-def _shown(spending: Spending) -> str:
+def _format_cost(spending: Spending) -> str:
+    """Format a cost for messages."""
     return "more than any" if spending.epsilon is None else f"{spending.epsilon:.6g}"
 
 
 def _checked_terms(given: Terms) -> Terms:
-    """Return the terms as they will be read; raise ConfigError that names each that cannot be."""
+    """Return the terms as they will be read back; raise ConfigError that names each invalid one."""
     issues: list[ConfigIssue] = []
     for field in msgspec.structs.fields(Terms):
         value = getattr(given, field.name)
@@ -391,7 +404,7 @@ def _checked_terms(given: Terms) -> Terms:
 
 
 def _checked(entry: Entry) -> Entry:
-    """Return the entry as it will be read; raise ConfigError for what would not be read again."""
+    """Return the entry as it will be read back; raise ConfigError for values that cannot be."""
     try:
         return decode_json(_json(entry), Entry, decode_hook)
     except msgspec.ValidationError as error:
@@ -399,15 +412,18 @@ def _checked(entry: Entry) -> Entry:
 
 
 def _json(value: object) -> bytes:
+    """Encode a value as canonical JSON."""
     return msgspec.json.encode(value, enc_hook=encode_hook, order="deterministic")
 
 
-def _chain(previous: str, entry: Entry) -> str:
+def _chained_digest(previous: str, entry: Entry) -> str:
+    """Return the digest of an entry, chained to the digest before it."""
     content = _json(msgspec.structs.replace(entry, digest="0" * 64))
     return hashlib.sha256(previous.encode("ascii") + b"\n" + content).hexdigest()
 
 
 def _encode(terms: Terms, entries: tuple[Entry, ...]) -> bytes:
+    """Encode terms and entries as the content of a ledger's file."""
     last = entries[-1].digest if entries else terms.identifier
     digest = hashlib.sha256(last.encode("ascii") + b"\n" + _json(terms)).hexdigest()
     older = terms.unit == "party" and all(entry.date is None for entry in entries)
@@ -415,18 +431,19 @@ def _encode(terms: Terms, entries: tuple[Entry, ...]) -> bytes:
     return msgspec.json.format(_json(file), indent=1) + b"\n"
 
 
-def _content(path: Path) -> bytes:
-    # With a second name each would be charged by itself.
+def _read_content(path: Path) -> bytes:
+    """Read a ledger's file; raise LocalError if it is not a private file of one name."""
+    # With a second name (hard link) the file would be two ledgers, each charged by itself.
     return read_private(path, "the ledger", "a ledger", MAX_BYTES, alone=True)
 
 
 def _decode(path: Path, content: bytes) -> _File:
-    """Return what the file holds; raise LocalError unless the content is exactly what `_encode` writes."""
+    """Decode a ledger's file; raise LocalError unless the content is exactly what `_encode` writes."""
     damaged = f"{path}: damaged, and left as it is: restore it or start anew with what is left of the budget"
     try:
         file = decode_json(content, _File, decode_hook)
     except (msgspec.DecodeError, UnicodeDecodeError, RecursionError, ConfigError) as error:
-        if (version := _version(content)) not in (None, *VERSIONS):
+        if (version := _peek_version(content)) not in (None, *VERSIONS):
             known = " or ".join(map(str, VERSIONS))
             raise LocalError(
                 f"{path}: is a ledger of version {version}; this release reads {known}"
@@ -434,7 +451,7 @@ def _decode(path: Path, content: bytes) -> _File:
         raise LocalError(f"{damaged} ({error})") from None
     previous = file.terms.identifier
     for number, entry in enumerate(file.entries, 1):
-        if entry.number != number or entry.digest != _chain(previous, entry):
+        if entry.number != number or entry.digest != _chained_digest(previous, entry):
             raise LocalError(f"{damaged} (the digest of entry {number} is wrong)")
         previous = entry.digest
     if len({entry.run for entry in file.entries}) < len(file.entries):
@@ -444,8 +461,8 @@ def _decode(path: Path, content: bytes) -> _File:
     return file
 
 
-def _version(content: bytes) -> int | None:
-    """Return the version that a ledger says it is of; None if it is none."""
+def _peek_version(content: bytes) -> int | None:
+    """Return the version in a ledger's content, None if it has none."""
     try:
         return decode_json(content, _Version).version
     except (msgspec.DecodeError, UnicodeDecodeError, RecursionError):

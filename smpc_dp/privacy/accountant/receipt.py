@@ -1,4 +1,4 @@
-"""What a ledger gives for a charge: goes into the result of the release."""
+"""The receipt of a ledger's charge, a part of the result of the release."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ from smpc_dp.privacy.guarantee import PlainStruct, Unit
 
 
 class Spending(PlainStruct, frozen=True):
-    """What is spent at the budget's delta (epsilon None: infinite), and how many releases were exact."""
+    """Composed cost: epsilon at the budget's delta (None: infinite), and the number of exact releases."""
 
     epsilon: float | None
     delta: float
@@ -14,7 +14,10 @@ class Spending(PlainStruct, frozen=True):
 
 
 class Receipt(PlainStruct, frozen=True):
-    """That a release was charged: goes into its result. `repeated`: the run had been charged already."""
+    """Proof that a release was charged to a ledger.
+
+    `repeated`: the run had been charged before.
+    """
 
     ledger: str
     party: str

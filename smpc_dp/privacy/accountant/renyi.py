@@ -1,4 +1,4 @@
-"""Rényi accounting: divergences of each order add up, also when the mechanisms are chosen as one goes.
+"""Rényi accounting: divergences of each order add up, also for adaptively chosen mechanisms.
 
 The orders are integers from 2 up, where every bound that we use holds; zCDP is also taken between 1 and 2.
 """
@@ -52,7 +52,10 @@ def curve(description: AnyDescription, orders: Floats) -> Floats | None:
 
 
 def _two_points(orders: Floats, epsilon: float, categories: float = 2.0) -> Floats:
-    """Randomised response at `epsilon`; with two categories nothing that is epsilon-DP is worse."""
+    """Return the Rényi divergence of randomised response at `epsilon`.
+
+    With two categories no epsilon-DP mechanism has a greater one.
+    """
     terms = [orders * epsilon, (1 - orders) * epsilon]
     if categories > 2:
         terms.append(np.full_like(orders, math.log(categories - 2)))
@@ -62,7 +65,7 @@ def _two_points(orders: Floats, epsilon: float, categories: float = 2.0) -> Floa
 
 
 def event_curve(event: Event, orders: Floats) -> tuple[Floats, float] | None:
-    """Return (the lowest known divergence at each order, what adds to delta), or None."""
+    """Return (the lowest known divergence of a release at each order, addition to delta), or None."""
     best: tuple[Floats, float] | None = None
     for description in event.descriptions:
         divergence = curve(description, orders)
@@ -105,10 +108,10 @@ def total_curve(events: Sequence[tuple[Event, int]]) -> tuple[Floats, Floats, fl
 
 
 class FilterPlan:
-    """A Rényi filter: one order, fixed before the first release, and the divergence that may be spent at it.
+    """A Rényi filter: one order, fixed before the first release, and the divergence to be spent at it.
 
     Chosen so that Gaussian releases get the most. Holds for mechanisms whose parameters depend on earlier
-    results [Feldman and Zrnic 2021; Lécuyer 2021]. Half of delta is kept for releases that may fail.
+    results [Feldman and Zrnic 2021; Lécuyer 2021]. Half of delta is reserved for releases that may fail.
     """
 
     __slots__ = ("delta", "order", "radius", "slack")

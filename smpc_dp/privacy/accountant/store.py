@@ -1,4 +1,4 @@
-"""A small private file that survives crashes: one writer at a time, each write whole or not there."""
+"""Write a small private file atomically and durably, by one writer at a time."""
 
 from __future__ import annotations
 
@@ -18,9 +18,9 @@ _POLL_SECONDS = 0.02
 
 @contextlib.contextmanager
 def locked(path: Path) -> Iterator[None]:
-    """Hold the lock of `path`, which is the file PATH.lock beside it, against all processes of this machine.
+    """Hold the lock of `path`, the file PATH.lock beside it, against all processes of this host.
 
-    The lock goes with the process that holds it. Raises LocalError if it cannot be had within 30 seconds.
+    The lock ends with the process that holds it. Raises LocalError if it is not free within 30 seconds.
     """
     lock = path.with_name(path.name + ".lock")
     deadline = time.monotonic() + LOCK_SECONDS

@@ -1,4 +1,4 @@
-"""Composition theorems by the names that papers use, for comparison with their figures; the ledger uses none.
+"""Composition theorems by the names that papers use, to compare with their figures; the ledger uses none.
 
 `Composition` is never worse than these. Each takes one (epsilon, delta) for every mechanism.
 """
@@ -75,11 +75,13 @@ def optimal_composition(epsilon: float, count: int, total: float) -> float:
 
 
 def _check(parameters: Sequence[tuple[float, float]]) -> None:
+    """Raise ConfigError unless each (epsilon, delta) is a valid budget."""
     for epsilon, delta in parameters:
         check_budget(epsilon, delta)
 
 
 def _check_slack(slack: float, *, positive: bool) -> None:
+    """Raise ConfigError unless 0 <= slack < 1, or 0 < slack < 1 if `positive`."""
     if not 0 <= slack < 1 or (positive and slack == 0):
         raise ConfigError(
             f"slack must be {'above' if positive else 'at least'} 0 and below 1, is {slack}",

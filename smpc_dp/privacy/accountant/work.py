@@ -1,4 +1,4 @@
-"""Bound the work of composing loss distributions, where a stranger has written what is to be planned."""
+"""Limit the work of composing loss distributions for plans that strangers have written."""
 
 from __future__ import annotations
 
@@ -12,12 +12,12 @@ _left: ContextVar[int | None] = ContextVar("_left", default=None)
 
 
 class TooMuchWorkError(LocalError):
-    """The work that was allowed does not suffice: nothing is said of what it was for."""
+    """The allowed work does not suffice; the result is unknown."""
 
 
 @contextlib.contextmanager
-def at_most(cells: int) -> Iterator[None]:
-    """Allow so many cells of loss distributions within the block, on this thread."""
+def limit_work(cells: int) -> Iterator[None]:
+    """Allow at most this many cells of loss distributions within the block, on this thread."""
     token = _left.set(cells)
     try:
         yield

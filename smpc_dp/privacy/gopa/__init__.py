@@ -1,4 +1,4 @@
-"""Plan GOPA: how private is private averaging with correlated noise, exactly, and which noise suffices.
+"""Plan GOPA: the exact privacy of private averaging with correlated noise, and the noise that suffices.
 
 `exact_privacy` certifies one graph; `plan_gopa` plans or checks a whole run before anything is sent.
 """

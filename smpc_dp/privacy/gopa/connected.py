@@ -1,10 +1,10 @@
-"""How many of its own draws a party may lose, whoever picks them, and the honest parties' graph is connected.
+"""Random graphs that keep the honest parties connected, however some of their draws are voided.
 
-Each of n parties draws k of the others. A relay that passes draws and commitments on can void edges, and
-parties vanish; but a party goes on only if k - `lost` of those that it drew take part and share an edge
+Each of n parties draws k of the others. An aggregator that passes draws and commitments on can void edges,
+and parties drop out; but a party goes on only if k - `lost` of those that it drew take part and share an edge
 with it that counts. So if honest parties S share no edge with the other honest ones that take part, T, at
 most lost |S| draws of S lead to honest parties outside of S, and at most lost |T| of T to those outside of
-T. There are such S and T with probability `failure` at most, whatever is voided and whoever vanishes.
+T. There are such S and T with probability `failure` at most, whatever is voided and whoever drops out.
 Proof: docs/proofs/verifiable-plan.md.
 """
 
@@ -31,9 +31,10 @@ _NEGLIGIBLE = -150.0
 
 
 class Draws(msgspec.Struct, frozen=True):
-    """Random draws of `degree` others each, of which a party may lose `lost`, and be drawn by `drawn_by`.
+    """Random draws of neighbours: each party draws `degree` others, and `lost` of these draws may be void.
 
-    `failure` bounds the probability that the honest parties are not connected all the same.
+    At most `drawn_by` parties draw any one party. `failure` bounds the probability that the honest parties
+    are not connected all the same.
     """
 
     degree: int
@@ -72,13 +73,13 @@ def disconnected(parties: int, degree: int, *, corrupt: int, lost: int) -> float
 
 
 def _divergence(share: float, chance: Floats) -> Floats:
-    """KL(share || chance) of coins."""
+    """Return KL(share || chance) of coins."""
     left = (1 - share) * np.log((1 - share) / (1 - chance))
     return np.asarray(left if share == 0 else left + share * np.log(share / chance))
 
 
 def plan_draws(parties: int, *, corrupt: int, dropouts: int, delta: float) -> Draws | None:
-    """Return the least degree that connects the honest parties, or None: let all be neighbours.
+    """Return the least degree that connects the honest parties, or None: all parties must be neighbours.
 
     Args:
         parties, corrupt: as of `disconnected`.
@@ -86,10 +87,11 @@ def plan_draws(parties: int, *, corrupt: int, dropouts: int, delta: float) -> Dr
         delta: a thousandth of it may be spent.
     """
     budget = CONNECTED_PART * delta
-    # Who draws half of the others has three quarters of them for neighbours.
+    # A party that draws half of the others has three quarters of them for neighbours.
     most = (parties - 1) // 2
 
     def tried(degree: int) -> int | None:
+        """Return how many draws of this degree a party may lose, or None if the bound is not met."""
         lost = lost_draws(parties, dropouts, degree, REFUSAL) + SPARE
         return lost if disconnected(parties, degree, corrupt=corrupt, lost=lost) <= budget else None
 

@@ -1,4 +1,4 @@
-"""The largest diagonal entry of (s I + L)^-1 on the complement of the constant vector, from both sides.
+"""Bound the largest diagonal entry of (s I + L)^-1 on the complement of the constant vector, from both sides.
 
 Every entry has a cheap upper bound from its degree and lambda_2. Only those that it does not rule out are
 computed, by conjugate gradients on many right-hand sides at once; each value is then bounded from both sides
@@ -26,7 +26,7 @@ TOLERANCE = 1e-4
 
 
 class Interval(msgspec.Struct, frozen=True):
-    """Bounds on a maximum, and how many entries had to be computed for them."""
+    """Lower and upper bound on a maximum, and the number of entries computed for them."""
 
     lower: float
     upper: float
@@ -34,15 +34,15 @@ class Interval(msgspec.Struct, frozen=True):
 
 
 def degree_bound(degrees: Floats, s: float, connectivity: float) -> Floats:
-    """Upper bounds on the entries: (1 + 1/(s + lambda)) / (s + d), from x = e_u / (s + d_u).
+    """Return upper bounds on the entries: (1 + 1/(s + lambda)) / (s + d), from x = e_u / (s + d_u).
 
-    `connectivity` is a lower bound on lambda_2. Falls as the degree or the connectivity grows.
+    `connectivity` is a lower bound on lambda_2. The bound falls as the degree or the connectivity grows.
     """
     return np.asarray((1 + 1 / (s + connectivity)) / (s + degrees) * (1 + 1e-12))
 
 
 def start_bound(degrees: Floats, s: float, n: int) -> Floats:
-    """Lower bounds on the entries, from the same x (before rounding; `largest` allows for it)."""
+    """Return lower bounds on the entries, from the same x (before rounding; `largest` allows for it)."""
     return np.asarray((1 - 2 / n) / (s + degrees))
 
 
@@ -77,7 +77,7 @@ def largest_without(
     connectivity: float,
     columns: Sequence[tuple[int, tuple[int, ...]]],
 ) -> Interval:
-    """The same for a list of parties u, each in the graph without some other parties: (u, deleted).
+    """Bound the same maximum over pairs (u, deleted): each party u in the graph without some parties.
 
     Each of the smaller graphs must be connected, and `connectivity` a lower bound on lambda_2 of all of them.
     """
@@ -92,7 +92,7 @@ def largest_without(
 
 
 class _Deletion:
-    """Parties deleted with their edges, column by column."""
+    """The parties deleted with their edges, for each column."""
 
     def __init__(self, graph: HonestGraph, deleted: Sequence[tuple[int, ...]]) -> None:
         neighbours = graph.adjacency
@@ -106,7 +106,7 @@ class _Deletion:
         self.retained[self.gone] = 0.0
 
     def correct(self, x: Floats, image: Floats) -> None:
-        """Make L x that of the smaller graphs, for x that is 0 at deleted parties."""
+        """Change the image L x in place to that of the smaller graphs, for x that is 0 at deleted parties."""
         np.subtract.at(image, (self.rows, self.columns), x[self.rows, self.columns])
         image[self.gone] = 0.0
 
@@ -120,7 +120,7 @@ def entries(
     aim: float,
     deletion: _Deletion | None = None,
 ) -> tuple[Floats, Floats]:
-    """Lower and upper bounds on the entries of `parties`, shape (len(parties),).
+    """Return lower and upper bounds on the entries of `parties`, shape (len(parties),).
 
     They are refined until each upper bound is below `aim`, or the largest is close to the best lower bound.
     """
@@ -160,7 +160,7 @@ def entries(
 def _conjugate_gradients(
     apply: Callable[[Floats], Floats], b: Floats, retained: Floats, left: Floats, gap: float, aim: float
 ) -> Floats:
-    """x with A x near b, column by column, until the bounds that it gives are near enough."""
+    """Solve A x = b approximately, column by column, until the bounds from x are close enough."""
     x, r = np.zeros_like(b), b.copy()
     p, square = r.copy(), (r * r).sum(axis=0)
     for _ in range(_MOST_STEPS):

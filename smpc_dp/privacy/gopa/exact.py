@@ -1,7 +1,7 @@
 """The exact privacy of GOPA on one graph of honest parties, certified from both sides.
 
 The view of the honest parties is Gaussian with covariance M = sigma_eta^2 I + sigma_delta^2 L, and inputs
-that differ in one party move its mean in that party's place alone. So GOPA is the Gaussian mechanism of
+that differ in one party move its mean in that party's coordinate alone. So GOPA is the Gaussian mechanism of
 
     mu^2 = D^2 theta,   theta = max over parties u of (M^-1)_uu,
 
@@ -33,7 +33,7 @@ _MOST_PAIRS = 2_000
 
 
 class ExactPrivacy(msgspec.Struct, frozen=True, kw_only=True):
-    """Certified bounds on theta, for sigma_eta^2 - s^2 where noise is discrete, and what they give."""
+    """Certified bounds on theta and the privacy they give; discrete noise enters as sigma_eta^2 - s^2."""
 
     honest: int
     """n_H, the parties of the graph."""
@@ -59,15 +59,15 @@ class ExactPrivacy(msgspec.Struct, frozen=True, kw_only=True):
     smoothing: Smoothing
 
     def mu(self, *, worst: bool = True) -> float:
-        """D sqrt(theta), from the upper bound; worst: of the worst choice of `removed` parties."""
+        """Return D sqrt(theta), from the upper bound; worst: of the worst choice of `removed` parties."""
         return self.diameter * math.sqrt(self.worst_upper if worst else self.theta_upper) * (1 + 1e-12)
 
     def delta(self, epsilon: float, *, worst: bool = True) -> float:
-        """The least delta that is certified at epsilon, at most the probability `failure_log2` apart."""
+        """Return the least delta certified at epsilon, except with the probability `failure_log2`."""
         return self.smoothing.delta(epsilon, self.mu(worst=worst))
 
     def delta_lower(self, epsilon: float) -> float:
-        """The delta of the continuous mechanism at the lower bound of theta, worst case."""
+        """Return the delta of the continuous mechanism at the lower bound of theta, worst case."""
         mu = self.diameter * math.sqrt(self.worst_lower)
         return gaussian_delta(epsilon, mu) if mu <= GREATEST_MU else 1.0
 
@@ -96,7 +96,7 @@ class CertifiedGraph:
 
     @classmethod
     def complete(cls, size: int) -> CertifiedGraph:
-        """The complete graph, without making its edges."""
+        """Return the complete graph, without making its edges."""
         _check_size(size)
         made = cls.__new__(cls)
         made.size, made.edges, made.min_degree = size, size * (size - 1) // 2, size - 1
@@ -106,6 +106,7 @@ class CertifiedGraph:
 
 
 def _check_size(size: int) -> None:
+    """Raise ConfigError unless the graph has two parties or more."""
     if size < 2:
         raise ConfigError.at(
             "honest", f"{size} honest users: nobody hides a single one", ConfigCheck.INFEASIBLE
@@ -113,20 +114,23 @@ def _check_size(size: int) -> None:
 
 
 def complete_entry(n: int, s: float) -> float:
-    """b'(s I + L)^-1 b of the complete graph on n parties: (1 - 1/n)/(s + n)."""
+    """Return b'(s I + L)^-1 b of the complete graph on n parties: (1 - 1/n)/(s + n)."""
     return (1 - 1 / n) / (s + n)
 
 
 def ring_entry(n: int, s: float) -> float:
-    """(1/n) sum over j = 1 .. n-1 of 1/(s + 2 - 2 cos(2 pi j/n)): every party's entry in the ring."""
+    """Return b'(s I + L)^-1 b of every party in the ring of n parties.
+
+    (1/n) sum over j = 1 .. n-1 of 1/(s + 2 - 2 cos(2 pi j/n)).
+    """
     angles = math.pi * np.arange(1, n) / n
     return float((1 / (s + 4 * np.sin(angles) ** 2)).mean() * (n - 1) / n)
 
 
 def path_entry(n: int, s: float) -> float:
-    """The same for the ends of a path, where it is largest: (2/n) sum of cos^2(a)/(s + 4 sin^2(a)).
+    """Return b'(s I + L)^-1 b of the ends of a path, where it is largest.
 
-    The sum is over a = pi j/(2 n), j = 1 .. n-1.
+    (2/n) sum of cos^2(a)/(s + 4 sin^2(a)) over a = pi j/(2 n), j = 1 .. n-1.
     """
     angles = math.pi * np.arange(1, n) / (2 * n)
     return float((np.cos(angles) ** 2 / (s + 4 * np.sin(angles) ** 2)).sum() * 2 / n)
@@ -144,14 +148,14 @@ def exact_privacy(
     length: int = 1,
     randomness: Randomness = os.urandom,
 ) -> ExactPrivacy:
-    """Certify theta on a graph of honest parties, and its worst case over who is left out or curious.
+    """Certify theta on a graph of honest parties, and its worst case over removed or curious parties.
 
-    Without chance, so that every caller gets the same, for up to 512 parties.
+    Deterministic, so that every caller gets the same, for up to 512 parties.
 
     Args:
         sigma_eta, sigma_delta: standard deviations of the independent and of the pairwise noise, positive.
         diameter: D, the L2 distance of the two farthest inputs of one party.
-        max_dropouts: honest parties whom somebody may choose, knowing the graph, to be left out.
+        max_dropouts: honest parties whom an adversary that knows the graph may choose to remove.
         curious: whether also one more party, whoever it is, uses what it knows (Remark 4.1).
         step: the grid step of discrete noise; 0 for continuous noise.
         length: coordinates of a vector.
@@ -178,6 +182,7 @@ def exact_privacy(
     worst = _worst(certified, s, removed) if removed else stay
 
     def theta(entry: float, parties: int) -> float:
+        """Return theta for the largest entry b'(s I + L)^-1 b of a graph of so many parties."""
         return min(1 / (parties * variance) + entry / sigma_delta**2, 1 / variance)
 
     return ExactPrivacy(
@@ -198,6 +203,7 @@ def exact_privacy(
 
 
 def _check(sigma_eta: float, sigma_delta: float, diameter: float, dropouts: int, left: int) -> None:
+    """Raise ConfigError unless the arguments of `exact_privacy` are in range."""
     checks = ArgumentChecks()
     for name, value in (("sigma_eta", sigma_eta), ("sigma_delta", sigma_delta), ("diameter", diameter)):
         if not (math.isfinite(value) and value > 0):
@@ -214,10 +220,12 @@ def _check(sigma_eta: float, sigma_delta: float, diameter: float, dropouts: int,
 
 
 def _closed(value: float) -> Interval:
+    """Return the interval around a value of a closed form, widened by its rounding."""
     return Interval(value * (1 - 1e-10), value * (1 + 1e-10), 0)
 
 
 def _all_stay(certified: CertifiedGraph, s: float) -> Interval:
+    """Return bounds on the largest entry with no party removed."""
     if certified.sparse is None:
         return _closed(complete_entry(certified.size, s))
     if certified.is_ring:
@@ -226,7 +234,7 @@ def _all_stay(certified: CertifiedGraph, s: float) -> Interval:
 
 
 def _worst(certified: CertifiedGraph, s: float, removed: int) -> Interval:
-    """Bounds on the largest entry of all graphs that `removed` deletions leave."""
+    """Return bounds on the largest entry of all graphs that `removed` deletions leave."""
     n = certified.size
     if certified.sparse is None:
         return _closed(complete_entry(n - removed, s))
@@ -252,7 +260,10 @@ def _worst(certified: CertifiedGraph, s: float, removed: int) -> Interval:
 
 
 def _one_deleted(graph: HonestGraph, laplacian: Laplacian, s: float, left: float) -> Interval:
-    """One party deleted, whoever: its neighbours are computed, the rest is bounded by their degrees."""
+    """Return bounds on the largest entry of all graphs with one party deleted.
+
+    The entries of its neighbours are computed, the others are bounded by their degrees.
+    """
     cheap = degree_bound(laplacian.degrees - 1, s, left)
     neighbours = graph.adjacency
     best, upper, computed, ruled_out = 0.0, 0.0, 0, 0.0
@@ -269,6 +280,7 @@ def _one_deleted(graph: HonestGraph, laplacian: Laplacian, s: float, left: float
 
 
 def _every_choice(graph: HonestGraph, laplacian: Laplacian, s: float, removed: int, left: float) -> Interval:
+    """Return bounds on the largest entry, by trying every set of `removed` parties."""
     best, upper, columns = 0.0, 0.0, []
     n = graph.size
     for gone in itertools.combinations(range(n), removed):

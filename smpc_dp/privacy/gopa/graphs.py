@@ -1,4 +1,4 @@
-"""Who shares pairwise noise with whom: graphs drawn or given, and what the honest parties keep of them."""
+"""Graphs of pairwise noise, drawn or given, and the subgraph of the honest parties."""
 
 from __future__ import annotations
 
@@ -45,18 +45,18 @@ class HonestGraph:
 
     @property
     def degrees(self) -> Ints:
-        """Return the number of neighbours of each vertex, shape (size,)."""
+        """The number of neighbours of each vertex, shape (size,)."""
         return np.bincount(self.edges.ravel(), minlength=self.size).astype(np.int64)
 
     @property
     def adjacency(self) -> csr_array:
-        """Symmetric, of ones, shape (size, size)."""
+        """The adjacency matrix, symmetric, of ones, shape (size, size)."""
         ends = np.concatenate([self.edges, self.edges[:, ::-1]])
         ones = np.ones(len(ends))
         return csr_array((ones, (ends[:, 0], ends[:, 1])), shape=(self.size, self.size))
 
     def without(self, removed: Ints | list[int]) -> HonestGraph:
-        """The graph after some of its parties (by their numbers here) were deleted with their edges."""
+        """Return the graph without some of its parties (by their numbers here) and their edges."""
         retained = np.ones(self.size, dtype=bool)
         retained[np.asarray(removed, dtype=np.int64)] = False
         smaller = honest_graph(self.size, self.edges, retained)
@@ -85,7 +85,7 @@ class HonestGraph:
 
 
 def honest_graph(parties: int, edges: Ints, honest: NDArray[np.bool_] | None = None) -> HonestGraph:
-    """Delete all but the honest parties, with their edges.
+    """Return the subgraph of the honest parties.
 
     Args:
         parties: n; edges join numbers 0 to n - 1.
@@ -118,13 +118,14 @@ def honest_graph(parties: int, edges: Ints, honest: NDArray[np.bool_] | None = N
 
 
 def _unique(pairs: Ints, size: int) -> Ints:
+    """Return the edges without repetitions, each with its smaller end first."""
     ordered = np.sort(pairs, axis=1)
     codes = np.unique(ordered[:, 0] * size + ordered[:, 1])
     return np.stack([codes // size, codes % size], axis=1)
 
 
 def randomness_of(seed: int | None) -> Randomness:
-    """The operating system's randomness; or bytes that follow from a seed, to plan on the same graph again.
+    """Return the operating system's randomness, or bytes derived from a seed to repeat a planned graph.
 
     A seed is never for a run.
     """
@@ -139,15 +140,16 @@ def randomness_of(seed: int | None) -> Randomness:
 
 
 def _below(randomness: Randomness, bound: int, count: int) -> Ints:
-    """`count` integers in [0, bound); the bias is below bound / 2^63."""
+    """Return `count` integers in [0, bound); the bias is below bound / 2^63."""
     raw = np.frombuffer(randomness(8 * count), dtype="<u8") >> np.uint64(1)
     return (raw % np.uint64(bound)).astype(np.int64)
 
 
 def k_out(parties: int, k: int, draw: int, randomness: Randomness = os.urandom) -> Ints:
-    """Edges of a random k-out graph: each of the first `draw` parties picks k of the other parties - 1.
+    """Return the edges, shape (m, 2), of a random k-out graph.
 
-    An edge is there if either end picked the other. Shape (m, 2). [Bellet 2021, before Theorem 4.1]
+    Each of the first `draw` parties picks k of the other parties - 1; an edge is there if either end picked
+    the other. [Bellet 2021, before Theorem 4.1]
     """
     others = parties - 1
     if draw * k > MAX_EDGES:
@@ -166,15 +168,15 @@ def k_out(parties: int, k: int, draw: int, randomness: Randomness = os.urandom) 
 
 
 def ring(parties: int) -> Ints:
-    """The cycle 0, 1, ..., parties - 1, of at least 3 parties."""
+    """Return the edges of the cycle 0, 1, ..., parties - 1, of at least 3 parties."""
     own = np.arange(parties, dtype=np.int64)
     return _unique(np.stack([own, (own + 1) % parties], axis=1), parties)
 
 
 def random_regular(parties: int, degree: int, randomness: Randomness = os.urandom) -> Ints:
-    """A random graph in which everyone has `degree` neighbours; parties * degree must be even.
+    """Return the edges of a random graph in which every party has `degree` neighbours.
 
-    Raises LocalError where networkx is not installed.
+    parties * degree must be even. Raises LocalError where networkx is not installed.
     """
     if parties * degree % 2:
         raise ConfigError.at(
@@ -187,7 +189,7 @@ def random_regular(parties: int, degree: int, randomness: Randomness = os.urando
 
 
 def read_edges(path: Path, parties: int) -> Ints:
-    """Edges from a file: `u v` on each line, numbers 0 to parties - 1; empty lines and `# ...` are skipped.
+    """Read edges from a file: `u v` on each line, 0 to parties - 1; skip empty lines and `# ...`.
 
     Raises:
         ConfigError: naming each line, up to 100, that is not an edge, is a loop or repeats an edge.

@@ -1,4 +1,4 @@
-"""What discrete noise costs: delta of the lattice mechanism from that of the continuous one, and a check.
+"""The cost of discrete noise: delta of the lattice mechanism from that of the continuous one, and a check.
 
 All noise is discrete Gaussian on the grid. The view is then within a factor exp(+-log_ratio), at every
 point, of a post-processing of the continuous mechanism with sigma_eta^2 less by s^2, s a few grid steps; so
@@ -22,7 +22,7 @@ _TINY = 1e-18
 
 
 class Smoothing(msgspec.Struct, frozen=True):
-    """The price of the lattice, in the unit of the values."""
+    """The privacy cost of noise on the lattice instead of continuous noise, in the unit of the values."""
 
     step: float
     """The grid step; 0 for continuous noise."""
@@ -34,7 +34,10 @@ class Smoothing(msgspec.Struct, frozen=True):
     """The same for the view against the discrete Gaussian of covariance M; enters the zCDP bound."""
 
     def delta(self, epsilon: float, mu: float) -> float:
-        """The delta of the lattice mechanism, at most 1; mu is the continuous one's at sigma_eta^2 - s^2."""
+        """Return delta of the lattice mechanism, at most 1.
+
+        `mu` is the continuous mechanism's at sigma_eta^2 - s^2.
+        """
         left = epsilon - 2 * self.log_ratio
         if left < 0 or mu > GREATEST_MU:
             return 1.0
@@ -45,7 +48,7 @@ CONTINUOUS = Smoothing(0.0, 0.0, 0.0, 0.0)
 
 
 def theta_excess(width: float) -> float:
-    """sum over k != 0 of exp(-2 pi^2 width^2 k^2), rounded up, infinite below 0.1.
+    """Return the sum over k != 0 of exp(-2 pi^2 width^2 k^2), rounded up, infinite below 0.1.
 
     |rho(Z - c)/rho(R) - 1| is at most this, for the Gaussian rho of standard deviation `width`.
     """
@@ -75,7 +78,7 @@ def smoothing_for(
     length: int,
     s: float | None = None,
 ) -> Smoothing:
-    """The price of noise on the lattice of `step`.
+    """Return the privacy cost of noise on the lattice of `step`.
 
     Args:
         sigma_eta, sigma_delta: parameters of the discrete Gaussians, in the unit of `step`.
@@ -106,12 +109,12 @@ def smoothing_for(
 
 
 def _power_excess(excess: float, dimension: int) -> float:
-    """(1 + excess)^dimension - 1."""
+    """Return (1 + excess)^dimension - 1."""
     return math.expm1(min(dimension * math.log1p(excess), 700.0)) if dimension else 0.0
 
 
 def zcdp_delta(epsilon: float, mu: float, log_ratio: float = 0.0) -> float:
-    """A second, independent bound on delta, through zero-concentrated DP: weaker, and simpler to prove.
+    """Return a second, independent bound on delta, by zero-concentrated DP: weaker, and simpler to prove.
 
     The view satisfies D_alpha <= alpha mu^2 / 2 + (2 alpha - 1)/(alpha - 1) log_ratio for every alpha > 1,
     mu being at the full sigma_eta^2 or less [Canonne, Kamath, Steinke 2020].

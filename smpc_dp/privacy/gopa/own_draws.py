@@ -1,10 +1,10 @@
-"""What a party's own draws prove, when a relay may hide from anybody who drew it.
+"""Privacy by a party's own draws, when the aggregator may hide them from the parties drawn.
 
-A relay that passes on who drew whom can keep an opening back: then the drawn party leaves out the noise of an
-    edge that the drawing one puts in. So of the edges at a party only those count that it drew itself, and of
-    the others only that whoever drew puts the noise in. For every choice of what is hidden and which
-    `removed` parties are left out, with M as in docs/proofs/gopa-plan.md, s = sigma_eta^2 / sigma_delta^2 and
-    n_H parties left,
+An aggregator that passes on who drew whom can withhold an opening: then the drawn party leaves out the noise
+of an edge that the drawing one puts in. So of the edges at a party only those count that it drew itself, and
+of the others only that whoever drew puts the noise in. For every choice of what is hidden and which
+`removed` parties are left out, with M as in docs/proofs/gopa-plan.md, s = sigma_eta^2 / sigma_delta^2 and
+n_H parties left,
 
     sigma_delta^2 (M^-1)_uu <= 1/(s (n_H - spared)) + entry
 
@@ -37,14 +37,14 @@ SLACK = 1e-7
 
 
 class Spread(msgspec.Struct, frozen=True):
-    """One way to use the bound: how many parties' own noise is given up, and the pairwise part."""
+    """One choice of the bound's parameters: parties whose own noise is given up, and the pairwise term."""
 
     spared: int
     entry: float
 
 
 class OwnDraws(msgspec.Struct, frozen=True):
-    """What is proven of random draws of `degree` others each, in several ways, but for `failure`."""
+    """Bounds for random draws of `degree` others each, in several ways, except with probability `failure`."""
 
     degree: int
     spreads: tuple[Spread, ...]
@@ -52,14 +52,14 @@ class OwnDraws(msgspec.Struct, frozen=True):
 
     @property
     def least_entry(self) -> float:
-        """The best pairwise part of all ways."""
+        """The least pairwise term of all choices."""
         return min(spread.entry for spread in self.spreads)
 
 
 def own_draws(
     parties: int, degree: int, *, corrupt: int, removed: int, lost: int, delta: float
 ) -> OwnDraws | None:
-    """Return what is proven, or None if nothing is.
+    """Return the proven bounds for random draws, or None if nothing is proven.
 
     Args:
         parties: n; each draws `degree` of the n - 1 others, uniformly.
@@ -96,7 +96,7 @@ def entry(connectivity: float, counted: int) -> float:
 
 
 def most_drawn_by(others: int, chance: float, probability: float) -> int:
-    """Return the least m that a sum of `others` independent coins exceeds with at most this probability.
+    """Return the least m that a sum of `others` independent coins exceeds with `probability` at most.
 
     By Chernoff's bound exp(-others KL((m + 1)/others, chance)).
     """
@@ -111,7 +111,7 @@ def most_drawn_by(others: int, chance: float, probability: float) -> int:
 
 
 def lost_draws(parties: int, dropouts: int, degree: int, probability: float) -> int:
-    """Return how many of the draws of any party are among `dropouts` parties that do not know them, at most.
+    """Return how many draws of any party are lost at most to `dropouts` parties who do not know the draws.
 
     More are with at most this probability, over all parties.
     """
@@ -126,12 +126,15 @@ def _first_below(parties: int, marked: int, degree: int, probability: float) -> 
 
 
 def _connectivity(most: int, expansion: float) -> float:
-    """(sqrt(m) - sqrt(m - psi))^2: what an expansion of psi gives where no party has more than m draws."""
+    """Return the connectivity that an expansion of psi gives if no party has more than m draws.
+
+    (sqrt(m) - sqrt(m - psi))^2.
+    """
     return (math.sqrt(most) - math.sqrt(most - expansion)) ** 2 * (1 - 1e-12)
 
 
 class _Cuts:
-    """Bounds on the chance that some set of honest parties has few draws out of it, or few into it.
+    """Bounds on the probability that some set of honest parties has few draws out of it, or few into it.
 
     Sets are of at most half of the parties, and `gone` others are left out, by choice.
     """
@@ -160,15 +163,15 @@ class _Cuts:
         self._result: dict[str, Floats] = {}
 
     def outwards(self, above: int) -> float:
-        """Return psi: sets of more than `above` parties have psi draws a party out of them; 0: not proven."""
+        """Return psi: sets of more than `above` parties have psi draws per party outwards; 0: not proven."""
         return self._expansion("out", self._outwards, above)
 
     def inwards(self, above: int) -> float:
-        """The same for draws of the others into the set."""
+        """Return the same psi for draws of the other parties into the set."""
         return self._expansion("in", self._inwards, above)
 
     def closed_sets_are_rare(self, above: int) -> bool:
-        """Whether it is proven that of any two parts of the parties each drew into the other.
+        """Return whether, of any two parts of the parties, each is proven to draw into the other.
 
         A part of at most half of the parties has draws out of it; one of more than `above` has draws into it.
         """
@@ -176,10 +179,11 @@ class _Cuts:
         return all(bool(parts[0]) for parts in proven)
 
     def _expansion(self, which: str, logs: tuple[Floats, Floats], above: int) -> float:
+        """Return the greatest expansion that is proven for sets of more than `above` parties, 0 if none."""
         return float(_PARTS[self._proven(which, logs, above)].max(initial=0.0)) * self._degree
 
     def _proven(self, which: str, logs: tuple[Floats, Floats], above: int) -> NDArray[np.bool_]:
-        """Which of the expansions are proven."""
+        """Return, for each expansion tried, whether it is proven."""
         if which not in self._result:
             self._result[which] = np.array([self._tails(logs, part * self._degree) for part in _PARTS])
         if above >= len(self._size):
@@ -187,7 +191,7 @@ class _Cuts:
         return np.asarray(self._result[which][:, above] <= self._log_budget)
 
     def _tails(self, logs: tuple[Floats, Floats], expansion: float) -> Floats:
-        """ln of the chance of a bad set of more than 0, 1, ... parties."""
+        """Return ln of the probability of a bad set of more than 0, 1, ... parties."""
         tilt = self._beta * (expansion * self._size)
         direct, chosen = ((tilt + log).min(axis=1) for log in logs)
         terms = self._sets + np.minimum(direct, chosen + self._choices + SLACK)

@@ -1,4 +1,4 @@
-"""What a GOPA plan says, and the plan by Theorem 4.1."""
+"""The GOPA plan and its fields, and the plan by Theorem 4.1."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from smpc_dp.privacy.gopa_request import GopaRequest
 
 
 class GopaPlan(msgspec.Struct, frozen=True, kw_only=True):
-    """A plan, and what is claimed about it. docs/reference/commands.md has the meaning of each field."""
+    """A GOPA plan and its claims. docs/reference/commands.md has the meaning of each field."""
 
     parties: int
     honest: int
@@ -55,7 +55,7 @@ class GopaPlan(msgspec.Struct, frozen=True, kw_only=True):
 
 
 def warnings_of(request: GopaRequest, delta: float) -> list[str]:
-    """Return what a party of a plan with this delta should know."""
+    """Return the warnings for a party of a plan with this delta."""
     result = []
     if request.delta_asked > 1 / request.parties:
         result.append(
@@ -116,7 +116,7 @@ def plan_by_theorem(request: GopaRequest) -> GopaPlan:
 def common_fields(
     request: GopaRequest, delta: float, k: int | None, sigma_eta: float, sigma_delta: float, diameter: float
 ) -> dict[str, Any]:
-    """Return the fields of a plan that follow alike from every method's result."""
+    """Return the fields of a plan that all methods derive alike."""
     names = {"k": request.k, "sigma_delta": request.sigma_delta, "sigma_eta": request.sigma_eta}
     reachable = 0 < delta < 1
     return {

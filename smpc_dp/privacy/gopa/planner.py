@@ -1,4 +1,4 @@
-"""Plan GOPA: what is given is checked, what is left out is planned."""
+"""Plan GOPA: check the given parameters, plan those left out."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from smpc_dp.privacy.gopa.exact import CertifiedGraph, ExactPrivacy, exact_priva
 from smpc_dp.privacy.gopa.graphs import HonestGraph, Ints, Randomness, honest_graph
 from smpc_dp.privacy.gopa.lattice import Smoothing, smoothing_for, zcdp_delta
 from smpc_dp.privacy.gopa.plan import GopaPlan, common_fields, plan_by_theorem, warnings_of
-from smpc_dp.privacy.gopa.process import BUDGETS, Process, process
+from smpc_dp.privacy.gopa.process import BUDGETS, ProcessPrivacy, analyse_process
 from smpc_dp.privacy.gopa_request import GopaRequest
 from smpc_dp.privacy.search import bisect, first_integer
 
@@ -27,7 +27,7 @@ _ROUNDS = 60
 def plan_gopa(
     request: GopaRequest, *, edges: Ints | None = None, randomness: Randomness = os.urandom
 ) -> GopaPlan:
-    """Plan or check GOPA.
+    """Plan or check GOPA for a request.
 
     Args:
         request: the numbers; None where a number is to be planned.
@@ -45,7 +45,7 @@ def plan_gopa(
 
 
 class _Exact:
-    """One request on its way to a plan."""
+    """Plans one request by the exact analysis of its graph."""
 
     def __init__(self, request: GopaRequest, edges: Ints | None, randomness: Randomness) -> None:
         self.request, self.given, self.randomness = request, edges, randomness
@@ -95,7 +95,7 @@ class _Exact:
         )
 
     def _sigma_eta(self) -> float:
-        """As much that the honest parties' noise together is what a curator over them adds at delta'."""
+        """Return the sigma_eta for which the honest parties' noise together is a curator's at delta'."""
         request = self.request
         if request.sigma_eta is not None:
             return request.sigma_eta
@@ -107,7 +107,10 @@ class _Exact:
         return math.sqrt(sigma_eta**2 + s**2) * (1 + 1e-12)
 
     def _smoothing(self, sigma_eta: float, sigma_delta: float) -> Smoothing:
-        """For any graph of the family: no edge count or eigenvalue of it is above these."""
+        """Return the privacy cost of the grid.
+
+        It holds for any graph of the family: none has more edges or a larger eigenvalue.
+        """
         honest = self.request.honest
         return smoothing_for(
             step=self.step,
@@ -120,6 +123,7 @@ class _Exact:
         )
 
     def _k(self, sigma_eta: float) -> int | None:
+        """Return the degree of the graph, planned unless given; None for a graph without one."""
         request = self.request
         if request.graph == "complete":
             return request.parties - 1
@@ -135,7 +139,7 @@ class _Exact:
         return degree - (request.parties * degree) % 2
 
     def _smallest_k(self, sigma_eta: float) -> int:
-        """The least k with which the whole process is proven; the complete graph where none is.
+        """Return the least k with which the whole process is proven; the complete graph where none is.
 
         With sigma_delta given: delta_process is at most delta. Else: gap times degree is at least 1, so that
         the proof needs at most about twice the pairwise variance of an ideal graph of this degree.
@@ -143,9 +147,10 @@ class _Exact:
         request = self.request
 
         def suffices(k: int) -> bool:
+            """Return whether the process with this k is proven well enough."""
             # A regular graph is planned like a random k-out graph, about which something is proven.
             proven = self._k_out_process(k, _PLANNED_BUDGET)
-            if not isinstance(proven, Process):
+            if not isinstance(proven, ProcessPrivacy):
                 return False
             if request.sigma_delta is None:
                 best = proven.choices[0]
@@ -158,16 +163,16 @@ class _Exact:
             low, high = high, min(2 * high, most)
         return min(first_integer(suffices, low, high), most)
 
-    def _process(self, k: int | None) -> Process | str:
+    def _process(self, k: int | None) -> ProcessPrivacy | str:
         if self.request.graph != "k-out" or k is None:
             return f"nothing is proven about {self.request.graph} graphs in general"
         return self._k_out_process(k, BUDGETS)
 
-    def _k_out_process(self, k: int, budgets: tuple[float, ...]) -> Process | str:
+    def _k_out_process(self, k: int, budgets: tuple[float, ...]) -> ProcessPrivacy | str:
         request = self.request
         if k == request.parties - 1:
             return "the complete graph"
-        return process(
+        return analyse_process(
             request.parties,
             request.honest - int(request.curious),
             k,
@@ -176,7 +181,8 @@ class _Exact:
             budgets=budgets,
         )
 
-    def _process_delta(self, proven: Process, sigma_eta: float, sigma_delta: float) -> float:
+    def _process_delta(self, proven: ProcessPrivacy, sigma_eta: float, sigma_delta: float) -> float:
+        """Return delta of the whole process at the request's epsilon."""
         delta, _ = proven.delta(
             self.request.epsilon,
             diameter=self.diameter,
@@ -187,15 +193,17 @@ class _Exact:
         return delta
 
     def _certified(self, k: int | None) -> CertifiedGraph:
+        """Return the graph, given or drawn, with its certified connectivity."""
         if k == self.request.parties - 1:
             return CertifiedGraph.complete(self.request.honest)
         return CertifiedGraph(self._draw(k), self.randomness)
 
     def _draw(self, k: int | None) -> HonestGraph:
+        """Draw a graph of the family, and return its honest part."""
         request = self.request
         n, honest = request.parties, request.honest
         if request.graph == "k-out" and k is not None:
-            # Everybody alike: the honest parties are the first, and corrupt parties' own picks do not count.
+            # All parties are alike: the first are the honest ones, and picks of corrupt ones do not count.
             drawn = graphs.k_out(n, k, honest, self.randomness)
             return honest_graph(n, drawn, np.arange(n) < honest)
         if request.graph == "ring":
@@ -212,6 +220,7 @@ class _Exact:
         return honest_graph(n, edges, np.argsort(np.argsort(keys)) < honest)
 
     def _exact(self, certified: CertifiedGraph, sigma_eta: float, sigma_delta: float) -> ExactPrivacy:
+        """Return the exact privacy of the certified graph."""
         return exact_privacy(
             certified,
             sigma_eta=sigma_eta,
@@ -223,8 +232,10 @@ class _Exact:
             length=self.request.length,
         )
 
-    def _sigma_delta(self, certified: CertifiedGraph, proven: Process | str, sigma_eta: float) -> float:
-        """The least that suffices for the graph drawn and, where anything is proven, for the process."""
+    def _sigma_delta(
+        self, certified: CertifiedGraph, proven: ProcessPrivacy | str, sigma_eta: float
+    ) -> float:
+        """Return the least sigma_delta that suffices for the drawn graph and, if proven, for the process."""
         request = self.request
         requested = request.delta_asked
         left = request.honest - self.removed
@@ -260,14 +271,15 @@ class _Exact:
                 "pairwise noise; draw more neighbours"
             )
             raise ConfigError.at("sigma_delta", reason, ConfigCheck.INFEASIBLE)
-        if isinstance(proven, Process):
+        if isinstance(proven, ProcessPrivacy):
             sigma_delta = self._at_least(proven, sigma_eta, sigma_delta)
         return sigma_delta
 
-    def _at_least(self, proven: Process, sigma_eta: float, low: float) -> float:
-        """The least sigma_delta from `low` up that is proven for the process; `low` if none is."""
+    def _at_least(self, proven: ProcessPrivacy, sigma_eta: float, low: float) -> float:
+        """Return the least sigma_delta from `low` up that is proven for the process; `low` if none is."""
 
         def short(sigma_delta: float) -> bool:
+            """Return whether this sigma_delta is too small."""
             return self._process_delta(proven, sigma_eta, sigma_delta) > self.request.delta_asked
 
         high, rounds = low, 0
@@ -279,13 +291,13 @@ class _Exact:
 
     def _whole(
         self,
-        proven: Process | str,
+        proven: ProcessPrivacy | str,
         result: ExactPrivacy,
         k: int | None,
         sigma_eta: float,
         sigma_delta: float,
     ) -> tuple[float | None, str]:
-        """delta_process, and how or why not."""
+        """Return delta_process, and its proof or the reason why there is none."""
         request = self.request
         delta = result.delta(request.epsilon)
         everyone = request.honest == request.parties
@@ -294,7 +306,7 @@ class _Exact:
             request.graph in ("k-out", "random-regular") and k == request.parties - 1
         ):
             return delta, "complete graph: the same for every choice of the users who are not honest"
-        if isinstance(proven, Process):
+        if isinstance(proven, ProcessPrivacy):
             value = self._process_delta(proven, sigma_eta, sigma_delta)
             return value, "conductance and degrees of random k-out graphs; docs/proofs/gopa-plan.md"
         if request.graph not in ("k-out", "random-regular"):
@@ -304,6 +316,7 @@ class _Exact:
         return None, proven
 
     def _assumption(self, result: ExactPrivacy) -> str:
+        """Return the assumption under which the plan's privacy holds, in words."""
         request = self.request
         chosen = []
         if request.max_dropouts:
@@ -330,7 +343,7 @@ class _Exact:
 
 
 def _domain(request: GopaRequest) -> tuple[float, float]:
-    """The grid step (0: continuous) and D, the largest distance of two inputs on the grid."""
+    """Return (the grid step, 0 if continuous; D, the largest distance of two inputs on the grid)."""
     length, root = request.length, math.sqrt(request.length)
     if request.precision == 0:
         wide = 2 * request.radius if request.radius is not None else root * (request.upper - request.lower)

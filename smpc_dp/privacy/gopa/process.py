@@ -28,7 +28,7 @@ BUDGETS = (1e-1, 1e-2, 1e-3, 1e-5)
 
 
 class Connected(msgspec.Struct, frozen=True, kw_only=True):
-    """What the honest graph is after any `removed` deletions, and how likely at most it is not."""
+    """Bounds on the honest graph after any `removed` deletions, and the probability that they fail."""
 
     honest: int
     removed: int
@@ -44,21 +44,21 @@ class Connected(msgspec.Struct, frozen=True, kw_only=True):
     """The probability that a random graph is not so, at most."""
 
     def theta(self, degrees: Floats, sigma_eta_squared: float, sigma_delta: float) -> Floats:
-        """Upper bounds on (M^-1)_uu for parties of these degrees (before the deletions)."""
+        """Return upper bounds on (M^-1)_uu for parties of these degrees (before the deletions)."""
         left = self.honest - self.removed
         value = 1 / (left * sigma_eta_squared) + self._entry(degrees) / sigma_delta**2
         return np.asarray(np.minimum(np.where(degrees > self.removed, value, np.inf), 1 / sigma_eta_squared))
 
     def _entry(self, degrees: Floats) -> Floats:
-        """sigma_delta^2 times the pairwise part of these bounds."""
+        """Return sigma_delta^2 times the pairwise part of these bounds."""
         n, c = self.honest - self.removed, self.removed
         near, least = self.neighbour_degree - c, self.least_degree - c
         own = np.maximum(degrees - c, 1e-9)
         return np.asarray(1 / own + (1 / (own * near) + 1 / (n * least)) / self.gap)
 
 
-class Process(msgspec.Struct, frozen=True):
-    """What is proven about random k-out graphs with these numbers of parties."""
+class ProcessPrivacy(msgspec.Struct, frozen=True):
+    """Proven privacy of a whole process: the draw of a random k-out graph, and GOPA on it."""
 
     degrees: tuple[float, ...]
     """P[degree = d] for d = 0, 1, ..., the last for that degree or more; rounded up."""
@@ -67,10 +67,11 @@ class Process(msgspec.Struct, frozen=True):
     def delta(
         self, epsilon: float, *, diameter: float, sigma_eta: float, sigma_delta: float, smoothing: Smoothing
     ) -> tuple[float, Connected]:
-        """The least delta of all choices, and the choice."""
+        """Return the least delta of all choices, and the choice."""
         degrees = np.arange(len(self.degrees), dtype=np.float64)
 
         def of(choice: Connected) -> float:
+            """Return delta of one choice."""
             theta = choice.theta(degrees, sigma_eta**2 - smoothing.s**2, sigma_delta)
             total = choice.failure
             for weight, value in zip(self.degrees, theta.tolist(), strict=True):
@@ -82,9 +83,10 @@ class Process(msgspec.Struct, frozen=True):
 
 
 def degree_probabilities(parties: int, honest: int, k: int) -> Floats:
-    """P[an honest party has d honest neighbours], d = 0 .. cap, the last for d >= cap; rounded up.
+    """Return bounds on P[an honest party has d honest neighbours], d = 0 .. cap, the last for d >= cap.
 
-    Its own picks that are honest are hypergeometric; each other honest party picks it with chance k/(n-1).
+    Rounded up. Its own picks that are honest are hypergeometric; each other honest party picks it with
+    probability k/(n-1).
     """
     others, friends = parties - 1, honest - 1
     q = k / others
@@ -108,10 +110,10 @@ def degree_probabilities(parties: int, honest: int, k: int) -> Floats:
 
 
 def log_bad_cut(parties: int, honest: int, k: int, phi: float, removed: int) -> float:
-    """ln of a bound on P[some S of at most half of the honest parties has conductance below phi].
+    """Return ln of a bound on P[some set of honest parties has conductance below phi].
 
-    Also after any `removed` deletions: e(S) are inner and x(S) outer edges of S, and the bad event is
-    (1 - phi) (x(S) - removed |S|) <= 2 phi e(S).
+    Sets of at most half of the honest parties. Also after any `removed` deletions: e(S) are inner and x(S)
+    outer edges of S, and the bad event is (1 - phi) (x(S) - removed |S|) <= 2 phi e(S).
     """
     s = np.arange(1, honest // 2 + 1, dtype=np.float64)[:, None]
     t, others, q = honest - s, parties - 1, k / (parties - 1)
@@ -126,11 +128,11 @@ def log_bad_cut(parties: int, honest: int, k: int, phi: float, removed: int) -> 
 
 
 def cheeger_gap(phi: float) -> float:
-    """A lower bound on the gap of the normalised Laplacian at conductance phi [Chung 1997, Theorem 2.3]."""
+    """Return a lower bound on the spectral gap at conductance phi [Chung 1997, Theorem 2.3]."""
     return 1 - math.sqrt(1 - phi * phi)
 
 
-def process(
+def analyse_process(
     parties: int,
     honest: int,
     k: int,
@@ -138,8 +140,8 @@ def process(
     removed: int,
     delta: float,
     budgets: tuple[float, ...] = BUDGETS,
-) -> Process | str:
-    """What can be proven about random k-out graphs, or why nothing is.
+) -> ProcessPrivacy | str:
+    """Return the proven privacy of random k-out graphs, or the reason why nothing is proven.
 
     Args:
         parties, honest: n and the honest parties among them, fixed before anybody draws.
@@ -183,11 +185,14 @@ def process(
             + (f" and {removed} chosen to drop out" if removed else "")
             + ": the bound on badly connected graphs is not below delta; draw more neighbours"
         )
-    return Process(tuple(map(float, degrees)), tuple(choices))
+    return ProcessPrivacy(tuple(map(float, degrees)), tuple(choices))
 
 
 def _largest_phi(parties: int, honest: int, k: int, removed: int, log_budget: float) -> float | None:
+    """Return the largest phi whose bad cuts are as rare as the budget demands, None if there is none."""
+
     def rare(phi: float) -> bool:
+        """Return whether sets of conductance below phi are rare enough."""
         return log_bad_cut(parties, honest, k, phi, removed) <= log_budget
 
     return bisect(rare, 0.01, 0.5, 9)[0] if rare(0.01) else None

@@ -1,7 +1,7 @@
-"""How far apart neighbouring vectors are on the grid, and what the honest parties' coins show of that.
+"""Distance of neighbouring vectors on the grid, and the privacy loss of the honest parties' coins for it.
 
 In a box every coordinate may move by the width of its range, and the binomial's masses are summed. In a ball
-the squares of the moves sum to `squared`; what is shown is then bounded by a Rényi divergence, and so in a
+the squares of the moves sum to `squared`; the loss is then bounded by a Rényi divergence, and so in a
 box of very many different widths (docs/proofs/verifiable-plan.md, "A bound on the norm").
 """
 
@@ -24,10 +24,12 @@ _MARGIN = 1 + 1e-12
 
 
 class Reach(msgspec.Struct, frozen=True):
-    """Neighbouring vectors of one party: `length` coordinates, each at most `steps` apart.
+    """Bounds on the distance of neighbouring vectors of one party, in grid steps.
 
     Attributes:
-        squared: what the squares of the distances of all coordinates sum to, at most.
+        length: coordinates of a vector.
+        steps: bound on the distance of each coordinate.
+        squared: bound on the sum of the squares of all coordinates' distances.
         ball: whether only that, and `steps`, is taken into account.
         tail: probability, at most, that the bound of a ball leaves out; part of delta.
         moves: (steps, coordinates): so many coordinates are at most so many steps apart. Of a ball, empty.
@@ -49,7 +51,7 @@ class Reach(msgspec.Struct, frozen=True):
         tail: float,
         widths: Sequence[int] | None = None,
     ) -> Reach:
-        """Return the reach of coordinates in ranges of `steps`, or, if given, of squares that sum to a bound.
+        """Return the bounds for coordinates in ranges of `steps`, or for a bound on the sum of squares.
 
         `widths` are those of the ranges if they differ; `steps` is the widest then. One coordinate of bounded
         norm is a range.
@@ -68,7 +70,7 @@ class Reach(msgspec.Struct, frozen=True):
         return cls(length, steps, 4 * bound_squared, True, tail)
 
     def rho(self, coins: int) -> float:
-        """Return rho, so that the Rényi divergence of order alpha is at most rho alpha; infinite if unknown.
+        """Return rho, so that the Rényi divergence of order alpha is at most rho alpha; infinite if unproven.
 
         Of the sum of `coins` fair coins in each coordinate, moved within the ball, but for probability
         `tail`: rho = 2 gamma^2 squared / (coins + 1), gamma = 1/(1 - u^2),
@@ -83,7 +85,7 @@ class Reach(msgspec.Struct, frozen=True):
         return 2 * self.squared / (coins + 1) / (1 - u * u) ** 2 * _MARGIN
 
     def event(self, mechanism: str, honest: int, bits: int, more: float = 0.0) -> Event:
-        """Return what the total shows, and `more` epsilon beside it.
+        """Return the release of the total as an event, with `more` epsilon added.
 
         Raises ConfigError if the coins are too few for the ball's bound to hold at all.
         """

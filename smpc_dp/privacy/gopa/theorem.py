@@ -13,7 +13,7 @@ from smpc_dp.errors import ConfigCheck, ConfigError, ConfigIssue
 
 
 class TheoremGuarantee(msgspec.Struct, frozen=True):
-    """What Theorem 4.1 grants: (epsilon, delta)-DP for drawing the graph and running GOPA on it."""
+    """Guarantee of Theorem 4.1: (epsilon, delta)-DP of drawing the graph and running GOPA on it."""
 
     theta: float
     delta: float
@@ -21,7 +21,10 @@ class TheoremGuarantee(msgspec.Struct, frozen=True):
 
 
 def spread(n_honest: int, rho: float, k: int) -> float:
-    """1/(floor((k-1) rho/3) - 1) + (12 + 6 ln n_H)/n_H; raises ConfigError if the first term has no sense."""
+    """Return the pairwise term of Theorem 4.1's theta.
+
+    1/(floor((k-1) rho/3) - 1) + (12 + 6 ln n_H)/n_H; raises ConfigError if the first term has no sense.
+    """
     below = math.floor((k - 1) * rho / 3 + 1e-9) - 1
     if below < 1:
         reason = f"condition floor((k - 1) rho/3) > 1 of Theorem 4.1 fails for k = {k}, rho = {rho:g}"
@@ -30,12 +33,12 @@ def spread(n_honest: int, rho: float, k: int) -> float:
 
 
 def theta(n_honest: int, rho: float, k: int, sigma_eta: float, sigma_delta: float) -> float:
-    """theta of Theorem 4.1."""
+    """Return theta of Theorem 4.1."""
     return 1 / (n_honest * sigma_eta**2) + spread(n_honest, rho, k) / sigma_delta**2
 
 
 def smallest_k(n_honest: int, rho: float, delta: float) -> int:
-    """The least k that Theorem 4.1 admits for (epsilon, delta)-DP; its own delta is a third of that."""
+    """Return the least k that Theorem 4.1 admits for (epsilon, delta)-DP; its own delta is delta / 3."""
     third = delta / 3
     required = (
         4 * math.log(2 * n_honest / (3 * third)),
@@ -46,7 +49,7 @@ def smallest_k(n_honest: int, rho: float, delta: float) -> int:
 
 
 def corollary_kappa(curator_delta: float, delta: float) -> float:
-    """kappa of Corollary 4.1 for delta = 3.75 (curator_delta/1.25)^(kappa/(kappa+1))."""
+    """Return kappa of Corollary 4.1 for delta = 3.75 (curator_delta/1.25)^(kappa/(kappa+1))."""
     share = math.log(delta / 3.75) / math.log(curator_delta / 1.25)
     if not 0 < share < 1:
         reason = f"Corollary 4.1 needs curator_delta < delta/3, is {curator_delta:g} for {delta:g}"
@@ -55,12 +58,15 @@ def corollary_kappa(curator_delta: float, delta: float) -> float:
 
 
 def corollary_sigma_eta(parties: int, epsilon: float, curator_delta: float) -> float:
-    """sigma_eta of Corollary 4.1, at the bound of its condition c^2 > 2 ln(1.25/delta'); parties is n_H."""
+    """Return sigma_eta of Corollary 4.1, at the bound of its condition c^2 > 2 ln(1.25/delta').
+
+    `parties` is n_H.
+    """
     return math.sqrt(2 * math.log(1.25 / curator_delta) / parties) / epsilon
 
 
 def corollary_sigma_delta(n_honest: int, rho: float, k: int, sigma_eta: float, kappa: float) -> float:
-    """sigma_delta of Corollary 4.1."""
+    """Return sigma_delta of Corollary 4.1."""
     return sigma_eta * math.sqrt(kappa * n_honest * spread(n_honest, rho, k))
 
 

@@ -52,13 +52,15 @@ MAX_BITS = 1 << 16
 
 
 class VerifiablePlan(msgspec.Struct, frozen=True):
-    """What the parties add, and what that shows; variances are in squared grid steps, of the parties' sum.
+    """Plan of verifiable averaging: the noise of each party and its privacy.
+
+    Variances are in squared grid steps, of the parties' sum.
 
     Attributes:
         steps: R, grid steps of a value's range; with a bound on the norm of its diameter, 2 sqrt(b); of the
             widest range, if they differ.
         widths: of each coordinate's range, if they differ; None otherwise.
-        bound_squared: b, what the squares of a vector sum to at most, in squared steps; None without.
+        bound_squared: b, the bound on the sum of a vector's squares, in squared steps; None without.
         bits: secret bits of one party and coordinate.
         sigma_delta: standard deviation of pairwise noise, in grid steps.
         degree, lost: draws of a party, and those of them that it may lose; None: all parties are neighbours.
@@ -69,8 +71,8 @@ class VerifiablePlan(msgspec.Struct, frozen=True):
         variance_gaussian: what Gaussian noise of the honest parties would need at the same epsilon and delta.
         variance_rounding: of the parties' rounding, at most if stochastic; if nearest, for uniform fractions.
         error_std: standard deviation of noise and rounding in the average, as a part of R.
-        bias: what the parties - honest others can move the sum by, up or down, by picking which of their
-            noise stays: at most, in expectation, in steps of each coordinate; see `greatest_bias`.
+        bias: bound on the expected shift of the sum, up or down, that the parties - honest others cause by
+            picking which of their noise stays; in steps of each coordinate; see `greatest_bias`.
         relation: which inputs are neighbours.
         assumption: who must be honest.
     """
@@ -103,14 +105,14 @@ class VerifiablePlan(msgspec.Struct, frozen=True):
 
     @property
     def reach(self) -> Reach:
-        """How far apart neighbours are."""
+        """The bounds on the distance of neighbouring vectors."""
         tail = TAIL_PART * self.delta_asked
         return Reach.of(self.length, self.steps, self.bound_squared, tail, self.widths)
 
     def release(self) -> Event:
-        """Return the whole view as one release.
+        """Return the whole view as one event of the accountant.
 
-        Whatever the total is, the rest of the view moves the loss by epsilon_pairwise at most, but with
+        Whatever the total is, the rest of the view moves the loss by epsilon_pairwise at most, except with
         probability delta_pairwise: what `closeness` and `slack` of a shift allow for.
         """
         total = self.reach.event("verifiable gopa", self.honest, self.bits, self.epsilon_pairwise)
@@ -119,7 +121,7 @@ class VerifiablePlan(msgspec.Struct, frozen=True):
         return Event(total.mechanism, total.relation, (*total.descriptions, planned), slack)
 
     def events(self) -> tuple[Event, Event]:
-        """Return what the privacy ledger enters: the total, and the rest of the view."""
+        """Return the two events that the privacy ledger enters: the total, and the rest of the view."""
         pairwise = Pure(self.epsilon_pairwise, self.delta_pairwise)
         return (
             self.reach.event("verifiable gopa, total", self.honest, self.bits),
@@ -143,7 +145,7 @@ def plan_verifiable(  # noqa: PLR0913 - each can be given or planned by itself
     corrupt: int | None = None,
     bound_squared: int | None = None,
 ) -> VerifiablePlan:
-    """Plan or check the noise; what is None is planned.
+    """Plan or check the noise of verifiable averaging; arguments that are None are planned.
 
     Args:
         parties: parties who publish.
@@ -274,7 +276,7 @@ def plan_verifiable(  # noqa: PLR0913 - each can be given or planned by itself
 
 
 def greatest_bias(bits: int, corrupt: int, tries: int = TRIES) -> float:
-    """Return the expected shift of the sum, in steps, by parties that see their noise first.
+    """Return the expected shift of the sum, in steps, by corrupt parties that see their noise first.
 
     They may have any of themselves excluded, and by withholding a coin have another try, until there is a
     result, but no more than `tries`. What they leave is at most the greatest of `tries` sums of max(0, eta),
@@ -286,30 +288,36 @@ def greatest_bias(bits: int, corrupt: int, tries: int = TRIES) -> float:
 
 
 def _smoothing(honest: int) -> float:
-    """Steps of sigma_delta with which the distribution of B Delta is Gaussian but for a factor of next to 1.
+    """Return a sigma_delta, in steps, that smooths the lattice of the graph's cycles.
 
-    The lattice of integer flows without sources has rank at most (n-1)(n-2)/2, and its dual no vector
-    shorter than 1/sqrt(n).
+    With it the distribution of B Delta is Gaussian up to a factor of nearly 1. The lattice of integer flows
+    without sources has rank at most (n-1)(n-2)/2, and its dual no vector shorter than 1/sqrt(n).
     """
     rank = max(1, (honest - 1) * (honest - 2) // 2)
     return _SMOOTHING * math.sqrt(honest * rank / (2 * math.pi))
 
 
 def _cycle_log_ratio() -> float:
-    """log((1 + e)/(1 - e)) for e = C/(1 - C), the bound at rank 1, which is the weakest [Banaszczyk 1993]."""
+    """Return log((1 + e)/(1 - e)) for e = C/(1 - C).
+
+    It is the bound at rank 1, which is the weakest [Banaszczyk 1993].
+    """
     t = _SMOOTHING
     c = t * math.sqrt(2 * math.pi * math.e) * math.exp(-math.pi * t * t)
     return 3 * c / (1 - c)
 
 
 def _pairwise_epsilon(mu: float, delta: float, length: int) -> float:
-    """Epsilon at delta of loss that is sub-Gaussian with mean mu^2/2 and variance mu^2, and the factor."""
+    """Return the epsilon at delta of the pairwise noise.
+
+    The loss is sub-Gaussian with mean mu^2/2 and variance mu^2, and the factor is added.
+    """
     log_ratio = length * _cycle_log_ratio()
     return mu * mu / 2 + mu * math.sqrt(2 * (math.log(1 / delta) + log_ratio)) + log_ratio
 
 
 def _sigma_delta(reach: float, epsilon: float, delta: float, honest: int) -> float:
-    """The least power of two that smooths, with which pairwise noise takes its part of epsilon at most."""
+    """Return the least power of two that smooths and keeps the pairwise noise's part of epsilon."""
     allowed = PAIRWISE_PART * epsilon
     # mu^2/2 + mu w <= allowed
     w = math.sqrt(2 * math.log(1 / delta)) * (1 + 1e-9)
@@ -318,9 +326,10 @@ def _sigma_delta(reach: float, epsilon: float, delta: float, honest: int) -> flo
 
 
 def _least_bits(reach: Reach, honest: int, epsilon: float, delta: float, mu: float) -> int:
-    """The least even number of bits for delta, found from the Gaussian's variance upwards."""
+    """Return the least even number of bits for delta, searched from the Gaussian's variance upwards."""
 
     def enough(half: int) -> bool:
+        """Return whether 2 `half` bits suffice."""
         if reach.ball and reach.rho(honest * 2 * half) > 1e3 * (1 + epsilon):
             return False
         return Composition([reach.event("total", honest, 2 * half)]).delta(epsilon) <= delta
@@ -350,6 +359,7 @@ def _widest(steps: int | Sequence[int] | None, length: int) -> tuple[int | None,
 
 
 def _check_draws(parties: int, honest: int, degree: int | None, lost: int, corrupt: int) -> None:
+    """Raise ConfigError unless degree, lost and corrupt parties fit each other."""
     most = parties - 1 if degree is None else degree
     _refuse_bad(
         (
@@ -361,6 +371,7 @@ def _check_draws(parties: int, honest: int, degree: int | None, lost: int, corru
 
 
 def _refuse_bad(checks: Iterable[tuple[str, object, bool, str]]) -> None:
+    """Raise ConfigError that names each argument whose check is false."""
     issues = [
         ConfigIssue(name, f"must be {reason}, is {value}", ConfigCheck.RANGE)
         for name, value, good, reason in checks

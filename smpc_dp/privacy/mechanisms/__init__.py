@@ -1,4 +1,4 @@
-"""Mechanisms: exactly sampled noise, its sensitivity, its neighbouring relation and what it guarantees."""
+"""Mechanisms: exactly sampled noise with its sensitivity, its neighbouring relation and its guarantee."""
 
 from smpc_dp.privacy.mechanisms.additive import (
     AdditiveNoise,

@@ -1,4 +1,4 @@
-"""Integer values with integer noise: discrete Laplace, discrete Gaussian, Skellam, binomial.
+"""Additive integer noise on integer values: discrete Laplace, discrete Gaussian, Skellam, binomial.
 
 Each class is one distribution of noise, added to every coordinate independently, for one sensitivity.
 """
@@ -37,10 +37,10 @@ from smpc_dp.privacy.mechanisms.base import (
     CENTRAL,
     Integers,
     Mechanism,
-    added,
+    add_noise,
     checked_integers,
-    least,
-    on_integers,
+    require_integers,
+    search_least,
 )
 from smpc_dp.privacy.mechanisms.sensitivity import Sensitivity
 from smpc_dp.privacy.mechanisms.smoothing import (
@@ -58,7 +58,7 @@ _MOST_COORDINATES = 1000
 
 @dataclass(frozen=True)
 class AdditiveNoise(Mechanism):
-    """Noise of one distribution on integer vectors of shape (sensitivity.dimension,).
+    """Mechanism that adds noise of one distribution to integer vectors of shape (sensitivity.dimension,).
 
     A subclass has one more field, the parameter of its family of distributions.
     """
@@ -69,7 +69,7 @@ class AdditiveNoise(Mechanism):
     unit = "grid step"
 
     def __post_init__(self) -> None:
-        on_integers(self.sensitivity)
+        require_integers(self.sensitivity)
         name = self.family.parameter()
         object.__setattr__(self, name, self.family.checked(getattr(self, name)))
 
@@ -84,7 +84,7 @@ class AdditiveNoise(Mechanism):
 
     @abstractmethod
     def descriptions(self, shares: int) -> tuple[AnyDescription, ...]:
-        """Return what is known about the sum of so many independent shares of this noise, best first."""
+        """Return descriptions of the sum of `shares` independent shares of this noise, best first."""
 
     def noise(self, source: NoiseSource, count: int) -> Integers:
         """Draw `count` independent values of the noise."""
@@ -92,13 +92,13 @@ class AdditiveNoise(Mechanism):
 
     @classmethod
     def of(cls, sensitivity: Sensitivity, parameter: Fraction) -> Self:
-        """Return the mechanism with the noise of the least parameter that is not below this one."""
+        """Return the mechanism with the least noise parameter of the family that is not below this one."""
         given: dict[str, Any] = {cls.family.parameter(): cls.family.rounded(parameter)}
         return cls(sensitivity, **given)
 
     @classmethod
     def calibrate(cls, epsilon: float, delta: float, sensitivity: Sensitivity) -> Self:
-        """Return the mechanism with the least noise that is (epsilon, delta)-DP, rounded to the safe side.
+        """Return the mechanism with the least noise that is (epsilon, delta)-DP, rounded up.
 
         Raises ConfigError for a budget that is none, PrivacyError if no noise suffices.
         """
@@ -107,8 +107,8 @@ class AdditiveNoise(Mechanism):
             raise ConfigError.at(
                 "delta", f"must be above 0: {family} has no pure guarantee", ConfigCheck.UNSUPPORTED
             )
-        start = cls.family.start(on_integers(sensitivity).l1, sensitivity.l2)
-        return least(lambda parameter: cls.of(sensitivity, parameter), start, epsilon, delta)
+        start = cls.family.start(require_integers(sensitivity).l1, sensitivity.l2)
+        return search_least(lambda parameter: cls.of(sensitivity, parameter), start, epsilon, delta)
 
     @property
     def relation(self) -> Relation:
@@ -126,10 +126,10 @@ class AdditiveNoise(Mechanism):
 
     def release_many(self, values: ArrayLike, source: NoiseSource, count: int) -> Integers:
         exact = checked_integers(values, self.sensitivity.dimension)
-        return added(exact, self.noise(source, count * len(exact)).reshape(count, -1))
+        return add_noise(exact, self.noise(source, count * len(exact)).reshape(count, -1))
 
     def _shift(self, distribution: AnyDistribution, shares: int, closeness: float = 0.0) -> tuple[Shift, ...]:
-        """Return the description by masses, or nothing where it is too wide to sum or too loose to help.
+        """Return the description by exact masses, or nothing where it is too wide or too loose to help.
 
         It takes every coordinate that moves to move by linf, which may be much more than l2 allows.
         """
@@ -146,7 +146,7 @@ class AdditiveNoise(Mechanism):
 
 @dataclass(frozen=True)
 class DiscreteLaplace(AdditiveNoise):
-    """Mass proportional to exp(-|x| / scale) [Ghosh, Roughgarden, Sundararajan 2009]; pure l1 / scale."""
+    """Discrete Laplace noise, mass ~ exp(-|x| / scale) [Ghosh et al. 2009]; pure epsilon l1 / scale."""
 
     scale: Fraction
     family = DiscreteLaplaceDistribution
@@ -161,7 +161,7 @@ class DiscreteLaplace(AdditiveNoise):
 
 @dataclass(frozen=True)
 class DiscreteGaussian(AdditiveNoise):
-    """Mass proportional to exp(-x^2 / (2 variance)) [Canonne, Kamath, Steinke 2020]."""
+    """Discrete Gaussian noise, mass ~ exp(-x^2 / (2 variance)) [Canonne, Kamath, Steinke 2020]."""
 
     variance: Fraction
     family = DiscreteGaussianDistribution
@@ -211,7 +211,7 @@ class DiscreteGaussian(AdditiveNoise):
 
 @dataclass(frozen=True)
 class Skellam(AdditiveNoise):
-    """The difference of two Poisson variables of mean variance / 2; sums of shares are Skellam again."""
+    """Skellam noise: the difference of two Poisson variables of mean variance / 2; sums are Skellam again."""
 
     variance: Fraction
     family = SkellamDistribution
@@ -230,7 +230,7 @@ class Skellam(AdditiveNoise):
 
 @dataclass(frozen=True)
 class Binomial(AdditiveNoise):
-    """Heads of `trials` fair coins (an even number) less trials / 2; sums of shares are binomial again."""
+    """Binomial noise: heads of `trials` fair coins (an even number) less trials / 2; sums stay binomial."""
 
     trials: int
     family = BinomialDistribution

@@ -1,4 +1,4 @@
-"""What every mechanism can do: say what it guarantees, be calibrated, and release values with real noise."""
+"""Interface of a mechanism: its guarantee, its calibration, and releases with exactly sampled noise."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ _BITS = 20
 
 
 class Mechanism(ABC):
-    """A release of values with exactly sampled noise, and what it guarantees."""
+    """A mechanism: releases values with exactly sampled noise, and states its guarantee."""
 
     __slots__ = ()
 
@@ -42,17 +42,17 @@ class Mechanism(ABC):
     @property
     @abstractmethod
     def relation(self) -> Relation:
-        """Which inputs are neighbours."""
+        """The neighbouring relation."""
 
     @property
     @abstractmethod
     def assumption(self) -> str:
-        """About whom the guarantee holds."""
+        """The parties who must be honest for the guarantee, in words."""
 
     @property
     @abstractmethod
     def proof(self) -> str:
-        """How the guarantee comes about."""
+        """The theorem or the computation behind the guarantee, in words."""
 
     @property
     @abstractmethod
@@ -65,16 +65,16 @@ class Mechanism(ABC):
 
     @abstractmethod
     def event(self) -> Event:
-        """Return what the ledger is charged for one release."""
+        """Return the event that a ledger is charged for one release."""
 
     @abstractmethod
     def release_many(self, values: ArrayLike, source: NoiseSource, count: int) -> NDArray[Any]:
-        """Return `count` independent releases of the same values, one a row: for the empirical audit."""
+        """Return `count` independent releases of the same values, one per row, for the empirical audit."""
 
     def release(self, values: ArrayLike, source: NoiseSource) -> NDArray[Any]:
         """Return the values with noise drawn from `source`.
 
-        That neighbouring inputs are no further apart than the sensitivity is the caller's to ensure. Raises
+        The caller ensures that neighbouring inputs are no further apart than the sensitivity. Raises
         PrivacyError for values out of range, ConfigError for a wrong shape or dtype.
         """
         row: NDArray[Any] = self.release_many(values, source, 1)[0]
@@ -89,7 +89,7 @@ class Mechanism(ABC):
         return Composition([self.event()]).delta(epsilon)
 
     def guarantee(self, delta: float, *, units: int | None = None) -> PrivacyGuarantee:
-        """Return what one release guarantees at `delta`, among `units` people where their number is known.
+        """Return the guarantee of one release at `delta`, among `units` people where the number is known.
 
         Raises PrivacyError if no epsilon holds at this delta.
         """
@@ -109,11 +109,11 @@ class Mechanism(ABC):
         )
 
 
-def least(make: Callable[[Fraction], M], start: Fraction, epsilon: float, delta: float) -> M:
-    """Return the mechanism with the least noise parameter that is (epsilon, delta)-DP, `make` giving one.
+def search_least(make: Callable[[Fraction], M], start: Fraction, epsilon: float, delta: float) -> M:
+    """Search the least noise parameter whose mechanism `make(parameter)` is (epsilon, delta)-DP.
 
-    The parameter is a multiple of 2^-20 times a power of two near it. What is returned has been checked
-    itself. Raises ConfigError for a budget that is none, PrivacyError if no parameter suffices.
+    The parameter is a multiple of 2^-20 times a power of two near it. The returned mechanism has been checked
+    itself. Raises ConfigError for an invalid budget, PrivacyError if no parameter suffices.
     """
     check_budget(epsilon, delta)
     if epsilon == 0:
@@ -141,7 +141,7 @@ def least(make: Callable[[Fraction], M], start: Fraction, epsilon: float, delta:
 
 
 def checked_integers(values: ArrayLike, dimension: int) -> Integers:
-    """Return values as int64, shape (dimension,); raise ConfigError or PrivacyError for what is not that."""
+    """Return values as int64, shape (dimension,); raise ConfigError or PrivacyError if they are not."""
     array = np.asarray(values)
     if array.shape != (dimension,):
         raise ConfigError.at("values", f"shape must be ({dimension},), is {array.shape}", ConfigCheck.SHAPE)
@@ -152,15 +152,15 @@ def checked_integers(values: ArrayLike, dimension: int) -> Integers:
     return array.astype(np.int64)
 
 
-def added(values: Integers, noise: Integers) -> Integers:
-    """Return the sums, `noise` having a row for each; raise PrivacyError if one might not fit into int64."""
+def add_noise(values: Integers, noise: Integers) -> Integers:
+    """Return values + noise, one sum per row of `noise`; raise PrivacyError if one might exceed int64."""
     if noise.size and (int(noise.max()) > MAX_VALUE or int(noise.min()) < -MAX_VALUE):
         raise PrivacyError("the noise is outside [-2^62, 2^62]: the sum might not fit")
     return values + noise
 
 
-def on_integers(sensitivity: Sensitivity) -> Sensitivity:
-    """Return the sensitivity; raise ConfigError unless it is one of integers."""
+def require_integers(sensitivity: Sensitivity) -> Sensitivity:
+    """Return the sensitivity; raise ConfigError unless it is one of integer values."""
     if not isinstance(sensitivity, Sensitivity) or not sensitivity.integer:
         raise ConfigError.at(
             "sensitivity",

@@ -1,4 +1,4 @@
-"""A sum to which every party adds a share of the noise: private by the honest shares alone."""
+"""Distributed noise: every party adds a share to the sum, and the honest shares alone make it private."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from smpc_dp.privacy.accountant.events import Event
 from smpc_dp.privacy.arguments import ArgumentChecks
 from smpc_dp.privacy.guarantee import Relation
 from smpc_dp.privacy.mechanisms.additive import AdditiveNoise, DiscreteGaussian
-from smpc_dp.privacy.mechanisms.base import Integers, Mechanism, added, checked_integers, least
+from smpc_dp.privacy.mechanisms.base import Integers, Mechanism, add_noise, checked_integers, search_least
 from smpc_dp.privacy.mechanisms.sensitivity import Sensitivity
 from smpc_dp.privacy.sampling import NoiseSource
 
@@ -23,12 +23,12 @@ MAX_PARTIES = 1 << 30
 
 @dataclass(frozen=True)
 class DistributedSum(Mechanism):
-    """The sum of `parties` vectors, to each of which its party adds one `share` of noise.
+    """Sum of `parties` vectors, to each of which its party adds one `share` of noise.
 
     Attributes:
         share: the noise of one party; its sensitivity is that of the sum.
-        parties: who should take part.
-        missing: how many of them may vanish with their noise, at most.
+        parties: the number of parties expected to take part.
+        missing: how many of them may drop out with their noise, at most.
         corrupt: how many of the others may be corrupt, at most: they know their own noise, or add none.
     """
 
@@ -50,7 +50,7 @@ class DistributedSum(Mechanism):
 
     @property
     def honest(self) -> int:
-        """The shares that count."""
+        """The number of honest shares, which alone count for privacy."""
         return self.parties - self.missing - self.corrupt
 
     @property
@@ -92,12 +92,12 @@ class DistributedSum(Mechanism):
         return self._event
 
     def release_many(self, values: ArrayLike, source: NoiseSource, count: int) -> Integers:
-        """Return rows of the exact sum with the honest shares: what the others see without their own."""
+        """Return rows of the exact sum with the honest shares: the view of corrupt parties."""
         exact = checked_integers(values, self.share.sensitivity.dimension)
         total = np.zeros((count, len(exact)), dtype=np.int64)
         for _ in range(self.honest):
-            total = added(total, self.share.noise(source, total.size).reshape(total.shape))
-        return added(exact, total)
+            total = add_noise(total, self.share.noise(source, total.size).reshape(total.shape))
+        return add_noise(exact, total)
 
     @classmethod
     def calibrate(
@@ -111,9 +111,9 @@ class DistributedSum(Mechanism):
         missing: int = 0,
         corrupt: int = 0,
     ) -> DistributedSum:
-        """Return the sum whose shares of this kind have the least noise that is (epsilon, delta)-DP.
+        """Return the sum with the least shares of noise of this kind that is (epsilon, delta)-DP.
 
-        Raises ConfigError for what cannot be, PrivacyError if no noise suffices.
+        Raises ConfigError for invalid arguments, PrivacyError if no noise suffices.
         """
         whole = kind.calibrate(epsilon, delta, sensitivity)
         honest = parties - missing - corrupt
@@ -125,4 +125,4 @@ class DistributedSum(Mechanism):
         def make(parameter: Fraction) -> DistributedSum:
             return cls(kind.of(sensitivity, parameter), parties, missing, corrupt)
 
-        return least(make, whole.distribution.share(honest), epsilon, delta)
+        return search_least(make, whole.distribution.share(honest), epsilon, delta)

@@ -1,4 +1,4 @@
-"""k-ary randomised response: each answer is true, or any of the others, with exact rational chances."""
+"""k-ary randomised response: each answer is true, or any of the others, with exact rational probabilities."""
 
 from __future__ import annotations
 
@@ -25,10 +25,11 @@ MAX_CATEGORIES = 1 << 40
 
 @dataclass(frozen=True)
 class KaryRandomisedResponse(Mechanism):
-    """Keep an answer in 0..categories-1 with probability ratio / (ratio + categories - 1), or lie uniformly.
+    """Keeps an answer with probability ratio / (ratio + categories - 1), or lies uniformly.
 
-    Local: the neighbours of an input are all inputs (substitution) of the one who answers. `changed` answers
-    of a vector may be the same person's. epsilon = changed log(ratio) [Kairouz, Oh, Viswanath 2014].
+    Answers are in 0..categories-1. Local: the neighbours of an input are all inputs (substitution) of the
+    person who answers. `changed` answers of a vector may be the same person's. epsilon = changed log(ratio)
+    [Kairouz, Oh, Viswanath 2014].
     """
 
     categories: int
@@ -58,7 +59,7 @@ class KaryRandomisedResponse(Mechanism):
         return f"randomised response on {self.categories} categories, ratio {float(self.ratio):.10g}"
 
     def norms(self) -> dict[str, float]:
-        """Return how many answers differ between neighbours, as l0."""
+        """Return the number of answers that differ between neighbours, as l0."""
         return {"l0": float(self.changed)}
 
     def event(self) -> Event:
@@ -66,7 +67,7 @@ class KaryRandomisedResponse(Mechanism):
         return Event(self.name, self.relation, (known,))
 
     def release_many(self, values: ArrayLike, source: NoiseSource, count: int) -> Integers:
-        """Return rows of answers, int64, for values of any shape (n,); raise PrivacyError if one is none."""
+        """Return rows of answers, int64, for values of shape (n,); raise PrivacyError for other values."""
         array = np.asarray(values)
         if array.ndim != 1:
             raise ConfigError.at(
@@ -76,7 +77,7 @@ class KaryRandomisedResponse(Mechanism):
 
     @classmethod
     def calibrate(cls, epsilon: float, delta: float, categories: int, changed: int = 1) -> Self:
-        """Return the least random response that is (epsilon, delta)-DP, its ratio rounded down.
+        """Return the response with the least noise that is (epsilon, delta)-DP, its ratio rounded down.
 
         With delta > 0 and one changed answer: (ratio - e^epsilon) / (ratio + categories - 1) <= delta.
         """

@@ -1,7 +1,7 @@
 """Laplace and Gaussian mechanisms for real vectors: through a fixed-point grid, with integer noise.
 
 Continuous noise cannot be sampled, and floating-point imitations of it leak. So values are rounded to the
-grid of an `Encoding`, the noise is discrete, and every guarantee is that of what is really released,
+grid of an `Encoding`, the noise is discrete, and every guarantee is that of the values really released,
 rounding included.
 """
 
@@ -20,14 +20,14 @@ from smpc_dp.privacy.accountant.events import Event
 from smpc_dp.privacy.arguments import ArgumentChecks
 from smpc_dp.privacy.guarantee import Relation
 from smpc_dp.privacy.mechanisms.additive import AdditiveNoise, DiscreteGaussian, DiscreteLaplace
-from smpc_dp.privacy.mechanisms.base import Mechanism, added
+from smpc_dp.privacy.mechanisms.base import Mechanism, add_noise
 from smpc_dp.privacy.mechanisms.sensitivity import Sensitivity
 from smpc_dp.privacy.sampling import NoiseSource
 
 
 @dataclass(frozen=True)
 class RealMechanism(Mechanism):
-    """Real vectors within the bounds of `encoding`, on its grid, with discrete noise.
+    """Mechanism for real vectors within the bounds of `encoding`, on its grid, with discrete noise.
 
     Attributes:
         encoding: bounds, grid and length of the vectors.
@@ -82,7 +82,7 @@ class RealMechanism(Mechanism):
         ring_vector, _ = self.encoding.encode(values, party="values")
         grid = ring_vector.astype(np.int64) + np.int64(self.encoding.lowest)
         noise = self.discrete.noise(source, count * len(grid)).reshape(count, -1)
-        return self.encoding.real(added(grid, noise))
+        return self.encoding.real(add_noise(grid, noise))
 
 
 @dataclass(frozen=True)

@@ -1,4 +1,4 @@
-"""How far the values of neighbouring inputs can be apart, in three norms at once."""
+"""Sensitivity: bounds on the distance of neighbouring inputs' values, in three norms at once."""
 
 from __future__ import annotations
 
@@ -18,8 +18,7 @@ _UP = 1 + 1e-12
 class Sensitivity:
     """Bounds on v - w, the difference of the exact values of two neighbouring inputs, each a vector.
 
-    Made by `on_integers` or `on_reals`, which derive from the norms given whatever else follows for the
-    other norms.
+    Made by `on_integers` or `on_reals`, which derive the other norms from those given.
 
     Attributes:
         relation: which inputs are neighbours.
@@ -45,7 +44,7 @@ class Sensitivity:
         l2: float | None = None,
         linf: float | None = None,
     ) -> Self:
-        """Derive the bounds for integer vectors from a norm or more; raise ConfigError for what cannot be."""
+        """Derive the bounds for integer vectors from one or more norms; raise ConfigError if invalid."""
         return cls._derived(relation, dimension, l1, l2, linf, integer=True)
 
     @classmethod
@@ -58,7 +57,7 @@ class Sensitivity:
         l2: float | None = None,
         linf: float | None = None,
     ) -> Self:
-        """Derive the bounds for real vectors, in the caller's unit; raise ConfigError for what cannot be."""
+        """Derive the bounds for real vectors, in the caller's unit; raise ConfigError if invalid."""
         return cls._derived(relation, dimension, l1, l2, linf, integer=False)
 
     @classmethod
@@ -103,14 +102,14 @@ class Sensitivity:
 
     @property
     def coordinates(self) -> int:
-        """Coordinates that differ between neighbours, at most; for reals all of them."""
+        """The number of coordinates that differ between neighbours, at most; for reals all of them."""
         if not self.integer:
             return self.dimension
         return max(1, min(self.dimension, int(self.l1), int(_whole(self.l2 * self.l2))))
 
     @property
     def shift(self) -> int:
-        """By how many grid steps one coordinate differs, at most."""
+        """The number of grid steps by which one coordinate differs, at most."""
         if not self.integer:
             raise ConfigError(
                 "a shift is counted on integers: put the values on a grid first", ConfigCheck.UNSUPPORTED
@@ -118,7 +117,7 @@ class Sensitivity:
         return int(self.linf)
 
     def on_grid(self, step: float) -> Sensitivity:
-        """Return the bounds, in steps, for values that are each rounded to the nearest multiple of `step`.
+        """Return the bounds, in steps, for values each rounded to the nearest multiple of `step`.
 
         Rounding moves each of two neighbours by at most half a step a coordinate, so their difference by one
         step.
@@ -138,5 +137,5 @@ class Sensitivity:
 
 
 def _whole(value: float) -> float:
-    """Round down to an integer, but not past what a rounding error may have taken."""
+    """Round down to an integer, but not below an integer that a rounding error may have missed."""
     return float(math.floor(value * (1 + 1e-9)))

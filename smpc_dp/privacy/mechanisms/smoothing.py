@@ -1,11 +1,10 @@
-"""How near discrete Gaussians and their sums are to Gaussian ones: the constants, with their derivation.
+"""Distance of discrete Gaussians and their sums from Gaussians: the constants, with their derivation.
 
 Write g_v(x) = exp(-x^2 / 2v). For any real a and s > 0, Poisson summation gives
-    sum over integers y of g_s(y - a) = sqrt(2 pi s) (1 + 2 sum_{j>=1} q^(j^2) cos(2 pi j a)),  q = exp(-2
-    pi^2 s),
+    sum over integers y of g_s(y - a) = sqrt(2 pi s) (1 + 2 sum_{j>=1} q^(j^2) cos(2 pi j a)),
+    q = exp(-2 pi^2 s),
 which lies between theta_4(q) and theta_3(q) times sqrt(2 pi s). `ripple(s)` is log(theta_3 / theta_4), the
-range of the logarithm of that sum over all a. The docs (docs/proofs/accounting.md) derive from it both uses
-below.
+range of the logarithm of that sum over all a. docs/proofs/accounting.md derives from it both uses below.
 """
 
 from __future__ import annotations
@@ -24,10 +23,11 @@ def ripple(s: float) -> float:
 
 
 def sum_ripple(variance: float, shares: int) -> float:
-    """Return the range of the log of the ratio of two mass functions.
+    """Return the range of the log ratio of a sum of discrete Gaussians to one discrete Gaussian.
 
-    Of the sum of `shares` discrete Gaussians, and of one discrete Gaussian of the summed variance. Adding one
-    share to k of them folds g_(k variance) with g_variance: one ripple of s = variance k / (k + 1).
+    Of the mass function of the sum of `shares` discrete Gaussians, and of one discrete Gaussian of the summed
+    variance. Adding one share to k of them folds g_(k variance) with g_variance: one ripple of
+    s = variance k / (k + 1).
     """
     # s grows with k: bound the long tail of equal terms by the term where we stop
     exact = min(shares - 1, 1000)
@@ -38,7 +38,7 @@ def sum_ripple(variance: float, shares: int) -> float:
 
 
 def smoothing_variance(coordinates: int) -> float:
-    """Return s such that `coordinates` ripples of it are about 1e-9."""
+    """Return the variance s for which `coordinates` ripples are about 1e-9."""
     return math.log(4 * coordinates / 1e-9) / (2 * math.pi**2)
 
 

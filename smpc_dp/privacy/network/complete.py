@@ -1,6 +1,6 @@
-"""A token on a random walk over the complete graph: sums and gradient descent [Bellet 2021, 4.2.4].
+"""Plan a token's random walk over the complete graph: sums and gradient descent [Bellet 2021, 4.2.4].
 
-Three observers, by what colluders know of the path: `hidden`, when and what they receive themselves;
+Three observers, by the colluders' knowledge of the path: `hidden`, when and what they receive themselves;
 `neighbours`, from whom and to whom as well, which is Definition 4.1; `known`, the whole path. Proofs of what
 is computed for each: docs/proofs/planners.md.
 """
@@ -16,9 +16,9 @@ from scipy.stats import binom
 from smpc_dp.errors import ConfigCheck, ConfigError
 from smpc_dp.privacy.arguments import LEAST_NUMERICAL_DELTA, ArgumentChecks, delta_warnings
 from smpc_dp.privacy.gaussian import gaussian_mu
-from smpc_dp.privacy.network.curves import composed_delta, exceeded, sampled_gaussian, spotted_gaussians
-from smpc_dp.privacy.network.mixture import NoiseDistribution, grid_end, summed, tabulate, with_direct
-from smpc_dp.privacy.network.plan import NetworkPlan, observers, without_grid
+from smpc_dp.privacy.network.curves import composed_delta, sampled_gaussian, seen_gaussians, upper_count
+from smpc_dp.privacy.network.mixture import ShiftDistribution, grid_end, summed, tabulate, with_direct
+from smpc_dp.privacy.network.plan import NetworkPlan, describe_observers, without_grid
 from smpc_dp.privacy.network.published import sgd_sigma
 from smpc_dp.privacy.search import least_sufficient
 
@@ -44,7 +44,7 @@ def plan_walk(
     max_contributions: int | None = None,
     edge_cap: int | None = None,
 ) -> NetworkPlan:
-    """The least sigma for a walk of `steps` over `parties` parties, with noise at every step.
+    """Plan the least sigma for a walk of `steps` over `parties` parties, with noise at every step.
 
     task `sum` [Algorithm 4.4] or `sgd` [Algorithm 4.5]; `sensitivity` is how far one contribution moves, the
     interval's width for a sum and 2 L for gradients of norm at most L. `max_contributions` and
@@ -106,36 +106,42 @@ def plan_walk(
 def local_sigma(
     parties: int, steps: int, epsilon: float, delta: float, sensitivity: float, contributions: int | None
 ) -> float:
-    """Sigma when every message is public: local DP for all contributions of a party together.
+    """Return sigma when every message is public: local DP for all contributions of a party together.
 
     Exact for `contributions` of them; without a limit for Bin(steps, 1/parties), known to the observer.
     """
     if contributions is not None:
         return sensitivity * math.sqrt(contributions) / gaussian_mu(epsilon, delta)
-    most, beyond = exceeded(steps, 1 / parties, delta * _SIDE)
-    distribution = NoiseDistribution(binom.pmf(np.arange(most + 1), steps, 1 / parties), 1.0, beyond)
+    most, beyond = upper_count(steps, 1 / parties, delta * _SIDE)
+    distribution = ShiftDistribution(binom.pmf(np.arange(most + 1), steps, 1 / parties), 1.0, beyond)
     start = sensitivity / gaussian_mu(epsilon, delta)
     return least_sufficient(lambda s: distribution.delta(epsilon, sensitivity / s) <= delta, start)
 
 
 def hidden_delta(epsilon: float, mu: float, steps: int, others: int) -> float:
-    """Delta when all tokens are seen but not where they were: `others` parties take each step alike."""
+    """Return delta when all tokens are seen but not their positions.
+
+    `others` parties take each step with equal probability.
+    """
     return composed_delta(epsilon, [(sampled_gaussian(1 / others, mu), steps)])
 
 
 def seen_steps(visits: int) -> int:
-    """Steps whose party is known from so many visits: before and after each, and the one who publishes."""
+    """Return how many steps have a known party after so many visits.
+
+    One before and one after each visit, and the step of the party that publishes.
+    """
     return 2 * visits + 1
 
 
 def gaps_distribution(
     parties: int, colluding: int, contributions: int, edge_cap: int | None, tail: float
-) -> NoiseDistribution:
-    """A distribution above that of S on a known path: the sum of 1/g over a party's contributions.
+) -> ShiftDistribution:
+    """Return a distribution above that of S on a known path: the sum of 1/g over a party's contributions.
 
     g counts the noisy steps from a contribution to the next visit to the same party or to a colluder. `tail`
-    is what each cut of the distribution may leave out; with `edge_cap` a colluder is next after that many
-    contributions only.
+    is the probability that each cut of the distribution may leave out; with `edge_cap` a colluder is next
+    after that many contributions only.
     """
     stop = (colluding + 1) / parties
     longest = min(50_000_000, math.ceil(math.log(tail) / math.log1p(-stop)))
@@ -181,26 +187,26 @@ def _curve(
     contributions: int | None,
     edge_cap: int | None,
 ) -> Callable[[float], float]:
-    """Delta as a function of mu = sensitivity / sigma."""
+    """Return delta as a function of mu = sensitivity / sigma."""
     tail = delta * _SIDE
     others = parties - colluding
     if paths == "hidden":
         return lambda mu: hidden_delta(epsilon, mu, steps, others)
     if paths == "neighbours":
-        visits, beyond = exceeded(steps, colluding / parties, tail)
+        visits, beyond = upper_count(steps, colluding / parties, tail)
         return lambda mu: (
             beyond
             + composed_delta(
                 epsilon,
                 [
                     (sampled_gaussian(1 / others, mu), steps),
-                    (spotted_gaussians(seen_steps(visits), 1 / others, mu), 1),
+                    (seen_gaussians(seen_steps(visits), 1 / others, mu), 1),
                 ],
             )
         )
     beyond = 0.0
     if contributions is None:
-        contributions, beyond = exceeded(steps, 1 / parties, tail)
+        contributions, beyond = upper_count(steps, 1 / parties, tail)
     distribution = gaps_distribution(parties, colluding, contributions, edge_cap, tail)
     return lambda mu: beyond + distribution.delta(epsilon, mu)
 
@@ -216,10 +222,10 @@ _SEEN = {
 def walk_assumption(
     task: str, colluding: int, seen: str, max_contributions: int | None, edge_cap: int | None
 ) -> str:
-    """Return what must be true of parties, channels and losses for a walk's privacy to hold."""
+    """Return the conditions on parties, channels and losses for a walk's privacy to hold."""
     text = (
         "all users follow the protocol, and draw noise and next users honestly; channels are private; "
-        f"{observers(colluding)} {_SEEN[seen]}; everybody sees the final token"
+        f"{describe_observers(colluding)} {_SEEN[seen]}; everybody sees the final token"
     )
     if max_contributions is not None:
         text += f"; a user contributes {max_contributions} times at most and then only noise"
@@ -233,6 +239,7 @@ def walk_assumption(
 def _check_caps(
     steps: int, paths: str, method: str, max_contributions: int | None, edge_cap: int | None
 ) -> None:
+    """Raise ConfigError unless the caps on contributions and edges fit the paths and the method."""
     checks = ArgumentChecks()
     for name, value in (("max_contributions", max_contributions), ("edge_cap", edge_cap)):
         if value is None:

@@ -33,7 +33,7 @@ _CUT = 1e-15
 
 
 def hockey_stick(epsilon: ArrayLike, mu: ArrayLike) -> Floats:
-    """Delta of the Gaussian mechanism for epsilon >= 0 and mean shift mu >= 0, broadcast, rounded up.
+    """Return delta of the Gaussian mechanism for epsilon >= 0 and mean shift mu >= 0, broadcast, rounded up.
 
     [Balle and Wang 2018, Theorem 8], as `gaussian.gaussian_delta` for arrays.
     """
@@ -49,8 +49,9 @@ def hockey_stick(epsilon: ArrayLike, mu: ArrayLike) -> Floats:
 
 
 def sampled(rate: float, plain: Curve) -> Curve:
-    """The curve of a release with the curve `plain` in which the party takes part with secret chance `rate`.
+    """Return the curve of a release in which the party takes part with a secret probability.
 
+    `plain` is the curve if it takes part for certain.
     delta(log(1 + q (e^e - 1))) = q delta_plain(e), where it is as bad if another takes part instead
     [Balle, Barthe, Gaboardi 2018, Theorem 2 for this case]; see docs/proofs/planners.md.
     """
@@ -63,18 +64,27 @@ def sampled(rate: float, plain: Curve) -> Curve:
 
 
 def sampled_gaussian(rate: float, mu: float) -> Curve:
-    """That of a Gaussian release of shift mu: whoever else would take part moves the mean by no more."""
+    """Return the curve of a Gaussian release of shift mu with secret participation.
+
+    Whoever else would take part moves the mean by no more.
+    """
     return sampled(rate, lambda epsilon: hockey_stick(epsilon, np.float64(mu)))
 
 
-def exceeded(trials: int, chance: float, tail: float) -> tuple[int, float]:
-    """A count that Bin(trials, chance) exceeds with chance `tail` at most, and that chance."""
+def upper_count(trials: int, chance: float, tail: float) -> tuple[int, float]:
+    """Return a count that Bin(trials, chance) rarely exceeds, and the probability that it does.
+
+    The probability is at most about `tail`.
+    """
     most = int(binom.isf(tail, trials, chance)) + 1
     return most, float(binom.sf(most, trials, chance))
 
 
-def grouped(trials: int, chance: float) -> tuple[NDArray[np.int64], Floats, float]:
-    """Counts of Bin(trials, chance), each with those down to the one before, their chances and the rest."""
+def group_counts(trials: int, chance: float) -> tuple[NDArray[np.int64], Floats, float]:
+    """Return counts of Bin(trials, chance) grouped upwards, their probabilities, and the rest.
+
+    Each count stands for itself and those down to the one before.
+    """
     low = max(0, int(binom.ppf(_CUT, trials, chance)) - 1)
     most = min(trials, int(binom.isf(_CUT, trials, chance)) + 1)
     counts = np.unique(np.linspace(low, most, min(_GROUPS, most - low + 1)).astype(np.int64))
@@ -82,9 +92,9 @@ def grouped(trials: int, chance: float) -> tuple[NDArray[np.int64], Floats, floa
     return counts, weights, float(binom.sf(most, trials, chance))
 
 
-def spotted_gaussians(chances: int, rate: float, mu: float) -> Curve:
-    """The curve of S releases of shift mu, S ~ Bin(chances, rate) known to the observer, rounded up."""
-    counts, weights, beyond = grouped(chances, rate)
+def seen_gaussians(chances: int, rate: float, mu: float) -> Curve:
+    """Return the curve of S releases of shift mu, S ~ Bin(chances, rate) seen by the observer, rounded up."""
+    counts, weights, beyond = group_counts(chances, rate)
 
     def curve(epsilon: Floats) -> Floats:
         each = hockey_stick(np.asarray(epsilon)[:, None], mu * np.sqrt(counts)[None, :])
@@ -94,8 +104,8 @@ def spotted_gaussians(chances: int, rate: float, mu: float) -> Curve:
     return curve
 
 
-def _end(curve: Curve) -> float:
-    """Where a curve is all but 0, within 1.25 times."""
+def _curve_end(curve: Curve) -> float:
+    """Return the epsilon, within a factor of 1.25, where a curve is nearly 0."""
     end = 1e-5
     while float(curve(np.array([end]))[0]) > _CUT and end < 600:
         end *= 1.25
@@ -103,18 +113,19 @@ def _end(curve: Curve) -> float:
 
 
 def _interval(epsilon: float, parts: list[tuple[Curve, int]]) -> float:
-    ends = [_end(curve) for curve, _ in parts]
+    """Return the grid interval for the composition of so many curves."""
+    ends = [_curve_end(curve) for curve, _ in parts]
     # What rounding adds to the variance of the sum grows with the number of terms and the step squared.
     finer = min(_FINEST, max(1.0, math.sqrt(parts[0][1] / _COARSE_TERMS)))
     return max(ends[0] / (_POINTS * finer), epsilon / (_OF_EPSILON * finer), max(ends) / _MOST_POINTS)
 
 
 def loss_distribution(curve: Curve, interval: float) -> Any:
-    """A privacy loss distribution on multiples of `interval` that dominates the curve.
+    """Return a privacy loss distribution on multiples of `interval` that dominates the curve.
 
     By connecting the dots [Doroshenko et al. 2022].
     """
-    last = max(1, math.ceil(_end(curve) / interval))
+    last = max(1, math.ceil(_curve_end(curve) / interval))
     steps = np.arange(min(last, _EVEN) + 1)
     if last > _EVEN:
         more = math.ceil(math.log(last / _EVEN) / math.log(_GROWTH)) + 1
@@ -131,7 +142,7 @@ def loss_distribution(curve: Curve, interval: float) -> Any:
 
 
 def composed_delta(epsilon: float, parts: list[tuple[Curve, int]]) -> float:
-    """Delta at epsilon of the composition of each curve so many times (at least once), rounded up."""
+    """Return delta at epsilon of the composition of (curve, number of times), rounded up."""
     interval = _interval(epsilon, parts)
     total: Any = None
     for curve, times in parts:

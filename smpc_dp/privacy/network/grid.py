@@ -1,6 +1,6 @@
-"""Exact noise for a plan: discrete Gaussians on a grid that cost what the plan's Gaussian noise costs.
+"""Exact noise for a plan: discrete Gaussians on a grid that cost no more than the plan's Gaussian noise.
 
-Why this holds, and for which plans: docs/proofs/network.md, "Noise on a grid".
+The proof, and the plans it holds for: docs/proofs/network.md, "Noise on a grid".
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ _MOST = 1 << 62
 
 
 class Grid(msgspec.Struct, frozen=True, kw_only=True):
-    """Steps of 2^-bits, and the variance of one full noise in squared steps.
+    """Grid of steps of 2^-bits, and the variance of one full noise in squared steps.
 
     `closeness`: the range kappa of the logarithm of (mass of a run / mass of a run with rounded Gaussians).
     """
@@ -73,7 +73,7 @@ class Grid(msgspec.Struct, frozen=True, kw_only=True):
     def fit(
         cls, sigma: float, sensitivity: float, *, noises: int, shares: int = 1, least_bits: int = 0
     ) -> Self:
-        """Return the grid that has the effect of noise `sigma` on contributions `sensitivity` apart."""
+        """Return the grid with the effect of noise `sigma` on contributions `sensitivity` apart."""
         bits = max(0, least_bits, math.ceil(math.log2(_FINE * math.sqrt(shares) / sigma)))
         # Rounding to the nearest step can move two contributions one step further apart.
         steps = sensitivity * 2.0**bits
@@ -86,7 +86,7 @@ class Grid(msgspec.Struct, frozen=True, kw_only=True):
 
     @property
     def step(self) -> float:
-        """The unit of the grid."""
+        """The grid step, in the caller's unit."""
         return 2.0**-self.bits
 
     def to_grid(self, values: NDArray[np.float64], lower: float, upper: float) -> Integers:
@@ -99,7 +99,7 @@ class Grid(msgspec.Struct, frozen=True, kw_only=True):
             raise PrivacyError(f"a contribution is outside [{lower:g}, {upper:g}]")
         return np.rint(np.ldexp(values, self.bits)).astype(np.int64)
 
-    def room(self, contributions: int, largest: float) -> None:
+    def check_room(self, contributions: int, largest: float) -> None:
         """Raise ConfigError unless so many contributions of at most `largest` and their noise fit a token."""
         if contributions * self.reach(largest) >= _MOST:
             raise ConfigError.at(
@@ -109,7 +109,7 @@ class Grid(msgspec.Struct, frozen=True, kw_only=True):
             )
 
     def reach(self, largest: float) -> float:
-        """Return what a contribution of at most `largest` and its noise may come to, in grid steps."""
+        """Return the bound of a contribution of at most `largest` and its noise, in grid steps."""
         return largest * 2.0**self.bits + 64 * math.sqrt(float(self.variance)) + 1
 
     def noise(self, source: NoiseSource, count: int, *, share: bool = False) -> Integers:
@@ -118,9 +118,10 @@ class Grid(msgspec.Struct, frozen=True, kw_only=True):
 
 
 def guarantee(plan: NetworkPlan, closeness: float, mechanism: str) -> PrivacyGuarantee:
-    """Return the plan's claim for a run on a grid, which costs (epsilon + kappa, e^kappa delta) of its noise.
+    """Return the plan's guarantee for a run on a grid.
 
-    That is within what the plan has left for it (`without_grid`). Raises ConfigError where it is not.
+    It costs (epsilon + kappa, e^kappa delta) of the plan's noise, which is within the plan's allowance for it
+    (`without_grid`). Raises ConfigError where it is not.
     """
     if closeness > GRID_PART / 2 * min(plan.epsilon, 1.0):
         raise ConfigError.at(
@@ -146,7 +147,7 @@ def guarantee(plan: NetworkPlan, closeness: float, mechanism: str) -> PrivacyGua
 def check_plan(
     plan: NetworkPlan, *, topology: str, task: str, parties: int, rounds: int | None = None
 ) -> None:
-    """Raise ConfigError unless the plan is for this topology, task, number of parties and of turns."""
+    """Raise ConfigError unless the plan is for this topology, task, number of parties and of rounds."""
     expected = {"topology": topology, "task": task, "parties": parties, "rounds": rounds}
     issues = [
         ConfigIssue("plan", f"is for {name} {getattr(plan, name)}, the run has {wanted}", ConfigCheck.DIFFERS)

@@ -1,4 +1,4 @@
-"""Histograms by a token that turns on a ring: k-ary randomised response, hidden among others' random answers.
+"""Plan histograms by a token on a ring: k-ary randomised response, hidden among others' random answers.
 
 [Bellet 2021, Algorithm 4.3], with random elements at the end as well as at the beginning. The numerical bound
 is the privacy blanket of [Balle, Bell, Gascon, Nissim 2019], which for randomised response has a simple form
@@ -36,9 +36,9 @@ _MOST_PAIRS = 4_000_000
 
 
 def blanket_losses(blanket: int, beta: float, categories: int) -> tuple[Any, Any, float]:
-    """Privacy losses and their chances among `blanket` uniform answers of others, and the chance left out.
+    """Return the privacy losses among `blanket` uniform answers of others, their probabilities, and the rest.
 
-    Answers of the party: the truth i with chance 1 - beta, uniform otherwise. Given h_i and h_j counts
+    Answers of the party: the truth i with probability 1 - beta, uniform otherwise. Given h_i and h_j counts
     of i and of j among the blanket and the party's answer, i is likelier than j by the ratio (beta m +
     (1 - beta) d h_i) / (beta m + (1 - beta) d h_j), m = blanket + 1.
     """
@@ -64,7 +64,10 @@ def blanket_losses(blanket: int, beta: float, categories: int) -> tuple[Any, Any
 
 
 def _segment(blankets: list[tuple[int, float]], beta: float, categories: int, lost: float) -> Any:
-    """The loss of one contribution among blankets of (size, chance); `lost` chance has an infinite loss."""
+    """Return the loss distribution of one contribution among blankets of (size, probability).
+
+    The probability `lost` has an infinite loss.
+    """
     parts = []
     for size, weight in blankets:
         losses, chances, left_out = blanket_losses(size, beta, categories)
@@ -79,7 +82,7 @@ def _segment(blankets: list[tuple[int, float]], beta: float, categories: int, lo
 
 
 def _blankets(others: int, beta: float) -> tuple[list[tuple[int, float]], float]:
-    """Sizes of the blanket of `others` answers, grouped downwards, and the chance of fewer than the least."""
+    """Return blanket sizes among `others` answers, grouped downwards, and the probability of smaller ones."""
     low, high = int(binom.ppf(_CUT, others, beta)), int(binom.isf(_CUT, others, beta))
     edges = np.unique(np.linspace(low, high + 1, _GROUPS + 1).astype(np.int64))
     below = binom.cdf(edges - 1, others, beta)
@@ -91,7 +94,7 @@ def _blankets(others: int, beta: float) -> tuple[list[tuple[int, float]], float]
 
 
 def histogram_delta(epsilon: float, beta: float, parties: int, rounds: int, categories: int) -> float:
-    """Delta at epsilon of all `rounds` contributions of a party towards another party, rounded up.
+    """Return delta at epsilon of all `rounds` contributions of a party towards another one, rounded up.
 
     All contributions but one are hidden among n - 2 answers of others. The other one, in the first or in the
     last segment of what the observer sees, is hidden among ceil(beta n) random elements at least.
@@ -104,22 +107,24 @@ def histogram_delta(epsilon: float, beta: float, parties: int, rounds: int, cate
 
 
 def local_delta(epsilon: float, beta: float, rounds: int, categories: int) -> float:
-    """Delta at epsilon of `rounds` answers of a party that everybody sees one by one, rounded up."""
+    """Return delta at epsilon of `rounds` answers of a party that everybody sees, rounded up."""
     return _delta(_several(_segment([(0, 1.0)], beta, categories, 0.0), rounds), epsilon)
 
 
 def _several(pmf: Any, times: int) -> Any:
+    """Return the loss distribution composed with itself so many times."""
     return pmf if times == 1 else pmf.self_compose(times)
 
 
 def _delta(pmf: Any, epsilon: float) -> float:
+    """Return delta at epsilon of a loss distribution, with an allowance for rounding."""
     # The convolutions and the binomial chances are in floating point; their error is far below this.
     delta = float(PrivacyLossDistribution(pmf).get_delta_for_epsilon(epsilon))
     return min(1.0, delta * (1 + 1e-6) + 1e-12)
 
 
 def count_std(beta: float, parties: int, rounds: int, random: int, categories: int) -> float:
-    """The largest standard deviation, over all data, of one estimated count of the histogram.
+    """Return the largest standard deviation, over all data, of one estimated count of the histogram.
 
     (token - random/d - n K beta/d) / (1 - beta) with `random` uniform elements [T, Algorithm 4.3, corrected].
     """
@@ -129,14 +134,17 @@ def count_std(beta: float, parties: int, rounds: int, random: int, categories: i
 
 
 def least_beta(total: Callable[[float], float], delta: float) -> float:
-    """The least chance of a random answer whose `total` is at most delta; 1 or more if only such would do."""
+    """Return the least probability beta of a random answer with `total(beta)` at most delta.
+
+    1 or more if only such would do.
+    """
     return least_sufficient(lambda b: b >= 1 or total(b) <= delta, 0.5, tolerance=2e-3, name="beta")
 
 
 def plan_ring_histogram(
     parties: int, rounds: int, categories: int, epsilon: float, delta: float, *, method: str = "exact"
 ) -> NetworkPlan:
-    """The least chance beta of a random answer, for K turns of the ring and d categories.
+    """Plan the least probability beta of a random answer, for K rounds of the ring and d categories.
 
     method `exact` computes the composed privacy; `theorem` is Theorem 4.4 as corrected in
     docs/proofs/errata.md, `clones` the closed form of Feldman et al. in its place (Remark 4.3), both with

@@ -1,8 +1,8 @@
 """Gaussian releases with a random shift that the observer knows: delta = E[delta_G(epsilon; mu sqrt(S))].
 
-Given the path of a token, what an observer sees is a Gaussian mechanism of squared shift mu^2 S. Its delta
+Given the path of a token, the view of an observer is a Gaussian mechanism of squared shift mu^2 S. Its delta
 is the mean over the distribution of S, which is computed here on a grid: every value is rounded up to the
-    grid, and what lies beyond its end counts as delta = 1.
+grid, and the mass beyond its end counts as delta = 1.
 """
 
 from __future__ import annotations
@@ -20,46 +20,46 @@ from smpc_dp.privacy.network.curves import Floats, hockey_stick
 _GROUPS = 32
 
 
-class NoiseDistribution(NamedTuple):
-    """Mass at 0, step, 2 step, ..., and what is beyond (or lost to truncation)."""
+class ShiftDistribution(NamedTuple):
+    """Distribution of S on a grid: mass at 0, step, 2 step, ..., and mass beyond (or lost to truncation)."""
 
     mass: Floats
     step: float
     beyond: float
 
     def delta(self, epsilon: float, mu: float) -> float:
-        """Delta at epsilon when a unit of S is a squared shift of mu^2, rounded up."""
+        """Return delta at epsilon when a unit of S is a squared shift of mu^2, rounded up."""
         held = np.flatnonzero(self.mass > 0)
         deltas = hockey_stick(epsilon, mu * np.sqrt(held * self.step))
         return min(1.0, float(self.mass[held] @ deltas) * (1 + 1e-9) + self.beyond)
 
-    def coarser(self, size: int) -> NoiseDistribution:
-        """The distribution on a grid of `size` cells, a divisor of this one's, rounded up."""
+    def coarser(self, size: int) -> ShiftDistribution:
+        """Return the distribution on a grid of `size` cells, a divisor of this one's, rounded up."""
         factor = len(self.mass) // size
         if factor == 1:
             return self
         # Cell j takes what lies in (j - 1, j] of the coarser steps; the last ones go beyond.
         padded = np.concatenate([np.zeros(factor - 1), self.mass, [0.0]])
         cells = padded.reshape(-1, factor).sum(axis=1)
-        return NoiseDistribution(cells[:size], self.step * factor, self.beyond + float(cells[size:].sum()))
+        return ShiftDistribution(cells[:size], self.step * factor, self.beyond + float(cells[size:].sum()))
 
     def mean(self) -> float:
-        """The mean of S, without what is beyond."""
+        """The mean of S, without the mass beyond the grid."""
         return float(self.mass @ np.arange(len(self.mass))) * self.step
 
 
 def tabulate(
     values: Floats, weights: Floats, step: float, size: int, beyond: float = 0.0
-) -> NoiseDistribution:
-    """The distribution of a single variable, its values rounded up to the grid."""
+) -> ShiftDistribution:
+    """Return the distribution of a single variable, its values rounded up to the grid."""
     index = np.ceil(np.maximum(values, 0.0) / step * (1 - 1e-12)).astype(np.int64)
     inside = index < size
     mass = np.bincount(index[inside], weights=weights[inside], minlength=size).astype(np.float64)
-    return NoiseDistribution(mass, step, beyond + float(weights[~inside].sum()))
+    return ShiftDistribution(mass, step, beyond + float(weights[~inside].sum()))
 
 
-def summed(distribution: NoiseDistribution, times: int, tail: float) -> NoiseDistribution:
-    """The distribution of the sum of `times` independent copies; `tail` bounds P[sum beyond the grid].
+def summed(distribution: ShiftDistribution, times: int, tail: float) -> ShiftDistribution:
+    """Return the distribution of the sum of `times` independent copies; `tail` bounds P[sum beyond the grid].
 
     The convolution is circular: mass beyond the grid's end comes back at its beginning, at most `tail` of it.
     """
@@ -67,17 +67,17 @@ def summed(distribution: NoiseDistribution, times: int, tail: float) -> NoiseDis
     if times == 0:
         mass = np.zeros(size)
         mass[0] = 1.0
-        return NoiseDistribution(mass, distribution.step, 0.0)
+        return ShiftDistribution(mass, distribution.step, 0.0)
     power = np.fft.irfft(np.fft.rfft(distribution.mass) ** times, n=size)
     # The transforms err by a few units of 2^-53 in the mean square, spread over all entries.
     rounding = 4e-16 * times * math.sqrt(size)
-    return NoiseDistribution(
+    return ShiftDistribution(
         np.maximum(power, 0.0), distribution.step, min(1.0, times * distribution.beyond + tail + rounding)
     )
 
 
 def grid_end(values: Floats, weights: Floats, times: int, tail: float) -> float:
-    """A point that the sum of `times` copies exceeds with chance at most `tail`, by Chernoff's bound."""
+    """Return a point that the sum of `times` copies exceeds with probability at most `tail` (Chernoff)."""
     best = times * float(values.max())
     for slope in np.geomspace(0.05, 400.0, 60):
         top = float(slope * values.max())
@@ -87,11 +87,11 @@ def grid_end(values: Floats, weights: Floats, times: int, tail: float) -> float:
 
 
 def with_direct(
-    rest: NoiseDistribution, chances: int, rate: float, cap: int, tail: float
-) -> NoiseDistribution:
-    """A distribution above min(B, cap) + the sum of chances - B copies of the rest, B ~ Bin(chances, rate).
+    rest: ShiftDistribution, chances: int, rate: float, cap: int, tail: float
+) -> ShiftDistribution:
+    """Return a distribution above min(B, cap) + the sum of `chances` - B copies of `rest`.
 
-    B is grouped: a group has its largest min(B, cap) and its most copies.
+    B ~ Bin(chances, rate) is grouped: a group has its largest min(B, cap) and its most copies.
     """
     size, step = len(rest.mass), rest.step
     low = max(0, int(binom.ppf(tail, chances, rate)) - 1)
@@ -105,4 +105,4 @@ def with_direct(
         retained = max(0, size - shift)
         total[shift:] += chance * several.mass[:retained]
         beyond += chance * (several.beyond + float(several.mass[retained:].sum()))
-    return NoiseDistribution(total, step, min(1.0, beyond))
+    return ShiftDistribution(total, step, min(1.0, beyond))

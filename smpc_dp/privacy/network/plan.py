@@ -1,4 +1,4 @@
-"""What a plan for a walking token says, whichever topology and task."""
+"""The plan of a walking token, for every topology and task."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ SUBSTITUTE_PARTY = "substitution of all data of one user"
 
 
 class NetworkPlan(msgspec.Struct, frozen=True, kw_only=True):
-    """Noise for a token that walks, and what it protects. Noise is in the units of the contributions."""
+    """Plan of a token that walks: its noise, in the units of the contributions, and the privacy it gives."""
 
     topology: str
     """`ring` or `complete`."""
@@ -55,8 +55,8 @@ class NetworkPlan(msgspec.Struct, frozen=True, kw_only=True):
     warnings: list[str]
 
 
-def observers(colluding: int) -> str:
-    """Who observes, in words that what they see can follow."""
+def describe_observers(colluding: int) -> str:
+    """Describe the observers, so that a description of their view can follow."""
     return "any one of them may observe" if colluding == 1 else f"any {colluding} of them may pool"
 
 
@@ -66,5 +66,5 @@ GRID_PART = 1e-9
 
 
 def without_grid(epsilon: float, delta: float) -> tuple[float, float]:
-    """Return what Gaussian noise may cost, so that a run on a grid costs (epsilon, delta) at most."""
+    """Return the budget for Gaussian noise, so that a run on a grid costs (epsilon, delta) at most."""
     return epsilon * (1 - GRID_PART), delta * (1 - GRID_PART)

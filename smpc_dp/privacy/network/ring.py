@@ -1,4 +1,4 @@
-"""Sums by a token that turns on a ring [Bellet 2021, 4.2.3], with one more noise than Algorithm 4.2 has."""
+"""Plan sums by a token on a ring [Bellet 2021, 4.2.3], with one more noise than Algorithm 4.2 has."""
 
 from __future__ import annotations
 
@@ -7,14 +7,14 @@ import math
 from smpc_dp.errors import ConfigCheck
 from smpc_dp.privacy.arguments import ArgumentChecks, delta_warnings
 from smpc_dp.privacy.gaussian import gaussian_mu
-from smpc_dp.privacy.network.plan import NetworkPlan, observers, without_grid
+from smpc_dp.privacy.network.plan import NetworkPlan, describe_observers, without_grid
 from smpc_dp.privacy.network.published import ring_sum_sigma
 
 MAX_ROUNDS = 1_000_000
 
 
 def single_noises(parties: int, rounds: int) -> int:
-    """How often Algorithm 4.2 adds noise, with the last that it lacks: every n - 1 hops and before the end.
+    """Return how often Algorithm 4.2 adds noise: every n - 1 hops, and before the end, where it lacks it.
 
     The last hop is noisy already if the (K - 1) hops after the last noise are a multiple of n - 1.
     """
@@ -22,7 +22,7 @@ def single_noises(parties: int, rounds: int) -> int:
 
 
 def distributed_variance(parties: int, rounds: int) -> float:
-    """Variance of the published sum over sigma^2 with the noise of Remark 4.2, mended.
+    """Return the variance of the published sum over sigma^2, with the noise of Remark 4.2 corrected.
 
     The first and the last hop have variance 1, each other hop 1 / (n - 1): any n - 1 hops in a row, any that
     begin with the first and any that end with the last have 1 at least.
@@ -41,7 +41,7 @@ def plan_ring_sum(
     colluding: int = 1,
     method: str = "exact",
 ) -> NetworkPlan:
-    """The least sigma for K turns of the ring; `sensitivity` is the width of a contribution's interval.
+    """Plan the least sigma for K rounds of the ring; `sensitivity` is the width of a contribution's interval.
 
     Exact: sigma = sensitivity sqrt(K) / mu for the greatest mu of (epsilon, delta) `without_grid`. From two
     colluding parties on, both neighbours of a party may be among them: `single` is refused, and `distributed`
@@ -96,7 +96,7 @@ def plan_ring_sum(
         local_error_std=local * math.sqrt(parties * rounds),
         assumption=(
             "all users follow the protocol and draw their noise honestly; the order on the ring is public; "
-            f"channels are private; {observers(colluding)} the tokens received; everybody "
+            f"channels are private; {describe_observers(colluding)} the tokens received; everybody "
             "sees the final token"
         ),
         proven=True,

@@ -1,4 +1,4 @@
-"""Histograms by a token on a random walk over the complete graph (Remark 4.6): randomised response.
+"""Plan histograms by a token's random walk over the complete graph (Remark 4.6), by randomised response.
 
 Two observers, as in `complete`; statement and proof in docs/proofs/network.md.
 """
@@ -10,7 +10,7 @@ import numpy as np
 from smpc_dp.errors import ConfigCheck
 from smpc_dp.privacy.arguments import LEAST_NUMERICAL_DELTA, ArgumentChecks, delta_warnings
 from smpc_dp.privacy.network.complete import seen_steps, walk_assumption
-from smpc_dp.privacy.network.curves import Curve, Floats, composed_delta, exceeded, grouped, sampled
+from smpc_dp.privacy.network.curves import Curve, Floats, composed_delta, group_counts, sampled, upper_count
 from smpc_dp.privacy.network.histogram import count_std, least_beta, local_delta
 from smpc_dp.privacy.network.plan import NetworkPlan
 from smpc_dp.privacy.response import ResponseDistribution
@@ -21,7 +21,7 @@ _MOST_SEEN = 1_000
 
 
 def response_curve(beta: float, categories: int, answers: int) -> Curve:
-    """The curve of so many answers of a party that are seen one by one.
+    """Return the curve of so many answers of a party that are seen one by one.
 
     The loss of an answer is e0, 0 or -e0 with e0 = ln(1 + (1 - beta) d / beta); the losses add up.
     """
@@ -40,13 +40,13 @@ def response_curve(beta: float, categories: int, answers: int) -> Curve:
 
 
 def sampled_response(rate: float, beta: float, categories: int) -> Curve:
-    """The curve of an answer that is the party's with secret chance `rate`, another's otherwise."""
+    """Return the curve of an answer that is the party's with secret probability `rate`, else another's."""
     return sampled(rate, response_curve(beta, categories, 1))
 
 
 def seen_responses(chances: int, rate: float, beta: float, categories: int) -> Curve:
-    """The curve of S answers seen one by one, S ~ Bin(chances, rate) known to the observer, rounded up."""
-    counts, weights, beyond = grouped(chances, rate)
+    """Return the curve of S answers seen one by one, S ~ Bin(chances, rate) seen too, rounded up."""
+    counts, weights, beyond = group_counts(chances, rate)
     parts = [response_curve(beta, categories, int(count)) for count in counts]
 
     def curve(epsilon: Floats) -> Floats:
@@ -68,9 +68,10 @@ def plan_walk_histogram(
     colluding: int = 1,
     paths: str = "neighbours",
 ) -> NetworkPlan:
-    """The least chance beta of a random answer for a walk of `steps` over `parties` parties, d categories.
+    """Plan the least probability beta of a random answer for a walk of `steps` over `parties` parties.
 
-    `paths`: `hidden` or `neighbours`, what the colluders know of the path. Raises ConfigError.
+    The histogram has d categories. `paths`: `hidden` or `neighbours`, the colluders' knowledge of the path.
+    Raises ConfigError.
     """
     checks = ArgumentChecks()
     checks.require_integer("parties", parties, 3, 10_000_000)
@@ -82,7 +83,7 @@ def plan_walk_histogram(
     checks.require_budget(epsilon, delta, least=LEAST_NUMERICAL_DELTA)
     checks.raise_issues()
     tail, rate = delta * _SIDE, 1 / (parties - colluding)
-    visits, beyond = exceeded(steps, colluding / parties, tail) if paths == "neighbours" else (0, 0.0)
+    visits, beyond = upper_count(steps, colluding / parties, tail) if paths == "neighbours" else (0, 0.0)
     if paths == "neighbours" and seen_steps(visits) * rate > _MOST_SEEN:
         checks.add_issue(
             "steps",
@@ -97,7 +98,7 @@ def plan_walk_histogram(
             parts.append((seen_responses(seen_steps(visits), rate, beta, categories), 1))
         return beyond + composed_delta(epsilon, parts)
 
-    most, over = exceeded(steps, 1 / parties, tail)
+    most, over = upper_count(steps, 1 / parties, tail)
     local = least_beta(lambda b: over + local_delta(epsilon, b, most, categories), delta)
     beta = min(least_beta(total, delta), local)
     if beta >= 1:

@@ -64,18 +64,18 @@ def test_composition_of_gaussians_is_gaussian(times: int, mu: float, epsilon: fl
 
 
 def test_mixed_parts_compose() -> None:
-    parts = [(curves.sampled_gaussian(1.0, 0.1), 30), (curves.spotted_gaussians(1, 1.0, 0.4), 2)]
+    parts = [(curves.sampled_gaussian(1.0, 0.1), 30), (curves.seen_gaussians(1, 1.0, 0.4), 2)]
     exact = gaussian_delta(1.0, math.sqrt(30 * 0.01 + 2 * 0.16))
     assert exact <= curves.composed_delta(1.0, parts) <= exact * 1.02
 
 
 def test_spotted_curve_is_a_binomial_mean() -> None:
-    curve = curves.spotted_gaussians(5, 0.3, 0.8)
+    curve = curves.seen_gaussians(5, 0.3, 0.8)
     exact = sum(
         math.comb(5, s) * 0.3**s * 0.7 ** (5 - s) * gaussian_delta(0.5, 0.8 * math.sqrt(s)) for s in range(6)
     )
     assert float(curve(np.array([0.5]))[0]) == pytest.approx(exact, rel=1e-6)
-    many = curves.spotted_gaussians(4_000, 0.5, 0.01)
+    many = curves.seen_gaussians(4_000, 0.5, 0.01)
     exact = sum(
         float(binom.pmf(s, 4_000, 0.5)) * gaussian_delta(0.5, 0.01 * math.sqrt(s)) for s in range(4_001)
     )
@@ -130,8 +130,8 @@ def test_a_law_with_a_cap_on_edges_is_grouped_upwards(monkeypatch: pytest.Monkey
     summed = mixture.summed
 
     def counted(
-        distribution: mixture.NoiseDistribution, times: int, tail: float
-    ) -> mixture.NoiseDistribution:
+        distribution: mixture.ShiftDistribution, times: int, tail: float
+    ) -> mixture.ShiftDistribution:
         sums.append(times)
         return summed(distribution, times, tail)
 
@@ -156,7 +156,7 @@ def test_a_law_of_many_contributions_is_not_below_its_mean(n: int, times: int) -
 
 
 def test_a_coarser_law_is_rounded_up() -> None:
-    distribution = mixture.NoiseDistribution(
+    distribution = mixture.ShiftDistribution(
         np.array([0.1, 0.2, 0.3, 0.1, 0.2, 0.05, 0.03, 0.02]), 0.5, 0.0
     ).coarser(4)
     np.testing.assert_allclose(distribution.mass, [0.1, 0.5, 0.3, 0.08])
