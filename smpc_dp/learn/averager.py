@@ -1,7 +1,8 @@
-"""What a learner communicates through: averages over groups of parties, and exchanges between two parties.
+"""Interfaces through which a learner communicates: averages over groups, and exchanges between two parties.
 
-A learner is written once, over the parties that live where it runs: all of them in a simulation, one in a
-process. Row r of its arrays belongs to party `here[r]`. It has no other way to reach the others.
+A learner is written once, over the local parties, those whose data are in its process: all of them in a
+simulation, one between processes. Row r of its arrays belongs to party `here[r]`. It has no other way to
+reach the others.
 """
 
 from __future__ import annotations
@@ -46,12 +47,12 @@ FAILURES = (PeerFault, TimeoutFault, VerificationError)
 
 @dataclass(frozen=True, slots=True)
 class Averaged:
-    """What `Averager.average` gives to the parties here.
+    """Result of `Averager.average` for the local parties.
 
     Attributes:
         values: shape (rows, length): the average of the party's group, or the party's own vector if it sat
             out.
-        weights: shape (rows,): total weight of that group's survivors, 0 for a party who sat out; with noise
+        weights: shape (rows,): total weight of that group's survivors, 0 for a party that sat out; with noise
             in it where weights are private.
         guarantee: of each average for one member of its group, or None where it is exact.
     """
@@ -62,26 +63,29 @@ class Averaged:
 
 
 class Location(Protocol):
-    """Where some parties of a network live."""
+    """Interface of a process that has some parties of a network."""
 
     @property
     def parties(self) -> int:
-        """n, the parties of the network, who are 0 to n - 1."""
+        """The number n of parties in the network; they are 0 to n - 1."""
         ...
 
     @property
     def here(self) -> Parties:
-        """Shape (rows,): the parties that live here, ascending."""
+        """The local parties, shape (rows,), ascending."""
         ...
 
     @property
     def claim(self) -> str:
-        """What an average, a message or a token gives away, and against whom that holds."""
+        """The privacy of an average, a message or a token, and against whom it holds, in words."""
         ...
 
 
 class Averager(Location, Protocol):
-    """Averages vectors over groups of parties; all members of a group call it together, in the same order."""
+    """Interface for averages of vectors over groups of parties.
+
+    All members of a group call it together, in the same order.
+    """
 
     async def average(
         self, vector: Rows, weight: NDArray[np.float64] | None = None, group: Groups | None = None
@@ -103,23 +107,23 @@ class Averager(Location, Protocol):
 
 
 class PeerExchange(Location, Protocol):
-    """Messages between single parties: what a party sends, its receiver sees."""
+    """Interface for messages between two parties: the receiver sees what the sender sends."""
 
     def name_of(self, party: int) -> str:
-        """What errors call a party."""
+        """Return the name of a party, for errors."""
         ...
 
     async def exchange(self, vector: Rows, partner: Parties) -> Rows:
-        """Return, for each party here, its partner's vector.
+        """Return, for each local party, its partner's vector.
 
         Args:
             vector: shape (rows, length).
-            partner: shape (n,), an involution: partner[partner[i]] = i; its own partner is who stays alone.
+            partner: shape (n,), an involution: partner[partner[i]] = i; a party without a partner is its own.
         """
         ...
 
     async def mix(self, vector: Rows, weights: sparse.csr_array) -> Rows:
-        """Return, for each party k here, the sum over l of weights[k, l] times the vector of l.
+        """Return, for each local party k, the sum over l of weights[k, l] times the vector of l.
 
         Args:
             vector: shape (rows, length).
@@ -128,26 +132,26 @@ class PeerExchange(Location, Protocol):
         ...
 
     async def all_to_all(self, vectors: Boxes) -> Boxes:
-        """Hand every party another vector from every party here; everybody must take part.
+        """Send every party its own vector from every local party; all parties must take part.
 
         Args:
             vectors: shape (rows, n, length): [r, j] is for party j, also where that is the sender itself.
 
         Returns:
-            shape (rows, n, length): [r, i] is what party i had for the party of row r.
+            shape (rows, n, length): [r, i] is the vector from party i to the party of row r.
         """
         ...
 
 
 class AllHere:
-    """An averager, an exchange or a token's line in whose process all parties live."""
+    """Base of averagers, exchanges and token passing for simulations: all parties are local."""
 
     def __init__(self, parties: int) -> None:
         self._here = np.arange(parties)
 
     @property
     def parties(self) -> int:
-        """n: all parties live here."""
+        """The number of parties, all of them local."""
         return len(self._here)
 
     @property
@@ -156,16 +160,16 @@ class AllHere:
         return self._here
 
     def name_of(self, party: int) -> str:
-        """See `PeerExchange.name_of`."""
+        """Return the name of a party; see `PeerExchange.name_of`."""
         return f"user {party}"
 
 
 class PlainAverager(AllHere):
-    """Averages in the clear, for tests and for comparison: nothing is hidden from anybody."""
+    """Averager in the clear, for tests and comparison: nothing is hidden from anybody."""
 
     @property
     def claim(self) -> str:
-        """No protection at all."""
+        """The statement that there is no protection."""
         return "NO PRIVACY: vectors are averaged in the clear; for tests and comparison only"
 
     async def average(
@@ -192,11 +196,11 @@ class PlainAverager(AllHere):
 
 
 class PlainExchange(AllHere):
-    """Exchanges in the clear: each receiver sees exactly what was sent."""
+    """Exchange in the clear: each receiver sees exactly what was sent."""
 
     @property
     def claim(self) -> str:
-        """No protection at all."""
+        """The statement that there is no protection."""
         return "NO PRIVACY: every receiver sees what it is sent; for tests and comparison only"
 
     async def exchange(self, vector: Rows, partner: Parties) -> Rows:
@@ -210,12 +214,12 @@ class PlainExchange(AllHere):
         return np.asarray(weights @ vector)
 
     async def all_to_all(self, vectors: Boxes) -> Boxes:
-        """Return what each was sent; see `PeerExchange.all_to_all`."""
+        """Return the vectors that each party was sent; see `PeerExchange.all_to_all`."""
         return check_boxes(self, vectors).transpose(1, 0, 2)
 
 
 def check_rows(location: Location, vector: Rows) -> Rows:
-    """Return `vector` as float64; raise ConfigError unless it is finite and has a row for each party here."""
+    """Return `vector` as float64; raise ConfigError unless it is finite with one row per local party."""
     vector = np.asarray(vector, dtype=np.float64)
     if vector.ndim != 2 or len(vector) != len(location.here):
         reason = f"shape must be ({len(location.here)}, length), is {vector.shape}"
@@ -228,7 +232,7 @@ def check_rows(location: Location, vector: Rows) -> Rows:
 
 
 def whole(values: Rows, below: int) -> NDArray[np.bool_]:
-    """Tell which values are integers from 0 to `below` - 1, in their shape."""
+    """Return which values are integers from 0 to `below` - 1, in their shape."""
     return np.asarray((values == np.rint(values)) & (values >= 0) & (values < below))
 
 
@@ -242,7 +246,8 @@ def check_received(
     """Raise PeerFault, naming the sender, for a row that no honest party can have sent.
 
     Args:
-        received: shape (m, length), of `senders` at `ticks`, (m,). screen: None: anything is believed.
+        received: shape (m, length), of `senders` at `ticks`, (m,).
+        is_plausible: the plausibility check; None: every row passes.
     """
     wrong = (
         np.zeros(0, dtype=np.intp) if is_plausible is None else np.flatnonzero(~is_plausible(received, ticks))
@@ -254,7 +259,7 @@ def check_received(
 
 
 def check_boxes(location: PeerExchange, vectors: Boxes) -> Boxes:
-    """Return one vector from each party here to each party, as float64, shape (rows, n, length).
+    """Return a vector from each local party to each party, as float64, shape (rows, n, length).
 
     Raises ConfigError unless they are finite and of this shape.
     """
@@ -278,7 +283,7 @@ def check_partners(parties: int, partner: Parties) -> Parties:
 
 
 def check_mixing(parties: int, weights: sparse.csr_array) -> sparse.csr_array:
-    """Return `weights`; raise ConfigError unless they are finite and there is one for each two parties."""
+    """Return `weights`; raise ConfigError unless they are finite and of shape (n, n)."""
     if weights.shape != (parties, parties):
         raise ConfigError.at(
             "weights", f"shape must be (n, n) with n = {parties}, is {weights.shape}", ConfigCheck.SHAPE
@@ -291,7 +296,7 @@ def check_mixing(parties: int, weights: sparse.csr_array) -> sparse.csr_array:
 def check_average(
     location: Averager, vector: Rows, weight: NDArray[np.float64] | None, group: Groups | None
 ) -> tuple[Rows, NDArray[np.float64], Groups]:
-    """Return the arguments of `average` with their defaults filled in; raise ConfigError on a bad one."""
+    """Return the arguments of `average` with defaults filled in; raise ConfigError for invalid ones."""
     vector = check_rows(location, vector)
     weight = np.ones(len(vector)) if weight is None else np.asarray(weight, dtype=np.float64)
     if weight.shape != (len(vector),) or not np.all(np.isfinite(weight)) or np.any(weight < 0):
@@ -303,9 +308,9 @@ def check_average(
 
 
 class Planned:
-    """Counts in how many private averages or exchanges each party takes part: noise is planned for so many.
+    """Counter of each party's private averages or exchanges, for which the noise is planned.
 
-    `most`: for each party, or None where nothing is protected.
+    `most`: the planned number for each party, or None where nothing is protected.
     """
 
     def __init__(self, parties: int, most: int | None) -> None:
@@ -313,7 +318,7 @@ class Planned:
         self._most = most
 
     def take(self, parties: Parties) -> None:
-        """Count these parties once more; raise PrivacyError, and count nobody, if that is once too often."""
+        """Count one more use of these parties; raise PrivacyError, and count none, beyond the plan."""
         if self._most is not None and np.any(over := self._taken[parties] >= self._most):
             raise PrivacyError(
                 f"user {parties[over][0]}: noise is planned for {self._most} private vectors, "

@@ -1,7 +1,7 @@
 """Block gossip: in each step a random group of s parties averages securely, with noise once for the group.
 
-s from 2 to n parties: the larger the group, the less noise there is for each member, and the more parties
-    must be there at once [Bellet 2021, chapter 5, the local scale of multi-party computation].
+s is 2 to n: the larger the group, the less noise there is for each member, and the more parties must be
+online at once [Bellet 2021, chapter 5, the local scale of multi-party computation].
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ from smpc_dp.learn.sgd import SgdSettings
 
 
 class BlockGossip(SgdSettings, frozen=True, kw_only=True):
-    """Descent in random groups."""
+    """Settings of gradient descent in random groups."""
 
     kind: ClassVar[str] = "block-gossip"
     group: Annotated[
@@ -28,7 +28,7 @@ class BlockGossip(SgdSettings, frozen=True, kw_only=True):
     ]
 
     def issues(self, parties: int) -> list[ConfigIssue]:
-        """Return what is wrong with the settings for so many parties."""
+        """Return the faults of the settings for so many parties."""
         issues = super().issues(parties)
         if self.group > parties:
             issues.append(
@@ -51,7 +51,7 @@ STREAM = 9
 class GroupDraws:
     """Random groups of `size` out of n parties, drawn without replacement within a round.
 
-    A round is a random order of the parties cut into floor(n / size) groups; who is left over sits it out. So
+    A round is a random order of the parties cut into floor(n / size) groups; leftover parties sit it out. So
     every group is a uniformly random one, and no party takes part more than once in a round. Longer schedules
     begin like shorter ones.
 
@@ -75,5 +75,5 @@ class GroupDraws:
         return np.sort(groups[:steps], axis=1).astype(np.intp)
 
     def participations(self, steps: int) -> Ints:
-        """Return in how many of the first `steps` groups each party is, shape (parties,)."""
+        """Return the number of the first `steps` groups that each party is in, shape (parties,)."""
         return np.bincount(self.draw(steps).ravel(), minlength=self.parties)

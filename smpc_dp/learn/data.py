@@ -1,4 +1,4 @@
-"""Data sets for learning, checked as they are read. The label is the last column of every table."""
+"""Read data sets for learning, with checks. The label is the last column of every table."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ _BUNDLED = ("breast_cancer", "iris", "wine", "digits", "diabetes")
 
 
 def read_table(path: str | os.PathLike[str]) -> Table:
-    """Return the table in a file, shape (points, columns): numbers, one point a line, the label last.
+    """Read a table from a file, shape (points, columns): numbers, one point per line, the label last.
 
     `.npy` holds a two-dimensional array; `.csv` and `.txt` numbers separated by commas. A first line that is
     no number at all is a header. An empty cell is a missing value, NaN.
@@ -50,7 +50,7 @@ def read_table(path: str | os.PathLike[str]) -> Table:
 
 
 def numbers(rows: list[tuple[int, list[str]]], source: str) -> Table:
-    """Return cells, with the number of their lines, as a table; raise ConfigError naming the line."""
+    """Parse cells with their line numbers as a table of numbers; raise ConfigError naming the line."""
     if not rows:
         raise ConfigError.at(source, "holds no points", ConfigCheck.MISSING)
     width = len(rows[0][1])
@@ -69,6 +69,7 @@ def numbers(rows: list[tuple[int, list[str]]], source: str) -> Table:
 
 
 def _is_number(cell: str) -> bool:
+    """Return whether a cell is a number."""
     try:
         float(cell)
     except ValueError:
@@ -78,6 +79,7 @@ def _is_number(cell: str) -> bool:
 
 
 def _from_npy(file: Path) -> Table:
+    """Read a two-dimensional table of numbers from a .npy file."""
     log_opening(file, "the data")
     try:
         with file.open("rb") as opened:
@@ -99,8 +101,8 @@ class Dataset:
     Attributes:
         table: shape (points, features + 1).
         names: of the columns.
-        source: what it is and where it comes from.
-        left_out: points that were left out because a value is missing.
+        source: the name of the data set and where it comes from.
+        left_out: number of points left out because a value is missing.
     """
 
     table: Table
@@ -110,11 +112,11 @@ class Dataset:
 
     @property
     def features(self) -> int:
-        """Columns without the label."""
+        """The number of columns without the label."""
         return int(self.table.shape[1]) - 1
 
     def split(self, parties: int, test: float, seed: int) -> tuple[list[Table], Table]:
-        """Return a table for each party, as equal as can be, and the test points, after a public shuffle.
+        """Return a table per party, of nearly equal sizes, and the test points, after a public shuffle.
 
         Raises ConfigError if there are not as many points as parties.
         """
@@ -129,7 +131,7 @@ class Dataset:
         return [train[party::parties] for party in range(parties)], self.table[order[:held]]
 
     def scaled(self) -> Dataset:
-        """Return it with every feature shifted and scaled to [-1, 1] by its own range.
+        """Return the data set with every feature shifted and scaled to [-1, 1] by its own range.
 
         The ranges are taken from the data: where they are not public, that is not private.
         """
@@ -140,7 +142,7 @@ class Dataset:
 
 
 def wisconsin(path: str | os.PathLike[str], *, incomplete: bool = False) -> Dataset:
-    """Return Breast Cancer Wisconsin (Original): 9 features from 1 to 10 scaled to [-1, 1], 1 for malignant.
+    """Read Breast Cancer Wisconsin (Original): 9 features from 1 to 10 scaled to [-1, 1], label 1 malignant.
 
     The 16 of 699 rows with a missing value are left out, or kept if `incomplete`, with NaN for what is
     missing. The range is public: it is that of the scale.
@@ -174,7 +176,7 @@ def wisconsin(path: str | os.PathLike[str], *, incomplete: bool = False) -> Data
 
 
 def lending_club(path: str | os.PathLike[str]) -> Dataset:
-    """Return the numeric columns of the Lending Club table, the interest rate (`int_rate`) as the label."""
+    """Read the numeric columns of the Lending Club table, the interest rate (`int_rate`) as the label."""
     header, rows = _header_and_rows(path, "Lending Club, a file with a header")
     if "int_rate" not in header:
         raise ConfigError.at(str(path), "has no column 'int_rate'", ConfigCheck.UNKNOWN_KEY)
@@ -193,13 +195,13 @@ def lending_club(path: str | os.PathLike[str]) -> Dataset:
 
 
 def california_houses(path: str | os.PathLike[str] | None = None) -> Dataset:
-    """Return California houses, the median house value in units of 100,000 as the label.
+    """Read California houses, the median house value in units of 100,000 as the label.
 
     Args:
         path: the nine columns without header, .csv or .csv.gz; None: scikit-learn's fetcher, which needs the
             network and the extra `learn`. Its terms are unclear, so it is not shipped.
 
-    Raises LocalError where neither is to be had.
+    Raises LocalError if neither is available.
     """
     names = ("longitude", "latitude", "age", "rooms", "bedrooms", "population", "households", "income")
     source = "California houses, StatLib"
@@ -213,7 +215,7 @@ def california_houses(path: str | os.PathLike[str] | None = None) -> Dataset:
 
 
 def movielens(path: str | os.PathLike[str]) -> Dataset:
-    """Return MovieLens ratings: party, movie and time, the rating as the label.
+    """Read MovieLens ratings: party, movie and time, the rating as the label.
 
     `path`: a file with the header userId, movieId, rating, timestamp, .csv or .csv.gz. It is for research
     that is not commercial, so it is not shipped.
@@ -232,7 +234,7 @@ def movielens(path: str | os.PathLike[str]) -> Dataset:
 
 
 def bundled(name: str) -> Dataset:
-    """Return a set that scikit-learn brings along: "breast_cancer", "iris", "wine", "digits", "diabetes".
+    """Return a data set of scikit-learn: "breast_cancer", "iris", "wine", "digits", "diabetes".
 
     Raises LocalError without the extra `learn`, ConfigError for another name.
     """
@@ -244,6 +246,7 @@ def bundled(name: str) -> Dataset:
 
 
 def _sklearn(name: str) -> Any:
+    """Load a data set of scikit-learn; raise LocalError without the extra `learn` or the network."""
     datasets = import_optional("sklearn.datasets")
     try:
         return getattr(datasets, name)()
@@ -252,7 +255,7 @@ def _sklearn(name: str) -> Any:
 
 
 def _unzipped(path: str | os.PathLike[str], reason: str) -> list[tuple[int, list[str]]]:
-    """Return the cells of a file that may be compressed."""
+    """Read the cells of a file that may be compressed, with line numbers."""
     file = Path(path)
     if not file.exists():
         raise LocalError(f"{file}: there is no such file; needed is {reason}")
@@ -269,7 +272,7 @@ def _unzipped(path: str | os.PathLike[str], reason: str) -> list[tuple[int, list
 
 
 def _cells(file: Path, content: bytes) -> list[tuple[int, list[str]]]:
-    """Return the cells of each line that has any, with its number."""
+    """Return the cells of each non-empty line, with its line number."""
     try:
         lines = list(csv.reader(content.decode("utf-8-sig").splitlines()))
     except (UnicodeDecodeError, csv.Error) as error:
@@ -280,7 +283,7 @@ def _cells(file: Path, content: bytes) -> list[tuple[int, list[str]]]:
 def _header_and_rows(
     path: str | os.PathLike[str], reason: str
 ) -> tuple[list[str], list[tuple[int, list[str]]]]:
-    """Return the header and the other rows, all of one length."""
+    """Return the header and the other rows, all of the same length."""
     rows = _unzipped(path, reason)
     if len(rows) < 2:
         raise ConfigError.at(str(path), f"holds no points; needed is {reason}", ConfigCheck.MISSING)
@@ -293,7 +296,7 @@ def _header_and_rows(
 
 
 def _plain(path: str | os.PathLike[str], reason: str, columns: int) -> Table:
-    """Return a table of so many columns without header and missing values."""
+    """Read a table of so many columns without header and missing values."""
     table = numbers(_unzipped(path, f"{reason}, {columns} columns without header"), str(path))
     if table.shape[1] != columns:
         raise ConfigError.at(str(path), f"has {table.shape[1]} columns, needs {columns}", ConfigCheck.SHAPE)

@@ -1,7 +1,7 @@
 """Adapt-then-combine diffusion, plain, with i.i.d. and with graph-homomorphic noise [Vlaski and Sayed 2020].
 
-Models and noise live on a grid of integers, so that the claim of `DiffusionNoise` holds for what is
-really sent.
+Models and noise are on a grid of integers, so that the guarantee of `DiffusionNoise` holds for the messages
+as sent.
 """
 
 from __future__ import annotations
@@ -36,9 +36,10 @@ _FRACTION = 16
 
 @dataclass(frozen=True, slots=True)
 class Diffused:
-    """`models`: shape (rows, length), of the parties here; `guarantee` None without noise.
+    """Result of diffusion: the models of the local parties, and the guarantee.
 
-    With homomorphic noise the models are secret: see the guarantee's assumption.
+    `models`: shape (rows, length); `guarantee` None without noise. With homomorphic noise the models are
+    secret: see the guarantee's assumption.
     """
 
     models: Rows
@@ -60,10 +61,10 @@ async def diffuse(
     radius: float | None = None,
     watch: Watch | None = None,
 ) -> Diffused:
-    """Run (3)-(4), (7)-(9) or (14)-(16) with (20), by `noise`, and return the models of the parties here.
+    """Run (3)-(4), (7)-(9) or (14)-(16) with (20), by `noise`, and return the models of the local parties.
 
     Args:
-        exchange: how messages travel; each agent sends one message to all its neighbours.
+        exchange: carries the messages; each agent sends one message to all its neighbours.
         weights: A, shape (n, n), symmetric and stochastic, of a connected graph.
         gradient: of the loss without its regulariser; clipped to `noise.l1_bound` in the l1 norm.
         start: shape (rows, length), the same for all; length is a multiple of M: so many independent runs go
@@ -72,8 +73,9 @@ async def diffuse(
         ridge: rho, of the regulariser rho/2 |w|^2; 0 <= mu rho <= 1.
         source: `NoiseSource.system()` in a real run; needed with noise.
         budget: epsilon that the steps may cost; refused before the first if they cost more.
-        radius: of coordinates of what is sent: beyond it the descent has diverged. None: as large as can be.
-        watch: called with step and models after each step, of those here; in a simulation, for studies.
+        radius: bound on the coordinates of messages: beyond it the descent has diverged. None: as large as
+            possible.
+        watch: called with step and models of the local parties after each step; in a simulation, for studies.
 
     Raises:
         ConfigError: an argument is refused, or the descent diverges. PrivacyError: the budget is too small.
@@ -126,7 +128,7 @@ def update(gradients: Rows, noise: DiffusionNoise) -> Integers:
 
 
 def published(models: Rows, noise: DiffusionNoise, steps: int, epsilon: float, source: NoiseSource) -> Rows:
-    """Return models of homomorphic diffusion after `steps`, for everybody to see: `epsilon` more for each.
+    """Return models of homomorphic diffusion after `steps`, made public with noise that costs `epsilon` more.
 
     Costs `noise.guarantee(steps, publish=epsilon)` in all. Raises ConfigError.
     """
@@ -143,6 +145,7 @@ def _check(
     noise: DiffusionNoise | None,
     source: NoiseSource | None,
 ) -> None:
+    """Raise ConfigError unless the arguments of `diffuse` are valid."""
     issues = []
     if weights.shape != (exchange.parties, exchange.parties):
         issues.append(
@@ -191,6 +194,7 @@ def _check(
 
 
 def _finite(gradients: Rows, step: int) -> Rows:
+    """Return the gradients; raise ConfigError unless they are finite."""
     gradients = np.asarray(gradients, dtype=np.float64)
     if not np.isfinite(gradients).all():
         raise ConfigError.at(
@@ -200,6 +204,7 @@ def _finite(gradients: Rows, step: int) -> Rows:
 
 
 def _bounded(exchange: PeerExchange, sent: Rows, step: int, far: float) -> Rows:
+    """Return the messages; raise ConfigError if a coordinate is beyond `far`: the descent has diverged."""
     # Nobody lives at an aggregator. Written so that NaN is caught.
     wrong = np.flatnonzero(~(np.abs(sent) <= far).all(axis=1))
     if len(wrong):

@@ -1,6 +1,6 @@
 """Diffusion as a learner of a session: each party keeps a model of its own, and mixes with its neighbours.
 
-With i.i.d. noise, or none, what a party ends with is public. With graph-homomorphic noise it is the party's
+With i.i.d. noise, or none, a party's final model is public. With graph-homomorphic noise it is the party's
 own and confidential, unless it is published with noise of its own.
 """
 
@@ -33,7 +33,7 @@ OWN = "a model is its user's own and NOT covered: with it, or with the average o
 
 
 class Diffusion(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True, dict=True):
-    """Adapt, then combine: see `learn.diffusion`. Every message is needed."""
+    """Settings of diffusion, adapt then combine: see `learn.diffusion`. Every message is needed."""
 
     kind: ClassVar[str] = "diffusion"
     features: Annotated[
@@ -79,23 +79,23 @@ class Diffusion(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields
 
     @property
     def loss(self) -> Model:
-        """The model."""
+        """The model with its loss."""
         return Model(self.model, self.features, self.classes)
 
     @cached_property
     def planned(self) -> DiffusionNoise | None:
-        """The noise, None without; raises ConfigError where none suffices."""
+        """Return the planned noise, None without; raise ConfigError where none suffices."""
         if self.noise == "none" or self.epsilon is None:
             return None
         length, clip = self.loss.length, 1.0 if self.clip is None else self.clip
         return DiffusionNoise.plan(self.noise, self.epsilon, self.steps, self.rate, clip, length)
 
     def claimed(self, noise: DiffusionNoise) -> PrivacyGuarantee:
-        """Return what holds after all steps."""
+        """Return the guarantee after all steps."""
         return noise.guarantee(self.steps, self.epsilon, publish=self.publish)
 
     def combination(self, parties: int) -> sparse.csr_array:
-        """Return A; raise ConfigError unless the graph is connected."""
+        """Return the combination matrix A; raise ConfigError unless the graph is connected."""
         drawn = graph_of(self.topology, parties)
         return drawn.metropolis() if self.weights == "metropolis" else drawn.max_degree()
 
@@ -104,7 +104,7 @@ class Diffusion(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields
         self.loss.check(table, party)
 
     def issues(self, parties: int) -> list[ConfigIssue]:
-        """Return what is wrong with the settings."""
+        """Return the faults of the settings."""
         result = []
         if self.rate * self.ridge > 1:
             result.append(
@@ -145,26 +145,26 @@ class Diffusion(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields
         return result
 
     def _largest(self, noise: DiffusionNoise) -> float:
-        """Bound a message's l2 norm in grid steps: all updates, and eight deviations of all noise."""
+        """Return a bound on a message's l2 norm in grid steps: all updates, eight deviations of all noise."""
         deviation = float(noise.scale) * math.sqrt(2 * self.steps * self.loss.length)
         return self.steps * noise.update + 8 * deviation
 
     @property
     def _bound(self) -> float:
-        """Of a message's l2 norm. With noise the messages' grid is the noise's."""
+        """Return a bound on a message's l2 norm. With noise the messages' grid is the noise's."""
         if self.planned is None:
             return self.radius * math.sqrt(self.loss.length) * (1 + 1e-9)
         return math.ldexp(EXACT_STEPS, -self.planned.bits)
 
     def requirements(self, parties: int) -> Requirements:
-        """Return what it communicates: a message of each party to its neighbours in each step."""
+        """Return the requirements: a message of each party to its neighbours in each step."""
         messages = PrivateMessages(self.loss.length, self._bound, np.full(parties, self.steps), None, None)
         if self.planned is None:
             return Requirements(exchange=messages)
         return Requirements(exchange=messages, own=spent(self.claimed(self.planned)))
 
     async def run(self, context: LearnerContext, data: list[Table]) -> Learned:
-        """Learn; see `requirements.Learner`."""
+        """Run diffusion; see `requirements.Learner`."""
         exchange, noise = context.peers, self.planned
         source = None if noise is None else context.source
         result = await self._descend(exchange, data, source)
@@ -185,7 +185,7 @@ class Diffusion(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields
     async def _descend(
         self, exchange: PeerExchange, data: list[Table], source: NoiseSource | None
     ) -> Diffused:
-        """Take all steps from zeros."""
+        """Run all steps from zeros."""
         model, points, rows = self.loss, self.loss.points(data), np.arange(len(data))
         try:
             return await diffuse(

@@ -1,7 +1,8 @@
 """Gossip dual averaging: minimise a pairwise objective over a network [Bellet 2021, section 3.2].
 
-A party has its own record, an auxiliary one that wanders by swaps, and a sum of gradients that it averages
-with whom it meets. Who receives a record sees it: see `learn.local_reports` for private ones.
+A party has its own record, an auxiliary one that moves through the network by swaps, and a sum of gradients
+that it averages with its partners. The receiver of a record sees it: see `learn.local_reports` for private
+records.
 
 theta minimises +z'theta + ||theta||^2 / (2 gamma) + t psi(theta): the papers print -z'theta, which ascends.
 """
@@ -31,13 +32,13 @@ DIVERGED = 1e8
 
 
 def inverse_root(scale: float = 1.0) -> StepSize:
-    """gamma(t) = scale / sqrt(t)."""
+    """Return the step size gamma(t) = scale / sqrt(t)."""
     return lambda time: scale / np.sqrt(time)
 
 
 @dataclass(frozen=True, eq=False, repr=False)
 class Models:
-    """What the parties here have learnt as time goes by.
+    """Models of the local parties over time.
 
     Attributes:
         ticks: shape (times,), the last is that of the end.
@@ -45,7 +46,7 @@ class Models:
         current: shape (times, rows, p): each party's last theta.
         dual: shape (times, rows, p): z, each party's sum of gradients.
         auxiliary: shape (times, rows, length): the record that each party holds beside its own.
-        claim: what the messages give away.
+        claim: the privacy of the messages, in words.
     """
 
     ticks: NDArray[np.intp]
@@ -57,13 +58,13 @@ class Models:
 
     @property
     def final(self) -> Floats:
-        """Each party's average at the end, shape (rows, p)."""
+        """The average of each local party at the end, shape (rows, p)."""
         last: Floats = self.average[-1]
         return last
 
 
 class Settings(TypedDict, total=False):
-    """What both algorithms take beside records, gradient, clock and ticks; see `dual_averaging`."""
+    """Keyword arguments of both algorithms beside records, gradient, clock and ticks."""
 
     dimension: Required[int]
     step_size: StepSize | None
@@ -73,7 +74,7 @@ class Settings(TypedDict, total=False):
 
 
 class _State:
-    """Everybody's variables, and what the two algorithms do alike with them."""
+    """Variables of the local parties, and the steps that both algorithms share."""
 
     def __init__(
         self,
@@ -89,7 +90,7 @@ class _State:
         every: int | None = None,
         is_plausible: PlausibilityCheck | None = None,
     ) -> None:
-        """Start; raise ConfigError on a bad argument."""
+        """Set the start; raise ConfigError for invalid arguments."""
         self.records = check_clocked(exchange, records, clock, ticks, every)
         checks = ArgumentChecks()
         checks.require_integer("dimension", dimension, 1, 1_000_000)
@@ -106,7 +107,7 @@ class _State:
         self.recorded: tuple[list[Floats], ...] = ([], [], [], [])
 
     async def meet(self, met: NDArray[np.intp], partner: NDArray[np.intp], at: NDArray[np.intp]) -> None:
-        """Those who meet, at their ticks, average their sums and swap their auxiliary records."""
+        """Average the gradient sums and swap the auxiliary records of parties that meet, at ticks `at`."""
         p = self.dual.shape[1]
         received = await self.exchange.exchange(np.hstack([self.dual, self.auxiliary]), partner)
         check_received(self.exchange, received[met], partner[self.exchange.here[met]], at, self.is_plausible)
@@ -116,7 +117,7 @@ class _State:
     def advance(
         self, who: NDArray[np.intp] | slice, weight: Floats | float, time: Floats, tick: NDArray[np.intp]
     ) -> None:
-        """Gradient, weighted, and proximal step, for rows `who` whose clocks come to show `time`."""
+        """Take a weighted gradient and a proximal step for rows `who`; their clocks show `time` then."""
         slope = np.asarray(self.gradient(self.theta[who], self.records[who], self.auxiliary[who]))
         if slope.shape != self.theta[who].shape:
             raise ConfigError.at(
@@ -139,6 +140,7 @@ class _State:
         self.theta[who] = theta
 
     def keep(self, tick: int) -> None:
+        """Store the variables at this tick."""
         self.ticks.append(tick)
         for recorded, value in zip(
             self.recorded, (self.average, self.theta, self.dual, self.auxiliary), strict=True
@@ -146,6 +148,7 @@ class _State:
             recorded.append(value.copy())
 
     def models(self) -> Models:
+        """Return the stored models."""
         average, current, dual, auxiliary = (np.array(recorded) for recorded in self.recorded)
         ticks = np.array(self.ticks, dtype=np.intp)
         return Models(ticks, average, current, dual, auxiliary, self.exchange.claim)
@@ -166,19 +169,19 @@ async def dual_averaging(
     bounds the error.
 
     Args:
-        records: shape (rows, length), the record of each party here.
+        records: shape (rows, length), the record of each local party.
         gradient: of the loss in theta.
-        clock: the same at every party: who meets.
+        clock: the pairing schedule, the same at every party.
         ticks: T, 1 to 1e9.
         dimension: p, 1 to 1e6.
         step_size: gamma(t), the same at every party; None: 1/sqrt(t).
         prox: of the regulariser psi.
-        every: models are kept each so many ticks, and at the end; None: at the end only.
-        screen: what is believed of others, whose rows are a sum of gradients and a record.
+        every: models are stored each so many ticks, and at the end; None: at the end only.
+        is_plausible: the plausibility check of received rows: a sum of gradients and a record.
 
     Raises:
         ConfigError: an argument is refused, or the run diverges. PeerFault, TimeoutFault: an exchange failed,
-            or somebody sent what the screen refuses.
+            or a party sent an implausible row.
     """
     state = _State(exchange, records, gradient, clock, ticks, **settings)
     rows = len(exchange.here)
@@ -210,8 +213,8 @@ async def dual_averaging_asynchronous(
 ) -> Models:
     """Minimise without a global clock: Remark 3.4 [Colin, Bellet, Salmon, Clemencon 2016].
 
-    Only those who meet take a step. Party u meets somebody with chance p_u in each tick: its gradient has the
-    weight 1/p_u, and its number of meetings over p_u is its unbiased estimate of t.
+    Only the two parties that meet take a step. Party u meets another with probability p_u in each tick: its
+    gradient has the weight 1/p_u, and its number of meetings over p_u is its unbiased estimate of t.
 
     Arguments, result and errors as of `dual_averaging`.
     """

@@ -1,4 +1,4 @@
-"""Tokens as messages of a `PeerExchange`: along a public path, or to somebody whom only the sender knows."""
+"""Tokens as messages of a `PeerExchange`: along a public path, or to a party that only the sender knows."""
 
 from __future__ import annotations
 
@@ -30,40 +30,40 @@ MAX_VALUES = 30_000
 
 
 class _OnExchange:
-    """Who may have a token that travels in an exchange."""
+    """Base of token passing by an exchange."""
 
     _exchange: PeerExchange
 
     @property
     def parties(self) -> int:
-        """n."""
+        """The number of parties."""
         return self._exchange.parties
 
     @property
     def here(self) -> Parties:
-        """The party's own number, or nobody at an aggregator."""
+        """The local party, or none at an aggregator."""
         return self._exchange.here
 
     @property
     def anonymous(self) -> bool:
-        """The receiver knows the sender, and the sender the receiver."""
+        """Always False: sender and receiver know each other."""
         return False
 
     @property
     def claim(self) -> str:
-        """That of the exchange."""
+        """The claim of the exchange."""
         return self._exchange.claim
 
     def name_of(self, party: int) -> str:
-        """That of the exchange."""
+        """Return the name of a party, as the exchange does."""
         return self._exchange.name_of(party)
 
 
 class PathTokens(_OnExchange):
     """A token along a public path, by exchanges: at hop h it goes from `path[h]` to `path[h + 1]`.
 
-    The last of the path then hands it to everybody else, in ascending order. All places make the same calls:
-    `take` takes part in the hops of others until one is its own.
+    The last party of the path then sends it to all others, in ascending order. All parties make the same
+    calls: `take` takes part in the hops of others until one is its own.
     """
 
     def __init__(self, exchange: PeerExchange, path: Parties, bits: int, length: int = 1) -> None:
@@ -79,7 +79,7 @@ class PathTokens(_OnExchange):
         )
 
     async def pass_on(self, sender: int, receiver: int, token: Token) -> None:
-        """Hand the token on; raise LocalError unless it is this hop's turn."""
+        """Send the token on; raise LocalError unless this hop is the sender's."""
         if self._hop >= len(self._hops) or self._hops[self._hop] != (sender, receiver):
             raise LocalError(
                 f"a token from user {sender} to {receiver} is not on the path at hop {self._hop}"
@@ -87,7 +87,7 @@ class PathTokens(_OnExchange):
         await self._swap(np.ldexp(token.values.astype(np.float64), -self._bits))
 
     async def publish(self, sender: int, token: Token) -> None:
-        """Hand the token to everybody else, one after the other; see `TokenPassing.publish`."""
+        """Send the token to all others, one after the other; see `TokenPassing.publish`."""
         for party in range(self.parties):
             if party != sender:
                 await self.pass_on(sender, party, token)
@@ -103,11 +103,12 @@ class PathTokens(_OnExchange):
         raise LocalError("the path of the token has ended")
 
     async def drain(self) -> None:
-        """Take part in whatever hops are left."""
+        """Take part in the hops that remain."""
         while self._hop < len(self._hops):
             await self._swap(np.zeros(self._length))
 
     async def _swap(self, vector: NDArray[np.float64]) -> NDArray[np.float64]:
+        """Take part in the current hop with this vector, and return the vector received."""
         sender, receiver = self._hops[self._hop]
         self._hop += 1
         partner = np.arange(self.parties)
@@ -116,14 +117,14 @@ class PathTokens(_OnExchange):
 
 
 class CoveredTokens(_OnExchange):
-    """A token whose holder alone knows where it goes: at each step every party sends to every other.
+    """Token passing that hides the holder: at each step every party sends a message to every other.
 
-    All but the token's message are cover. At hop h, 0 to `steps`, the token of step h moves; at the last one
-    whoever holds it sends it to everybody. A party who keeps it has it for itself.
+    All but the token's message are cover. At hop h, 0 to `steps`, the token of step h moves; at the last hop
+    its holder sends it to all. A party that keeps the token sends it to itself.
     """
 
     def __init__(self, exchange: PeerExchange, steps: int, start: Values) -> None:
-        """`start`: of the shape and type of all tokens; `steps`: T. Of all parties one may live here."""
+        """`start`: of the shape and type of all tokens; `steps`: T. At most one party may be local."""
         if len(exchange.here) > 1:
             raise ConfigError.at(
                 "here", "a covered token runs with one user here, or at a hub", ConfigCheck.CONFLICT
@@ -133,7 +134,7 @@ class CoveredTokens(_OnExchange):
 
     @property
     def claim(self) -> str:
-        """What the messages give away, and against whom that holds."""
+        """The privacy of the messages, and the adversary against whom it holds, in words."""
         return (
             "who passes the token on knows to whom, who gets it from whom, and nobody else who has it, the "
             "aggregator included: at each step everyone sends everyone a sealed message of the same length; "
@@ -141,7 +142,7 @@ class CoveredTokens(_OnExchange):
         )
 
     async def pass_on(self, sender: int, receiver: int, token: Token) -> None:
-        """Hand the token on at the hop of its step; raise LocalError when that is past."""
+        """Send the token on at the hop of its step; raise LocalError when that is past."""
         if not (sender in self.here and 0 <= receiver < self.parties):
             raise LocalError(f"a token from user {sender} to {receiver} does not leave here")
         boxes = self._cover()
@@ -151,7 +152,7 @@ class CoveredTokens(_OnExchange):
             raise self._second(self._arrived[0].sender)
 
     async def publish(self, sender: int, token: Token) -> None:
-        """Hand the token to everybody else, at the last hop; see `TokenPassing.publish`."""
+        """Send the token to all others, at the last hop; see `TokenPassing.publish`."""
         boxes = self._cover()
         boxes[0] = packed(token)
         boxes[0, sender] = 0
@@ -160,7 +161,7 @@ class CoveredTokens(_OnExchange):
             raise self._second(self._arrived[0].sender)
 
     async def take(self, idle: Callable[[], None] = nothing) -> Taken:
-        """Take part in hops until a token comes; see `TokenPassing.take`."""
+        """Take part in hops until a token arrives; see `TokenPassing.take`."""
         while not self._arrived:
             if self._hop > self._steps:
                 raise VerificationError(
@@ -171,19 +172,22 @@ class CoveredTokens(_OnExchange):
         return self._arrived.popleft()
 
     async def drain(self) -> None:
-        """Take part in whatever hops are left."""
+        """Take part in the hops that remain."""
         while self._hop <= self._steps:
             await self._swap(self._cover())
 
     def _cover(self) -> Boxes:
+        """Return cover messages to all parties."""
         return np.zeros((len(self.here), self.parties, width(self._start.size)))
 
     async def _at(self, step: int, boxes: Boxes) -> None:
+        """Send these messages at the hop of this step; raise LocalError if the hop is another one."""
         if self._hop != step:
             raise LocalError(f"the token of step {step} is passed on at hop {self._hop} of {self._steps}")
         await self._swap(boxes)
 
     async def _swap(self, boxes: Boxes) -> None:
+        """Take part in the current hop with these messages, and keep a token that arrives."""
         hop = self._hop
         self._hop += 1
         received = await self._exchange.all_to_all(boxes)
@@ -203,6 +207,7 @@ class CoveredTokens(_OnExchange):
                 self._arrived.append(Taken(sender, own, token, self.name_of(sender)))
 
     def _second(self, sender: int) -> PeerFault:
+        """Return the fault of a sender of a second token."""
         return PeerFault(
             self.name_of(sender),
             "sent a token while another is on its way: one of the two is forged",
@@ -211,19 +216,19 @@ class CoveredTokens(_OnExchange):
 
 
 def width(values: int) -> int:
-    """Return the length of a message that may carry a token of so many values."""
+    """Return return the length of a message that may carry a token of so many values."""
     return 2 + 2 * values
 
 
 def packed(token: Token) -> NDArray[np.float64]:
-    """Return a token as whole numbers below 2^32: a sign that it is one, its step, low and high halves."""
+    """Encode a token as whole numbers below 2^32: a sign that it is one, its step, low and high halves."""
     bits = np.ascontiguousarray(token.values.reshape(-1)).view(np.uint64)
     halves = np.concatenate([bits % _HALF, bits // _HALF])
     return np.concatenate([[_HERE, token.step], halves]).astype(np.float64)
 
 
 def unpacked(vector: NDArray[np.float64], like: Values, sender: str) -> Token | None:
-    """Return the token of a message, or None for cover; raise PeerFault for what is neither."""
+    """Decode the token of a message, or return None for cover; raise PeerFault for anything else."""
     whole = np.rint(vector).astype(np.int64)
     good = np.all((whole == vector) & (whole >= 0) & (whole < _HALF))
     if not good or not (whole[0] == _HERE or (whole == _NOTHING).all()):
@@ -236,7 +241,7 @@ def unpacked(vector: NDArray[np.float64], like: Values, sender: str) -> Token | 
 
 
 def token_messages(values: int, parties: int, hops: int) -> PrivateMessages:
-    """Return what `CoveredTokens` sends; raise ConfigError for tokens of too many values."""
+    """Return the messages that `CoveredTokens` sends; raise ConfigError for tokens of too many values."""
     if values > MAX_VALUES:
         raise ConfigError.at("token", f"has {values} values, {MAX_VALUES} at most", ConfigCheck.RANGE)
     # A power of two of at least the norm of the largest message.

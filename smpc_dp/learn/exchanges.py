@@ -1,4 +1,4 @@
-"""How messages between single parties are had: the grid, the noise on each vector, and who sends to whom."""
+"""Plan messages between two parties: their grid, the noise on each vector, and the recipients."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ EXACT_STEPS = 1 << 40
 
 
 def on_messages_grid(values: Rows, l2_bound: float) -> Rows:
-    """Round values to steps that messages without noise, of that bound, carry exactly."""
+    """Round values to the grid of messages without noise of this bound, which carry them exactly."""
     bits = math.floor(math.log2(EXACT_STEPS / l2_bound))
     return np.asarray(np.ldexp(np.rint(np.ldexp(values, bits)), -bits))
 
@@ -51,17 +51,17 @@ class Exchanging:
     participations: int = 0
 
     def planned(self, parties: int) -> Planned:
-        """Return what keeps each of so many parties within `participations`."""
+        """Return a counter that keeps each of so many parties within `participations`."""
         return Planned(parties, None if self.guarantee is None else self.participations)
 
     @property
     def claim(self) -> str:
-        """What one message gives away, and against whom that holds."""
+        """The privacy of one message, and the adversary against whom it holds, in words."""
         return self.parameters.privacy(self.parameters.plan.parties).claim
 
 
 def plan_messages(required: PrivateMessages, parties: int) -> Exchanging:
-    """Return messages with local differential privacy: all vectors of a party are (epsilon, delta)-DP.
+    """Plan messages with local differential privacy: all vectors of a party are (epsilon, delta)-DP.
 
     Raises ConfigError if no noise can do that.
     """
@@ -73,6 +73,7 @@ def plan_messages(required: PrivateMessages, parties: int) -> Exchanging:
     count = max(1, int(required.participations.max(initial=0)))
 
     def one(epsilon: float, delta: float) -> ExchangeParameters:
+        """Return the parameters of one message of this epsilon and delta."""
         return plan_exchange(
             parties,
             length=required.length,
@@ -95,18 +96,18 @@ def plan_messages(required: PrivateMessages, parties: int) -> Exchanging:
 
 
 class OneParty(Location):
-    """A `PeerExchange` of one party, who takes part in one request for each call; `meet` says how."""
+    """A `PeerExchange` of one party: each call is one request, sent by the subclass's `meet`."""
 
     def name_of(self, party: int) -> str:
-        """What errors call a party."""
+        """Return the name of a party, for errors."""
         return f"user {party}"
 
     async def meet(self, vectors: Rows, edges: Recipients | None) -> dict[int, Rows]:
-        """Return by party what this one was sent.
+        """Run one request; return the received vectors by sender.
 
         Args:
             vectors: shape (1, length), the same for all receivers; or where `edges` is None (n, length).
-            edges: who sends to whom; None: everyone to everyone, each another vector.
+            edges: the recipients of each sender; None: everyone to everyone, each another vector.
         """
         raise NotImplementedError
 
@@ -123,7 +124,7 @@ class OneParty(Location):
         return mixed_row(vector[0], received, int(self.here[0]), weights)[None]
 
     async def all_to_all(self, vectors: Boxes) -> Boxes:
-        """Return what every party had for this one; see `PeerExchange.all_to_all`."""
+        """Return the vector from every party to this one; see `PeerExchange.all_to_all`."""
         vectors = check_boxes(self, vectors)
         result = vectors.copy()
         for party, vector in (await self.meet(vectors[0], None)).items():
@@ -144,7 +145,7 @@ def request_of(
 
 
 def partner_edges(partner: Parties) -> Recipients:
-    """Return for each party that has a partner to whom it sends."""
+    """Return the recipient of each party that has a partner."""
     return {int(party): [int(partner[party])] for party in np.flatnonzero(partner != np.arange(len(partner)))}
 
 
@@ -164,7 +165,7 @@ def mixed_row(own: Rows, received: dict[int, Rows], party: int, weights: sparse.
 
 
 def weight_edges(weights: sparse.csr_array) -> Recipients:
-    """Return for each party that sends to others to whom: l sends to k where weights[k, l] is not zero."""
+    """Return the recipients of each sender: l sends to k where weights[k, l] is not zero."""
     entries = weights.tocoo()
     edges: Recipients = {}
     for receiver, sender, weight in zip(entries.row, entries.col, entries.data, strict=True):

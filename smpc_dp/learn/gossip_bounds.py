@@ -1,4 +1,4 @@
-"""What theory says of gossip with pairwise objectives: Theorems 3.1 and 3.2 of [Bellet 2021], put right."""
+"""Error bounds of gossip with pairwise objectives: Theorems 3.1 and 3.2 of [Bellet 2021], corrected."""
 
 from __future__ import annotations
 
@@ -40,7 +40,7 @@ def gosta_bound(topology: Topology, matrix: Floats, ticks: NDArray[np.integer]) 
 
 @dataclass(frozen=True, slots=True)
 class ErrorTerms:
-    """The bound of Theorem 3.2 on the objective's excess after T ticks of Algorithm 3.2.
+    """Terms of Theorem 3.2's bound on the objective's excess after T ticks of Algorithm 3.2.
 
     Attributes:
         centralised: C1. network: C2, proven for the mean over the parties. printed_network: C2 as printed.
@@ -82,6 +82,7 @@ def dual_averaging_terms(
     rate = topology.spectral_gap / len(topology.edges)
 
     def network(contraction: float) -> float:
+        """Return C2 for this contraction of mean squares per tick."""
         return 3 * lipschitz**2 * summed / (ticks * (1 - math.sqrt(contraction)))
 
     centralised = float(optimum @ optimum) / (2 * ticks * last) + lipschitz**2 * summed / (2 * ticks)

@@ -1,6 +1,6 @@
 """Gossip estimation of U-statistics: GoSta [Bellet 2021, section 3.1] and the baseline U2-gossip.
 
-A party has its own record and an auxiliary one, which wanders through the network by swaps. Who receives a
+A party has its own record and an auxiliary one, which moves through the network by swaps. The receiver of a
 record sees it: see `learn.local_reports` for records that are reports under local differential privacy.
 
 Where a round of the papers has all parties add h(x_u, a_u) although two of them meet, here they add what has
@@ -29,12 +29,12 @@ MAX_TICKS = 1_000_000_000
 
 @dataclass(frozen=True, eq=False, repr=False)
 class Estimates:
-    """What the parties here estimate as time goes by.
+    """Estimates of the local parties over time.
 
     Attributes:
         ticks: shape (times,), the last is that of the end.
         values: shape (times, rows): each party's estimate of (1/n^2) sum over all u, v of h(x_u, x_v).
-        claim: what the messages give away.
+        claim: the privacy of the messages, in words.
     """
 
     ticks: NDArray[np.intp]
@@ -65,18 +65,19 @@ async def gosta(
     (`gossip_bounds.gosta_bound`).
 
     Args:
-        records: shape (rows, length), the record of each party here.
-        kernel: 0 for a record with itself. Between processes what travels is rounded to a fine grid: a kernel
+        records: shape (rows, length), the record of each local party.
+        kernel: 0 for a record with itself. Between processes records are rounded to a fine grid: a kernel
             that jumps there should round back.
-        clock: the same at every party: who meets. It has at least two parties on each connected graph.
+        clock: the pairing schedule, the same at every party. It has at least two parties on each connected
+            graph.
         ticks: T, 1 to 1e9.
-        every: estimates are kept each so many ticks, and at the end; None: at the end only.
-        screen: what is believed of others, whose rows are what travels: an estimate, times t here, nothing in
+        every: estimates are stored each so many ticks, and at the end; None: at the end only.
+        is_plausible: the plausibility check of received rows: an estimate, times t here, nothing in
             `u2_gossip`, and a record.
 
     Raises:
-        ConfigError: an argument is refused. PeerFault, TimeoutFault: an exchange failed, or somebody sent
-            what the screen refuses.
+        ConfigError: an argument is refused. PeerFault, TimeoutFault: an exchange failed, or a party sent
+            an implausible row.
     """
     records, every = _checked(exchange, records, kernel, clock, ticks, every)
     here = exchange.here
@@ -115,10 +116,9 @@ async def gosta_asynchronous(
 ) -> Estimates:
     """Estimate without a global clock: Remark 3.2 [Colin, Bellet, Salmon, Clemencon 2015].
 
-    Parties who meet average their estimates, take h(x_u, a_u) into them and swap. A party's weight is one
-    over
-    the number of its meetings: that number over the chance p_u of a meeting is its unbiased estimate of t,
-    and p_u cancels. The expectation tends to the statistic as log(t)/t.
+    Parties that meet average their estimates, take h(x_u, a_u) into them and swap. A party's weight is one
+    over the number of its meetings: that number over the probability p_u of a meeting is its unbiased
+    estimate of t, and p_u cancels. The expectation tends to the statistic as log(t)/t.
 
     Arguments, result and errors as of `gosta`.
     """
@@ -155,7 +155,7 @@ async def u2_gossip(
     every: int | None = None,
     is_plausible: PlausibilityCheck | None = None,
 ) -> Estimates:
-    """Estimate by two wandering records a party, without averaging [Pelckmans, Suykens 2009].
+    """Estimate by two moving records per party, without averaging [Pelckmans, Suykens 2009].
 
     At each tick, two parties swap their first records and two parties swap their second ones; then every
     party takes h of its two records into its running average.
@@ -190,6 +190,7 @@ async def u2_gossip(
 
 
 def _evaluated(kernel: PairKernel, own: Rows, auxiliary: Rows) -> Floats:
+    """Return the kernel of own and auxiliary records; raise ConfigError unless finite, of shape (rows,)."""
     values = np.asarray(kernel(own, auxiliary), dtype=np.float64)
     if values.shape != (len(own),):
         raise ConfigError.at("kernel", f"gives shape {values.shape} for {len(own)} pairs", ConfigCheck.SHAPE)
@@ -201,7 +202,10 @@ def _evaluated(kernel: PairKernel, own: Rows, auxiliary: Rows) -> Floats:
 def _checked(
     exchange: PeerExchange, records: Rows, kernel: PairKernel, clock: Clock, ticks: int, every: int | None
 ) -> tuple[Rows, int]:
-    """Return the records and how often estimates are kept; raise ConfigError on a bad argument."""
+    """Return the records and how often estimates are stored; raise ConfigError for invalid arguments.
+
+    The kernel must be 0 for a record with itself.
+    """
     records = check_clocked(exchange, records, clock, ticks, every)
     if np.any(_evaluated(kernel, records, records) != 0):
         reason = "must be 0 for a record with itself: all users start with h(x_u, x_u)"
@@ -210,7 +214,7 @@ def _checked(
 
 
 def check_clocked(exchange: PeerExchange, records: Rows, clock: Clock, ticks: int, every: int | None) -> Rows:
-    """Return the records as float64; raise ConfigError unless they go with exchange, clock and ticks."""
+    """Return the records as float64; raise ConfigError unless they fit exchange, clock and ticks."""
     checks = ArgumentChecks()
     checks.require_integer("ticks", ticks, 1, MAX_TICKS)
     if every is not None:

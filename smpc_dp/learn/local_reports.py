@@ -1,4 +1,4 @@
-"""Gossip under local differential privacy: records are randomised once, and only that wanders [Remark 3.5].
+"""Gossip under local DP: each record is randomised once into a report, and only reports move [Remark 3.5].
 
 A party's record, one of k categories, becomes a report by k-ary randomised response. It stands for the record
 everywhere, at its own party too, since estimates and sums of gradients are sent on; kernel and gradient are
@@ -51,12 +51,12 @@ class LocalReports:
 
     @property
     def guarantee(self) -> PrivacyGuarantee:
-        """What one report costs its party; all that follows costs nothing more."""
+        """The guarantee of one report for its party; all that follows costs nothing more."""
         return self.response.guarantee(0.0)
 
     @property
     def claim(self) -> str:
-        """What holds against whom."""
+        """The privacy of a report, and against whom it holds, in words."""
         return f"{CLAIM}; epsilon = {self.guarantee.epsilon:.4g}"
 
     def randomise(
@@ -67,7 +67,7 @@ class LocalReports:
         labels: Floats | None = None,
         source: NoiseSource | None = None,
     ) -> Rows:
-        """Return the reports of the parties here, shape (rows, 2) or, with labels, (rows, 3).
+        """Return the reports of the local parties, shape (rows, 2) or, with labels, (rows, 3).
 
         Each call is a release of its own: two reports on one record cost twice.
 
@@ -76,7 +76,7 @@ class LocalReports:
             labels: public, shape (rows,). source: None is the operating system's randomness.
 
         Raises:
-            ConfigError: shapes do not go together. PrivacyError: a record is no category.
+            ConfigError: shapes do not fit each other. PrivacyError: a record is no category.
         """
         categories = np.asarray(categories)
         if categories.shape != here.shape or (labels is not None and labels.shape != here.shape):
@@ -88,7 +88,7 @@ class LocalReports:
         return np.column_stack(columns).astype(np.float64)
 
     def known(self, parties: int, *, labels: int | None = None) -> Callable[[Rows], NDArray[np.bool_]]:
-        """Return which rows, (m, columns), can be reports of so many parties, with one of so many labels."""
+        """Return the check of which rows, (m, columns), can be reports of so many parties and labels."""
 
         def known(rows: Rows) -> NDArray[np.bool_]:
             good = whole(rows[:, _ANSWER], self.response.categories) & whole(rows[:, _PARTY], parties)
@@ -110,7 +110,7 @@ class LocalReports:
         return kernel
 
     def labelled_kernel(self, matrix: Floats) -> PairKernel:
-        """Return the same for public labels 0 and 1: h(record of label 1, record of label 0) / 2.
+        """Return the unbiased kernel for public labels 0 and 1: h(record of 1, record of 0) / 2.
 
         0 for equal labels: n^2 / (n+ n-) times the mean of the estimates estimates the mean over the pairs of
         a record of either label. Raises ConfigError.
@@ -171,6 +171,7 @@ class LocalReports:
         return on_reports
 
     def _square(self, matrix: Floats) -> Floats:
+        """Return the matrix; raise ConfigError unless it is finite of shape (k, k)."""
         k = self.response.categories
         matrix = np.asarray(matrix, dtype=np.float64)
         if matrix.shape != (k, k) or not np.isfinite(matrix).all():
@@ -181,9 +182,11 @@ class LocalReports:
 
 
 def _answers(rows: Rows) -> NDArray[np.intp]:
+    """Return the answers of reports."""
     # Numbers that travelled may have been rounded to a grid.
     return np.rint(rows[:, _ANSWER]).astype(np.intp)
 
 
 def _own(own: Rows, other: Rows) -> NDArray[np.bool_]:
+    """Return which rows pair a report with itself."""
     return np.asarray(np.rint(own[:, _PARTY]) == np.rint(other[:, _PARTY]))

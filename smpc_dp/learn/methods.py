@@ -1,6 +1,6 @@
-"""How averages are had: the protocol for each group, planned for its size, and the noise for all steps.
+"""Select and calibrate the averaging protocol for each group size, with noise for all steps.
 
-Accounting of groups: each group's average is public, and so is who is in it; nothing is gained from the draw
+Accounting of groups: each group's average is public, and so are its members; nothing is gained from the draw
 of the groups. The noise of the s - c honest members of a group suffices, c the colluders that are assumed;
 each party is charged for each average that it takes part in, and its noise is planned for all of them
 together.
@@ -41,6 +41,8 @@ if TYPE_CHECKING:
 
 
 class _Releases(Protocol):
+    """Interface of planned releases: their event for the ledger."""
+
     def event(self) -> Event: ...
 
 
@@ -150,10 +152,11 @@ class AveragerTable(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
         return _checked("secagg", given, size)
 
     def _group(self, size: int, length: int) -> dict[str, object]:
+        """Return the parameters that all protocols share."""
         return {"length": length, "corrupt": self.colluders / size, "dropout": self.missing / size}
 
     def issues(self, size: int) -> list[ConfigIssue]:
-        """Return what is wrong with the table for groups of this size."""
+        """Return the faults of the table for groups of this size."""
         issues: list[ConfigIssue] = []
         honest = size - self.colluders - self.missing
         if self.method == "mpyc":
@@ -199,6 +202,7 @@ class AveragerTable(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
 
 
 def _checked(protocol: str, given: Mapping[str, object], size: int) -> SumParameters:
+    """Return the checked parameters of a protocol; raise ConfigError in the names of the table's keys."""
     checked: object
     if protocol == "secagg" and "epsilon" in given and size <= MOST_COMPLETE:
         checked, issues = check_noisy(given, size, complete=True)
@@ -220,8 +224,8 @@ def _checked(protocol: str, given: Mapping[str, object], size: int) -> SumParame
 class Averaging:
     """Planned averages: for each size of a group the parameters of its protocol.
 
-    `guarantee` is of all averages of one party together, None for exact ones; `participations` is in how many
-    a party may be for that; `weighting`: how weights travel, None where all are one.
+    `guarantee` is of all averages of one party together, None for exact ones; `participations`: in how many
+    averages a party may be for that; `weighting`: how weights are encoded, None where all are one.
     """
 
     plans: Mapping[int, GroupParameters]
@@ -230,7 +234,7 @@ class Averaging:
     weighting: Weighting | None = None
 
     def planned(self, parties: int) -> Planned:
-        """Return what keeps each of so many parties within `participations`."""
+        """Return a counter that keeps each of so many parties within `participations`."""
         return Planned(parties, None if self.guarantee is None else self.participations)
 
     def plan(self, size: int) -> SumParameters:
@@ -243,7 +247,7 @@ class Averaging:
         return planned
 
     def plan_shared(self, size: int) -> VectorParameters:
-        """Return the parameters for servers; raise ConfigError if none are planned for this size."""
+        """Return the parameters for secret sharing; raise ConfigError if none are planned for this size."""
         planned = self.parameters(size)
         if not isinstance(planned, VectorParameters):
             raise ConfigError.at(
@@ -252,7 +256,7 @@ class Averaging:
         return planned
 
     def parameters(self, size: int) -> GroupParameters:
-        """Return the parameters for a group of this size, or for servers; ConfigError if none are planned."""
+        """Return the parameters for a group of this size, of any protocol; raise ConfigError if none."""
         if size not in self.plans:
             known = ", ".join(map(str, sorted(self.plans)))
             raise ConfigError.at(
@@ -266,18 +270,18 @@ class Averaging:
 
     @property
     def shared(self) -> bool:
-        """Whether servers compute these averages."""
+        """Whether servers compute these averages by secret sharing."""
         return any(isinstance(planned, VectorParameters) for planned in self.plans.values())
 
     def outgoing(self, vector: Rows, weight: NDArray[np.float64]) -> Rows:
-        """Return what is averaged of vectors and weights; raise ConfigError for weights where none are."""
+        """Encode vectors and weights for averaging; raise ConfigError for weights if none are planned."""
         if self.weighting is not None:
             return self.weighting.extend(vector, weight)
         check_weights(weight)
         return vector
 
     def incoming(self, averages: Rows, survivors: float) -> tuple[Rows, NDArray[np.float64]]:
-        """Return averages of so many each, shape (rows, length), and their total weights."""
+        """Decode averages over so many survivors: vectors, shape (rows, length), and their total weights."""
         if self.weighting is None:
             return averages, np.full(len(averages), float(survivors))
         values, weights = self.weighting.split(averages)
@@ -290,23 +294,24 @@ class Averaging:
 
     @property
     def claim(self) -> str:
-        """What an average in the largest group gives away, and against whom that holds."""
+        """The privacy of an average in the largest group, and against whom it holds, in words."""
         return _privacy(self._largest).claim
 
     @property
     def _largest(self) -> GroupParameters:
+        """The parameters for the largest group."""
         return self.plans[max(self.plans)]
 
 
 def check_weights(weight: NDArray[np.float64]) -> None:
-    """Raise ConfigError unless all weights are one: none are planned for."""
+    """Raise ConfigError unless all weights are one, since no others are planned for."""
     if np.any(weight != 1):
         reason = "must be 1: no weights are planned for these averages (PrivateAverages.weights)"
         raise ConfigError.at("weight", reason, ConfigCheck.UNSUPPORTED)
 
 
 def plan_private(table: AveragerTable, required: PrivateAverages, parties: int) -> Averaging:
-    """Return private averages whose composition over a party's participations is (epsilon, delta)-DP.
+    """Plan private averages whose composition over a party's participations is (epsilon, delta)-DP.
 
     Raises:
         ConfigError: no noise can do that, or the protocol cannot serve such a group.
@@ -338,16 +343,19 @@ def plan_private(table: AveragerTable, required: PrivateAverages, parties: int) 
 
 
 def _encoding(parameters: GroupParameters) -> Encoding:
+    """Return the grid of the parameters."""
     return parameters.sum_encoding if isinstance(parameters, VectorParameters) else parameters.encoding
 
 
 def _privacy(parameters: GroupParameters) -> Privacy:
+    """Return the privacy of one average with these parameters."""
     if isinstance(parameters, VectorParameters):
         return parameters.privacy()
     return parameters.privacy(parameters.plan.parties)
 
 
 def _assumption(table: AveragerTable) -> str:
+    """Return the assumption of the averages' privacy, in words."""
     if table.method == "local" or (table.method == "pair" and table.colluders):
         return "none about others: local differential privacy"
     if table.method == "pair":
@@ -360,7 +368,7 @@ def _assumption(table: AveragerTable) -> str:
 
 
 def plan_public(table: AveragerTable, required: PublicAverages) -> Averaging:
-    """Return exact averages of public vectors: on shares, between two, or by secure aggregation."""
+    """Plan exact averages of public vectors: by secret sharing, between two, or by secure aggregation."""
     return Averaging(
         {size: table.plan_public(size, required.length, required.bound) for size in required.sizes}
     )
@@ -369,7 +377,10 @@ def plan_public(table: AveragerTable, required: PublicAverages) -> Averaging:
 def of_all(
     budget: tuple[float, float], parties: int, diameter: float, mechanism: str, assumption: str, over: str
 ) -> PrivacyGuarantee:
-    """Return the guarantee of all releases of a party together, of vectors `diameter` grid steps apart."""
+    """Return the guarantee of all releases of a party together.
+
+    The vectors of neighbours are `diameter` grid steps apart.
+    """
     epsilon, delta = budget
     return PrivacyGuarantee(
         epsilon=epsilon,
@@ -385,9 +396,10 @@ def of_all(
 
 
 def calibrate(plan: Callable[[float, float], P], epsilon: float, delta: float, count: int) -> P:
-    """Return what `plan` gives for one release such that `count` of them are (epsilon, delta)-DP together.
+    """Return `plan(epsilon, delta)` for the least noise whose `count` releases compose to the budget.
 
-    `plan` takes the epsilon and delta of one release. Raises ConfigError if nothing suffices.
+    `plan` takes the epsilon and delta of one release; all `count` together are (epsilon, delta)-DP. Raises
+    ConfigError if nothing suffices.
     """
     # Not at the top: a session without privacy needs no accountant.
     from smpc_dp.privacy.accountant.compose import Composition

@@ -1,4 +1,4 @@
-"""Models with a loss on points of a party, and the clipped gradient of each party's mean loss.
+"""Linear models with a loss on a party's points, and the clipped gradient of each party's mean loss.
 
 A party's table has its features in the first columns and the label in the last. The model is linear with an
 intercept: length features + 1, times the classes for "softmax".
@@ -23,7 +23,7 @@ LARGEST = 1e50
 
 @dataclass(frozen=True, slots=True)
 class Points:
-    """The points of the parties here, padded to one number each.
+    """The points of the local parties, padded to the same number each.
 
     Attributes:
         features: shape (rows, most points, features + 1), the last column ones.
@@ -50,12 +50,12 @@ class Model:
 
     @property
     def length(self) -> int:
-        """Coordinates of the model."""
+        """The number of coordinates."""
         return (self.features + 1) * (self.classes if self.kind == "softmax" else 1)
 
     @property
     def names(self) -> tuple[str, ...]:
-        """Names of the coordinates."""
+        """The names of the coordinates."""
         one = (*(f"w{index}" for index in range(self.features)), "intercept")
         if self.kind != "softmax":
             return one
@@ -98,7 +98,7 @@ class Model:
             raise ConfigError(issues)
 
     def points(self, data: list[Table]) -> Points:
-        """Return checked tables, one for each party here, as arrays."""
+        """Return checked tables, one for each local party, as arrays."""
         most = max((len(table) for table in data), default=0)
         features = np.zeros((len(data), most, self.features + 1))
         labels, share = np.zeros((len(data), most)), np.zeros((len(data), most))
@@ -130,7 +130,7 @@ class Model:
         return np.asarray(np.einsum("rp,rpf->rf", (predicted - labels) * share, features))
 
     def accuracy(self, weights: NDArray[np.float64], table: Table) -> float:
-        """Return the fraction of labels that a model, shape (length,), gets right.
+        """Return the fraction of labels that a model, shape (length,), predicts right.
 
         For "linear" the fraction of the labels' variance that it explains.
         """

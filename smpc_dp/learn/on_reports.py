@@ -1,7 +1,7 @@
-"""What learners by gossip on reports under local differential privacy have in common.
+"""Base of learners by gossip on reports under local differential privacy.
 
-A party's record becomes one of k cells and then a report [Bellet 2021, Remark 3.5]. Only what is computed
-from reports is sent, so any number of meetings costs the epsilon of one report.
+A party's record becomes one of k cells and then a report [Bellet 2021, Remark 3.5]. Only values computed
+from reports are sent, so any number of meetings costs the epsilon of one report.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ MOST = EXACT_STEPS / 16
 
 
 class OnReports(PairingSchedule, frozen=True, kw_only=True):
-    """Gossip of what is computed from reports."""
+    """Settings of a learner by gossip on reports."""
 
     if TYPE_CHECKING:
         # Settings stand in the order of the documents, in each learner.
@@ -37,12 +37,12 @@ class OnReports(PairingSchedule, frozen=True, kw_only=True):
 
     @property
     def quantiser(self) -> Quantiser:
-        """Records to cells."""
+        """Return the quantiser of records to cells."""
         raise NotImplementedError
 
     @cached_property
     def reports(self) -> LocalReports:
-        """The response on cells; raises ConfigError."""
+        """Return the randomised response on cells; raise ConfigError."""
         # Not at the top: scipy.
         from smpc_dp.learn.local_reports import LocalReports
 
@@ -50,6 +50,6 @@ class OnReports(PairingSchedule, frozen=True, kw_only=True):
 
     @property
     def protected(self) -> tuple[str, PrivacyGuarantee | None, Event | None]:
-        """What one report is, whatever is sent after it."""
+        """Return the claim, guarantee and event of one report, which cover all messages computed from it."""
         claim = f"{self.reports.claim}; the line by itself: "
         return claim, self.reports.guarantee, self.reports.response.event()

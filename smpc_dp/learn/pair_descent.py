@@ -1,8 +1,8 @@
 """Gossip dual averaging of a pairwise loss, as learners of sessions: of records in the clear, and of reports.
 
-Each party has one record. In the clear it travels from party to party, sealed against everybody else: nothing
-protects it from those who meet it. On reports gradients are the unbiased ones (3.10) [Bellet 2021, Remark
-3.5].
+Each party has one record. In the clear it goes from party to party, encrypted against all others: nothing
+protects it from the parties that receive it. On reports gradients are the unbiased ones (3.10) [Bellet 2021,
+Remark 3.5].
 """
 
 from __future__ import annotations
@@ -46,7 +46,7 @@ _LONGEST = 1 << 20
 
 
 class PairDescent(PairingSchedule, frozen=True, kw_only=True):
-    """Gossip dual averaging of a pairwise loss.
+    """Settings of gossip dual averaging of a pairwise loss.
 
     Attributes, beside those of `PairingSchedule`:
         loss: "auc", logistic, of a linear score, theta of d entries and labels 0 and 1; "metric", logistic,
@@ -75,7 +75,7 @@ class PairDescent(PairingSchedule, frozen=True, kw_only=True):
 
     @property
     def dimension(self) -> int:
-        """p, entries of theta."""
+        """The number p of theta's entries."""
         return self.pairwise_loss.dimension(self.features + 1)
 
     @property
@@ -92,19 +92,19 @@ class PairDescent(PairingSchedule, frozen=True, kw_only=True):
 
     @property
     def fields(self) -> int:
-        """Columns of a record: its features and its label."""
+        """The number of columns of a record: its features and its label."""
         return self.features + 1
 
     @property
     def names(self) -> tuple[str, ...]:
-        """Of theta's entries."""
+        """The names of theta's entries."""
         d = self.features
         if self.loss == "auc":
             return tuple(f"theta {index}" for index in range(d))
         return tuple(f"M {row},{column}" for row in range(d) for column in range(d))
 
     def setting_issues(self, parties: int) -> list[ConfigIssue]:
-        """Return what is wrong with these settings for so many parties."""
+        """Return the faults of these settings for so many parties."""
         if self.dimension > _LONGEST:
             return [
                 ConfigIssue(
@@ -120,22 +120,25 @@ class PairDescent(PairingSchedule, frozen=True, kw_only=True):
         return self.pairing_issues(parties)
 
     def slope_bound(self, distance: float) -> float:
-        """Bound the l2 norm of a gradient, for records whose features are at most `distance` apart."""
+        """Return a bound on a gradient's l2 norm, for features at most `distance` apart."""
         return distance if self.loss == "auc" else distance**2
 
     def dual_bound(self, slope: float, parties: int) -> float:
-        """Bound the l2 norm of a sum of gradients: a tick adds one to it, weighted, of norm `slope`."""
+        """Return a bound on the l2 norm of a sum of gradients.
+
+        A tick adds one weighted gradient of norm `slope`.
+        """
         return self.ticks * self._weight(parties) * slope
 
     def _weight(self, parties: int) -> float:
-        """Bound the weight of a gradient."""
+        """Return a bound on the weight of a gradient."""
         return 1 / float(self.clock_of(parties).chances.min()) if self.clock == "asynchronous" else 1.0
 
     def is_plausible(self, slope: float, parties: int, bound: float, known: Known) -> PlausibilityCheck:
-        """Return what is believed of others.
+        """Return the plausibility check of received rows.
 
-        Records that are known, and sums of gradients by tick t of norm t times the largest, so that an honest
-        party's own messages stay within `bound`.
+        A row passes if its record is `known`, and its sum of gradients at tick t has at most t times the
+        largest norm, so that an honest party's own messages stay within `bound`.
         """
         most, p = self._weight(parties) * slope, self.dimension
 
@@ -163,7 +166,7 @@ class PairDescent(PairingSchedule, frozen=True, kw_only=True):
     async def descend(
         self, exchange: PeerExchange, rows: Rows, gradient: PairGradient, is_plausible: PlausibilityCheck
     ) -> Rows:
-        """Gossip to the last tick, see `learn.dual_averaging`; return each party's average theta."""
+        """Run gossip dual averaging to the last tick; return the average theta of each local party."""
         run = dual_averaging if self.clock == "synchronous" else dual_averaging_asynchronous
         try:
             result = await run(
@@ -187,30 +190,33 @@ _FINE, _WHOLE = 2.0**10, 8
 
 
 class DualAveraging(PairDescent, frozen=True, kw_only=True):
-    """See `PairDescent`; a `requirements.Learner`. `record_bound`: of the l2 norm of a record's features."""
+    """Settings of the learner by dual averaging of records in the clear.
+
+    See `PairDescent`; a `requirements.Learner`. `record_bound`: of the l2 norm of a record's features.
+    """
 
     kind: ClassVar[str] = "dual-averaging"
     record_bound: Annotated[Positive, Meta(description="of the L2 norm of a record's features")]
 
     @property
     def length(self) -> int:
-        """Numbers of a message: a sum of gradients and a record."""
+        """The length of a message: a sum of gradients and a record."""
         return self.dimension + self.fields
 
     def largest_issues(self, bound: float) -> list[ConfigIssue]:
-        """Return why records would be rounded away beside what messages of this bound may reach."""
+        """Return a fault if the grid of messages of this bound is too coarse for records."""
         if bound > EXACT_STEPS * min(1 / _WHOLE, self.record_bound / _FINE):
             reason = f"{self.ticks}: sums may reach {bound:.3g}, beside which records are rounded away"
             return [ConfigIssue("ticks", reason, ConfigCheck.TOO_LARGE)]
         return []
 
     def bound(self, parties: int) -> float:
-        """Bound a message's l2 norm."""
+        """Return a bound on a message's l2 norm."""
         dual = self.dual_bound(self.slope_bound(2 * self.record_bound), parties)
         return math.hypot(dual, self.record_bound, self.classes) * (1 + 1e-9)
 
     def _known(self, bound: float, records: Rows) -> NDArray[np.bool_]:
-        """Tell which records are within their bound, shape (m,)."""
+        """Return which records are within their bound, shape (m,)."""
         norms = np.linalg.norm(records[:, :-1], axis=1)
         return np.asarray((norms <= self.record_bound + SLACK * bound) & whole(records[:, -1], self.classes))
 
@@ -227,7 +233,7 @@ class DualAveraging(PairDescent, frozen=True, kw_only=True):
         records: Table,
         source: NoiseSource,  # noqa: ARG002
     ) -> Rows:
-        """Descend on records."""
+        """Run the descent on records; return what the local parties have learned."""
         slope, bound = self.slope_bound(2 * self.record_bound), self.bound(exchange.parties)
         # What others have of a record is then exactly what its party has.
         records = on_messages_grid(records, bound)
@@ -240,7 +246,10 @@ MAX_CELLS = 256
 
 
 class DualAveragingReports(OnReports, PairDescent, frozen=True, kw_only=True):
-    """See `PairDescent`; a `requirements.Learner`."""
+    """Settings of the learner by dual averaging of reports under local differential privacy.
+
+    See `PairDescent`; a `requirements.Learner`.
+    """
 
     kind: ClassVar[str] = "dual-averaging-reports"
     lower: Annotated[float, Meta(description="of every feature")]
@@ -256,7 +265,7 @@ class DualAveragingReports(OnReports, PairDescent, frozen=True, kw_only=True):
 
     @cached_property
     def quantiser(self) -> Quantiser:
-        """Records to cells, with their labels if these are private."""
+        """Return the quantiser of records to cells, with their labels if these are private."""
         cells = Cells(self.lower, self.upper, bins=self.bins)
         label = Field(0, self.classes - 1, name="label", exact=True)
         fields = (*[cells] * self.features, *([label] if self.labels == "private" else []))
@@ -264,11 +273,11 @@ class DualAveragingReports(OnReports, PairDescent, frozen=True, kw_only=True):
 
     @property
     def length(self) -> int:
-        """Numbers of a message: a sum of gradients, and a report, an answer, its party and maybe a label."""
+        """The length of a message: a sum of gradients, and a report (answer, party, maybe a label)."""
         return self.dimension + (2 if self.labels == "private" else 3)
 
     def setting_issues(self, parties: int) -> list[ConfigIssue]:
-        """Return what is wrong with the settings by themselves, for so many parties."""
+        """Return the faults of the settings by themselves, for so many parties."""
         if issues := bound_issues(self.lower, self.upper):
             return issues
         labels = self.classes if self.labels == "private" else 1
@@ -284,20 +293,20 @@ class DualAveragingReports(OnReports, PairDescent, frozen=True, kw_only=True):
         return super().setting_issues(parties)
 
     def largest_issues(self, bound: float) -> list[ConfigIssue]:
-        """Return why reports would be rounded away beside what messages of this bound may reach."""
+        """Return a fault if the grid of messages of this bound is too coarse for reports."""
         if bound > MOST:
             reason = f"{self.epsilon:g} is too small for {self.ticks} ticks: a message may reach {bound:.3g}"
             return [ConfigIssue("epsilon", reason, ConfigCheck.INFEASIBLE)]
         return []
 
     def bound(self, parties: int) -> float:
-        """Bound a message's l2 norm."""
+        """Return a bound on a message's l2 norm."""
         dual = self.dual_bound(self._slope, parties)
         return math.hypot(dual, self.quantiser.categories, parties, self.classes) * (1 + 1e-9)
 
     @property
     def _slope(self) -> float:
-        """Bound an unbiased gradient's l2 norm."""
+        """Return a bound on an unbiased gradient's l2 norm."""
         apart = (self.upper - self.lower) * math.sqrt(self.features)
         return self.slope_bound(apart) * self.reports.response.distribution.pair_growth()
 
@@ -310,7 +319,7 @@ class DualAveragingReports(OnReports, PairDescent, frozen=True, kw_only=True):
             )
 
     async def gossip(self, exchange: PeerExchange, records: Table, source: NoiseSource) -> Rows:
-        """Report and descend."""
+        """Randomise the records and run the descent on reports."""
         public = self.labels == "public"
         cells = self.quantiser.categorise(nearest_codes(self.quantiser.fields, records))
         labels = records[:, -1] if public else None

@@ -1,8 +1,8 @@
 """Means over pairs of records, by gossip, as learners of sessions: of records in the clear, and of reports.
 
-In the clear records travel from party to party, sealed against everybody else: nothing protects them from
-those who meet them. Of a kernel that is described the codes travel, with their party's number, so that nobody
-pairs a record with itself: its kernel need not be 0 then.
+In the clear records go from party to party, encrypted against all others: nothing protects them from the
+parties that receive them. Of a described kernel the codes are sent, with their party's number, so that no
+party pairs a record with itself: its kernel need not be 0 then.
 """
 
 from __future__ import annotations
@@ -42,13 +42,13 @@ SLACK = 2.0**-31
 
 
 class PairEstimate(PairingSchedule, frozen=True, kw_only=True):
-    """What estimates of a pairwise statistic by gossip have in common: records, and who meets when.
+    """Settings that estimates of a pairwise statistic by gossip share: records and pairing schedule.
 
     Attributes, beside those of `PairingSchedule`:
-        statistic: h by its name, one of `STATISTICS` or a kernel's that another package registers; or as
-            `kernels.described.describe` tells of any kernel without labels.
+        statistic: h by its name, one of `STATISTICS` or a kernel's that another package registers; or a
+            description as `kernels.described.describe` makes of any kernel without labels.
         lower, upper: of every value, where h has a name; a label is 0 or 1.
-        method: "gosta", or "u2", the baseline, with two meetings a tick and a global clock.
+        method: "gosta", or "u2", the baseline, with two meetings per tick and a global clock.
         positives: n+, how many parties have label 1, public; of "auc", and only there.
     """
 
@@ -60,33 +60,33 @@ class PairEstimate(PairingSchedule, frozen=True, kw_only=True):
 
     @property
     def form(self) -> Form:
-        """The h that has a name; of auc for records (score, label): 0 for equal labels."""
+        """The kernel h that has a name; of auc for records (score, label): 0 for equal labels."""
         return FORMS["auc_private_labels" if self.statistic == "auc" else self.name]
 
     @cached_property
     def own(self) -> Kernel | None:
-        """The h that is described or registered; None for one of `STATISTICS`. Raises ConfigError."""
+        """The kernel h that is described or registered; None for one of `STATISTICS`. Raises ConfigError."""
         if isinstance(self.statistic, str):
             return registered_kernel(self.statistic)
         return read_kernel(self.statistic)
 
     @property
     def name(self) -> str:
-        """Of h."""
+        """The name of h."""
         return str(self.statistic) if self.own is None else self.own.name
 
     @property
     def names(self) -> tuple[str, ...]:
-        """One statistic."""
+        """The name of the one statistic."""
         return (self.name,)
 
     @property
     def fields(self) -> int:
-        """Values of a record."""
+        """The number of values of a record."""
         return len(self.own.fields) if self.own else len(self.form.fields) + (self.statistic == "auc")
 
     def setting_issues(self, parties: int) -> list[ConfigIssue]:
-        """Return what is wrong with these settings for so many parties."""
+        """Return the faults of these settings for so many parties."""
         try:
             own = self.own
         except ConfigError as error:
@@ -132,20 +132,20 @@ class PairEstimate(PairingSchedule, frozen=True, kw_only=True):
 
     @property
     def draws(self) -> int:
-        """Meetings in all."""
+        """The number of meetings in all."""
         return self.ticks * (2 if self.method == "u2" else 1)
 
     def state_bound(self, largest: float) -> float:
-        """Bound what travels beside a record, where h is at most `largest` in absolute value."""
+        """Return a bound on the values sent beside a record, where |h| is at most `largest`."""
         if self.method == "u2":
             return 0.0
         # The synchronous one sends t times its estimate.
         return largest * (self.ticks if self.clock == "synchronous" else 1)
 
     def is_plausible(self, largest: float, bound: float, known: Known) -> PlausibilityCheck:
-        """Return what is believed of others: records that are known, and estimates within their bound.
+        """Return the plausibility check of received rows: known records, and estimates within bounds.
 
-        Whatever is believed keeps an honest party's own messages within `bound`.
+        Rows that pass keep an honest party's own messages within `bound`.
         """
 
         def possible(rows: Rows, ticks: NDArray[np.intp]) -> NDArray[np.bool_]:
@@ -159,7 +159,7 @@ class PairEstimate(PairingSchedule, frozen=True, kw_only=True):
 
     @property
     def columns(self) -> int:
-        """Numbers that travel beside a record."""
+        """The number of values sent beside a record."""
         return 0 if self.method == "u2" else 1
 
     def check_data(self, table: Table, party: str) -> None:
@@ -187,9 +187,9 @@ class PairEstimate(PairingSchedule, frozen=True, kw_only=True):
     async def estimate(
         self, exchange: PeerExchange, rows: Rows, kernel: PairKernel, is_plausible: PlausibilityCheck
     ) -> Floats:
-        """Gossip to the last tick, see `learn.gosta`; return the statistic over pairs of different parties.
+        """Run gossip to the last tick; return the statistic over pairs of different parties.
 
-        Shape (rows, 1); for auc over the pairs of a label 1 and a label 0.
+        See `learn.gosta`. Shape (rows, 1); for auc over the pairs of a label 1 and a label 0.
         """
         run: Callable[..., Awaitable[Estimates]] = u2_gossip
         if self.method == "gosta":
@@ -212,7 +212,7 @@ _FINE, _WHOLE = 2.0**20, 16
 
 
 def on_codes(kernel: Kernel) -> PairKernel:
-    """Return a kernel on rows of codes with their parties' numbers: 0 for rows of one party."""
+    """Return the kernel on rows of codes with their parties' numbers: 0 for rows of the same party."""
 
     def values(own: Rows, other: Rows) -> Rows:
         first, second = np.rint(own).astype(np.int64), np.rint(other).astype(np.int64)
@@ -223,17 +223,20 @@ def on_codes(kernel: Kernel) -> PairKernel:
 
 
 class GossipClear(PairEstimate, frozen=True, kw_only=True):
-    """GoSta, or U2-gossip, on records; a `requirements.Learner`. See `PairEstimate`."""
+    """Settings of the learner by GoSta, or U2-gossip, on records in the clear.
+
+    A `requirements.Learner`. See `PairEstimate`.
+    """
 
     kind: ClassVar[str] = "gossip-clear"
 
     @property
     def length(self) -> int:
-        """Numbers of a message: of codes one more, their party's."""
+        """The length of a message; codes have one entry more, their party."""
         return self.columns + self.fields + (self.own is not None)
 
     def largest_issues(self, bound: float) -> list[ConfigIssue]:
-        """Return why records would be rounded away beside what messages of this bound may reach."""
+        """Return a fault if the grid of messages of this bound is too coarse for records."""
         finest = min(self.upper - self.lower, 1.0) / _FINE if self.own is None else 1 / _WHOLE
         if bound > finest * EXACT_STEPS:
             reason = f"{self.ticks}: messages may reach {bound:.3g}, beside which records are rounded away"
@@ -241,7 +244,7 @@ class GossipClear(PairEstimate, frozen=True, kw_only=True):
         return []
 
     def bound(self, parties: int) -> float:
-        """Bound a message's l2 norm: what the method sends of its estimate, and a record."""
+        """Return a bound on a message's l2 norm: the estimate as the method sends it, and a record."""
         if self.own is None:
             record = math.sqrt(self.fields) * max(abs(self.lower), abs(self.upper), 1.0)
         else:
@@ -250,13 +253,13 @@ class GossipClear(PairEstimate, frozen=True, kw_only=True):
 
     @property
     def _largest(self) -> float:
-        """Bound |h|."""
+        """Return a bound on |h|."""
         if self.own is not None:
             return max(abs(self.own.low), abs(self.own.high))
         return max(abs(self.form.low), abs(self.form.high(self.upper - self.lower)))
 
     def _known(self, parties: int, records: Rows) -> NDArray[np.bool_]:
-        """Tell which records are within the bounds, shape (m,)."""
+        """Return which records are within the bounds, shape (m,)."""
         if self.own is not None:
             below = (*(field.steps + 1 for field in self.own.fields), parties)
             possible = [whole(column, most) for column, most in zip(records.T, below, strict=True)]
@@ -272,7 +275,7 @@ class GossipClear(PairEstimate, frozen=True, kw_only=True):
         records: Table,
         source: NoiseSource,  # noqa: ARG002
     ) -> Rows:
-        """Gossip on records, or on their codes."""
+        """Run gossip on records, or on their codes."""
         parties = exchange.parties
         bound = self.bound(parties)
         if self.own is not None:
@@ -289,10 +292,10 @@ MAX_CELLS = 1_024
 
 
 class GossipReports(OnReports, PairEstimate, frozen=True, kw_only=True):
-    """GoSta, or U2-gossip, on reports; a `requirements.Learner`.
+    """Settings of the learner by GoSta, or U2-gossip, on reports under local differential privacy.
 
-    Every party ends with an estimate of the mean of h over the pairs of different parties, in the unit of the
-    records.
+    A `requirements.Learner`. Every party ends with an estimate of the mean of h over the pairs of different
+    parties, in the unit of the records.
     """
 
     kind: ClassVar[str] = "gossip-reports"
@@ -307,12 +310,12 @@ class GossipReports(OnReports, PairEstimate, frozen=True, kw_only=True):
 
     @property
     def labelled(self) -> bool:
-        """Whether reports come with their labels."""
+        """Whether reports have labels."""
         return self.statistic == "auc" and self.labels == "public"
 
     @cached_property
     def kernel(self) -> Kernel:
-        """h on cells; of label 1 and 0 where labels are sent."""
+        """The kernel h on cells; of label 1 and 0 where labels are sent."""
         if self.own is not None:
             return self.own
         form = auc if self.labelled else self.form
@@ -320,16 +323,16 @@ class GossipReports(OnReports, PairEstimate, frozen=True, kw_only=True):
 
     @cached_property
     def quantiser(self) -> Quantiser:
-        """Records to cells."""
+        """Return the quantiser of records to cells."""
         return Quantiser(self.kernel.fields, bins_of(self.kernel, self.bins))
 
     @property
     def length(self) -> int:
-        """Numbers of a message: a report has an answer, its party and maybe a label."""
+        """The length of a message: a report has an answer, its party and maybe a label."""
         return self.columns + (3 if self.labelled else 2)
 
     def setting_issues(self, parties: int) -> list[ConfigIssue]:
-        """Return what is wrong with the settings by themselves, for so many parties."""
+        """Return the faults of the settings by themselves, for so many parties."""
         if self.labels == "public" and self.statistic != "auc":
             return [ConfigIssue("labels", "are of auc alone", ConfigCheck.UNSUPPORTED)]
         issues = super().setting_issues(parties)
@@ -339,24 +342,24 @@ class GossipReports(OnReports, PairEstimate, frozen=True, kw_only=True):
         return issues
 
     def largest_issues(self, bound: float) -> list[ConfigIssue]:
-        """Return why reports would be rounded away beside what messages of this bound may reach."""
+        """Return a fault if the grid of messages of this bound is too coarse for reports."""
         if bound > MOST:
             reason = f"{self.epsilon:g} is too small for {self.bins} bins: a message may reach {bound:.3g}"
             return [ConfigIssue("epsilon", reason, ConfigCheck.INFEASIBLE)]
         return []
 
     def bound(self, parties: int) -> float:
-        """Bound a message's l2 norm: an estimate is a mean of values of the unbiased kernel."""
+        """Return a bound on a message's l2 norm: an estimate is a mean of values of the unbiased kernel."""
         return math.hypot(self.state_bound(self._largest), self.quantiser.categories, parties) * (1 + 1e-9)
 
     @cached_property
     def _matrix(self) -> Floats:
-        """h between cells, shape (k, k)."""
+        """Return h between cells, shape (k, k)."""
         return self.quantiser.matrix(self.kernel)
 
     @cached_property
     def _largest(self) -> float:
-        """Bound the unbiased kernel's absolute value."""
+        """Return a bound on the unbiased kernel's absolute value."""
         return float(np.abs(self.reports.response.distribution.unbiased_pairs(self._matrix)).max())
 
     def _kernel(self) -> PairKernel:
@@ -367,7 +370,7 @@ class GossipReports(OnReports, PairEstimate, frozen=True, kw_only=True):
         return lambda own, other: 2 * half(own, other)
 
     async def gossip(self, exchange: PeerExchange, records: Table, source: NoiseSource) -> Rows:
-        """Report and gossip."""
+        """Randomise the records and run gossip on reports."""
         labels = records[:, 1] if self.labelled else None
         codes = self.kernel.codes(records[:, : len(self.kernel.fields)])
         cells = self.quantiser.categorise(codes)

@@ -1,4 +1,4 @@
-"""Who may meet, and when, as the `[parameters]` of a session say it."""
+"""Pairing schedule of gossip: the graph and the clock, as the `[parameters]` of a session."""
 
 from __future__ import annotations
 
@@ -42,7 +42,7 @@ Seed = Annotated[int, Meta(ge=0, le=2**63 - 1)]
 
 
 def graph_of(graph: Graph, parties: int) -> Topology:
-    """Return a session's graph; raise ConfigError unless it is connected and leads to its parties alone."""
+    """Return a session's graph; raise ConfigError unless it is connected and has its parties alone."""
     if graph == "ring":
         return topology.ring(parties)
     if graph == "complete":
@@ -58,7 +58,7 @@ def graph_of(graph: Graph, parties: int) -> Topology:
 def numbered(
     parameters: Mapping[str, object], names: Sequence[str]
 ) -> tuple[Mapping[str, object], list[ConfigIssue]]:
-    """Return parameters of a session with parties that `topology` names as their numbers, and who is none."""
+    """Replace party names in `topology` by numbers; return the parameters, and unknown names as faults."""
     edges = parameters.get("topology")
     if not isinstance(edges, list):
         return parameters, []
@@ -84,7 +84,7 @@ def renamed(error: ConfigError, argument: str, key: str) -> ConfigError:
 
 
 class PairingSchedule(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True, dict=True):
-    """A learner whose parties meet in pairs; `kind` is its name, `fields` the columns of a record."""
+    """Settings of a learner whose parties meet in pairs; `kind` is its name, `fields` a record's columns."""
 
     kind: ClassVar[str]
     ticks: Annotated[Ticks, Meta(description="meetings of two users; each user must have one")]
@@ -96,7 +96,7 @@ class PairingSchedule(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_
 
     @property
     def draws(self) -> int:
-        """Meetings in all."""
+        """The number of meetings in all."""
         return self.ticks
 
     def clock_of(self, parties: int) -> Clock:
@@ -105,7 +105,7 @@ class PairingSchedule(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_
         return EdgeClock(graph, self.seed) if self.clock == "synchronous" else PoissonClock(graph, self.seed)
 
     def pairings(self, parties: int) -> NDArray[np.intp]:
-        """Return how many messages each party sends, shape (n,)."""
+        """Return the number of messages that each party sends, shape (n,)."""
         drawn = self.clock_of(parties).draw(self.draws)
         return np.bincount(drawn.ravel(), minlength=parties).astype(np.intp)
 
@@ -115,17 +115,17 @@ class PairingSchedule(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_
 
     @property
     def names(self) -> tuple[str, ...]:
-        """Of what is learned."""
+        """The names of the learned values."""
         raise NotImplementedError
 
     @property
     def length(self) -> int:
-        """Numbers of a message."""
+        """The length of a message."""
         raise NotImplementedError
 
     @property
     def protected(self) -> tuple[str, PrivacyGuarantee | None, Event | None]:
-        """What holds of records, the guarantee of all messages and what they are to a ledger."""
+        """Return the claim about records, the guarantee of all messages and their event for a ledger."""
         return f"{CLAIM}; ", None, None
 
     def setting_issues(self, parties: int) -> list[ConfigIssue]:
@@ -133,31 +133,31 @@ class PairingSchedule(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_
         raise NotImplementedError
 
     def bound(self, parties: int) -> float:
-        """Bound a message's l2 norm; raises ConfigError."""
+        """Return a bound on a message's l2 norm; raise ConfigError."""
         raise NotImplementedError
 
     def largest_issues(self, bound: float) -> list[ConfigIssue]:
-        """Return why what is sent would be rounded away on the grid of messages of this bound."""
+        """Return a fault if the grid of messages of this bound is too coarse for them."""
         raise NotImplementedError
 
     async def gossip(self, exchange: PeerExchange, records: Table, source: NoiseSource) -> Rows:
-        """Gossip on the records of the parties here, (rows, fields); return what they have learned."""
+        """Run gossip on the records of the local parties, (rows, fields); return what they have learned."""
         raise NotImplementedError
 
     def issues(self, parties: int) -> list[ConfigIssue]:
-        """Return what is wrong with the settings for so many parties."""
+        """Return the faults of the settings for so many parties."""
         try:
             return self.setting_issues(parties) or self.largest_issues(self.bound(parties))
         except ConfigError as error:
             return list(error.issues)
 
     def requirements(self, parties: int) -> Requirements:
-        """Return what it communicates: what wanders with records or reports, a message a meeting."""
+        """Return the requirements: one message, with records or reports, per party and meeting."""
         messages = PrivateMessages(self.length, self.bound(parties), self.pairings(parties))
         return Requirements(exchange=messages, own=self.protected[2])
 
     async def run(self, context: LearnerContext, data: list[Table]) -> Learned:
-        """Gossip; see `requirements.Learner`."""
+        """Run gossip; see `requirements.Learner`."""
         exchange, (claim, guarantee, _) = context.peers, self.protected
         records = np.concatenate(data) if data else np.zeros((0, self.fields))
         values = await self.gossip(exchange, records, context.source)
@@ -166,7 +166,7 @@ class PairingSchedule(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_
         return Learned(self.kind, values, self.names, steps, steps, (), guarantee, claim)
 
     def pairing_issues(self, parties: int) -> list[ConfigIssue]:
-        """Return that a party never meets anybody; raise ConfigError for the graph."""
+        """Return a fault if a party never meets another; raise ConfigError for the graph."""
         counted = self.pairings(parties)
         if counted.all():
             return []

@@ -25,7 +25,7 @@ Prox = Callable[[Rows, Floats], Rows]
 
 @dataclass(frozen=True)
 class PairwiseLoss:
-    """h(theta; x, x'), convex and differentiable in theta.
+    """A pairwise loss h(theta; x, x'), convex and differentiable in theta.
 
     Attributes:
         name: for results and messages.
@@ -40,7 +40,7 @@ class PairwiseLoss:
 
 
 def sigmoid(score: Floats) -> Floats:
-    """1 / (1 + exp(-score)), without overflow."""
+    """Return 1 / (1 + exp(-score)), without overflow."""
     # Loaded here: the command line needs the settings of learners alone.
     from scipy.special import expit
 
@@ -48,12 +48,13 @@ def sigmoid(score: Floats) -> Floats:
 
 
 def logistic_auc() -> PairwiseLoss:
-    """The logistic surrogate of the AUC, (3.5), for linear scores: 1[y > y'] log(1 + exp(theta'(x' - x))).
+    """Return the logistic surrogate of the AUC, (3.5), for linear scores.
 
-    A record is (features, label).
+    1[y > y'] log(1 + exp(theta'(x' - x))). A record is (features, label).
     """
 
     def margin(theta: Rows, own: Rows, other: Rows) -> tuple[Rows, Floats]:
+        """Return (x' - x, theta'(x' - x))."""
         difference = other[..., :-1] - own[..., :-1]
         return difference, np.asarray((theta * difference).sum(axis=-1))
 
@@ -70,9 +71,10 @@ def logistic_auc() -> PairwiseLoss:
 
 
 def logistic_metric(threshold: float = 1.0) -> PairwiseLoss:
-    """Metric learning: log(1 + exp(s ((x - x')' M (x - x') - threshold))), s = 1 for equal labels, else -1.
+    """Return the logistic loss of metric learning.
 
-    theta is M by rows, p = d^2; `Psd` keeps it a metric. A record is (features, label).
+    log(1 + exp(s ((x - x')' M (x - x') - threshold))), s = 1 for equal labels, else -1. theta is M by rows,
+    p = d^2; `positive_semidefinite` keeps it a metric. A record is (features, label).
     """
 
     def margin(theta: Rows, own: Rows, other: Rows) -> tuple[Floats, Rows, Floats]:
@@ -108,12 +110,15 @@ def objective(loss: PairwiseLoss, theta: Rows, records: Rows, *, block: int = 1 
 
 
 def no_regulariser(point: Rows, _factor: Floats) -> Rows:
-    """psi = 0."""
+    """Return the proximal operator's value for psi = 0: the point."""
     return point
 
 
 def l1(weight: float) -> Prox:
-    """psi = weight ||theta||_1: soft thresholding. Raises ConfigError unless weight is above 0."""
+    """Return the proximal operator of psi = weight ||theta||_1: soft thresholding.
+
+    Raises ConfigError unless weight is above 0.
+    """
     _above(weight, "weight")
 
     def prox(point: Rows, factor: Floats) -> Rows:
@@ -123,13 +128,19 @@ def l1(weight: float) -> Prox:
 
 
 def squared_l2(weight: float) -> Prox:
-    """psi = weight ||theta||_2^2: scaling. Raises ConfigError unless weight is above 0."""
+    """Return the proximal operator of psi = weight ||theta||_2^2: scaling.
+
+    Raises ConfigError unless weight is above 0.
+    """
     _above(weight, "weight")
     return lambda point, factor: point / (1.0 + 2.0 * weight * factor[:, None])
 
 
 def l2_ball(radius: float) -> Prox:
-    """psi = 0 where ||theta||_2 <= radius, else infinite: projection. Raises ConfigError unless above 0."""
+    """Return the proximal operator of psi = 0 where ||theta||_2 <= radius, else infinite: projection.
+
+    Raises ConfigError unless radius is above 0.
+    """
     _above(radius, "radius")
 
     def prox(point: Rows, _factor: Floats) -> Rows:
@@ -140,7 +151,7 @@ def l2_ball(radius: float) -> Prox:
 
 
 def positive_semidefinite(point: Rows, _factor: Floats) -> Rows:
-    """psi = 0 where theta, by rows, is a positive semidefinite matrix, else infinite: projection."""
+    """Project theta, a matrix by rows, on the positive semidefinite matrices."""
     side = round(point.shape[1] ** 0.5)
     if side * side != point.shape[1]:
         raise ConfigError.at(
@@ -153,6 +164,7 @@ def positive_semidefinite(point: Rows, _factor: Floats) -> Rows:
 
 
 def _above(value: float, name: str) -> None:
+    """Raise ConfigError unless the value is finite and above 0."""
     checks = ArgumentChecks()
     checks.require_positive(name, value)
     checks.raise_issues()

@@ -79,8 +79,8 @@ class Entry(msgspec.Struct, frozen=True, forbid_unknown_fields=True, omit_defaul
     """One charge of a ledger.
 
     `digest` is the SHA-256 of the entry before it and of this one without it. `epsilon` is the cost of the
-    release by itself at `delta`, the ledger's (None: infinite, or not known), and `date` the day of the charge,
-    in UTC; entries of ledgers of version 1 have neither.
+    release by itself at `delta`, the ledger's (None: infinite, or not known), and `date` the day of the
+    charge, in UTC; entries of ledgers of version 1 have neither.
     """
 
     number: Annotated[int, Meta(ge=1)]
