@@ -87,7 +87,7 @@ class NormalEquations:
         """
         if np.linalg.eigvalsh(self.matrix)[0] <= 0:
             return None
-        inverse = np.linalg.inv(self.matrix)
+        inverse = np.asarray(np.linalg.inv(self.matrix), np.float64)
         estimate = inverse @ self.right
         reach = math.sqrt(_chi_square(len(estimate), outside))
         own, each = self._spreads(inverse, estimate)

@@ -5,5 +5,15 @@ from smpc_dp.simulate.learning import learn
 from smpc_dp.simulate.local import local_auc, local_pairwise
 from smpc_dp.simulate.pairwise import evaluate
 from smpc_dp.simulate.statistic import pairwise
+from smpc_dp.simulate.statistics import statistics
 
-__all__ = ["average", "check_size", "evaluate", "learn", "local_auc", "local_pairwise", "pairwise"]
+__all__ = [
+    "average",
+    "check_size",
+    "evaluate",
+    "learn",
+    "local_auc",
+    "local_pairwise",
+    "pairwise",
+    "statistics",
+]
