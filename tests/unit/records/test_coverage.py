@@ -1,7 +1,7 @@
 """How often intervals contain the truth, over 2,000 releases of the same tables. Seeds are fixed.
 
-The share of 2,000 intervals of level 0.95 has a standard error of 0.49 %, so an exact interval is outside 95 %
-plus or minus 1.5 % with a chance of 0.2 % an answer, and below 93.5 % with one of 0.1 %.
+The share of 2,000 intervals of level 0.95 has a standard error of 0.49 %. So an exact interval misses 95 % by
+1.5 % with a chance of 0.2 % an answer, and is below 93.5 % with one of 0.1 %.
 """
 
 from __future__ import annotations
