@@ -18,7 +18,7 @@ from numpy.typing import NDArray
 
 from smpc_dp.errors import ConfigCheck, ConfigError, ConfigIssue
 from smpc_dp.privacy.accountant.events import Event
-from smpc_dp.privacy.arguments import Arguments
+from smpc_dp.privacy.arguments import ArgumentChecks
 from smpc_dp.privacy.gaussian import gaussian_mu
 from smpc_dp.privacy.guarantee import PlainStruct, PrivacyGuarantee
 from smpc_dp.privacy.mechanisms.additive import DiscreteGaussian
@@ -255,14 +255,14 @@ def plan_request(
 
 
 def _check(epsilon: float, delta: float, terms: Sequence[Term], weights: Mapping[str, float]) -> None:
-    result = Arguments()
-    result.budget(epsilon, delta)
+    result = ArgumentChecks()
+    result.require_budget(epsilon, delta)
     texts = {term.text for term in terms}
     for text, weight in weights.items():
         if text not in texts:
-            result.issue("weights", f"{text!r} is not asked for", ConfigCheck.UNKNOWN_NAME)
-        result.positive("weights", weight, 1e6, f" ({text})")
-    result.done()
+            result.add_issue("weights", f"{text!r} is not asked for", ConfigCheck.UNKNOWN_NAME)
+        result.require_positive("weights", weight, 1e6, f" ({text})")
+    result.raise_issues()
 
 
 def _scaled(
