@@ -11,7 +11,7 @@ RUST_INPUTS ?= 100000000
 PYTHON_INPUTS ?= 1000000
 # The compiled core names no folder of the machine that it was built on.
 REMAP := --remap-path-prefix=$(or $(CARGO_HOME),$(HOME)/.cargo)=cargo --remap-path-prefix=$(CURDIR)=.
-LAB := lab/pyproject.toml
+LAB := lab/pyproject.toml verify/pyproject.toml
 CORE := Cargo.toml Cargo.lock pyproject.toml core/README.md \
   $(foreach crate,core bindings,$(crate)/Cargo.toml $(wildcard $(crate)/src/*.rs $(crate)/src/*/*.rs))
 
@@ -80,7 +80,7 @@ $(VENV)/.installed: requirements/dev.lock | tools
 
 $(READY): $(VENV)/.installed $(CORE) $(LAB)
 	PIP_QUIET=1 VIRTUAL_ENV=$(CURDIR)/$(VENV) RUSTFLAGS="$(REMAP) $(RUSTFLAGS)" $(BIN)/maturin develop --quiet --release --locked
-	$(BIN)/python -m pip install --quiet --no-deps --no-build-isolation --editable lab
+	$(BIN)/python -m pip install --quiet --no-deps --no-build-isolation --editable lab --editable verify
 	@touch $@
 
 lock: $(READY)

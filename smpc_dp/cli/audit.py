@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
@@ -42,6 +43,11 @@ def audit(
     timeout: Annotated[
         float, typer.Option(help="Seconds for a URL, from the first connection to the last byte.")
     ] = 600.0,
+    second: Annotated[
+        bool, typer.Option("--second", help="Ask the second auditor too: smpc-dp-verify must be installed.")
+    ] = False,
+    second_timeout: Annotated[float, typer.Option(help="Seconds for the second auditor.")] = 3600.0,
+    second_memory: Annotated[int, typer.Option(min=64, help="MiB for the second auditor.")] = 1024,
     as_json: Annotated[bool, typer.Option("--json", help="Print one JSON object.")] = False,
 ) -> None:
     """Check the log of a verifiable run, or of a pairwise statistic.
@@ -52,6 +58,7 @@ def audit(
     4: a session was given, and nothing that says which of its runs this is: --run or --head does, from a
     party's result, since a relay that starts again can make many and show the one that it likes. Of a
     pairwise statistic only --head with the log's last head does: the aggregator alone signs its end.
+    5: --second was given, and the two auditors did not find the same.
     """
     from smpc_dp.net import audit as runtime
 
@@ -68,7 +75,12 @@ def audit(
         def show(line: int, read: int, size: int | None) -> None:
             bar.update(task, description=f"line {line}", completed=read, total=size)
 
-        report = runtime.audit(
+        run_audit = runtime.audit
+        if second:
+            from smpc_dp.net.second import audit_twice
+
+            run_audit = functools.partial(audit_twice, seconds=second_timeout, memory=second_memory)
+        report = run_audit(
             board,
             session=session,
             session_log=session_log,
@@ -99,6 +111,8 @@ def _print(report: object) -> None:
         _print_statistic(report, report.statistic)
     for fault in report.faults:
         report_line(fault)
+    if report.second is not None and not report.second.differences:
+        out.print("the second auditor found the same")
     if report.head is not None:
         out.print(f"head: {report.head}; session head: {report.session_head}, of run {report.number}")
     if report.tries is not None:

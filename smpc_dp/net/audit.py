@@ -58,6 +58,14 @@ T = TypeVar("T")
 Progress = Callable[[int, int, int | None], None]
 
 
+class Second(msgspec.Struct, frozen=True):
+    """What the second auditor says of a log: its exit code, its reason if it refuses, and what differs."""
+
+    code: int
+    reason: str
+    differences: tuple[str, ...]
+
+
 class Report(msgspec.Struct, frozen=True, kw_only=True, rename={"position": "place"}):
     """The report of an audit, and the documented shape of `smpc-dp audit --json`.
 
@@ -65,7 +73,7 @@ class Report(msgspec.Struct, frozen=True, kw_only=True, rename={"position": "pla
         ok: everything holds for the session, request and run that were given; `code` is 0.
         code: the exit code: 0; 1: it does not hold; 3: no session was given, the log is self-consistent, and
             nothing says that it is not made up; 4: it holds for the session, and nothing that was given says
-            which of its runs it is, or which log of a run that may have two.
+            which of its runs it is, or which log of a run that may have two; 5: the two auditors disagree.
         conclusion: in one sentence. limits: what it does not say, in further ones.
         session: its digest in hex; session_checked: whether it is the one that was asked for.
         request: its number; place, tries: which of how many runs of this request it is, where a session log
@@ -78,6 +86,7 @@ class Report(msgspec.Struct, frozen=True, kw_only=True, rename={"position": "pla
         verdict: of a verifiable run, statistic: of a pairwise statistic; None where the log could not be read
             to its end.
         entries, bytes, seconds: what was read, and how long it took.
+        second: what the second auditor found, where it was asked; None otherwise.
     """
 
     ok: bool
@@ -105,6 +114,7 @@ class Report(msgspec.Struct, frozen=True, kw_only=True, rename={"position": "pla
     entries: int
     bytes: int
     seconds: float
+    second: Second | None = None
 
 
 def audit(

@@ -64,7 +64,7 @@ class Copy:
             done = subprocess.run(
                 [*command, *tests],
                 cwd=self._folder,
-                env={**os.environ, "PYTHONPATH": str(self._folder)},
+                env={**os.environ, "PYTHONPATH": f"{self._folder}{os.pathsep}{self._folder / 'verify'}"},
                 stdin=subprocess.DEVNULL,
                 capture_output=True,
                 text=True,

@@ -10,8 +10,8 @@ from collections.abc import Sequence
 from fractions import Fraction
 from typing import Any
 
+from smpc_dp_verify.encodings import party_set, tuple_hash, uint
 from tests.reference import sampling_twin, secagg_twin
-from tests.reference.merkle_twin import tuple_hash, uint
 from tests.reference.secagg_twin import Message
 
 Ends = tuple[dict[Message, tuple[str, str]], dict[str, Any]]
@@ -112,7 +112,7 @@ class Exchange(secagg_twin.Session):
                 body,
                 self.signatures["exchange-hello", party.name, self.aggregator],
             )
-        packed = secagg_twin.party_set([party.number for party in present], n)
+        packed = party_set([party.number for party in present], n)
         nonces = b"".join(party.nonce for party in present)
         head = (self.session["protocol"].encode(), uint(self.session["version"]), self.digest)
         operation = (uint(self.session["request"]), self.session["question"].encode())
@@ -131,7 +131,7 @@ class Exchange(secagg_twin.Session):
                     boxes[party, other] = self._box(party, other)
             sealed = [(other.number, boxes[party, other]) for other in present if (party, other) in boxes]
             self.send(self.run, "exchange-send", party.name, self.aggregator, (sealed,))
-        senders = secagg_twin.party_set([party.number for party in sending], len(self.names))
+        senders = party_set([party.number for party in sending], len(self.names))
         for party in sending:
             brought = [(other.number, boxes[other, party]) for other in sending if (other, party) in boxes]
             self.send(self.run, "exchange-deliver", self.aggregator, party.name, (senders, brought))

@@ -9,6 +9,7 @@ import functools
 from fractions import Fraction
 from typing import Any
 
+from smpc_dp_verify.encodings import party_set
 from tests.reference import sampling_twin, secagg_twin
 from tests.reference.secagg_twin import Message, Party
 
@@ -72,7 +73,7 @@ class Keep(MerkleCommitmentBack):
 
     def _go_on(self, revealed: list[Party]) -> Ends:
         n = len(self.names)
-        members = secagg_twin.party_set([p.number for p in revealed], n)
+        members = party_set([p.number for p in revealed], n)
         digest = self.run.digest("participants", self.merkle_commitment_digest, members)
         attesting = self.speakers(4, revealed)
         publishing = self._certify("attest-participants", "participants", digest, attesting, 5)
@@ -81,7 +82,7 @@ class Keep(MerkleCommitmentBack):
             self.send(self.run, "publish", p.name, self.aggregator, (self.packed(x_hat[p]),))
         total = self.reduced(*x_hat.values())
         residual = sum(q in publishing for p in revealed if p not in publishing for q in p.neighbours)
-        published = secagg_twin.party_set([p.number for p in publishing], n)
+        published = party_set([p.number for p in publishing], n)
         for p in publishing:
             self.send(self.run, "average", self.aggregator, p.name, (self.packed(total), published, residual))
         return self.messages, {

@@ -5,20 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Sequence
 
-from Crypto.Hash import TupleHash256
-
-
-def tuple_hash(label: str, *parts: bytes) -> bytes:
-    """TupleHash256 of `parts`, customised by "smpc-dp/1/label", 32 bytes."""
-    state = TupleHash256.new(digest_bytes=32, custom=f"smpc-dp/1/{label}".encode())
-    for part in parts:
-        state.update(part)
-    return state.digest()
-
-
-def uint(n: int) -> bytes:
-    """8 bytes, big-endian."""
-    return n.to_bytes(8, "big")
+from smpc_dp_verify.encodings import tuple_hash, uint
 
 
 def floyd(size: int, count: int, words: list[bytes]) -> list[int]:

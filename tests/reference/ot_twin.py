@@ -13,7 +13,7 @@ from functools import reduce
 from Crypto.Hash import TupleHash256
 from cryptography.hazmat.primitives.ciphers import Cipher, algorithms, modes
 
-from tests.reference import ristretto as group
+from smpc_dp_verify import ristretto as group
 
 N = 128
 POLYVAL_MODULUS = 1 << 128 | 1 << 127 | 1 << 126 | 1 << 121 | 1

@@ -13,9 +13,9 @@ from dataclasses import dataclass, field
 from itertools import accumulate, pairwise
 from typing import Any
 
+from smpc_dp_verify.encodings import tuple_hash, uint
 from tests.reference import garble_twin, ot_twin
 from tests.reference.blake3_twin import keyed_hash
-from tests.reference.merkle_twin import tuple_hash, uint
 from tests.reference.secagg_twin import agree, pack, public_key, seal, sign
 
 K = 2

@@ -10,9 +10,9 @@ from collections.abc import Sequence
 from itertools import chain
 
 from smpc_dp.simulate.randomness import SeededRandomnessForSimulation
-from tests.reference import ristretto
-from tests.reference.merlin_twin import Transcript
-from tests.reference.proofs_twin import (
+from smpc_dp_verify import ristretto
+from smpc_dp_verify.merlin import Transcript
+from smpc_dp_verify.proofs import (
     BLINDING,
     NORM,
     PRODUCT,
@@ -22,7 +22,7 @@ from tests.reference.proofs_twin import (
     total,
     weights_to,
 )
-from tests.reference.ristretto import ORDER, Point
+from smpc_dp_verify.ristretto import ORDER, Point
 
 
 class Prover:

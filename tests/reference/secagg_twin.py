@@ -17,8 +17,9 @@ from cryptography.hazmat.primitives.asymmetric.x25519 import X25519PrivateKey, X
 from cryptography.hazmat.primitives.hashes import SHA256
 from cryptography.hazmat.primitives.kdf.hkdf import HKDF
 
+from smpc_dp_verify.encodings import party_list, party_set, tuple_hash, uint
 from tests.reference import shamir
-from tests.reference.merkle_twin import Tree, floyd, tuple_hash, uint
+from tests.reference.merkle_twin import Tree, floyd
 
 Fields = Sequence["bytes | int | str | Fields"]
 Message = tuple[str, str, str]
@@ -43,21 +44,6 @@ def pack(value: bytes | int | str | Fields) -> bytes:
     assert isinstance(value, (list, tuple))
     header = bytes([0x90 + len(value)]) if len(value) < 16 else b"\xdc" + len(value).to_bytes(2, "big")
     return header + b"".join(pack(item) for item in value)
-
-
-def party_set(members: Sequence[int], parties: int) -> bytes:
-    """As bits, party 1 the highest of the first byte; or who is not in it, where that is shorter."""
-    others = [party for party in range(1, parties + 1) if party not in members]
-    octets = bytearray((parties + 7) // 8)
-    for member in members:
-        octets[(member - 1) // 8] |= 128 >> (member - 1) % 8
-    listed = party_list(others)
-    return b"\1" + listed if len(listed) < len(octets) else b"\0" + bytes(octets)
-
-
-def party_list(members: Sequence[int]) -> bytes:
-    """Two bytes a party, little-endian."""
-    return b"".join(member.to_bytes(2, "little") for member in members)
 
 
 def draw(index: int, parties: int, degree: int, words: list[bytes]) -> list[int]:

@@ -15,8 +15,8 @@ import msgspec
 from cryptography.exceptions import InvalidSignature
 from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PublicKey
 
-from tests.reference.merkle_twin import tuple_hash, uint
-from tests.reference.secagg_twin import Fields, pack, party_set, sign
+from smpc_dp_verify.encodings import party_set, tuple_hash, uint
+from tests.reference.secagg_twin import Fields, pack, sign
 
 Key = tuple[str, str, str]
 BOUND = (b"mpyc", uint(1))

@@ -20,9 +20,9 @@ from typing import Any
 import msgspec
 from Crypto.Cipher import AES
 
+from smpc_dp_verify.encodings import party_set, tuple_hash, uint
 from tests.reference import pairwise_twin
-from tests.reference.merkle_twin import tuple_hash, uint
-from tests.reference.secagg_twin import agree, pack, party_set, public_key, seal, sign
+from tests.reference.secagg_twin import agree, pack, public_key, seal, sign
 
 FRAME, ATTEMPTS, WINDOW, REPORTED = 32_768, 3, 8, 4
 # Nonce and tag of a sealed frame, and the byte that says whether its message ends.

@@ -1,4 +1,4 @@
-"""The published logs of verifiable runs, audited by a twin that was written from the specification."""
+"""The published logs of verifiable runs, audited by the second auditor."""
 
 from __future__ import annotations
 
@@ -11,8 +11,9 @@ from typing import Any
 import pytest
 
 from smpc_dp.net.audit import audit
-from tests.reference.board_twin import NINE, Audit, Seen, SessionLog, Shape, shown
-from tests.reference.proofs_twin import Refused
+from smpc_dp_verify.errors import Refused
+from smpc_dp_verify.run import Audit
+from smpc_dp_verify.session_log import Seen, SessionLog, shown
 
 FOLDER = Path(__file__).resolve().parents[2] / "protocols" / "gopa" / "vectors"
 BASES = {
@@ -42,14 +43,14 @@ def test_the_twin_finds_the_same_total(name: str) -> None:
     base = BASES[name]
     audit = Audit(base["log"])
     # Lanes count from the lowest value.
-    assert [total + 5 * audit.lowest for total in audit.total] == base["total"]
+    assert [total + 5 * audit.terms.lowest for total in audit.total] == base["total"]
     assert audit.excluded == {}
 
 
 @pytest.mark.parametrize("name", ROUNDS)
 def test_the_twin_excludes_who_opens_something_false(name: str) -> None:
     base = ROUNDS[name]
-    audit = Audit(base["log"], NINE)
+    audit = Audit(base["log"])
     assert audit.total == base["total"]
     assert audit.excluded == base["excluded"]
     assert audit.rounds == len(base["excluded"])
@@ -67,7 +68,7 @@ def test_the_twin_excludes_who_opens_something_false(name: str) -> None:
 )
 def test_the_twin_finds_the_same_openings_false(name: str) -> None:
     lines, vector = log_of(name)
-    assert Audit(lines, NINE).excluded == {"dan": "sum", "ben": vector["check"]}
+    assert Audit(lines).excluded == {"dan": "sum", "ben": vector["check"]}
 
 
 @pytest.mark.parametrize(
@@ -86,7 +87,7 @@ def test_the_twin_finds_the_same_openings_false(name: str) -> None:
 )
 def test_the_twin_refuses_the_same_rounds(name: str) -> None:
     with pytest.raises(Refused):
-        Audit(log_of(name)[0], NINE)
+        Audit(log_of(name)[0])
 
 
 @pytest.mark.parametrize(
@@ -165,7 +166,7 @@ def listed(number: int) -> dict[str, Any]:
 @functools.cache
 def audited(number: int) -> Audit:
     """Return the twin's audit of a run; the proofs are in the other vectors."""
-    return Audit(listed(number)["log"], Shape(proven=frozenset()))
+    return Audit(listed(number)["log"], proven=frozenset())
 
 
 def seen_of(vector: dict[str, Any]) -> Seen:

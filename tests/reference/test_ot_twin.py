@@ -7,8 +7,8 @@ import hashlib
 import pytest
 
 from smpc_dp.crypto import ot
+from smpc_dp_verify import ristretto as group
 from tests.reference import ot_twin
-from tests.reference import ristretto as group
 
 # RFC 9496, appendix A.1 (multiples 0, 1, 2 and 15 of the generator).
 MULTIPLES = {

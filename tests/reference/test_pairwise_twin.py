@@ -16,8 +16,10 @@ from smpc_dp.protocols.garbled.params import Mode, Output, PairwiseParameters
 from smpc_dp.protocols.garbled.plan import Plan
 from smpc_dp.published.library import find
 from smpc_dp_lab.vectors import pairwise_runs as runs
-from tests.reference import blake3_twin, garble_twin, ot_twin, ristretto
+from smpc_dp_verify import ristretto
+from tests.reference import blake3_twin, garble_twin, ot_twin
 from tests.reference import pairwise_twin as twin
+from tests.reference.published import sources_of
 
 PUBLISHED = Path(__file__).parents[2] / "protocols" / "pairwise" / "vectors"
 RUNS = sorted(PUBLISHED.glob("run-*.json"))
@@ -64,7 +66,7 @@ def agrees(vector: dict[str, Any], limits: twin.Limits = USUAL) -> None:
 
 def test_the_twins_import_nothing_of_the_library() -> None:
     for module in (twin, blake3_twin, garble_twin, ot_twin, ristretto):
-        source = Path(str(module.__file__)).read_text("utf-8")
+        source = sources_of(module)
         assert "import smpc_dp" not in source
         assert "from smpc_dp" not in source
 

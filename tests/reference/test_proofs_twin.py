@@ -14,10 +14,11 @@ from smpc_dp.crypto import proofs
 from smpc_dp.errors import VerificationError
 from smpc_dp.simulate.randomness import SeededRandomnessForSimulation
 from smpc_dp_lab.vectors import forged
+from smpc_dp_verify import proofs as twin
+from smpc_dp_verify import ristretto
+from smpc_dp_verify.errors import Refused
+from smpc_dp_verify.merlin import Transcript, keccak_f
 from tests.reference import proofs_prover as cheat
-from tests.reference import proofs_twin as twin
-from tests.reference import ristretto
-from tests.reference.merlin_twin import Transcript, keccak_f
 
 CONTEXT = proofs.context(b"run", "alice")
 R = 987654321
@@ -38,7 +39,7 @@ def _agree(core: Callable[[], None], reference: Callable[[], None]) -> bool:
     if held:
         reference()
     else:
-        with pytest.raises(twin.Refused):
+        with pytest.raises(Refused):
             reference()
     return held
 

@@ -11,9 +11,10 @@ from typing import Any
 import pytest
 from Crypto.Cipher import ChaCha20_Poly1305
 
+from smpc_dp_verify.encodings import party_set, tuple_hash, uint
 from tests.reference import merkle_twin, shamir
 from tests.reference import secagg_twin as twin
-from tests.reference.published import messages_of
+from tests.reference.published import messages_of, sources_of
 
 PUBLISHED = Path(__file__).parents[2] / "protocols" / "secagg" / "vectors"
 RUNS = sorted(PUBLISHED.glob("run-*.json"))
@@ -25,7 +26,7 @@ def load(name: str) -> dict[str, Any]:
 
 
 def test_twin_imports_nothing_of_the_library() -> None:
-    source = "".join(Path(str(module.__file__)).read_text() for module in (twin, merkle_twin, shamir))
+    source = sources_of(twin, merkle_twin, shamir)
     assert "import smpc_dp" not in source
     assert "from smpc_dp" not in source
 
@@ -54,9 +55,9 @@ def test_result_is_the_plain_sum(path: Path) -> None:
 def test_derivations() -> None:
     vector = load("derivations")
     raw = {name: bytes.fromhex(value) for name, value in vector["inputs"].items()}
-    head = (vector["protocol"].encode(), merkle_twin.uint(vector["version"]), raw["session_digest"])
-    requested = (merkle_twin.uint(vector["request"]), vector["question"].encode())
-    run_id = merkle_twin.tuple_hash("star-run-id", *head, *requested, raw["present"], raw["nonces_root"])
+    head = (vector["protocol"].encode(), uint(vector["version"]), raw["session_digest"])
+    requested = (uint(vector["request"]), vector["question"].encode())
+    run_id = tuple_hash("star-run-id", *head, *requested, raw["present"], raw["nonces_root"])
     run = twin.Bound(vector["protocol"], vector["version"], run_id)
     merkle_commitment = run.digest("roll", raw["present"], raw["roll_root"])
     participants = run.digest("participants", merkle_commitment, raw["participants"])
@@ -68,7 +69,7 @@ def test_derivations() -> None:
     signature = twin.sign(raw["alice_signing_seed"], run.digest("share", "alice", "bob", *digests.values()))
     seal_key = run.seal_key(raw["alice_secret"], keys["bob"], "alice", "bob")
     assert seal_key == run.seal_key(raw["bob_secret"], keys["alice"], "alice", "bob")
-    associated = run.digest("seal-aad", "alice", "bob", "deal", merkle_twin.uint(0))
+    associated = run.digest("seal-aad", "alice", "bob", "deal", uint(0))
     share = twin.pack((raw["mask_share"], raw["self_share"], signature))
     expected = {
         "run_id": run_id,
@@ -180,14 +181,14 @@ def test_certificates() -> None:
         )
         for party in signers
     ]
-    packed = twin.party_set(signers, vector["parties"])
+    packed = party_set(signers, vector["parties"])
     named = [(f"p{party}".encode(), given) for party, given in zip(signers, signatures, strict=True)]
     tree = merkle_twin.Tree("attestations", named)
     seed = run.digest("certificate-challenge", step, digest, packed, tree.root)
     indices = merkle_twin.sampled(seed, len(signers), quorum)
     assert indices == vector["places"]
     shown = b"".join(signatures[index] for index in indices)
-    few = twin.party_set(signers[:quorum], vector["parties"])
+    few = party_set(signers[:quorum], vector["parties"])
     expected = {
         "sample": (packed, shown, tree.root, tree.prove(indices)),
         "list": (few, b"".join(signatures[:quorum]), b"", b""),

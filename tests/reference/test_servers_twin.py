@@ -10,6 +10,7 @@ import pytest
 
 from tests.reference import merkle_twin, secagg_twin
 from tests.reference import servers_twin as twin
+from tests.reference.published import sources_of
 
 PUBLISHED = Path(__file__).resolve().parents[2] / "protocols" / "mpyc" / "vectors"
 RUNS = sorted(PUBLISHED.glob("run-*.json"))
@@ -28,7 +29,7 @@ def claimed(vector: dict[str, Any]) -> dict[twin.Key, twin.Message]:
 
 
 def test_twin_imports_nothing_of_the_library() -> None:
-    source = "".join(Path(str(module.__file__)).read_text() for module in (twin, merkle_twin, secagg_twin))
+    source = sources_of(twin, merkle_twin, secagg_twin)
     assert "import smpc_dp" not in source
     assert "from smpc_dp" not in source
 

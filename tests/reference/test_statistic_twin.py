@@ -10,13 +10,14 @@ import msgspec
 import pytest
 
 from tests.reference import statistic_twin as twin
+from tests.reference.published import sources_of
 
 PUBLISHED = Path(__file__).parents[2] / "protocols" / "pairwise" / "vectors"
 RUNS = sorted(PUBLISHED.glob("statistic-run-*.json"))
 
 
 def test_the_twin_imports_nothing_of_the_library() -> None:
-    source = Path(str(twin.__file__)).read_text("utf-8")
+    source = sources_of(twin)
     assert "import smpc_dp" not in source
     assert "from smpc_dp" not in source
 

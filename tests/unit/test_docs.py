@@ -47,6 +47,7 @@ DOCUMENTS = sorted(
         "protocols/**/*.md",
         "benchmarks/**/*.md",
         "lab/**/*.md",
+        "verify/**/*.md",
         "examples/**/*.md",
     )
     for path in ROOT.glob(pattern)
@@ -212,7 +213,7 @@ def test_links_resolve(path: Path) -> None:
 
 SOURCES = sorted(
     path
-    for folder in ("smpc_dp", "lab", "core", "bindings", "timing", "tests", "examples")
+    for folder in ("smpc_dp", "lab", "verify", "core", "bindings", "timing", "tests", "examples")
     for pattern in ("*.py", "*.rs", "*.toml")
     for path in (ROOT / folder).rglob(pattern)
 )

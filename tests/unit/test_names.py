@@ -8,7 +8,11 @@ from collections.abc import Iterator
 from pathlib import Path
 
 ROOT = Path(__file__).resolve().parents[2]
-PYTHON = sorted(file for folder in ("smpc_dp", "lab/smpc_dp_lab") for file in (ROOT / folder).rglob("*.py"))
+PYTHON = sorted(
+    file
+    for folder in ("smpc_dp", "lab/smpc_dp_lab", "verify/smpc_dp_verify")
+    for file in (ROOT / folder).rglob("*.py")
+)
 RUST = sorted(file for folder in ("core/src", "bindings/src") for file in (ROOT / folder).rglob("*.rs"))
 
 # docs/glossary.md has the term for each.

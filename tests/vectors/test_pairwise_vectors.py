@@ -18,7 +18,7 @@ from smpc_dp.protocols.garbled.participant import Evaluated
 from smpc_dp.wire.signing import decode_envelope
 from smpc_dp_lab.vectors import pairwise_fault as faults
 from smpc_dp_lab.vectors import pairwise_runs as runs
-from tests.reference.merkle_twin import tuple_hash, uint
+from smpc_dp_verify.encodings import tuple_hash, uint
 from tests.vectors.reasons import check_code, check_reason
 
 PUBLISHED = Path(__file__).parents[2] / "protocols" / "pairwise" / "vectors"

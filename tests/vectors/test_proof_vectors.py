@@ -11,7 +11,8 @@ import pytest
 from smpc_dp.crypto import commit, proofs
 from smpc_dp.errors import Check, VerificationError
 from smpc_dp_lab import vectors
-from tests.reference import proofs_twin as twin
+from smpc_dp_verify import proofs as twin
+from smpc_dp_verify.errors import Refused
 
 FOLDER = Path(__file__).parents[2] / "protocols" / "proofs" / "vectors"
 Case = dict[str, Any]
@@ -69,5 +70,5 @@ def test_both_verifiers_say_what_is_published(name: str, case: Case) -> None:
         core(*statement)
     assert refused.value.check in (Check.BAD_PROOF, Check.BAD_COMMITMENT)
     if case["fault"] != "a zero byte after it":
-        with pytest.raises(twin.Refused):
+        with pytest.raises(Refused):
             reference(*statement)

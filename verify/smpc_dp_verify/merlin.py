@@ -1,4 +1,4 @@
-"""merlin transcripts [merlin.cool]: STROBE-128 over Keccak-f[1600], a byte at a time; for tests alone."""
+"""merlin transcripts [merlin.cool]: STROBE-128 over Keccak-f[1600], a byte at a time."""
 
 from __future__ import annotations
 

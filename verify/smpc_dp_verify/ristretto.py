@@ -1,4 +1,4 @@
-"""ristretto255 [RFC 9496] in plain integers: slow, obvious, not constant-time; for tests alone."""
+"""ristretto255 [RFC 9496] in plain integers: slow, obvious, not constant-time: for public values alone."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ def _abs(x: int) -> int:
 SQRT_M1 = _abs(pow(2, (P - 1) // 4, P))
 
 
-def _sqrt_ratio(u: int, v: int) -> tuple[bool, int]:
+def sqrt_ratio(u: int, v: int) -> tuple[bool, int]:
     """RFC 9496, section 4.2, SQRT_RATIO_M1."""
     r = u * v**3 * pow(u * v**7, (P - 5) // 8, P) % P
     check = v * r * r % P
@@ -34,7 +34,7 @@ def _sqrt_ratio(u: int, v: int) -> tuple[bool, int]:
 
 
 SQRT_AD_MINUS_ONE = 25063068953384623474111414158702152701244531502492656460079210482610430750235
-INVSQRT_A_MINUS_D = _sqrt_ratio(1, -1 - D)[1]
+INVSQRT_A_MINUS_D = sqrt_ratio(1, -1 - D)[1]
 ONE_MINUS_D_SQ = (1 - D * D) % P
 D_MINUS_ONE_SQ = (D - 1) ** 2 % P
 
@@ -81,7 +81,7 @@ def decode(data: bytes) -> Point:
     ss = s * s % P
     u1, u2 = (1 - ss) % P, (1 + ss) % P
     v = (-(D * u1 * u1) - u2 * u2) % P
-    square, invsqrt = _sqrt_ratio(1, v * u2 * u2)
+    square, invsqrt = sqrt_ratio(1, v * u2 * u2)
     den_x = invsqrt * u2 % P
     den_y = invsqrt * den_x * v % P
     x = _abs(2 * s * den_x)
@@ -96,7 +96,7 @@ def encode(p: Point) -> bytes:
     x0, y0, z0, t0 = p
     u1 = (z0 + y0) * (z0 - y0) % P
     u2 = x0 * y0 % P
-    invsqrt = _sqrt_ratio(1, u1 * u2 * u2)[1]
+    invsqrt = sqrt_ratio(1, u1 * u2 * u2)[1]
     den1, den2 = invsqrt * u1 % P, invsqrt * u2 % P
     z_inv = den1 * den2 * t0 % P
     if _is_negative(t0 * z_inv):
@@ -114,7 +114,7 @@ def map_to_group(data: bytes) -> Point:
     r = SQRT_M1 * t * t % P
     u = (r + 1) * ONE_MINUS_D_SQ % P
     v = (-1 - r * D) * (r + D) % P
-    square, s = _sqrt_ratio(u, v)
+    square, s = sqrt_ratio(u, v)
     c = P - 1
     if not square:
         s, c = -_abs(s * t) % P, r

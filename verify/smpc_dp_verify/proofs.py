@@ -1,4 +1,4 @@
-"""Commitments and the verifiers of `docs/proofs/zero-knowledge.md` in plain integers: slow; for tests alone.
+"""Commitments and the verifiers of `docs/proofs/zero-knowledge.md` in plain integers: slow.
 
 Where the core checks one equation about all generators, this folds statement and generators round by round.
 """
@@ -11,16 +11,13 @@ from math import isqrt
 
 from Crypto.Hash import TupleHash256
 
-from tests.reference import ristretto
-from tests.reference.merlin_twin import Transcript
-from tests.reference.ristretto import ORDER, Point
+from smpc_dp_verify import ristretto
+from smpc_dp_verify.errors import Refused
+from smpc_dp_verify.merlin import Transcript
+from smpc_dp_verify.ristretto import ORDER, Point
 
 BLINDING, PRODUCT, NORM = ("blinding", 0), ("product", 0), ("norm", 0)
 Name = tuple[str, int]
-
-
-class Refused(Exception):
-    """The statement is malformed or false."""
 
 
 @cache
@@ -224,6 +221,22 @@ def verify_noise(
     weights = [(("value", i // bits), 1 - 2 * b) for i, b in enumerate(coin)]
     check_bits(reader, weights, decode_point(secret_commitment), target)
     reader.end()
+
+
+def range_proof_bytes(digits: int) -> int:
+    """Return the length of a range proof about so many binary digits."""
+    return 32 * (2 * (digits - 1).bit_length() + 6)
+
+
+def noise_proof_bytes(bits: int) -> int:
+    """Return the length of a noise proof about so many bits, of all coordinates."""
+    return 32 * (2 * (bits - 1).bit_length() + 5)
+
+
+def norm_proof_bytes(length: int, bound_squared: int) -> int:
+    """Return the length of a proof of a norm."""
+    digits = length * (2 * isqrt(bound_squared)).bit_length() + bound_squared.bit_length()
+    return 32 * (2 * (length - 1).bit_length() + 2 * (digits - 1).bit_length() + 13)
 
 
 def verify_norm(context: bytes, commitment: bytes, length: int, bound_squared: int, proof: bytes) -> None:

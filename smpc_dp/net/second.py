@@ -1,0 +1,182 @@
+"""`smpc-dp audit --second`: the second auditor, in a process of its own, and whether both found the same.
+
+It is another distribution, smpc-dp-verify (verify/ in the repository), that shares no code with this one.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import importlib.util
+import os
+import subprocess
+import sys
+import tempfile
+from collections.abc import Iterator
+from pathlib import Path
+from typing import IO, Any
+
+import msgspec
+
+from smpc_dp.decoding import decode_json
+from smpc_dp.errors import ConfigCheck, ConfigError, LocalError
+from smpc_dp.net.audit import Report, Second, audit
+from smpc_dp.net.audit_selection import FAILS, session_digest_of
+from smpc_dp.net.log_http import HTTP_SECONDS
+from smpc_dp.net.log_source import STORED_BYTES, open_log
+from smpc_dp.protocols.gopa.verifiable.statements import FALSE
+from smpc_dp.wire.signing import printable
+
+PACKAGE = "smpc_dp_verify"
+SECONDS, MEMORY_MIB = 3_600.0, 1_024
+DISAGREE = 5
+"""Exit code: the two auditors did not find the same."""
+# Exit codes of the second auditor that come with an opinion; 2: wrong usage, 6: another kind of log.
+_OPINIONS, _UNSUPPORTED = (0, 1, 3, 4), 6
+# What is read of its answer and of its errors.
+_MOST_ANSWER, _MOST_ERROR = 1 << 26, 1 << 12
+_BLOCK = 1 << 20
+
+
+class Opinion(msgspec.Struct, frozen=True, kw_only=True):
+    """What the second auditor prints; see `smpc_dp_verify.verify.Opinion`."""
+
+    code: int
+    reason: str
+    session: str | None
+    run_id: str | None
+    head: str | None
+    session_head: str | None
+    entries: int
+    counted: tuple[str, ...]
+    excluded: tuple[tuple[str, int, str], ...]
+    silent: tuple[str, ...]
+    void: tuple[tuple[str, str], ...]
+    average: tuple[float, ...]
+    position: int | None
+    tries: int | None
+
+
+def audit_twice(
+    source: str | os.PathLike[str],
+    *,
+    session: str | os.PathLike[str] | None = None,
+    session_log: str | os.PathLike[str] | None = None,
+    run: str | None = None,
+    head: str | None = None,
+    request: int | None = None,
+    timeout: float = HTTP_SECONDS,
+    seconds: float = SECONDS,
+    memory: int = MEMORY_MIB,
+    **rest: Any,
+) -> Report:
+    """Audit a log by both auditors; `second` of the report has what the second found.
+
+    Args:
+        source, session, session_log, run, head, request, timeout: as of `audit`, and `rest`.
+        seconds: that the second auditor may take. memory: in MiB.
+
+    Raises:
+        LocalError: also if the second auditor is not installed, came to no end within its bounds, or does not
+            read this kind of log.
+    """
+    if importlib.util.find_spec(PACKAGE) is None:
+        raise LocalError("the second auditor is not installed: install smpc-dp-verify")
+    if not seconds > 0 or memory < 1:
+        raise ConfigError.at("second", "seconds and memory must be above 0", ConfigCheck.RANGE)
+    digest = None if session is None else session_digest_of(session)
+    with _as_file(source, timeout) as path:
+        report = audit(
+            path,
+            session=digest,
+            session_log=session_log,
+            run=run,
+            head=head,
+            request=request,
+            timeout=timeout,
+            **rest,
+        )
+        given = {"session": digest, "run": run, "head": head, "request": request, "session-log": session_log}
+        options = [f"--{name}={value}" for name, value in given.items() if value is not None]
+        opinion = second_opinion(path, options, seconds, memory)
+    return compared(report, opinion)
+
+
+def compared(report: Report, opinion: Opinion) -> Report:
+    """Return the report with the second opinion; where they differ it fails, with an exit code of its own."""
+    differing = differences(report, opinion)
+    second = Second(opinion.code, printable(opinion.reason), tuple(map(printable, differing)))
+    if not differing:
+        return msgspec.structs.replace(report, second=second)
+    reason = f"The two auditors disagree, so one of them is wrong: {'; '.join(second.differences)}."
+    return msgspec.structs.replace(report, ok=False, code=DISAGREE, conclusion=reason, second=second)
+
+
+def differences(report: Report, opinion: Opinion) -> list[str]:
+    """Return in what the two auditors differ. Of a log that both refuse nothing else is compared."""
+    if report.code != opinion.code:
+        reason = f"'{opinion.reason}'" if opinion.reason else "no fault"
+        return [f"exit code {report.code} ({report.conclusion}) and {opinion.code} (the second: {reason})"]
+    verdict = report.verdict
+    if report.code == FAILS or verdict is None:
+        return []
+    pairs: dict[str, tuple[object, object]] = {
+        "session": (report.session, opinion.session),
+        "run id": (report.run_id, opinion.run_id),
+        "head": (report.head, opinion.head),
+        "session head": (report.session_head, opinion.session_head),
+        "entries": (report.entries, opinion.entries),
+        "counted": (verdict.counted, opinion.counted),
+        "excluded": (
+            tuple((item.party, item.sequence, item.reason) for item in verdict.excluded),
+            tuple((name, entry, FALSE.get(reason, reason)) for name, entry, reason in opinion.excluded),
+        ),
+        "silent": (verdict.silent, opinion.silent),
+        "void edges": (verdict.void_edges, opinion.void),
+        "average": (verdict.average, opinion.average),
+        "try": ((report.position, report.tries), (opinion.position, opinion.tries)),
+    }
+    return [f"{name}: {one} and {other}" for name, (one, other) in pairs.items() if one != other]
+
+
+def second_opinion(path: Path, options: list[str], seconds: float, memory: int) -> Opinion:
+    """Run the second auditor on a file; raise LocalError if it has no opinion."""
+    command = [sys.executable, "-m", PACKAGE, "--json", f"--memory={memory}", *options, "--", str(path)]
+    with tempfile.TemporaryFile() as out, tempfile.TemporaryFile() as errors:
+        try:
+            done = subprocess.run(
+                command, stdin=subprocess.DEVNULL, stdout=out, stderr=errors, timeout=seconds, check=False
+            )
+        except subprocess.TimeoutExpired:
+            raise LocalError(f"the second auditor did not end within {seconds:g} s") from None
+        answer, error = _start_of(out, _MOST_ANSWER), _start_of(errors, _MOST_ERROR)
+    if done.returncode in _OPINIONS:
+        with contextlib.suppress(msgspec.MsgspecError):
+            return decode_json(answer, Opinion)
+    last = error.decode("utf-8", "replace").strip().rpartition("\n")[2].removeprefix("error: ")
+    failure = "cannot judge this log" if done.returncode == _UNSUPPORTED else "failed"
+    raise LocalError(f"the second auditor {failure}: {printable(last) or f'it ended with {done.returncode}'}")
+
+
+def _start_of(file: IO[bytes], most: int) -> bytes:
+    file.seek(0)
+    return file.read(most)
+
+
+@contextlib.contextmanager
+def _as_file(source: str | os.PathLike[str], timeout: float) -> Iterator[Path]:
+    """Yield a file with the log, which both auditors read: its own, or of a URL or a pipe a copy."""
+    text = os.fspath(source)
+    if text != "-" and not text.lower().startswith(("http://", "https://")):
+        yield Path(text)
+        return
+    with tempfile.NamedTemporaryFile(suffix=".jsonl") as copy:
+        try:
+            with open_log(text, timeout) as (stream, _):
+                while block := stream.read(_BLOCK):
+                    copy.write(block)
+                    if copy.tell() > STORED_BYTES:
+                        raise LocalError(f"the log is longer than {STORED_BYTES} bytes; give a file")
+            copy.flush()
+        except OSError as error:
+            raise LocalError(f"{copy.name}: cannot keep the log ({error.strerror})") from None
+        yield Path(copy.name)

@@ -1,0 +1,94 @@
+"""`smpc-dp audit --second`: a process of its own, bounds, and an exit code where the auditors disagree."""
+
+from __future__ import annotations
+
+import importlib.util
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+from typer.testing import CliRunner
+
+from smpc_dp.cli import app
+from smpc_dp.crypto import proofs
+from smpc_dp.errors import LocalError
+from smpc_dp.net.second import DISAGREE, audit_twice
+from tests.unit.net.test_statistic_audit import execute
+
+ROOT = Path(__file__).resolve().parents[3]
+FOLDER = ROOT / "protocols" / "gopa" / "vectors"
+
+
+def write(folder: Path, vector: Path) -> tuple[Path, dict[str, Any]]:
+    content = json.loads(vector.read_text("utf-8"))
+    base = json.loads((FOLDER / content["base"]).read_text("utf-8")) if "base" in content else {"log": []}
+    log = folder / "log.jsonl"
+    lines = [base["log"][line] if isinstance(line, int) else line for line in content["log"]]
+    log.write_text("".join(f"{line}\n" for line in lines), "utf-8")
+    return log, {"session": base.get("session"), **content}
+
+
+@pytest.fixture
+def right(tmp_path: Path) -> tuple[Path, dict[str, Any]]:
+    return write(tmp_path, FOLDER / "verifiable-run-honest.json")
+
+
+def run(*arguments: str, stdin: bytes | None = None) -> tuple[int, str]:
+    result = CliRunner().invoke(app, ["audit", *arguments], input=stdin)
+    return result.exit_code, result.output
+
+
+def test_both_find_that_all_holds(right: tuple[Path, dict[str, Any]]) -> None:
+    log, content = right
+    run_id = json.loads(content["log"][0])["run_id"]
+    given = ["--session", content["session"], "--run", run_id, "--second"]
+    code, text = run(str(log), *given, "--json")
+    assert code == 0
+    report = json.loads(text)
+    assert report["second"] == {"code": 0, "reason": "", "differences": []}
+    assert report["ok"]
+    assert "the second auditor found the same" in run("-", *given, stdin=log.read_bytes())[1]
+
+
+def test_both_refuse(tmp_path: Path) -> None:
+    log, _ = write(tmp_path, FOLDER / "verifiable-negative-total-changed.json")
+    report = audit_twice(log, threads=1)
+    assert (report.code, report.second.code if report.second else None) == (1, 1)
+    assert report.second is not None
+    assert report.second.reason == "the total"
+
+
+def test_a_bug_of_one_is_a_disagreement(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The first auditor takes every range proof."""
+    log, _ = write(tmp_path, FOLDER / "verifiable-negative-range-off-by-one.json")
+    assert audit_twice(log, threads=1).code == 3
+    monkeypatch.setattr(proofs.Batch, "add_range", lambda *_: None)
+    code, text = run(str(log), "--second", "--threads", "1")
+    assert code == DISAGREE
+    assert "The two auditors disagree" in text
+    assert "exit code 1" in text
+    assert "no fault" in text
+    assert "Self-consistent" not in text
+
+
+def test_it_must_be_installed(right: tuple[Path, dict[str, Any]], monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(importlib.util, "find_spec", lambda _: None)
+    with pytest.raises(LocalError, match="not installed: install smpc-dp-verify"):
+        audit_twice(right[0])
+
+
+@pytest.mark.parametrize(
+    ("bounds", "reason"),
+    [({"seconds": 0.001}, "did not end within 0.001 s"), ({"memory": 1}, "the second auditor failed")],
+)
+def test_it_is_bounded(right: tuple[Path, dict[str, Any]], bounds: dict[str, Any], reason: str) -> None:
+    with pytest.raises(LocalError, match=reason):
+        audit_twice(right[0], threads=1, **bounds)
+
+
+def test_a_log_that_the_second_does_not_read(tmp_path: Path) -> None:
+    log = tmp_path / "log.jsonl"
+    log.write_bytes(execute().log)
+    with pytest.raises(LocalError, match="does not read the log of a pairwise statistic"):
+        audit_twice(log, threads=1)

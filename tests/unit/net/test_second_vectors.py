@@ -1,0 +1,100 @@
+"""Both auditors find the same in all published logs, true and false: what one of them lacks is seen here."""
+
+from __future__ import annotations
+
+import dataclasses
+import json
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import msgspec
+import pytest
+
+from smpc_dp.errors import LocalError
+from smpc_dp.net.audit import audit
+from smpc_dp.net.second import Opinion, differences
+from smpc_dp_verify import Wanted, verify
+
+FOLDER = Path(__file__).resolve().parents[3] / "protocols" / "gopa" / "vectors"
+LOGS = sorted(FOLDER.glob("verifiable-*.json"))
+LIST = json.loads((FOLDER / "session-log.json").read_text("utf-8"))
+ENDED = (2, 4, 5)
+FALSE_LISTS = [
+    path
+    for path in sorted(FOLDER.glob("session-log-negative-*.json"))
+    if json.loads(path.read_text("utf-8"))["expect"]["refused_by"] == "audit"
+]
+
+
+def lines_of(vector: dict[str, Any], base: list[str]) -> str:
+    lines = [base[line] if isinstance(line, int) else line for line in vector["log"]]
+    return "".join(f"{line}\n" for line in lines)
+
+
+def both(log: Path, **wanted: Any) -> tuple[list[str], int]:
+    """Return in what the auditors differ, and the exit code of the first."""
+    report = audit(log, threads=1, **wanted)
+    opinion = dataclasses.asdict(verify(log, Wanted(**wanted)))
+    return differences(report, msgspec.convert(opinion, Opinion)), report.code
+
+
+@pytest.mark.parametrize("vector", LOGS, ids=lambda path: path.stem)
+def test_both_find_the_same(vector: Path, tmp_path: Path) -> None:
+    content = json.loads(vector.read_text("utf-8"))
+    base = json.loads((FOLDER / content["base"]).read_text("utf-8"))["log"] if "base" in content else []
+    log = tmp_path / "log.jsonl"
+    log.write_text(lines_of(content, base), "utf-8")
+    session = content.get("session") or json.loads((FOLDER / content["base"]).read_text("utf-8"))["session"]
+    found, code = both(log)
+    assert not found
+    refused = content.get("expect", {}).get("audit") == "refused"
+    assert code == (1 if refused else 3)
+    found, code = both(log, session=session)
+    assert not found
+    assert code == (1 if refused or content.get("expect", {}).get("audit") == "session" else 4)
+
+
+def wanted_of(number: int) -> Iterator[dict[str, Any]]:
+    """Yield what parties may have given of a run: of its own, and of others."""
+    header = json.loads(LIST["runs"][number - 1]["log"][0])
+    yield {"run": header["run_id"]}
+    yield {"request": header["request"]}
+    yield {"request": 7}
+    for other in ENDED:
+        run = LIST["runs"][other - 1]
+        yield {"run": json.loads(run["log"][0])["run_id"]}
+        yield {"head": run["head"]}
+        yield {"head": run["session_head"], "request": header["request"]}
+
+
+@pytest.mark.parametrize("number", ENDED)
+def test_both_select_the_same_run(number: int, tmp_path: Path) -> None:
+    log, session_log = tmp_path / "log.jsonl", tmp_path / "session.jsonl"
+    log.write_text(lines_of(LIST["runs"][number - 1], []), "utf-8")
+    session_log.write_text(lines_of(LIST, []), "utf-8")
+    codes = set()
+    for wanted in wanted_of(number):
+        for beside in ({}, {"session_log": session_log}):
+            found, code = both(log, session=LIST["session"], **wanted, **beside)
+            assert not found, (wanted, beside)
+            codes.add(code)
+    assert codes == {0, 1, 4}
+
+
+@pytest.mark.parametrize(
+    "vector", FALSE_LISTS, ids=lambda path: path.stem.removeprefix("session-log-negative-")
+)
+def test_both_refuse_the_same_lists(vector: Path, tmp_path: Path) -> None:
+    content = json.loads(vector.read_text("utf-8"))
+    log, session_log = tmp_path / "log.jsonl", tmp_path / "session.jsonl"
+    log.write_text(lines_of(LIST["runs"][content["run"] - 1], []), "utf-8")
+    session_log.write_text(lines_of(content, LIST["log"]), "utf-8")
+    try:
+        found, code = both(log, session=LIST["session"], session_log=session_log, head=content["head"])
+    except LocalError:
+        # The first auditor does not begin with a session log that cannot be read.
+        assert verify(log, Wanted(session_log=session_log)).code == 1
+        return
+    assert not found
+    assert code == 1

@@ -1,0 +1,71 @@
+"""`smpc-dp-verify LOG`: verify the log of a verifiable average, a second time, by other code."""
+
+from __future__ import annotations
+
+import argparse
+import dataclasses
+import json
+import sys
+
+from smpc_dp_verify.errors import Unsupported
+from smpc_dp_verify.verify import FAILS, HOLDS, NO_SESSION, Opinion, Wanted, verify
+
+# Of a log that is of another kind, and of a verifier that had no more memory.
+UNSUPPORTED, NO_MEMORY = 6, 7
+CONCLUSIONS = {HOLDS: "Everything holds.", NO_SESSION: "Self-consistent; no session was given to compare."}
+
+
+def main(arguments: list[str] | None = None) -> int:
+    """Run the command; return its exit code."""
+    parser = argparse.ArgumentParser(prog="smpc-dp-verify", description=__doc__)
+    parser.add_argument("log", help="the log: a file of JSON lines")
+    parser.add_argument("--session", help="the session digest that a party gave, in hex")
+    parser.add_argument("--run", help="the run id from a party's result")
+    parser.add_argument("--head", help="a head from a party's result")
+    parser.add_argument("--request", type=int, help="the number of the request")
+    parser.add_argument("--session-log", help="the aggregator's session log, a file")
+    parser.add_argument("--memory", type=int, metavar="MIB", help="memory that may be taken at most")
+    parser.add_argument("--json", action="store_true", help="print one JSON object")
+    given = parser.parse_args(arguments)
+    if given.memory is not None:
+        _bound_memory(given.memory << 20)
+    try:
+        wanted = Wanted(given.session, given.run, given.head, given.request, given.session_log)
+        opinion = verify(given.log, wanted)
+    except ValueError as error:
+        parser.error(str(error))
+    except OSError as error:
+        print(f"error: {error.filename}: {error.strerror}", file=sys.stderr)
+        return FAILS
+    except Unsupported as error:
+        print(f"error: this verifier does not read {error}", file=sys.stderr)
+        return UNSUPPORTED
+    except MemoryError:
+        print("error: more memory is needed than --memory allows", file=sys.stderr)
+        return NO_MEMORY
+    print(json.dumps(dataclasses.asdict(opinion)) if given.json else _text(opinion))
+    return opinion.code
+
+
+def _bound_memory(size: int) -> None:
+    import resource
+
+    resource.setrlimit(resource.RLIMIT_AS, (size, size))
+
+
+def _text(opinion: Opinion) -> str:
+    """Return an opinion in lines; names are those of a roster, which have no control characters."""
+    lines = []
+    if opinion.run_id is not None:
+        lines += [f"run {opinion.run_id} of session {opinion.session}: {opinion.entries} entries"]
+        lines += [f"counted: {', '.join(opinion.counted)}"]
+        lines += [f"excluded: {name}, entry {entry}: {reason}" for name, entry, reason in opinion.excluded]
+        lines += [f"void: {one} and {other}" for one, other in opinion.void]
+        lines += [f"average: {opinion.average}", f"head: {opinion.head}"]
+    where = "" if opinion.line is None else f"line {opinion.line}: "
+    text = CONCLUSIONS.get(opinion.code, "It holds, and nothing that was given says which run this is.")
+    return "\n".join([*lines, f"This log does not hold: {where}{opinion.reason}" if opinion.reason else text])
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,451 @@
+"""The log of one run: chain, signatures, certificates, proofs, exclusions and the total."""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Iterable, Set
+from fractions import Fraction
+from functools import cache
+from typing import Any
+
+import msgspec
+from cryptography.exceptions import InvalidSignature
+
+from smpc_dp_verify import proofs, ristretto
+from smpc_dp_verify.encodings import (
+    party_list,
+    party_set,
+    read_line,
+    read_list,
+    read_message,
+    read_set,
+    tuple_hash,
+    uint,
+)
+from smpc_dp_verify.errors import Refused, required
+from smpc_dp_verify.proofs import committed, decode_point, decode_scalar, total
+from smpc_dp_verify.terms import has_small_order, read_terms
+
+# The same statements come again where several logs are read.
+verify_noise, verify_range = cache(proofs.verify_noise), cache(proofs.verify_range)
+verify_norm = cache(proofs.verify_norm)
+# Each kind, and whether it is the aggregator's.
+ORDER = (
+    ("certify-begin", True),
+    ("commit", False),
+    ("certify-commitments", True),
+    ("coin", False),
+    ("certify-coins", True),
+    ("publish", False),
+    ("tally", True),
+    ("certify-tally", True),
+)
+HEADER = {"format": "text", "version": "integer", "session": "text", "request": "integer", "question": "text"}
+HEADER |= {"number": "integer", "runs": "hash", "before": "hash", "present": "base64", "root": "base64"}
+HEADER |= {"run_id": "hash"}
+ENTRY = {"sequence": "integer", "previous": "hash", "party": "name", "kind": "name", "payload": "base64"}
+ENTRY |= {"signature": "signature"}
+# Sizes of the fields of each message; None: of any size, -1: an integer.
+FIELDS: dict[str, tuple[int | None, ...]] = {
+    "commit": (32, None, 32, 32, None, None),
+    "coin": (32,),
+    "publish": (None, 32, 32, None),
+    "open": (None, None, None),
+    "tally": (None, None, -1),
+}
+CERTIFICATE = (None, None, None)
+BOUND = (b"gopa", uint(2))
+
+
+def integers(packed: bytes, length: int) -> list[int]:
+    """Return a vector's coordinates, of 8 bytes each."""
+    required(len(packed) == 8 * length, "a vector has another length")
+    return [int.from_bytes(packed[i : i + 8], "little", signed=True) for i in range(0, len(packed), 8)]
+
+
+class Audit:
+    """Reads the lines of a log, without line feeds; Refused says which check refuses it.
+
+    Args:
+        lines: of the log.
+        proven: the parties whose proofs are verified; None: all.
+
+    Attributes:
+        terms: what the header fixes. request, number, run, session_head: of the run; head: of the log.
+        participants, counted, silent: names, in the order of the roster.
+        excluded: what is false, by name; shown_by: the number of the entry that shows it.
+        void: the pairs of participants whose edge does not count.
+        total: the sum that was published, in steps from the lowest value of each party.
+    """
+
+    def __init__(self, lines: Iterable[str], proven: Set[str] | None = None) -> None:
+        self._proven = proven
+        rest = iter(lines)
+        first = next(rest, "")
+        header = read_line(first, HEADER)
+        required((header["format"], header["version"]) == ("smpc-dp board", 2), "the format")
+        self.terms = read_terms(header["session"], header["question"])
+        self.names, self.number, self.request = self.terms.names, header["number"], header["request"]
+        beginning = (tuple_hash("session-log", self.terms.digest), bytes(32))
+        required(self.number > 1 or (header["runs"], header["before"]) == beginning, "the first run")
+        required(self.number > 0, "the number of the run")
+        self.present = self._names(read_set(header["present"], len(self.names)))
+        parts = self.terms.digest, uint(self.request), header["question"].encode(), header["present"]
+        self.run = tuple_hash("star-run-id", *BOUND, *parts, header["root"])
+        required(self.run == header["run_id"], "the run id")
+        line = (header["runs"], uint(self.number), uint(self.request), self.run, header["before"])
+        self.session_head = tuple_hash("session-log-line", *line)
+        self.head = tuple_hash("board-header", first.encode())
+        self.entries = 0
+        self.excluded: dict[str, str] = {}
+        self.shown_by: dict[str, int] = {}
+        self.participants: list[str] = []
+        self.counted: list[str] = []
+        self.total: list[int] = []
+        self.void: list[tuple[str, str]] = []
+        self._order = list(ORDER)
+        self._entries: dict[str, dict[str, Any]] = {kind: {} for kind, _ in ORDER}
+        # Rounds of openings: who is known to be false, who owes which edges, and Delta that was opened.
+        self.rounds = 0
+        self._known: set[str] = set()
+        self._owed: dict[str, set[str]] = {}
+        self._opened: dict[tuple[str, str], list[int]] = {}
+        self._step, self._last = 0, 0
+        for text in rest:
+            self._take(read_line(text, ENTRY))
+        required(self._step == len(self._order), "no end")
+
+    def average(self) -> list[Fraction]:
+        """Return the average in the unit of the session, exactly."""
+        count, scale = len(self.counted), Fraction(2) ** self.terms.fractional_bits
+        return [Fraction(value + count * self.terms.lowest, count) / scale for value in self.total]
+
+    @property
+    def silent(self) -> list[str]:
+        """The participants that have not published."""
+        return [name for name in self.participants if name not in self._entries["publish"]]
+
+    def _names(self, numbers: Iterable[int]) -> list[str]:
+        return [self.names[number - 1] for number in numbers]
+
+    def _packed(self, names: Iterable[str]) -> bytes:
+        return party_set([self.names.index(name) + 1 for name in names], len(self.names))
+
+    def _signed(
+        self,
+        step: str,
+        name: str,
+        body: bytes,
+        signature: bytes,
+        run: bytes,
+        bound: tuple[bytes, bytes] = BOUND,
+    ) -> None:
+        digest, to = hashlib.sha256(body).digest(), self.terms.aggregator.encode()
+        statement = tuple_hash("envelope", *bound, run, step.encode(), name.encode(), to, digest)
+        required(name in self.terms.keys, "a stranger")
+        try:
+            self.terms.keys[name].verify(signature, statement)
+        except InvalidSignature:
+            raise Refused(f"signature of {name}") from None
+        required(not has_small_order(signature[:32]), f"signature of {name}")
+
+    def _take(self, entry: dict[str, Any]) -> None:
+        number = self.entries + 1
+        required(self._step < len(self._order), "an entry after the last one")
+        required((entry["sequence"], entry["previous"]) == (number, self.head), "the chain of heads")
+        name, kind, body, signature = (entry[key] for key in ("party", "kind", "payload", "signature"))
+        self._signed(kind, name, body, signature, self.run)
+        self._go_to(kind)
+        is_own = self._order[self._step][1]
+        required((name == self.terms.aggregator) == is_own and name in (*self.names, name), "the author")
+        if not is_own:
+            party = self.names.index(name) + 1
+            required(party > self._last, "the order of the roster")
+            self._last = party
+        plain = kind.rstrip("-0123456789")
+        fields = read_message(body, FIELDS.get(plain, CERTIFICATE))
+        self.entries = number
+        if plain in ("commit", "publish", "open"):
+            {"commit": self._commit, "publish": self._publish, "open": self._open}[plain](name, fields)
+        else:
+            required(fields is not None, "the format")
+            self._other(plain, name, fields or [])
+        self._step += is_own
+        parts = (uint(number), name.encode(), kind.encode(), hashlib.sha256(body).digest(), signature)
+        self.head = tuple_hash("board-head", self.head, tuple_hash("board-entry", *parts))
+
+    def _go_to(self, kind: str) -> None:
+        """Go on to the step of an entry; only parties' steps may be left out."""
+        suffix = "" if self.rounds == 0 else f"-{self.rounds + 1}"
+        step = self._order[self._step][0]
+        following = [kind for kind, _ in self._order[self._step + 1 : self._step + 2]]
+        if kind == "certify-exclusions" + suffix and following == ["tally"] and step[:4] in ("publ", "open"):
+            self.rounds += 1
+            self._order[self._step + 1 : self._step + 1] = [(kind, True), ("open" + suffix, False)]
+        before = self._step
+        while self._order[self._step][0] != kind:
+            required(not self._order[self._step][1], "the order of entries")
+            self._step += 1
+            required(self._step < len(self._order), "the order of entries")
+        if self._step > before:
+            self._last = 0
+
+    def _other(self, kind: str, name: str, fields: list[Any]) -> None:
+        if kind == "certify-begin":
+            self._certify("attest-begin", fields, self.present, head=self.session_head)
+        elif kind == "certify-commitments":
+            self._certify_commitments(fields)
+        elif kind == "coin":
+            self._coin(name, fields)
+        elif kind == "certify-coins":
+            self._certify_coins(fields)
+        elif kind == "certify-exclusions":
+            self._certify_exclusions(fields)
+        elif kind == "tally":
+            self._tally(fields)
+        else:
+            self._certify("attest-tally", fields, self.participants)
+        if name == self.terms.aggregator:
+            self._last = 0
+
+    def _exclude(self, name: str, reason: str) -> None:
+        self.excluded[name], self.shown_by[name] = reason, self.entries
+
+    def _context(self, name: str) -> bytes:
+        return tuple_hash("proof-context", self.run, name.encode())
+
+    def _is_proven(self, name: str) -> bool:
+        return self._proven is None or name in self._proven
+
+    # commitments
+
+    def _commit(self, name: str, fields: list[Any] | None) -> None:
+        required(name in self.present, "who is present")
+        own = self.names.index(name) + 1
+        try:
+            required(fields is not None, "not canonical")
+            value, proof, secret, coin, neighbours, edges = fields or []
+            peers = read_list(neighbours, len(self.names))
+            required(peers is not None and own not in peers, "neighbours")
+            peers = peers or []
+            required(len(edges) == 32 * len(peers), "length")
+            points = {self.names[peer - 1]: edges[32 * i : 32 * i + 32] for i, peer in enumerate(peers)}
+            for point in (value, secret, *points.values()):
+                decode_point(point)
+            required(len(proof) == self._value_proof_bytes(), "length")
+        except Refused:
+            self._exclude(name, "commit-malformed")
+            return
+        terms = self.terms
+        if self._is_proven(name):
+            try:
+                if terms.squared is None:
+                    verify_range(self._context(name), value, terms.length, *self._range(), proof)
+                else:
+                    verify_norm(self._context(name), value, terms.length, terms.squared, proof)
+            except Refused:
+                self._exclude(name, "range" if terms.squared is None else "norm")
+        commit = {"value": value, "secret": secret, "coin": coin, "edges": points}
+        self._entries["commit"][name] = commit
+
+    def _range(self) -> tuple[Any, Any]:
+        """Return the bounds as a proof has them: one number for all coordinates alike."""
+        low, high = self.terms.range
+        return (low[0], high[0]) if len(low) == 1 else (low, high)
+
+    def _value_proof_bytes(self) -> int:
+        """Return the length of a proof that a vector is within the bounds."""
+        if self.terms.squared is None:
+            return proofs.range_proof_bytes(self.terms.range_bits)
+        return proofs.norm_proof_bytes(self.terms.length, self.terms.squared)
+
+    def _certify_commitments(self, fields: list[Any]) -> None:
+        commits = self._entries["commit"]
+        self.participants = [name for name in self.names if name in commits and name not in self.excluded]
+        required(len(self.participants) >= self.terms.least_left(len(self.excluded)), "too few take part")
+        self._known = {*self.excluded}
+        inside = {*self.participants}
+        self.edges: dict[str, dict[str, bytes]] = {name: {} for name in self.participants}
+        position = {name: index for index, name in enumerate(self.names)}
+        for name in self.participants:
+            for peer, edge in commits[name]["edges"].items():
+                if peer not in inside:
+                    continue
+                other = commits[peer]["edges"].get(name)
+                # (4.5)
+                if other is not None and self._cancel(edge, other):
+                    self.edges[name][peer] = edge
+                else:
+                    self.void.append((name, peer) if position[name] < position[peer] else (peer, name))
+        self.void = sorted({*self.void}, key=lambda pair: (position[pair[0]], position[pair[1]]))
+        self._certify("attest-commitments", fields, self.participants)
+
+    @staticmethod
+    def _cancel(edge: bytes, other: bytes) -> bool:
+        return ristretto.encode(ristretto.negate(decode_point(edge))) == other
+
+    # coins
+
+    def _coin(self, name: str, fields: list[Any]) -> None:
+        required(name in self.participants, "who takes part")
+        expected = self._entries["commit"][name]["coin"]
+        digest = tuple_hash("coin-commitment", *BOUND, self.run, name.encode(), fields[0])
+        required(digest == expected, "the coin is what was committed to")
+        self._entries["coin"][name] = fields[0]
+
+    def _certify_coins(self, fields: list[Any]) -> None:
+        coins = self._entries["coin"]
+        required(list(coins) == self.participants, "every participant's coin")
+        packed = self._packed(self.participants)
+        self._combined = tuple_hash("coins", *BOUND, self.run, packed, b"".join(coins.values()))
+        self._certify("attest-coins", fields, self.participants)
+
+    def _coins_of(self, name: str) -> bytes:
+        """Return a party's public bits; spare bits are zero."""
+        count = self.terms.length * self.terms.bits
+        seed = tuple_hash("coin-bits", *BOUND, self.run, self._combined, name.encode())
+        stream = bytearray(hashlib.shake_256(seed).digest(-(-count // 8)))
+        stream[-1] &= 0xFF >> (-count % 8)
+        return bytes(stream)
+
+    # publications
+
+    def _false_publication(self, fields: list[Any] | None) -> str:
+        """Tell what is false in a publication before any proof is looked at."""
+        length = self.terms.length
+        try:
+            required(fields is not None, "not canonical")
+            x_hat, blinding, noise, proof = fields or []
+            values = integers(x_hat, length)
+            decode_scalar(blinding)
+            decode_point(noise)
+            required(len(proof) == proofs.noise_proof_bytes(length * self.terms.bits), "length")
+        except Refused:
+            return "malformed"
+        return "bounds" if max(map(abs, values)) > self.terms.most_x_hat else ""
+
+    def _publish(self, name: str, fields: list[Any] | None) -> None:
+        required(name in self.participants, "who takes part")
+        self._entries["publish"][name] = []
+        if false := self._false_publication(fields):
+            self._exclude(name, false)
+            return
+        x_hat, blinding, noise, proof = fields or []
+        commit, terms = self._entries["commit"][name], self.terms
+        values = integers(x_hat, terms.length)
+        self._entries["publish"][name] = values
+        try:
+            if self._is_proven(name):
+                secret, coins = commit["secret"], self._coins_of(name)
+                verify_noise(self._context(name), secret, noise, terms.length, terms.bits, coins, proof)
+        except Refused:
+            self._exclude(name, "noise")
+            return
+        # (4.4)
+        shown = total([decode_point(p) for p in (commit["value"], noise, *self.edges[name].values())])
+        expected = committed([value - terms.centre for value in values], decode_scalar(blinding))
+        if ristretto.encode(shown) != ristretto.encode(expected):
+            self._exclude(name, "sum")
+
+    def _good(self) -> list[str]:
+        good = [name for name in self._entries["publish"] if name not in self.excluded]
+        required(len(good) >= self.terms.least_left(len(self.excluded)), "too few are left")
+        return good
+
+    # openings
+
+    def _certify_exclusions(self, fields: list[Any]) -> None:
+        fresh, good = {*self.excluded} - self._known, self._good()
+        required(fresh, "a round without a reason")
+        self._known |= fresh
+        self._owed = {name: fresh & {*self.edges[name]} for name in good}
+        false = party_list([index for index, name in enumerate(self.names, 1) if name in fresh])
+        step = "attest-exclusions" + ("" if self.rounds == 1 else f"-{self.rounds}")
+        self._certify(step, fields, good, false)
+
+    def _false_opening(self, name: str, fields: list[Any] | None) -> str:
+        """Take an opening, or tell what is false in it."""
+        size = 8 * self.terms.length
+        parties, deltas, blindings = fields or [b"", b"", b""]
+        numbers = read_list(parties, len(self.names))
+        if fields is None or numbers is None:
+            return "opening-malformed"
+        if len(deltas) != size * len(numbers) or len(blindings) != 32 * len(numbers):
+            return "opening-malformed"
+        peers = self._names(numbers)
+        if {*peers} != self._owed[name]:
+            return "opening-other"
+        required(peers, "an opening of nothing")
+        opened, wrong = {}, False
+        for i, peer in enumerate(peers):
+            delta = integers(deltas[size * i : size * (i + 1)], self.terms.length)
+            if max(map(abs, delta)) > self.terms.most_delta:
+                return "opening-bounds"
+            try:
+                point = committed(delta, decode_scalar(blindings[32 * i : 32 * i + 32]))
+            except Refused:
+                return "opening-malformed"
+            wrong |= ristretto.encode(point) != self.edges[name][peer]
+            opened[name, peer] = delta
+        if wrong:
+            return "opening"
+        self._opened |= opened
+        return ""
+
+    def _open(self, name: str, fields: list[Any] | None) -> None:
+        required(name in self._owed and name not in self.excluded, "who may open edges")
+        if false := self._false_opening(name, fields):
+            self._exclude(name, false)
+
+    # the end
+
+    def _tally(self, fields: list[Any]) -> None:
+        counted, published, residual = fields
+        good = self._good()
+        required({*self.excluded} == self._known, "who was shown false is excluded")
+        required(counted == self._packed(good), "who is counted")
+        length = self.terms.length
+        values = [self._entries["publish"][name] for name in good]
+        opened = [delta for (name, _), delta in self._opened.items() if name in good]
+        self.total = [sum(v[i] for v in values) - sum(d[i] for d in opened) for i in range(length)]
+        required(integers(published, length) == self.total, "the total")
+        outside = {*self.participants} - {*good}
+        edges = {(name, peer) for name in good for peer in outside & {*self.edges[name]}}
+        left = len(edges - self._opened.keys())
+        required(left == residual, "residual pairs")
+        required(residual == 0, "every pairwise term cancels")
+        self.counted = sorted(good, key=self.names.index)
+
+    # certificates
+
+    def _certify(
+        self, step: str, fields: list[Any], inside: list[str], *false: bytes, head: bytes | None = None
+    ) -> None:
+        head = self.head if head is None else head
+        self._certificate(step, fields, inside, self.run, head, BOUND, *false)
+
+    def _certificate(
+        self,
+        step: str,
+        fields: list[Any],
+        inside: list[str],
+        run: bytes,
+        head: bytes,
+        bound: tuple[bytes, bytes],
+        *false: bytes,
+    ) -> None:
+        members, signers, signatures = fields
+        required(members == self._packed(inside), "the members of a certificate")
+        attested = tuple_hash("board-attestation", *bound, run, step.encode(), head, members, *false)
+        who = self._names(read_set(signers, len(self.names)))
+        required(len(who) >= self.terms.quorum and {*who} <= {*inside}, "the quorum's signatures on the head")
+        required(len(signatures) == 64 * len(who), "one signature for each signer")
+        for i, name in enumerate(who):
+            signature = signatures[64 * i : 64 * i + 64]
+            self._signed(step, name, msgspec.msgpack.encode([attested]), signature, run, bound)
+
+    def certify_list(self, protocol: tuple[str, int], run: bytes, head: bytes, signed: list[bytes]) -> None:
+        """Check the signatures on a head of the session log, after the line of a run."""
+        inside = self._names(read_set(signed[0], len(self.names)))
+        bound = (protocol[0].encode(), uint(protocol[1]))
+        self._certificate("attest-begin", signed, inside, run, head, bound)

@@ -1,0 +1,149 @@
+"""Verifies a log, and says what was found: the verdict, who is counted and excluded, the average."""
+
+from __future__ import annotations
+
+import os
+import re
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+
+from smpc_dp_verify.encodings import LONGEST_LINE
+from smpc_dp_verify.errors import Refused, required
+from smpc_dp_verify.run import Audit
+from smpc_dp_verify.session_log import SessionLog
+
+# Everything holds for what was given; it does not hold; no session was given; nothing says which run it is.
+HOLDS, FAILS, NO_SESSION, SOME_RUN = 0, 1, 3, 4
+DIGEST = re.compile("[0-9a-f]{64}")
+
+
+@dataclass(frozen=True)
+class Wanted:
+    """What a party gave: the session digest, a run id, a head, in hex; a request; the path of a session log.
+
+    Raises ValueError for what is none.
+    """
+
+    session: str | None = None
+    run: str | None = None
+    head: str | None = None
+    request: int | None = None
+    session_log: str | os.PathLike[str] | None = None
+
+    def __post_init__(self) -> None:
+        for name in ("session", "run", "head"):
+            given = getattr(self, name)
+            if given is not None and not DIGEST.fullmatch(given):
+                raise ValueError(f"{name}: {given!r} is not 64 lower-case hex digits")
+
+
+@dataclass(frozen=True, kw_only=True)
+class Opinion:
+    """What was found.
+
+    Attributes:
+        code: 0: everything holds for the session and run that were given; 1: it does not hold, for `reason`;
+            3: no session was given; 4: nothing that was given says which run it is.
+        line: the first that is wrong, from 1; None: none, or the log has no end.
+        session, run_id, head, session_head: digests in hex, as far as they are known.
+        counted, silent, void: names. excluded: name, number of the entry, what is false.
+        average: in the unit of the session; each is rounded once.
+        position, tries: which of how many tries the run is, if there is a session log.
+    """
+
+    code: int
+    reason: str = ""
+    line: int | None = None
+    session: str | None = None
+    run_id: str | None = None
+    head: str | None = None
+    session_head: str | None = None
+    entries: int = 0
+    counted: list[str] = field(default_factory=list)
+    excluded: list[tuple[str, int, str]] = field(default_factory=list)
+    silent: list[str] = field(default_factory=list)
+    void: list[tuple[str, str]] = field(default_factory=list)
+    average: list[float] = field(default_factory=list)
+    position: int | None = None
+    tries: int | None = None
+
+
+class _Lines:
+    """The lines of a file, one at a time; `number` is that of the last one."""
+
+    def __init__(self, path: str | os.PathLike[str], *, whole: bool) -> None:
+        self.path, self.whole, self.number = path, whole, 0
+
+    def __iter__(self) -> Iterator[str]:
+        with open(self.path, "rb") as file:
+            while line := file.readline(LONGEST_LINE + 2):
+                self.number += 1
+                required(
+                    line.endswith(b"\n") or not (self.whole or len(line) > LONGEST_LINE), "the log is cut"
+                )
+                try:
+                    yield line.removesuffix(b"\n").decode("utf-8")
+                except UnicodeDecodeError:
+                    raise Refused("the format") from None
+
+
+def verify(path: str | os.PathLike[str], wanted: Wanted | None = None) -> Opinion:
+    """Return what is found in the log of a verifiable average, a file of lines.
+
+    Raises OSError if a file cannot be read, and Unsupported for a log of another kind.
+    """
+    lines = _Lines(path, whole=True)
+    try:
+        audit = Audit(lines)
+    except Refused as refused:
+        line = None if str(refused) == "no end" else lines.number
+        return Opinion(code=FAILS, reason=str(refused), line=line)
+    try:
+        code, position, tries = _select(audit, wanted or Wanted())
+        reason = ""
+    except Refused as refused:
+        code, position, tries, reason = FAILS, None, None, str(refused)
+    return Opinion(
+        code=code,
+        reason=reason,
+        session=audit.terms.digest.hex(),
+        run_id=audit.run.hex(),
+        head=audit.head.hex(),
+        session_head=audit.session_head.hex(),
+        entries=audit.entries,
+        counted=audit.counted,
+        excluded=[
+            (name, audit.shown_by[name], audit.excluded[name])
+            for name in audit.names
+            if name in audit.excluded
+        ],
+        silent=audit.silent,
+        void=audit.void,
+        average=[float(value) for value in audit.average()],
+        position=position,
+        tries=tries,
+    )
+
+
+def _select(audit: Audit, wanted: Wanted) -> tuple[int, int | None, int | None]:
+    """Return the verdict on a log that holds, and which of how many tries it is."""
+    session, run, head = (
+        None if digest is None else bytes.fromhex(digest)
+        for digest in (wanted.session, wanted.run, wanted.head)
+    )
+    required(session in (None, audit.terms.digest), "the session that was given")
+    required(wanted.request in (None, audit.request), "the request that was given")
+    required(run in (None, audit.run), "the run that was given")
+    position = tries = None
+    if wanted.session_log is None:
+        required(head in (None, audit.head, audit.session_head), "the head that was given")
+        is_certain = run is not None or head is not None
+    else:
+        listed = SessionLog(_Lines(wanted.session_log, whole=False))
+        position, tries, is_certain = listed.select(audit, run, wanted.request, head)
+    # With more false parties than c there may be two logs of a run.
+    if len(audit.excluded) > audit.terms.corrupt and head != audit.head:
+        is_certain = False
+    if session is None:
+        return NO_SESSION, position, tries
+    return HOLDS if is_certain else SOME_RUN, position, tries
