@@ -18,7 +18,7 @@ from smpc_dp.errors import ConfigCheck, ConfigError, LocalError, SmpcError
 from smpc_dp.net.events import Event
 from smpc_dp.net.launcher import Launcher, ProcessOutcome, member_command, print_event, run_child
 from smpc_dp.net.pairwise import AGGREGATOR, PairwiseMember, Report, create_pairwise_session, evaluate
-from smpc_dp.net.threads import in_thread
+from smpc_dp.net.threads import run_in_thread
 from smpc_dp.protocols.garbled.evaluation import resolve
 from smpc_dp.protocols.garbled.params import Mode, Output
 
@@ -109,7 +109,7 @@ def join(
 
     async def act() -> int:
         try:
-            await in_thread(work)
+            await run_in_thread(work)
         except SmpcError as error:
             if events:
                 print_event(Event(name, "failed", detail=str(error)))

@@ -1,1 +1,1 @@
-"""Drives protocol machines over real channels: sessions, party processes, the localhost launcher."""
+"""Runs protocol roles over real channels: sessions, party processes, the localhost launcher."""

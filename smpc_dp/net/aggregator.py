@@ -1,4 +1,4 @@
-"""The aggregator's process: serves one request after the other to the parties of a session."""
+"""The aggregator's process: serves the requests of a session in order."""
 
 from __future__ import annotations
 
@@ -15,9 +15,9 @@ from smpc_dp.net.board import BoardFolder
 from smpc_dp.net.connection_pool import ConnectionPool, InboundEvent
 from smpc_dp.net.deadline import StepTimer, aggregator_step_seconds, now
 from smpc_dp.net.driver import Drive
-from smpc_dp.net.events import Event, OnEvent, ignore, logged
+from smpc_dp.net.events import Event, OnEvent, ignore, with_logging
 from smpc_dp.net.member import Membership, aggregator_name, requests_of
-from smpc_dp.net.operations import HELLOS, Operations, is_hello, quits
+from smpc_dp.net.operations import HELLOS, Operations, is_hello, leaving_error
 from smpc_dp.net.served_log import answer, is_log_request
 from smpc_dp.net.statistic import plan_maker
 from smpc_dp.net.transport.endpoint import listen
@@ -33,12 +33,13 @@ from smpc_dp.protocols.ustatistic.messages import HELLO as STATISTIC_HELLO
 from smpc_dp.protocols.ustatistic.result import StatisticResult
 from smpc_dp.protocols.ustatistic.terms import statistic_context
 
-# After the last request logs are shown for so many times a step, at most: nobody can keep a relay for ever.
+# After the last request logs are shown for at most so many step times: no party can keep an aggregator for
+# ever.
 LINGER_STEPS = 10
 
 
-class Server:
-    """Serves requests over open links; made by `open_server`."""
+class RequestServer:
+    """Serves requests over open connections; made by `open_computing_server`."""
 
     def __init__(
         self,
@@ -57,21 +58,21 @@ class Server:
         self._board = board
         self._on_event = on_event
         self._watch = watch
-        # What past requests were for: who is late is answered in its own terms.
+        # Operations of past requests: a late party is answered in the messages of its own protocol.
         self._requested: dict[int, Membership] = {}
         self._culprits: dict[str, SmpcError] = {}
         self._fixed = FixedSurvivors()
 
     async def gather(self, enough: int | None = None) -> None:
-        """Wait until so many parties (None: all) have connected, or `connect` seconds have passed."""
+        """Wait until `enough` parties (None: all) have connected, or `connect` seconds have passed."""
         await self._pool.gather([member.name for member in self._membership.session.roster.parties], enough)
 
     async def request(
         self, number: int, group: Membership | None = None
     ) -> Outcome | StatisticResult | Relayed | SmpcError | None:
-        """Serve one request and return how it ended, or None when every party has left before it began.
+        """Serve one request; return its outcome or error, or None when every party left before it began.
 
-        `group`: the membership of a request that is for some of the parties only.
+        `group`: the membership of a request of a group.
         """
         requested = self._requested[number] = group or self._membership
         self._is_statistic = False
@@ -108,18 +109,18 @@ class Server:
         return outcome
 
     def _statistic(self, number: int) -> Run[Any]:
-        """Return the role in a request that is for a statistic."""
+        """Return the role in a request for a statistic."""
         member, make = self._membership, plan_maker(self._kernels)
         context, corrupt = member.context(number), member.parameters.plan.max_corrupt
         return statistic_states.aggregator(context, member.identity, make, board=self._board, corrupt=corrupt)
 
     async def _ban_culprits(self) -> None:
-        """Exclude from a request whoever has deviated in an earlier one."""
+        """Exclude from a request the parties that deviated in an earlier one."""
         for name, fault in self._culprits.items():
             await self._drive.act(events.Conviction(name, fault))
 
     async def _run(self) -> bool:
-        """Serve the request that has begun to its end; return False when nobody is left to ask."""
+        """Serve the request that has begun to its end; return False when no party is left."""
         self._pool.admit_all()
         async with self._drive.outcome():
             await self._ban_culprits()
@@ -134,7 +135,7 @@ class Server:
             if self._is_statistic:
                 await self._ban_culprits()
             if longest := drive.run.role.longest(drive.run.member):
-                # What is false is kept, however long, and shown.
+                # A false statement is kept as evidence, whatever its length, and shown.
                 self._pool.hear(longest)
             drive.held = held
             if not held:
@@ -144,23 +145,23 @@ class Server:
         return True
 
     async def begin_step(self, drive: Drive) -> None:
-        """Tell from now on for whom the step waits, and give it its time; see `Holder.begin_step`."""
+        """Report the expected parties of the step, and set its time limit; see `Holder.begin_step`."""
         run = drive.run
         self._pool.awaited.begin(drive.request, run.step, lambda: run.waiting_for)
         if run.step not in HELLOS:
             drive.timer.step(aggregator_step_seconds(run.state.matchings, self._membership.session.timeouts))
 
     async def _ask(self, drive: Drive) -> list[InboundEvent] | None:
-        """Wait until it is clear what a request is for; None: nobody is left to ask.
+        """Wait until the operation of a request is clear; return the inbound events that came for it.
 
-        Return what has come for it.
+        Returns None when no party is left to ask.
         """
         number, timer, requested = drive.request, drive.timer, self._requested[drive.request]
         names = requested.names
         operations = Operations(len(names), self._culprits)
 
         def missing() -> Collection[str]:
-            # An idle aggregator waits for nobody.
+            # An idle aggregator waits for no party.
             return set(names) - operations.heard if operations.began or timer.connecting else ()
 
         self._pool.awaited.begin(number, drive.run.step, missing)
@@ -182,16 +183,16 @@ class Server:
                 break
         statistic, held = operations.settle()
         self._is_statistic = statistic and requested.group is None
-        # What came before the request began, and was not looked at yet, is as good as the rest.
+        # Events that came before the request began, and were not processed, count as well.
         return [*held, *early]
 
     def _has_called_again(self, number: int, inbound: InboundEvent, operations: Operations) -> bool:
-        """Tell whether the loss of a connection is of a party that has another one, and may still ask."""
+        """Tell whether a lost connection is of a party that has another one, and may still ask."""
         lost = inbound.envelope is None and inbound.peer in self._requested[number].names
         return lost and self._pool.is_live(inbound.peer) and inbound.peer not in operations.heard
 
     async def _hear(self, drive: Drive, inbound: InboundEvent, operations: Operations) -> None:
-        """Take an inbound event before the operation of a request is agreed: hold it for its role."""
+        """Hold an inbound event for the role, before the operation of a request is agreed."""
         if is_log_request(inbound) or inbound.peer not in self._requested[drive.request].names:
             await drive.take(inbound)
         elif inbound.request == drive.request and is_hello(inbound):
@@ -201,13 +202,14 @@ class Server:
         elif inbound.envelope is None and operations.began:
             operations.hold(inbound)
         elif inbound.envelope is None:
-            # Who leaves before a request begins is absent from it, and no reason for it to fail.
+            # A party that leaves before a request begins is absent from it, which is no reason for the
+            # request to fail.
             drive.notify_lost(inbound.peer)
         else:
             await drive.take(inbound)
 
     async def _show(self, inbound: InboundEvent) -> None:
-        """Send lines of a log; what is no question is refused."""
+        """Send lines of a log; refuse a message that does not ask for them."""
         try:
             self._pool.send(
                 inbound.request, await asyncio.to_thread(answer, self._membership, self._board, inbound)
@@ -216,7 +218,7 @@ class Server:
             self._pool.refused(inbound.peer, error)
 
     async def linger(self) -> None:
-        """Show logs to who is still there, until nobody has asked for a step's time, or ten are over."""
+        """Serve logs until no party has asked for a step time, or ten step times are over."""
         patience = self._membership.session.timeouts.step
         last = now() + LINGER_STEPS * patience
         while now() < last and any(map(self._pool.is_live, self._pool.connections)):
@@ -227,7 +229,7 @@ class Server:
                 await self._show(inbound)
 
     async def event_of(self, drive: Drive, inbound: InboundEvent) -> events.Event | None:
-        """Show lines of a log, or return an inbound event as the role's; see `Holder.event_of`."""
+        """Serve a request for log lines, or return the event of the role; see `Holder.event_of`."""
         run, envelope = drive.run, inbound.envelope
         if is_log_request(inbound):
             await self._show(inbound)
@@ -238,7 +240,7 @@ class Server:
                 return None
             drive.notify_lost(inbound.peer)
             return events.PeersLost((inbound.peer,))
-        if left := quits(inbound, self._membership):
+        if left := leaving_error(inbound, self._membership):
             return events.Conviction(inbound.peer, self._culprits.setdefault(inbound.peer, left))
         if inbound.request > drive.request:
             self._pool.keep(inbound)
@@ -249,11 +251,11 @@ class Server:
             context = statistic_context(context)
         if inbound.request < drive.request:
             if is_hello(inbound):
-                # It can ask for the next one.
+                # The party can ask for the next request.
                 self._pool.refuse_request(context, inbound, Code.PAST, drive.request)
             return None
         if is_hello(inbound) and self._is_statistic != asks_statistic:
-            # Others ask for a statistic where it asks for a sum, or the other way round.
+            # Others ask for a statistic where this party asks for a sum, or the other way round.
             self._pool.refuse_request(context, inbound, Code.KIND)
             return events.PeersLost((inbound.peer,))
         return events.Message(envelope)
@@ -272,7 +274,7 @@ async def serve(
     board: str | os.PathLike[str] | None = None,
     role: MakeAggregator = make_aggregator,
 ) -> list[Result | StatisticResult | SmpcError]:
-    """Be the aggregator of a session until `requests` are served (None: until every party has left).
+    """Run the aggregator of a session until `requests` are served (None: until every party has left).
 
     Args:
         session: path of the session file.
@@ -299,9 +301,9 @@ async def serve(
     membership = Membership.load(session, name or aggregator_name(session), key, "aggregator")
     membership.refuse_learning()
     logs = log_folder(membership, session, board)
-    on_event = logged(on_event)
+    on_event = with_logging(on_event)
     results: list[Result | StatisticResult | SmpcError] = []
-    async with open_server(
+    async with open_aggregator(
         membership, listen_on, logs=logs, on_event=on_event, watch=watch, kernels=kernels, role=role
     ) as server:
         while requests is None or len(results) < requests:
@@ -318,17 +320,17 @@ async def serve(
 def log_folder(
     membership: Membership, session: str | os.PathLike[str], board: str | os.PathLike[str] | None
 ) -> BoardFolder:
-    """Return the folder of the aggregator's logs, made if a request is logged; by default `board`."""
+    """Return the folder of the aggregator's logs, by default `board`; create it if requests are logged."""
     text = membership.session.canonical_json().decode("ascii")
     logs = BoardFolder(board if board is not None else Path(session).parent / "board", text)
     if any(planned.is_logged for planned in requests_of(membership.session)):
-        # Now, not in the first run: that it cannot be made is better known before.
+        # Created now, not in the first run: a failure is better known before.
         logs.make()
     return logs
 
 
 @asynccontextmanager
-async def open_server(
+async def open_aggregator(
     membership: Membership,
     listen_on: str | None = None,
     *,
@@ -337,16 +339,16 @@ async def open_server(
     watch: Watch | None = None,
     kernels: Sequence[Kernel] = (),
     role: MakeAggregator = make_aggregator,
-) -> AsyncIterator[Server]:
-    """Listen for the parties of a session, and say goodbye to them at the end; arguments as of `serve`."""
+) -> AsyncIterator[RequestServer]:
+    """Listen for the parties of a session, and close all connections at the end; arguments as of `serve`."""
     host, port = membership.address(listen_on)
     pool = ConnectionPool(membership, on_event)
     listener = await listen(membership.endpoint(aggregator=True), host, port, pool.welcome, pool.refused)
     try:
-        yield Server(membership, pool, on_event, watch, kernels, logs, role)
+        yield RequestServer(membership, pool, on_event, watch, kernels, logs, role)
         await pool.close()
     finally:
         pool.abort()
         await listener.close()
-        # What is there of a run that failed is evidence too.
+        # The log of a failed run is evidence too.
         await asyncio.to_thread(logs.close)

@@ -1,6 +1,6 @@
-"""`smpc-dp audit`: reads the log of a run from a file or over HTTP, and judges it, in parallel.
+"""`smpc-dp audit`: reads the log of a run from a file or over HTTP, and checks it, in parallel.
 
-Of a verifiable run, or of a pairwise statistic.
+The run is a verifiable one or a pairwise statistic.
 """
 
 from __future__ import annotations
@@ -33,14 +33,14 @@ from smpc_dp.net.audit_selection import (
     SOME_RUN,
     Selected,
     Wanted,
+    check_one_log,
     conclusion,
-    of_one_log,
     select,
 )
 from smpc_dp.net.log_groups import group_of
 from smpc_dp.net.log_http import HTTP_SECONDS
-from smpc_dp.net.log_session import LogSession, held_session, long_session
-from smpc_dp.net.log_source import Reopen, open_log, twice
+from smpc_dp.net.log_session import LogSession, parse_session_text, read_long_session
+from smpc_dp.net.log_source import Reopen, make_rereadable, open_log
 from smpc_dp.protocols.gopa.verifiable import audit as verifiable_audit
 from smpc_dp.protocols.gopa.verifiable.audit import CHANGED, Again, Auditor
 from smpc_dp.protocols.gopa.verifiable.batch_verifier import EarlierFault, at_once
@@ -71,13 +71,14 @@ class Report(msgspec.Struct, frozen=True, kw_only=True, rename={"position": "pla
 
     Attributes:
         ok: everything holds for the session, request and run that were given; `code` is 0.
-        code: the exit code: 0; 1: it does not hold; 3: no session was given, the log is self-consistent, and
-            nothing says that it is not made up; 4: it holds for the session, and nothing that was given says
-            which of its runs it is, or which log of a run that may have two; 5: the two auditors disagree.
-        conclusion: in one sentence. limits: what it does not say, in further ones.
-        session: its digest in hex; session_checked: whether it is the one that was asked for.
-        request: its number; place, tries: which of how many runs of this request it is, where a session log
-            was given. number: of its line in the session log; session_head: after that line, in hex.
+        code: the exit code. 0: ok. 1: the log is invalid. 3: it is self-consistent, but no session was given,
+            so it may be made up. 4: it holds for the session, but the arguments do not determine which of its
+            runs it is, or which log of a run that may have two. 5: the two auditors disagree.
+        conclusion: the result in one sentence. limits: what the audit does not show, in further sentences.
+        session: its digest in hex; session_checked: whether it is the given one.
+        request: its number; place, tries: the run's place among the runs of this request and their number,
+            where a session log was given. number: of its line in the session log; session_head: after that
+            line, in hex.
         roster: its digest in hex.
         parameters: of the session, as written: bounds, epsilon, part of corrupt parties.
         head: of the log, in hex; that of a pairwise statistic is `log` in the evidence of its result.
@@ -160,14 +161,14 @@ def audit_stream(
     threads: int | None = None,
     progress: Progress | None = None,
 ) -> Report:
-    """Audit the log that `stream` gives from its beginning to its end; as `audit`.
+    """Audit the log in `stream`, read from its beginning to its end; see `audit`.
 
-    `session` is the digest of the one that the auditor knows. Any other is anybody's, and what its plan may
-    take is bounded: LocalError beyond that.
+    `wanted.session` is the digest of the session that the auditor knows. Another session may be anybody's, so
+    the work for its plan is bounded: LocalError beyond that.
 
-    What is not as it should be may have to be read once more: then the stream is sought back, and put where
-    it was. Of one that cannot be, such as a pipe, a copy is put in a temporary file; LocalError where it is
-    needed and there was no room for it, or what is needed is beyond `STORED_BYTES`.
+    After a fault the log may have to be read again: the stream is then rewound, and set back to its position.
+    A stream that cannot be rewound, such as a pipe, is copied to a temporary file; LocalError where the copy
+    is needed and there was no room for it, or it would exceed `STORED_BYTES`.
     """
     if threads is not None and threads < 1:
         raise ConfigError.at("threads", f"must be 1 or more, is {threads}", ConfigCheck.RANGE)
@@ -177,7 +178,7 @@ def audit_stream(
     known |= {"entries": 0, "bytes": 0, "noted": ()}
     bad: BadLog | None = None
     try:
-        readable, again = twice(stream)
+        readable, again = make_rereadable(stream)
         with LogReader(readable) as reader, _Pool(threads or os.cpu_count() or 1) as pool:
             known["run_id"], known["header"] = reader.header.run_id, reader.header
             _read(reader, functools.partial(_entries, again), pool, wanted, known, size, progress)
@@ -187,7 +188,7 @@ def audit_stream(
     statistic: StatisticVerdict | None = known["statistic"]
     selected: Selected | None = known["selected"]
     faults = (str(bad), *known["noted"]) if bad is not None else () if verdict is None else verdict.faults
-    # Parts of them come from the log: nothing that a terminal would obey.
+    # Parts come from the log: control characters are removed for terminals.
     faults = tuple(map(printable, faults))
     code = FAILS
     if not faults and selected is not None:
@@ -236,7 +237,7 @@ def _read(
     size: int | None,
     progress: Progress | None,
 ) -> None:
-    """Read a log to its end and put what is found in `known`; raise BadLog."""
+    """Read a log to its end and put the results in `known`; raise BadLog."""
     try:
         session = _session(reader)
         known["roster"], known["parameters"] = session.roster_digest.hex(), dict(session.parameters)
@@ -256,13 +257,14 @@ def _read(
     try:
         _take_all(reader, auditor, wanted, known, size, progress)
     except BadLog:
-        # What is checked on other threads may have found an earlier line wrong.
+        # Checks on other threads may have found an earlier line wrong.
         _settle(auditor)
         known["noted"] = auditor.noted
         raise
 
 
 def _settle(auditor: Auditor | StatisticAuditor) -> None:
+    """Wait for the auditor's checks of single entries; raise the first fault."""
     try:
         auditor.settle()
     except EarlierFault as fault:
@@ -277,6 +279,8 @@ def _take_all(
     size: int | None,
     progress: Progress | None,
 ) -> None:
+    """Give all entries of a log to the auditor."""
+
     def check(entry: Entry) -> None:
         auditor.check_signature(entry, (reader.line, reader.byte))
 
@@ -306,30 +310,35 @@ def _judge(
     known: dict[str, Any],
     head: bytes,
 ) -> None:
-    """Put the verdict on a log that was read to `head`, and which run it is of, in `known`; raise BadLog."""
+    """Put the verdict on a log read to `head`, and the run that it is of, in `known`; raise BadLog."""
     try:
         wanted.check_run(auditor.last_run_id())
         result = select(wanted, reader.header, head, auditor.context, auditor.quorum)
         known[auditor.part] = auditor.verdict(result.runs)
-        known["selected"], known["corrupt"] = of_one_log(result, wanted, head, auditor.doubt), auditor.corrupt
+        known["selected"], known["corrupt"] = (
+            check_one_log(result, wanted, head, auditor.doubt),
+            auditor.corrupt,
+        )
     except SmpcError as error:
         raise reader.locate(error) from None
 
 
 def _session(reader: LogReader) -> LogSession:
+    """Return the checked session of the log's header."""
     text = reader.session
-    long = long_session(text) if text.long else None
-    return held_session(text.whole()) if long is None else long
+    long = read_long_session(text) if text.long else None
+    return parse_session_text(text.whole()) if long is None else long
 
 
 def _is_statistic(reader: LogReader, session: LogSession) -> bool:
+    """Tell whether the log is of a pairwise statistic."""
     return reader.header.operation.startswith(OPERATION) and session.protocol != LEARN
 
 
 def _auditor(
     reader: LogReader, session: LogSession, known: bytes | None, again: Again, pool: _Pool
 ) -> Auditor | StatisticAuditor:
-    """Return the auditor of a log; nothing is planned until the run id is right."""
+    """Return the auditor of a log; the session is planned only when the run id is right."""
     header, learns = reader.header, session.protocol == LEARN
     statistic = _is_statistic(reader, session)
     verifiable = statistic or learns or session.parameters.get("verifiable") is True
@@ -374,7 +383,7 @@ def _entries(reopen: Reopen) -> Generator[tuple[Entry, bytes], None, None]:
 
 
 class _Pool:
-    """Threads that do what takes long; whoever hands something over waits when too much is under way."""
+    """Thread pool with a bounded queue: submitting work waits while too much is under way."""
 
     def __init__(self, threads: int) -> None:
         self._threads = threads
@@ -388,7 +397,7 @@ class _Pool:
         self._executor.shutdown(cancel_futures=True)
 
     def __call__(self, work: Callable[[], T]) -> Callable[[], T]:
-        """Begin some work; the result is waited for when it is asked for."""
+        """Submit work; return a function that waits for its result."""
         if self._threads == 1:
             return at_once(work)
         while len(self._waiting) >= AHEAD * self._threads:
@@ -399,7 +408,7 @@ class _Pool:
 
 
 def _limits(verdict: Verdict | None, statistic: StatisticVerdict | None, corrupt: int) -> str:
-    """Return what a verdict does not say."""
+    """Return the sentences about what a verdict does not show."""
     assumed = f"All this holds only if at most c = {corrupt} of the parties are corrupt."
     if statistic is not None:
         return f"Not detected: false records, and a false estimate. {assumed}"
@@ -411,6 +420,7 @@ def _limits(verdict: Verdict | None, statistic: StatisticVerdict | None, corrupt
 
 
 def _averaged(verdict: Verdict) -> str:
+    """Describe the average of a verdict."""
     who = f"the average is that of {len(verdict.counted)} users whose every statement is true"
     if excluded := ", ".join(item.party for item in verdict.excluded):
         who += f", without {excluded}, who signed a false one"
@@ -420,6 +430,7 @@ def _averaged(verdict: Verdict) -> str:
 
 
 def _drawn(verdict: StatisticVerdict) -> str:
+    """Describe the estimate of a verdict."""
     drawn, failed = sum(map(len, verdict.pairs)), len(verdict.failed)
     who = f"{drawn} pairs were drawn from the coins of all {len(verdict.present)} parties, {failed} failed"
     if (given_up := len(verdict.attempts) - 1) > 0:

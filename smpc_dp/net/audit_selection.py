@@ -1,4 +1,4 @@
-"""Which session, request and run an audit is about, and what its verdict says of them."""
+"""Selection of the session, request and run that an audit is about, and the conclusion about them."""
 
 from __future__ import annotations
 
@@ -19,14 +19,14 @@ from smpc_dp.wire.sets import PartySet
 from smpc_dp.wire.signing import Context
 
 _DIGEST = re.compile(r"[0-9a-f]{64}")
-# Everything holds for the session, request and run that were given; it does not hold; no session was given;
-# a session was, and nothing says which of its runs.
+# Exit codes: everything holds for the given session, request and run; it does not hold; no session was given;
+# a session was given, but nothing determines which of its runs.
 HOLDS, FAILS, NO_SESSION, SOME_RUN = 0, 1, 3, 4
 
 
 @dataclass(frozen=True)
 class Wanted:
-    """What an auditor asks for; digests in hex. See `smpc_dp.audit`."""
+    """Arguments of an audit, checked; digests in hex. See `smpc_dp.audit`."""
 
     session: str | None = None
     request: int | None = None
@@ -43,7 +43,7 @@ class Wanted:
         run: str | None = None,
         head: str | None = None,
     ) -> Wanted:
-        """Read and check what was given; raise ConfigError, LocalError or VerificationError."""
+        """Read and check the arguments; raise ConfigError, LocalError or VerificationError."""
         faults = [
             ConfigIssue(name, f"{given!r} is not 64 lower-case hex digits", ConfigCheck.FORMAT)
             for name, given in (("run", run), ("head", head))
@@ -58,40 +58,40 @@ class Wanted:
         return cls(digest, request, run, head, log)
 
     def check_request(self, header: Header) -> None:
-        """Raise VerificationError if the log is of another request than was asked for."""
+        """Raise VerificationError if the log is of another request than the given one."""
         if self.request is not None and header.request != self.request:
             raise VerificationError(
                 f"the log is of request {header.request}, not of request {self.request}", Check.OTHER_REQUEST
             )
 
     def check_run(self, run_id: str) -> None:
-        """Raise VerificationError if the log is of another run than was asked for."""
+        """Raise VerificationError if the log is of another run than the given one."""
         if self.run is not None and run_id != self.run:
             raise VerificationError(f"the run is {run_id}, not {self.run}", Check.OTHER_RUN)
 
 
 @dataclass(frozen=True)
 class Selected:
-    """What is known of the run of a log that holds."""
+    """Identification of the run of a valid log."""
 
     session_head: bytes
-    # Which try of how many of its request it is, as far as a session log lists them, and how many runs that
-    # lists in all: a request that failed is asked for again under another number.
+    # The run's place among the runs of its request that the session log lists, and the number of all runs
+    # that it lists: a failed request is asked for again under another number.
     position: int | None
     tries: int | None
     runs: int | None
-    # Whether what was given says that it is this run.
+    # Whether the arguments determine this run.
     certain: bool
-    # Why not.
+    # The reason if not.
     why: str
 
 
 def session_digest_of(text: str | os.PathLike[str]) -> str:
-    """Return the session digest, in hex, that is given or that is of a session file."""
+    """Return the session digest, in hex, given as such or by the path of a session file."""
     given = os.fspath(text)
     if _DIGEST.fullmatch(given):
         return given
-    # Not Path.exists: that raises for a name that no file can have.
+    # Not Path.exists, which raises for a name that no file can have.
     if not os.path.exists(given):
         raise ConfigError.at(
             "session", f"{given!r} is neither 64 lower-case hex digits nor a file", ConfigCheck.FORMAT
@@ -100,7 +100,7 @@ def session_digest_of(text: str | os.PathLike[str]) -> str:
 
 
 def read_session_log(path: str | os.PathLike[str]) -> SessionLog:
-    """Read a session log; raise LocalError if that cannot be done, or it is none."""
+    """Read a session log; raise LocalError if the file cannot be read or is no session log."""
     try:
         with open(path, "rb") as file:
             return read_all(_lines(file))
@@ -111,7 +111,10 @@ def read_session_log(path: str | os.PathLike[str]) -> SessionLog:
 
 
 def _lines(file: BinaryIO) -> Iterator[bytes]:
-    """Yield the lines of a session log, which may be a stranger's; raise VerificationError for a long one."""
+    """Yield the lines of a session log, which may be a stranger's.
+
+    Raises VerificationError for a long line.
+    """
     while line := file.readline(MAX_LINE_BYTES + 1):
         if len(line) > MAX_LINE_BYTES:
             raise VerificationError(f"a line is longer than {MAX_LINE_BYTES} bytes", Check.TOO_LONG)
@@ -119,10 +122,10 @@ def _lines(file: BinaryIO) -> Iterator[bytes]:
 
 
 def select(wanted: Wanted, header: Header, head: bytes, context: Context, quorum: int) -> Selected:
-    """Return what is known of the run of a log that ends with `head`.
+    """Identify the run of a log that ends with `head`.
 
-    Raises VerificationError or PeerFault if the session log does not list it so, or the head that was given
-    is of neither.
+    Raises VerificationError or PeerFault if the session log does not list it so, or the given head is that of
+    neither log.
     """
     own = session_head(header, context.scope)
     position = tries = runs = None
@@ -135,7 +138,7 @@ def select(wanted: Wanted, header: Header, head: bytes, context: Context, quorum
         runs = len(log.lines)
         later = {log.head(number).hex() for number in range(header.number, len(log.lines) + 1)}
     ended = wanted.head in (head.hex(), own.hex())
-    # Also with a run id: a party that has another head of the run has seen another log of it.
+    # Also with a run id: a party with another head of the run has seen another log of it.
     if wanted.head is not None and not ended and wanted.head not in later:
         raise VerificationError(
             "the head that was given is not of this run, nor of a session log after it", Check.NOT_LOGGED
@@ -154,10 +157,10 @@ def select(wanted: Wanted, header: Header, head: bytes, context: Context, quorum
     return Selected(own, position, tries, runs, certain, why)
 
 
-def of_one_log(selected: Selected, wanted: Wanted, head: bytes, doubt: str) -> Selected:
-    """Return what is known of a run of which there may be two logs, for the reason `doubt`; "": there is one.
+def check_one_log(selected: Selected, wanted: Wanted, head: bytes, doubt: str) -> Selected:
+    """Return the identification of a run that may have two logs, for the reason `doubt` ("": there is one).
 
-    Then the last head of the log alone says which, from a party's result.
+    Then only the last head of the log, from a party's result, determines the log.
     """
     if not doubt or not selected.certain or wanted.head == head.hex():
         return selected
@@ -168,7 +171,7 @@ def of_one_log(selected: Selected, wanted: Wanted, head: bytes, doubt: str) -> S
 def _check_listed(
     log: SessionLog, header: Header, head: bytes, own: bytes, context: Context, quorum: int
 ) -> None:
-    """Raise unless the session log lists the run, as a quorum has signed it, with this end."""
+    """Raise unless the session log lists the run, signed by a quorum, with this last head."""
     first = (context.session_digest.hex(), context.scope.hex())
     if (log.first.session, log.first.scope) != first:
         raise VerificationError("the session log is of another session or group", Check.OTHER_SESSION)
@@ -205,7 +208,7 @@ def conclusion(
     code: int,
     why: str,
 ) -> str:
-    """Return the verdict in one sentence, and what it leaves out in the next ones."""
+    """Return the conclusion in one sentence, and its limits in further sentences."""
     if code == FAILS or result is None or header is None:
         more = f" (and {len(faults) - 1} more)" if len(faults) > 1 else ""
         return f"This log does not hold: {faults[0] if faults else 'it has no end'}{more}."

@@ -1,4 +1,4 @@
-"""Averages of a learner between processes: each group's is a request, numbered alike by everyone."""
+"""Averages of a learner between processes: each group's average is a request of the session."""
 
 from __future__ import annotations
 
@@ -24,25 +24,25 @@ if TYPE_CHECKING:
 
 
 class Served:
-    """The requests of a learner, as an aggregator or a server serves them.
+    """Requests of a learner, as an aggregator or a server serves them.
 
     Attributes:
-        failures: by request number, what went wrong in groups that failed.
+        failures: by request number, the errors of groups that failed.
     """
 
     def __init__(
         self, membership: Membership, request: Callable[[int, Membership], Awaitable[object | None]]
     ) -> None:
-        """`request` serves the request of this number, for a group, and returns how it ended."""
+        """`request` serves the request of this number, for a group, and returns its outcome or error."""
         self.membership = membership
         self.failures: dict[int, str] = {}
         self._request = request
 
     async def serve(self, number: int, parameters: Any, names: tuple[str, ...]) -> None:
-        """Serve a request of these parties; one that fails is told so itself.
+        """Serve a request of these parties; the errors of one request are recorded in `failures`.
 
         Raises:
-            EverybodyLeftError: nobody is connected any more. ServerLostError: a server is gone or at fault.
+            EverybodyLeftError: no party is connected any more. ServerLostError: a server is gone or at fault.
         """
         ended = await self._request(number, self.membership.of_group(parameters, names))
         if ended is None:
@@ -54,7 +54,7 @@ class Served:
 
 
 class _Requests:
-    """What the averagers of all sides share: who is in which request, with which parameters."""
+    """Common part of the averagers: the parties, the parameters and the number of each request."""
 
     def __init__(self, names: Sequence[str], averaging: Averaging, counter: Counter) -> None:
         self._averaging = averaging
@@ -63,12 +63,12 @@ class _Requests:
 
     @property
     def parties(self) -> int:
-        """n, the parties of the roster."""
+        """n, the number of parties in the roster."""
         return len(self._names)
 
     @property
     def claim(self) -> str:
-        """What an average gives away, of the largest group planned."""
+        """Privacy claim of an average over the largest group planned."""
         return self._averaging.claim
 
     def _number(self, group: Groups) -> dict[int, int]:
@@ -78,11 +78,12 @@ class _Requests:
         return {int(label): first + index for index, label in enumerate(labels)}
 
     def _members(self, group: Groups, label: int) -> tuple[str, ...]:
+        """Return the names of a group's parties."""
         return tuple(self._names[party] for party in np.flatnonzero(group == label))
 
 
 class PartyAverager(_Requests):
-    """The averages of one party; an `Averager` whose one row is its own."""
+    """Averager of one party; its one row is the party's own."""
 
     def __init__(
         self,
@@ -94,7 +95,7 @@ class PartyAverager(_Requests):
         charged: Ledger | None,
         on_event: OnEvent,
     ) -> None:
-        """`requested`: what each request is for; `charged`: the ledger, where the averages are private."""
+        """`requested`: operation of each request; `charged`: the ledger, where the averages are private."""
         super().__init__(connection.membership.names, averaging, counter)
         self._connection = connection
         self._name = connection.membership.name
@@ -117,7 +118,7 @@ class PartyAverager(_Requests):
 
         Raises:
             PrivacyError: the ledger refuses, or the plan; nothing of the vector has left.
-            AggregatorLostError, ServerLostError: no further average can be had.
+            AggregatorLostError, ServerLostError: no further average is possible.
         """
         vector, weight, group = check_average(self, vector, weight, group)
         numbers = self._number(group)
@@ -142,7 +143,7 @@ class PartyAverager(_Requests):
         weight: NDArray[np.float64],
         before: int,
     ) -> Outcome:
-        """Average the party's own row with these parties; `before`: requests that others may be at still."""
+        """Average the party's own row with these parties; `before`: requests that others may still be at."""
         parameters = self._averaging.parameters(len(names))
         membership = self._connection.membership.of_group(parameters, names)
         try:
@@ -164,7 +165,7 @@ class PartyAverager(_Requests):
 
 
 class ServingAverager(_Requests):
-    """The part of who serves the averages, an aggregator or a server, and has no row of its own."""
+    """Averager of an aggregator or a server, which serves the averages and has no row of its own."""
 
     def __init__(self, served: Served, averaging: Averaging, counter: Counter) -> None:
         super().__init__(served.membership.names, averaging, counter)
@@ -172,13 +173,13 @@ class ServingAverager(_Requests):
 
     @property
     def here(self) -> Parties:
-        """Nobody."""
+        """No party."""
         return np.zeros(0, dtype=np.intp)
 
     async def average(
         self, vector: Rows, weight: NDArray[np.float64] | None = None, group: Groups | None = None
     ) -> Averaged:
-        """Serve every group of the call, one after the other; raises what `Served.serve` does."""
+        """Serve every group of the call in turn; raises the errors of `Served.serve`."""
         vector, weight, group = check_average(self, vector, weight, group)
         for label, number in self._number(group).items():
             names = self._members(group, label)

@@ -1,4 +1,4 @@
-"""Tells for whom a process waits, while it waits."""
+"""Reports of the members that a process waits for."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from typing import TypeVar
 from smpc_dp.net.deadline import now
 from smpc_dp.net.events import Event, OnEvent
 
-# Seconds between two events that say for whom a process waits, and the names in one.
+# Seconds between two reports of the expected members, and the number of names in one.
 WAITING_SECONDS = 5.0
 WAITING_NAMES = 10
 
@@ -18,7 +18,7 @@ T = TypeVar("T")
 
 
 class Awaited:
-    """Whom a process waits for, told every WAITING_SECONDS, those without a connection first."""
+    """Reporter of the expected members, every WAITING_SECONDS, those without a connection first."""
 
     def __init__(self, party: str, is_live: Callable[[str], bool], on_event: OnEvent) -> None:
         self._party = party
@@ -27,12 +27,15 @@ class Awaited:
         self.begin(0, "", frozenset)
 
     def begin(self, request: int, step: str, names: Callable[[], Collection[str]]) -> None:
-        """From now on wait for `names()`, in this step of a request."""
+        """Wait for `names()` from now on, in this step of a request."""
         self._request, self._step, self._names = request, step, names
         self.next_report = now() + WAITING_SECONDS
 
     async def gather(self, inbound: asyncio.Event, until: float, enough: Callable[[], bool]) -> bool:
-        """Wait until `enough()`, which may change with each `inbound`, or until the time; return which."""
+        """Wait until `enough()` holds, or until the time; return whether it holds.
+
+        It is evaluated after each `inbound`.
+        """
         while not enough():
             inbound.clear()
             with contextlib.suppress(TimeoutError):
@@ -44,7 +47,7 @@ class Awaited:
         return True
 
     async def next(self, get: Callable[[], Awaitable[T]], until: float) -> T | None:
-        """Return what `get` does, or None when the time comes first."""
+        """Return the result of `get`, or None when the time comes first."""
         while True:
             try:
                 async with asyncio.timeout_at(min(until, self.next_report)):
@@ -55,7 +58,7 @@ class Awaited:
                     return None
 
     def notify(self) -> None:
-        """Tell it, if it is time."""
+        """Report the expected members, if it is time."""
         if now() < self.next_report:
             return
         self.next_report = now() + WAITING_SECONDS

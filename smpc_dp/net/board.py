@@ -1,4 +1,4 @@
-"""The board of a session on disk: one log for each run, and the session logs, in a folder."""
+"""The board of a session on disk: a folder with the log of each run and the session logs."""
 
 from __future__ import annotations
 
@@ -18,10 +18,10 @@ _LOG = logging.getLogger("smpc_dp.net")
 
 
 class FileSessionLog(SessionLog):
-    """A session log in a file of JSON lines, mode 0600; a line is on disk when `begin` or `certify` returns.
+    """Session log in a file of JSON lines, mode 0600; a line is on disk when `begin` or `certify` returns.
 
-    A line that a crash cut is removed: nobody was shown it. Raises LocalError for what the file system
-    refuses, and for a file that is another log, or damaged.
+    A line cut by a crash is removed: no party was shown it. Raises LocalError for errors of the file system,
+    and for a file that is another log, or damaged.
     """
 
     def __init__(self, path: Path, session: bytes, scope: bytes) -> None:
@@ -37,6 +37,7 @@ class FileSessionLog(SessionLog):
             raise LocalError(f"{path}: cannot use the session log ({error.strerror})") from None
 
     def _read(self) -> None:
+        """Read the file, and remove a line cut by a crash."""
         end, first = 0, True
         with self._path.open("rb") as file:
             for line in file:
@@ -56,7 +57,7 @@ class FileSessionLog(SessionLog):
 
     def _keep(self, line: bytes) -> None:
         try:
-            # Without a buffer: what is left in one would be written once more when the file is closed.
+            # Without a buffer: a line left in it would be written again when the file is closed.
             with self._path.open("ab", buffering=0) as file:
                 end = file.tell()
                 try:
@@ -64,7 +65,7 @@ class FileSessionLog(SessionLog):
                         raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
                     os.fsync(file.fileno())
                 except OSError:
-                    # Nobody was shown it, and the next line has its number.
+                    # No party was shown the line, and the next one has its number.
                     file.truncate(end)
                     raise
         except OSError as error:
@@ -72,10 +73,10 @@ class FileSessionLog(SessionLog):
 
 
 class BoardFolder:
-    """Where a relay keeps its logs: `request-N-RUN.board`, RUN the first 16 digits of the run id.
+    """Folder of an aggregator's logs: `request-N-RUN.board`, RUN the first 16 digits of the run id.
 
     Beside them are the session logs, `session-SCOPE.jsonl` and of groups `group-SCOPE.jsonl`. `session` is
-    the canonical JSON of the session. The folder is made for the first log.
+    the canonical JSON of the session. The folder is created for the first log.
     """
 
     def __init__(self, folder: str | os.PathLike[str], session: str) -> None:
@@ -85,11 +86,11 @@ class BoardFolder:
         self._store: Store | None = None
         self._paths: dict[int, Path] = {}
         self._session_logs: dict[bytes, FileSessionLog] = {}
-        # The last head of each log that was written by this process.
+        # The last head of each log written by this process.
         self._heads: dict[str, bytes] = {}
 
     def runs(self, session: bytes, scope: bytes) -> FileSessionLog:
-        """Return the session log of a scope, from its file; raise LocalError if that is damaged."""
+        """Return the session log of a scope, from its file; raise LocalError if it is damaged."""
         if scope not in self._session_logs:
             self.make()
             name = f"{'session' if scope == session else 'group'}-{scope.hex()[:16]}.jsonl"
@@ -110,17 +111,18 @@ class BoardFolder:
                 raise LocalError(f"{path}: the log of an earlier run is damaged ({error})") from None
 
     def _path(self, request: int, run_id: str) -> Path:
+        """Return the path of a run's log."""
         return self.folder / f"request-{request}-{run_id[:16]}.board"
 
     def make(self) -> None:
-        """Make the folder if it is not there; raise LocalError if it cannot be."""
+        """Create the folder if it does not exist; raise LocalError on failure."""
         try:
             self.folder.mkdir(parents=True, exist_ok=True)
         except OSError as error:
             raise LocalError(f"{self.folder}: cannot make the board's folder ({error.strerror})") from None
 
     def begin(self, header: Header) -> None:
-        """Begin the log of a run."""
+        """Create the log of a run."""
         self.close()
         self.make()
         self.current = self._path(header.request, header.run_id)
@@ -131,7 +133,7 @@ class BoardFolder:
         self._paths[header.request] = self.current
 
     def append(self, entries: Sequence[Entry]) -> None:
-        """Keep the next entries; on disk when this returns."""
+        """Store the next entries; they are on disk when this returns."""
         if self._store is None:
             raise LocalError(f"{self.folder}: no log was begun")
         self._store.append(entries)
@@ -139,7 +141,10 @@ class BoardFolder:
         self._heads[self._run_id] = next_head(self._heads[self._run_id], digests)
 
     def lines(self, request: int, first: int, size: int) -> list[bytes]:
-        """Return lines of a request's log from `first` on, up to `size` bytes or one; 0 is the header."""
+        """Return lines of a request's log from `first` on, up to `size` bytes but at least one.
+
+        Line 0 is the header.
+        """
         path = self._paths.get(request)
         if path is None:
             return []
@@ -153,7 +158,7 @@ class BoardFolder:
         return result
 
     def close(self) -> None:
-        """Close the log that was begun last, and write it as JSON lines beside it."""
+        """Close the current log, and write it as JSON lines beside it."""
         if self._store is None or self.current is None:
             return
         path = self.current.with_suffix(".jsonl")

@@ -1,4 +1,4 @@
-"""Charge runs to a party's ledger, where it has one."""
+"""Charges of runs to a party's ledger."""
 
 from __future__ import annotations
 
@@ -13,10 +13,10 @@ if TYPE_CHECKING:
 
 
 class Charge(Protocol):
-    """Charges a run, given its id, and returns the receipt if there is a ledger; PrivacyError if refused.
+    """Charges a run, given its id, to the ledger if there is one; raises PrivacyError if refused.
 
-    `raised`: what the run is after all, where it shows more than what has been charged for it. It is recorded
-    even beyond the budget, since it has happened.
+    Returns the receipt. `raised`: the run's actual release, where it shows more than was charged. It is
+    recorded even beyond the budget, since it has happened.
     """
 
     async def __call__(self, run_id: bytes, raised: ReleaseEvent | None = None) -> Receipt | None: ...
@@ -29,12 +29,12 @@ async def charge_run(
     run_id: bytes,
     raised: ReleaseEvent | None = None,
 ) -> Receipt | None:
-    """Charge what a run is to the ledger, if there is one; with the first three arguments, a `Charge`."""
+    """Charge a run to the ledger, if there is one; with the first three arguments bound it is a `Charge`."""
     if ledger is None:
         return None
     if raised is None:
         return await asyncio.to_thread(lambda: ledger.charge(run_id, event(), f"request {request}"))
     label = f"request {request}: more parties were corrupt than planned"
-    # Of one run, each raise is an entry of its own.
+    # Each raise of one run is an entry of its own.
     name = run_id + len(ledger.entries()).to_bytes(8, "big")
     return await asyncio.to_thread(lambda: ledger.charge(name, raised, label, forced=True))

@@ -1,4 +1,4 @@
-"""A party's line to the others of its session: requests go over it, one after the other."""
+"""A party's connection to the other members of its session, over which its requests run in turn."""
 
 from __future__ import annotations
 
@@ -40,15 +40,15 @@ if TYPE_CHECKING:
 
 
 class Connection(ABC):
-    """The links of a party, and its requests over them.
+    """Connections of a party, and its requests over them.
 
     Attributes:
-        membership: what this member has joined.
-        links: its links.
-        check_total: whether the next request's total is added up here as well, of a verifiable one.
-        ended: the role in the last request to an aggregator that has ended well.
-        followed: the log of the last request, if it was a verifiable one that has ended well.
-        contexts: those of TLS, for evaluations with other parties of a session with an aggregator.
+        membership: this member's session file and identity.
+        connections: the connection pool.
+        check_total: whether the party adds up the total of the next request itself, if it is verifiable.
+        ended: the role in the last request to an aggregator that succeeded.
+        followed: the log of the last request, if it was verifiable and succeeded.
+        contexts: the TLS contexts for evaluations with other parties of a session with an aggregator.
     """
 
     ended: Any = None
@@ -76,32 +76,34 @@ class Connection(ABC):
         membership: Any = None,
         before: int = 0,
     ) -> tuple[Outcome, Receipt | None]:
-        """Take part in one request, or in that of a group; raise SmpcError after the others have been told.
+        """Take part in one request of all parties, or of a group.
+
+        Raises SmpcError after the others are notified.
 
         Args:
-            charge: called before anything that depends on the ring elements leaves.
+            charge: called before any message that depends on the ring elements is sent.
             membership: that of the group.
-            before: requests that others may be at still.
+            before: requests that others may still be at.
         """
 
     async def decline(self, request: int, error: SmpcError, membership: Any = None) -> None:
-        """Leave a request, or that of a group, before it begins."""
+        """Leave a request of all parties, or of a group, before it begins."""
         run = self._declined(membership or self.membership, request)
         self.connections.send(request, run.handle(events.Cancellation(error)))
 
     @abstractmethod
     def _declined(self, membership: Any, request: int) -> Any:
-        """Return the role in a request that it leaves at once."""
+        """Return the role in a request that the party leaves at once."""
 
     def lost(self, _request: int, error: SmpcError) -> SmpcError:
-        """Return the error of a learner whose request ends so: no further one can be had, or the same."""
+        """Return the error for a learner whose request failed: no further one is possible, or the same."""
         return error
 
     async def quit(self, request: int, error: SmpcError) -> None:  # noqa: B027 - for an aggregator alone
-        """Tell an aggregator why this party leaves the session, before it does."""
+        """Tell an aggregator the reason before this party leaves the session."""
 
     async def close(self) -> None:
-        """Send what waits, and say goodbye."""
+        """Send queued messages, say goodbye and close."""
         try:
             await self.connections.close()
         finally:
@@ -109,14 +111,14 @@ class Connection(ABC):
 
 
 class Waits:
-    """How long a party waits for those who collect, in seconds: at first, and in each later step."""
+    """Time limits of a party for its collectors' messages, in seconds: for the first step and later ones."""
 
     def __init__(self, first: float, later: float) -> None:
         self._first, self._later = first, later
 
     @classmethod
     def for_aggregator(cls, timeouts: Timeouts, before: int = 0) -> Waits:
-        """Return the waits in a request at an aggregator; `before`: requests that others may be at still."""
+        """Return the waits in a request to an aggregator; `before`: requests that others may still be at."""
         later = PATIENCE * timeouts.step
         return cls(timeouts.connect + (1 + before) * (timeouts.gather + later), later)
 
@@ -133,7 +135,7 @@ class Waits:
 
 
 class AggregatorWaits(Waits):
-    """A party waits for an aggregator, which may be at a later request, or have ended the session."""
+    """Time limits of a party at an aggregator, which may be at a later request, or have ended the session."""
 
     async def event_of(self, drive: Drive, inbound: InboundEvent) -> events.Event | None:
         """See `Holder.event_of`."""
@@ -149,7 +151,7 @@ class AggregatorWaits(Waits):
 
 
 class AggregatorConnection(Connection):
-    """The line to an aggregator."""
+    """Connection of a party to an aggregator."""
 
     def __init__(
         self,
@@ -158,7 +160,7 @@ class AggregatorConnection(Connection):
         role: MakeParty | None = None,
         contexts: Contexts | None = None,
     ) -> None:
-        """`role`: as of `connect`; `contexts`: those of TLS, for evaluations with other parties."""
+        """`role`: as of `connect`; `contexts`: TLS contexts for evaluations with other parties."""
         super().__init__(membership, on_event)
         self.contexts = contexts
         self._role = role
@@ -172,14 +174,14 @@ class AggregatorConnection(Connection):
         on_event: OnEvent,
         role: MakeParty | None = None,
     ) -> AggregatorConnection:
-        """Connect to the aggregator; raises what `dial` raises."""
+        """Connect to the aggregator; raises the errors of `dial`."""
         connection = cls(membership, on_event, role, endpoint.contexts)
         connection.connections.welcome(await dial(endpoint, membership.aggregator))
         return connection
 
     @property
     def live(self) -> bool:
-        """Whether the aggregator is there."""
+        """Whether the aggregator is connected."""
         return self.connections.is_live(self.membership.aggregator)
 
     async def run(
@@ -194,7 +196,7 @@ class AggregatorConnection(Connection):
         """See `Connection.run`."""
         member = membership or self.membership
         logged = member.parameters if member.parameters.is_logged else None
-        # A run without a log knows nothing of the session log, and must not replace what is kept of it.
+        # A run without a log must not replace the stored state of the session log.
         scope = member.context(request).scope
         retained = None if logged is None else StoredRun(member.runs_seen, scope)
         seen = NOTHING_SEEN if retained is None else retained.seen
@@ -210,7 +212,10 @@ class AggregatorConnection(Connection):
         return run.result, receipt
 
     def drive(self, request: int, run: Run[Any], waits: Waits, **options: Any) -> Drive:
-        """Return the drive of a role, with options as of `Drive`; raise TimeoutFault if the link is lost."""
+        """Return the drive of a role, with options of `Drive`.
+
+        Raises TimeoutFault if the connection is lost.
+        """
         aggregator = self.membership.aggregator
         if not self.live:
             raise TimeoutFault({aggregator}, "hello", "the connection is lost")
@@ -219,7 +224,7 @@ class AggregatorConnection(Connection):
         return Drive(request, run, self.connections, timer, waits, self._on_event, **options)
 
     async def fetch(self, request: int, message: Envelope, step: str, seconds: float) -> bytes:
-        """Send a message beside all runs and return the body of the answer; raises TimeoutFault."""
+        """Send a message outside of runs and return the body of the answer; raises TimeoutFault."""
         peer = self.membership.aggregator
         self.connections.send(request, [message])
         try:
@@ -233,7 +238,7 @@ class AggregatorConnection(Connection):
         raise TimeoutFault({peer}, step, str(ChannelClosed(peer, clean=False)))
 
     def lost(self, request: int, error: SmpcError) -> SmpcError:
-        """See `Connection.lost`; an error that the aggregator told before it ended the session stays."""
+        """See `Connection.lost`; an error that the aggregator sent before it ended the session is kept."""
         aggregator = self.membership.aggregator
         if self.live or not ends_session(error, {aggregator}):
             return error
@@ -258,6 +263,7 @@ class AggregatorConnection(Connection):
         ring_vector: RingVector,
         seen: Seen = NOTHING_SEEN,
     ) -> Run[Any]:
+        """Return the party's role in a request."""
         context = membership.context(request, operation)
         parameters, identity = membership.parameters, membership.identity
         make: Callable[..., Run[Any]] = self._role or described(parameters).party

@@ -1,4 +1,4 @@
-"""The channels of a process that has several: one stream of what they bring, and a queue to each."""
+"""The channels of a process: one stream of inbound events, and an outgoing queue for each channel."""
 
 from __future__ import annotations
 
@@ -17,20 +17,20 @@ from smpc_dp.wire.abort import ABORT, Abort
 from smpc_dp.wire.envelope import Envelope
 from smpc_dp.wire.signing import Context
 
-# What a party may send early, and what an excluded one may send at all, in bytes: a hello or a leave.
+# Bytes of a message that a party may send early, or after its exclusion: a hello or a leave.
 SMALL_MESSAGE = 4096
 OUTBOX_LIMIT = 64
-# Messages of later requests that are kept of one peer.
+# Stored messages of later requests, for each peer.
 EARLY_LIMIT = 16
 
 
-# Takes a message that is no envelope, given its sender and content; False if it is one.
+# Handles a message that is no envelope, given its sender and content; False if it is an envelope.
 Divert = Callable[[str, bytes], Awaitable[bool]]
 
 
 @dataclass(slots=True)
 class Connection:
-    """A connected party: its channel, what waits to be sent to it, and the tasks that serve both ends."""
+    """Connected party: its channel, its outgoing queue, and the tasks that serve both directions."""
 
     channel: Channel
     outbox: asyncio.Queue[tuple[bytes, bytes] | None]
@@ -39,9 +39,9 @@ class Connection:
 
 @dataclass(frozen=True, slots=True)
 class InboundEvent:
-    """What the links report: a message of a request, or (envelope None) that a link is gone.
+    """Inbound event: a message of a request, or (envelope None) the loss of a connection.
 
-    `clean`: whether the peer has said goodbye before its link was gone.
+    `clean`: whether the peer said goodbye before its connection was lost.
     """
 
     peer: str
@@ -50,20 +50,21 @@ class InboundEvent:
     clean: bool = False
 
 
-# Of nobody: what else the receiver waits for may have happened.
+# Event of no peer: another condition of the receiver may have changed.
 WAKE = InboundEvent("")
 
 
 class FairQueue:
-    """News in turns: each link has one message in it, and waits at the end again for its next one.
+    """Fair queue of inbound events, in which each connection has at most one event.
 
-    A link whose message is not taken yet reads no other, so who sends much is held back by its connection,
-    and waits behind one message of every other link.
+    A connection appends its next event at the end. One whose event is not taken yet reads no further message,
+    so a party that sends much is held back by its connection, and waits behind one message of every other
+    connection.
     """
 
     def __init__(self) -> None:
-        # By future, which compares by identity: to find an inbound event by equality takes a time that grows
-        # with the number of links.
+        # By future, which compares by identity: finding an inbound event by equality takes a time that grows
+        # with the number of connections.
         self._waiting: OrderedDict[asyncio.Future[None], InboundEvent] = OrderedDict()
         self._arrived = asyncio.Event()
 
@@ -90,10 +91,11 @@ class FairQueue:
         return self._take()
 
     def take_all(self) -> list[InboundEvent]:
-        """Return what has arrived by now: of each link one message at most."""
+        """Return the events that have arrived by now: at most one of each connection."""
         return [self._take() for _ in range(len(self._waiting))]
 
     def _take(self) -> InboundEvent:
+        """Return the first event, and let its connection add the next."""
         taken, inbound = self._waiting.popitem(last=False)
         if not taken.done():
             taken.set_result(None)
@@ -103,8 +105,8 @@ class FairQueue:
 class ConnectionPool:
     """Holds all connections and merges their messages into one stream of inbound events.
 
-    `outbox`: how many messages may wait for one party. `aggregator`: who is told that it is out of a request
-    sends nothing of size until the next one. `divert` is shown every message first.
+    `outbox`: how many messages may wait for one party. `aggregator`: a party that is told of its exclusion
+    from a request may send only small messages until the next one. `divert` is given every message first.
     """
 
     def __init__(
@@ -126,14 +128,14 @@ class ConnectionPool:
         # large vectors does not grow with the number of parties.
         self.inbound = FairQueue()
         self.connections: dict[str, Connection] = {}
-        # Set with each new link.
+        # Set with each new connection.
         self.arrived = asyncio.Event()
         self.awaited = Awaited(membership.name, self.is_live, on_event)
         self._early: dict[str, list[InboundEvent]] = {}
         self._largest = self._heard = membership.largest_message()
 
     def welcome(self, channel: Channel) -> Connection:
-        """Take a channel in; the last one of a party counts."""
+        """Add a channel; the last one of a party counts."""
         connection = Connection(channel, asyncio.Queue(self._outbox))
         channel.max_received = self._heard
         channel.on_twice = lambda: self._on_event(warning(self._membership.name, channel.peer))
@@ -151,21 +153,22 @@ class ConnectionPool:
         return connection
 
     async def gather(self, names: Sequence[str], enough: int | None = None) -> bool:
-        """Wait until so many of these (None: all) have links, or `connect` seconds; return which."""
+        """Wait until `enough` of `names` (None: all) are connected, or `connect` seconds; return which."""
         until = now() + self._membership.session.timeouts.connect
         many = len(names) if enough is None else enough
         self.awaited.begin(0, "", lambda: [name for name in names if not self.is_live(name)])
         return await self.awaited.gather(self.arrived, until, lambda: sum(map(self.is_live, names)) >= many)
 
     def refused(self, who: str, error: SmpcError) -> None:
-        """Tell of a connection that did not become a channel."""
+        """Report a connection that did not become a channel."""
         self._on_event(Event(self._membership.name, "refused", detail=f"{who}: {error}"))
 
     async def _read(self, channel: Channel, before: asyncio.Task[None] | None) -> None:
+        """Read the messages of a channel into the queue, until it ends."""
         if before is not None:
-            # The loss of a party's last channel is told before anything of this one.
+            # The loss of a party's last channel is reported before any event of this one.
             await asyncio.wait([before])
-        # However a link ends, cleanly, cut or by a fault in its framing, its party is lost for this run.
+        # However a connection ends, its party is lost for this run.
         clean = False
         try:
             while True:
@@ -182,18 +185,19 @@ class ConnectionPool:
         await self.inbound.put(InboundEvent(channel.peer, clean=clean))
 
     async def _write(self, connection: Connection) -> None:
+        """Send the queued messages of a connection, until it ends."""
         while (message := await connection.outbox.get()) is not None:
             try:
                 await connection.channel.send(*message)
             except (ChannelClosed, TimeoutFault, PeerFault):
-                # The reader reports a link that breaks; what is left for it has nobody to go to.
+                # The reader reports a broken connection; its queued messages are dropped.
                 continue
             except SmpcError as error:
                 self.refused(connection.channel.peer, error)
                 connection.channel.abort()
 
     def send(self, request: int, envelopes: Sequence[Envelope]) -> None:
-        """Queue messages; a link whose party does not read what waits for it is cut."""
+        """Queue messages; cut a connection whose party does not read its queue."""
         for envelope in envelopes:
             connection = self.connections.get(envelope.receiver)
             if connection is None or not connection.channel.live:
@@ -206,7 +210,10 @@ class ConnectionPool:
                 connection.channel.abort()
 
     def refuse_request(self, context: Context, inbound: InboundEvent, code: Code, number: int = 0) -> None:
-        """Tell a peer that its request is over, or asks for something else; `number`: as of `Abort`."""
+        """Tell a peer that its request is over, or that another operation is asked for.
+
+        `number`: as of `Abort`.
+        """
         to, abort = (inbound.peer,), Abort(code, "", [(inbound.peer, code)], number=number)
         identity = self._membership.identity
         self.send(inbound.request, context.write(identity, context.session_digest, ABORT, to, abort))
@@ -221,17 +228,17 @@ class ConnectionPool:
                 raise TimeoutFault({channel.peer}, envelope.step, str(error)) from None
 
     async def next(self, until: float) -> InboundEvent | None:
-        """Return the next inbound event, or None at the deadline; notify the watcher of whom we wait for."""
+        """Return the next inbound event, or None at the deadline; report the expected members meanwhile."""
         return await self.awaited.next(self.inbound.get, until)
 
     def keep(self, inbound: InboundEvent, most: int = EARLY_LIMIT, size: int = SMALL_MESSAGE) -> None:
-        """Keep a message of a later request, of at most `size` bytes; of each peer `most` messages."""
+        """Store a message of a later request, of at most `size` bytes; at most `most` of each peer."""
         retained = self._early.setdefault(inbound.peer, [])
         if inbound.envelope is not None and len(inbound.envelope.body) <= size and len(retained) < most:
             retained.append(inbound)
 
     def take_early(self, request: int) -> list[InboundEvent]:
-        """Return what has come for a request before it began, and drop what was for earlier ones."""
+        """Return the messages of a request that came before it began, and drop those of earlier ones."""
         retained = {
             peer: [item for item in inbound if item.request > request]
             for peer, inbound in self._early.items()
@@ -241,31 +248,34 @@ class ConnectionPool:
         return expected
 
     def is_live(self, name: str) -> bool:
-        """Tell whether a party has a link."""
+        """Tell whether a party is connected."""
         connection = self.connections.get(name)
         return connection is not None and connection.channel.live
 
     def admit_all(self) -> None:
-        """Let everyone send messages of full size, at the beginning of a request."""
+        """Allow full-size messages of all parties, at the beginning of a request."""
         self.hear(self._largest)
         for connection in self.connections.values():
             connection.channel.max_message = self._largest
 
     def hear(self, most: int) -> None:
-        """Take messages of at most so many bytes in this request; who sends a longer one loses its link."""
+        """Limit messages of this request to `most` bytes.
+
+        A party that sends a longer one loses its connection.
+        """
         self._heard = most
         for connection in self.connections.values():
             connection.channel.max_received = most
 
     def abort(self) -> None:
-        """Cut every link that is still open and end all tasks."""
+        """Cut every open connection and end all tasks."""
         for connection in self.connections.values():
             connection.channel.abort()
             for task in connection.tasks:
                 task.cancel()
 
     async def close(self) -> None:
-        """Send what waits, say goodbye and end all tasks."""
+        """Send queued messages, say goodbye and end all tasks."""
 
         async def finish(connection: Connection) -> None:
             reader, writer = connection.tasks

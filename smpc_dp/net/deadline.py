@@ -1,7 +1,8 @@
-"""How long a process waits for others. A deadline is absolute: no message moves it.
+"""Time limits of a process that waits for others. A deadline is absolute: no message moves it.
 
 All limits follow from the session file and from public numbers of the request, and are known when a step
-begins. What has arrived when a deadline passes is still taken: no party is late because of those before it.
+begins. Messages that have arrived when a deadline passes are still taken: no party is late because of
+messages before its own.
 """
 
 from __future__ import annotations
@@ -12,12 +13,12 @@ from collections.abc import Sequence
 
 from smpc_dp.net.session_file import Timeouts
 
-# Who collects may wait a whole step for others before it answers, and then compute: in steps.
+# Steps in which a collector may wait for others, and then compute, before it answers.
 PATIENCE = 4.0
 
 
 class StepTimer:
-    """How long an aggregator or coordinator waits in one request, in the event loop's time."""
+    """Time limits of an aggregator or coordinator in one request, in the event loop's time."""
 
     def __init__(self, timeouts: Timeouts, first: bool) -> None:
         self._timeouts = timeouts
@@ -27,40 +28,43 @@ class StepTimer:
 
     @property
     def connecting(self) -> bool:
-        """True while parties of the first request may still be on their way."""
+        """Whether parties of the first request may still be connecting."""
         return now() < self._connected
 
     @property
     def passed(self) -> bool:
-        """True when the time of the step is over."""
+        """Whether the time of the step is over."""
         return now() >= self.at
 
     def begin(self) -> None:
-        """Somebody has asked: others have `gather` to ask too."""
+        """Start the time in which others may ask, `gather`, after the first party has asked."""
         self.at = max(now() + self._timeouts.gather, self._connected)
 
     def enough(self) -> None:
-        """Enough have asked: the rest have one `step`, or what is left to connect."""
+        """Limit the wait for further parties to one `step`, or the rest of `connect`."""
         if not self._enough:
             self._enough = True
             self.at = min(self.at, max(now() + self._timeouts.step, self._connected))
 
     def step(self, seconds: float) -> None:
-        """Begin a step that has so many seconds."""
+        """Begin a step of so many seconds."""
         self.at = now() + seconds
 
     def pause(self) -> float:
-        """Return until when to wait for inbound events."""
+        """Return the time until which to wait for inbound events."""
         return min(self.at, self._connected) if self.connecting else self.at
 
 
 def pairs_seconds(matchings: int, timeouts: Timeouts) -> float:
-    """Return what a party has for its pairs of so many matchings, one after the other."""
+    """Return the time limit of a party for its pairs in so many matchings, in turn."""
     return matchings * (timeouts.gather + PATIENCE * timeouts.step)
 
 
 def aggregator_step_seconds(matchings: int, timeouts: Timeouts) -> float:
-    """Return what parties have for one step of an aggregator; `matchings`: with so many pairs in it."""
+    """Return the time limit of parties in one step of an aggregator.
+
+    `matchings`: the number of matchings whose pairs are evaluated in it.
+    """
     return timeouts.step + pairs_seconds(matchings, timeouts)
 
 
@@ -87,7 +91,7 @@ def party_run_seconds(steps: int, timeouts: Timeouts, before: int = 0) -> float:
 
 
 def direct_run_seconds(patience: Sequence[bool], timeouts: Timeouts) -> float:
-    """Return the longest time of a request without a relay; `patience` as `PeerRole.patience` says."""
+    """Return the longest time of a request without an aggregator; `patience` is `PeerRole.patience`."""
     return timeouts.gather + sum(PATIENCE if patient else 1.0 for patient in patience) * timeouts.step
 
 

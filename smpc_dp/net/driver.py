@@ -1,7 +1,7 @@
-"""Drives one role through one request over the links of its process: the only loop around a role.
+"""Drives one role through one request over the connections of its process: the only loop around a role.
 
-What leaves waits for what must come before it: the ledger's charge before the first message that depends on
-the party's vector, and what a party keeps of the session log before it says more.
+Sending waits for its conditions: the ledger's charge before the first message that depends on the party's
+vector, and the durable state of the session log before the next message.
 """
 
 from __future__ import annotations
@@ -28,13 +28,16 @@ if TYPE_CHECKING:
 
 
 class Holder(Protocol):
-    """The differences between the roles of a session: the time of their steps, and their inbound events."""
+    """Interface of a role's holder: the time limits of its steps, and its inbound events."""
 
     async def begin_step(self, drive: Drive) -> None:
-        """Give the step that has begun its time, and the work that it leaves to the holder."""
+        """Set the time limit of the step that has begun, and begin the work that it leaves to the holder."""
 
     async def event_of(self, drive: Drive, inbound: InboundEvent) -> events.Event | None:
-        """Return an inbound event as the role's, None if it has none. Raises SmpcError to end the run."""
+        """Return the role's event for an inbound event, None if it has none.
+
+        Raises SmpcError to end the run.
+        """
 
 
 class Drive:
@@ -43,9 +46,9 @@ class Drive:
     Attributes:
         request: its number.
         run: the role.
-        links: the links over which its messages go.
+        connections: the connections for its messages.
         timer: the time of the current step.
-        held: inbound events that came before, taken before any other.
+        held: earlier inbound events, taken first.
         hello: the first messages of the role.
     """
 
@@ -65,10 +68,10 @@ class Drive:
         retained: StoredRun | None = None,
         logged: SumParameters | None = None,
     ) -> None:
-        """`peers`: all whom the role talks to; empty: those that its first step waits for.
+        """`peers`: all members that the role talks to; empty: those that its first step expects.
 
-        `posts`: a step begins when the messages before it have left, not when they wait to be sent.
-        Of a party, `charge`, what it keeps of the session log, and the parameters where the run has a log.
+        `posts`: a step begins when earlier messages have left, not when they are queued. For a party
+        `charge`, the stored state of the session log, and the parameters where the run has a log.
         """
         self.request, self.run = request, run
         self.connections, self.timer = connections, timer
@@ -82,14 +85,14 @@ class Drive:
         self._farewell: Sequence[Envelope] = ()
         self._charge, self._retained, self._logged = charge, retained, logged
         self._receipt: Receipt | None = None
-        # For so many parties that sign something false the run is charged when its first data is sent.
+        # For so many parties that signed a false statement the run is charged when its first data is sent.
         self._charged = 0 if logged is None else logged.plan.max_corrupt
         self._work: asyncio.Future[object] | None = None
         self._first = self._step = ""
         self._drained = self._declared = False
 
     async def to_end(self) -> Receipt | None:
-        """Drive the role to its end; return the ledger's receipt. Raises what ended the run."""
+        """Drive the role to its end; return the ledger's receipt. Raises the error that ended the run."""
         async with self.outcome():
             self.hello = await self.act(events.Start())
             await self.loop()
@@ -97,13 +100,13 @@ class Drive:
 
     @contextlib.asynccontextmanager
     async def outcome(self) -> AsyncIterator[None]:
-        """Tell the others, and who watches, of an SmpcError with which the run ends; end the work."""
+        """Tell the others and the watcher of an SmpcError that ends the run; end the holder's work."""
         try:
             yield
         except SmpcError as error:
             await self._end_work()
             farewell = self._driver.cancel(error) or self._farewell
-            # A link that is gone needs none.
+            # A lost connection needs none.
             with contextlib.suppress(SmpcError):
                 await self._send(farewell)
             self.notify("failed", error)
@@ -112,6 +115,7 @@ class Drive:
             await self._end_work()
 
     async def _end_work(self) -> None:
+        """Cancel the holder's work."""
         if self._work is not None:
             self._work.cancel()
             await asyncio.gather(self._work, return_exceptions=True)
@@ -124,10 +128,10 @@ class Drive:
                 self._first = self._first or self._step
                 await self._holder.begin_step(self)
             self.report()
-            await self._effect()
+            await self._process_next()
 
-    async def _effect(self) -> None:
-        """Take one event: the end of the work, absent peers, the next inbound event, or the deadline."""
+    async def _process_next(self) -> None:
+        """Process one event: the end of the work, absent peers, the next inbound event, or the deadline."""
         if self._work is not None and self._work.done():
             work, self._work = self._work, None
             await self.act(events.Report(work.result()))
@@ -135,7 +139,7 @@ class Drive:
             self._declared = True
             await self.lose(*(name for name in self._peers or sorted(self.run.waiting_for)))
         elif not self.held and self.timer.passed and not self._drained:
-            # What has come in time is taken first: it may wait behind what others sent.
+            # Messages that came in time are taken first: they may wait behind messages of others.
             self.held, self._drained = self.connections.inbound.take_all(), True
         elif not self.held and self.timer.passed:
             await self.act(events.Deadline())
@@ -143,7 +147,7 @@ class Drive:
             await self.take(inbound)
 
     async def take(self, inbound: InboundEvent) -> None:
-        """Give the role an inbound event; the first step waits less once enough have sent."""
+        """Give the role an inbound event; shorten the first step's wait once enough have sent."""
         event = await self._holder.event_of(self, inbound) if inbound.peer else None
         if event is not None:
             await self.act(event)
@@ -151,20 +155,23 @@ class Drive:
             self.timer.enough()
 
     async def lose(self, *names: str) -> None:
-        """Wait no more for those of these who have no link."""
+        """Stop waiting for those of these members that have no connection."""
         if absent := tuple(name for name in names if not self.connections.is_live(name)):
             await self.act(events.PeersLost(absent))
 
     async def act(self, event: events.Event) -> Sequence[Envelope]:
-        """Give the role an event; charge, keep, send and return what follows. Raises what ends the run.
+        """Give the role an event; charge, store, send and return its messages.
 
-        In a thread: planning noise, say, takes long, and the links go on meanwhile.
+        Raises the error that ends the run.
+
+        It runs in a thread: planning noise, for instance, takes long, and the connections must go on
+        meanwhile.
         """
         releases = self.run.releases
         messages = await asyncio.to_thread(self._driver.act, event)
         try:
             if self._driver.error is None and any(envelope.step in releases for envelope in messages):
-                # The first message that depends on the data: charged when it is there, before it is sent.
+                # The first message that depends on the data: charged when it exists, before it is sent.
                 await self.charge()
             if self._retained is not None:
                 await self._keep(self._retained)
@@ -183,14 +190,15 @@ class Drive:
             self.connections.send(self.request, messages)
 
     async def charge(self, raised: ReleaseEvent | None = None) -> None:
-        """Charge the run, or what it is after all; PrivacyError if the ledger refuses."""
+        """Charge the run, or its actual release `raised`; PrivacyError if the ledger refuses."""
         if self._charge is not None:
             self._receipt = await self._charge(self.run.run_id, raised)
 
     async def _keep(self, retained: StoredRun) -> None:
+        """Store the state of the session log."""
         state = self.run.state
         if self._logged is not None and self._receipt is not None and state.false_count > self._charged:
-            # Also if the run ends here: what was published stays so.
+            # Also if the run ends here: published values stay public.
             self._charged = state.false_count
             await self.charge(self._logged.event_without(self._charged))
         if self._driver.error is None:
@@ -202,14 +210,14 @@ class Drive:
         self._work.add_done_callback(lambda _: self.connections.inbound.wake())
 
     def report(self) -> None:
-        """Tell who watches if the step, or how many it waits for, has changed."""
+        """Report to the watcher if the step, or the number of expected messages, has changed."""
         if self._driver.progressed():
             self.notify("step")
 
     def notify(self, kind: Any, detail: str | SmpcError = "") -> None:
-        """Tell who watches what the role waits for, or with which error it failed."""
+        """Report to the watcher the expected messages, or the error of the role."""
         notify(self._on_event, kind, self.request, self.run, detail)
 
     def notify_lost(self, peer: str) -> None:
-        """Tell who watches that a peer has no link any more."""
+        """Report to the watcher that a peer is disconnected."""
         self._on_event(Event(self.run.name, "lost", self.request, self.run.step, detail=peer))

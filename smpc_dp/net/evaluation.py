@@ -1,4 +1,4 @@
-"""Two-party evaluations inside a session: who calls whom, and one after the other for each pair."""
+"""Two-party evaluations in a session: connection setup, and one evaluation at a time for each pair."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from smpc_dp.identity.keys import Identity
 from smpc_dp.identity.roster import Roster
 from smpc_dp.net.pairwise import Conduit, PairwiseMember, Report, drive
 from smpc_dp.net.session_file import SessionFile
-from smpc_dp.net.threads import in_thread
+from smpc_dp.net.threads import run_in_thread
 from smpc_dp.net.transport.acceptor import Acceptor, call
 from smpc_dp.net.transport.blocking import BlockingChannel, Halt
 from smpc_dp.net.transport.channel import ChannelClosed
@@ -32,7 +32,7 @@ def _ignore(_step: str) -> None:
 
 @dataclass(frozen=True, slots=True)
 class _PeerCall:
-    """One evaluation: its terms as a session of two, and who calls whom."""
+    """Terms of one evaluation as a session of two parties, with the direction of the connection."""
 
     member: PairwiseMember
     peer: str
@@ -40,10 +40,10 @@ class _PeerCall:
 
 
 class Evaluations:
-    """The evaluations of one party with others of its session. Close it at the end."""
+    """Evaluations of one party with other parties of its session. Call `close` at the end."""
 
     def __init__(self, session: SessionFile, identity: Identity, contexts: Contexts) -> None:
-        """`contexts`: those of TLS, made for the whole session."""
+        """`contexts`: the TLS contexts of the whole session."""
         self._session = session
         self._identity = identity
         self._contexts = contexts
@@ -53,7 +53,7 @@ class Evaluations:
         self._transfers: dict[tuple[str, str], Transfers] = {}
 
     def check_peer(self, peer: str) -> None:
-        """Raise ConfigError unless `peer` is another party of the session, and one of us can be called."""
+        """Raise ConfigError unless `peer` is another party, and one of the two has an address."""
         roster, own = self._session.roster, self._identity.name
         others = [member.name for member in roster.parties if member.name != own]
         if peer not in others:
@@ -67,18 +67,19 @@ class Evaluations:
             raise ConfigError.at("roster", reason, ConfigCheck.MISSING)
 
     def is_reachable(self, peer: str) -> bool:
-        """Tell whether one of `peer` and us can be called."""
+        """Tell whether this party or `peer` has an address."""
         return self._listener(peer) is not None
 
     async def evaluate(self, operation: Operation, peer: str, label: str, on_step: OnStep) -> Evaluation:
-        """Evaluate with `peer`, which must ask the same; later calls with it wait for earlier ones.
+        """Evaluate with `peer`, which must ask for the same operation.
 
-        Raises ConfigError that says in what the peer's question differs, PeerFault, TimeoutFault.
+        Evaluations with one peer run one after the other. Raises ConfigError that names the differences from
+        the peer's operation, PeerFault, TimeoutFault.
         """
         async with self._locks.setdefault(peer, asyncio.Lock()):
             pairing = self._peer_call(operation.plan, peer, label)
             pair = (operation.plan.parameters.garbler, operation.plan.parameters.evaluator)
-            # What fails, or is cancelled while its thread still works, has them no more.
+            # An evaluation that fails, or is cancelled while its thread still works, loses them.
             transfers = self._transfers.pop(pair, None) or Transfers()
             if pairing.we_listen:
                 await self._listen()
@@ -88,13 +89,16 @@ class Evaluations:
                 loop.call_soon_threadsafe(on_step, step)
 
             try:
-                answer = await in_thread(lambda: self._work(pairing, operation, transfers, report_step, halt))
+                answer = await run_in_thread(
+                    lambda: self._work(pairing, operation, transfers, report_step, halt)
+                )
             finally:
                 halt.now()
             self._transfers[pair] = transfers
             return answer
 
     async def _listen(self) -> None:
+        """Listen at the party's address, once."""
         async with self._opening:
             if self._acceptor is None:
                 self._acceptor = await asyncio.to_thread(lambda: Acceptor(self._endpoint(self._session)))
@@ -106,14 +110,14 @@ class Evaluations:
             self._acceptor.close()
 
     def _listener(self, peer: str) -> str | None:
-        """Return which of us two is called: the first of the roster that has an address."""
+        """Return the one of the two that listens: the first in the roster with an address."""
         ours = (self._identity.name, peer)
         return next(
             (member.name for member in self._session.roster if member.name in ours and member.address), None
         )
 
     def _peer_call(self, plan: Plan, peer: str, label: str) -> _PeerCall:
-        """Return the evaluation as a session of its own, whose digest covers all that must be the same."""
+        """Return the evaluation as a session of two, whose digest covers all terms that must be equal."""
         parameters = plan.parameters
         terms: dict[str, object] = {
             "session": self._session.digest.hex(),
@@ -140,6 +144,7 @@ class Evaluations:
         return _PeerCall(member, peer, self._listener(peer) == self._identity.name)
 
     def _endpoint(self, session: SessionFile) -> Endpoint:
+        """Return this party's endpoint in the session of two."""
         timeouts = session.timeouts
         return Endpoint(
             identity=self._identity,
@@ -160,23 +165,24 @@ class Evaluations:
         others: Mapping[str, Conduit],
         halt: Halt,
     ) -> Report:
-        """Drive a role of an evaluation with `peer` over a channel to it, and `others` to everyone else.
+        """Drive a role of an evaluation with `peer` over a channel to it, and `others` to the other members.
 
-        `plan` and `label` must be the same for both. `halt` ends the evaluation from elsewhere. Errors as for
-        `evaluate`.
+        `plan` and `label` must be the same for both. `halt` ends the evaluation from another thread. Errors
+        as for `evaluate`.
         """
         async with self._locks.setdefault(peer, asyncio.Lock()):
             pairing = self._peer_call(plan, peer, label)
             if pairing.we_listen:
                 await self._listen()
             try:
-                return await in_thread(lambda: self._drive(pairing, role, others, _ignore, halt))
+                return await run_in_thread(lambda: self._drive(pairing, role, others, _ignore, halt))
             finally:
                 halt.now()
 
     def _work(
         self, pairing: _PeerCall, operation: Operation, transfers: Transfers, report_step: OnStep, halt: Halt
     ) -> Evaluation:
+        """Run an operation's role in this thread."""
         role = pairing.member.role(operation.rows, transfers=transfers)
         report = self._drive(pairing, role, {}, report_step, halt)
         return operation.answer(report.evaluated, pairing.member.session.digest)
@@ -189,6 +195,7 @@ class Evaluations:
         report_step: OnStep,
         halt: Halt,
     ) -> Report:
+        """Connect to the peer, drive the role and close the channel."""
         channel = self._connect(pairing, halt)
         try:
             return drive(role, {pairing.peer: channel, **others}, report_step)
@@ -199,7 +206,7 @@ class Evaluations:
             channel.close()
 
     def _connect(self, pairing: _PeerCall, halt: Halt) -> BlockingChannel:
-        """Return the channel to the peer once it asks the same."""
+        """Return the channel to the peer, once it asks for the same operation."""
         session, peer = pairing.member.session, pairing.peer
         endpoint, patience = self._endpoint(session), session.timeouts.gather
         try:

@@ -1,4 +1,4 @@
-"""What a running party tells whoever watches it, and its log: never a secret, never a value."""
+"""Events of a running party for its watcher and its log: never a secret, never a value."""
 
 from __future__ import annotations
 
@@ -17,11 +17,12 @@ Kind = Literal["connected", "refused", "waiting", "warned", "step", "lost", "don
 
 
 class Event(msgspec.Struct, frozen=True, omit_defaults=True):
-    """One thing that happened to `party` in request number `request` (0: outside of any).
+    """Event of `party` in request number `request` (0: outside of any request).
 
-    `step` is what the party waits in and `waiting` for how many others; `detail` is one line of text. The
-    last event of a process is "done", with `survivors` and `absent`, or "failed"; of one that could say
-    neither the launcher tells "ended", and how in `detail`. `code`: of the error with which a request failed.
+    `step` is the step in which the party waits and `waiting` for how many others; `detail` is one line of
+    text. The last event of a process is "done", with `survivors` and `absent`, or "failed"; of a process that
+    could send neither the launcher reports "ended", with the way in `detail`. `code`: of the error of a
+    failed request.
     """
 
     party: str
@@ -36,7 +37,7 @@ class Event(msgspec.Struct, frozen=True, omit_defaults=True):
 
     @property
     def text(self) -> str:
-        """What happened, in words, without party and request."""
+        """Return the event in words, without party and request."""
         return {
             "connected": f"connected to {self.detail}",
             "refused": f"refused {self.detail}",
@@ -67,7 +68,7 @@ _LEVELS: dict[Kind, int] = {
 
 
 def warning(party: str, peer: str) -> Event:
-    """Return the event of a peer that says that somebody else has called it with our key."""
+    """Return the event of a peer's report that another process has used this member's key."""
     reason = f"{peer} says that our key is used twice: another process has tried to connect in our name"
     return Event(party, "warned", detail=reason)
 
@@ -76,8 +77,11 @@ def ignore(_event: Event) -> None:
     """Watch nothing."""
 
 
-def logged(on_event: OnEvent) -> OnEvent:
-    """Return what logs each event of one member, and that a request begins, before it tells `on_event`."""
+def with_logging(on_event: OnEvent) -> OnEvent:
+    """Return a watcher that logs each event of one member before it calls `on_event`.
+
+    It also logs the beginning of requests.
+    """
     begun = 0
 
     def watch(event: Event) -> None:
@@ -92,12 +96,13 @@ def logged(on_event: OnEvent) -> OnEvent:
 
 
 def _log(event: Event) -> None:
+    """Log an event."""
     request = f"request {event.request}: " if event.request else ""
     more = ""
     if event.kind == "done":
         more = f", {len(event.survivors)} took part" if event.survivors else ""
         more += f", without {', '.join(event.absent)}" if event.absent else ""
-    # What depends on the member's own files and data is said by the error alone, to who has called.
+    # Only the error, raised to the caller, has details of the member's own files and data.
     if event.kind in ("step", "done", "failed") and event.detail and event.code != Code.OWN:
         more += f": {event.detail}"
     _LOG.log(_LEVELS[event.kind], "%s: %s%s%s", event.party, request, event.text, more)
@@ -106,6 +111,6 @@ def _log(event: Event) -> None:
 def notify(
     on_event: OnEvent, kind: Kind, request: int, machine: Machine, detail: str | SmpcError = ""
 ) -> None:
-    """Tell what a machine waits for, or with which error it failed."""
+    """Report the expected messages of a role, or its error."""
     code = detail.code if isinstance(detail, SmpcError) else ""
     on_event(Event(machine.name, kind, request, machine.step, len(machine.waiting_for), str(detail), code))

@@ -40,7 +40,7 @@ if TYPE_CHECKING:
 
 
 class _Exchanges:
-    """What both sides share: who is in a request, and who sends to whom in it."""
+    """Common part of both sides: the parties of a request, and the senders and receivers in it."""
 
     def __init__(self, membership: Membership, exchanging: Exchanging, counter: Counter) -> None:
         self._membership = membership
@@ -50,29 +50,30 @@ class _Exchanges:
 
     @property
     def parties(self) -> int:
-        """n, the parties of the roster."""
+        """n, the number of parties in the roster."""
         return len(self._names)
 
     @property
     def claim(self) -> str:
-        """What the messages give away, and against whom that holds."""
+        """Privacy claim of the messages, and the adversaries for which it holds."""
         return self._exchanging.claim
 
     def name_of(self, party: int) -> str:
-        """Return the name of a party by its place in the roster, from 0."""
+        """Return the name of a party by its roster index, from 0."""
         return self._names[party]
 
     def _of(self, edges: Recipients | None) -> Membership:
-        """Return the membership of a request along these edges; None: from everyone to everyone."""
+        """Return the membership of a request along these edges; None: from all to all."""
         parameters, involved = request_of(self._exchanging.parameters, edges)
         return self._membership.of_group(parameters, tuple(self._names[party] for party in involved))
 
 
 class PartyExchange(_Exchanges, OneParty):
-    """Takes one party's part in exchanges over its connection; a `PeerExchange` whose one row is its own.
+    """One party's exchanges over its connection; a `PeerExchange` whose one row is its own.
 
-    `charged`: the ledger, if there is one and it is to be charged: each vector that leaves once, whoever it
-    goes to; or `whole`, what all of them give away, before the first. `requested`: what each request is for.
+    `charged`: the ledger, if there is one. It is charged once for each vector that is sent, whatever its
+    receivers; or for `whole`, the release of all vectors, before the first. `requested`: the operation of
+    each request.
     """
 
     def __init__(
@@ -103,7 +104,7 @@ class PartyExchange(_Exchanges, OneParty):
     async def meet(self, vectors: Rows, edges: Recipients | None) -> dict[int, Rows]:
         """Take part in one request; see `OneParty.meet`.
 
-        Raises TimeoutFault naming whoever is needed and missing.
+        Raises TimeoutFault naming the missing parties that are needed.
         """
         number = self._counter.take(1)
         if edges is not None and not edges:
@@ -111,7 +112,7 @@ class PartyExchange(_Exchanges, OneParty):
         membership = self._of(edges)
         if membership.name not in membership.names:
             return {}
-        # Others may be at what came since this party's last request, and no further back.
+        # Others may be at requests since this party's last one, and no earlier ones.
         before, self._last = number - self._last - 1, number
         sends = edges is None or self._own in edges
         if sends:
@@ -144,7 +145,7 @@ class PartyExchange(_Exchanges, OneParty):
 
 
 class AggregatorExchange(_Exchanges):
-    """The aggregator's part in the messages: it passes on what it cannot read."""
+    """Aggregator of the exchanges: it forwards boxes that it cannot open."""
 
     def __init__(self, served: Served, exchanging: Exchanging, counter: Counter) -> None:
         super().__init__(served.membership, exchanging, counter)
@@ -152,7 +153,7 @@ class AggregatorExchange(_Exchanges):
 
     @property
     def here(self) -> Parties:
-        """Nobody."""
+        """No party."""
         return np.zeros(0, dtype=np.intp)
 
     async def exchange(self, vector: Rows, partner: Parties) -> Rows:
@@ -168,12 +169,13 @@ class AggregatorExchange(_Exchanges):
         return vector
 
     async def all_to_all(self, vectors: Boxes) -> Boxes:
-        """Serve one round of messages from everyone to everyone; see `PeerExchange.all_to_all`."""
+        """Serve one round of messages from all parties to all; see `PeerExchange.all_to_all`."""
         vectors = check_boxes(self, vectors)
         await self._serve(None)
         return vectors
 
     async def _serve(self, edges: Recipients | None) -> None:
+        """Serve one request."""
         number = self._counter.take(1)
         if edges is not None and not edges:
             return

@@ -1,4 +1,4 @@
-"""A party's input file: one vector, as .npy, .json or text; and the weights of all parties, as JSON."""
+"""Input files of a party: one vector, as .npy, .json or text; and the weights of all parties, as JSON."""
 
 from __future__ import annotations
 
@@ -16,9 +16,9 @@ from smpc_dp.files import log_opening, read_bounded, read_npy
 
 SUFFIXES = (".npy", ".json", ".csv", ".txt")
 NPY_MAGIC = b"\x93NUMPY"
-# Longer numbers are no input, and Python refuses to read them.
+# Longer numbers are no valid input, and Python refuses to parse them.
 MAX_DIGITS = 4000
-# Longer vectors are for .npy, which holds as many coordinates as a session may have.
+# Longer vectors need .npy, which holds as many coordinates as a session may have.
 MAX_TEXT_BYTES = 1 << 28
 MAX_NPY_BYTES = 8 * MAX_LENGTH + (1 << 16)
 
@@ -26,7 +26,7 @@ Vector = NDArray[np.float64] | NDArray[np.int64] | NDArray[np.uint64]
 
 
 def read_vector(path: str | os.PathLike[str]) -> Vector:
-    """Return the vector in a file, shape (length,), exactly as it is written.
+    """Read the vector in a file, shape (length,), without rounding.
 
     Whole numbers give int64 (uint64 where one is above 2^63 - 1), all others float64. `.npy` holds a
     one-dimensional array, `.json` a list of numbers, `.csv` and `.txt` numbers separated by commas, blanks or
@@ -70,12 +70,12 @@ def read_vector(path: str | os.PathLike[str]) -> Vector:
 
 
 def read_weights(path: str | os.PathLike[str], parties: Collection[str]) -> dict[str, int]:
-    """Return the weights in a JSON file `{"alice": 3, ...}`, one for each of `parties`; see `read_table`."""
+    """Read the weights in a JSON file `{"alice": 3, ...}`, one for each of `parties`; see `read_table`."""
     return read_table(path, parties, "weight")
 
 
 def read_table(path: str | os.PathLike[str], parties: Collection[str], kind: str) -> dict[str, int]:
-    """Return a whole number for each of `parties` from a JSON file `{"alice": 3, ...}`; `name` names it.
+    """Read an integer for each of `parties` from a JSON file `{"alice": 3, ...}`; `kind` names it.
 
     Raises:
         LocalError: the file cannot be read.
@@ -120,12 +120,13 @@ def find_input(folder: str | os.PathLike[str], name: str) -> Path:
 
 
 def _kind(value: object) -> str:
-    """Return what JSON calls a value, which is secret itself."""
+    """Return the JSON kind of a value, which is secret itself."""
     kinds = {bool: "true or false", str: "a string", list: "a list", dict: "an object", type(None): "null"}
     return kinds.get(type(value), "a number")
 
 
 def _text(file: Path, name: str) -> str:
+    """Read a text file."""
     try:
         return read_bounded(file, name, MAX_TEXT_BYTES).decode("utf-8")
     except UnicodeDecodeError:
@@ -133,6 +134,8 @@ def _text(file: Path, name: str) -> str:
 
 
 def _load_json(file: Path, kind: str) -> object:
+    """Read a JSON file."""
+
     def once(pairs: list[tuple[str, object]]) -> dict[str, object]:
         table: dict[str, object] = {}
         for name, value in pairs:
@@ -151,7 +154,7 @@ def _load_json(file: Path, kind: str) -> object:
     except RecursionError:
         raise ConfigError.at(str(file), "nested too deeply", ConfigCheck.FORMAT) from None
     except ValueError:
-        # All that is left: Python reads no whole number of more than some thousand digits.
+        # The only other error: Python parses no integer of more than some thousand digits.
         raise ConfigError.at(
             str(file), f"holds a number of more than {MAX_DIGITS} digits", ConfigCheck.TOO_LARGE
         ) from None
@@ -159,6 +162,7 @@ def _load_json(file: Path, kind: str) -> object:
 
 
 def _load_npy(file: Path) -> NDArray[np.generic]:
+    """Read a one-dimensional array of numbers from a .npy file."""
     log_opening(file, "the input")
     try:
         with file.open("rb") as opened:
@@ -203,6 +207,7 @@ def _array(values: Sequence[object], file: Path) -> Vector:
 
 
 def _numbers(array: NDArray[np.generic], file: Path) -> Vector:
+    """Check that an array holds finite numbers."""
     if array.ndim != 1:
         raise ConfigError.at(str(file), f"must hold one vector, has shape {array.shape}", ConfigCheck.SHAPE)
     if array.dtype.kind not in "fiu" or array.dtype.itemsize > 8:

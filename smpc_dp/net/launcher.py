@@ -1,4 +1,4 @@
-"""Runs every member of a session as its own process on this machine, and leaves none behind."""
+"""Runs every member of a session as a process on this machine, and leaves no process behind."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from smpc_dp.errors import LocalError
 from smpc_dp.net.events import Event, OnEvent, ignore
 from smpc_dp.signals import STOP_SIGNALS
 
-# How long a process may take to end once the aggregator has succeeded, or failed; and after SIGTERM.
+# Seconds that a process may take to end after the aggregator has succeeded, or failed; and after SIGTERM.
 GRACE_SECONDS = 10.0
 FAILED_SECONDS = 1.5
 TERM_SECONDS = 2.0
@@ -30,9 +30,9 @@ _ENCODER = msgspec.json.Encoder()
 
 @dataclass(slots=True)
 class ProcessOutcome:
-    """How one process ended: exit code (negative: the signal), last event and the end of its stderr.
+    """End of one process: exit code (negative: the signal), last event and the end of its stderr.
 
-    `first` tells that it failed before the aggregator did, so that this is no consequence of the aggregator's
+    `first`: it failed before the aggregator did, so that its failure is no consequence of the aggregator's
     end.
     """
 
@@ -45,12 +45,12 @@ class ProcessOutcome:
 
     @property
     def ok(self) -> bool:
-        """True when the process ended by itself and without error."""
+        """Whether the process ended by itself and without error."""
         return self.exit_code == 0
 
     @property
     def how(self) -> str:
-        """How the process ended: "killed (SIGKILL)" or "exit code 3"."""
+        """Description of the end: "killed (SIGKILL)" or "exit code 3"."""
         code = self.exit_code
         if code is None:
             return "has not ended"
@@ -58,22 +58,22 @@ class ProcessOutcome:
 
     @property
     def reason(self) -> str:
-        """The cause of the failure in one line: its own words, the end of its stderr, or its exit code."""
+        """Cause of the failure in one line: the error's text, the end of its stderr, or its exit code."""
         if self.last is not None and self.last.kind == "failed" and self.last.detail:
-            # The end names more of the same parties.
+            # The end of stderr names more of the same parties.
             return shorten(self.last.detail, REASON_LIMIT, placeholder=" ...")
         return " ".join(self.errors.removeprefix("smpc-dp: ").split())[-REASON_LIMIT:] or self.how
 
 
 class Launcher:
-    """The processes of one session.
+    """Processes of one session.
 
-    Every child is given a pipe as standard input that closes when this process dies, whatever the reason, and
-    ends itself then (`run_child`). Each prints one event as JSON a line; other lines are kept as output.
+    The standard input of every child is a pipe that closes when this process dies, for whatever reason; the
+    child then ends (`run_child`). Each child prints one event as JSON a line; other lines are kept as output.
     """
 
     def __init__(self, on_event: OnEvent = ignore, *, own_errors: bool = False) -> None:
-        """`own_errors`: the children write to the standard error of this process, for what they log."""
+        """`own_errors`: the children write to the standard error of this process, for their log records."""
         self._on_event = on_event
         self._own_errors = own_errors
         self._processes: dict[str, asyncio.subprocess.Process] = {}
@@ -90,11 +90,11 @@ class Launcher:
     async def run(
         self, commands: Mapping[str, Sequence[str]], aggregator: str | None
     ) -> dict[str, ProcessOutcome]:
-        """Start a process for each name, wait until all have ended, and return how.
+        """Start a process for each name, wait until all have ended, and return their ends.
 
-        When the `aggregator` (the aggregator) has ended, the others get GRACE_SECONDS, or FAILED_SECONDS to
-        say what they know if it failed. Without one they get GRACE_SECONDS when the first of them has
-        succeeded. On cancellation, an error or a signal all are terminated, then killed.
+        When the `aggregator` has ended, the others get GRACE_SECONDS, or if it failed FAILED_SECONDS to
+        report their state. Without one they get GRACE_SECONDS when the first of them has succeeded. On
+        cancellation, an error or a signal all are terminated, then killed.
 
         Raises:
             LocalError: a process cannot be started.
@@ -114,7 +114,7 @@ class Launcher:
         return self.outcomes
 
     async def _first(self, watchers: Mapping[str, asyncio.Task[None]], aggregator: str | None) -> float:
-        """Wait for the process that decides when the others must end; return their seconds."""
+        """Wait for the process whose end starts the others' time limit; return that limit in seconds."""
         if aggregator is not None:
             await watchers[aggregator]
             return GRACE_SECONDS if self.outcomes[aggregator].ok else FAILED_SECONDS
@@ -124,6 +124,7 @@ class Launcher:
         return GRACE_SECONDS
 
     async def _start(self, name: str, command: Sequence[str]) -> asyncio.subprocess.Process:
+        """Start one process."""
         self.outcomes[name] = ProcessOutcome(name)
         try:
             process = await asyncio.create_subprocess_exec(
@@ -140,6 +141,7 @@ class Launcher:
         return process
 
     async def _watch(self, name: str, process: asyncio.subprocess.Process, is_aggregator: bool) -> None:
+        """Collect the events of a process until it ends."""
         outcome = self.outcomes[name]
         if process.stdout is None:
             raise LocalError(f"{name}: the process has no output pipe")
@@ -165,10 +167,12 @@ class Launcher:
         self._aggregator_over |= is_aggregator
 
     async def _collect(self, outcome: ProcessOutcome, stream: asyncio.StreamReader | None) -> None:
+        """Keep the end of a stream."""
         while stream is not None and (chunk := await stream.read(STDERR_LIMIT)):
             outcome.errors = (outcome.errors + chunk.decode("utf-8", "replace"))[-STDERR_LIMIT:]
 
     async def _stop_all(self) -> None:
+        """Terminate all processes, then kill them."""
         self._stopping = True
         running = [process for process in self._processes.values() if process.returncode is None]
         for process in running:
@@ -211,6 +215,7 @@ def run_child(main: Callable[[], Awaitable[int]], supervised: bool) -> int:
 
 
 async def _guarded(main: Callable[[], Awaitable[int]], supervised: bool) -> int:
+    """Run `main` until it ends, a signal arrives or the parent ends."""
     loop = asyncio.get_running_loop()
     task = asyncio.ensure_future(main())
     reported_by: signal.Signals | None = None
@@ -224,13 +229,13 @@ async def _guarded(main: Callable[[], Awaitable[int]], supervised: bool) -> int:
     for number in caught:
         loop.add_signal_handler(number, stop, number)
     if supervised:
-        # The parent writes nothing: readable means closed, and closed means that it is gone.
+        # The parent writes nothing: readable means closed, and closed means that it has ended.
         loop.add_reader(sys.stdin.fileno(), stop, signal.SIGTERM)
     try:
         return await task
     except asyncio.CancelledError:
         if reported_by is None:
-            # Ctrl-C: `asyncio.run` makes a KeyboardInterrupt of it.
+            # Ctrl-C: `asyncio.run` turns it into KeyboardInterrupt.
             raise
         return 128 + reported_by
     finally:

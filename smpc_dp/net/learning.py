@@ -1,8 +1,8 @@
-"""A learner between processes: its averages are requests of a session, each for one group of the parties.
+"""Runs a learner between processes: each average of a group is a request of a session.
 
-Every process runs the same learner: a party with its own row, the aggregator with no row at all. Each call
-takes as many request numbers as it has groups, in the order of their labels; since the groups are public,
-everyone counts alike, and who is in none of them goes on at once.
+Every process runs the same learner: a party with its own row, the aggregator with no row. Each call takes as
+many request numbers as it has groups, in the order of their labels; since the groups are public, all members
+count alike, and a party in none of them goes on at once.
 """
 
 from __future__ import annotations
@@ -17,9 +17,9 @@ from smpc_dp.learn.data import read_table
 from smpc_dp.learn.methods import Averaging
 from smpc_dp.learn.registry import LearnParameters
 from smpc_dp.learn.requirements import Learned, LearnerContext
-from smpc_dp.net.aggregator import log_folder, open_server
+from smpc_dp.net.aggregator import log_folder, open_aggregator
 from smpc_dp.net.averaging import PartyAverager, Served, ServingAverager
-from smpc_dp.net.events import Event, OnEvent, ignore, logged
+from smpc_dp.net.events import Event, OnEvent, ignore, with_logging
 from smpc_dp.net.exchanging import AggregatorExchange, PartyExchange
 from smpc_dp.net.member import Membership, aggregator_name, learn_parameters
 from smpc_dp.net.opening import open_connection
@@ -41,7 +41,7 @@ async def learn(
     ledger: str | os.PathLike[str] | None = None,
     on_event: OnEvent = ignore,
 ) -> Learned:
-    """Be one party of a session that learns, with the points in the file `data`.
+    """Run one party of a session that learns, with the points in the file `data`.
 
     Args:
         session: path of a session file with protocol "learn".
@@ -55,7 +55,7 @@ async def learn(
         AggregatorLostError, ServerLostError: the aggregator, or a server, is gone.
         LocalError, TimeoutFault, PeerFault: as for `connect`.
     """
-    on_event = logged(on_event)
+    on_event = with_logging(on_event)
     membership = Membership.load(session, party, key)
     parameters = learn_parameters(membership)
     table = await asyncio.to_thread(read_table, data)
@@ -98,11 +98,11 @@ async def learn(
 
 
 def check_budget(ledger: Ledger, parameters: LearnParameters, party: int) -> None:
-    """Raise PrivacyError unless the ledger affords all that the party is planned to take part in."""
+    """Raise PrivacyError unless the ledger affords all planned averages and messages of the party."""
     requirements = parameters.learner.requirements(parameters.parties)
     planned: list[ReleaseEvent] = []
     if requirements.average is not None and parameters.average is not None:
-        # Groups of several sizes have noise for one and the same epsilon.
+        # Groups of different sizes have noise for the same epsilon.
         event = next(iter(parameters.average.plans.values())).event()
         planned += [event] * int(requirements.average.participations[party])
     if (
@@ -118,9 +118,9 @@ def check_budget(ledger: Ledger, parameters: LearnParameters, party: int) -> Non
 
 
 def own_release(parameters: LearnParameters) -> ReleaseEvent | None:
-    """Return what a ledger is charged for all messages of a run at once; None where each is charged.
+    """Return the release that a ledger is charged for all messages of a run; None where each is charged.
 
-    Messages that nothing protects are an exact release, which a budget refuses.
+    Messages without protection are an exact release, which a budget refuses.
     """
     requirements = parameters.learner.requirements(parameters.parties)
     if (
@@ -144,28 +144,27 @@ async def serve_learning(
     board: str | os.PathLike[str] | None = None,
     begin_with: int | None = None,
 ) -> dict[int, str]:
-    """Be the aggregator of a session that learns, or one of its servers, to the end of its schedule.
+    """Run the aggregator of a session that learns, or one of its servers, to the end of its schedule.
 
-    Arguments as of `serve`; a server is named, and has no board.
+    Arguments as of `serve`; a server is named, and has no board. It begins when `begin_with` parties (None:
+    all) have connected, or `connect` seconds have passed. A party that connects later takes part in its
+    groups from then on.
 
-    It begins when `begin_with` parties (None: all) have connected, or `connect` seconds have passed. Who
-    comes later takes part in its groups from then on.
-
-    Returns what went wrong in groups that failed, by request number.
+    Returns the errors of groups that failed, by request number.
     """
-    on_event = logged(on_event)
+    on_event = with_logging(on_event)
     role = "server" if name is not None and load_session(session).roster.servers else "aggregator"
     membership = Membership.load(session, name or aggregator_name(session), key, role)
     parameters, counter = learn_parameters(membership), Counter()
     opening: AbstractAsyncContextManager[Any]
     if membership.servers:
-        # Servers are loaded by their sessions alone.
-        from smpc_dp.net.servers.computing_server import open_aggregator
+        # Sessions without servers do not load them.
+        from smpc_dp.net.servers.computing_server import open_computing_server
 
-        opening = open_aggregator(membership, on_event, listen_on, keep=True)
+        opening = open_computing_server(membership, on_event, listen_on, keep=True)
     else:
         logs = log_folder(membership, session, board)
-        opening = open_server(membership, listen_on, logs=logs, on_event=on_event)
+        opening = open_aggregator(membership, listen_on, logs=logs, on_event=on_event)
     async with opening as server:
         await server.gather(begin_with)
         failures = await _serve(Served(membership, server.request), parameters, counter)
@@ -174,7 +173,7 @@ async def serve_learning(
 
 
 async def _serve(served: Served, parameters: LearnParameters, counter: Counter) -> dict[int, str]:
-    """Serve the requests of a learner to the end of its schedule; return what went wrong."""
+    """Serve the requests of a learner to the end of its schedule; return the errors of failed groups."""
 
     def averager(averaging: Averaging | None) -> ServingAverager | None:
         return None if averaging is None else ServingAverager(served, averaging, counter)

@@ -1,4 +1,4 @@
-"""A session on this machine alone: fresh identities, a free port and a session file in one folder."""
+"""Sessions on this machine alone: fresh identities, a free port and a session file in one folder."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from smpc_dp.net.session_file import Timeouts, write_session
 from smpc_dp.protocols.names import SECAGG, has_servers, is_direct, version_of
 
 AGGREGATOR = "aggregator"
-# Where all processes start together nobody has to wait for minutes for one that has failed.
+# Where all processes start together none has to wait for minutes for one that has failed.
 ON_ONE_MACHINE = Timeouts(connect=30.0)
 _FIRST_PORT, _LAST_PORT = 16_384, 32_768
 
@@ -34,20 +34,20 @@ def create_local_session(
     timeouts: Timeouts | None = None,
     servers: int = 3,
 ) -> Path:
-    """Write `session.toml` and `keys/NAME.key` for everyone into `folder`, and return the session file.
+    """Write `session.toml` and `keys/NAME.key` for all members into `folder`; return the session file.
 
-    For trials and tests: all secret keys are on one machine. Between hosts everyone runs `smpc-dp keygen` and
-    shows the others only what it prints.
+    For trials and tests: all secret keys are on one machine. Between hosts each member runs `smpc-dp keygen`
+    and sends the others only its output.
 
     Args:
-        folder: made if it is not there; existing keys are never overwritten.
+        folder: created if it does not exist; existing keys are never overwritten.
         parties: names of the parties.
         parameters: the `[parameters]` of the protocol, for instance length, lower, upper, precision.
         protocol: "secagg", the exact sum, "gopa", "mpyc" or "learn".
         aggregator: its name; it gets a free port of 127.0.0.1. In the direct topology there is none, and in
             "mpyc", or where a learner's averages are by that method, there are in its place server1, ...
-        addresses: give every party one too, for evaluations between two of them; in the direct topology all
-            have one.
+        addresses: give every party an address too, for evaluations between two of them; in the direct
+            topology all have one.
         timeouts: by default those of a session file, but with 30 seconds to connect.
         servers: how many, where there are any.
 
@@ -81,9 +81,9 @@ def create_local_session(
 def free_port() -> int:
     """Return a TCP port of 127.0.0.1 on which no process listens now.
 
-    It is below the ports that an outgoing connection is given (from 32768 on Linux), so that none takes it
-    before the process that it is for. Ports are tried in turn from a random one, so that processes that
-    search at the same time rarely find the same.
+    It is below the range of ports for outgoing connections (from 32768 on Linux), so that none of them takes
+    it first. Ports are tried from a random one on, so that processes that search at the same time rarely find
+    the same.
     """
     for port in itertools.islice(_PORTS, _LAST_PORT - _FIRST_PORT):
         with suppress(OSError), socket.create_server(("127.0.0.1", port)):
@@ -92,6 +92,7 @@ def free_port() -> int:
 
 
 def _ports() -> Iterator[int]:
+    """Yield candidate ports, from a random one on."""
     count = _LAST_PORT - _FIRST_PORT
     for index in itertools.count(secrets.randbelow(count)):
         yield _FIRST_PORT + index % count

@@ -1,4 +1,4 @@
-"""Logs of a learner's verifiable averages: which group a log is about, and what was planned for it."""
+"""Logs of a learner's verifiable averages: the group of a log, and its planned parameters."""
 
 from __future__ import annotations
 
@@ -15,10 +15,10 @@ from smpc_dp.wire.signing import group_operation
 def group_of(
     session: LogSession, planned: LearnParameters, request: int, operation: str
 ) -> tuple[tuple[str, ...], VerifiableParameters]:
-    """Return the group that averages gradients in this request of a session that learns, and its parameters.
+    """Return the group that averages gradients in a request of a learning session, and its parameters.
 
-    `planned` is what the session plans. Raises VerificationError for a request that is no verifiable average
-    of the learner.
+    `planned` are the session's parameters. Raises VerificationError for a request that is no verifiable
+    average of the learner.
     """
     learner = planned.learner
     if not isinstance(learner, SgdSettings):

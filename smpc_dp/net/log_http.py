@@ -1,4 +1,4 @@
-"""Fetch a log over HTTP from a server that need not be honest: one deadline, and no redirect elsewhere."""
+"""Downloads a log over HTTP from a server that need not be honest, within one deadline."""
 
 from __future__ import annotations
 
@@ -16,9 +16,9 @@ from typing import Any, BinaryIO, cast
 
 from smpc_dp.errors import ConfigCheck, ConfigError, LocalError
 
-# From the first connection to the last byte, unless the caller says otherwise.
+# From the first connection to the last byte, unless the caller gives another limit.
 HTTP_SECONDS = 600.0
-# No single connection attempt or answer is waited for longer.
+# Longest wait for a single connection attempt or answer.
 _STEP_SECONDS = 60.0
 _MAX_REDIRECTS = 4
 _PORTS = {"http": 80, "https": 443}
@@ -28,7 +28,7 @@ _PORTS = {"http": 80, "https": 443}
 def open_url(url: str, seconds: float) -> Iterator[tuple[BinaryIO, int | None]]:
     """Open an http or https URL; yield a stream and its size, where that is known.
 
-    Raises LocalError if it cannot be read, also later, or is not there within so many `seconds`.
+    Raises LocalError if it cannot be read, also later, or takes longer than `seconds`.
     """
     if not seconds > 0:
         raise ConfigError.at("timeout", f"must be above 0, is {seconds:g}", ConfigCheck.RANGE)
@@ -46,11 +46,13 @@ def open_url(url: str, seconds: float) -> Iterator[tuple[BinaryIO, int | None]]:
 
 
 class _Deadline:
+    """Deadline of one download."""
+
     def __init__(self, seconds: float) -> None:
         self._seconds, self._end = seconds, time.monotonic() + seconds
 
     def left(self) -> float:
-        """Return for how long to wait now; raise TimeoutError when there is nothing left."""
+        """Return the seconds to wait now; raise TimeoutError when none are left."""
         left = self._end - time.monotonic()
         if left <= 0:
             raise self.passed()
@@ -63,7 +65,7 @@ class _Deadline:
         )
 
     def connect(self, address: tuple[str, int], *_: Any) -> socket.socket:
-        """Connect within the deadline, to whichever address of a host answers."""
+        """Connect within the deadline to the first address of a host that answers."""
         failure: OSError | None = None
         for family, kind, number, _name, index in socket.getaddrinfo(*address, type=socket.SOCK_STREAM):
             connection = socket.socket(family, kind, number)
@@ -80,7 +82,7 @@ class _Deadline:
 
 
 class _TimedFile(io.RawIOBase):
-    """What a connection receives; no read waits beyond the deadline."""
+    """Received bytes of a connection; no read waits beyond the deadline."""
 
     def __init__(self, connection: socket.socket, deadline: _Deadline) -> None:
         super().__init__()
@@ -103,7 +105,7 @@ class _TimedFile(io.RawIOBase):
 
 
 class _TimedSocket:
-    """As much of a socket as `http.client` uses once it is connected."""
+    """Subset of a socket that `http.client` uses once it is connected."""
 
     def __init__(self, connection: socket.socket, deadline: _Deadline) -> None:
         self._connection, self._deadline = connection, deadline
@@ -120,6 +122,8 @@ class _TimedSocket:
 
 
 class _TimedHTTP(http.client.HTTPConnection):
+    """HTTP connection with a deadline."""
+
     def __init__(self, *args: Any, deadline: _Deadline, **kwargs: Any) -> None:
         super().__init__(*args, **kwargs)
         self._deadline = deadline
@@ -131,6 +135,8 @@ class _TimedHTTP(http.client.HTTPConnection):
 
 
 class _TimedHTTPS(http.client.HTTPSConnection):
+    """HTTPS connection with a deadline."""
+
     def __init__(self, *args: Any, deadline: _Deadline, **kwargs: Any) -> None:
         super().__init__(*args, **kwargs)
         self._deadline = deadline
@@ -142,6 +148,8 @@ class _TimedHTTPS(http.client.HTTPSConnection):
 
 
 class _HTTP(urllib.request.HTTPHandler):
+    """Opens http URLs with a deadline."""
+
     def __init__(self, deadline: _Deadline) -> None:
         super().__init__()
         self._connection = functools.partial(_TimedHTTP, deadline=deadline)
@@ -151,6 +159,8 @@ class _HTTP(urllib.request.HTTPHandler):
 
 
 class _HTTPS(urllib.request.HTTPSHandler):
+    """Opens https URLs with a deadline."""
+
     def __init__(self, deadline: _Deadline) -> None:
         super().__init__()
         self._connection = functools.partial(_TimedHTTPS, deadline=deadline)
@@ -160,7 +170,7 @@ class _HTTPS(urllib.request.HTTPSHandler):
 
 
 class _SameServer(urllib.request.HTTPRedirectHandler):
-    """Follows a server to another path of its own; a host elsewhere was not what the auditor asked."""
+    """Follows redirects on the same server only; the auditor did not ask another one."""
 
     max_redirections = _MAX_REDIRECTS
 
@@ -171,12 +181,13 @@ class _SameServer(urllib.request.HTTPRedirectHandler):
 
 
 def _server(url: str) -> tuple[str, str | None, int | None]:
+    """Return scheme, host and port of a URL."""
     parts = urllib.parse.urlsplit(url)
     return parts.scheme, parts.hostname, parts.port or _PORTS.get(parts.scheme)
 
 
 def _opener(deadline: _Deadline) -> urllib.request.OpenerDirector:
-    """Return what opens http and https and nothing else, no ftp and no files."""
+    """Return an opener of http and https URLs alone, without ftp and files."""
     opener = urllib.request.OpenerDirector()
     for handler in (
         urllib.request.ProxyHandler(),

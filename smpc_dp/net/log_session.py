@@ -1,4 +1,4 @@
-"""The session in the header of a log: checked, and kept in few bytes a party."""
+"""The session in the header of a log: checked, and stored in few bytes for each party."""
 
 from __future__ import annotations
 
@@ -25,21 +25,21 @@ from smpc_dp.privacy.accountant.work import TooMuchWorkError, limit_work
 from smpc_dp.protocols.names import GOPA, LEARN, is_direct
 from smpc_dp.protocols.session import session_digest, session_json
 
-# No member and no table of parameters that is read by itself is longer, in characters.
+# Longest member, and longest table of parameters that is parsed by itself, in characters.
 VALUE_CHARACTERS = 1 << 16
-# Places in all groups together, at most: an auditor draws them anew, from a seed that a stranger wrote.
+# Most places in all groups together: an auditor draws them again, from a seed that a stranger wrote.
 MOST_INDICES = 1 << 22
-# Work that the plan of a session may take that the auditor does not know, in cells of the accountant's
+# Most work for the plan of a session that the auditor does not know, in cells of the accountant's
 # distributions: 2 to 3 seconds.
 STRANGERS_CELLS = 3_000_000
 
 
 @dataclass(frozen=True, slots=True)
 class LogSession:
-    """What an auditor needs of a session: who the parties are, in order, and what they agreed on.
+    """Session as an auditor needs it: the parties in order, and the terms.
 
-    `parameters` is as written. `planned` checks and plans them, which is expensive: it is asked for when all
-    that is cheap to check holds.
+    `parameters` is as written. `planned` checks and plans them, which is expensive: it is called after all
+    cheap checks.
     """
 
     protocol: str
@@ -52,10 +52,10 @@ class LogSession:
     digest: bytes
 
     def planned(self, known: bytes | None = None) -> object:
-        """Return what the protocol's checker makes of the parameters.
+        """Return the parameters as the protocol's checker plans them.
 
-        A session whose digest is not the `known` one may be anybody's: its plan may take `STRANGERS_CELLS` of
-        work. Raises LocalError beyond that, and ConfigError with each fault.
+        A session whose digest is not the `known` one may be anybody's: the work of its plan is limited to
+        `STRANGERS_CELLS`. Raises LocalError beyond that, and ConfigError with each fault.
         """
         issues: list[ConfigIssue] = []
         bound = contextlib.nullcontext() if self.digest == known else limit_work(STRANGERS_CELLS)
@@ -72,10 +72,10 @@ class LogSession:
         return checked
 
 
-def held_session(text: str) -> LogSession:
-    """Return the session whose canonical JSON a header holds; raise ConfigError or VerificationError.
+def parse_session_text(text: str) -> LogSession:
+    """Parse the canonical JSON of a session in a header; raise ConfigError or VerificationError.
 
-    Nothing is planned.
+    The parameters are not planned.
     """
     try:
         document = json.loads(text)
@@ -105,9 +105,9 @@ def held_session(text: str) -> LogSession:
 
 
 def check_schedule(document: Mapping[str, object]) -> None:
-    """Raise VerificationError for a session that learns whose groups no log is of, or are too many to draw.
+    """Raise VerificationError for a learning session whose groups have no logs, or are too many to draw.
 
-    To be asked before its parameters are planned: what a stranger wrote must not take all memory.
+    It is called before the parameters are planned: a stranger's session must not exhaust the memory.
     """
     parameters, roster = document.get("parameters"), document.get("roster")
     if document.get("protocol") != LEARN or not isinstance(parameters, dict):
@@ -124,21 +124,21 @@ def check_schedule(document: Mapping[str, object]) -> None:
         raise VerificationError(reason, Check.NOT_VERIFIABLE)
 
 
-def long_session(text: SessionText) -> LogSession | None:
-    """Return the session of a verifiable run whose text is not held; None if it is another, or is wrong.
+def read_long_session(text: SessionText) -> LogSession | None:
+    """Read the session of a verifiable run from a text too long for memory; None if it is another or wrong.
 
-    Whatever this returns, `held_session` finds right as well, and the same. It holds a part of the text at a
-    time, and of each party its name, its key and 8 bytes.
+    `parse_session_text` accepts every session that this returns, with the same result. It holds a part of the
+    text at a time, and of each party its name, its key and 8 bytes.
     """
     try:
         return _Reading(text).session()
     except (SmpcError, ValueError, RecursionError):
-        # Whoever holds the whole text can say what is wrong.
+        # A reader of the whole text can give the reason.
         return None
 
 
 class _Reading:
-    """Goes through the canonical JSON of a session, value by value. Raises ValueError for anything else."""
+    """Parser of the canonical JSON of a session, value by value. Raises ValueError for other text."""
 
     def __init__(self, text: SessionText) -> None:
         self._text = text
@@ -147,7 +147,7 @@ class _Reading:
         self._decoder = json.JSONDecoder()
 
     def session(self) -> LogSession:
-        """Read to the end."""
+        """Parse the session to the end of the text."""
         self._literal('{"parameters":')
         parameters = self._value()
         self._literal(',"protocol":')
@@ -187,13 +187,14 @@ class _Reading:
         )
 
     def _member(self) -> Member:
+        """Parse a member of the roster."""
         member = read_member("", self._value(), [])
         if member is None:
             raise ValueError("no member")
         return member
 
     def _next(self) -> str:
-        """Return what follows a member: a comma, or a bracket."""
+        """Return the character after a member: a comma, or a bracket."""
         self._fill()
         self._index += 1
         result = self._buffer[self._index - 1 : self._index]
@@ -202,13 +203,14 @@ class _Reading:
         return result
 
     def _literal(self, expected: str) -> None:
+        """Skip an expected text."""
         self._fill()
         if not self._buffer.startswith(expected, self._index):
             raise ValueError(f"{expected!r} is due")
         self._index += len(expected)
 
     def _value(self) -> object:
-        """Return the next value; it must be in its canonical spelling and not too long."""
+        """Parse the next value, which must be canonical and not too long."""
         self._fill()
         value, end = self._decoder.raw_decode(self._buffer, self._index)
         if (
@@ -220,7 +222,7 @@ class _Reading:
         return value
 
     def _fill(self) -> None:
-        """See to it that enough characters are ahead, or all that are left."""
+        """Read ahead until enough characters are buffered, or the text ends."""
         while len(self._buffer) - self._index < VALUE_CHARACTERS:
             block = next(self._blocks, None)
             if block is None:

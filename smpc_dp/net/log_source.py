@@ -1,4 +1,4 @@
-"""Where the log of an audit comes from: a file, a URL or a pipe, and how it is read twice if need be."""
+"""Sources of an audit's log: a file, a URL or a pipe; and a second reading of it."""
 
 from __future__ import annotations
 
@@ -14,15 +14,15 @@ from smpc_dp.errors import LocalError
 from smpc_dp.files import Spool
 from smpc_dp.net.log_http import open_url
 
-# Of a log that cannot be sought, what is put aside at most: its beginning, and what is read twice is there.
+# Most bytes of an unseekable log that are stored: a second reading needs its beginning.
 STORED_BYTES = 1 << 32
 
 # Opens a log at its beginning.
 Reopen = Callable[[], contextlib.AbstractContextManager[BinaryIO]]
 
 
-def twice(stream: BinaryIO) -> tuple[BinaryIO, Reopen]:
-    """Return a stream to read in the place of `stream`, and what reads the same log from its beginning."""
+def make_rereadable(stream: BinaryIO) -> tuple[BinaryIO, Reopen]:
+    """Return a stream to read in place of `stream`, and a function that opens the same log again."""
     if stream.seekable():
         first = stream.tell()
         return stream, lambda: _sought(stream, first)
@@ -32,6 +32,7 @@ def twice(stream: BinaryIO) -> tuple[BinaryIO, Reopen]:
 
 @contextlib.contextmanager
 def _sought(stream: BinaryIO, first: int) -> Iterator[BinaryIO]:
+    """Yield the stream from byte `first` on, and set it back afterwards."""
     index = stream.tell()
     stream.seek(first)
     try:
@@ -41,12 +42,12 @@ def _sought(stream: BinaryIO, first: int) -> Iterator[BinaryIO]:
 
 
 class _Retained:
-    """Reads a stream that cannot be sought, and puts aside what it has read, as far as there is room."""
+    """Reads an unseekable stream, and stores the bytes read, as far as there is room."""
 
     def __init__(self, stream: BinaryIO) -> None:
         self._stream = stream
         self.spool = Spool("the log")
-        # Why what follows the spool cannot be read again.
+        # The reason why bytes after the spool cannot be read again.
         self.lost = ""
 
     def read(self, size: int) -> bytes:
@@ -58,6 +59,7 @@ class _Retained:
         return self._keep(self._stream.readline(most))
 
     def _keep(self, piece: bytes) -> bytes:
+        """Store a piece, and return it."""
         if not self.lost:
             if self.spool.length + len(piece) > STORED_BYTES:
                 self.lost = f"is longer than {STORED_BYTES} bytes"
@@ -70,13 +72,13 @@ class _Retained:
 
     @contextlib.contextmanager
     def again(self) -> Iterator[BinaryIO]:
-        """Give what was read, from the beginning."""
+        """Yield the stored bytes as a stream."""
         with io.BufferedReader(_Again(self)) as stream:
             yield stream
 
 
 class _Again(io.RawIOBase):
-    """What was put aside; LocalError where that ends and the log did not."""
+    """Stream of stored bytes; LocalError where they end before the log did."""
 
     def __init__(self, retained: _Retained) -> None:
         super().__init__()
@@ -100,7 +102,7 @@ class _Again(io.RawIOBase):
 def open_log(source: str | os.PathLike[str], seconds: float) -> Iterator[tuple[BinaryIO, int | None]]:
     """Open a file, a URL, or standard input ("-"); yield a stream and its size, where that is known.
 
-    A URL must be read within so many seconds. Raises LocalError if it cannot be read, now or later.
+    A URL must be read within `seconds`. Raises LocalError if it cannot be read, now or later.
     """
     text = os.fspath(source)
     if text == "-":

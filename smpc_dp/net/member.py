@@ -1,4 +1,4 @@
-"""One member of a session on this machine: its file, its key, its endpoint and its context."""
+"""A member of a session on this machine: its session file, key, endpoint and contexts."""
 
 from __future__ import annotations
 
@@ -30,13 +30,12 @@ if TYPE_CHECKING:
 
 # Bytes of large messages that a member holds at a time, or four messages if that is more.
 MIN_BUDGET = 64 << 20
-# The request that a message belongs to goes before its envelope, so that an aggregator can set aside what is
-# early.
+# The request number precedes the envelope, so that an aggregator can store early messages.
 _REQUEST = struct.Struct(">I")
 
 
 class Linked(Protocol):
-    """What channels need to know of the member that they belong to."""
+    """Interface of the member that owns channels."""
 
     @property
     def name(self) -> str: ...
@@ -52,10 +51,10 @@ class Linked(Protocol):
 
 @dataclass(frozen=True, slots=True)
 class Membership:
-    """A checked session file and the identity of the member that this process acts for.
+    """Checked session file and identity of the member that this process acts for.
 
-    `parameters`: of the session's sums, as of `requests_of`. `group`: the parties of a request that is for
-    some of them only, in the roster's order; None: all parties.
+    `parameters`: of the session's sums, as of `requests_of`. `group`: the parties of a group's request, in
+    roster order; None: all parties.
     """
 
     session: SessionFile
@@ -82,10 +81,10 @@ class Membership:
             loaded: the session file, where it has been read before.
 
         Raises:
-            ConfigError, LocalError: what is wrong with the file, the name or the key.
+            ConfigError, LocalError: the file, the name or the key is wrong.
         """
         session = loaded or load_session(path)
-        # Every request of a learner has its own: `of_group`.
+        # Each request of a learner has its own parameters: `of_group`.
         parameters = requests_of(session)[0]
         names = [member.name for member in session.roster]
         if name not in names:
@@ -111,15 +110,15 @@ class Membership:
 
     @property
     def names(self) -> tuple[str, ...]:
-        """The parties of a request, in the roster's order."""
+        """Names of the parties of a request, in roster order."""
         if self.group is not None:
             return self.group
         return tuple(member.name for member in self.session.roster.parties)
 
     def of_group(self, parameters: Any, names: tuple[str, ...]) -> Membership:
-        """Return the membership for a request of some of the parties, with parameters planned for so many.
+        """Return the membership for a group's request, with parameters planned for its size.
 
-        `names` are in the roster's order.
+        `names` are in roster order.
         """
         return replace(self, parameters=parameters, group=names)
 
@@ -131,9 +130,9 @@ class Membership:
             raise ConfigError.at("listen_on", str(error), ConfigCheck.FORMAT) from None
 
     def endpoint(self, *, aggregator: bool = False) -> Endpoint:
-        """Return the member's side of its channels, with limits that fit the session.
+        """Return the member's endpoint, with limits that fit the session.
 
-        An aggregator has a bound on the memory for large messages, so nobody may hold a part of it for long.
+        An aggregator bounds the memory of large messages, and with it the time of each.
         """
         timeouts = self.session.timeouts
         largest = self.largest_message()
@@ -157,13 +156,13 @@ class Membership:
 
     @property
     def runs_seen(self) -> SeenRuns:
-        """What the party keeps of session logs, beside its key."""
-        # By the name of the member: keys need not have a suffix of their own.
+        """Stored state of the party's session logs, in a file beside its key."""
+        # By the member's name: key files need no suffix.
         return SeenRuns(self.key_file.with_name(self.name + SUFFIX))
 
     @property
     def servers(self) -> tuple[str, ...]:
-        """The names of the servers that compute the session's sums, in roster order."""
+        """Names of the servers that compute the session's sums, in roster order."""
         return tuple(member.name for member in self.session.roster.servers)
 
     @property
@@ -173,22 +172,22 @@ class Membership:
 
     @property
     def encoding(self) -> Encoding:
-        """The encoding of the session's vectors; raise ConfigError if it has none."""
+        """Encoding of the session's vectors; raises ConfigError if it has none."""
         encoding: Encoding = self.parameters.sum_encoding
         return encoding
 
     def refuse_learning(self) -> None:
-        """Raise ConfigError for a session that learns, whose requests are its learner's."""
+        """Raise ConfigError for a learning session, whose requests only its learner makes."""
         if self.session.protocol == LEARN:
             reason = "'learn' has no sums: smpc_dp.net.learning has learn and serve_learning"
             raise ConfigError.at("protocol", reason, ConfigCheck.UNSUPPORTED)
 
     def context(self, request: int, operation: str = "") -> Context:
-        """Return what the roles of request number `request` agree on, with a party's question."""
+        """Return the context of request number `request`, with the operation of a party."""
         roster, names = self.session.roster, self.names
         protocol, version = self.session.protocol, self.session.version
         if self.group is not None:
-            # Whoever takes this request for another group's asks something else, and is not added up.
+            # A party that takes this request for another group's has another operation, and is not added up.
             operation = group_operation(operation, names)
             protocol, version = self.parameters.protocol, self.parameters.version
         speakers = {*names, self.aggregator, *self.servers}
@@ -205,9 +204,9 @@ class Membership:
         )
 
     def event(self) -> Event:
-        """Return what one request is to a privacy ledger."""
+        """Return the privacy event of one request."""
         if self.servers:
-            # Programs on shares are loaded by sessions with servers alone.
+            # Programs on shares are loaded only by sessions with servers.
             from smpc_dp.net.servers.shared import sum_event
 
             return sum_event(self.parameters)
@@ -215,7 +214,7 @@ class Membership:
         return event
 
     def largest_message(self) -> int:
-        """Return a bound in bytes on any message of a run, from the plan; what is larger is refused."""
+        """Return a bound in bytes on any message of a run, from the plan; larger messages are refused."""
         planned = (self.parameters,) if self.group is not None else requests_of(self.session)
         if self.servers:
             from smpc_dp.net.servers.shared import largest_message
@@ -228,13 +227,13 @@ def _largest_message(parameters: SumParameters, direct: bool) -> int:
     """Return a bound in bytes on any message of a sum.
 
     To the aggregator at most a vector, or the sealed or opened shares of k holders; from it at most a sum,
-    the roll, a certificate, or the advertisements and openings of a party's neighbours. In-degrees are
-    binomial with mean k: twice k and 64 more are exceeded with negligible probability.
+    the Merkle commitment, a certificate, or the advertisements and openings of a party's neighbours.
+    In-degrees are binomial with mean k: twice k and 64 more are exceeded with negligible probability.
     """
     plan, encoding = parameters.plan, parameters.encoding
     vector = encoding.ring_length * encoding.element_bytes
     if direct:
-        # One vector; or of everybody an opening, or a hash, with a proof against each corrupt party.
+        # One vector; or an opening of each party, or a hash, with a proof against each corrupt party.
         each = 2 * plan.degree + 512 + 256 * max(plan.max_corrupt, 1)
         return (64 << 10) + vector + each * plan.parties
     # Lines of the session log that a party may have missed.
@@ -246,7 +245,10 @@ def _largest_message(parameters: SumParameters, direct: bool) -> int:
 
 
 def requests_of(session: SessionFile) -> tuple[Any, ...]:
-    """Return the parameters of every kind of request of a session; raise ConfigError if it cannot be run."""
+    """Return the parameters of every kind of request of a session.
+
+    Raises ConfigError for one that cannot run.
+    """
     result: tuple[Any, ...] = getattr(session.checked_parameters, "requests", ())
     aggregator, direct = session.roster.aggregator, is_direct(session.protocol, session.parameters)
     if session.roster.servers and result:
@@ -263,7 +265,7 @@ def requests_of(session: SessionFile) -> tuple[Any, ...]:
 
 
 def learn_parameters(membership: Membership) -> LearnParameters:
-    """Return the parameters of a session that learns; raise ConfigError for another."""
+    """Return the parameters of a learning session; raise ConfigError for another."""
     if membership.session.protocol != LEARN:
         raise ConfigError.at(
             "protocol", f"is '{membership.session.protocol}', not 'learn'", ConfigCheck.UNSUPPORTED
@@ -272,17 +274,17 @@ def learn_parameters(membership: Membership) -> LearnParameters:
 
 
 def default_key(session: str | os.PathLike[str], name: str) -> Path:
-    """Return where a member's identity file is looked for: `keys/NAME.key` beside the session file."""
+    """Return the default path of a member's identity file: `keys/NAME.key` beside the session file."""
     return Path(session).parent / "keys" / f"{name}.key"
 
 
 def to_wire(request: int, envelope: Envelope) -> tuple[bytes, bytes]:
-    """Return the buffers that carry one envelope of a request."""
+    """Return the buffers of one envelope of a request."""
     return _REQUEST.pack(request), encode_envelope(envelope)
 
 
 def from_wire(data: bytes, sender: str) -> tuple[int, Envelope]:
-    """Return request number and envelope; raise PeerFault naming `sender` if they are malformed."""
+    """Decode request number and envelope; raise PeerFault naming `sender` if they are malformed."""
     if len(data) < _REQUEST.size:
         raise PeerFault(sender, "sent a message that is too short", Check.WRONG_LENGTH)
     (request,) = _REQUEST.unpack_from(data)

@@ -1,8 +1,7 @@
 """A party's channels to all others of a session without an aggregator, and its requests over them.
 
 Of two parties the one with the smaller number in the roster listens, the other calls, and calls again
-whenever
-the channel is lost: so a party that was out of reach in one request may be there in the next.
+whenever the channel is lost: so a party that was disconnected in one request may take part in the next.
 """
 
 from __future__ import annotations
@@ -32,12 +31,12 @@ from smpc_dp.protocols.gopa.direct_params import DirectParameters
 from smpc_dp.protocols.phases.messages import HELLO, START
 from smpc_dp.protocols.result import Outcome
 
-# Seconds between a lost channel, or a call that was refused, and the next call.
+# Seconds between a lost channel, or a refused call, and the next call.
 PAUSE = 1.0
 
 
 class Mesh(Connection):
-    """The links of one party to all others. Made by `open`."""
+    """Connections of one party to all others. Made by `open`."""
 
     def __init__(self, membership: Membership, on_event: OnEvent) -> None:
         outbox = OUTBOX_LIMIT + 4 * membership.parameters.plan.parties
@@ -51,7 +50,7 @@ class Mesh(Connection):
         self._others = [name for name in self._names if name != membership.name]
         self._settled: dict[str, SmpcError | None] = {}
         self._inbound = asyncio.Event()
-        # The request that has begun: who calls later is sent its hello.
+        # The request that has begun: a party that calls later is sent its hello.
         self._drive: Drive | None = None
 
     @classmethod
@@ -61,13 +60,14 @@ class Mesh(Connection):
         on_event: OnEvent,
         listen_on: str | None = None,
     ) -> Mesh:
-        """Listen, call everyone with a smaller number, and wait until all are there or `connect` has passed.
+        """Listen, call the parties with smaller numbers, and wait for all.
 
-        `listen_on`: host:port to bind, by default the party's address in the roster.
+        The wait ends when all are connected or `connect` has passed. `listen_on`: host:port to bind, by
+        default the party's address in the roster.
 
         Raises:
-            LocalError: the address cannot be had. ConfigError: others have another session file.
-            TimeoutFault: fewer are there than a run needs; names who is missing.
+            LocalError: the address is not available. ConfigError: others have another session file.
+            TimeoutFault: fewer are connected than a run needs; names the missing ones.
         """
         mesh, (host, port) = cls(membership, on_event), membership.address(listen_on)
         endpoint = membership.endpoint()
@@ -112,7 +112,7 @@ class Mesh(Connection):
         return run.result, receipt
 
     async def close(self) -> None:
-        """Send what waits, and say goodbye to everyone."""
+        """Send queued messages, and say goodbye to all."""
         for call in self._calls:
             call.cancel()
         try:
@@ -123,7 +123,7 @@ class Mesh(Connection):
     # Channels
 
     async def _gather(self) -> None:
-        """Wait until everyone is connected or has another session."""
+        """Wait until every party is connected or has another session."""
         awaited = self.connections.awaited
         awaited.begin(0, "", lambda: [name for name in self._others if name not in self._settled])
         until = now() + self._timeouts.connect
@@ -140,7 +140,7 @@ class Mesh(Connection):
         raise TimeoutFault(missing, "connect", detail)
 
     def _called(self, channel: Channel) -> None:
-        """Take a channel that another party has opened."""
+        """Add a channel that another party has opened."""
         if channel.peer not in self._names[self._index + 1 :]:
             self._refused(
                 channel.peer, PeerFault(channel.peer, "calls a user that calls it", Check.OTHER_MEMBER)
@@ -150,15 +150,18 @@ class Mesh(Connection):
         self._welcome(channel)
 
     def _refused(self, who: str, error: SmpcError) -> None:
+        """Record a refused connection."""
         self.connections.refused(who, error)
         if isinstance(error, ConfigError):
             self._settle(who, error)
 
     def _settle(self, name: str, error: SmpcError | None) -> None:
+        """Record that a party is connected, or the error with it."""
         self._settled[name] = error
         self._inbound.set()
 
     def _welcome(self, channel: Channel) -> asyncio.Task[None]:
+        """Add a channel to the pool, and send it the current hello."""
         reader = self.connections.welcome(channel).tasks[0]
         self._settle(channel.peer, None)
         if (drive := self._drive) is not None and not drive.run.state.phase:
@@ -167,7 +170,7 @@ class Mesh(Connection):
         return reader
 
     async def _call(self, endpoint: Endpoint, name: str) -> None:
-        """Keep a channel to a party that listens."""
+        """Keep a channel to a party that listens: call it again after each loss."""
         while True:
             try:
                 channel = await dial(endpoint, name)
@@ -181,6 +184,7 @@ class Mesh(Connection):
             await asyncio.sleep(PAUSE)
 
     async def _stop(self) -> None:
+        """Stop listening and calling."""
         for call in self._calls:
             call.cancel()
         await asyncio.gather(*self._calls, return_exceptions=True)
@@ -193,6 +197,7 @@ class Mesh(Connection):
     def _party(
         self, membership: Membership, request: int, operation: str, ring_vector: RingVector
     ) -> Run[Outcome]:
+        """Return the party's role in a request."""
         context = membership.context(request, operation)
         parameters = cast("DirectParameters", membership.parameters)
         return direct_states.party(context, parameters, membership.identity, ring_vector)
@@ -216,7 +221,7 @@ class Mesh(Connection):
         """See `Holder.event_of`."""
         envelope, request = inbound.envelope, drive.request
         if envelope is None and self.connections.is_live(inbound.peer):
-            # It has called again.
+            # The party has called again.
             return None
         if envelope is None:
             drive.notify_lost(inbound.peer)
@@ -227,7 +232,7 @@ class Mesh(Connection):
         if inbound.request < request:
             coordinates = coordinator_of(inbound.request, len(self._names)) == self._index + 1
             if envelope.step == HELLO and coordinates:
-                # It waits for us to coordinate a past request; it can ask for the next one.
+                # The party expects this one to coordinate a past request; it can ask for the next one.
                 context = self.membership.context(inbound.request)
                 self.connections.refuse_request(context, inbound, Code.PAST, request)
             return None

@@ -1,4 +1,4 @@
-"""Open the line of a party: connect it to those its session needs."""
+"""Opens the connection of a party to the members that its session needs."""
 
 from __future__ import annotations
 
@@ -15,13 +15,13 @@ async def open_connection(
     listen_on: str | None = None,
     role: MakeParty | None = None,
 ) -> Connection:
-    """Return a party's line; arguments and errors as of `connect`."""
+    """Return a party's connection; arguments and errors as of `connect`."""
     if role is not None and membership.session.roster.aggregator is None:
         raise ConfigError.at(
             "role", "is for sessions with an aggregator: here there is none", ConfigCheck.UNSUPPORTED
         )
     if membership.is_direct:
-        # The other kinds of lines are loaded by their sessions alone.
+        # Other kinds of connections are loaded only by their sessions.
         from smpc_dp.net.mesh import Mesh
 
         return await Mesh.open(membership, on_event, listen_on)

@@ -1,4 +1,4 @@
-"""What a request is for, where parties ask for different things: what most of them ask for."""
+"""Selection of a request's operation by majority, from the parties' hellos."""
 
 from __future__ import annotations
 
@@ -17,21 +17,21 @@ from smpc_dp.protocols.ustatistic.messages import HELLO as STATISTIC_HELLO
 from smpc_dp.wire.abort import QUIT, TEXTS, Abort
 from smpc_dp.wire.signing import decode
 
-# The first step of a sum, of a pairwise statistic, and of an exchange.
+# First step of a sum, of a pairwise statistic, and of an exchange.
 HELLOS = (HELLO, STATISTIC_HELLO, EXCHANGE_HELLO)
 # A hello, a second one that differs, which is a fault, and losses between them.
 MAX_HELD = 4
 
 
 def is_hello(inbound: InboundEvent) -> bool:
-    """Tell whether a party asks for something with this."""
+    """Tell whether an inbound event is a hello, in which a party asks for an operation."""
     return inbound.envelope is not None and inbound.envelope.step in HELLOS
 
 
-def quits(inbound: InboundEvent, membership: Membership) -> LocalError | None:
-    """Return why a party leaves the session for good, if that is what it says and signs.
+def leaving_error(inbound: InboundEvent, membership: Membership) -> LocalError | None:
+    """Return the error of a party that leaves the session for good, if its message says and signs that.
 
-    What is not signed is for a machine, which excludes its sender from the request.
+    An unsigned one is left to the role, which excludes its sender from the request.
     """
     if inbound.envelope is None or inbound.envelope.step != QUIT:
         return None
@@ -47,50 +47,51 @@ def quits(inbound: InboundEvent, membership: Membership) -> LocalError | None:
 
 
 class Operations:
-    """The hellos of one request until it is known what it is for; later ones follow the first.
+    """Hellos of one request until its operation is clear; later ones follow the first.
 
-    One party that asks for something else must not take the request from all others.
+    One party that asks for another operation must not take the request from all others.
     """
 
     def __init__(self, parties: int, ignored: Collection[str]) -> None:
-        """`ignored`: who is excluded, whatever it asks for."""
+        """`ignored`: excluded parties, whatever they ask for."""
         self._most = parties // 2 + 1
         self._ignored = ignored
         self._held: list[InboundEvent] = []
 
     @property
     def began(self) -> bool:
-        """True when somebody has asked that may take part."""
+        """Whether a party that may take part has asked."""
         return any(inbound.peer not in self._ignored for inbound in self._held)
 
     @property
     def heard(self) -> frozenset[str]:
-        """Who has asked, or is lost."""
+        """Parties that have asked, or are lost."""
         return frozenset(inbound.peer for inbound in self._held)
 
     def hold(self, inbound: InboundEvent) -> None:
-        """Keep a hello, or the loss of a party, until it is settled; of each party a few at most."""
+        """Store a hello, or the loss of a party, until the operation is settled; a few for each party."""
         if sum(each.peer == inbound.peer for each in self._held) >= MAX_HELD:
             return
         envelope = inbound.envelope
         if envelope is not None and len(envelope.body) > SMALL_MESSAGE:
-            # No hello is so large. What is left has a wrong signature, and excludes its sender.
+            # No hello is so large. The rest has a wrong signature, and excludes its sender.
             inbound = replace(inbound, envelope=msgspec.structs.replace(envelope, body=b""))
         self._held.append(inbound)
 
     def is_clear(self, others: Collection[str]) -> bool:
-        """Tell whether more than half ask for the same, or none of `others` could still ask."""
+        """Tell whether more than half ask for the same operation, or none of `others` could still ask."""
         spoken = {inbound.peer for inbound in self._held}
         return max(self._requested().values(), default=0) >= self._most or spoken.issuperset(others)
 
     def settle(self) -> tuple[bool, list[InboundEvent]]:
-        """Return whether the request is for a statistic, and all that was held."""
+        """Return whether the request is for a statistic, and all stored events."""
         requested = self._requested()
-        # Of two that as many ask for, the one that was asked for first.
+        # Of two equally frequent kinds, the one that was asked for first.
         step = max(requested, key=lambda each: requested[each], default=HELLO)
         return step == STATISTIC_HELLO, list(self._held)
 
     def _requested(self) -> Counter[str]:
+        """Count the parties that ask for each kind of request."""
         first: dict[str, str] = {}
         for inbound in self._held:
             if inbound.envelope is None:

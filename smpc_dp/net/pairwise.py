@@ -39,7 +39,7 @@ STORED_BYTES = 1 << 24
 
 
 class Conduit(Protocol):
-    """What a role's messages go over: a blocking channel, or another way to one party."""
+    """Interface of a role's connection to one member: a blocking channel, or a relayed one."""
 
     @property
     def bytes_sent(self) -> int: ...
@@ -56,10 +56,10 @@ class Conduit(Protocol):
 
 @dataclass(frozen=True, slots=True)
 class Report:
-    """What a role ended with and what it cost.
+    """Result of a role and its costs.
 
-    `steps` holds the seconds since the channels were there at which each step was first begun, and "done".
-    Bytes are those of messages, without frames and TLS.
+    `steps` holds the seconds from the connection to the first beginning of each step, and to "done". Bytes
+    are those of messages, without frames and TLS.
     """
 
     evaluated: Evaluated
@@ -70,9 +70,9 @@ class Report:
 
 @dataclass(frozen=True, slots=True)
 class PairwiseMember:
-    """A checked session file, the identity that this process acts with, and the plan of the evaluation.
+    """Checked session file, the identity of this process, and the plan of the evaluation.
 
-    `contexts`, those of TLS, serve every connection; None: each `connect` makes its own.
+    `contexts`: TLS contexts of every connection; None: each `connect` makes its own.
     """
 
     session: SessionFile
@@ -92,7 +92,7 @@ class PairwiseMember:
             key: its identity file; by default `keys/NAME.key` beside the session file.
 
         Raises:
-            ConfigError, LocalError: what is wrong with the file, the circuit, the name or the key.
+            ConfigError, LocalError: the file, the circuit, the name or the key is wrong.
         """
         session = load_session(path)
         if session.protocol != PAIRWISE:
@@ -114,7 +114,7 @@ class PairwiseMember:
 
     @property
     def input_values(self) -> tuple[int, ...]:
-        """Places of the circuit's input values that this member gives."""
+        """Indices of the circuit's input values that this member gives."""
         parameters = self.plan.parameters
         values = {
             parameters.garbler: self.plan.garbler_values,
@@ -125,12 +125,12 @@ class PairwiseMember:
     def role(
         self, inputs: Sequence[Rows], request: int = 1, transfers: Transfers | None = None
     ) -> Participant:
-        """Return this member's role; `inputs`: what `circuits.circuit.pack` makes of each of its values.
+        """Return this member's role; `inputs` has each of its values as packed by `circuits.circuit.pack`.
 
-        Several roles may be driven one after the other over the same channels, each with its own number
-        `request`, the same for everyone. Those that are given the same `transfers` set them up once.
+        Several roles may be driven in turn over the same channels, each with its own number `request`, the
+        same for all members. Roles with the same `transfers` set the oblivious transfers up once.
 
-        Raises ConfigError for inputs that the circuit does not take.
+        Raises ConfigError for inputs that do not fit the circuit.
         """
         name, plan, parameters = self.identity.name, self.plan, self.plan.parameters
         aggregator = self.session.roster.aggregator
@@ -152,9 +152,9 @@ class PairwiseMember:
         return AggregatorRole(context, self.identity, plan, randomness)
 
     def connect(self) -> dict[str, BlockingChannel]:
-        """Return channels to everyone else: the aggregator and the garbler listen, the others call them.
+        """Return channels to all other members: the aggregator and the garbler listen, the others call them.
 
-        Raises TimeoutFault, PeerFault, ConfigError or LocalError when somebody cannot be reached.
+        Raises TimeoutFault, PeerFault, ConfigError or LocalError when a member cannot be reached.
         """
         timeouts = self.session.timeouts
         endpoint = Endpoint(
@@ -188,11 +188,11 @@ class PairwiseMember:
 def evaluate(
     member: PairwiseMember, inputs: Sequence[Rows], on_step: Callable[[str], None] = lambda _step: None
 ) -> Report:
-    """Be one member of an evaluation, from connecting to the result; blocks.
+    """Run one member of an evaluation, from connecting to the result; blocks.
 
     Raises:
         ConfigError: the inputs are not those of the circuit, or a peer has another session or circuit.
-        PeerFault, TimeoutFault, LocalError: who broke off, broke the protocol or is missing.
+        PeerFault, TimeoutFault, LocalError: a member ended the run, broke the protocol or is missing.
     """
     role = member.role(inputs)
     channels = member.connect()
@@ -208,9 +208,9 @@ def drive(
     channels: Mapping[str, Conduit],
     on_step: Callable[[str], None] = lambda _step: None,
 ) -> Report:
-    """Take turns with a role over open channels until it ends; its last words are sent when it fails.
+    """Drive a role over open channels until it ends; send its farewell when it fails.
 
-    Roles may be driven one after the other over the same channels; `Report` counts the bytes of all.
+    Roles may be driven in turn over the same channels; `Report` counts the bytes of all.
     """
     _keep_freed_memory()
     began = time.perf_counter()
@@ -223,7 +223,7 @@ def drive(
             effect = next(effects) if answer is None else effects.send(answer)
             answer = None
             if role.step not in steps:
-                # Not now: what it worked for its first message is part of the step.
+                # Not now: the work for its first message is part of the step.
                 steps[role.step] = resumed
                 on_step(role.step)
             if isinstance(effect, Send):
@@ -247,11 +247,11 @@ def drive(
 
 
 def _keep_freed_memory() -> None:
-    """Keep the C library from giving memory back that is asked for again, and have it in large pages.
+    """Keep the C library from returning freed memory to the system, and put it in large pages.
 
-    Fresh pages cost more than what is computed in them. glibc keeps freed blocks up to the size of the
-    largest ever freed, so the second block is on its heap, where numpy asks for large pages as it does for
-    every array of this size; and there it stays. Elsewhere this does nothing. The blocks are never touched.
+    Fresh pages cost more than the computation in them. glibc keeps freed blocks up to the size of the largest
+    ever freed, so the second block is on its heap, where numpy asks for large pages as for every array of
+    this size; and there it stays. Elsewhere this does nothing. The blocks are never touched.
     """
     for _ in range(2):
         np.empty(STORED_BYTES, np.uint8)
@@ -265,7 +265,7 @@ def create_pairwise_session(
     evaluator: str = "evaluator",
     timeouts: Timeouts | None = None,
 ) -> Path:
-    """Write `session.toml` and `keys/NAME.key` for everyone into `folder`, and return the session file.
+    """Write `session.toml` and `keys/NAME.key` for all members into `folder`; return the session file.
 
     For trials and tests: all secret keys are on one machine. `parameters` are those of the protocol without
     the names; an aggregator is there if it learns the output.
@@ -295,6 +295,7 @@ def create_pairwise_session(
 
 
 def _check_roster(session: SessionFile, parameters: PairwiseParameters) -> None:
+    """Raise ConfigError unless the roster has the members that the parameters name."""
     parties = {member.name for member in session.roster.parties}
     issues = [
         ConfigIssue(

@@ -1,6 +1,6 @@
-"""The ways of an evaluation over a party's channel to the aggregator: to it, and through it to the partner.
+"""Channels of an evaluation over a party's channel to the aggregator: to it, and through it to the partner.
 
-Both look like blocking channels to the thread that drives the role. Everything else happens in the loop.
+Both are blocking channels to the thread that drives the role; all else happens in the event loop.
 """
 
 from __future__ import annotations
@@ -17,20 +17,21 @@ from smpc_dp.protocols.garbled.effects import RETAINED, Buffer
 from smpc_dp.protocols.garbled.relay import SealedConnection
 from smpc_dp.protocols.ustatistic.messages import WINDOW, Relay, RelayEnd
 
-# Messages of a role that wait for the partner, at most: more than it takes so that no two roles wait.
+# Most queued messages of a role for the partner: more than the number at which two roles could block each
+# other.
 DEPTH = RETAINED + 2
-# Frames that were taken before the partner is told, if nothing is sent anyway.
+# Frames taken before the partner is told, if no other frame is sent.
 REPORT_AFTER = WINDOW // 2
-# Seconds that last words may take.
+# Seconds for sending the last message.
 CLOSE_SECONDS = 2.0
-# Why a pair ends before its evaluation does.
+# Reasons for the end of a pair before its evaluation ends.
 HAS_LEFT = "it has left this pair, says the relay"
 
 Give = Callable[[Relay | RelayEnd], Coroutine[None, None, None]]
 
 
 class Tunnel:
-    """The way of one evaluation to the aggregator's role in it."""
+    """Blocking channel of one evaluation to the aggregator's role in it."""
 
     def __init__(
         self, aggregator: str, loop: asyncio.AbstractEventLoop, send: Callable[[bytes], Awaitable[None]]
@@ -44,20 +45,20 @@ class Tunnel:
 
     @property
     def bytes_sent(self) -> int:
-        """Bytes of messages so far."""
+        """Bytes of messages sent so far."""
         return self._sent
 
     @property
     def bytes_received(self) -> int:
-        """Bytes of messages so far."""
+        """Bytes of messages received so far."""
         return self._received
 
     def wait(self, seconds: float) -> None:
-        """Wait so long for each message."""
+        """Set the time limit for each message, in seconds."""
         self._patience = seconds
 
     def deliver(self, content: bytes | None) -> None:
-        """Take a message of the aggregator; None: there will be no more."""
+        """Take a message of the aggregator; None: no more will come."""
         self._inbox.put(content)
 
     def send(self, parts: Sequence[Buffer]) -> None:
@@ -80,19 +81,20 @@ class Tunnel:
         return content
 
     def close(self, parts: Sequence[Buffer] | None = None) -> None:
-        """Send last words, if any."""
+        """Send the last message, if any."""
         if parts is not None:
             self.send(parts)
 
     async def _deliver_out(self, content: bytes) -> None:
+        """Send one message, from the loop."""
         await self._send(content)
 
 
 class RelayedChannel:
-    """The way of one evaluation to the partner, through the aggregator, sealed.
+    """Blocking channel of one evaluation to the partner, through the aggregator, sealed.
 
-    Frames of the partner may come before `open` is called: its first one, and none else. What waits here is
-    bounded: DEPTH messages of our role, and WINDOW frames of the partner.
+    Only the partner's first frame may come before `open` is called. Both queues are bounded: DEPTH messages
+    of this role, and WINDOW frames of the partner.
     """
 
     def __init__(
@@ -108,7 +110,8 @@ class RelayedChannel:
         self._pump: asyncio.Task[None] | None = None
         self._patience = self._later = 0.0
         self._bytes_sent = self._bytes_received = 0
-        # Counted in frames, as in `Relay`: passed on by us, those of ours taken, theirs come, theirs taken.
+        # Counted in frames, as in `Relay`: sent by this party, taken by the partner, received, and taken
+        # here.
         self._sent = self._used = self._come = self._taken = self._reported = 0
         self._met = False
         self._outbox: deque[bytes] = deque()
@@ -121,12 +124,12 @@ class RelayedChannel:
 
     @property
     def bytes_sent(self) -> int:
-        """Bytes of messages so far, without seals."""
+        """Bytes of messages sent so far, without seals."""
         return self._bytes_sent
 
     @property
     def bytes_received(self) -> int:
-        """Bytes of messages so far, without seals."""
+        """Bytes of messages received so far, without seals."""
         return self._bytes_received
 
     # In the loop
@@ -137,7 +140,7 @@ class RelayedChannel:
         self._pump = self._loop.create_task(self._work())
 
     def deliver(self, message: Relay | RelayEnd | None) -> None:
-        """Queue a message of the peer; fail the channel if the peer left, or the aggregator (None)."""
+        """Queue a message of the partner; fail the channel if the partner left, or the aggregator (None)."""
         if not isinstance(message, Relay):
             reason = "the connection is lost" if message is None else HAS_LEFT
             self._fail(TimeoutFault({self.peer}, "pair", reason))
@@ -151,7 +154,10 @@ class RelayedChannel:
         self._inbound.set()
 
     async def finish(self, failed: bool) -> None:
-        """Send what waits, if the partner takes it soon enough, and end; whoever has `failed` says so."""
+        """Send queued messages, if the partner takes them soon enough, and end.
+
+        `failed`: tell the partner so.
+        """
         pump, self._pump = self._pump, None
         try:
             if pump is not None and self._error is None:
@@ -168,6 +174,7 @@ class RelayedChannel:
                 await self._give(RelayEnd(self._matching))
 
     def _take(self, message: Relay) -> None:
+        """Take a frame of the partner, or its count of frames taken."""
         if not self._used <= message.taken <= self._sent or message.number != self._come:
             raise PeerFault(
                 self._aggregator,
@@ -191,7 +198,7 @@ class RelayedChannel:
             self._met, self._taken = True, 1
 
     async def _work(self) -> None:
-        """Send our key, and from when the partner's is here what there is room for."""
+        """Send this party's key, then queued messages as the partner has room for them."""
         try:
             await self._frame(self._connection.first())
             while True:
@@ -203,6 +210,7 @@ class RelayedChannel:
             self._fail(error)
 
     async def _send_waiting(self) -> None:
+        """Send queued messages while the partner has room."""
         while self._outbox:
             for frame in self._connection.seal(self._outbox[0]):
                 while self._sent - self._used >= WINDOW:
@@ -215,17 +223,19 @@ class RelayedChannel:
         await self._notify_taken()
 
     async def _notify_taken(self) -> None:
+        """Tell the partner how many frames were taken."""
         if self._taken - self._reported >= REPORT_AFTER:
             await self._frame(b"")
 
     async def _frame(self, content: bytes) -> None:
+        """Send one frame."""
         number, self._reported = self._sent, self._taken
         self._sent += bool(content)
         # Not cut off when this channel ends: half a message would end the session.
         await asyncio.shield(self._give(Relay(self._matching, number, self._reported, content)))
 
     def _fail(self, error: SmpcError) -> None:
-        """End for an error: whoever sends or receives gets it, once what came before is used."""
+        """End with an error: calls raise it once earlier messages are used."""
         if self._error is None:
             self._error = error
             self._inbox.put(error)
@@ -234,7 +244,7 @@ class RelayedChannel:
     # In the thread of the role
 
     def send(self, parts: Sequence[Buffer]) -> None:
-        """Send one message; wait while DEPTH others wait. Raises what has ended the channel."""
+        """Queue one message; wait while DEPTH others wait. Raises the error that ended the channel."""
         content = b"".join(parts)
         if not self._room.acquire(timeout=self._patience):
             raise TimeoutFault({self.peer}, "send", f"it did not read for {self._patience} s")
@@ -263,16 +273,18 @@ class RelayedChannel:
         return b"".join(chunks)
 
     def close(self, parts: Sequence[Buffer]) -> None:
-        """Send last words, if there is room for them."""
+        """Queue the last message, if there is room."""
         if self._error is None and self._room.acquire(blocking=False):
             self._outbox.append(b"".join(parts))
             self._loop.call_soon_threadsafe(self._inbound.set)
 
     def _take_one(self) -> None:
+        """Count a frame as taken."""
         self._taken += 1
         self._inbound.set()
 
     def _next(self) -> bytes:
+        """Return the next frame's content."""
         try:
             frame = self._inbox.get(timeout=self._patience)
         except queue.Empty:

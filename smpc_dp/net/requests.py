@@ -1,4 +1,4 @@
-"""How the requests of a learner are counted, and how they end for good."""
+"""Numbering of a learner's requests, and the errors after which no further one is possible."""
 
 from __future__ import annotations
 
@@ -9,11 +9,11 @@ from smpc_dp.errors import LocalError, PeerFault, SmpcError, TimeoutFault
 
 
 class AggregatorLostError(SmpcError):
-    """The aggregator of a session is gone, or has ended it; a learner cannot go on."""
+    """The aggregator of a session is disconnected, or has ended it; a learner cannot go on."""
 
 
 class ServerLostError(SmpcError):
-    """One of the servers of a session is gone or at fault; computations on shares cannot go on."""
+    """A server of a session is disconnected or at fault; computations on shares cannot go on."""
 
 
 class EverybodyLeftError(SmpcError):
@@ -22,19 +22,19 @@ class EverybodyLeftError(SmpcError):
 
 @dataclass(slots=True)
 class Counter:
-    """How many requests have been asked for, by everyone together."""
+    """Number of requests so far, counted alike by all members."""
 
     taken: int = 0
 
     def take(self, count: int) -> int:
-        """Take so many numbers; return the first."""
+        """Reserve `count` numbers; return the first."""
         first = self.taken + 1
         self.taken += count
         return first
 
 
 def ends_session(last: object, servers: Collection[str]) -> bool:
-    """Tell whether a server is at fault for how a request ended: then the servers do not go on together."""
+    """Tell whether a request ended by a server's fault, after which the servers cannot go on."""
     match last:
         case TimeoutFault():
             return bool(last.missing & set(servers))

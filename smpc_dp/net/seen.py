@@ -1,6 +1,6 @@
-"""What a party keeps of the session logs of its session: a small file beside its key.
+"""Stored state of a party's session logs: a small file beside its key.
 
-The party's honesty rests on it: one that has lost it, or put back an older one, may sign two lists of runs of
+The party's honesty rests on it: a party that lost it, or restored an older one, may sign two lists of runs of
 which neither extends the other (protocols/gopa/verifiable.md). It holds no secret.
 """
 
@@ -16,7 +16,7 @@ from smpc_dp.seen import NOTHING_SEEN, Seen
 
 SUFFIX = ".runs"
 VERSION = 1
-# "SDPR": so that no other database is taken for it.
+# "SDPR": distinguishes it from other databases.
 _KIND = Kind(
     "runs seen",
     0x53445052,
@@ -29,20 +29,20 @@ _KIND = Kind(
 
 
 class SeenRuns:
-    """The file at `path`, made for the first run, mode 0600; raises LocalError for what cannot be done."""
+    """The file at `path`, created for the first run, mode 0600; raises LocalError on failure."""
 
     def __init__(self, path: Path) -> None:
         self.path = path
 
     def get(self, scope: bytes) -> Seen:
-        """Return what is kept of a scope."""
+        """Return the stored state of a scope."""
         if not self.path.exists():
             return NOTHING_SEEN
         with open_database(self.path, _KIND) as connection:
             return _get(connection, scope)
 
     def put(self, scope: bytes, before: Seen, after: Seen) -> None:
-        """Keep `after`, which knows no less, in the place of `before`; on disk when this returns."""
+        """Replace the state `before` by `after`, which extends it; it is on disk when this returns."""
         if after.number < before.number or after.closed < before.closed:
             raise LocalError(f"{self.path}: what is kept of a session log never becomes less")
         with open_database(self.path, _KIND) as connection:
@@ -54,24 +54,26 @@ class SeenRuns:
 
 
 def _row(seen: Seen) -> tuple[int, bytes, int, bytes]:
+    """Return the columns of a state."""
     return seen.number, seen.head, seen.closed, seen.closed_head
 
 
 def _get(connection: sqlite3.Connection, scope: bytes) -> Seen:
+    """Read the state of a scope."""
     query = "SELECT number, head, closed, closed_head FROM seen WHERE scope = ?"
     rows = connection.execute(query, (scope,)).fetchall()
     return Seen(*rows[0]) if rows else NOTHING_SEEN
 
 
 class StoredRun:
-    """What is kept of one scope while a party takes part in a run of it."""
+    """Stored state of one scope during a run of it."""
 
     def __init__(self, file: SeenRuns, scope: bytes) -> None:
         self._file, self._scope = file, scope
         self.seen = file.get(scope)
 
     async def keep(self, seen: Seen) -> None:
-        """Keep what the party has seen, before it says more."""
+        """Store the party's new state, before its next message is sent."""
         if seen != self.seen:
             await asyncio.to_thread(self._file.put, self._scope, self.seen, seen)
             self.seen = seen

@@ -31,19 +31,19 @@ from smpc_dp.wire.signing import decode
 
 # Bytes of an answer, or one line if that is more: within the least `largest_message`.
 ANSWER_BYTES = 48 << 10
-# Of a fetched log, what is kept in memory; the rest goes to a file until the audit is over.
+# Bytes of a fetched log in memory; the rest goes to a file until the audit is over.
 SPOOL_BYTES = 8 << 20
 
 
 def is_log_request(inbound: InboundEvent) -> bool:
-    """Tell whether a party asks for lines of a log."""
+    """Tell whether an inbound event asks for lines of a log."""
     return inbound.envelope is not None and inbound.envelope.step == v.FETCH
 
 
 def answer(membership: Membership, board: BoardFolder | None, inbound: InboundEvent) -> Sequence[Envelope]:
-    """Return the relay's answer: lines of the log of that request, none if there is none or they end.
+    """Return the aggregator's answer: lines of the request's log, none if there is none or it ends before.
 
-    Raises PeerFault for what is no question.
+    Raises PeerFault for a malformed request.
     """
     envelope = inbound.envelope
     if envelope is None:
@@ -56,9 +56,9 @@ def answer(membership: Membership, board: BoardFolder | None, inbound: InboundEv
 
 
 class ServedLog:
-    """The log of one request as the relay serves it, every line held against the heads that were signed.
+    """Log of one request as the aggregator serves it; every line is checked against the signed heads.
 
-    A relay that shows another log than it had parties sign is caught: PeerFault names it.
+    An aggregator that shows another log than the one that parties signed is detected: PeerFault names it.
     """
 
     def __init__(
@@ -70,15 +70,15 @@ class ServedLog:
         self._followed = followed
 
     def __len__(self) -> int:
-        """Entries, as this party has followed them; the header is line 0."""
+        """Number of entries that this party has followed; the header is line 0."""
         return len(self._followed)
 
     async def lines(self, first: int = 0, last: int | None = None) -> list[bytes]:
         """Return lines `first` to `last`, both included, without line feeds; 0 is the header.
 
         Raises:
-            ConfigError: no such range. PeerFault: a line is not what this party's quorum has signed, or the
-                relay does not have it. TimeoutFault: the relay does not answer.
+            ConfigError: no such range. PeerFault: a line is not the one that this party's quorum signed, or
+                the aggregator does not have it. TimeoutFault: the aggregator does not answer.
         """
         last = len(self) if last is None else last
         if not 0 <= first <= last <= len(self):
@@ -91,13 +91,13 @@ class ServedLog:
         return result[: last - first + 1]
 
     async def audit(self, keep: str | os.PathLike[str] | None = None) -> Report:
-        """Fetch the whole log, audit it for this session and this run, and keep it at `keep` if given.
+        """Fetch the whole log, audit it for this session and this run, and write it to `keep` if given.
 
-        See `smpc_dp.audit`; raises what `lines` does, and LocalError if the log cannot be written.
+        See `smpc_dp.audit`; raises the errors of `lines`, and LocalError if the log cannot be written.
         """
         session, head = self._membership.session.digest.hex(), self._followed.head.hex()
         wanted = Wanted(session=session, request=self._request, head=head)
-        # In memory or in a file without a name; a thread reads it when it is there.
+        # In memory or in a file without a name; a thread reads it when it is complete.
         with tempfile.SpooledTemporaryFile(SPOOL_BYTES) as spool:
             number = 0
             while number <= len(self):
@@ -111,6 +111,7 @@ class ServedLog:
             return await asyncio.to_thread(lambda: audit_stream(read, wanted=wanted))
 
     async def _some(self, first: int) -> list[bytes]:
+        """Fetch some lines from `first` on."""
         membership, relay = self._membership, self._membership.aggregator
         context = membership.context(self._request)
         [request] = context.write(
@@ -134,6 +135,7 @@ class ServedLog:
 
 
 def _put_aside(spool: tempfile.SpooledTemporaryFile[bytes], lines: Sequence[bytes]) -> None:
+    """Append lines to a spool."""
     try:
         spool.writelines(line + b"\n" for line in lines)
     except OSError as error:
@@ -141,6 +143,7 @@ def _put_aside(spool: tempfile.SpooledTemporaryFile[bytes], lines: Sequence[byte
 
 
 def _keep(log: BinaryIO, path: str | os.PathLike[str]) -> None:
+    """Copy the log to a file."""
     log.seek(0)
     try:
         replace_file(path, lambda out: shutil.copyfileobj(log, out))
@@ -149,7 +152,7 @@ def _keep(log: BinaryIO, path: str | os.PathLike[str]) -> None:
 
 
 def served_log(connection: Connection, request: int) -> ServedLog:
-    """Return the log of the last request; raise LocalError if it was no verifiable run that ended well."""
+    """Return the log of the last request; raise LocalError if it was no verifiable run that succeeded."""
     if connection.followed is None:
         raise LocalError("there is no log: no verifiable request has ended well in this session")
     return ServedLog(

@@ -1,4 +1,4 @@
-"""A party's session: connect once, then sum or average as often as the others do."""
+"""A party's session: connect once, then compute sums and averages together with the others."""
 
 from __future__ import annotations
 
@@ -11,11 +11,12 @@ from typing import TYPE_CHECKING, Any, Literal, cast
 
 from smpc_dp.errors import ConfigCheck, ConfigError, ConfigIssue, SmpcError
 from smpc_dp.net.charging import charge_run
-from smpc_dp.net.events import Event, OnEvent, ignore, logged
+from smpc_dp.net.events import Event, OnEvent, ignore, with_logging
 from smpc_dp.protocols.names import has_servers
 
 if TYPE_CHECKING:
-    # `connect` loads what the session needs, and what only some requests need is loaded by them.
+    # `connect` loads the modules that the session needs; those that only some requests need are loaded by
+    # them.
     from numpy.typing import ArrayLike
 
     from smpc_dp.encoding import RingVector
@@ -86,15 +87,15 @@ class Session:
             vector: shape (length,), float64 or integers as the session says, within its bounds.
             weight: this party's secret whole number in [0, max_weight]; needed if the session has weights.
             clip: clip values to the bounds, and say in the result how many were; otherwise they are refused.
-            label: what this request is, in at most 200 characters that everybody may read ("round 7").
+            label: a name of this request, in at most 200 characters that all members may read ("round 7").
                 Parties that call with another label, or ask for an average where others ask for a sum, are
                 not added up with them.
-            expect: what the session file must say: "protocol", "version" and keys of `[parameters]` with
-                their values, None for a key that must not be there. Of a difference nothing is sent.
+            expect: required content of the session file: "protocol", "version" and keys of `[parameters]`
+                with their values, None for a key that must be absent. If it differs, nothing is sent.
 
         Raises:
-            ConfigError, PrivacyError: vector, weight or ledger is refused; others are told `own` for each.
-            PeerFault: somebody broke the protocol; TimeoutFault: somebody is missing. The session can go on
+            ConfigError, PrivacyError: vector, weight or ledger is refused; others are sent the code `own`.
+            PeerFault: a member broke the protocol; TimeoutFault: members are missing. The session can go on
                 with the next request, unless the aggregator itself is lost.
         """
         self._check_expected(expect or {})
@@ -112,7 +113,7 @@ class Session:
     ) -> Result:
         """Return the (weighted) average of the survivors' vectors; arguments and errors as in `sum`.
 
-        In a verifiable session this party adds up the total itself before it attests it; without
+        In a verifiable session this party computes the total itself before it attests it; without
         `check_total` it does neither, and `evidence.checked` of the result is False.
         """
         self._check_expected(expect or {})
@@ -120,7 +121,7 @@ class Session:
         return await self._run("average", vector, weight, clip, label)
 
     def _check_expected(self, expect: Mapping[str, object]) -> None:
-        """Raise ConfigError for every key of which the session file says something else."""
+        """Raise ConfigError that names every key whose value in the session file differs."""
         session = self._membership.session
         declared = {"protocol": session.protocol, "version": session.version, **session.parameters}
         issues = [
@@ -134,10 +135,11 @@ class Session:
             raise ConfigError(issues)
 
     def log(self) -> ServedLog:
-        """Return the log of the last request, which must have been a verifiable one that ended well.
+        """Return the log of the last request, which must have been a verifiable one that succeeded.
 
-        `await log.lines(first, last)` fetches a part of it from the relay, `await log.audit()` audits it all;
-        each line is held against the heads that this party has signed. Before the next request.
+        `await log.lines(first, last)` fetches a part of it from the aggregator, `await log.audit()` audits
+        all of it; each line is checked against the heads that this party has signed. Call it before the next
+        request.
         """
         from smpc_dp.net.served_log import served_log
 
@@ -156,7 +158,7 @@ class Session:
         mode: Mode = "tile",
         label: str = "",
     ) -> Evaluation:
-        """Evaluate a Boolean circuit with one other party, by garbled circuits; both call this.
+        """Evaluate a Boolean circuit with one other party, by garbled circuits; both parties call this.
 
         The two connect to each other: one of them needs an address in the session file. Evaluations may run
         beside requests to the aggregator; those with one peer run one after the other, in the order of the
@@ -169,11 +171,11 @@ class Session:
             peer: the other party's name.
             role: "garbler" or "evaluator": this party's; the peer has the other one. The claim is not the
                 same for both: the garbler must be semi-honest, the evaluator need not be.
-            output: who learns the output: "garbler", "evaluator" or "both".
-            evaluator_inputs: places (from 0) of the evaluator's input values; by default all but the first.
+            output: recipient of the output: "garbler", "evaluator" or "both".
+            evaluator_inputs: indices (from 0) of the evaluator's input values; by default all but the first.
             instances: how many evaluations; needed for a batch in which this party has no inputs.
             mode: "tile" or "unique" garbling keys.
-            label: what this evaluation is, in at most 200 characters; the peer must say the same.
+            label: a name of this evaluation, in at most 200 characters, the same at the peer.
 
         Raises:
             ConfigError: an argument is wrong, or the peer's differ; names which, before anything is garbled.
@@ -224,21 +226,21 @@ class Session:
     ) -> StatisticResult:
         """Estimate the mean of a kernel over pairs of parties, with differential privacy; all call this.
 
-        P matchings are drawn that nobody chooses; each pair evaluates kernel and noise by garbled circuits,
-        the aggregator alone learns the noisy value [Bellet 2021, 3.3.4]. A pair connects directly where one
-        of the two has an address in the session file, else it talks through the aggregator, sealed.
-        Experimental: docs/proofs/statistics.md.
+        P random matchings are drawn from coins of all parties; each pair evaluates kernel and noise by
+        garbled circuits, and the aggregator alone learns the noisy value [Bellet 2021, 3.3.4]. A pair
+        connects directly where one of the two has an address in the session file, else through the
+        aggregator, sealed. Experimental: docs/proofs/statistics.md.
 
         Args:
             kernel: a name of `kernels.named`, on integers of 32 bits, or a kernel on grids of your own.
             data: this party's record, a number or a tuple of one for each field.
             epsilon, delta: for the record, all P evaluations together; delta above 0 for "gaussian".
             P: evaluations of each party; None, noise, zetas: see `statistics.compiled.plan_statistic`.
-            mark: a public label, 0 or 1, where the kernel has them.
+            public_label: 0 or 1, where the kernel has public labels.
             engine: "garbled", as above; "mpyc" in a session with servers: they compute it on shares over all
                 pairs, or P of each party, and add one noise, "laplace" or "gaussian", to the whole; or
                 "pair_laplace", "pair_gaussian" or "randomised_response" to each pair
-                (docs/proofs/servers.md). By default what the session has.
+                (docs/proofs/servers.md). By default the session's.
 
         Raises:
             ConfigError: an argument is wrong. PrivacyError: the record is outside the kernel's domain, or the
@@ -294,6 +296,7 @@ class Session:
     async def _run(
         self, kind: Kind, vector: ArrayLike, weight: float | None, clip: bool, label: str
     ) -> Result:
+        """Encode a vector and run one request."""
         _check_label(label)
         self._request += 1
         try:
@@ -308,7 +311,7 @@ class Session:
     async def sum_encoded(
         self, kind: Kind, ring_vector: RingVector, clipped: int = 0, label: str = ""
     ) -> Result:
-        """Return the "sum" or "average" of vectors that the session's encoding has encoded; one request.
+        """Return the "sum" or "average" of vectors encoded by the session's encoding; one request.
 
         For callers who check an input before they connect. `ring_vector` is copied.
         """
@@ -316,6 +319,7 @@ class Session:
         return await self._run_encoded(kind, ring_vector.copy(), clipped, label)
 
     async def _run_encoded(self, kind: Kind, ring_vector: RingVector, clipped: int, label: str) -> Result:
+        """Run one request with an encoded vector."""
         parameters = self._membership.parameters
         from smpc_dp.protocols.registry import origin_of
         from smpc_dp.protocols.result import Result
@@ -330,7 +334,7 @@ class Session:
         return Result.of(outcome, kind, clipped, receipt)
 
     def _evaluating(self) -> Evaluations | None:
-        """Return the evaluations with other parties, made for the first; None without an aggregator."""
+        """Return the evaluations with other parties, made at the first call; None without an aggregator."""
         if self._evaluations is None and (contexts := self._connection.contexts) is not None:
             from smpc_dp.net.evaluation import Evaluations
 
@@ -339,16 +343,19 @@ class Session:
         return self._evaluations
 
     async def _close(self) -> None:
+        """Close the evaluations and the connection."""
         if self._evaluations is not None:
             await asyncio.to_thread(self._evaluations.close)
         await self._connection.close()
 
     def _notify_done(self, survivors: tuple[str, ...], absent: tuple[str, ...]) -> None:
+        """Report the end of the last request."""
         reported = Event(self.party, "done", self._request, "done", survivors=survivors, absent=absent)
         self._on_event(reported)
 
 
 def _check_label(label: str) -> None:
+    """Raise ConfigError for a label that is too long or not printable."""
     if len(label) > LABEL_LIMIT:
         raise ConfigError.at(
             "label", f"at most {LABEL_LIMIT} characters, has {len(label)}", ConfigCheck.TOO_LARGE
@@ -369,31 +376,32 @@ async def connect(
     """Connect `party` to the aggregator of a session file, over mutual TLS 1.3 pinned to its roster.
 
     In a session without one (gopa, `topology = "direct"`) it is connected to all other parties: it waits for
-    them until `connect` seconds have passed, and goes on if enough are there.
+    them until `connect` seconds have passed, and goes on if enough are connected.
 
     Args:
         session: path of the session file.
         party: a name of the roster with role "party".
         key: path of its identity file; by default `keys/PARTY.key` beside the session file.
         ledger: path of the party's privacy ledger (`smpc-dp ledger create`). Each request is charged to it,
-            durably, before anything that depends on the vector is sent; one that it refuses raises
-            PrivacyError, and nothing of the vector is sent.
+            durably, before anything that depends on the vector is sent; a refused one raises PrivacyError,
+            and nothing of the vector is sent.
         listen_on: in the direct topology host:port to bind, where that is not the address in the roster.
-        on_event: told of every step, for progress.
+        on_event: called with every event, to show progress.
         role: makes this party's role in each request for a sum, in place of the protocol's own: a party that
             deviates, for tests and demonstrations. For sessions with an aggregator.
 
     Raises:
-        ConfigError: every fault of the session file, or what differs from the aggregator's; another's ledger.
+        ConfigError: every fault of the session file, or its differences from the aggregator's; another
+            party's ledger.
         LocalError: the key file or the ledger is missing or damaged, or others can read it.
-        TimeoutFault, PeerFault: the aggregator, or enough of the others, cannot be reached, or is not who it
-            should be.
+        TimeoutFault, PeerFault: the aggregator, or enough of the others, cannot be reached, or has another
+            key than in the roster.
     """
-    # Not at the top: a program that may connect does not yet pay for what a party needs.
+    # Not at the top: a program that may connect does not yet load what a party needs.
     from smpc_dp.net.member import Membership
     from smpc_dp.net.opening import open_connection
 
-    on_event = logged(on_event)
+    on_event = with_logging(on_event)
     membership = Membership.load(session, party, key)
     membership.refuse_learning()
     book = None if ledger is None else await asyncio.to_thread(open_ledger, ledger, party)
@@ -406,7 +414,7 @@ async def connect(
 
 
 def open_ledger(path: str | os.PathLike[str], party: str) -> Ledger:
-    """Return the ledger of a party; raise what `Ledger.open` raises."""
+    """Open the ledger of a party; raises the errors of `Ledger.open`."""
     # Not at the top: most sessions have no ledger, and the accountant takes a while to load.
     from smpc_dp.privacy.accountant.ledger import Ledger
 

@@ -1,9 +1,8 @@
-"""The session file: one TOML text that all participants of a run hold in common.
+"""The session file: one TOML text that all members of a session share.
 
-It names the protocol, its parameters and the roster. Everything in it is checked before any socket opens, and
-all that is wrong is reported at once. `digest` covers everything that participants must agree on: protocol,
-version, parameters and the roster with its addresses. Timeouts are each participant's own affair and are left
-out.
+It names the protocol, its parameters and the roster. It is checked completely before any socket opens, and
+all faults are reported at once. `digest` covers everything that members must agree on: protocol, version,
+parameters and the roster with its addresses. Timeouts are each member's own and are left out.
 """
 
 from __future__ import annotations
@@ -45,14 +44,14 @@ MAX_FILE_BYTES = 64 << 20
 MAX_TIMEOUT = 86_400.0
 # A file of megabytes may have a fault in every few bytes: about so many are listed.
 MAX_FAULTS = 1000
-# No parameter has tables and arrays within each other beyond this.
+# Deepest nesting of tables and arrays in parameters.
 MAX_DEPTH = 32
 _LEARN = frozenset({(LEARN, VERSION), (LEARN, VERIFIABLE_VERSION)})
 _TOP = ("protocol", "version", "parameters", "timeouts", "roster")
 _TIMEOUTS = ("connect", "step", "gather")
 _ENTRY = ("name", "role", "address", "public_key", "certificate")
 _KINDS: dict[type, str] = {str: "a string", int: "an integer", dict: "a table", list: "an array of tables"}
-# JSON can write one half of a pair.
+# Half of a surrogate pair, which JSON can encode.
 _SURROGATE = re.compile("[\ud800-\udfff]")
 _SYNTAX = re.compile(r"(.*) \(at (?:line (\d+), column \d+|end of document)\)", re.DOTALL)
 
@@ -61,9 +60,10 @@ _SYNTAX = re.compile(r"(.*) \(at (?:line (\d+), column \d+|end of document)\)", 
 class Timeouts:
     """Seconds, above 0 and at most a day.
 
-    connect: that a party tries to connect, and the others wait until all have. step: that a party has for one
-    step, and the others wait for it.
-    gather: that a request, once somebody has asked for it, waits for enough others to ask for it too.
+    Attributes:
+        connect: the time in which a party tries to connect, and the others wait until all have.
+        step: the time that a party has for one step.
+        gather: the wait of a request, from the first hello on, until enough others have asked for it too.
     """
 
     connect: float = 300.0
@@ -73,9 +73,9 @@ class Timeouts:
 
 @dataclass(frozen=True, slots=True)
 class SessionFile:
-    """A session file in which everything is right.
+    """Valid session file.
 
-    `parameters` is as written, `checked_parameters` what the protocol's own checker made of it.
+    `parameters` is as written, `checked_parameters` the result of the protocol's checker.
     """
 
     protocol: str
@@ -90,7 +90,7 @@ class SessionFile:
         object.__setattr__(self, "digest", session_digest(self.canonical_json()))
 
     def canonical(self) -> dict[str, object]:
-        """Return what all participants must agree on, in JSON's types, for `difference`."""
+        """Return the content that all members must agree on, in JSON's types, for `difference`."""
         return canonical_session(self.protocol, self.version, self.parameters, self.roster)
 
     def canonical_json(self) -> bytes:
@@ -128,19 +128,19 @@ def parse_session(text: str, source: str = "session") -> SessionFile:
 
 @dataclass(frozen=True, slots=True)
 class Outline:
-    """What a session says, read and checked but for its parameters, which nobody has planned yet."""
+    """Content of a session, checked but for its parameters, which are not planned yet."""
 
     protocol: str
     version: int
     parameters: Mapping[str, object]
     timeouts: Timeouts
     roster: Roster | None
-    # Of the parties, in order; empty where there is nothing to plan.
+    # The parties' names, in order; empty where there is nothing to plan.
     names: Sequence[str]
 
 
 def check_document(document: Mapping[str, object]) -> SessionFile:
-    """Check a session that has been read, from TOML or from its canonical JSON.
+    """Check a parsed session, from TOML or from its canonical JSON.
 
     Raises ConfigError that lists every fault with its key path.
     """
@@ -155,7 +155,7 @@ def check_document(document: Mapping[str, object]) -> SessionFile:
 
 
 def check_outline(document: Mapping[str, object]) -> tuple[Outline, Roster]:
-    """Check a session as `check_document` does, but plan nothing: that can take seconds."""
+    """Check a session as `check_document` does, but without planning, which can take seconds."""
     issues: list[ConfigIssue] = []
     read = _outline(document, issues)
     if issues or read.roster is None:
@@ -164,6 +164,7 @@ def check_outline(document: Mapping[str, object]) -> tuple[Outline, Roster]:
 
 
 def _outline(document: Mapping[str, object], issues: list[ConfigIssue]) -> Outline:
+    """Check a session without planning; add the faults to `issues`."""
     issues += _unknown(document, _TOP, "")
     protocol, version = _protocol(document, issues)
     timeouts = _timeouts(document.get("timeouts", {}), issues)
@@ -192,9 +193,9 @@ def write_session(
     members: Iterable[Member],
     timeouts: Timeouts | None = None,
 ) -> None:
-    """Write a session file, checked first, over an existing one if there is any.
+    """Write a session file over an existing one if there is any, after checking it.
 
-    Raises ConfigError when what it would say is wrong, LocalError when it cannot be written.
+    Raises ConfigError when the content is wrong, LocalError when it cannot be written.
     """
     lines = [
         f"protocol = {toml(protocol, 'protocol')}",
@@ -221,12 +222,13 @@ def write_session(
 
 
 def roster_entry(member: Member) -> str:
-    """Return the `[[roster]]` table of a member, as it stands in a session file."""
+    """Return the `[[roster]]` table of a member, as in a session file."""
     lines = [f"{key} = {toml(value, f'roster.{key}')}" for key, value in entry_of(member).items()]
     return "\n".join(["[[roster]]", *lines])
 
 
 def _syntax_issue(error: ValueError, text: str, source: str) -> ConfigIssue:
+    """Return the fault of a TOML syntax error, with its line."""
     match = _SYNTAX.fullmatch(str(error))
     if "set_int_max_str_digits" in str(error):
         return ConfigIssue(source, "an integer has too many digits", ConfigCheck.FORMAT)
@@ -237,6 +239,7 @@ def _syntax_issue(error: ValueError, text: str, source: str) -> ConfigIssue:
 
 
 def _protocol(document: Mapping[str, object], issues: list[ConfigIssue]) -> tuple[str, int]:
+    """Read protocol and version."""
     protocol = _required(document, "protocol", str, "", issues) or ""
     version = _required(document, "version", int, "", issues) or 0
     if protocol and version:
@@ -245,7 +248,7 @@ def _protocol(document: Mapping[str, object], issues: list[ConfigIssue]) -> tupl
 
 
 def check_protocol(protocol: str, version: int, issues: list[ConfigIssue]) -> None:
-    """Add a fault if nobody knows this protocol, or this version of it."""
+    """Add a fault if the protocol, or its version, is unknown."""
     protocols = _LEARN | PARAMETER_CHECKERS.keys()
     if (protocol, version) in protocols:
         return
@@ -263,6 +266,7 @@ def check_protocol(protocol: str, version: int, issues: list[ConfigIssue]) -> No
 
 
 def _timeouts(table: object, issues: list[ConfigIssue]) -> Timeouts:
+    """Read the timeouts."""
     if not isinstance(table, dict):
         issues.append(ConfigIssue("timeouts", "not a table", ConfigCheck.TYPE))
         return Timeouts()
@@ -294,7 +298,7 @@ def _timeouts(table: object, issues: list[ConfigIssue]) -> Timeouts:
 
 
 def read_parameters(document: Mapping[str, object], issues: list[ConfigIssue]) -> Mapping[str, object] | None:
-    """Return the parameters of a document as written; None, and `faults`, if no session could have them."""
+    """Return the parameters as written; None, and the faults in `issues`, if they are malformed."""
     table = _required(document, "parameters", dict, "", issues)
     if table is None:
         return None
@@ -317,13 +321,14 @@ def plan_parameters(
     names: Sequence[str],
     issues: list[ConfigIssue],
 ) -> object:
-    """Return what the checker of a protocol makes of the parameters, for parties with these names.
+    """Return the parameters as the protocol's checker plans them, for parties with these names.
 
-    None if they are wrong, or nobody knows the protocol; `faults` has why. This can take seconds.
+    Returns None if they are wrong, or the protocol is unknown; `issues` has the faults. This can take
+    seconds.
     """
     checked: object = None
     if (protocol, version) in _LEARN:
-        # Learners take long to load: only sessions that learn do.
+        # Learners take long to load: only sessions that learn load them.
         from smpc_dp.learn.pairing_schedule import numbered
         from smpc_dp.learn.registry import check_learn_as
 
@@ -344,7 +349,7 @@ def plan_parameters(
 def _members(
     document: Mapping[str, object], issues: list[ConfigIssue]
 ) -> tuple[list[Member] | None, list[str]]:
-    """Return the members (None when one cannot be read) and the names of those who say they are parties."""
+    """Return the members (None when one cannot be read) and the names of those with role "party"."""
     listed = _required(document, "roster", list, "", issues)
     if listed is None:
         return None, []
@@ -361,7 +366,7 @@ def _members(
 
 
 def read_member(where: str, entry: object, issues: list[ConfigIssue]) -> Member | None:
-    """Return an entry of a roster as a member, or None and the `faults`; `Roster` checks more."""
+    """Return a roster entry as a member, or None and its faults in `issues`; `Roster` checks more."""
     if not isinstance(entry, dict):
         issues.append(ConfigIssue(where, "not a table: write [[roster]]", ConfigCheck.TYPE))
         return None
@@ -394,6 +399,7 @@ def read_member(where: str, entry: object, issues: list[ConfigIssue]) -> Member 
 
 
 def _base64(text: str) -> bytes | None:
+    """Decode canonical base64; None for other text."""
     try:
         content = b64decode(text, validate=True)
     except (binascii.Error, ValueError):
@@ -403,7 +409,7 @@ def _base64(text: str) -> bytes | None:
 
 
 def _unknown(table: Mapping[str, object], known: Sequence[str], where: str) -> list[ConfigIssue]:
-    """Return a fault for each key that nobody knows."""
+    """Return a fault for each unknown key."""
     reason = f"unknown key, the known ones are {', '.join(known)}"
     keys = itertools.islice((key for key in table if key not in known), MAX_FAULTS)
     return [ConfigIssue(f"{where}.{key}" if where else key, reason, ConfigCheck.UNKNOWN_KEY) for key in keys]
@@ -412,6 +418,7 @@ def _unknown(table: Mapping[str, object], known: Sequence[str], where: str) -> l
 def _required(
     table: Mapping[str, object], key: str, kind: type[T], where: str, issues: list[ConfigIssue]
 ) -> T | None:
+    """Return a required value of a type; add a fault if it is missing or of another type."""
     path = f"{where}.{key}" if where else key
     value = table.get(key)
     if key not in table:
@@ -426,7 +433,7 @@ def _required(
 
 
 def _not_json(where: str, value: object, depth: int = 0) -> Iterator[ConfigIssue]:
-    """Yield a fault for each value that the canonical JSON cannot hold, or nobody needs."""
+    """Yield a fault for each value that canonical JSON cannot hold, or no session needs."""
     if depth > MAX_DEPTH:
         yield ConfigIssue(
             where, f"more than {MAX_DEPTH} tables and arrays within each other", ConfigCheck.TOO_LARGE

@@ -1,4 +1,4 @@
-"""Runs a party of a pairwise statistic: its evaluations one after the other, each once."""
+"""Runs a party of a pairwise statistic: its evaluations in turn, each once."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ from smpc_dp.net.pairwise import drive
 from smpc_dp.net.relay import HAS_LEFT, RelayedChannel, Tunnel
 from smpc_dp.net.seen import StoredRun
 from smpc_dp.net.session_file import Timeouts
-from smpc_dp.net.threads import in_thread
+from smpc_dp.net.threads import run_in_thread
 from smpc_dp.net.transport.blocking import Halt
 from smpc_dp.privacy.circuit_noise import NoiseKind
 from smpc_dp.protocols.engine.events import Event
@@ -56,7 +56,7 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True)
 class StatisticRequest:
-    """A checked request: statistic, codes of the own record, shape (1, fields), and public label."""
+    """Checked request: statistic, codes of the party's record, shape (1, fields), and public label."""
 
     plan: StatisticPlan
     codes: Codes
@@ -77,7 +77,7 @@ class StatisticRequest:
         zetas: tuple[float, float] | None,
         public_label: int | None,
     ) -> StatisticRequest:
-        """Check everything that one party can check alone; errors as of `Session.pairwise`."""
+        """Check everything that a party can check alone; errors as of `Session.pairwise`."""
         codes, label = kernel.record(data, public_label)
         plan = plan_statistic(kernel, parties, epsilon, delta, partners=partners, noise=noise, zetas=zetas)
         return cls(plan, codes, label, operation_of(kernel, plan, noise))
@@ -90,7 +90,7 @@ class StatisticRequest:
 
 
 def plan_maker(kernels: Sequence[Kernel]) -> MakePlan:
-    """Return how an aggregator compiles an operation: for kernels known by name, and for these.
+    """Return a function that compiles an operation: for kernels known by name, and for these.
 
     A party whose kernel of the same name has other terms or another circuit is refused: plans are compared.
     """
@@ -104,7 +104,7 @@ def plan_maker(kernels: Sequence[Kernel]) -> MakePlan:
         except (ValueError, KeyError, TypeError, OverflowError, RecursionError) as error:
             raise ConfigError.at("operation", f"not a statistic's ({error})", ConfigCheck.FORMAT) from None
         except LocalError as error:
-            # A party may ask for what is broken here; that ends its request, not the aggregator.
+            # A party may ask for an operation that fails here; that ends its request, not the aggregator.
             raise ConfigError.at("kernel", str(error), ConfigCheck.UNSUPPORTED) from None
         if not all(isinstance(arguments[key], int | float) for key in ("epsilon", "delta")):
             raise ConfigError.at("operation", "its budget is no number", ConfigCheck.RANGE)
@@ -138,7 +138,7 @@ class PairRounds(AggregatorWaits):
         self._timeouts = timeouts
         self._tunnels: dict[int, Tunnel] = {}
         self._relayed: dict[int, RelayedChannel] = {}
-        # Of pairs with a channel of their own, and which of them the aggregator has ended.
+        # Tunnels of pairs with a direct channel, and the matchings that the aggregator has ended.
         self._halts: dict[int, Halt] = {}
         self._left: set[int] = set()
         self.issues: list[str] = []
@@ -148,14 +148,14 @@ class PairRounds(AggregatorWaits):
         await super().begin_step(drive)
         if self._run.step == RESULT:
             # Others may be at their pairs for as long as this.
-            # For all evaluations, before the first one begins, and before anything else is taken.
+            # For all evaluations, before the first begins, and before any other event is taken.
             await drive.charge()
             drive.timer.at += pairs_seconds(self._plan.partners, self._timeouts)
             self._open_tunnels(drive, self._run.state.evaluations)
             drive.begin_work(self._work(drive, self._run.state.evaluations))
 
     async def event_of(self, drive: Drive, inbound: InboundEvent) -> Event | None:
-        """Take what is for an evaluation, beside the steps; see `Holder.event_of`."""
+        """Take messages of evaluations, beside the steps; see `Holder.event_of`."""
         event = await super().event_of(drive, inbound)
         envelope = inbound.envelope
         if event is None or envelope is None:
@@ -184,14 +184,17 @@ class PairRounds(AggregatorWaits):
         return failed
 
     def _hang_up(self) -> None:
-        """End what an evaluation waits for: the run is over."""
+        """End the evaluations' waits: the run is over."""
         for tunnel in self._tunnels.values():
             tunnel.deliver(None)
         for channel in self._relayed.values():
             channel.deliver(None)
 
     def _open_tunnels(self, drive: Drive, evaluations: Sequence[tuple[int, str, str]]) -> None:
-        """Open all at once: the aggregator's words, and a partner's, may come before an evaluation's turn."""
+        """Open the channels of all evaluations through the aggregator.
+
+        Messages of the aggregator, and of a partner, may come before an evaluation's turn.
+        """
         loop, own, run_id = asyncio.get_running_loop(), self._identity.name, self._run.run_id
 
         async def give(message: Relay | RelayEnd) -> None:
@@ -224,14 +227,17 @@ class PairRounds(AggregatorWaits):
             tunnel.deliver(content)
 
     def _deliver_relayed(self, message: Relay | RelayEnd) -> None:
+        """Take a relayed frame, or the end of a relayed pair."""
         if (channel := self._relayed.get(message.matching)) is not None:
             channel.deliver(message)
         elif isinstance(message, RelayEnd) and (halt := self._halts.get(message.matching)) is not None:
-            # The partner is gone: it can still have a connection, or never call, and later pairs are due.
+            # The partner has left this pair: it may still be connected, or never call, and later pairs are
+            # expected.
             self._left.add(message.matching)
             halt.now()
 
     async def _evaluate(self, matching: int, garbler: str, evaluator: str) -> None:
+        """Evaluate one pair."""
         engine = self._plan.evaluation(garbler, evaluator)
         context = self._pairs.context(self._run.run_id, matching, garbler, evaluator)
         own, randomness = self._identity.name, SystemRandomness()
@@ -256,7 +262,7 @@ class PairRounds(AggregatorWaits):
         timeouts, failed = self._timeouts, True
         channel.open(timeouts.gather + timeouts.step, timeouts.step)
         try:
-            await in_thread(lambda: drive(role, {peer: channel, tunnel.peer: tunnel}))
+            await run_in_thread(lambda: drive(role, {peer: channel, tunnel.peer: tunnel}))
             failed = False
         except asyncio.CancelledError:
             self._hang_up()
@@ -272,7 +278,10 @@ async def estimate(
     evaluations: Evaluations,
     ledger: Ledger | None,
 ) -> StatisticResult:
-    """Take part in a request as one party; raise what `Session.pairwise` does, after the others were told."""
+    """Take part in a request as one party.
+
+    Raises the errors of `Session.pairwise`, after the others are notified.
+    """
     membership = connection.membership
     context, identity = membership.context(request), membership.identity
     retained = await asyncio.to_thread(StoredRun, membership.runs_seen, context.scope)

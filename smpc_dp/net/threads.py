@@ -1,4 +1,4 @@
-"""Blocking work beside the event loop."""
+"""Blocking work in threads, beside the event loop."""
 
 from __future__ import annotations
 
@@ -12,10 +12,10 @@ from smpc_dp.errors import SmpcError
 T = TypeVar("T")
 
 
-async def in_thread(work: Callable[[], T]) -> T:
-    """Return `work()`, run in a thread that keeps neither the event loop nor the process from going on.
+async def run_in_thread(work: Callable[[], T]) -> T:
+    """Return `work()`, run in a daemon thread, so that neither the event loop nor the process waits for it.
 
-    A caller that is cancelled goes on at once; the work is not stopped by that.
+    A cancelled caller goes on at once; the work is not stopped.
     """
     loop = asyncio.get_running_loop()
     done: asyncio.Future[T] = loop.create_future()
@@ -29,7 +29,7 @@ async def in_thread(work: Callable[[], T]) -> T:
             done.set_result(value)  # type: ignore[arg-type]
 
     def notify(value: T | None, error: BaseException | None) -> None:
-        # The loop may be over before the work is.
+        # The loop may be over before the work.
         if not loop.is_closed():
             loop.call_soon_threadsafe(settle, value, error)
 

@@ -1,4 +1,4 @@
-"""How many losses and corrupt members the requests of a session tolerate."""
+"""Numbers of losses and corrupt members that the requests of a session tolerate."""
 
 from __future__ import annotations
 
@@ -8,13 +8,13 @@ from smpc_dp.net.session_file import SessionFile
 
 
 class Tolerance(msgspec.Struct, frozen=True):
-    """What one request of `parties` parties tolerates.
+    """Tolerance of one request of `parties` parties.
 
     Attributes:
-        lost: so many of the parties may be lost, and the request goes on.
-        corrupt: so many may collude, with the aggregator too.
-        servers, curious: of so many servers so many may pool what they see; 0 where there are none. Then
-            nothing depends on how many parties collude, and `corrupt` is all of them.
+        lost: the number of parties that may be lost while the request goes on.
+        corrupt: the number of parties that may collude, with the aggregator too.
+        servers, curious: the number of servers, and of those that may pool their data; 0 without servers.
+            With servers nothing depends on the number of colluding parties, and `corrupt` is all of them.
     """
 
     parties: int
@@ -31,7 +31,7 @@ class Tolerance(msgspec.Struct, frozen=True):
 
 
 def tolerances(session: SessionFile) -> list[Tolerance]:
-    """Return what the requests of a session tolerate, each once: of one that learns there may be several."""
+    """Return the tolerances of a session's requests, each once: those of a learner may differ."""
     servers = len(session.roster.servers)
     pool = (servers, (servers - 1) // 2) if servers else ()
     planned = getattr(session.checked_parameters, "requests", ())

@@ -1,4 +1,4 @@
-"""Values as TOML, as far as a session file holds them."""
+"""TOML text of the values in a session file."""
 
 from __future__ import annotations
 
@@ -12,12 +12,12 @@ _BARE_KEY = re.compile(r"[A-Za-z0-9_-]+")
 
 
 def toml_key(key: str) -> str:
-    """Return a key as TOML: bare where it can be."""
+    """Return a key as TOML: bare where possible."""
     return key if _BARE_KEY.fullmatch(key) else toml(key, key)
 
 
 def toml(value: object, where: str) -> str:
-    """Return `value` as TOML; raise ConfigError naming `where` when TOML has no such value."""
+    """Return `value` as TOML; raise ConfigError naming `where` for a value that TOML does not have."""
     if isinstance(value, bool):
         return "true" if value else "false"
     if isinstance(value, int | float):

@@ -23,7 +23,7 @@ from numpy.typing import NDArray
 from smpc_dp.crypto.randomness import Randomness, SystemRandomness
 from smpc_dp.encoding import RingVector, fixed_point_sum
 from smpc_dp.errors import PeerFault, SmpcError, TimeoutFault
-from smpc_dp.net.aggregator import Server, log_folder
+from smpc_dp.net.aggregator import RequestServer, log_folder
 from smpc_dp.net.connection import AggregatorConnection
 from smpc_dp.net.connection_pool import ConnectionPool
 from smpc_dp.net.deadline import aggregator_run_seconds, party_run_seconds
@@ -103,7 +103,7 @@ async def execute(scene: Scene, seed: int, vectors: NDArray[np.float64], reporte
     crooks = draw_crooks(chooser, scene.names, scene.messages)
     reported.crooks = crooks
     connections = ConnectionPool(scene.aggregator, ignore)
-    server = Server(
+    server = RequestServer(
         scene.aggregator, connections, ignore, None, (), log_folder(scene.aggregator, scene.path, scene.board)
     )
     tasks: dict[str, asyncio.Task[None]] = {}

@@ -15,7 +15,7 @@ import pytest
 from smpc_dp.crypto.randomness import SystemRandomness
 from smpc_dp.errors import PeerFault, SmpcError, TimeoutFault
 from smpc_dp.kernels import Field, kendall_tau
-from smpc_dp.net.aggregator import Server, log_folder
+from smpc_dp.net.aggregator import RequestServer, log_folder
 from smpc_dp.net.connection import AggregatorConnection
 from smpc_dp.net.connection_pool import ConnectionPool
 from smpc_dp.net.deadline import aggregator_run_seconds
@@ -102,7 +102,7 @@ async def execute(members: dict[str, Membership], folder: Path, seed: int, repor
     crooks = reported["crooks"] = draw_crooks(chooser, NAMES, 12)
     aggregator, mail = members[AGGREGATOR], defaultdict[tuple[str, str, str], list[bytes]](list)
     connections = ConnectionPool(aggregator, ignore)
-    server = Server(
+    server = RequestServer(
         aggregator,
         connections,
         ignore,

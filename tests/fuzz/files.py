@@ -18,7 +18,7 @@ from smpc_dp.identity.packed_roster import RosterPacker
 from smpc_dp.identity.roster import check_members, entry_of, is_name, split_address
 from smpc_dp.learn.data import read_table
 from smpc_dp.net.inputs import read_vector
-from smpc_dp.net.log_session import held_session
+from smpc_dp.net.log_session import parse_session_text
 from smpc_dp.net.session_file import (
     check_document,
     load_session,
@@ -74,7 +74,7 @@ def _session(content: bytes) -> None:
     except UnicodeDecodeError:
         load_session(_file("session.toml", content))
         raise AssertionError("a session file that is not UTF-8 was read") from None
-    again = held_session(session.canonical_json().decode())
+    again = parse_session_text(session.canonical_json().decode())
     assert again.digest == session.digest
 
 
@@ -84,7 +84,7 @@ def _canonical(content: bytes) -> bytes:
         text = content.decode("ascii")
     except UnicodeDecodeError:
         return content
-    held = held_session(text)
+    held = parse_session_text(text)
     session = check_document(json.loads(text))
     assert session.digest == held.digest
     return session.canonical_json()

@@ -206,10 +206,10 @@ def test_a_server_that_loses_another_tells_the_third_before_it_goes(
 ) -> None:
     path = session(tmp_path, {"steps": 6})
     aggregators: dict[str, ComputingServer] = {}
-    open_aggregator = ComputingServer.open.__func__  # type: ignore[attr-defined]
+    open_computing_server = ComputingServer.open.__func__  # type: ignore[attr-defined]
 
     async def opened(cls: type[ComputingServer], membership: Membership, *given: Any, **options: Any) -> Any:
-        aggregators[membership.name] = await open_aggregator(cls, membership, *given, **options)
+        aggregators[membership.name] = await open_computing_server(cls, membership, *given, **options)
         return aggregators[membership.name]
 
     def cut(event: Event) -> None:

@@ -16,7 +16,7 @@ import msgspec
 
 from smpc_dp.net.events import ignore
 from smpc_dp.net.member import Membership
-from smpc_dp.net.servers.child import Answer, cpu_seconds, meet, timed_program
+from smpc_dp.net.servers.child import Answer, cpu_seconds, run_timed_program, wait_for_peers
 from smpc_dp.net.servers.computing_server import ComputingServer
 from smpc_dp.protocols.secret_sharing.params import threshold_of
 from smpc_dp.protocols.secret_sharing.server import Job
@@ -104,9 +104,9 @@ async def _compute(mpc: Any, work: Work) -> Reported:
     answers, rounds = [], []
     opened: list[str] = []
     for run in range(work.runs + work.warm):
-        await meet(mpc, work.terms)
+        await wait_for_peers(mpc, work.terms)
         first = bursts.count if bursts else 0
-        answer = await timed_program(mpc, work.terms, shares, work.way)
+        answer = await run_timed_program(mpc, work.terms, shares, work.way)
         opened = answer.values
         if run >= work.warm:
             answers.append(answer)

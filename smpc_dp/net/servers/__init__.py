@@ -1,1 +1,1 @@
-"""Servers that compute on shares: their processes, the bridge to mpyc, and the line to them."""
+"""Servers that compute on shares: their processes, the bridge to mpyc, and the connection to them."""

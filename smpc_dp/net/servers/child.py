@@ -1,9 +1,8 @@
 """The process that runs mpyc for one server: it has sockets to its parent, and nothing else.
 
 It is given no key, no ledger, no environment and no listening socket. The parent hands down one socket for
-each other server, over which mpyc's messages go, and one for the job and the answer; it ends with the parent.
-It unpickles nothing.
-That is no sandbox: it runs as the same party of the operating system.
+each other server, for mpyc's messages, and one for the job and the answer; the process ends with the parent.
+It unpickles nothing. That is no sandbox: it runs as the same user of the operating system.
 """
 
 from __future__ import annotations
@@ -27,7 +26,7 @@ if TYPE_CHECKING:
     from smpc_dp.protocols.secret_sharing.terms import ProgramTerms
     from smpc_dp.statistics.shared.kernels import Way
 
-# Bytes of addresses; open files.
+# Limits on bytes of addresses and on open files.
 MAX_MEMORY = 4 << 30
 MAX_FILES = 256
 LENGTH_BYTES = 8
@@ -38,10 +37,10 @@ PR_SET_NO_NEW_PRIVS = 38
 
 
 class Assignment(msgspec.Struct, frozen=True):
-    """What the parent asks for. `sockets` has a file descriptor for each server, -1 for the own one.
+    """Job from the parent. `sockets` has a file descriptor for each server, -1 for its own one.
 
-    Of a later assignment to the same process place, sockets and threshold are those of the first.
-    `terms` is the canonical JSON of ProgramTerms; `shares` are in hex, shape (parties, length).
+    Later jobs of the same process repeat index, sockets and threshold of the first. `terms` is the canonical
+    JSON of ProgramTerms; `shares` are in hex, shape (parties, length).
     """
 
     index: int
@@ -54,7 +53,7 @@ class Assignment(msgspec.Struct, frozen=True):
 
 
 class Answer(msgspec.Struct, frozen=True, omit_defaults=True):
-    """What has been opened, in decimal, or why nothing; what it cost: bytes of mpyc's messages, seconds."""
+    """Opened integers, in decimal, or the reason for none; costs: bytes of mpyc's messages, seconds."""
 
     values: list[str] = []
     error: str = ""
@@ -64,7 +63,7 @@ class Answer(msgspec.Struct, frozen=True, omit_defaults=True):
 
 
 def main() -> None:
-    """Compute what standard input's socket asks for, one assignment after the other, to its end.
+    """Run the jobs that come over standard input's socket, in turn, to its end.
 
     The only argument is the process id of the parent.
     """
@@ -72,16 +71,16 @@ def main() -> None:
     control = socket.socket(fileno=os.dup(0))
     assignment = decode_json(_read(control), Assignment)
     inbox = _Inbox(control)
-    # Before threads are forbidden. It sees when the parent is gone, whatever is computed meanwhile.
+    # Before threads are forbidden. The reader notices the parent's end, whatever is computed meanwhile.
     threading.Thread(target=inbox.fill, daemon=True).start()
     _confine()
     _compute(assignment, control, inbox)
 
 
 def _tie_to(parent: int) -> None:
-    """Let the kernel kill this process when the parent's ends, and forbid it to gain privileges.
+    """Let the kernel kill this process when the parent ends, and forbid it to gain privileges.
 
-    Where there is no such call the end of the control socket has to do.
+    Without that system call the end of the control socket ends it.
     """
     if sys.platform != "linux":
         return
@@ -89,12 +88,14 @@ def _tie_to(parent: int) -> None:
     call.argtypes = (ctypes.c_int, *(ctypes.c_ulong,) * 4)
     call(PR_SET_PDEATHSIG, signal.SIGKILL, 0, 0, 0)
     call(PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0)
-    # It may have ended before the first call.
+    # The parent may have ended before the first call.
     if os.getppid() != parent:
         os._exit(1)
 
 
 def _read(control: socket.socket) -> bytes:
+    """Read one message from the control socket."""
+
     def exactly(size: int) -> bytes:
         parts = bytearray()
         while len(parts) < size:
@@ -108,7 +109,7 @@ def _read(control: socket.socket) -> bytes:
 
 
 class _Inbox:
-    """What the parent asks for after the first assignment, read by a thread."""
+    """Jobs of the parent after the first one, read by a thread."""
 
     def __init__(self, control: socket.socket) -> None:
         self._control = control
@@ -116,7 +117,7 @@ class _Inbox:
         self._waiting: tuple[asyncio.AbstractEventLoop, asyncio.Event] | None = None
 
     def fill(self) -> None:
-        """Read to the end of the socket, which is that of the process."""
+        """Read to the end of the socket, then end the process."""
         while True:
             self._contents.append(_read(self._control))
             if self._waiting is not None:
@@ -124,7 +125,7 @@ class _Inbox:
                 loop.call_soon_threadsafe(there.set)
 
     async def next(self) -> Assignment:
-        """Return the next assignment; the event loop, and so mpyc's sockets, are served meanwhile."""
+        """Return the next job; the event loop, and so mpyc's sockets, are served meanwhile."""
         there = asyncio.Event()
         self._waiting = asyncio.get_running_loop(), there
         while not self._contents:
@@ -133,7 +134,7 @@ class _Inbox:
 
 
 def _confine() -> None:
-    """Take away what a computation does not need: files, processes, core dumps, memory without end.
+    """Restrict the process: no files, processes or core dumps, and bounded memory.
 
     The superuser may start processes all the same.
     """
@@ -150,7 +151,7 @@ def _confine() -> None:
 
 
 def _give_time(assignment: Assignment) -> None:
-    """Let this process have so much processor time more; the parent counts by the clock."""
+    """Extend the process's limit of processor time; the parent counts by the clock."""
     hard = resource.getrlimit(resource.RLIMIT_CPU)[1]
     bound = int(cpu_seconds() + assignment.seconds) + 10
     resource.setrlimit(
@@ -159,9 +160,10 @@ def _give_time(assignment: Assignment) -> None:
 
 
 def _compute(assignment: Assignment, control: socket.socket, inbox: _Inbox) -> None:
+    """Import mpyc, connect it, and run jobs."""
     from smpc_dp.protocols.secret_sharing.sharing import mpyc_arguments, refuse_pickle
 
-    # Before anything of another server is read.
+    # Before any byte of another server is read.
     refuse_pickle()
     _give_time(assignment)
     parties, index = len(assignment.sockets), assignment.index
@@ -173,6 +175,7 @@ def _compute(assignment: Assignment, control: socket.socket, inbox: _Inbox) -> N
 
 
 async def _serve(mpc: Any, assignment: Assignment, control: socket.socket, inbox: _Inbox) -> None:
+    """Run jobs in mpyc's event loop."""
     from smpc_dp.net.servers.wiring import connect_peers
 
     await connect_peers(mpc, assignment.sockets)
@@ -184,6 +187,7 @@ async def _serve(mpc: Any, assignment: Assignment, control: socket.socket, inbox
 
 
 async def _run(mpc: Any, assignment: Assignment) -> Answer:
+    """Run one job and return its answer."""
     from smpc_dp.errors import SmpcError
     from smpc_dp.net.servers.wiring import drain
     from smpc_dp.protocols.secret_sharing.terms import ProgramTerms
@@ -192,23 +196,23 @@ async def _run(mpc: Any, assignment: Assignment) -> Answer:
     shares = [[int(share, 16) for share in row] for row in assignment.shares]
     mpc.options.sec_param = assignment.security
     try:
-        await meet(mpc, terms)
-        answer = await timed_program(mpc, terms, shares)
+        await wait_for_peers(mpc, terms)
+        answer = await run_timed_program(mpc, terms, shares)
     except SmpcError as error:
         return Answer(error=str(error))
     await drain(mpc)
     return answer
 
 
-async def meet(mpc: Any, terms: ProgramTerms) -> None:
-    """Wait until the other parties are there."""
+async def wait_for_peers(mpc: Any, terms: ProgramTerms) -> None:
+    """Wait until the other servers are connected."""
     await mpc.output(mpc.SecInt(terms.bits, p=terms.prime)(0))
 
 
-async def timed_program(
+async def run_timed_program(
     mpc: Any, terms: ProgramTerms, shares: list[list[int]], way: Way | None = None
 ) -> Answer:
-    """Run a program and say what it cost; `way` as of `run_program`."""
+    """Run a program and return its answer with costs; `way` as of `run_program`."""
     from smpc_dp.net.servers.wiring import bytes_sent
     from smpc_dp.statistics.shared.program import run_program
 
@@ -224,7 +228,7 @@ async def timed_program(
 
 
 def cpu_seconds() -> float:
-    """Return what this process has used so far."""
+    """Return the processor time that this process has used."""
     used = resource.getrusage(resource.RUSAGE_SELF)
     return used.ru_utime + used.ru_stime
 

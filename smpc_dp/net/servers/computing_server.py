@@ -1,4 +1,4 @@
-"""A server's process: with the other servers it serves one request of the parties after the other."""
+"""A server's process: serves the parties' requests in turn, together with the other servers."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ from smpc_dp.errors import (
 from smpc_dp.net.connection_pool import SMALL_MESSAGE, ConnectionPool, InboundEvent
 from smpc_dp.net.deadline import PATIENCE, StepTimer
 from smpc_dp.net.driver import Drive
-from smpc_dp.net.events import Event, OnEvent, ignore, logged
+from smpc_dp.net.events import Event, OnEvent, ignore, with_logging
 from smpc_dp.net.member import Membership
 from smpc_dp.net.requests import ServerLostError, ends_session
 from smpc_dp.net.servers.child import Answer
@@ -36,20 +36,20 @@ from smpc_dp.protocols.secret_sharing.messages import COMPUTE, HELLO, MAX_OPERAT
 from smpc_dp.protocols.secret_sharing.params import threshold_of
 from smpc_dp.protocols.secret_sharing.server import Job, ServerMachine
 
-# A message of the bridge: this bit and the request that mpyc's process began with, then bytes of mpyc's.
+# Message of the bridge: this bit and the request with which mpyc's process began, then bytes of mpyc's.
 _BRIDGE = struct.Struct(">I")
 BRIDGE_BIT = 1 << 31
-# Messages of later requests that are kept of one member.
+# Stored messages of later requests, for each member.
 EARLY_LIMIT = 4
 # Requests that one process of mpyc serves. Its random numbers come from keys of its own and counters that
-# start at hashes of 64 bits: about 2 for each value that is shared, which must not meet.
+# start at hashes of 64 bits: about 2 for each value that is shared, which must not collide.
 RETAINED_REQUESTS = 1000
 
 
 class ComputingServer:
-    """A server with its links to parties and servers. Made by `open`.
+    """Server with its connections to parties and servers. Made by `open`.
 
-    With `keep` mpyc's process stays from request to request, for `RETAINED_REQUESTS` of them.
+    With `keep` mpyc's process serves up to `RETAINED_REQUESTS` requests.
     """
 
     def __init__(self, membership: Membership, on_event: OnEvent, keep: bool = False) -> None:
@@ -64,14 +64,14 @@ class ComputingServer:
         self._others = [name for name in membership.servers if name != membership.name]
         self._earlier = set(membership.servers[: membership.servers.index(membership.name)])
         self._refusals: dict[str, str] = {}
-        # Whether nobody has asked for the request yet.
+        # Whether no party has asked for the request yet.
         self._idle = True
         self._engine: Engine | None = None
         self._request = 0
-        # The request that the engine began with, which tags what is for it.
+        # The request with which the engine began; it tags the engine's messages.
         self._epoch = 0
         self._begun = asyncio.Event()
-        # What past requests were for: who is late is answered in its own terms.
+        # Operations of past requests: a late party is answered in the messages of its own protocol.
         self._requested: dict[int, Membership] = {}
 
     @classmethod
@@ -85,7 +85,7 @@ class ComputingServer:
     ) -> ComputingServer:
         """Listen, call the servers before this one in the roster, and wait for those after it.
 
-        Raises LocalError if the address cannot be had, TimeoutFault naming the servers that are missing,
+        Raises LocalError if the address is not available, TimeoutFault naming the missing servers,
         ConfigError if a server has another session file.
         """
         aggregator, (host, port) = cls(membership, on_event, keep), membership.address(listen_on)
@@ -103,21 +103,24 @@ class ComputingServer:
         return aggregator
 
     async def _gather(self) -> None:
+        """Wait for the other servers."""
         if not await self._pool.gather(self._others):
             missing = self._missing()
-            # Who has been there may have given up for the sake of those who have not.
+            # A connected server may have given up because of those that are missing.
             never = [name for name in missing if name not in self._pool.connections] or missing
             why = [self._refusals[name] for name in never if name in self._refusals]
             raise TimeoutFault(never, "connect", "; ".join([*why, NO_SURVIVAL]))
 
     async def gather(self, enough: int | None = None) -> None:
-        """Wait until so many parties (None: all) have connected, or `connect` seconds have passed."""
+        """Wait until `enough` parties (None: all) have connected, or `connect` seconds have passed."""
         await self._pool.gather(self._parties(), enough)
 
     def _missing(self) -> list[str]:
+        """Return the servers without a connection."""
         return [name for name in self._others if not self._pool.is_live(name)]
 
     def _called(self, channel: Channel) -> None:
+        """Add a channel that another member has opened."""
         if channel.peer in self._earlier:
             self._refused(
                 channel.peer, PeerFault(channel.peer, "calls a server that calls it", Check.OTHER_MEMBER)
@@ -127,17 +130,18 @@ class ComputingServer:
         self._pool.welcome(channel)
 
     def _refused(self, who: str, error: SmpcError) -> None:
+        """Record a refused connection."""
         if who in self._others:
             self._refusals[who] = str(error)
         self._pool.refused(who, error)
 
     async def close(self) -> None:
-        """Send what waits, and say goodbye to everyone."""
+        """Send queued messages, and say goodbye to all."""
         await self._pool.close()
         await self.stop()
 
     async def stop(self) -> None:
-        """Cut all links."""
+        """Cut all connections."""
         self._pool.abort()
         if self._engine is not None:
             await self._engine.close()
@@ -147,7 +151,7 @@ class ComputingServer:
     # The bridge
 
     async def _divert(self, peer: str, message: bytes) -> bool:
-        """Take mpyc's bytes out of the stream of envelopes."""
+        """Pass mpyc's bytes to the engine; return False for an envelope."""
         if len(message) < _BRIDGE.size:
             return False
         (tag,) = _BRIDGE.unpack_from(message)
@@ -157,7 +161,7 @@ class ComputingServer:
             raise PeerFault(peer, "sent what only servers send to each other", Check.WRONG_SENDER)
         epoch = tag ^ BRIDGE_BIT
         while epoch > self._epoch:
-            # It is ahead of us; until we are there its channel waits.
+            # The peer is ahead of this server; its channel waits.
             self._begun.clear()
             await self._begun.wait()
         if epoch == self._epoch and self._engine is not None:
@@ -165,6 +169,7 @@ class ComputingServer:
         return True
 
     async def _forward(self, peer: str, content: bytes) -> None:
+        """Send mpyc's bytes to another server."""
         connection = self._pool.connections.get(peer)
         if connection is not None and connection.channel.live:
             await connection.channel.send(_BRIDGE.pack(self._epoch | BRIDGE_BIT), content)
@@ -172,9 +177,9 @@ class ComputingServer:
     # Requests
 
     async def request(self, number: int, group: Membership | None = None) -> Opened | SmpcError | None:
-        """Serve one request and return how it ended, or None when every party has left before it began.
+        """Serve one request; return its result or error, or None when every party left before it began.
 
-        `group`: the membership of a request that is for some of the parties only.
+        `group`: the membership of a request of a group.
         """
         membership = self._requested[number] = group or self._membership
         machine = ServerMachine(
@@ -210,7 +215,7 @@ class ComputingServer:
         return opened
 
     async def _ask(self, drive: Drive) -> bool:
-        """Wait until somebody asks for a request; return False when nobody is left that could."""
+        """Wait until a party asks for a request; return False when none is left that could."""
         if missing := self._missing():
             reason = f"connection lost; {NO_SURVIVAL}"
             raise TimeoutFault(missing, drive.run.step, reason, code=Code.LOST)
@@ -236,17 +241,17 @@ class ComputingServer:
         return True
 
     def _await(self, drive: Drive) -> None:
-        """Tell from now on for whom the step waits."""
+        """Report the expected members of the step from now on."""
         run, timer = drive.run, drive.timer
 
         def waited() -> Collection[str]:
-            # An idle server waits for nobody.
+            # An idle server waits for no member.
             return run.waiting_for if timer.connecting or run.step != HELLO else ()
 
         self._pool.awaited.begin(drive.request, run.step, waited)
 
     async def begin_step(self, drive: Drive) -> None:
-        """Give the step its time, or begin the computation; see `Holder.begin_step`."""
+        """Set the time limit of the step, or begin the computation; see `Holder.begin_step`."""
         self._await(drive)
         if drive.run.step == COMPUTE:
             drive.timer.step(math.inf)
@@ -255,15 +260,16 @@ class ComputingServer:
             drive.timer.step(self._seconds(drive.run.step))
 
     async def _computed(self, job: Job) -> list[int]:
-        """Return what the servers' mpyc opens."""
+        """Return the integers that the servers' mpyc opens."""
         answer = await self._engine_run(cast("Engine", self._engine), job)
         return [int(value) for value in answer.values]
 
     async def _begin(self, number: int) -> Engine:
+        """Return the engine for a request, a new one where needed."""
         engine = self._engine
         if engine is None or not self._keep or number - self._epoch >= RETAINED_REQUESTS:
             if engine is not None and self._keep:
-                # All servers have opened, or given up, the request before: nobody needs more of its bytes.
+                # All servers have opened, or given up, the request before: none needs more of its bytes.
                 await engine.close()
             membership = self._membership
             engine = Engine(membership.servers, membership.name, self._forward, keep=self._keep)
@@ -277,6 +283,7 @@ class ComputingServer:
         return await self._engine_run(await self._begin(self._request + 1), job)
 
     async def _engine_run(self, engine: Engine, job: Job) -> Answer:
+        """Run a job on an engine."""
         membership = self._membership
         return await engine.run(
             job,
@@ -286,7 +293,7 @@ class ComputingServer:
         )
 
     def _seconds(self, step: str) -> float:
-        """Return what parties have for a step, or how long the other servers may still wait for them."""
+        """Return the time limit of parties for a step, or that of the other servers for them."""
         timeouts = self._membership.session.timeouts
         if step == SHARES:
             return timeouts.step
@@ -295,13 +302,15 @@ class ComputingServer:
         return more.get(step, 0.0) + PATIENCE * timeouts.step
 
     def _parties(self) -> Sequence[str]:
+        """Return the parties of the current request."""
         return [member.name for member in self._membership.session.roster.parties]
 
     async def event_of(self, drive: Drive, inbound: InboundEvent) -> events.Event | None:
         """See `Holder.event_of`."""
         run, number, is_server = drive.run, drive.request, inbound.peer in self._others
         if inbound.envelope is None:
-            # A party that leaves before a request begins is absent from it, and no reason for it to fail.
+            # A party that leaves before a request begins is absent from it, which is no reason for the
+            # request to fail.
             next_report = run.expects(inbound.peer) and (is_server or not self._idle)
             if self._pool.is_live(inbound.peer) or not next_report:
                 return None
@@ -316,7 +325,7 @@ class ComputingServer:
             return None
         if inbound.request < number:
             if inbound.envelope.step == HELLO:
-                # It can ask for the next one.
+                # The party can ask for the next request.
                 context = self._requested.get(inbound.request, self._membership).context(inbound.request)
                 self._pool.refuse_request(context, inbound, Code.PAST, number)
             return None
@@ -324,16 +333,16 @@ class ComputingServer:
 
 
 @asynccontextmanager
-async def open_aggregator(
+async def open_computing_server(
     membership: Membership, on_event: OnEvent, listen_on: str | None = None, *, keep: bool = False
 ) -> AsyncIterator[ComputingServer]:
-    """Open a server, and say goodbye at the end; arguments and errors as of `ComputingServer.open`."""
+    """Open a server, and close its connections at the end; arguments as of `ComputingServer.open`."""
     aggregator = await ComputingServer.open(membership, on_event, listen_on, keep=keep)
     try:
         try:
             yield aggregator
         except ServerLostError:
-            # The other servers must hear which one is lost, before they lose this one.
+            # The other servers must be told which server is lost, before they lose this one.
             await aggregator.close()
             raise
         await aggregator.close()
@@ -350,16 +359,16 @@ async def serve_shares(
     listen_on: str | None = None,
     on_event: OnEvent = ignore,
 ) -> list[Opened | SmpcError]:
-    """Be a server of a session until `requests` are served (None: until every party has left).
+    """Run a server of a session until `requests` are served (None: until every party has left).
 
-    Returns how each request ended. After the loss or a fault of a server there is no next one. Raises what
-    `Membership.load` and `ComputingServer.open` raise.
+    Returns the result or error of each request. After the loss or a fault of a server there is no next one.
+    Raises the errors of `Membership.load` and `ComputingServer.open`.
     """
     if requests is not None and requests < 1:
         raise ConfigError.at("requests", f"must be at least 1, is {requests}", ConfigCheck.RANGE)
     membership = Membership.load(session, name, key, "server")
     ended: list[Opened | SmpcError] = []
-    async with open_aggregator(membership, logged(on_event), listen_on) as aggregator:
+    async with open_computing_server(membership, with_logging(on_event), listen_on) as aggregator:
         while requests is None or len(ended) < requests:
             last = await aggregator.request(len(ended) + 1)
             if last is None:

@@ -1,4 +1,4 @@
-"""A party's line to the servers of its session."""
+"""A party's connection to the servers of its session."""
 
 from __future__ import annotations
 
@@ -38,7 +38,7 @@ if TYPE_CHECKING:
 
 
 class _Request:
-    """One request of one party: its machine, and the program that all have agreed on."""
+    """One request of one party: its role, and the program that all have agreed on."""
 
     def __init__(
         self, membership: Membership, request: int, operation: str, record: list[int], public_label: int = -1
@@ -60,7 +60,7 @@ class _Request:
 
     @property
     def program(self) -> Program:
-        """The program; raise LocalError before the servers have begun."""
+        """Agreed program; raises LocalError before the servers have begun."""
         if self._program is None:
             raise LocalError(f"{self.machine.name}: the run has not begun")
         return self._program
@@ -68,16 +68,17 @@ class _Request:
     def _terms(
         self, operation: str, parties: int, public_labels: tuple[int, ...], seed: bytes
     ) -> ProgramTerms:
+        """Return the terms of an operation, and keep its program."""
         self._program = compile_operation(self._parameters, operation, parties, public_labels, seed)
         return self._program.terms
 
 
 class ServersConnection(Connection):
-    """The links of one party to all servers. Made by `open`."""
+    """Connections of one party to all servers. Made by `open`."""
 
     @classmethod
     async def open(cls, membership: Membership, on_event: OnEvent) -> ServersConnection:
-        """Connect to all servers; raises what `dial` raises."""
+        """Connect to all servers; raises the errors of `dial`."""
         connection = cls(membership, on_event)
         endpoint = membership.endpoint()
         dialled = [asyncio.ensure_future(dial(endpoint, name)) for name in membership.servers]
@@ -122,7 +123,7 @@ class ServersConnection(Connection):
         zetas: tuple[float, float] | None,
         ledger: Ledger | None,
     ) -> StatisticResult:
-        """Take part in a statistic; the ledger is charged before the shares leave."""
+        """Take part in a statistic; the ledger is charged before the shares are sent."""
         try:
             codes, label = kernel.record(data, public_label)
             await asyncio.to_thread(self._check_operation, operation, label)
@@ -138,7 +139,7 @@ class ServersConnection(Connection):
         )
 
     def _check_operation(self, operation: str, label: int) -> None:
-        """Raise ConfigError for what cannot be computed even if everybody takes part, with any labels."""
+        """Raise ConfigError for an operation that is impossible with any labels, even if all take part."""
         parameters = self.membership.parameters
         parties = parameters.parties
         public_labels = () if label < 0 else (1 - label, *(label,) * (parties - 1))
@@ -153,7 +154,7 @@ class ServersConnection(Connection):
         return _Request(membership, request, "", []).machine
 
     async def _drive(self, requested: _Request, charge: Charge, before: int = 0) -> Receipt | None:
-        """Run the machine to its end; return the ledger's receipt."""
+        """Drive the role to its end; return the ledger's receipt."""
         timeouts = self._timeouts
         start = timeouts.connect + timeouts.gather
         later = self.membership.parameters.seconds + PATIENCE * timeouts.step

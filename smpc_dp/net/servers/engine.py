@@ -1,4 +1,4 @@
-"""A server's mpyc: a child process without a key, and the pumps between its sockets and our channels."""
+"""A server's mpyc: a child process without a key, connected to the other servers' through channels."""
 
 from __future__ import annotations
 
@@ -28,21 +28,21 @@ _BOOT = (
     "from smpc_dp.net.servers.child import main; main()"
 )
 ENVIRONMENT = {"OMP_NUM_THREADS": "1", "OPENBLAS_NUM_THREADS": "1", "MKL_NUM_THREADS": "1"}
-# Beside the integers of an answer: its keys, figures of what it cost, or an error.
+# Bytes of an answer besides its integers: its keys, costs, or an error.
 ANSWER_REST = 1 << 16
 STDERR_LIMIT = 2000
 STOP_SECONDS = 2.0
 START_SECONDS = 60.0
-# Between two looks at the time of the last word.
+# Seconds between two checks of the time of the last message.
 LOOK_SECONDS = 0.5
 
-# Sends bytes of our mpyc to that of another server.
+# Sends bytes of this server's mpyc to that of another server.
 Send = Callable[[str, bytes], Awaitable[None]]
 
 
 @dataclass(slots=True)
 class _Child:
-    """The process, our ends of its sockets, and the tasks that serve them."""
+    """Child process, this process's ends of its sockets, and the tasks that serve them."""
 
     process: asyncio.subprocess.Process
     control: socket.socket
@@ -54,9 +54,9 @@ class _Child:
 
 
 class Engine:
-    """The computations of one server: of one child each, or with `keep` one after the other by one child.
+    """Computations of one server: each in a new child, or with `keep` in turn in one child.
 
-    `feed` may be called from the beginning: what comes early waits for the child.
+    `feed` may be called from the beginning: early bytes wait for the child.
     """
 
     def __init__(self, servers: Sequence[str], own: str, send: Send, *, keep: bool = False) -> None:
@@ -73,29 +73,29 @@ class Engine:
         self.bytes_sent = 0
 
     async def feed(self, peer: str, content: bytes | memoryview) -> None:
-        """Give the child what another server's mpyc has sent; return when it has room for more."""
+        """Pass bytes of another server's mpyc to the child; return when it has room for more."""
         await self._ready.wait()
         writer = self._writers.get(peer)
         if self._over or writer is None:
             return
         self._last = max(self._last, asyncio.get_running_loop().time())
-        # A child that has ended reads no more: its end is told elsewhere.
+        # A child that has ended reads no more: its end is reported elsewhere.
         with contextlib.suppress(OSError):
             writer.write(content)
             await writer.drain()
 
     def abandon(self) -> None:
-        """Take nothing more: what waits to be fed is dropped."""
+        """Drop queued and further bytes for the child."""
         self._over = True
         self._ready.set()
 
     async def run(self, job: Job, threshold: int, *, seconds: float, silence: float) -> Answer:
-        """Let mpyc compute, and return what it has opened; with `keep` its process stays for the next time.
+        """Run a job in mpyc, and return the opened values; with `keep` its process stays for the next job.
 
         Args:
             job: terms and shares.
             threshold: t.
-            seconds: how long it may take; silence: how long without a word to or from another server.
+            seconds: the time limit; silence: the time limit without a byte to or from another server.
 
         Raises:
             LocalError: the child ended without an answer, or took too long, and was killed.
@@ -114,7 +114,7 @@ class Engine:
             )
             encoded = await self._drive(child, assignment, largest_answer(job.terms), seconds, silence)
             if not self._keep:
-                # The others may still need what is on its way to them.
+                # The others may still need bytes that are queued for them.
                 await self._flush(child, silence)
             answer = read_reply(encoded, job.terms, self._own)
             retained = self._keep
@@ -124,7 +124,7 @@ class Engine:
                 await self.close()
 
     async def close(self) -> None:
-        """End the child, if there is one; nothing is carried any more."""
+        """End the child, if there is one, and the transfer."""
         self.abandon()
         child, self._child = self._child, None
         if child is None:
@@ -136,6 +136,7 @@ class Engine:
         await asyncio.shield(self._closed(child, tasks))
 
     async def _closed(self, child: _Child, tasks: Sequence[asyncio.Task[None]]) -> None:
+        """Close the sockets of a child and end its tasks."""
         await asyncio.gather(*tasks, return_exceptions=True)
         for writer in self._writers.values():
             writer.close()
@@ -144,7 +145,7 @@ class Engine:
             end.close()
 
     async def _open(self) -> _Child:
-        """Start the child, and the pumps between its sockets and the other servers."""
+        """Start the child, and the transfer between its sockets and the other servers."""
         loop = asyncio.get_running_loop()
         pairs = _socket_pairs(len(self._servers))
         own = self._servers.index(self._own)
@@ -168,6 +169,7 @@ class Engine:
         return child
 
     async def _start(self, control: socket.socket, handed: Sequence[int]) -> asyncio.subprocess.Process:
+        """Start the child process."""
         path = os.pathsep.join(os.path.abspath(entry or ".") for entry in sys.path)
         try:
             return await asyncio.create_subprocess_exec(
@@ -191,8 +193,9 @@ class Engine:
     async def _drive(
         self, child: _Child, assignment: Assignment, largest: int, seconds: float, silence: float
     ) -> bytes:
+        """Send the job and wait for the answer, within the time limits."""
         loop = asyncio.get_running_loop()
-        # Until it says that it is there, the child is loading mpyc.
+        # The child loads mpyc until it reports that it is ready.
         self._last = loop.time() + (0.0 if child.loaded else START_SECONDS)
         self._ready.set()
         answering = loop.create_task(_ask(child, assignment, largest, self._touch))
@@ -211,10 +214,11 @@ class Engine:
         return encoded
 
     def _touch(self) -> None:
+        """Record the time of a byte to or from another server."""
         self._last = asyncio.get_running_loop().time()
 
     async def _pump(self, name: str, reader: asyncio.StreamReader) -> None:
-        """Carry what our mpyc sends to another server's, in the largest pieces that are there."""
+        """Send the output of this server's mpyc to another server, in the largest available pieces."""
         with contextlib.suppress(ConnectionError):
             while content := await reader.read(PIECE):
                 self._touch()
@@ -222,14 +226,14 @@ class Engine:
                 await self._send(name, content)
 
     async def _flush(self, child: _Child, silence: float) -> None:
-        """End the child, and wait until the pumps have carried what it has sent: it answers after that."""
+        """End the child, and wait until all its output is sent: it answers after that."""
         self._kill(child.process)
         await asyncio.wait([*child.pumps, child.errors], timeout=silence)
 
     def _kill(self, process: asyncio.subprocess.Process) -> None:
-        """Kill the child, which leads a group of its own, and what it may have started; once.
+        """Kill the child, which leads a group of its own, and all processes of the group; once.
 
-        Twice could be too late: the number might be another process's by then.
+        A second time could be too late: the number might be another process's by then.
         """
         if not self._killed:
             self._killed = True
@@ -237,6 +241,7 @@ class Engine:
                 os.killpg(process.pid, signal.SIGKILL)
 
     async def _ended(self, child: _Child) -> LocalError:
+        """Return the error of a child that ended without an answer."""
         try:
             async with asyncio.timeout(STOP_SECONDS):
                 code: int | None = await child.process.wait()
@@ -247,6 +252,7 @@ class Engine:
         return LocalError(f"{self._own}: mpyc's process {how} without an answer")
 
     def _late(self, latest: float, seconds: float, silence: float) -> LocalError:
+        """Return the error of a child that took too long."""
         if asyncio.get_running_loop().time() >= latest:
             return LocalError(f"{self._own}: mpyc took more than {seconds:g} s and was stopped")
         reason = f"neither sent nor received anything for {silence:g} s and was stopped"
@@ -260,9 +266,9 @@ def largest_answer(terms: ProgramTerms) -> int:
 
 
 def read_reply(encoded: bytes, terms: ProgramTerms, own: str) -> Answer:
-    """Return a child's answer; raise LocalError for one that no program gives.
+    """Decode a child's answer; raise LocalError for one that no program gives.
 
-    What a child receives from other servers may make it say anything.
+    Bytes from other servers may make the child send anything.
     """
     try:
         answer = decode_json(encoded, Answer)
@@ -271,7 +277,7 @@ def read_reply(encoded: bytes, terms: ProgramTerms, own: str) -> Answer:
     if answer.error:
         raise LocalError(f"{own}: mpyc cannot compute this: {answer.error}")
     opened = len(output_spans(terms))
-    # No more digits than the field's elements have: a longer one costs Python much, or is refused by it.
+    # No more digits than the field's elements have: Python parses longer integers slowly, or refuses them.
     digits = len(str(terms.prime))
     integers, parties = answer.values[:opened], answer.values[opened:]
     written = all(len(text) <= digits + 1 and re.fullmatch("-?[0-9]+", text, re.ASCII) for text in integers)
@@ -285,10 +291,12 @@ def read_reply(encoded: bytes, terms: ProgramTerms, own: str) -> Answer:
 
 
 def _how(code: int) -> str:
+    """Return the text of an exit code."""
     return f"signal {-code}" if code < 0 else f"exit code {code}"
 
 
 def _socket_pairs(count: int) -> list[tuple[socket.socket, socket.socket]]:
+    """Return connected pairs of sockets."""
     pairs: list[tuple[socket.socket, socket.socket]] = []
     try:
         for _ in range(count):
@@ -304,9 +312,9 @@ def _socket_pairs(count: int) -> list[tuple[socket.socket, socket.socket]]:
 async def _ask(
     child: _Child, assignment: Assignment, largest: int, on_ready: Callable[[], None]
 ) -> bytes | None:
-    """Send the assignment and return the answer, None if the child has closed the socket before.
+    """Send the job and return the answer, None if the child has closed the socket before.
 
-    `on_ready` is called when it has loaded mpyc, before its first answer.
+    `on_ready` is called when the child has loaded mpyc, before its first answer.
     """
     loop, control = asyncio.get_running_loop(), child.control
     content = msgspec.json.encode(assignment)
@@ -325,6 +333,7 @@ async def _ask(
 
 
 async def _exactly(control: socket.socket, size: int) -> bytes | None:
+    """Read exactly `size` bytes; None at the end."""
     loop = asyncio.get_running_loop()
     content = bytearray()
     while len(content) < size:
@@ -336,7 +345,7 @@ async def _exactly(control: socket.socket, size: int) -> bytes | None:
 
 
 async def _tail(process: asyncio.subprocess.Process) -> None:
-    """Read what the child says on standard error: it must not block, and is told to nobody."""
+    """Read and drop the child's standard error, so that it does not block."""
     if process.stderr is not None:
         while await process.stderr.read(STDERR_LIMIT):
             pass

@@ -1,4 +1,4 @@
-"""What parties ask servers for: from an operation to a program, and from what was opened to a result."""
+"""Operations of servers: from an operation to a program, and from opened values to a result."""
 
 from __future__ import annotations
 
@@ -44,9 +44,9 @@ DISTRIBUTIONS = ("laplace", "gaussian", *PAIR_DISTRIBUTIONS)
 def compile_operation(
     parameters: SharedParameters, operation: str, parties: int, public_labels: tuple[int, ...], seed: bytes
 ) -> Program:
-    """Return the program that an operation asks for: a sum of the session, or a statistic as JSON.
+    """Return the program of an operation: a sum of the session, or a statistic as JSON.
 
-    Raises ConfigError for what cannot be computed.
+    Raises ConfigError for an operation that is impossible.
     """
     if not operation.startswith("{"):
         if public_labels:
@@ -67,7 +67,7 @@ def compile_operation(
     ):
         raise ConfigError.at("operation", "its noise is none that there is", ConfigCheck.CHOICE)
     if parties < parameters.parties:
-        # Some are absent, which must not spoil what all could have had.
+        # Some parties are absent, which must not fail an operation that was possible with all.
         partners = min(partners, parties - 1)
     return statistic_program(
         kernel,
@@ -84,7 +84,7 @@ def compile_operation(
 def operation_of(
     kernel: Kernel, epsilon: float, delta: float, distribution: str, partners: int | None
 ) -> str:
-    """Return what servers are asked for, as JSON; raise ConfigError for what does not go into a message."""
+    """Return an operation of servers as JSON; raise ConfigError for one too long for a message."""
     described = describe(kernel)
     if distribution not in DISTRIBUTIONS:
         raise ConfigError.at(
@@ -111,17 +111,17 @@ def operation_of(
 
 
 def sum_record(encoding: Encoding, ring_vector: Sequence[int]) -> list[int]:
-    """Return the shared integers of a vector: ring elements, or with weights its values and weight."""
+    """Return the integers of a vector to share: ring elements, or with weights its values and weight."""
     values = [int(element) for element in ring_vector]
     if not encoding.max_weight:
         return values
     weight = values[-1]
-    # The computation multiplies, so that it can check both; a vector of no weight may be any.
+    # The computation multiplies, so that it can check both; a vector of weight 0 may be any.
     return [*(value // weight if weight else 0 for value in values[:-1]), weight]
 
 
 def charge_of(program: Program) -> Event:
-    """Return what one party's record is charged."""
+    """Return the privacy event that one party's record is charged."""
     if program.epsilon is not None:
         return event_of(program)
     # Not at the top: a session without a ledger needs no accountant.
@@ -133,7 +133,7 @@ def charge_of(program: Program) -> Event:
 def sum_outcome(
     context: Context, parameters: SharedParameters, servers: int, planned: Program, opened: Opened
 ) -> Outcome:
-    """Return the sum that a run has opened; raise VerificationError for one that there cannot be."""
+    """Return the sum that a run has opened; raise VerificationError for an impossible one."""
     encoding = parameters.sum_encoding
     program = _of(planned, opened.terms)
     sums = opened.values[: encoding.ring_length]
@@ -203,6 +203,7 @@ def statistic_outcome(
 
 @functools.lru_cache(maxsize=16)
 def _sum(parameters: SharedParameters, requested: str, parties: int) -> Program:
+    """Return the program of a sum."""
     encoding = parameters.sum_encoding
     if requested not in ("sum", "average"):
         raise ConfigError.at(
@@ -226,7 +227,7 @@ def _sum(parameters: SharedParameters, requested: str, parties: int) -> Program:
 
 
 def _evidence(context: Context, opened: Opened) -> Evidence:
-    """Return what binds a result to its run: who was there, and who is in it, signed by all servers."""
+    """Return the evidence of a result: the parties present and included, signed by all servers."""
     return Evidence(
         protocol=context.protocol,
         version=context.version,
@@ -240,11 +241,12 @@ def _evidence(context: Context, opened: Opened) -> Evidence:
 
 
 def _of(planned: Program, terms: ProgramTerms) -> Program:
+    """Return the program with the terms that the servers used."""
     return msgspec.structs.replace(planned, terms=terms)
 
 
 def _refused(opened: Opened, count: int) -> tuple[str, ...]:
-    """Say whose records the servers found out of bounds, together and in the computation."""
+    """Return the faults of parties whose records the computation found out of bounds."""
     names = opened.included
     return tuple(
         f"{names[party]}: a value out of bounds; its record counts as the least one"
@@ -254,5 +256,6 @@ def _refused(opened: Opened, count: int) -> tuple[str, ...]:
 
 
 def _absent(context: Context, opened: Opened) -> tuple[str, ...]:
+    """Return the parties that are not included."""
     there = set(opened.included)
     return tuple(name for name in context.names if name not in there)

@@ -1,4 +1,4 @@
-"""Sessions with servers: their programs, what a sum is to a ledger, and how long messages are."""
+"""Sessions with servers: checks of their programs, the privacy event of a sum, and bounds on messages."""
 
 from __future__ import annotations
 
@@ -17,19 +17,19 @@ if TYPE_CHECKING:
 
 # Bytes of one message of the bridge.
 PIECE = 1 << 18
-# Bytes of an opened integer and its place in a message, in decimal; of a fault; of half a pair's output.
+# Bytes of an opened integer and its index in a message, in decimal; of a fault; of half a pair's output.
 OUTPUT_BYTES, FAULT_BYTES, PAIR_BYTES = 2 * MODULUS_BITS[-1] // 6, 32, 8
 
 
 def check_programs(planned: Sequence[SharedParameters]) -> None:
-    """Raise ConfigError for sums that cannot be computed."""
+    """Raise ConfigError for sums that are impossible."""
     for parameters in planned:
         if parameters.encoding is not None:
             compile_operation(parameters, "sum", parameters.parties, (), b"")
 
 
 def terms_maker(parameters: SharedParameters) -> MakeTerms:
-    """Return what makes the terms of what a party asks for."""
+    """Return the function that makes the terms of a party's operation."""
 
     def terms(operation: str, parties: int, public_labels: tuple[int, ...], seed: bytes) -> ProgramTerms:
         return compile_operation(parameters, operation, parties, public_labels, seed).terms
@@ -38,15 +38,15 @@ def terms_maker(parameters: SharedParameters) -> MakeTerms:
 
 
 def sum_event(parameters: SharedParameters) -> Event:
-    """Return what one sum is to a privacy ledger."""
+    """Return the privacy event of one sum."""
     return charge_of(compile_operation(parameters, "sum", parameters.parties, (), b""))
 
 
 def largest_message(parameters: SharedParameters, servers: int) -> int:
-    """Return a bound in bytes on any message of a run: an operation, a record's shares, what is opened."""
+    """Return a bound in bytes on any message of a run: an operation, a record's shares, opened values."""
     values = 64 if parameters.encoding is None else parameters.encoding.ring_length
     parties = parameters.parties
-    # A server says why it lacks a party's shares; what is opened has all servers' reasons, for few parties.
+    # A server gives a reason for missing shares; the output has all servers' reasons, for few parties.
     faults = max(parties, (parties - parameters.fewest) * servers) * FAULT_BYTES
     each = 64 + MAX_PARTNERS * PAIR_BYTES
     return (64 << 10) + MAX_OPERATION + PIECE + values * OUTPUT_BYTES + parties * each + faults

@@ -1,7 +1,7 @@
-"""mpyc's message exchangers on sockets that were handed down, in the place of its own connections.
+"""mpyc's message exchangers on sockets that were handed down, in place of its own connections.
 
-This is what `mpyc.runtime.Runtime.start` does, without a listening socket: of two parties the one with the
-smaller number speaks first, with its number and its keys for pseudorandom sharing.
+This does the work of `mpyc.runtime.Runtime.start` without a listening socket: of two parties the one with the
+smaller number sends first, its number and its keys for pseudorandom sharing.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ async def connect_peers(mpc: Any, sockets: Sequence[int]) -> None:
     loop = asyncio.get_running_loop()
 
     class Exchanger(MessageExchanger):  # type: ignore[misc]
-        """An exchanger that knows who its peer is before it is told."""
+        """Exchanger that is given its peer's number."""
 
         __slots__ = ("expected",)
 
@@ -51,12 +51,12 @@ async def connect_peers(mpc: Any, sockets: Sequence[int]) -> None:
 
 
 def bytes_sent(mpc: Any) -> int:
-    """Return the bytes of mpyc's messages so far."""
+    """Return the bytes of mpyc's messages sent so far."""
     return sum(party.protocol.nbytes_sent for party in mpc.parties if party.pid != mpc.pid)
 
 
 async def drain(mpc: Any) -> None:
-    """Wait until everything that mpyc has to send is with the operating system."""
+    """Wait until all output of mpyc is passed to the operating system."""
     while any(
         party.protocol.transport.get_write_buffer_size() for party in mpc.parties if party.pid != mpc.pid
     ):

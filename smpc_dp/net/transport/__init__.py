@@ -1,1 +1,1 @@
-"""The only sockets: mutually authenticated TLS 1.3 channels between the members of a roster."""
+"""The library's only sockets: mutually authenticated TLS 1.3 channels between the members of a roster."""

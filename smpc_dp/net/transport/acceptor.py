@@ -1,4 +1,4 @@
-"""A member's own address while it does other things: others may call before anybody here asks for them."""
+"""A member's listener that accepts connections before any evaluation here asks for them."""
 
 from __future__ import annotations
 
@@ -15,24 +15,30 @@ from smpc_dp.errors import Check, PeerFault, SmpcError, TimeoutFault
 from smpc_dp.net.transport import handshake
 from smpc_dp.net.transport.blocking import BlockingChannel, BlockingStream, Halt
 from smpc_dp.net.transport.channel import PING_SECONDS, ChannelClosed
-from smpc_dp.net.transport.connect import Door, answer, dial_blocking, greeted, server_at_home
+from smpc_dp.net.transport.connect import (
+    AuthenticatingListener,
+    answer,
+    dial_blocking,
+    exchange_hello,
+    listen_at_own_address,
+)
 from smpc_dp.net.transport.endpoint import Endpoint
 
-# Members that wait at once, and connections of each; a connection beyond them is dropped.
+# Members that wait at once, and connections of each; further connections are dropped.
 MAX_WAITING = 256
 MAX_EACH = 4
-# What the caller says after the welcome: it is still there, and stays.
+# The caller's message after the welcome: it is still connected, and stays.
 _READY = b"\1"
-# How long it takes at most to see that the acceptor is closed, or a wait over.
+# Longest time, in seconds, until the end of the acceptor, or of a wait, is noticed.
 LOOK_SECONDS = 0.1
 
 _LOG = logging.getLogger("smpc_dp.net.transport")
 
 
 def call(endpoint: Endpoint, peer: str, patience: float, halt: Halt) -> BlockingChannel:
-    """Return a channel to `peer`, which may keep us waiting in its acceptor for `patience` seconds.
+    """Return a channel to `peer`, whose acceptor may let this member wait for `patience` seconds.
 
-    Errors as for `dial_blocking`; TimeoutFault too when we were halted.
+    Errors as for `dial_blocking`; TimeoutFault too when halted.
     """
     channel = dial_blocking(endpoint, peer, welcome_timeout=patience, halt=halt)
     channel.send([_READY])
@@ -40,11 +46,12 @@ def call(endpoint: Endpoint, peer: str, patience: float, halt: Halt) -> Blocking
 
 
 async def _used_twice() -> handshake.Reason:
+    """Return the reason for refusing a connection with a key that is used twice."""
     return "twice"
 
 
 class Acceptor:
-    """Lets members of the roster in, one connection each, and keeps them waiting until they are claimed.
+    """Accepts connections of members of the roster, and holds them until they are claimed.
 
     Connections of one member are claimed in the order in which they came, as long as their caller answers: a
     later one with a stolen key does not take the place of the first. If the first answers while another
@@ -53,10 +60,13 @@ class Acceptor:
     """
 
     def __init__(self, endpoint: Endpoint) -> None:
-        """Listen at our address of the roster; LocalError when it cannot be had, ConfigError for none."""
+        """Listen at this member's address in the roster.
+
+        Raises LocalError when it is not available, ConfigError for none.
+        """
         self._endpoint = endpoint
         self._own = endpoint.roster.member(endpoint.identity.name)
-        self._server = server_at_home(endpoint)
+        self._server = listen_at_own_address(endpoint)
         self._waiting: dict[str, deque[BlockingStream]] = {}
         self._inbound = threading.Condition()
         self._closed = False
@@ -67,19 +77,20 @@ class Acceptor:
         return f"Lobby({self._own.name!r})"
 
     def claim(self, endpoint: Endpoint, peer: str, patience: float, halt: Halt) -> BlockingChannel:
-        """Return the channel to `peer` once it has called and its hello is that of our `endpoint`'s session.
+        """Return the channel to `peer` once it has called with a hello of the session of `endpoint`.
 
-        `patience`: seconds. Raises TimeoutFault when the peer has not called by then, or we were halted;
-        ConfigError when it has another session, saying in what; PeerFault when it breaks the hello.
+        `patience`: seconds. Raises TimeoutFault when the peer has not called by then, or the wait was halted;
+        ConfigError that names the differences when it has another session; PeerFault when it breaks the
+        hello.
         """
         deadline = time.monotonic() + patience
         while True:
             stream, last = self._next(peer, deadline, halt)
             halt.watch(stream)
-            # One that no longer answers must not keep out the one behind it.
+            # A connection that no longer answers must not block the one behind it.
             stream.wait(endpoint.frame_timeout if last else min(PING_SECONDS, endpoint.frame_timeout))
             try:
-                channel = greeted(stream, answer(endpoint, stream, self._own))
+                channel = exchange_hello(stream, answer(endpoint, stream, self._own))
                 if self._is_ready(channel):
                     stream.wait(endpoint.frame_timeout)
                     self._refuse_others(endpoint, peer, stream)
@@ -95,7 +106,7 @@ class Acceptor:
                 )
 
     def close(self) -> None:
-        """Stop listening, and hang up on everybody who has not been claimed."""
+        """Stop listening, and close all unclaimed connections."""
         with self._inbound:
             self._closed = True
             self._inbound.notify_all()
@@ -105,28 +116,30 @@ class Acceptor:
             stream.close()
 
     def _has(self, peer: str) -> bool:
+        """Tell whether a connection of `peer` waits."""
         with self._inbound:
             return peer in self._waiting
 
     def _refuse_others(self, endpoint: Endpoint, peer: str, stream: BlockingStream) -> None:
-        """Refuse the connections that wait behind a live one of the same member, and tell both of it."""
+        """Refuse the connections that wait behind a live one of the same member, and notify both."""
         with self._inbound:
             others = self._waiting.pop(peer, None)
         if others:
             _LOG.warning("%s: two connections of %s are live: its key is used twice", self._own.name, peer)
             stream.warn()
-            # They may be slow to take their refusal.
+            # Their callers may be slow to take the refusal.
             refusing = functools.partial(self._refuse, endpoint, others)
             threading.Thread(target=refusing, name=f"refuses {peer}", daemon=True).start()
 
     def _refuse(self, endpoint: Endpoint, streams: Iterable[BlockingStream]) -> None:
+        """Refuse connections, for a key that is used twice."""
         for stream in streams:
             stream.wait(PING_SECONDS)
             with contextlib.suppress(SmpcError):
-                greeted(stream, answer(endpoint, stream, self._own, _used_twice))
+                exchange_hello(stream, answer(endpoint, stream, self._own, _used_twice))
 
     def _is_ready(self, channel: BlockingChannel) -> bool:
-        """Return False if the caller has gone; raise PeerFault if it says something else."""
+        """Return False if the caller is disconnected; raise PeerFault if it sends another message."""
         try:
             if bytes(channel.receive(len(_READY))) != _READY:
                 raise PeerFault(
@@ -143,7 +156,7 @@ class Acceptor:
         """Return the first connection of `peer`, and whether no other waits behind it."""
         with self._inbound:
             while True:
-                # Before a look at who waits: whoever has called now is for the next claim.
+                # Before the queue is read: a member that has called by now is for the next claim.
                 left = deadline - time.monotonic()
                 if left <= 0 or self._closed or halt.halted:
                     raise TimeoutFault({peer}, "connect", "it has not called")
@@ -155,7 +168,8 @@ class Acceptor:
                 self._inbound.wait(min(left, LOOK_SECONDS))
 
     def _accept(self) -> None:
-        with Door(self._endpoint, self._server) as door:
+        """Accept connections until closed."""
+        with AuthenticatingListener(self._endpoint, self._server) as door:
             while not self._closed:
                 if (came := door.wait(time.monotonic() + LOOK_SECONDS)) is None:
                     continue

@@ -1,8 +1,8 @@
 """Channels for bulk data: the same TLS, pins and frames as `channel`, over blocking sockets.
 
-asyncio carries about a third of what TLS can do; two parties that stream garbled tables want the rest. Each
-channel has a thread that sends and one that receives, so that we compute while they encrypt and decrypt, and
-both ends may send at the same time. `connect` makes these channels.
+asyncio reaches about a third of TLS's throughput; two parties that stream garbled tables need the rest. Each
+channel has a thread that sends and one that receives, so that computation overlaps with encryption and
+decryption, and both ends may send at the same time. `connect` makes these channels.
 """
 
 from __future__ import annotations
@@ -26,19 +26,19 @@ Buffer = bytes | bytearray | memoryview
 
 _LOG = logging.getLogger("smpc_dp.net.transport")
 
-# Messages that wait on their way out, or in.
+# Queued messages, outgoing and incoming.
 DEPTH = 4
-# Messages that stay as they were received while later ones come.
+# Received messages that stay valid while later ones come.
 RETAINED = DEPTH + 2
-# What is encrypted before it is sent, and received before it is decrypted: it stays in the cache.
+# Bytes encrypted before they are sent, and received before they are decrypted: they stay in the cache.
 SEND_BYTES = 1 << 16
-# Smaller parts of a message go with what follows.
+# Smaller parts of a message are sent together with the next ones.
 JOIN_BYTES = 1 << 12
 RECEIVE_BYTES = 1 << 17
 
 
 class Tls:
-    """TLS apart from its socket, so that who sends never waits for who receives."""
+    """TLS without its socket, so that sending never waits for receiving."""
 
     def __init__(self, context: ssl.SSLContext, *, server: bool) -> None:
         self._incoming, self._outgoing = ssl.MemoryBIO(), ssl.MemoryBIO()
@@ -46,7 +46,7 @@ class Tls:
         self._lock = threading.Lock()
 
     def shake(self, received: Buffer) -> tuple[bytes, bool]:
-        """Go on with the handshake: what is to be sent now, and whether it is done. Raises ssl.SSLError."""
+        """Continue the handshake; return the bytes to send, and whether it is done. Raises ssl.SSLError."""
         self._incoming.write(received)
         try:
             self.object.do_handshake()
@@ -55,33 +55,33 @@ class Tls:
         return self._outgoing.read(), True
 
     def rest(self) -> bytes:
-        """Return what is still to be sent, such as the alert of a handshake that failed."""
+        """Return the bytes still to send, such as the alert of a failed handshake."""
         return self._outgoing.read()
 
     def encrypt(self, buffers: Sequence[Buffer]) -> bytes:
-        """Return what is to be sent for the bytes of `buffers`."""
+        """Return the encrypted bytes of `buffers`."""
         with self._lock:
             for buffer in buffers:
                 self.object.write(buffer)
             return self._outgoing.read()
 
     def feed(self, received: memoryview) -> None:
-        """Take what has come."""
+        """Take received bytes."""
         with self._lock:
             self._incoming.write(received)
 
     def decrypt(self, view: memoryview) -> int:
-        """Write what came into the front of `view` and return how many bytes; 0 when more must come first."""
+        """Decrypt received bytes into the front of `view`; return their number, 0 if more must come."""
         with self._lock:
             try:
-                # With a buffer it returns a number, which the stubs do not know.
+                # With a buffer it returns a number, which the stubs lack.
                 return self.object.read(len(view), view)  # type: ignore[return-value]
             except ssl.SSLWantReadError:
                 return 0
 
 
 class BlockingStream:
-    """A TLS connection to the member `peer` over a blocking socket, and the messages on it.
+    """TLS connection to the member `peer` over a blocking socket, and the messages on it.
 
     One thread may write while another reads.
     """
@@ -89,7 +89,7 @@ class BlockingStream:
     def __init__(self, peer: str, sock: socket.socket, secured: Tls, timeout: float) -> None:
         self.peer = peer
         self.max_message = handshake.MAX_GREETING
-        # Between messages that stay there are holes, each smaller than the next message.
+        # Between retained messages there are holes, each smaller than the next message.
         self._memory = working_memory((2 * RETAINED + 1) * framing.MAX_FRAME).data
         self._retained: deque[tuple[int, int]] = deque(maxlen=RETAINED)
         self._received = memoryview(bytearray(RECEIVE_BYTES))
@@ -100,11 +100,11 @@ class BlockingStream:
         sock.settimeout(timeout)
 
     async def send(self, *buffers: Buffer) -> None:
-        """Be a channel's `send` to the hello, which never waits for anything else."""
+        """Implement the hello's `send`, when no other thread uses the connection."""
         self.write(buffers)
 
     async def receive(self) -> bytes:
-        """Be a channel's `receive` to the hello."""
+        """Implement the hello's `receive`."""
         return bytes(self.read(self.max_message))
 
     def write(self, buffers: Sequence[Buffer]) -> None:
@@ -122,7 +122,7 @@ class BlockingStream:
             raise broken(error, self.peer) from None
 
     def read(self, limit: int) -> memoryview:
-        """Return the next message, of at most `limit` bytes; it stays until KEPT more have been read.
+        """Return the next message, of at most `limit` bytes; it stays until RETAINED more have been read.
 
         Raises PeerFault when the peer breaks the framing or sends more, TimeoutFault when it is late,
         ChannelClosed at the end.
@@ -155,23 +155,23 @@ class BlockingStream:
         return message
 
     def wait(self, seconds: float) -> None:
-        """Wait so long for the peer from now on; not while another thread uses the connection."""
+        """Set the time limit for the peer; not while another thread uses the connection."""
         self._timeout = seconds
         self._socket.settimeout(seconds)
 
     def warn(self) -> None:
-        """Tell the peer that somebody else has called us with its key; not while another thread writes."""
+        """Tell the peer that another process has called with its key; not while another thread writes."""
         with contextlib.suppress(OSError):
             self._socket.sendall(self._tls.encrypt([framing.control_frame(framing.TWICE)]))
 
     def finish(self) -> None:
-        """Say goodbye: nothing more will be written."""
+        """Say goodbye: no further message is sent."""
         with contextlib.suppress(OSError):
             self._socket.sendall(self._tls.encrypt([framing.control_frame(framing.BYE)]))
             self._socket.shutdown(socket.SHUT_WR)
 
     def drain(self) -> None:
-        """Wait a little until the peer has closed, so that nothing of ours is lost."""
+        """Wait for a short time until the peer has closed, so that no sent byte is lost."""
         with contextlib.suppress(OSError):
             self._socket.settimeout(CLOSE_SECONDS)
             while self._socket.recv_into(self._received):
@@ -182,12 +182,12 @@ class BlockingStream:
         self._socket.close()
 
     def cut(self) -> None:
-        """Make whoever uses the connection now fail."""
+        """Make all current uses of the connection fail."""
         with contextlib.suppress(OSError):
             self._socket.shutdown(socket.SHUT_RDWR)
 
     def _short(self, total: int) -> memoryview:
-        """Read a message of one frame to the first place where none stays: fresh memory is dear."""
+        """Read a message of one frame to the first free part of the buffer: fresh memory is slow."""
         start = 0
         for first, end in sorted(self._retained):
             if start + total <= first:
@@ -203,7 +203,7 @@ class BlockingStream:
         buffer, have = bytearray(framing.MAX_FRAME), 0
         while True:
             frame = min(total - have, framing.MAX_FRAME)
-            # Memory grows with the bytes that have come, not with the announced length.
+            # Memory grows with the received bytes, not with the announced length.
             if len(buffer) < have + frame:
                 buffer += bytes(min(max(frame, have), total - have))
             with memoryview(buffer) as view:
@@ -217,12 +217,14 @@ class BlockingStream:
                 )
 
     def _header(self) -> tuple[int, int]:
+        """Read the header of a frame."""
         data = bytearray(framing.HEADER.size)
         self._fill(memoryview(data))
         length, kind = framing.HEADER.unpack(data)
         return length, kind
 
     def _fill(self, view: memoryview) -> None:
+        """Fill `view` with decrypted bytes."""
         have = 0
         while have < len(view):
             if got := self._tls.decrypt(view[have:]):
@@ -234,7 +236,7 @@ class BlockingStream:
 
 
 class Halt:
-    """Stops, from any thread, those who wait for connections, or on them."""
+    """Stops, from any thread, waits for connections, and on them."""
 
     def __init__(self) -> None:
         self._lock = threading.Lock()
@@ -242,7 +244,7 @@ class Halt:
         self.halted = False
 
     def watch(self, stream: BlockingStream) -> None:
-        """Cut `stream` when it is time, or now."""
+        """Register `stream`, to be cut by `now`; cut it at once if that was called."""
         with self._lock:
             self._streams.append(stream)
             halted = self.halted
@@ -250,7 +252,7 @@ class Halt:
             stream.cut()
 
     def now(self) -> None:
-        """Cut every connection; whoever waits finds out by its error, or by `halted`."""
+        """Cut every registered connection; waiting threads see its error, or `halted`."""
         with self._lock:
             self.halted = True
             streams = list(self._streams)
@@ -259,10 +261,10 @@ class Halt:
 
 
 class BlockingChannel:
-    """Messages to and from one authenticated member; sends and receives happen in the order they were asked.
+    """Messages to and from one authenticated member; sends and receives happen in the order of the calls.
 
-    A send returns before the message is out; its buffers must not change any more. An error of the connection
-    is raised by the next call.
+    A send returns before the message is sent; its buffers must not change any more. The next call raises an
+    error of the connection.
     """
 
     def __init__(self, stream: BlockingStream) -> None:
@@ -286,29 +288,27 @@ class BlockingChannel:
 
     @property
     def bytes_sent(self) -> int:
-        """Content of the messages that were to be sent, without frames and TLS."""
+        """Bytes of the messages passed to `send`, without frames and TLS."""
         return self._sent
 
     @property
     def bytes_received(self) -> int:
-        """Content of whole messages, without frames and TLS."""
+        """Bytes of the whole messages received, without frames and TLS."""
         return self._received
 
     def send(self, buffers: Sequence[Buffer]) -> None:
-        """Send one message; wait while DEPTH others are on their way.
+        """Send one message; wait while DEPTH others are queued.
 
-        Raises ChannelClosed, TimeoutFault or PeerFault for what went wrong since the last call.
+        Raises ChannelClosed, TimeoutFault or PeerFault for an error since the last call.
         """
         self._check()
         self._sent += sum(memoryview(buffer).nbytes for buffer in buffers)
         self._outgoing.put(list(buffers))
 
     def receive(self, limit: int, ahead: int = 0) -> memoryview:
-        """Return the next message, of at most `limit` bytes; read `ahead` more meanwhile: they will come.
+        """Return the next message, of at most `limit` bytes; read `ahead` more expected messages meanwhile.
 
-        The message stays as it is until the next call.
-
-        Errors as for `send`, once the messages that came before are used up.
+        The message stays valid until the next call. Errors as for `send`, after all earlier messages.
         """
         if not self._awaited:
             self._check()
@@ -328,7 +328,7 @@ class BlockingChannel:
         return message
 
     def close(self, last: Sequence[Buffer] | None = None) -> None:
-        """Send what waits and the message `last`, say goodbye and close; drop what still comes.
+        """Send queued messages and the message `last`, say goodbye and close; drop incoming messages.
 
         Cuts the connection when that takes more than twice CLOSE_SECONDS.
         """
@@ -349,23 +349,26 @@ class BlockingChannel:
         self._stream.close()
 
     def _check(self) -> None:
+        """Raise the connection's error, if any."""
         if self._error is not None:
             raise self._error
 
     def _write(self) -> None:
+        """Send queued messages, in a thread."""
         while (job := self._outgoing.get()) is not None:
-            # After an error what waits has nowhere to go.
+            # After an error queued messages are dropped.
             if self._error is None:
                 try:
                     self._stream.write(job)
                 except SmpcError as error:
                     self._error = self._error or error
-                    # Who waits for a message must not wait any longer.
+                    # The receiving caller must not wait any longer.
                     self._stream.cut()
         if self._error is None:
             self._stream.finish()
 
     def _read(self) -> None:
+        """Receive messages, in a thread."""
         while (job := self._wanted.get()) is not None:
             limit, count = job
             try:
@@ -373,7 +376,7 @@ class BlockingChannel:
                     self._check()
                     self._messages.put(self._stream.read(limit))
             except SmpcError as error:
-                # What ended the connection, not that it has ended.
+                # The cause of the end, not the end itself.
                 self._error = self._error or error
                 self._messages.put(self._error)
         if self._error is None:
@@ -381,7 +384,7 @@ class BlockingChannel:
 
 
 def _parts(buffers: Sequence[Buffer], total: int) -> Iterator[list[Buffer]]:
-    """Cut the frames of a message, as `framing.encode` makes them, into what is encrypted at once."""
+    """Yield the frames of a message, made by `framing.encode`, in pieces that are encrypted at once."""
     frames: Sequence[Buffer] = [framing.HEADER.pack(total, framing.DATA), *buffers]
     if total > framing.MAX_FRAME:
         frames = list(framing.encode([memoryview(buffer) for buffer in buffers], total))

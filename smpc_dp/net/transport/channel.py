@@ -1,4 +1,4 @@
-"""A channel: messages to and from one authenticated member, over one connection."""
+"""Channel: messages to and from one authenticated member, over one connection."""
 
 from __future__ import annotations
 
@@ -14,17 +14,17 @@ from smpc_dp.net.transport import framing, tls
 from smpc_dp.net.transport.inbox import Budgets, Inbox, Message
 
 CLOSE_SECONDS = 2.0
-# Bytes of undecoded input that a connection holds before its sender is held back (asyncio allows twice that).
+# Bytes of undecoded input of a connection above which its sender is held back (asyncio allows twice that).
 READ_AHEAD = 1 << 17
-# A peer that has been pinged and sends and takes nothing for so many seconds is gone; the second number is
-# the longest wait for one that does.
+# A peer that was pinged and neither sends nor takes a byte for so many seconds is disconnected; the second
+# number is the longest wait for one that does.
 PING_SECONDS = 5.0
 PING_LIMIT = 20.0
-# Control frames that a peer may send: so many, and one more each second.
+# Control frames that a peer may send: so many at once, and one more each second.
 CONTROL_FRAMES = 20
-# A peer that leaves so many bytes of ours unread gets no control frames.
+# Unread bytes of a peer above which it gets no control frames.
 CONTROL_ROOM = 1 << 16
-# A piece of this size is only taken when the peer's system has taken most of what was before.
+# A piece of this size is sent only when the peer's system has taken most of the earlier ones.
 _PROGRESS_BYTES = 1 << 16
 
 _LOG = logging.getLogger("smpc_dp.net.transport")
@@ -36,7 +36,7 @@ def now() -> float:
 
 
 class ChannelClosed(SmpcError):
-    """The channel to `peer` is over: `clean` when the peer said goodbye or we closed it, else it was cut."""
+    """The channel to `peer` is closed: `clean` after a goodbye of either side, else it was cut."""
 
     def __init__(self, peer: str, clean: bool) -> None:
         self.peer = peer
@@ -45,14 +45,14 @@ class ChannelClosed(SmpcError):
 
 
 def broken(error: OSError, peer: str) -> SmpcError:
-    """Return what a connection's error, which is no timeout, says of the member at its other end."""
+    """Return the error about a member for its connection's error, which is no timeout."""
     if isinstance(error, ssl.SSLError) and not isinstance(error, ssl.SSLZeroReturnError):
         return PeerFault(peer, tls.describe(error), Check.TLS)
     return ChannelClosed(peer, clean=False)
 
 
 class Stream(asyncio.StreamReaderProtocol):
-    """asyncio's stream protocol, which also says when the connection is gone, and when bytes last came."""
+    """asyncio's stream protocol, which also records the connection's loss and the time of the last bytes."""
 
     def __init__(self) -> None:
         self.stream = asyncio.StreamReader(limit=READ_AHEAD)
@@ -70,10 +70,10 @@ class Stream(asyncio.StreamReaderProtocol):
 
 
 class Channel:
-    """A connection to the member `peer`. One task may receive while others send; sends do not interleave.
+    """Connection to the member `peer`. One task may receive while others send; sends do not interleave.
 
-    Cancelling a send in the middle of a message cuts the channel: the stream would be out of step. A few
-    messages are read before they are asked for, so that pings are answered while nobody receives.
+    Cancelling a send within a message cuts the channel: the stream would be out of step. A few messages are
+    read before they are asked for, so that pings are answered while no task receives.
     """
 
     def __init__(
@@ -91,7 +91,7 @@ class Channel:
 
         What is received may be bounded further, by setting `max_received`.
         `bytes_sent` and `bytes_received` count the content of whole messages, without frames and TLS.
-        `on_twice` is called when the peer says that somebody else has called it with our key.
+        `on_twice` is called when the peer reports that another process has called it with this member's key.
         """
         if not 0 <= max_message <= framing.MAX_MESSAGE:
             raise ConfigError(
@@ -112,7 +112,7 @@ class Channel:
         self._ended: SmpcError | None = None
         # The message that was received last.
         self._held: Message | None = None
-        # What is read ahead, from `begin` on.
+        # Messages read ahead, from `begin` on.
         self._reader: asyncio.Task[None] | None = None
         self._inbox = Inbox()
         self._receiving = self._waits_for_us = False
@@ -125,7 +125,7 @@ class Channel:
 
     @property
     def live(self) -> bool:
-        """False once either side has closed the channel, or the link is gone."""
+        """False once either side has closed the channel, or the connection is lost."""
         return self._ended is None and not self._stream.gone.is_set()
 
     def begin(self, max_message: int) -> None:
@@ -154,7 +154,7 @@ class Channel:
         self.bytes_sent += total
 
     async def receive(self) -> bytes:
-        """Return the next message; wait for it without limit. Cancelling it loses nothing after the hello.
+        """Return the next message; wait for it without limit. Cancelling loses nothing after the hello.
 
         Raises ChannelClosed at the end (`clean` tells a goodbye from a cut), PeerFault when the peer breaks
         the framing, exceeds a limit or TLS fails, TimeoutFault when a frame takes more than
@@ -183,7 +183,7 @@ class Channel:
     async def answers(self) -> bool | None:
         """Ping the peer: True if it answers, False if it is silent for PING_SECONDS.
 
-        None when nothing is known: our own side does not read now, or a long message is under way.
+        None when the answer is unknown: this side does not read now, or a long message is under way.
         """
         if self._reader is None:
             return None
@@ -201,17 +201,18 @@ class Channel:
         return pong.done() and pong.result()
 
     def warn(self) -> None:
-        """Tell the peer that somebody else has called us with its key."""
+        """Tell the peer that another process has called with its key."""
         self._put_control(framing.TWICE)
 
     async def close(self) -> None:
-        """Say goodbye and close, in a few seconds at most; what the peer still sends is read and dropped."""
+        """Say goodbye and close, in a few seconds at most; incoming messages are read and dropped."""
         if self.live:
             with contextlib.suppress(SmpcError, TimeoutError):
                 async with asyncio.timeout(CLOSE_SECONDS), self._sending:
                     await self._write([framing.control_frame(framing.BYE)])
                 self._ended = self._ended or ChannelClosed(self.peer, clean=True)
-                # Closing with unread input would reset the connection and could destroy our last messages.
+                # Closing with unread input would reset the connection and could destroy the last messages
+                # sent.
                 async with asyncio.timeout(CLOSE_SECONDS):
                     await self._until_peer_ends()
         self._writer.close()
@@ -232,12 +233,13 @@ class Channel:
         self._writer.transport.abort()
 
     def _fail(self, error: SmpcError) -> None:
-        """Note why nothing more comes, and wake those who wait for it."""
+        """Record the reason of the end, and wake waiting tasks."""
         self._inbox.fail(error)
         if self._pong is not None and not self._pong.done():
             self._pong.set_result(False)
 
     def _release_held(self) -> None:
+        """Release the budget of the last message."""
         if self._held is not None:
             self._held.release()
             self._held = None
@@ -256,6 +258,7 @@ class Channel:
                 self._writer.transport.abort()
 
     async def _until_peer_ends(self) -> None:
+        """Read and drop bytes until the peer closes."""
         if self._receiving:
             await self._stream.gone.wait()
         elif self._reader is not None:
@@ -266,6 +269,7 @@ class Channel:
                 (await self._read()).release()
 
     async def _reserve(self, message: Message, size: int) -> None:
+        """Reserve budget for a message."""
         message.budget = self._budgets.of(size)
         self._waits_for_us = True
         try:
@@ -289,6 +293,7 @@ class Channel:
         return message
 
     async def _read_content(self, reserve: Callable[[int], Awaitable[None]]) -> bytes:
+        """Read the content of one message."""
         while True:
             first = await self._stream.stream.read(1)
             if not first:
@@ -320,6 +325,7 @@ class Channel:
         return frames
 
     def _put_control(self, kind: int) -> None:
+        """Queue a control frame."""
         self._control.add(kind)
         if not self._sending.locked():
             self._send_control()
@@ -332,7 +338,7 @@ class Channel:
                 self._writer.write(frames)
 
     def _on_control(self, kind: int) -> None:
-        """Take a control frame; raise PeerFault where it has no place or there are too many."""
+        """Take a control frame; raise PeerFault for an unexpected one or too many."""
         self._controls += 1
         if self._reader is None or self._controls > CONTROL_FRAMES + (now() - self._begun):
             raise PeerFault(
@@ -350,7 +356,7 @@ class Channel:
             self._pong = None
 
     async def _write(self, frames: Iterable[bytes | memoryview]) -> None:
-        """Write pieces of at most a few hundred KiB, waiting each time until the transport wants more."""
+        """Write pieces of at most a few hundred KiB, waiting each time until the transport has room."""
         whole = False
         try:
             for piece in frames:

@@ -1,4 +1,4 @@
-"""How blocking channels come about: one side calls, the other listens, both show who they are."""
+"""Opens blocking channels: one side calls, the other listens, and both authenticate."""
 
 from __future__ import annotations
 
@@ -31,9 +31,9 @@ _LOG = logging.getLogger("smpc_dp.net.transport")
 def dial_blocking(
     endpoint: Endpoint, peer: str, *, welcome_timeout: float | None = None, halt: Halt | None = None
 ) -> BlockingChannel:
-    """Dial `peer` until `connect_timeout` passes, and return the blocking channel; errors as for `dial`.
+    """Dial `peer` until `connect_timeout` has passed; return the blocking channel; errors as for `dial`.
 
-    `welcome_timeout`: seconds that the peer may take to welcome us, by default the `frame_timeout`.
+    `welcome_timeout`: seconds until the peer's welcome, by default the `frame_timeout`.
     """
     target = address_of(endpoint.roster, peer)
     host, port = split_address(target)
@@ -51,7 +51,9 @@ def dial_blocking(
                 halt.watch(stream)
             stream.wait(endpoint.frame_timeout if welcome_timeout is None else welcome_timeout)
             own = endpoint.identity.name
-            channel = greeted(stream, handshake.greet(stream, own, endpoint.session_digest, endpoint.session))
+            channel = exchange_hello(
+                stream, handshake.greet(stream, own, endpoint.session_digest, endpoint.session)
+            )
             stream.wait(endpoint.frame_timeout)
             return channel
         except handshake.Busy as error:
@@ -65,7 +67,7 @@ def dial_blocking(
 
 @dataclass
 class _Caller:
-    """Somebody who has connected and not yet shown who it is."""
+    """Caller that has connected and not yet authenticated."""
 
     socket: socket.socket
     address: str
@@ -73,8 +75,8 @@ class _Caller:
     deadline: float
 
 
-class Door:
-    """Listens at an address and lets members in: those who call shake hands side by side, in one thread."""
+class AuthenticatingListener:
+    """Listens at an address and authenticates callers side by side, in one thread."""
 
     def __init__(self, endpoint: Endpoint, server: socket.socket) -> None:
         self._endpoint = endpoint
@@ -86,7 +88,7 @@ class Door:
         server.setblocking(False)
         self._selector.register(server, selectors.EVENT_READ)
 
-    def __enter__(self) -> Door:
+    def __enter__(self) -> AuthenticatingListener:
         return self
 
     def __exit__(self, *error: object) -> None:
@@ -95,7 +97,7 @@ class Door:
             caller.socket.close()
 
     def wait(self, deadline: float) -> tuple[BlockingStream, Member] | None:
-        """Return the next member who has shown itself, or None at the deadline."""
+        """Return the next authenticated member, or None at the deadline."""
         while (now := time.monotonic()) < deadline:
             for number, caller in list(self._callers.items()):
                 if caller.deadline <= now:
@@ -105,13 +107,14 @@ class Door:
                 if key.fileobj is self._server:
                     self._admit()
                 elif key.fd not in self._callers:
-                    # It was dropped for one that has come in this turn.
+                    # It was dropped for a newer one.
                     continue
                 elif (result := self._shake(key.fd)) is not None:
                     return result
         return None
 
     def _admit(self) -> None:
+        """Accept a connection."""
         try:
             raw, address = self._server.accept()
         except OSError:
@@ -131,6 +134,7 @@ class Door:
         self._selector.register(raw, selectors.EVENT_READ)
 
     def _shake(self, number: int) -> tuple[BlockingStream, Member] | None:
+        """Continue the handshake of a caller; return its stream and member when it is done."""
         caller = self._callers[number]
         try:
             done = _step(caller.socket, caller.secured, caller.address, caller.socket.recv(SHAKE_BYTES))
@@ -152,6 +156,7 @@ class Door:
         return stream, result
 
     def _drop(self, number: int, why: str) -> None:
+        """Drop a caller."""
         caller = self._callers.pop(number)
         self._strangers.remove(number)
         self._selector.unregister(caller.socket)
@@ -160,10 +165,10 @@ class Door:
         _LOG.warning("%s: refused %s", self._endpoint.identity.name, why)
 
 
-def server_at_home(endpoint: Endpoint) -> socket.socket:
-    """Return a socket that listens at our address of the roster.
+def listen_at_own_address(endpoint: Endpoint) -> socket.socket:
+    """Return a socket that listens at this member's address in the roster.
 
-    LocalError when it cannot be had, ConfigError for none.
+    Raises LocalError when the address is not available, ConfigError for none.
     """
     address = address_of(endpoint.roster, endpoint.identity.name)
     try:
@@ -173,21 +178,21 @@ def server_at_home(endpoint: Endpoint) -> socket.socket:
 
 
 def accept_blocking(endpoint: Endpoint, peers: Sequence[str]) -> dict[str, BlockingChannel]:
-    """Listen at our address of the roster until each of `peers` has connected, and return the channels.
+    """Listen at this member's address until each of `peers` has connected; return the channels.
 
-    A connection that does not show in HANDSHAKE_SECONDS that it is a member's is dropped, and nothing else
-    comes of it. Of more than STRANGERS at once some are dropped before.
+    A connection that does not authenticate as a member in HANDSHAKE_SECONDS is dropped, without other
+    consequences. Of more than STRANGERS at once some are dropped before.
 
     Raises:
-        LocalError: the address cannot be had.
+        LocalError: the address is not available.
         PeerFault, ConfigError: another member came, a peer broke the hello, or has another session.
-        TimeoutFault: names who did not come in time, and why the last one that was dropped was.
+        TimeoutFault: names the peers that did not come in time, and why the last dropped one was dropped.
     """
     own = endpoint.roster.member(endpoint.identity.name)
     channels: dict[str, BlockingChannel] = {}
     deadline = time.monotonic() + endpoint.connect_timeout
     try:
-        with server_at_home(endpoint) as server, Door(endpoint, server) as door:
+        with listen_at_own_address(endpoint) as server, AuthenticatingListener(endpoint, server) as door:
             while missing := set(peers) - channels.keys():
                 if (came := door.wait(deadline)) is None:
                     late = f"not here in {endpoint.connect_timeout} s{door.dropped}"
@@ -198,7 +203,7 @@ def accept_blocking(endpoint: Endpoint, peers: Sequence[str]) -> dict[str, Block
                     raise PeerFault(
                         result.name, f"connects to '{own.name}', which waits for others", Check.OTHER_MEMBER
                     )
-                channels[result.name] = greeted(stream, answer(endpoint, stream, own))
+                channels[result.name] = exchange_hello(stream, answer(endpoint, stream, own))
     except BaseException:
         for channel in channels.values():
             channel.close()
@@ -207,7 +212,7 @@ def accept_blocking(endpoint: Endpoint, peers: Sequence[str]) -> dict[str, Block
 
 
 async def _no_duplicate() -> handshake.Reason | None:
-    """Say that the client has no other connection: whoever calls `answer` has seen to it."""
+    """Return None: the caller of `answer` has checked that the client has no other connection."""
     return None
 
 
@@ -217,7 +222,7 @@ async def answer(
     own: Member,
     duplicate: handshake.DuplicateCheck = _no_duplicate,
 ) -> None:
-    """Be the server of the hello on a link, for `greeted`; errors as for `handshake.answer_greeting`."""
+    """Run the server of the hello on a connection; errors as for `handshake.answer_greeting`."""
     error = await handshake.answer_greeting(stream, own, duplicate, endpoint.session_digest, endpoint.session)
     if error is not None:
         raise error
@@ -227,9 +232,9 @@ async def answer(
 def _call(
     endpoint: Endpoint, address: tuple[str, int], peer: str, seconds: float
 ) -> tuple[BlockingStream, Member]:
-    """Return the link to the member that the other end shows to be.
+    """Return a connection and the member that the other end authenticates as.
 
-    Raises PeerFault if it shows none, OSError when the connection breaks or takes longer.
+    Raises PeerFault without a member's certificate, OSError when the connection breaks or takes longer.
     """
     raw = socket.create_connection(address, timeout=seconds)
     try:
@@ -249,11 +254,12 @@ def _call(
 
 
 def _broken(error: OSError) -> str:
+    """Return the text of a connection's error."""
     return f"the connection broke during the TLS handshake ({error.strerror or error})"
 
 
 def _step(sock: socket.socket, secured: Tls, address: str, received: bytes) -> bool:
-    """Go on with a handshake by what came, and send what is due; return whether it is done."""
+    """Continue a handshake with received bytes, and send its answer; return whether it is done."""
     if not received:
         raise ConnectionError("end of file")
     try:
@@ -262,19 +268,20 @@ def _step(sock: socket.socket, secured: Tls, address: str, received: bytes) -> b
         with contextlib.suppress(OSError):
             sock.sendall(secured.rest())
         raise PeerFault(address, tls.describe(error), Check.TLS) from None
-    # It is small beside the buffer of a socket on which nothing was sent yet.
+    # It is small beside the buffer of an unused socket.
     sock.sendall(answer)
     return done
 
 
 def _set_options(raw: socket.socket) -> None:
+    """Set the options of a socket."""
     tune(raw)
     for option in (socket.SO_SNDBUF, socket.SO_RCVBUF):
         raw.setsockopt(socket.SOL_SOCKET, option, SOCKET_BYTES)
 
 
-def greeted(stream: BlockingStream, hello: Coroutine[Any, Any, None]) -> BlockingChannel:
-    """Run the hello, which is written for asyncio but only ever waits for `stream`, and start the channel."""
+def exchange_hello(stream: BlockingStream, hello: Coroutine[Any, Any, None]) -> BlockingChannel:
+    """Run the hello, written for asyncio, over the blocking `stream`, and start the channel."""
     try:
         hello.send(None)
     except StopIteration:

@@ -1,4 +1,4 @@
-"""Say what differs between two canonical sessions, one of which a peer sent."""
+"""Differences between two canonical sessions, one of which a peer sent."""
 
 from __future__ import annotations
 
@@ -20,6 +20,7 @@ def difference(mine: Mapping[str, object], theirs: Mapping[str, object]) -> list
 
 
 def _compare(path: str, mine: object, theirs: object, lines: list[str], depth: int) -> None:
+    """Append the differences of two values under `path`."""
     if _same(mine, theirs):
         return
     if isinstance(mine, Mapping) and isinstance(theirs, Mapping) and depth < MAX_DEPTH:
@@ -38,6 +39,7 @@ def _compare(path: str, mine: object, theirs: object, lines: list[str], depth: i
 
 
 def _compare_rosters(mine: dict[str, object], theirs: dict[str, object], lines: list[str]) -> None:
+    """Append the differences of two rosters, compared by name."""
     lines += [f"roster: '{_label(name)}' only here" for name in mine if name not in theirs]
     lines += [f"roster: '{_label(name)}' only there" for name in theirs if name not in mine]
     common = [name for name in mine if name in theirs]
@@ -63,7 +65,8 @@ def _by_name(mine: object, theirs: object) -> tuple[dict[str, object], dict[str,
 
 
 def _same(mine: object, theirs: object) -> bool:
-    # JSON tells 1 from 1.0 and from true, Python's == does not.
+    """Tell whether two values are the same JSON."""
+    # JSON distinguishes 1 from 1.0 and from true, Python's == does not.
     if isinstance(mine, Mapping) and isinstance(theirs, Mapping):
         return mine.keys() == theirs.keys() and all(_same(mine[key], theirs[key]) for key in mine)
     if isinstance(mine, list) and isinstance(theirs, list):
@@ -72,11 +75,13 @@ def _same(mine: object, theirs: object) -> bool:
 
 
 def _label(key: object) -> str:
+    """Return a key as printable text."""
     # Keys may come from the peer: nothing unprintable reaches a terminal or a log.
     text = str(key)[:MAX_SHOWN]
     return text if text.isprintable() else repr(text)
 
 
 def _show(value: object) -> str:
+    """Return a value as short printable text."""
     text = repr(value)
     return text if len(text) <= MAX_SHOWN else f"{text[: MAX_SHOWN - 2]}.."

@@ -1,4 +1,4 @@
-"""Listen and dial: from an address to an authenticated channel."""
+"""Listening and dialling: from an address to an authenticated channel."""
 
 from __future__ import annotations
 
@@ -33,20 +33,20 @@ OnChannel = Callable[[Channel], object]
 OnRefused = Callable[[str, SmpcError], None]
 
 BACKLOG = 1024
-# How often a peer may hang up on us after TLS and before its answer until it counts as its fault.
+# Closed connections after TLS and before the answer that count as the peer's fault.
 MAX_HANGUPS = 3
-# How long a member may take from its certificate to our welcome; how many of its connections may be at it.
+# Seconds from a member's certificate to the welcome; its connections in that time.
 HELLO_SECONDS = 30.0
 HELLOS = 4
 # Seconds for one attempt up to the peer's certificate.
 ATTEMPT_SECONDS = 15.0
 # Seconds between two pings to one member.
 PING_PAUSE = 10.0
-# After a failed accept.
+# Seconds after a failed accept.
 ACCEPT_PAUSE = 1.0
-# asyncio has its own limit on the TLS handshake; ours comes first.
+# asyncio has its own limit on the TLS handshake; this one is shorter.
 BACKUP = 1.0
-# Bytes of messages of at most one frame that all channels of an endpoint hold.
+# Bytes of messages of at most one frame in all channels of an endpoint.
 SMALL_BUDGET = 64 << 20
 
 _LOG = logging.getLogger("smpc_dp.net.transport")
@@ -54,7 +54,7 @@ _LOG = logging.getLogger("smpc_dp.net.transport")
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class Endpoint:
-    """One member's side of all its channels: who it is, with whom it talks, and within which limits.
+    """One member's side of all its channels: its identity, the roster, the session, and limits.
 
     `session` is the canonical session (JSON types) whose 32-byte digest is `session_digest`; peers compare
     digests, and show each other their sessions when these differ. Sizes are in bytes, times in seconds.
@@ -136,6 +136,7 @@ class Listener:
         self._socket.close()
 
     async def _accept(self) -> None:
+        """Accept connections until closed."""
         loop = asyncio.get_running_loop()
         while True:
             try:
@@ -152,10 +153,12 @@ class Listener:
                 self._pending[connection] = loop.create_task(self._admit(connection, _printable(address)))
                 if dropped is not None:
                     self._pending[dropped].cancel("dropped for a newer connection")
-            # The listening socket may always be ready: others must have their turn, and this task its start.
+            # The listening socket may always be ready: other tasks must run, and this connection's task
+            # start.
             await asyncio.sleep(0)
 
     async def _admit(self, connection: socket.socket, address: str) -> None:
+        """Admit a connection, or drop one if there are too many."""
         who = address
         try:
             async with self._tls(connection, address) as channel:
@@ -176,7 +179,7 @@ class Listener:
 
     @contextlib.asynccontextmanager
     async def _tls(self, connection: socket.socket, address: str) -> AsyncIterator[Channel]:
-        """Lend a channel to the member that shows its certificate in time; cut it if that fails."""
+        """Yield a channel to the member that authenticates in time; cut it on failure."""
         endpoint = self._endpoint
         tune(connection)
         limit = min(HANDSHAKE_SECONDS, endpoint.connect_timeout)
@@ -196,6 +199,7 @@ class Listener:
             raise
 
     async def _hello(self, channel: Channel) -> None:
+        """Run the hello on a channel, and pass the channel on."""
         endpoint, peer = self._endpoint, channel.peer
         error = await handshake.answer_greeting(
             channel, self._own, lambda: self._duplicate(peer), endpoint.session_digest, endpoint.session
@@ -204,14 +208,14 @@ class Listener:
             self._on_refused(peer, error)
             await channel.close()
             return
-        # Nothing was awaited since the rival's end: two connections in one name cannot both come this far.
+        # Nothing was awaited since the other's end: two connections in one name cannot both come this far.
         self._live[peer] = channel
         await handshake.welcome(channel, self._own, endpoint.session_digest)
         channel.begin(endpoint.max_message)
         self._on_channel(channel)
 
     async def _duplicate(self, peer: str) -> handshake.Reason | None:
-        """Return why a new connection in the peer's name is refused; None once there is no other one.
+        """Return the reason for refusing a second connection in the peer's name; None if there is no other.
 
         The other one is pinged, and cut if it does not answer; if it does, the peer is told there that its
         key is used twice.
@@ -298,6 +302,7 @@ async def dial(endpoint: Endpoint, peer: str, address: str | None = None) -> Cha
 
 
 async def _attempt(endpoint: Endpoint, peer: str, host: str, port: int) -> Channel:
+    """Make one attempt to open a channel."""
     async with asyncio.timeout(ATTEMPT_SECONDS):
         transport, stream = await asyncio.get_running_loop().create_connection(
             Stream,
@@ -329,6 +334,7 @@ async def _attempt(endpoint: Endpoint, peer: str, host: str, port: int) -> Chann
 
 
 def _as_fault(error: SmpcError | OSError, who: str) -> SmpcError:
+    """Return the error about a peer, for an error that no attempt can recover from."""
     if isinstance(error, ChannelClosed):
         return PeerFault(who, "hung up during the hello", Check.LEFT)
     if isinstance(error, SmpcError):
@@ -341,6 +347,7 @@ def _as_fault(error: SmpcError | OSError, who: str) -> SmpcError:
 
 
 def _printable(address: object) -> str:
+    """Return an address as printable text."""
     match address:
         case (str() as host, int() as port, *_):
             return f"[{host}]:{port}" if ":" in host else f"{host}:{port}"

@@ -1,10 +1,10 @@
-"""Frames: how messages are cut on a channel.
+"""Frames: the encoding of messages on a channel.
 
 A frame is a 5-byte header and a payload. The header is a 4-byte big-endian length and a kind. In a DATA frame
 the length counts the bytes of the message that are still to come, this frame's included; its payload is that
-many bytes, at most `MAX_FRAME`. So a message has exactly one form, its size is known from its first header,
-and no frame is larger than `MAX_FRAME`. A BYE frame has length 0 and is the last: what ends without it was
-cut. The control frames PING, PONG and TWICE have length 0 and may come between any two frames.
+many bytes, at most `MAX_FRAME`. So a message has exactly one encoding, its size is known from its first
+header, and no frame is larger than `MAX_FRAME`. A BYE frame has length 0 and is the last: a stream that ends
+without it was cut. The control frames PING, PONG and TWICE have length 0 and may come between any two frames.
 """
 
 from __future__ import annotations
@@ -25,16 +25,16 @@ HEADER = struct.Struct(">IB")
 DATA, BYE, PING, PONG, TWICE = 1, 2, 3, 4, 5
 CONTROL = (PING, PONG, TWICE)
 
-# What is handed to TLS between two looks at the backpressure.
+# Bytes passed to TLS between two checks of the backpressure.
 _WRITE_BYTES = 1 << 17
 
 
 class InflightBudget:
-    """A bound on the bytes of messages that all channels together hold and nobody has used yet.
+    """Bound on the bytes of unused messages in all channels together.
 
-    A message takes its full size before its first payload is read, and waits for it, first come first
-    served; meanwhile its sender feels the backpressure. The channel gives it back when it is asked for its
-    next message, or ends.
+    A message reserves its full size before its first payload is read, and waits for it, first come first
+    served; meanwhile its sender is held back. The channel releases it when it is asked for its next message,
+    or ends.
     """
 
     def __init__(self, size: int) -> None:
@@ -46,7 +46,7 @@ class InflightBudget:
         self._waiting: deque[tuple[int, asyncio.Future[None]]] = deque()
 
     async def take(self, wanted: int) -> int:
-        """Take `wanted` bytes, or all when there are fewer, and return how many are to be given back."""
+        """Reserve `wanted` bytes, or all when there are fewer; return the number to give back."""
         amount = min(wanted, self.size)
         if self._waiting or amount > self._free:
             waiter = asyncio.get_running_loop().create_future()
@@ -66,11 +66,12 @@ class InflightBudget:
         return amount
 
     def give_back(self, amount: int) -> None:
-        """Return what `take` returned."""
+        """Return reserved bytes."""
         self._free += amount
         self._admit()
 
     def _admit(self) -> None:
+        """Admit waiting messages while there is room."""
         while self._waiting and self._waiting[0][0] <= self._free:
             amount, waiter = self._waiting.popleft()
             if waiter.cancelled():
@@ -92,9 +93,9 @@ def control_frame(kind: int) -> bytes:
 def encode(
     buffers: Sequence[bytes | memoryview], total: int, control: Callable[[], bytes] = nothing
 ) -> Iterator[bytes | memoryview]:
-    """Yield the frames of the message that `buffers` make up, `total` bytes, without copying them.
+    """Yield the frames of the message in `buffers`, `total` bytes, without copying them.
 
-    `control` returns the control frames that are to go before each frame.
+    `control` returns the control frames to send before each frame.
     """
     if not total:
         yield control() + HEADER.pack(0, DATA)
@@ -122,16 +123,16 @@ async def read_message(
     reserve: Callable[[int], Awaitable[None]],
     on_control: Callable[[int], None],
 ) -> bytes | int:
-    """Return the message of `peer` that starts with the byte `first`, or the kind of a frame that is none.
+    """Return the message of `peer` that starts with the byte `first`, or the kind of another frame.
 
-    `reserve` is awaited with the size of a message before its payload is read; `on_control` is told the kind
-    of each control frame between the frames of a message.
+    `reserve` is awaited with the size of a message before its payload is read; `on_control` is called with
+    the kind of each control frame between the frames of a message.
 
-    Memory grows with the bytes that have come, not with the announced length. Each frame has `frame_timeout`
+    Memory grows with the received bytes, not with the announced length. Each frame has `frame_timeout`
     seconds, and a message `message_timeout` from when it is admitted.
 
     Raises PeerFault when the length is above `max_message`, the header is wrong or the stream ends in a
-    frame, TimeoutError when a frame is late, OSError when the link fails.
+    frame, TimeoutError when a frame is late, OSError when the connection fails.
     """
     async with asyncio.timeout(frame_timeout):
         total, kind = HEADER.unpack(first + await _exactly(reader, HEADER.size - 1, peer))
@@ -162,6 +163,7 @@ async def _read_rest(
     frame_timeout: float,
     on_control: Callable[[int], None],
 ) -> bytes:
+    """Read the payloads of a message's frames."""
     # BytesIO gives its buffer away in getvalue(): a large message is not copied a second time.
     message = io.BytesIO()
     message.write(frame)
@@ -185,6 +187,7 @@ async def _read_rest(
 
 
 async def _exactly(reader: asyncio.StreamReader, count: int, peer: str) -> bytes:
+    """Read exactly `count` bytes; raise PeerFault if the stream ends."""
     try:
         return await reader.readexactly(count)
     except asyncio.IncompleteReadError as error:

@@ -1,8 +1,8 @@
-"""The application hello: after TLS, before any data, both ends agree on who they are and on the session.
+"""The application hello: after TLS, before any data, both ends agree on their names and on the session.
 
-Under TLS 1.3 a client finishes its handshake before the server has looked at its certificate. So the client
-greets, and holds a channel only once it is welcomed. Two members with differing session files refuse each
-other; the refused client then shows its session in turn, so that both can say what differs.
+Under TLS 1.3 a client finishes its handshake before the server has checked its certificate. So the client
+greets, and has a channel only once it is welcomed. Two members with differing session files refuse each
+other; the refused client then sends its session, so that both can name the differences.
 """
 
 from __future__ import annotations
@@ -37,7 +37,7 @@ _WORDS: dict[Reason, str] = {
     "twice": "this key is used twice: another process has a live connection in our name",
 }
 
-# The same, as the listener tells its own side.
+# The same, as the listener reports it on its own side.
 _DUPLICATES: dict[Reason, str] = {
     "busy": "opened a second connection while the first one is looked after",
     "twice": "this key is used twice: it opened a second connection while the first one is live",
@@ -47,11 +47,11 @@ T = TypeVar("T")
 
 
 class Busy(SmpcError):
-    """The peer cannot take us now, and may in a while."""
+    """The peer cannot accept a connection now; a later attempt may succeed."""
 
 
-class Line(Protocol):
-    """What the hello needs of a channel: messages of at most `max_message` bytes, one after the other."""
+class HelloChannel(Protocol):
+    """Interface of a channel for the hello: messages of at most `max_message` bytes in turn."""
 
     max_message: int
 
@@ -64,7 +64,7 @@ class Line(Protocol):
 
 
 class Greeting(msgspec.Struct, frozen=True, array_like=True, forbid_unknown_fields=True, tag="greeting"):
-    """Client to server: who calls (`name`), whom (`to`), and for which session (32-byte digest)."""
+    """Client to server: the caller (`name`), the callee (`to`), and the session (32-byte digest)."""
 
     protocol: str
     version: int
@@ -98,11 +98,14 @@ _ANSWER: msgspec.msgpack.Decoder[Welcome | Refusal] = msgspec.msgpack.Decoder(We
 _OWN_SESSION = msgspec.msgpack.Decoder(OwnSession)
 
 
-async def greet(channel: Line, name: str, session_digest: bytes, session: Mapping[str, object]) -> None:
-    """Be the client of the hello on a channel to a member whose certificate has been checked.
+async def greet(
+    channel: HelloChannel, name: str, session_digest: bytes, session: Mapping[str, object]
+) -> None:
+    """Run the client of the hello on a channel to a member whose certificate has been checked.
 
-    Raises ConfigError that says what differs when the sessions do, Busy when we may try again, PeerFault when
-    the peer refuses us otherwise or breaks the hello, and what `Channel.send` and `Channel.receive` raise.
+    Raises ConfigError that names the differences of the sessions, Busy when a later attempt may succeed,
+    PeerFault when the peer refuses otherwise or breaks the hello, and the errors of `Channel.send` and
+    `Channel.receive`.
     """
     peer = channel.peer
     channel.max_message = MAX_SESSION + MAX_GREETING
@@ -122,17 +125,17 @@ async def greet(channel: Line, name: str, session_digest: bytes, session: Mappin
 
 
 async def answer_greeting(
-    channel: Line,
+    channel: HelloChannel,
     own: Member,
     duplicate: DuplicateCheck,
     session_digest: bytes,
     session: Mapping[str, object],
 ) -> SmpcError | None:
-    """Be the server of the hello, up to the verdict: None when the client is to be welcomed.
+    """Run the server of the hello, up to the verdict; return None when the client is to be welcomed.
 
-    `channel.peer` is the member whose certificate the client has shown; `duplicate` is asked last, why the
-    client must not have a channel beside another one in its name. Returns the error when the client has been
-    refused, and raises what `Channel.send` and `receive` raise.
+    `channel.peer` is the member whose certificate the client has shown; `duplicate` is called last and
+    returns the reason, if any, against a channel beside another one in the client's name. Returns the error
+    when the client has been refused, and raises the errors of `Channel.send` and `receive`.
     """
     peer = channel.peer
     channel.max_message = MAX_GREETING
@@ -151,18 +154,19 @@ async def answer_greeting(
     return None
 
 
-async def welcome(channel: Line, own: Member, session_digest: bytes) -> None:
-    """Tell the client that the channel is open."""
+async def welcome(channel: HelloChannel, own: Member, session_digest: bytes) -> None:
+    """Send the client the welcome: the channel is open."""
     await _send(channel, Welcome(own.name, session_digest))
 
 
 def canonical_json(session: Mapping[str, object]) -> bytes:
-    """Return a canonical session as the peer sees it; empty when it is too large to be compared."""
+    """Return a canonical session as JSON for the peer; empty when it is too large to be compared."""
     text = json.dumps(session, sort_keys=True, separators=(",", ":"), allow_nan=False).encode("ascii")
     return text if len(text) <= MAX_SESSION else b""
 
 
 def _verdict(greeting: Greeting, own: Member, peer: str) -> tuple[Reason | None, str, Check]:
+    """Return the reason for refusing a greeting, its text and its check."""
     if (greeting.protocol, greeting.version) != (PROTOCOL, VERSION):
         spoken = f"{greeting.protocol[:40]!r} version {greeting.version}"
         return "protocol", f"speaks {spoken}, not {PROTOCOL} version {VERSION}", Check.UNKNOWN_FORMAT
@@ -181,7 +185,7 @@ def _verdict(greeting: Greeting, own: Member, peer: str) -> tuple[Reason | None,
 
 
 def _differing(peer: str, mine: Mapping[str, object], received: bytes) -> SmpcError:
-    """Return the error that says what differs between our session and the canonical JSON of `peer`."""
+    """Return the error that names the differences between this session and the canonical JSON of `peer`."""
     if not received:
         return ConfigError(
             f"our session file differs from that of '{peer}' (one is too large to be compared)",
@@ -205,7 +209,7 @@ def _differing(peer: str, mine: Mapping[str, object], received: bytes) -> SmpcEr
     )
 
 
-async def _send(channel: Line, message: msgspec.Struct) -> None:
+async def _send(channel: HelloChannel, message: msgspec.Struct) -> None:
     await channel.send(msgspec.msgpack.encode(message))
 
 

@@ -1,4 +1,4 @@
-"""Messages that a channel has read and nobody has asked for yet, and the budgets that they count against."""
+"""Messages that a channel has read before they were asked for, and the budgets that they count against."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ INBOX_BYTES = 1 << 16
 
 @dataclass
 class Budgets:
-    """Bounds on the bytes of messages that all channels of an endpoint hold: above a frame, and others."""
+    """Bounds on the bytes of messages in all channels of an endpoint: those above a frame, and others."""
 
     large: InflightBudget
     small: InflightBudget
@@ -28,20 +28,20 @@ class Budgets:
 
 @dataclass
 class Message:
-    """A message, and what is to be given back to which budget once it is used."""
+    """Message, and the budget that it releases once it is used."""
 
     content: bytes
     budget: InflightBudget
     amount: int
 
     def release(self) -> None:
-        """Give back what the message holds; a second time there is nothing."""
+        """Release the message's budget; a second call does nothing."""
         amount, self.amount = self.amount, 0
         self.budget.give_back(amount)
 
 
 class Inbox:
-    """A short queue of messages between the task that reads a channel and the one that asks for them."""
+    """Short queue of messages between the task that reads a channel and its caller."""
 
     def __init__(self) -> None:
         self._messages: deque[Message] = deque()
@@ -52,7 +52,7 @@ class Inbox:
 
     @property
     def has_room(self) -> bool:
-        """True while one more message is to be read."""
+        """Whether one more message is to be read."""
         return len(self._messages) < INBOX_MESSAGES and self._bytes < INBOX_BYTES
 
     async def room(self) -> None:
@@ -71,18 +71,18 @@ class Inbox:
         self._arrived.set()
 
     def fail(self, error: SmpcError) -> None:
-        """Let `next` raise `error` once the messages are used up; the first error counts."""
+        """Let `next` raise `error` after the queued messages; the first error counts."""
         self._failure = self._failure or error
         self._arrived.set()
 
     def drop(self) -> None:
-        """Drop what is there and what comes."""
+        """Drop queued and further messages."""
         self._dropping = True
         while self._messages:
             self._take().release()
 
     async def next(self) -> Message:
-        """Return the next message; raise what `fail` was given when there is none left."""
+        """Return the next message; raise the error of `fail` when none is left."""
         while not self._messages:
             if self._failure is not None:
                 raise self._failure
@@ -91,6 +91,7 @@ class Inbox:
         return self._take()
 
     def _take(self) -> Message:
+        """Remove the first message."""
         message = self._messages.popleft()
         self._bytes -= len(message.content)
         self._taken.set()

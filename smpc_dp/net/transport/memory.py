@@ -1,4 +1,4 @@
-"""An in-memory network with a seeded scheduler and injectable faults, for thousands of machines."""
+"""In-memory network with a seeded scheduler and injectable faults, for thousands of roles."""
 
 from __future__ import annotations
 
@@ -14,11 +14,12 @@ from smpc_dp.wire.signing import decode_envelope, encode_envelope
 
 @dataclass(frozen=True, slots=True)
 class Faults:
-    """What the network does to messages, as probabilities in [0, 1], and who is killed when.
+    """Faults of the network, as probabilities in [0, 1] for each message, and the parties that are killed.
 
     Attributes:
-        drop, delay, duplicate, corrupt: chance of each for every message; a delayed message is held back
-            until nothing else is under way, or until after a deadline; a corrupted one has one bit flipped.
+        drop, delay, duplicate, corrupt: a delayed message is held back until no other is under way, or until
+            after a
+            deadline; a corrupted one has one bit flipped.
         reorder: deliver messages under way in random order, otherwise first in, first out.
         kill: the party goes silent for good instead of sending its message number k (1 is its first).
     """
@@ -32,13 +33,13 @@ class Faults:
 
     @property
     def touches_messages(self) -> bool:
-        """True when single messages may be lost or changed."""
+        """Whether single messages may be lost or changed."""
         return bool(self.drop or self.delay or self.duplicate or self.corrupt)
 
 
 @dataclass(frozen=True, slots=True)
 class Delivery:
-    """What arrives: an envelope, or the fault of a message that does not decode."""
+    """Delivered envelope, or the fault of a message that does not decode."""
 
     sender: str
     receiver: str
@@ -46,7 +47,7 @@ class Delivery:
 
 
 class MemoryNetwork:
-    """Carries envelopes between named machines; every random choice comes from `seed`."""
+    """Carries envelopes between named roles; every random choice comes from `seed`."""
 
     def __init__(self, faults: Faults | None = None, seed: int = 0) -> None:
         self._faults = faults or Faults()
@@ -59,7 +60,7 @@ class MemoryNetwork:
         self.messages = 0
 
     def send(self, envelope: Envelope) -> None:
-        """Put an envelope on its way, unless a fault takes it."""
+        """Put an envelope under way, unless a fault drops it."""
         faults, sender = self._faults, envelope.sender
         if sender in faults.kill:
             count = self._sent[sender] = self._sent.get(sender, 0) + 1
@@ -93,24 +94,26 @@ class MemoryNetwork:
         return self._queue.popleft()
 
     def release(self) -> bool:
-        """Let a random held-back message go; return False when there is none."""
+        """Release a random held-back message; return False when there is none."""
         if not self._held:
             return False
         self._queue.append(self._held.pop(self._random.randrange(len(self._held))))
         return True
 
     def choose(self, options: int) -> int:
-        """Return a number below `options`: the scheduler's seeded choice."""
+        """Return a seeded random number below `options`."""
         return self._random.randrange(options)
 
     def is_dead(self, name: str) -> bool:
-        """Say whether the party was killed."""
+        """Tell whether the party was killed."""
         return name in self._dead
 
     def _hits(self, chance: float) -> bool:
+        """Draw whether a fault of this probability happens."""
         return chance > 0 and self._random.random() < chance
 
     def _corrupted(self, envelope: Envelope) -> Delivery:
+        """Return an envelope with one flipped bit, or its decoding fault."""
         data = bytearray(encode_envelope(envelope))
         bit = self._random.randrange(8 * len(data))
         data[bit // 8] ^= 1 << bit % 8

@@ -1,4 +1,4 @@
-"""TCP as this library uses it: no delays of small writes, dead peers noticed, and pauses between attempts."""
+"""Options of TCP connections, and delays between attempts to connect."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ import secrets
 import socket
 from collections.abc import Iterator
 
-# A peer whose host has gone without a word is noticed after about IDLE + PROBES * INTERVAL seconds.
+# A peer whose host disappears is noticed after about IDLE + PROBES * INTERVAL seconds.
 KEEPALIVE_IDLE = 30
 KEEPALIVE_INTERVAL = 10
 KEEPALIVE_PROBES = 3
@@ -15,7 +15,7 @@ FIRST_PAUSE, LONGEST_PAUSE = 0.05, 1.0
 
 
 def tune(connection: socket.socket) -> None:
-    """Set what every connection of ours has: no delay, and keepalive where the system has it."""
+    """Set the options of a connection: no delay, and keepalive where the system has it."""
     connection.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
     connection.setsockopt(socket.SOL_SOCKET, socket.SO_KEEPALIVE, 1)
     for option, value in (
@@ -28,7 +28,10 @@ def tune(connection: socket.socket) -> None:
 
 
 def pauses() -> Iterator[float]:
-    """Yield the seconds to wait after each failed attempt, drawn so that many callers do not come at once."""
+    """Yield the seconds to wait after each failed attempt.
+
+    They are randomised, so that many callers do not come at once.
+    """
     pause = FIRST_PAUSE
     while True:
         yield pause * secrets.SystemRandom().uniform(0.5, 1.0)

@@ -1,4 +1,4 @@
-"""Connections that have not yet shown a certificate: how many there may be, for how long, which goes."""
+"""Bounds on unauthenticated connections: their number, their duration, and which one is dropped."""
 
 from __future__ import annotations
 
@@ -6,19 +6,19 @@ import ipaddress
 from collections import Counter
 from typing import Generic, TypeVar
 
-# How long a connection may take to show its certificate.
+# Seconds in which a connection must show its certificate.
 HANDSHAKE_SECONDS = 5.0
-# So many may be at it at once; from one source half of that.
+# Such connections at once; from one source half of that.
 STRANGERS = 256
-# Among connections of equal standing one gets so many seconds before a newer one may take its place: time
-# enough for an honest handshake.
+# Seconds that a connection has before a newer one of equal standing may take its place: enough for an honest
+# handshake.
 GRACE = 1.0
 
 K = TypeVar("K")
 
 
 class Strangers(Generic[K]):
-    """The connections at one address that have not come to their next stage, oldest first."""
+    """Connections at one address that are not authenticated yet, oldest first."""
 
     def __init__(self, most: float = STRANGERS, each: int = STRANGERS // 2) -> None:
         """`most`: connections in all; `each`: from one source."""
@@ -27,11 +27,11 @@ class Strangers(Generic[K]):
         self._arrivals: dict[K, tuple[str, float]] = {}
 
     def admit(self, key: K, source: str, now: float) -> K | None:
-        """Add a connection and return the one to drop, which may be the new one; None: none.
+        """Add a connection and return the one to drop, which may be the new one; None if there is room.
 
-        Where there are too many, the oldest one of the source with the most is dropped. If it is younger
-        than GRACE and the new connection's source has as many, the new one is dropped: it can call again.
-        What is to be dropped is forgotten.
+        Where there are too many, the oldest one of the source with the most is dropped. If it is younger than
+        GRACE and the new connection's source has as many, the new one is dropped: it can call again. The
+        dropped one is forgotten.
         """
         self._arrivals[key] = (source, now)
         counts = Counter(each for each, _ in self._arrivals.values())
@@ -48,12 +48,12 @@ class Strangers(Generic[K]):
         return dropped
 
     def remove(self, key: K) -> None:
-        """Forget a connection that has shown who it is, or is gone."""
+        """Remove a connection that is authenticated or closed."""
         self._arrivals.pop(key, None)
 
 
 def source_of(host: str) -> str:
-    """Return whose an address is taken to be: an IPv4 address itself, of an IPv6 address its /64."""
+    """Return the source of an address: an IPv4 address itself, the /64 of an IPv6 address."""
     try:
         address = ipaddress.ip_address(host.partition("%")[0])
     except ValueError:

@@ -18,7 +18,7 @@ from smpc_dp.identity.roster import Member, Roster
 
 @dataclass(frozen=True, slots=True)
 class Contexts:
-    """The two TLS contexts of one member: it accepts connections with one and opens them with the other."""
+    """TLS contexts of one member: one for accepting connections and one for opening them."""
 
     server: ssl.SSLContext
     client: ssl.SSLContext
@@ -39,13 +39,13 @@ def contexts(identity: Identity, roster: Roster) -> Contexts:
         server = _context(ssl.PROTOCOL_TLS_SERVER, anchors, path)
         client = _context(ssl.PROTOCOL_TLS_CLIENT, anchors, path)
     server.num_tickets = 0
-    # Looking up an address loads this codec, in 2 ms: like contexts, once and before anybody is called.
+    # Looking up an address loads this codec, in 2 ms: like contexts, once and before any call.
     codecs.lookup("idna")
     return Contexts(server, client)
 
 
 def authenticated(tls: ssl.SSLObject | ssl.SSLSocket, roster: Roster, address: str) -> Member:
-    """Return the member whose very certificate the other end has shown; `address` names it until then.
+    """Return the member whose certificate the other end has shown; `address` names it in errors.
 
     Raises PeerFault when the certificate is in no entry of the roster or the session was resumed.
     """
@@ -63,13 +63,14 @@ def authenticated(tls: ssl.SSLObject | ssl.SSLSocket, roster: Roster, address: s
 
 
 def describe(error: ssl.SSLError) -> str:
-    """Return OpenSSL's reason in one line, without the place in its source."""
+    """Return OpenSSL's reason in one line, without the position in its source."""
     if isinstance(error, ssl.SSLCertVerificationError):
         return f"its certificate is not one of the roster ({error.verify_message})"
     return f"TLS failed ({(error.reason or str(error)).replace('_', ' ').lower()})"
 
 
 def _context(purpose: int, anchors: bytes, key_path: str) -> ssl.SSLContext:
+    """Return a TLS context for one direction."""
     context = ssl.SSLContext(purpose)
     context.minimum_version = context.maximum_version = ssl.TLSVersion.TLSv1_3
     # Certificates name members, not hosts: `authenticated` pins the whole certificate.
@@ -86,7 +87,7 @@ def _context(purpose: int, anchors: bytes, key_path: str) -> ssl.SSLContext:
 
 @contextlib.contextmanager
 def _private_file(content: bytes) -> Iterator[str]:
-    """Lend a path under which `content` can be read once: in memory where the system can, else mode 0600."""
+    """Yield a path under which `content` can be read once: in memory where possible, else mode 0600."""
     if hasattr(os, "memfd_create"):
         descriptor = os.memfd_create("key", os.MFD_CLOEXEC)
         with os.fdopen(descriptor, "wb") as file:

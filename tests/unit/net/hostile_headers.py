@@ -5,7 +5,7 @@ from __future__ import annotations
 from msgspec.structs import replace
 
 from smpc_dp.log.log import Header
-from smpc_dp.net.log_session import held_session
+from smpc_dp.net.log_session import parse_session_text
 from smpc_dp.protocols.phases.keys import run_identifier
 from smpc_dp.wire.signing import Context
 
@@ -17,7 +17,7 @@ def with_session(header: Header, session: str) -> Header:
 
 def with_run_id(header: Header) -> Header:
     """Return a header with the run id that follows from the rest of it."""
-    held = held_session(header.session)
+    held = parse_session_text(header.session)
     context = Context(
         # Groups of a learner run verifiable GOPA.
         protocol="gopa" if held.protocol == "learn" else held.protocol,

@@ -26,7 +26,7 @@ from smpc_dp.log.serve import BoardServer
 from smpc_dp.net import audit as runtime
 from smpc_dp.net.audit import audit, audit_stream
 from smpc_dp.net.audit_selection import read_session_log
-from smpc_dp.net.log_session import LogSession, held_session
+from smpc_dp.net.log_session import LogSession, parse_session_text
 from smpc_dp.protocols.result import Result
 from smpc_dp.simulate.simulated_run import RememberingVerifier
 from smpc_dp.wire.signing import Context
@@ -99,7 +99,7 @@ class RememberingBatch(proofs.Batch):
 
 def test_no_byte_can_be_changed(small: bytes, stride: int, monkeypatch: pytest.MonkeyPatch) -> None:
     # The same session is not parsed, and the same statement not checked, ten thousand times.
-    monkeypatch.setattr(runtime, "held_session", functools.lru_cache(4)(held_session))
+    monkeypatch.setattr(runtime, "parse_session_text", functools.lru_cache(4)(parse_session_text))
     plans: dict[bytes, object] = {}
 
     def planned(session: LogSession, known: bytes | None = None) -> object:

@@ -21,7 +21,7 @@ from smpc_dp.log.log import encode_line
 from smpc_dp.net import log_session
 from smpc_dp.net.audit import Report, audit, audit_stream
 from smpc_dp.net.audit_selection import Wanted
-from smpc_dp.net.log_session import held_session
+from smpc_dp.net.log_session import parse_session_text
 from smpc_dp.net.session_file import MAX_DEPTH
 from smpc_dp.protocols.gopa.verifiable import planned
 from smpc_dp_lab.vectors.verifiable_parties import CHEAT, off_by_one
@@ -148,7 +148,7 @@ def test_the_plan_of_a_session_that_is_not_the_auditors_takes_bounded_work(
         audit_stream(io.BytesIO(with_its_run_id(box_of_many_widths())), threads=1)
     # The plan of one that is the auditor's may take any; here next to none is allowed to others.
     monkeypatch.setattr(log_session, "STRANGERS_CELLS", 1000)
-    line, digest = with_its_run_id(SESSION), held_session(SESSION).digest
+    line, digest = with_its_run_id(SESSION), parse_session_text(SESSION).digest
     planned.planned_noise.cache_clear()
     with pytest.raises(LocalError, match="give the session file"):
         audit_stream(io.BytesIO(line), threads=1)

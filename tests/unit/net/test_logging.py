@@ -13,7 +13,7 @@ from typer.testing import CliRunner
 
 from smpc_dp.cli import app
 from smpc_dp.cli.logs import LineFormatter, shown_logs
-from smpc_dp.net.events import Event, logged
+from smpc_dp.net.events import Event, with_logging
 from smpc_dp.net.local import create_local_session
 from smpc_dp.privacy.accountant.events import exact_release
 from smpc_dp.privacy.accountant.ledger import Ledger
@@ -79,14 +79,14 @@ def test_an_event_is_logged_and_told(
 ) -> None:
     caplog.set_level(logging.DEBUG, "smpc_dp")
     reported: list[Event] = []
-    logged(reported.append)(event)
+    with_logging(reported.append)(event)
     assert reported == [event]
     assert caplog.record_tuples == [("smpc_dp.net", logging.getLevelNamesMapping()[level], text)]
 
 
 def test_a_request_begins_once(caplog: pytest.LogCaptureFixture) -> None:
     caplog.set_level(logging.INFO, "smpc_dp")
-    watch = logged(lambda _: None)
+    watch = with_logging(lambda _: None)
     for request in (1, 1, 2, 1):
         watch(Event("ann", "step", request, "hello", 1))
     assert caplog.messages == ["ann: request 1: begins", "ann: request 2: begins"]

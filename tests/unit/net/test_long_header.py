@@ -17,7 +17,7 @@ from smpc_dp.log.log import Chain, encode_line
 from smpc_dp.log.reader import BadLog, LogReader
 from smpc_dp.net import log_session
 from smpc_dp.net.audit import audit_stream
-from smpc_dp.net.log_session import held_session, long_session
+from smpc_dp.net.log_session import parse_session_text, read_long_session
 from smpc_dp.protocols.session import session_digest
 from smpc_dp_lab.vectors.verifiable_parties import CHEAT, off_by_one
 from smpc_dp_lab.vectors.verifiable_runs import RecordedRun, execute, honest, members
@@ -175,9 +175,9 @@ def test_a_session_that_is_wrong_is_wrong_for_the_same_reason(
 def test_a_long_session_is_the_one_that_is_held(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(log_session, "VALUE_CHARACTERS", 1 << 12)
     with LogReader(io.BytesIO(log_with(SESSION))) as reader:
-        session = long_session(reader.session)
+        session = read_long_session(reader.session)
     assert session is not None
-    held = held_session(SESSION)
+    held = parse_session_text(SESSION)
     names = (
         "protocol",
         "version",
