@@ -3,8 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator
-from dataclasses import dataclass
+from collections.abc import Callable, Iterator
 
 import numpy as np
 from numpy.typing import NDArray
@@ -14,23 +13,16 @@ from smpc_dp.records.ask import Statistic
 from smpc_dp.records.features import product, selector
 from smpc_dp.records.intervals import around, fieller, minus, normal_quantile, scaled, squared, within
 from smpc_dp.records.moments import correlations, covariances
-from smpc_dp.records.noisy import NoisySums, cell_labels
+from smpc_dp.records.noisy import Display, NoisySums, cell_labels
 from smpc_dp.records.plan import Plan
 from smpc_dp.records.quantiles import quantiles
 from smpc_dp.records.regression import regressions
 from smpc_dp.records.result import HIDDEN, PROJECTED, WITHIN_NOISE, Answers, Estimate, finite
+from smpc_dp.records.survival import log_rank, survival
 from smpc_dp.records.terms import cells_of
 
 # Counts below this many noise deviations are not shown, nor means over such groups: that protects nothing.
 DEFAULT_HIDE = 3.0
-
-
-@dataclass(frozen=True)
-class Settings:
-    """The probability outside each interval, and the noise deviations below which counts are hidden."""
-
-    outside: float
-    hide: float
 
 
 def estimate(
@@ -60,9 +52,9 @@ def estimate(
     noisy = NoisySums.of(plan, total, present, rows)
     outside = 1 - level
     if simultaneous:
-        outside /= sum(1 for one in plan.statistics for _ in _estimates(one, noisy, Settings(0.5, 0.0)))
-    settings = Settings(outside, hide)
-    estimates = [one for statistic in plan.statistics for one in _estimates(statistic, noisy, settings)]
+        outside /= sum(1 for one in plan.statistics for _ in _estimates(one, noisy, Display(0.5, 0.0)))
+    display = Display(outside, hide)
+    estimates = [one for statistic in plan.statistics for one in _estimates(statistic, noisy, display)]
     schema = plan.schema
     return Answers(
         estimates=tuple(estimates),
@@ -96,36 +88,20 @@ def not_protected(plan: Plan) -> tuple[str, ...]:
     return tuple(lines)
 
 
-def _estimates(one: Statistic, noisy: NoisySums, settings: Settings) -> Iterator[Estimate]:
-    match one.kind:
-        case "count" | "table" | "histogram":
-            return counts(one, noisy, settings)
-        case "sum":
-            return sums(one, noisy, settings)
-        case "mean":
-            return means(one, noisy, settings)
-        case "variance":
-            return variances(one, noisy, settings)
-        case "quantile":
-            return quantiles(one, noisy, settings.outside, settings.hide)
-        case "covariance":
-            return covariances(one, noisy, settings.outside, settings.hide)
-        case "correlation":
-            return correlations(one, noisy, settings.outside, settings.hide)
-        case _:
-            return regressions(one, noisy, settings.outside)
+def _estimates(one: Statistic, noisy: NoisySums, display: Display) -> Iterator[Estimate]:
+    return ESTIMATORS[one.kind](one, noisy, display)
 
 
-def counts(one: Statistic, noisy: NoisySums, settings: Settings) -> Iterator[Estimate]:
+def counts(one: Statistic, noisy: NoisySums, display: Display) -> Iterator[Estimate]:
     """Yield the counts of cells, those within the noise hidden."""
     schema = noisy.plan.schema
     by = [selector(schema, name) for name in one.by] if one.kind == "count" else cells_of(one, schema)
     block = product(schema, by=by)
-    deviation, z = noisy.deviation(block), normal_quantile(settings.outside)
+    deviation, z = noisy.deviation(block), normal_quantile(display.outside)
     total = float(noisy.sums(block).sum())
     for value, cell in zip(noisy.sums(block).tolist(), cell_labels(block.selectors, noisy.plan), strict=True):
         low, high = around(value, deviation, z)
-        hidden = bool(cell) and value < settings.hide * deviation
+        hidden = bool(cell) and value < display.hide * deviation
         spread = value * (1 - value / total) if cell and 0 < value < total else math.nan
         yield Estimate(
             statistic=one.text,
@@ -141,14 +117,14 @@ def counts(one: Statistic, noisy: NoisySums, settings: Settings) -> Iterator[Est
         )
 
 
-def sums(one: Statistic, noisy: NoisySums, settings: Settings) -> Iterator[Estimate]:
+def sums(one: Statistic, noisy: NoisySums, display: Display) -> Iterator[Estimate]:
     """Yield sums: the middle of the range times the count, and the sum of what is above it."""
     schema, (name,) = noisy.plan.schema, one.columns
     column = schema.number(name, one.text)
     by = [selector(schema, each) for each in one.by]
     first = product(schema, name, by=by)
     count = product(schema, over=one.columns, by=by)
-    z = normal_quantile(settings.outside)
+    z = normal_quantile(display.outside)
     deviation = column.unit * noisy.deviation(first)
     values = column.unit * noisy.sums(first)
     if column.middle != 0:
@@ -169,20 +145,20 @@ def sums(one: Statistic, noisy: NoisySums, settings: Settings) -> Iterator[Estim
         )
 
 
-def means(one: Statistic, noisy: NoisySums, settings: Settings) -> Iterator[Estimate]:
+def means(one: Statistic, noisy: NoisySums, display: Display) -> Iterator[Estimate]:
     """Yield means, with Fieller's intervals; a group whose count is within the noise has none."""
     schema, (name,) = noisy.plan.schema, one.columns
     column = schema.number(name, one.text)
     by = [selector(schema, each) for each in one.by]
     first, count = product(schema, name, by=by), product(schema, over=one.columns, by=by)
-    z = normal_quantile(settings.outside)
+    z = normal_quantile(display.outside)
     cells = cell_labels(first.selectors, noisy.plan)
     sampled = sampling_deviation(one, noisy)
     for top, below, cell in zip(noisy.sums(first).tolist(), noisy.sums(count).tolist(), cells, strict=True):
         errors = noisy.deviation(first), noisy.deviation(count)
         interval = fieller(top, errors[0], below, errors[1], z)
         low, high = scaled(interval, column.unit, column.middle)
-        if below <= max(settings.hide * errors[1], 0.0):
+        if below <= max(display.hide * errors[1], 0.0):
             yield _nothing(one, f"mean({name})", cell, low, high, name)
             continue
         ratio = top / below
@@ -230,7 +206,7 @@ def _nothing(one: Statistic, name: str, cell: dict[str, str], low: float, high: 
     )
 
 
-def variances(one: Statistic, noisy: NoisySums, settings: Settings) -> Iterator[Estimate]:
+def variances(one: Statistic, noisy: NoisySums, display: Display) -> Iterator[Estimate]:
     """Yield variances: the mean square less the squared mean, corrected for the noise of the latter."""
     schema, (name,) = noisy.plan.schema, one.columns
     column = schema.number(name, one.text)
@@ -241,7 +217,7 @@ def variances(one: Statistic, noisy: NoisySums, settings: Settings) -> Iterator[
         product(schema, over=(name,), by=by),
     )
     errors = [noisy.deviation(block) for block in blocks]
-    z = normal_quantile(settings.outside / 2)
+    z = normal_quantile(display.outside / 2)
     cells = cell_labels(blocks[0].selectors, noisy.plan)
     for *sums_of_cell, cell in zip(*(noisy.sums(block).tolist() for block in blocks), cells, strict=True):
         second, first, count = sums_of_cell
@@ -249,7 +225,7 @@ def variances(one: Statistic, noisy: NoisySums, settings: Settings) -> Iterator[
         square = within(fieller(second, errors[0], count, errors[2], z), 0.0, most**2)
         mean = within(fieller(first, errors[1], count, errors[2], z), -most, most)
         low, high = scaled(within(minus(square, squared(mean)), 0.0, most**2), column.unit**2)
-        if count <= max(settings.hide * errors[2], 0.0):
+        if count <= max(display.hide * errors[2], 0.0):
             yield _nothing(one, f"variance({name})", cell, low, high, f"{name}^2")
             continue
         value, error = corrected_variance(second, first, count, errors)
@@ -274,3 +250,19 @@ def corrected_variance(second: float, first: float, count: float, errors: list[f
     noise = (errors[1] ** 2 + (mean * errors[2]) ** 2) / count**2
     parts = errors[0], 2 * mean * errors[1], (square - 2 * mean**2) * errors[2]
     return square - mean**2 + noise, math.hypot(*parts) / count
+
+
+ESTIMATORS: dict[str, Callable[[Statistic, NoisySums, Display], Iterator[Estimate]]] = {
+    "count": counts,
+    "table": counts,
+    "histogram": counts,
+    "sum": sums,
+    "mean": means,
+    "variance": variances,
+    "covariance": covariances,
+    "correlation": correlations,
+    "quantile": quantiles,
+    "regression": regressions,
+    "survival": survival,
+    "logrank": log_rank,
+}

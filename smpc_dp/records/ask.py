@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import re
 from collections.abc import Iterable, Sequence
 
@@ -19,11 +20,13 @@ DEFAULT_BINS = 256
 FORMS = (
     "count, sum(a), mean(a), variance(a), covariance(a, b, ...), correlation(a, b, ...), histogram(a, bins), "
     "quantile(a, q, ...), median(a), a x b, regression(y ~ a + b); "
-    "sum, mean, variance and count also 'by' categories"
+    "survival(time, event), logrank(time, event) by a; "
+    "count, sum, mean, variance and survival also 'by' categories"
 )
 _TOKEN = re.compile(r"\s*(?:([A-Za-z_]\w*)|([-+]?(?:\d+\.?\d*|\.\d+)(?:[eE][-+]?\d+)?)|([(),~+\[\]]))")
 _OF_ONE = ("sum", "mean", "variance")
 _OF_MORE = ("covariance", "correlation")
+_OF_TIME = ("survival", "logrank")
 
 
 class Statistic(msgspec.Struct, frozen=True):
@@ -151,6 +154,10 @@ class _Reader:
             result = Statistic(self.text, kind, (self.name(),))
         elif kind in _OF_MORE:
             result = Statistic(self.text, kind, self.names(","))
+        elif kind in _OF_TIME:
+            time = self.name()
+            self.take(",")
+            result = Statistic(self.text, kind, (time, self.name()))
         elif kind == "regression":
             response = self.name()
             self.take("~")
@@ -199,9 +206,32 @@ def _check(one: Statistic, schema: Schema, where: str) -> None:
         raise ConfigError.at(where, "a column is there twice", ConfigCheck.DUPLICATE)
     if one.kind in (*_OF_MORE, "regression") and len(one.columns) < 2:
         raise ConfigError.at(where, "needs two columns at least", ConfigCheck.SHAPE)
-    if one.by and one.kind not in (*_OF_ONE, "count"):
+    if one.by and one.kind not in (*_OF_ONE, *_OF_TIME, "count"):
         raise ConfigError.at(where, f"a {one.kind} has no groups", ConfigCheck.UNSUPPORTED)
+    if one.kind in _OF_TIME:
+        _check_survival(one, schema, where)
     _check_cells(one, schema, where)
+
+
+def _check_survival(one: Statistic, schema: Schema, where: str) -> None:
+    """Raise ConfigError unless there are a time grid, an indicator of events and two groups to compare."""
+    time, event = (schema.number(name, where) for name in one.columns)
+    if not time.bins:
+        reason = f"column {one.columns[0]!r} needs `bins` in the schema: the time grid"
+        raise ConfigError.at(where, reason, ConfigCheck.MISSING)
+    if (event.lower, event.upper, event.steps) != (0, 1, 1):
+        reason = f"column {one.columns[1]!r} must be 0 or 1: lower = 0, upper = 1, step = 1"
+        raise ConfigError.at(where, reason, ConfigCheck.RANGE)
+    if one.kind == "logrank" and cells_in(one.by, schema) != 2:
+        raise ConfigError.at(where, "needs two groups: 'by' a column of two cells", ConfigCheck.SHAPE)
+
+
+def cells_in(names: Iterable[str], schema: Schema) -> int:
+    """Return the number of declared cells of columns together; 1 for none."""
+    columns = [schema.columns[name] for name in names]
+    return math.prod(
+        len(column.values) if isinstance(column, Category) else len(column.bins) + 1 for column in columns
+    )
 
 
 def _check_cells(one: Statistic, schema: Schema, where: str) -> None:
@@ -211,13 +241,13 @@ def _check_cells(one: Statistic, schema: Schema, where: str) -> None:
         raise ConfigError.at(where, f"quantiles must be inside (0, 1), are {levels}", ConfigCheck.RANGE)
     if one.kind == "histogram":
         _check_histogram(one, schema, where)
-    cells = 1
-    for name in (*(one.columns if one.kind == "table" else ()), *one.by):
+    names = (*(one.columns if one.kind == "table" else ()), *one.by)
+    for name in names:
         column = schema.columns[name]
         if isinstance(column, Number) and not column.bins:
             reason = f"column {name!r} needs `bins` in the schema: its cells are not declared"
             raise ConfigError.at(where, reason, ConfigCheck.MISSING)
-        cells *= len(column.values) if isinstance(column, Category) else len(column.bins) + 1
+    cells = cells_in(names, schema)
     if cells > MAX_CELLS:
         raise ConfigError.at(where, f"{cells} cells, at most {MAX_CELLS}", ConfigCheck.TOO_LARGE)
 

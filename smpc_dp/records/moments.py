@@ -21,7 +21,7 @@ from smpc_dp.records.intervals import (
     times,
     within,
 )
-from smpc_dp.records.noisy import NoisySums
+from smpc_dp.records.noisy import Display, NoisySums
 from smpc_dp.records.result import PROJECTED, WITHIN_NOISE, Estimate
 
 Floats = NDArray[np.float64]
@@ -94,14 +94,14 @@ def projected(matrix: Floats) -> tuple[Floats, bool]:
     return np.asarray((vectors * np.maximum(values, 0.0)) @ vectors.T), True
 
 
-def covariances(one: Statistic, noisy: NoisySums, outside: float, hide: float) -> Iterator[Estimate]:
+def covariances(one: Statistic, noisy: NoisySums, display: Display) -> Iterator[Estimate]:
     """Yield the covariance of each pair of columns, the variances too, projected together if indefinite."""
     schema, moments = noisy.plan.schema, Moments(noisy, one.columns)
-    hidden = moments.count[0] <= max(hide * moments.count[1], 0.0)
+    hidden = moments.count[0] <= max(display.hide * moments.count[1], 0.0)
     matrix, changed = (np.zeros(0), False) if hidden else projected(moments.covariances())
     widths = [schema.number(name, one.text).width / 2 for name in one.columns]
     for (i, first), (j, second) in itertools.combinations_with_replacement(enumerate(one.columns), 2):
-        z = normal_quantile(outside / (2 if i == j else 3))
+        z = normal_quantile(display.outside / (2 if i == j else 3))
         low, high = moments.covariance_interval(z, first, second)
         size = widths[i] * widths[j]
         yield Estimate(
@@ -118,13 +118,13 @@ def covariances(one: Statistic, noisy: NoisySums, outside: float, hide: float) -
         )
 
 
-def correlations(one: Statistic, noisy: NoisySums, outside: float, hide: float) -> Iterator[Estimate]:
+def correlations(one: Statistic, noisy: NoisySums, display: Display) -> Iterator[Estimate]:
     """Yield the correlation of each pair of columns; none where a variance is within the noise."""
     moments = Moments(noisy, one.columns)
-    hidden = moments.count[0] <= max(hide * moments.count[1], 0.0)
+    hidden = moments.count[0] <= max(display.hide * moments.count[1], 0.0)
     matrix, changed = (np.zeros(0), False) if hidden else projected(moments.covariances())
     # five noisy sums over the count: of both columns, their squares and their product
-    z = normal_quantile(outside / 5)
+    z = normal_quantile(display.outside / 5)
     for (i, first), (j, second) in itertools.combinations(enumerate(one.columns), 2):
         both = moments.covariance_interval(z, first, second)
         spreads = [moments.covariance_interval(z, name, name) for name in (first, second)]

@@ -17,6 +17,14 @@ Floats = NDArray[np.float64]
 
 
 @dataclass(frozen=True)
+class Display:
+    """The probability outside each interval, and the noise deviations below which counts are hidden."""
+
+    outside: float
+    hide: float
+
+
+@dataclass(frozen=True)
 class NoisySums:
     """A noisy total in ring steps over `present` parties; `rows` is their public number of rows, or None."""
 

@@ -177,7 +177,7 @@ class Plan:
             return None
         return bisect(lambda epsilon: gaussian_mu(epsilon, self.delta) < wanted, self.epsilon, 100.0, 50)[1]
 
-    def refuse(self, most: float | Mapping[str, float], present: int, rows: int | None = None) -> None:
+    def check_errors(self, most: float | Mapping[str, float], present: int, rows: int | None = None) -> None:
         """Raise ConfigError for each answer whose standard error is above what is accepted.
 
         `most` is a share of the range of every answer, or a standard error for each text.

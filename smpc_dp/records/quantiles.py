@@ -10,7 +10,7 @@ from numpy.typing import NDArray
 from smpc_dp.records.ask import Statistic
 from smpc_dp.records.features import product
 from smpc_dp.records.intervals import normal_quantile
-from smpc_dp.records.noisy import NoisySums
+from smpc_dp.records.noisy import Display, NoisySums
 from smpc_dp.records.result import Estimate
 from smpc_dp.records.schema import Number
 from smpc_dp.records.terms import levels_of
@@ -20,12 +20,12 @@ Floats = NDArray[np.float64]
 NO_RANKS = "no quantile: the count is within the noise"
 
 
-def quantiles(one: Statistic, noisy: NoisySums, outside: float, hide: float) -> Iterator[Estimate]:
+def quantiles(one: Statistic, noisy: NoisySums, display: Display) -> Iterator[Estimate]:
     """Yield the quantiles of a column.
 
-    The band holds for the ranks of all edges at once (a normal quantile for the probability outside over the
-    number of edges), so an interval is wrong only if the band is. It reaches from the last edge that is
-    surely not above the quantile to the first one that surely is.
+    The band holds for the ranks of all edges at once, each outside it with its part of the probability. So an
+    interval is wrong only if the band is: it reaches from the last edge that is surely not above the quantile
+    to the first one that surely is.
     """
     schema, (name,) = noisy.plan.schema, one.columns
     column = schema.number(name, one.text)
@@ -35,7 +35,7 @@ def quantiles(one: Statistic, noisy: NoisySums, outside: float, hide: float) -> 
     total = float(leaves.sum())
     thresholds = levels_of(name, schema, one.bins or 1)[0].thresholds
     edges = np.array([*(column.edge(threshold) for threshold in thresholds), column.upper])
-    z = normal_quantile(outside / max(1, len(inner)))
+    z = normal_quantile(display.outside / max(1, len(inner)))
     spread = float(np.sqrt(tree.covariance.sum()))
     for level in one.levels:
         deviation = tree.rank_deviations(level)
@@ -44,7 +44,7 @@ def quantiles(one: Statistic, noisy: NoisySums, outside: float, hide: float) -> 
         below = np.flatnonzero(rank + z * deviation < 0)
         low = float(edges[below[-1] + 1]) if len(below) else column.lower
         high = float(edges[above[0] + 1]) if len(above) else column.upper
-        hidden = total <= max(hide * spread, 0.0)
+        hidden = total <= max(display.hide * spread, 0.0)
         value, error = _interpolated(edges, leaves, level, deviation, column)
         yield Estimate(
             statistic=one.text,

@@ -16,19 +16,19 @@ from numpy.typing import NDArray
 
 from smpc_dp.records.ask import Statistic
 from smpc_dp.records.moments import Moments
-from smpc_dp.records.noisy import NoisySums
+from smpc_dp.records.noisy import Display, NoisySums
 from smpc_dp.records.result import Estimate, finite
 
 Floats = NDArray[np.float64]
 REFUSED = "refused: the least eigenvalue of the second moments is within the noise"
 
 
-def regressions(one: Statistic, noisy: NoisySums, outside: float) -> Iterator[Estimate]:
+def regressions(one: Statistic, noisy: NoisySums, display: Display) -> Iterator[Estimate]:
     """Yield the intercept and the slopes of a response over columns."""
     schema, (response, *others) = noisy.plan.schema, one.columns
     equations = normal_equations(Moments(noisy, one.columns), response, others)
     contrasts = _contrasts(one, noisy)
-    solved = equations.solve(contrasts, outside)
+    solved = equations.solve(contrasts, display.outside)
     y = schema.number(response, one.text)
     for row, name in enumerate(["intercept", *others]):
         unit = response if name == "intercept" else f"{response} / {name}"

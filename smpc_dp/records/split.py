@@ -13,6 +13,8 @@ from smpc_dp.records.sensitivity import block_distance
 from smpc_dp.records.terms import Term, is_public
 
 ROUNDS = 400
+# How far the largest error may be above the least possible one, of which the weighted mean is a lower bound.
+_CLOSE = 1e-3
 # Of the weight of all answers, what each block counts with at least: none is without noise of a finite size.
 _FLOOR = 1e-9
 
@@ -42,6 +44,8 @@ def deviations(
         errors = factors @ (1 / shares)
         if errors.max() < least:
             best, least = shares, float(errors.max())
+        if errors.max() <= (1 + _CLOSE) * float(share @ errors):
+            break
         share = share * np.sqrt(errors / errors.max())
         share /= share.sum()
     return [float(deviation) for deviation in 1 / np.sqrt(best)]

@@ -222,12 +222,8 @@ def _beyond_person(ids: NDArray[Any], most: int) -> NDArray[np.bool_]:
 
 
 def _is_missing(value: object) -> bool:
-    return (
-        value is None
-        or value == ""
-        or str(value) == "<NA>"
-        or (isinstance(value, float) and math.isnan(value))
-    )
+    # pandas' own missing value compares with nothing
+    return value is None or str(value) in ("", "<NA>") or (isinstance(value, float) and math.isnan(value))
 
 
 def _coded(

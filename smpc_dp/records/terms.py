@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import itertools
 import math
-from collections.abc import Sequence
+from collections.abc import Callable
 
 import msgspec
 
@@ -47,24 +47,16 @@ class Term(msgspec.Struct, frozen=True):
 
 def terms_of(one: Statistic, schema: Schema) -> list[Term]:
     """Return the numbers of a statistic, with the blocks that each needs."""
-    by = [selector(schema, name) for name in one.by]
-    match one.kind:
-        case "count":
-            return [Term(one.text, 1.0, True, {product(schema, by=by): 1.0})]
-        case "table" | "histogram":
-            return [Term(one.text, 1.0, True, {product(schema, by=cells_of(one, schema)): 1.0})]
-        case "sum":
-            return [_sum(one, schema, by)]
-        case "mean":
-            return [_mean(one, schema, by)]
-        case "variance":
-            return [_variance(one, schema, by)]
-        case "quantile":
-            return [_quantile(one, schema)]
-        case "covariance" | "correlation":
-            return list(_moments(one, schema))
-        case _:
-            return [_regression(one, schema)]
+    return _TERMS[one.kind](one, schema)
+
+
+def _counts(one: Statistic, schema: Schema) -> list[Term]:
+    by = _groups(one, schema) if one.kind == "count" else cells_of(one, schema)
+    return [Term(one.text, 1.0, True, {product(schema, by=by): 1.0})]
+
+
+def _groups(one: Statistic, schema: Schema) -> list[Selector]:
+    return [selector(schema, name) for name in one.by]
 
 
 def cells_of(one: Statistic, schema: Schema) -> list[Selector]:
@@ -77,6 +69,12 @@ def cells_of(one: Statistic, schema: Schema) -> list[Selector]:
         if isinstance(column, Number) and one.edges:
             return [edged(name, column, one.edges)]
     return [selector(schema, name) for name in one.columns]
+
+
+def survival_cells(one: Statistic, schema: Schema) -> list[Selector]:
+    """Return the selectors of groups, of the bins of time, and of whether there is an event."""
+    time, event = one.columns
+    return [*_groups(one, schema), selector(schema, time), equal_bins(event, schema.number(event, event), 2)]
 
 
 def levels_of(name: str, schema: Schema, bins: int) -> list[Selector]:
@@ -92,25 +90,25 @@ def is_public(block: Block, schema: Schema) -> bool:
     return schema.rows == "public" and not block.columns
 
 
-def _sum(one: Statistic, schema: Schema, by: Sequence[Selector]) -> Term:
-    (name,) = one.columns
+def _sum(one: Statistic, schema: Schema) -> list[Term]:
+    (name,), by = one.columns, _groups(one, schema)
     column = schema.number(name, one.text)
     squares = {product(schema, name, by=by): 0.25}
     if column.middle != 0:
         squares[product(schema, over=one.columns, by=by)] = (column.middle / column.width) ** 2
-    return Term(one.text, column.width, True, squares)
+    return [Term(one.text, column.width, True, squares)]
 
 
-def _mean(one: Statistic, schema: Schema, by: Sequence[Selector]) -> Term:
-    (name,) = one.columns
+def _mean(one: Statistic, schema: Schema) -> list[Term]:
+    (name,), by = one.columns, _groups(one, schema)
     squares = {product(schema, name, by=by): 0.25, product(schema, over=one.columns, by=by): 0.25}
     groups = math.prod(each.cells for each in by)
     assumed = "groups of equal size, a mean at a bound" if by else "a mean at a bound"
-    return Term(one.text, schema.number(name, one.text).width, False, squares, groups, assumed)
+    return [Term(one.text, schema.number(name, one.text).width, False, squares, groups, assumed)]
 
 
-def _variance(one: Statistic, schema: Schema, by: Sequence[Selector]) -> Term:
-    (name,) = one.columns
+def _variance(one: Statistic, schema: Schema) -> list[Term]:
+    (name,), by = one.columns, _groups(one, schema)
     squares = {
         product(schema, name, name, by=by): 1.0,
         product(schema, name, by=by): 1.0,
@@ -118,16 +116,15 @@ def _variance(one: Statistic, schema: Schema, by: Sequence[Selector]) -> Term:
     }
     width = schema.number(name, one.text).width
     groups = math.prod(each.cells for each in by)
-    return Term(
-        one.text, (width / 2) ** 2, False, squares, groups, "a mean a quarter of the range from its middle"
-    )
+    assumed = "a mean a quarter of the range from its middle"
+    return [Term(one.text, (width / 2) ** 2, False, squares, groups, assumed)]
 
 
-def _quantile(one: Statistic, schema: Schema) -> Term:
+def _quantile(one: Statistic, schema: Schema) -> list[Term]:
     levels = levels_of(one.columns[0], schema, one.bins or 1)
     # a rank adds about half of the cells below one parent, at each level
     squares = {product(schema, by=[level]): min(level.cells, FANOUT) / 4 for level in levels}
-    return Term(one.text, 1.0, False, squares, 1, "the error of the rank, as a share of the rows")
+    return [Term(one.text, 1.0, False, squares, 1, "the error of the rank, as a share of the rows")]
 
 
 def _moments(one: Statistic, schema: Schema) -> list[Term]:
@@ -151,7 +148,17 @@ def _moments(one: Statistic, schema: Schema) -> list[Term]:
     return result
 
 
-def _regression(one: Statistic, schema: Schema) -> Term:
+def _survival(one: Statistic, schema: Schema) -> list[Term]:
+    cells = survival_cells(one, schema)
+    time = cells[-2].cells
+    block = product(schema, by=cells)
+    if one.kind == "logrank":
+        return [Term(one.text, 1.0, True, {block: 2.0 * time}, 1, "half of the rows with an event")]
+    groups = math.prod(each.cells for each in cells[:-2])
+    return [Term(one.text, 1.0, False, {block: 4.0 * time}, groups, "half of the rows at risk in all bins")]
+
+
+def _regression(one: Statistic, schema: Schema) -> list[Term]:
     over, (response, *others) = one.columns, one.columns
     squares = {product(schema, over=over): 0.25, product(schema, response, over=over): 1.0}
     squares |= {product(schema, name, over=over): 1.0 for name in others}
@@ -159,4 +166,20 @@ def _regression(one: Statistic, schema: Schema) -> Term:
     pairs = itertools.combinations_with_replacement(others, 2)
     squares |= {product(schema, *pair, over=over): 16.0 / len(others) for pair in pairs}
     assumed = "columns that are not correlated, with standard deviations a quarter of their ranges"
-    return Term(one.text, 1.0, False, squares, 1, assumed)
+    return [Term(one.text, 1.0, False, squares, 1, assumed)]
+
+
+_TERMS: dict[str, Callable[[Statistic, Schema], list[Term]]] = {
+    "count": _counts,
+    "table": _counts,
+    "histogram": _counts,
+    "sum": _sum,
+    "mean": _mean,
+    "variance": _variance,
+    "covariance": _moments,
+    "correlation": _moments,
+    "quantile": _quantile,
+    "regression": _regression,
+    "survival": _survival,
+    "logrank": _survival,
+}

@@ -50,7 +50,7 @@ def statistics(  # noqa: PLR0913 - the keys of a session file, and what a simula
         epsilon, delta: of the whole request, for one unit of the schema.
         lost: so many of the parties, the last ones, drop out with their rows and their noise.
         dropout, corrupt: fractions of the parties that the noise is planned for.
-        weights, max_standard_error: see `plan_request` and `Plan.refuse`.
+        weights, max_standard_error: see `plan_request` and `Plan.check_errors`.
         level, simultaneous, hide: see `estimate`.
         seed_for_simulation: makes the run reproducible and thereby insecure; None uses real randomness.
 
@@ -68,7 +68,7 @@ def statistics(  # noqa: PLR0913 - the keys of a session file, and what a simula
     present = len(tables) - lost
     rows = sum(table.rows for table in read[:present]) if known.rows == "public" else None
     if max_standard_error is not None:
-        plan.refuse(max_standard_error, present, rows)
+        plan.check_errors(max_standard_error, present, rows)
     total = np.zeros(plan.length, dtype=np.int64)
     for index, table in enumerate(read[:present]):
         total += plan.vector(table) + share_of_noise(plan, _randomness(seed_for_simulation, f"party {index}"))

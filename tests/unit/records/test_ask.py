@@ -13,6 +13,7 @@ SCHEMA = {
         "age": {"lower": 0.0, "upper": 120.0, "step": 1.0, "bins": [18.0, 65.0]},
         "bmi": {"lower": 10.0, "upper": 60.0},
         "sex": {"values": ["f", "m"], "other": "m"},
+        "died": {"lower": 0.0, "upper": 1.0, "step": 1.0},
     },
     "max_rows": 100,
 }
@@ -35,6 +36,8 @@ def schema() -> Schema:
         ("covariance(age,bmi)", "covariance", ("age", "bmi"), ()),
         ("median(age)", "quantile", ("age",), ()),
         ("regression(bmi ~ age)", "regression", ("bmi", "age"), ()),
+        ("survival(age, died) by sex", "survival", ("age", "died"), ("sex",)),
+        ("logrank(age, died) by sex", "logrank", ("age", "died"), ("sex",)),
     ],
 )
 def test_statistics_are_read(
@@ -55,7 +58,7 @@ def test_levels_bins_and_edges_are_read(schema: Schema) -> None:
 @pytest.mark.parametrize(
     ("text", "check", "part"),
     [
-        ("mean(weight)", ConfigCheck.UNKNOWN_NAME, "no column 'weight' (columns: age, bmi, sex)"),
+        ("mean(weight)", ConfigCheck.UNKNOWN_NAME, "no column 'weight' (columns: age, bmi, sex, died)"),
         ("mean(sex)", ConfigCheck.TYPE, "has categories"),
         ("mode(age)", ConfigCheck.FORMAT, "'mode' is no statistic"),
         ("mean(age", ConfigCheck.FORMAT, ") is expected, not the end"),
@@ -73,6 +76,14 @@ def test_levels_bins_and_edges_are_read(schema: Schema) -> None:
         ("covariance(age)", ConfigCheck.SHAPE, "two columns"),
         ("covariance(age, age)", ConfigCheck.DUPLICATE, "twice"),
         ("median(age) by sex", ConfigCheck.UNSUPPORTED, "has no groups"),
+        (
+            "survival(bmi, died)",
+            ConfigCheck.MISSING,
+            "column 'bmi' needs `bins` in the schema: the time grid",
+        ),
+        ("survival(age, bmi)", ConfigCheck.RANGE, "column 'bmi' must be 0 or 1"),
+        ("logrank(age, died)", ConfigCheck.SHAPE, "needs two groups"),
+        ("logrank(age, died) by age", ConfigCheck.SHAPE, "needs two groups"),
         ("count; count", ConfigCheck.DUPLICATE, "asked for twice"),
         ("", ConfigCheck.FORMAT, "the end"),
     ],

@@ -81,6 +81,25 @@ def test_csv_is_as_arrays(tmp_path: Path) -> None:
         assert from_file.codes[name].tolist() == from_arrays.codes[name].tolist()
 
 
+def test_pandas_and_parquet_are_as_arrays(tmp_path: Path) -> None:
+    """The extra `tables` is not needed by the tests, so this one runs where it is installed."""
+    pandas, parquet = pytest.importorskip("pandas"), pytest.importorskip("pyarrow.parquet")
+    pyarrow = pytest.importorskip("pyarrow")
+    frame = pandas.DataFrame({"extra": [1, 2, 3, 4], **ROWS})
+    frame["ward"] = frame["ward"].astype("category")
+    expected = read_table(ROWS, schema())
+    parquet.write_table(pyarrow.Table.from_pandas(frame), tmp_path / "rows.parquet")
+    for source in (frame, frame.convert_dtypes(), tmp_path / "rows.parquet"):
+        table = read_table(source, schema())
+        assert table.dropped == expected.dropped
+        for name in COLUMNS:
+            assert table.codes[name].tolist() == expected.codes[name].tolist()
+    with pytest.raises(ConfigError, match="has no column 'age'"):
+        read_table(frame.drop(columns="age"), schema())
+    with pytest.raises(ConfigError, match="column 'age' has type object, and numbers are declared"):
+        read_table(frame.assign(age=["a", "b", "c", "d"]), schema())
+
+
 def test_a_structured_array_has_named_columns() -> None:
     known = read_schema({"columns": {"age": COLUMNS["age"]}, "max_rows": 9})
     rows = np.array([(1.0,), (2.0,)], dtype=[("age", "f8")])
